@@ -1,0 +1,1 @@
+//! The protocol between agent, reconciler and webhook: objects, transitions, writes, names.

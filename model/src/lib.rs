@@ -1,0 +1,1 @@
+//! A model of the whole protocol over the functions that ship, checked by stateright.

@@ -1,0 +1,1 @@
+//! What the three processes share: logs, shutdown, health and metrics endpoint, client.

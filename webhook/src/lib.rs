@@ -1,0 +1,1 @@
+//! Validating admission webhook: an agent may write the status of its own shadow, and nothing else.
