@@ -1,1 +1,21 @@
-//! The protocol between agent, reconciler and webhook: objects, transitions, writes, names.
+//! The protocol between agent, reconciler and webhook.
+//!
+//! Everything here is a value or a function over values: the two custom resources ([`shadow`], [`fleet`]), what a
+//! node carries while it is updated ([`marker`]), which state may follow which ([`transitions`]), a conditional
+//! change of one object ([`write`]), who a caller is ([`identity`]) and what things are called ([`names`]).
+//! No client, no clock, no input or output.
+
+pub mod conditions;
+pub mod crds;
+pub mod fleet;
+pub mod identity;
+pub mod marker;
+pub mod names;
+pub mod shadow;
+pub mod transitions;
+pub mod write;
+
+pub use fleet::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketFleetStatus};
+pub use marker::Marker;
+pub use shadow::{BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, State};
+pub use write::{Field, Object, Value, Write};

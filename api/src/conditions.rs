@@ -1,0 +1,41 @@
+//! Conditions as both custom resources carry them: why something moves, or why not.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Condition type of a shadow: is its node's update moving, and if not, why not.
+pub const PROGRESSING: &str = "Progressing";
+/// Condition type of a shadow: the last thing that went wrong and has not been put right.
+pub const DEGRADED: &str = "Degraded";
+/// Condition type of the fleet: are our admission rules seen to be in force.
+pub const ADMISSION_ENFORCED: &str = "AdmissionEnforced";
+
+/// One condition, shaped like `metav1.Condition`, with limits on every string.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What this condition is about, in CamelCase.
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Z][A-Za-z]*$"))]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: ConditionStatus,
+    /// A stable word for the state, in CamelCase; safe to alert on.
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Z][A-Za-z]*$"))]
+    pub reason: String,
+    /// A sentence for people.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// When `status` last changed.
+    #[schemars(schema_with = "crate::crds::time")]
+    pub last_transition_time: String,
+}
+
+/// Value of a [`Condition`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[allow(missing_docs)]
+pub enum ConditionStatus {
+    True,
+    False,
+    Unknown,
+}

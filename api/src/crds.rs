@@ -1,0 +1,60 @@
+//! The custom resource definitions, generated from the types, and the schemas that several fields share.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::{BottlerocketFleet, BottlerocketShadow};
+
+/// Longest version string that is accepted.
+pub const VERSION_MAX: usize = 64;
+/// Longest boot id that is accepted; a UUID has 36 characters.
+pub const BOOT_ID_MAX: usize = 64;
+
+/// <https://semver.org/#is-there-a-suggested-regular-expression-regex-to-check-a-semver-string>
+const SEMVER: &str = concat!(
+    r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)",
+    r"(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?",
+    r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$"
+);
+
+/// Both definitions, in the order in which they are installed.
+pub fn all() -> Vec<CustomResourceDefinition> {
+    vec![BottlerocketShadow::crd(), BottlerocketFleet::crd()]
+}
+
+pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "maxLength": VERSION_MAX, "pattern": SEMVER})
+}
+
+pub(crate) fn version_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "nullable": true, "maxLength": VERSION_MAX, "pattern": SEMVER})
+}
+
+pub(crate) fn versions(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "maxItems": 16, "items": version(generator)})
+}
+
+pub(crate) fn two_names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "maxItems": 2, "items": {"type": "string", "maxLength": 253}})
+}
+
+pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "date-time", "maxLength": 64})
+}
+
+pub(crate) fn time_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "date-time", "nullable": true, "maxLength": 64})
+}
+
+pub(crate) fn boot_id(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": BOOT_ID_MAX})
+}
+
+pub(crate) fn uid(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "maxLength": 64})
+}
+
+pub(crate) fn counter(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "format": "int64", "minimum": 0, "maximum": 9_007_199_254_740_991_i64})
+}

@@ -1,0 +1,161 @@
+//! `BottlerocketFleet` v1alpha1: the one ledger for what must hold across nodes. There is one object, `fleet`.
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::conditions::Condition;
+
+/// What people ask of the fleet.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "brupop.bottlerocket.aws",
+    version = "v1alpha1",
+    kind = "BottlerocketFleet",
+    namespaced,
+    shortname = "brf",
+    status = "BottlerocketFleetStatus",
+    derive = "PartialEq",
+    doc = "What holds across all nodes: slots in use, outcomes per version, the pause switch.",
+    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.limit"),
+    printcolumn(name = "In Use", type_ = "integer", json_path = ".status.counts.inUse"),
+    printcolumn(name = "Updated", type_ = "integer", json_path = ".status.counts.updated"),
+    printcolumn(name = "Pending", type_ = "integer", json_path = ".status.counts.pending"),
+    printcolumn(name = "Halted", type_ = "string", json_path = ".status.halted"),
+    printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct BottlerocketFleetSpec {
+    /// No new update starts while this is true; what has begun is finished.
+    #[serde(default)]
+    pub paused: bool,
+    /// Versions whose halt a person lifts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::crds::versions")]
+    pub resume_versions: Vec<String>,
+}
+
+/// What the reconciler keeps; its slots are the only right to update a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(oldSelf.term) || (has(self.term) && self.term >= oldSelf.term)")
+    .message("term never falls and is never removed"))]
+pub struct BottlerocketFleetStatus {
+    /// Term of the leader; one more with each change of leader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub term: Option<u64>,
+    /// The slots in use, by name of the shadow.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 10_000))]
+    pub slots: BTreeMap<String, Slot>,
+    /// What became of each version.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub versions: BTreeMap<String, VersionRecord>,
+    /// How many nodes may be updated at once now; absent = unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub limit: Option<u64>,
+    /// Figures for `kubectl get`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+    /// The versions that no new node is updated to, joined by commas; for `kubectl get`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub halted: Option<String>,
+    /// When an update last finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::time_or_null")]
+    pub last_finished: Option<String>,
+    /// Seconds that an update usually takes, from slot to slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub typical_seconds: Option<u64>,
+    /// Conditions of the fleet; written by the reconciler only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// The right to update one node, once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Slot {
+    /// UID of the shadow, so that a shadow made again under the same name has no slot.
+    #[schemars(schema_with = "crate::crds::uid")]
+    pub uid: String,
+    /// The attempt this slot is for: the shadow's `spec.attempt` once its spec has moved.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub attempt: u64,
+}
+
+/// What became of one version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VersionRecord {
+    /// When a node first reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::time_or_null")]
+    pub first_seen: Option<String>,
+    /// The first nodes that reported it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::crds::two_names")]
+    pub reported_by: Vec<String>,
+    /// The last nodes that failed to reach it, on facts of the Node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub failures: Vec<NodeFailure>,
+    /// How many nodes have reached it.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub succeeded: u64,
+    /// Set when no new node is to be updated to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halted: Option<Halt>,
+}
+
+/// A node that failed to reach a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeFailure {
+    /// Name of the node.
+    #[schemars(length(max = 253))]
+    pub node: String,
+    /// When.
+    #[schemars(schema_with = "crate::crds::time")]
+    pub at: String,
+    /// Why, in CamelCase.
+    #[schemars(length(max = 64))]
+    pub reason: String,
+}
+
+/// Why no new node is updated to a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Halt {
+    /// Since when.
+    #[schemars(schema_with = "crate::crds::time")]
+    pub at: String,
+    /// Why.
+    #[schemars(length(max = 256))]
+    pub reason: String,
+}
+
+/// Figures of the fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Labelled nodes.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub nodes: u64,
+    /// Slots in use.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub in_use: u64,
+    /// Nodes for which there is no update.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub updated: u64,
+    /// Nodes for which there is an update that has not begun.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub pending: u64,
+}

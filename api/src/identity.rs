@@ -1,0 +1,123 @@
+//! Who a caller is, from what the API server says of its token (`userInfo`).
+
+use std::collections::BTreeMap;
+
+use crate::names;
+
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
+const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+
+/// One of our processes, told by its service account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Component {
+    /// Runs on each node.
+    Agent,
+    /// Orchestrates.
+    Reconciler,
+    /// Guards.
+    Webhook,
+}
+
+/// A token that is bound to one pod on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodIdentity {
+    /// Name of the node that the pod runs on.
+    pub node_name: String,
+    /// UID of that node.
+    pub node_uid: String,
+    /// Name of the pod.
+    pub pod_name: String,
+    /// UID of the pod.
+    pub pod_uid: String,
+}
+
+/// Why a token does not tell which node its bearer runs on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The claim is missing; a token that is not bound to a pod has none.
+    #[error("the token has no {0}: it is not bound to a pod on a node")]
+    Missing(&'static str),
+    /// The claim has more than one value.
+    #[error("the token has {1} values of {0}, and only one can be true")]
+    Several(&'static str, usize),
+}
+
+/// Which of our components has this user name, if any: a service account of `namespace` whose name contains the
+/// component's (so that prefixes and suffixes of kustomize do no harm).
+pub fn component(username: &str, namespace: &str) -> Option<Component> {
+    let account =
+        username.strip_prefix("system:serviceaccount:")?.strip_prefix(namespace)?.strip_prefix(':')?;
+    [
+        (names::AGENT_ACCOUNT, Component::Agent),
+        (names::RECONCILER_ACCOUNT, Component::Reconciler),
+        (names::WEBHOOK_ACCOUNT, Component::Webhook),
+    ]
+    .into_iter()
+    .find_map(|(name, component)| account.contains(name).then_some(component))
+}
+
+/// Node and pod of a token, from `userInfo.extra`.
+///
+/// # Errors
+/// [`IdentityError`] unless each of the four claims has exactly one value, which is not empty.
+pub fn pod_identity(extra: &BTreeMap<String, Vec<String>>) -> Result<PodIdentity, IdentityError> {
+    let one = |key: &'static str| match extra.get(key).map(Vec::as_slice) {
+        None | Some([]) => Err(IdentityError::Missing(key)),
+        Some([value]) if value.is_empty() => Err(IdentityError::Missing(key)),
+        Some([value]) => Ok(value.clone()),
+        Some(values) => Err(IdentityError::Several(key, values.len())),
+    };
+    Ok(PodIdentity {
+        node_name: one(NODE_NAME)?,
+        node_uid: one(NODE_UID)?,
+        pod_name: one(POD_NAME)?,
+        pod_uid: one(POD_UID)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extra(values: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {
+        values.iter().map(|(k, v)| ((*k).to_owned(), v.iter().map(|s| (*s).to_owned()).collect())).collect()
+    }
+
+    #[test]
+    fn components_are_told_by_account_and_namespace() {
+        for (user, expected) in [
+            ("system:serviceaccount:ns:brupop-agent", Some(Component::Agent)),
+            ("system:serviceaccount:ns:team-brupop-agent-2", Some(Component::Agent)),
+            ("system:serviceaccount:ns:brupop-reconciler", Some(Component::Reconciler)),
+            ("system:serviceaccount:ns:brupop-webhook", Some(Component::Webhook)),
+            ("system:serviceaccount:ns:default", None),
+            ("system:serviceaccount:ns2:brupop-agent", None),
+            ("system:serviceaccount:n:brupop-agent", None),
+            ("system:serviceaccount:ns", None),
+            ("brupop-agent", None),
+        ] {
+            assert_eq!(component(user, "ns"), expected, "{user}");
+        }
+    }
+
+    #[test]
+    fn a_pods_token_names_one_node_and_one_pod() {
+        let whole: [(&str, &[&str]); 4] =
+            [(NODE_NAME, &["n"]), (NODE_UID, &["nu"]), (POD_NAME, &["p"]), (POD_UID, &["pu"])];
+        let identity = pod_identity(&extra(&whole)).unwrap();
+        assert_eq!((identity.node_name.as_str(), identity.pod_uid.as_str()), ("n", "pu"));
+
+        for left_out in 0..whole.len() {
+            let mut claims = whole.to_vec();
+            let (key, _) = claims.remove(left_out);
+            assert_eq!(pod_identity(&extra(&claims)), Err(IdentityError::Missing(key)));
+            claims.push((key, &[""]));
+            assert_eq!(pod_identity(&extra(&claims)), Err(IdentityError::Missing(key)));
+            claims.pop();
+            claims.push((key, &["a", "b"]));
+            assert_eq!(pod_identity(&extra(&claims)), Err(IdentityError::Several(key, 2)));
+        }
+    }
+}

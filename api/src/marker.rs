@@ -1,0 +1,118 @@
+//! The marker: a Node annotation that says what we changed on the node, when, and for which attempt.
+//!
+//! It is set in the same patch as the change itself and undone in one patch that tests it, so it is true also when
+//! the shadow is gone and whichever process died.
+
+use serde::{Deserialize, Serialize};
+
+/// Longest marker that we write or read, in bytes.
+pub const MARKER_MAX: usize = 4096;
+/// Most owners that a marker names.
+pub const EVICTED_OWNERS_MAX: usize = 24;
+
+/// What we changed on a node. A field of a step is removed when the step is undone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Marker {
+    /// UID of the shadow on whose behalf.
+    pub shadow_uid: String,
+    /// The attempt on whose behalf; the marker is undone when that attempt is over.
+    pub attempt: u64,
+    /// Term of the leader that wrote it last.
+    #[serde(default)]
+    pub term: u64,
+    /// When we excluded the node from load balancers; absent if we did not (somebody else may have).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excluded_at: Option<String>,
+    /// When the drain began: the clock of its deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_started_at: Option<String>,
+    /// When we cordoned the node; absent if we did not (it was cordoned before, and stays so).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordoned_at: Option<String>,
+    /// We put our taint on the node.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tainted: bool,
+    /// When the node was seen empty, after it was cordoned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained_at: Option<String>,
+    /// Workloads whose pods we evicted, `<apiVersion>/<kind>/<namespace>/<name>`; kept until the soak is over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evicted_owners: Vec<String>,
+}
+
+/// A marker that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum MarkerError {
+    /// It is not the JSON that we write.
+    #[error("the node's annotation {annotation} is not ours to read: {0}", annotation = crate::names::MARKER_ANNOTATION)]
+    Malformed(#[from] serde_json::Error),
+    /// Nobody but us writes there, and we write less.
+    #[error("the node's annotation {annotation} has {0} bytes, more than {MARKER_MAX}", annotation = crate::names::MARKER_ANNOTATION)]
+    TooLong(usize),
+}
+
+impl Marker {
+    /// Reads the annotation's value.
+    ///
+    /// # Errors
+    /// [`MarkerError`] when it is not a marker, or too long for one.
+    pub fn parse(annotation: &str) -> Result<Self, MarkerError> {
+        if annotation.len() > MARKER_MAX {
+            return Err(MarkerError::TooLong(annotation.len()));
+        }
+        Ok(serde_json::from_str(annotation)?)
+    }
+
+    /// The annotation's value. Owners that do not fit into [`MARKER_MAX`] are left out.
+    pub fn render(&self) -> String {
+        let mut marker = self.clone();
+        marker.evicted_owners.truncate(EVICTED_OWNERS_MAX);
+        loop {
+            let text = serde_json::json!(marker).to_string();
+            if text.len() <= MARKER_MAX || marker.evicted_owners.pop().is_none() {
+                return text;
+            }
+        }
+    }
+
+    /// Does anything on the node still wait to be undone? (Owners are a record, not a change.)
+    pub fn holds_changes(&self) -> bool {
+        self.excluded_at.is_some()
+            || self.cordoned_at.is_some()
+            || self.tainted
+            || self.drain_started_at.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_survives_being_written_and_read() {
+        let marker = Marker {
+            shadow_uid: "8a4d".into(),
+            attempt: 7,
+            term: 12,
+            cordoned_at: Some("2026-11-21T04:00:00Z".into()),
+            tainted: true,
+            evicted_owners: vec!["apps/v1/Deployment/shop/cart".into()],
+            ..Marker::default()
+        };
+        assert_eq!(Marker::parse(&marker.render()).unwrap(), marker);
+    }
+
+    #[test]
+    fn owners_that_do_not_fit_are_left_out() {
+        let marker = Marker { evicted_owners: vec!["o".repeat(250); 40], ..Marker::default() };
+        let text = marker.render();
+        assert!(text.len() <= MARKER_MAX);
+        assert!(Marker::parse(&text).unwrap().evicted_owners.len() > 10);
+    }
+
+    #[test]
+    fn nonsense_is_an_error_not_a_marker() {
+        assert!(matches!(Marker::parse("true"), Err(MarkerError::Malformed(_))));
+        assert!(matches!(Marker::parse(&" ".repeat(5000)), Err(MarkerError::TooLong(5000))));
+    }
+}

@@ -1,0 +1,81 @@
+//! Names that objects, labels and processes go by; most are upstream's, so that its users can switch.
+
+/// API group of both custom resources.
+pub const GROUP: &str = "brupop.bottlerocket.aws";
+
+/// A node with this label, set to [`UPDATER_INTERFACE_VERSION`], is looked after.
+pub const UPDATER_INTERFACE_LABEL: &str = "bottlerocket.aws/updater-interface-version";
+/// The value of [`UPDATER_INTERFACE_LABEL`].
+pub const UPDATER_INTERFACE_VERSION: &str = "2.0.0";
+
+/// Keeps a node out of load balancers while it is updated. A label that Kubernetes defines.
+pub const EXCLUDE_FROM_LB_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Value we give to [`EXCLUDE_FROM_LB_LABEL`]; Kubernetes looks at the key only.
+pub const EXCLUDE_FROM_LB_VALUE: &str = "true";
+
+/// Label that tells our components apart: `agent`, `reconciler`, `webhook`.
+pub const COMPONENT_LABEL: &str = "brupop.bottlerocket.aws/component";
+
+/// Node annotation that says what we changed on the node and for which attempt; see [`crate::Marker`].
+pub const MARKER_ANNOTATION: &str = "brupop.bottlerocket.aws/marker";
+/// Taint (effect `NoSchedule`) on a node that is being emptied, for pods that tolerate `unschedulable`.
+pub const UPDATING_TAINT: &str = "brupop.bottlerocket.aws/updating";
+/// Node annotation by which people stop new updates of one node.
+pub const PAUSE_ANNOTATION: &str = "brupop.bottlerocket.aws/pause";
+/// Node annotation by which people ask for the update of one node now.
+pub const UPDATE_NOW_ANNOTATION: &str = "brupop.bottlerocket.aws/update-now";
+
+/// Name of the one [`crate::BottlerocketFleet`].
+pub const FLEET: &str = "fleet";
+/// Name of the reconciler's Lease.
+pub const LEASE: &str = "brupop-reconciler";
+
+/// Field manager of the reconciler's conditions (server-side apply).
+pub const CONDITIONS_MANAGER: &str = "brupop-reconciler-conditions";
+
+/// Part of the service account's name that makes a caller an agent.
+pub const AGENT_ACCOUNT: &str = "brupop-agent";
+/// Part of the service account's name that makes a caller the reconciler.
+pub const RECONCILER_ACCOUNT: &str = "brupop-reconciler";
+/// Part of the service account's name that makes a caller the webhook.
+pub const WEBHOOK_ACCOUNT: &str = "brupop-webhook";
+
+/// Longest node name whose shadow's name is legal: 253 characters less `brs-`.
+pub const NODE_NAME_MAX: usize = 249;
+
+const SHADOW_PREFIX: &str = "brs-";
+
+/// Name of the shadow of a node: `brs-<node>`.
+pub fn shadow_name(node: &str) -> String {
+    format!("{SHADOW_PREFIX}{node}")
+}
+
+/// Name of the node whose shadow this is, if it is named like a shadow.
+pub fn node_of_shadow(shadow: &str) -> Option<&str> {
+    shadow.strip_prefix(SHADOW_PREFIX).filter(|node| !node.is_empty())
+}
+
+/// Dry-run writes of the reconciler that only our own rules refuse. As long as both are refused, the gate is closed.
+pub mod canary {
+    /// The reconciler sets `status.message` of a shadow to this, in a dry run. RBAC and schema let it through (the
+    /// reconciler writes conditions through the same sub-resource), the policies do not concern it; the webhook
+    /// refuses it, because the field is the agent's.
+    pub const STATUS_MESSAGE: &str = "canary: the webhook refuses this";
+    /// The reconciler sets this annotation on a Node, in a dry run. RBAC lets it through, the webhook is not asked;
+    /// the policy that confines the reconciler's Node patches refuses it.
+    pub const NODE_ANNOTATION: &str = "brupop.bottlerocket.aws/canary";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shadow_is_named_after_its_node() {
+        assert_eq!(shadow_name("ip-10-0-0-1.ec2.internal"), "brs-ip-10-0-0-1.ec2.internal");
+        assert_eq!(node_of_shadow("brs-a"), Some("a"));
+        assert_eq!(node_of_shadow("brs-"), None);
+        assert_eq!(node_of_shadow("a"), None);
+        assert_eq!(shadow_name(&"n".repeat(NODE_NAME_MAX)).len(), 253);
+    }
+}

@@ -1,0 +1,193 @@
+//! `BottlerocketShadow` v2: one per node; the spec is what its host should reach, the status is where it is.
+//!
+//! Field names are upstream's; every field beyond upstream's is optional.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::conditions::Condition;
+
+/// A step of an update. As a spec: what the node should reach. As a status: what it has reached.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+pub enum State {
+    /// Nothing of ours is pending.
+    #[default]
+    Idle,
+    /// The image is downloaded and is what the host boots next.
+    StagedAndPerformedUpdate,
+    /// The host runs the wanted version, in another boot.
+    RebootedIntoUpdate,
+    /// The node is back in service and watched for a while.
+    MonitoringUpdate,
+    /// Status only: the step failed for good; the reconciler goes back to Idle and backs off.
+    ErrorReset,
+}
+
+impl State {
+    /// Every state, in the order in which an update passes through them.
+    pub const ALL: [Self; 5] = [
+        Self::Idle,
+        Self::StagedAndPerformedUpdate,
+        Self::RebootedIntoUpdate,
+        Self::MonitoringUpdate,
+        Self::ErrorReset,
+    ];
+
+    /// The name that stands in the objects, in metrics and in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "Idle",
+            Self::StagedAndPerformedUpdate => "StagedAndPerformedUpdate",
+            Self::RebootedIntoUpdate => "RebootedIntoUpdate",
+            Self::MonitoringUpdate => "MonitoringUpdate",
+            Self::ErrorReset => "ErrorReset",
+        }
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What the reconciler wants of a node.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "brupop.bottlerocket.aws",
+    version = "v2",
+    kind = "BottlerocketShadow",
+    namespaced,
+    shortname = "brs",
+    status = "BottlerocketShadowStatus",
+    derive = "PartialEq",
+    doc = "The update of one node's Bottlerocket host: spec is what it should reach, status is where it is.",
+    printcolumn(name = "State", type_ = "string", json_path = ".status.current_state"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.current_version"),
+    printcolumn(name = "Target State", type_ = "string", json_path = ".spec.state"),
+    printcolumn(name = "Target Version", type_ = "string", json_path = ".spec.version"),
+    printcolumn(name = "Crash Count", type_ = "string", json_path = ".status.crash_count"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Progressing")].reason"#
+    )
+)]
+#[x_kube(
+    validation = Rule::new("self.state != 'ErrorReset'").message("ErrorReset is a status, not something to reach"),
+    validation = Rule::new("!has(oldSelf.leader_term) || (has(self.leader_term) && self.leader_term >= oldSelf.leader_term)")
+        .message("leader_term never falls and is never removed: this write comes from a reconciler that no longer leads"),
+    validation = Rule::new("!has(oldSelf.attempt) || (has(self.attempt) && self.attempt >= oldSelf.attempt)")
+        .message("attempt never falls and is never removed")
+)]
+pub struct BottlerocketShadowSpec {
+    /// The state to reach.
+    pub state: State,
+    /// When the reconciler last changed `state`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::time_or_null")]
+    pub state_transition_timestamp: Option<String>,
+    /// The version to update to; kept while Idle, for the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::version_or_null")]
+    pub version: Option<String>,
+    /// Counts the updates tried on this node: one more with each slot taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub attempt: Option<u64>,
+    /// Term of the leader that wrote last. The schema refuses a lower one, so a deposed leader cannot write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub leader_term: Option<u64>,
+    /// The boot in which the node was when the attempt began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::boot_id")]
+    pub baseline_boot_id: Option<String>,
+    /// The grant: the node was drained in this boot, so the agent may reboot it from this boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::boot_id")]
+    pub reboot_from_boot_id: Option<String>,
+    /// Failed attempts since the last success, for the back-off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<Failures>,
+}
+
+/// Failed attempts since the last success.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Failures {
+    /// How many.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub count: u64,
+    /// The attempt that failed last.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub attempt: u64,
+    /// When the last one failed.
+    #[schemars(schema_with = "crate::crds::time")]
+    pub at: String,
+    /// Why the last one failed, in CamelCase.
+    #[schemars(length(max = 64))]
+    pub reason: String,
+}
+
+/// Where a node is; its agent writes everything but the conditions. Nothing is required: conditions may come first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+pub struct BottlerocketShadowStatus {
+    /// The version that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::version")]
+    pub current_version: Option<String>,
+    /// The version that the host would update to; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::version")]
+    pub target_version: Option<String>,
+    /// The state reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_state: Option<State>,
+    /// Failed steps since the last success, as the agent counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub crash_count: Option<u64>,
+    /// When a step last failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::time_or_null")]
+    pub state_transition_failure_timestamp: Option<String>,
+    /// The attempt that the agent acts on; echoed before the host is touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub attempt: Option<u64>,
+    /// The boot the host is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::boot_id")]
+    pub boot_id: Option<String>,
+    /// The image that this agent staged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<Staged>,
+    /// The claim: the agent is about to reboot, or has rebooted, from this boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::boot_id")]
+    pub reboot_requested: Option<String>,
+    /// What a person should know, at most 1 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub message: Option<String>,
+    /// Why the node moves or not; written by the reconciler only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// What an agent staged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Staged {
+    /// The image's version.
+    #[schemars(schema_with = "crate::crds::version")]
+    pub version: String,
+    /// The host's own time of the prepare that succeeded; lets a restarted agent know its prepare again.
+    #[schemars(length(min = 1, max = 64))]
+    pub at: String,
+}

@@ -1,0 +1,307 @@
+//! A conditional change of one object: the facts it was decided on, and what it sets.
+//!
+//! A [`Write`] is a plain value. [`apply`] executes it on anything that has [`Fields`] (the model's truth, a typed
+//! object in a test); [`Write::patch`] says the same as a JSON patch for the API server. A property test on a real
+//! API server holds the two against each other.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation, jsonptr::PointerBuf};
+use serde_json::json;
+
+use crate::fleet::{Slot, VersionRecord};
+use crate::names;
+use crate::shadow::{Failures, Staged};
+use crate::{Marker, State};
+
+mod fields;
+mod pointer;
+
+/// The object, and the part of it, that a write goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Object<'a> {
+    /// The shadow of this name; its spec, by the reconciler.
+    ShadowSpec(&'a str),
+    /// The shadow of this name, through `/status`, by its agent.
+    ShadowStatus(&'a str),
+    /// The Node of this name.
+    Node(&'a str),
+    /// The fleet's ledger, through `/status`.
+    Fleet,
+}
+
+/// A place in an object. Which of them an [`Object`] has is plain from the names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "named after the fields they stand for")]
+pub enum Field<'a> {
+    Uid,
+    Generation,
+    SpecState,
+    SpecTransitionTimestamp,
+    SpecVersion,
+    SpecAttempt,
+    SpecLeaderTerm,
+    SpecBaselineBootId,
+    /// The grant.
+    SpecRebootFromBootId,
+    SpecFailures,
+    CurrentVersion,
+    TargetVersion,
+    CurrentState,
+    CrashCount,
+    FailureTimestamp,
+    StatusAttempt,
+    StatusBootId,
+    StatusStaged,
+    /// The claim.
+    StatusRebootRequested,
+    StatusMessage,
+    /// Node: `spec.unschedulable`.
+    Unschedulable,
+    /// Node: our label that keeps it out of load balancers, or anybody's.
+    ExcludedFromLoadBalancers,
+    /// Node: our taint.
+    UpdatingTaint,
+    /// Node: the marker.
+    Marker,
+    /// Fleet: the leader's term.
+    Term,
+    /// Fleet: all slots; only to be tested.
+    Slots,
+    /// Fleet: the slot of one shadow; only to be set.
+    Slot(&'a str),
+    /// Fleet: what became of one version.
+    VersionRecord(&'a str),
+    /// Fleet: when an update last finished.
+    LastFinished,
+}
+
+/// What stands in a [`Field`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Nothing: the field is not there. A flag that is not set is absent, too.
+    Absent,
+    /// A flag that is set.
+    Set,
+    /// A counter.
+    Number(u64),
+    /// A text: a version, a boot id, a UID, a time.
+    Text(Cow<'a, str>),
+    /// A state.
+    State(State),
+    /// What an agent staged.
+    Staged(Staged),
+    /// Failures since the last success.
+    Failures(Failures),
+    /// A marker.
+    Marker(Cow<'a, Marker>),
+    /// One slot.
+    Slot(Slot),
+    /// All slots.
+    Slots(Cow<'a, BTreeMap<String, Slot>>),
+    /// What became of a version.
+    VersionRecord(VersionRecord),
+}
+
+impl<'a> Value<'a> {
+    /// A text.
+    pub fn text(text: &'a str) -> Self {
+        Self::Text(Cow::Borrowed(text))
+    }
+
+    /// A text that may be absent.
+    pub fn text_or_absent(text: Option<&'a str>) -> Self {
+        text.map_or(Self::Absent, Self::text)
+    }
+
+    /// A text of its own, such as a message.
+    pub fn owned(text: impl Into<String>) -> Self {
+        Self::Text(Cow::Owned(text.into()))
+    }
+
+    /// A counter that may be absent.
+    pub fn number_or_absent(number: Option<u64>) -> Self {
+        number.map_or(Self::Absent, Self::Number)
+    }
+
+    /// A state that may be absent.
+    pub fn state_or_absent(state: Option<State>) -> Self {
+        state.map_or(Self::Absent, Self::State)
+    }
+
+    /// Set or absent.
+    pub fn flag(set: bool) -> Self {
+        if set { Self::Set } else { Self::Absent }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        match self {
+            Self::Absent => serde_json::Value::Null,
+            Self::Set => json!(true),
+            Self::Number(number) => json!(number),
+            Self::Text(text) => json!(text),
+            Self::State(state) => json!(state),
+            Self::Staged(staged) => json!(staged),
+            Self::Failures(failures) => json!(failures),
+            Self::Marker(marker) => json!(marker.render()),
+            Self::Slot(slot) => json!(slot),
+            Self::Slots(slots) => json!(slots),
+            Self::VersionRecord(record) => json!(record),
+        }
+    }
+}
+
+/// A conditional change of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// Where it goes.
+    pub object: Object<'a>,
+    /// What must still be so.
+    pub tests: Vec<(Field<'a>, Value<'a>)>,
+    /// What will be so.
+    pub sets: Vec<(Field<'a>, Value<'a>)>,
+}
+
+/// Anything with fields that can be read and set.
+pub trait Fields {
+    /// What stands there.
+    fn get(&self, field: Field<'_>) -> Value<'_>;
+    /// Puts something there.
+    fn set(&mut self, field: Field<'_>, value: &Value<'_>);
+}
+
+/// The test of a write that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {found}, and the write was decided on {expected}")]
+pub struct Unmet {
+    /// The field, by name.
+    pub field: String,
+    /// What stands there.
+    pub found: String,
+    /// What was expected.
+    pub expected: String,
+}
+
+/// Executes a write: all of its sets if all of its tests hold, otherwise nothing.
+///
+/// # Errors
+/// The first test that does not hold.
+pub fn apply(write: &Write<'_>, object: &mut impl Fields) -> Result<(), Unmet> {
+    check(write, object)?;
+    for (field, value) in &write.sets {
+        object.set(*field, value);
+    }
+    Ok(())
+}
+
+/// Do all tests of the write hold on this object?
+///
+/// # Errors
+/// The first that does not.
+pub fn check(write: &Write<'_>, object: &impl Fields) -> Result<(), Unmet> {
+    for (field, expected) in &write.tests {
+        let found = object.get(*field);
+        if found != *expected {
+            return Err(Unmet {
+                field: format!("{field:?}"),
+                found: format!("{found:?}"),
+                expected: format!("{expected:?}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+impl Write<'_> {
+    /// The write as a JSON patch on the object as it was read.
+    ///
+    /// The object is needed for three things that JSON patch wants to be told: which parents exist (a leaf cannot be
+    /// added to an absent parent, nor tested in one), how a list with our entry looked, and in what words a marker
+    /// was written.
+    pub fn patch(&self, observed: &serde_json::Value) -> Patch {
+        let mut patch = pointer::Builder::new(observed);
+        for (field, value) in &self.tests {
+            match field {
+                Field::UpdatingTaint => patch.test_as_read("/spec/taints"),
+                // What stands there is what was parsed into the facts; its very words are tested.
+                Field::Marker if *value != Value::Absent => patch.test_as_read(&field.pointer()),
+                Field::ExcludedFromLoadBalancers if *value == Value::Set => {
+                    patch.test_as_read(&field.pointer())
+                }
+                _ => patch.test(&field.pointer(), value.json()),
+            }
+        }
+        for (field, value) in &self.sets {
+            match field {
+                Field::UpdatingTaint => {
+                    patch.test_as_read("/spec/taints");
+                    patch.set("/spec/taints", pointer::taints(observed, *value == Value::Set));
+                }
+                Field::ExcludedFromLoadBalancers if *value == Value::Set => {
+                    patch.set(&field.pointer(), json!(names::EXCLUDE_FROM_LB_VALUE));
+                }
+                _ => patch.set(&field.pointer(), value.json()),
+            }
+        }
+        patch.finish()
+    }
+}
+
+impl Field<'_> {
+    /// JSON pointer to the field in its object.
+    pub fn pointer(&self) -> String {
+        let leaf =
+            |parent: &str, key: &str| format!("{parent}/{}", key.replace('~', "~0").replace('/', "~1"));
+        match self {
+            Self::Uid => "/metadata/uid".into(),
+            Self::Generation => "/metadata/generation".into(),
+            Self::SpecState => "/spec/state".into(),
+            Self::SpecTransitionTimestamp => "/spec/state_transition_timestamp".into(),
+            Self::SpecVersion => "/spec/version".into(),
+            Self::SpecAttempt => "/spec/attempt".into(),
+            Self::SpecLeaderTerm => "/spec/leader_term".into(),
+            Self::SpecBaselineBootId => "/spec/baseline_boot_id".into(),
+            Self::SpecRebootFromBootId => "/spec/reboot_from_boot_id".into(),
+            Self::SpecFailures => "/spec/failures".into(),
+            Self::CurrentVersion => "/status/current_version".into(),
+            Self::TargetVersion => "/status/target_version".into(),
+            Self::CurrentState => "/status/current_state".into(),
+            Self::CrashCount => "/status/crash_count".into(),
+            Self::FailureTimestamp => "/status/state_transition_failure_timestamp".into(),
+            Self::StatusAttempt => "/status/attempt".into(),
+            Self::StatusBootId => "/status/boot_id".into(),
+            Self::StatusStaged => "/status/staged".into(),
+            Self::StatusRebootRequested => "/status/reboot_requested".into(),
+            Self::StatusMessage => "/status/message".into(),
+            Self::Unschedulable => "/spec/unschedulable".into(),
+            Self::ExcludedFromLoadBalancers => leaf("/metadata/labels", names::EXCLUDE_FROM_LB_LABEL),
+            Self::UpdatingTaint => "/spec/taints".into(),
+            Self::Marker => leaf("/metadata/annotations", names::MARKER_ANNOTATION),
+            Self::Term => "/status/term".into(),
+            Self::Slots => "/status/slots".into(),
+            Self::Slot(shadow) => leaf("/status/slots", shadow),
+            Self::VersionRecord(version) => leaf("/status/versions", version),
+            Self::LastFinished => "/status/lastFinished".into(),
+        }
+    }
+}
+
+/// One operation of a patch, by its verb.
+fn test(path: &str, value: serde_json::Value) -> PatchOperation {
+    PatchOperation::Test(TestOperation { path: parse(path), value })
+}
+
+fn add(path: &str, value: serde_json::Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: parse(path), value })
+}
+
+fn remove(path: &str) -> PatchOperation {
+    PatchOperation::Remove(RemoveOperation { path: parse(path) })
+}
+
+/// Every pointer here begins with a slash and is escaped, so it parses; a bad one would be the whole document, which
+/// no test matches.
+fn parse(path: &str) -> PointerBuf {
+    PointerBuf::parse(path).unwrap_or_default()
+}

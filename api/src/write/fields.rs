@@ -1,0 +1,205 @@
+//! [`Fields`] of the objects that ship.
+
+use std::borrow::Cow;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+
+use super::{Field, Fields, Value};
+use crate::{BottlerocketFleet, BottlerocketShadow, Marker, State, names};
+
+fn text(text: Option<&String>) -> Value<'_> {
+    Value::text_or_absent(text.map(String::as_str))
+}
+
+fn to_text(value: &Value<'_>) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+fn to_number(value: &Value<'_>) -> Option<u64> {
+    match value {
+        Value::Number(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn to_state(value: &Value<'_>) -> Option<State> {
+    match value {
+        Value::State(state) => Some(*state),
+        _ => None,
+    }
+}
+
+impl Fields for BottlerocketShadow {
+    fn get(&self, field: Field<'_>) -> Value<'_> {
+        let status = self.status.as_ref();
+        match field {
+            Field::Uid => text(self.metadata.uid.as_ref()),
+            Field::Generation => Value::number_or_absent(
+                self.metadata.generation.and_then(|generation| generation.try_into().ok()),
+            ),
+            Field::SpecState => Value::State(self.spec.state),
+            Field::SpecTransitionTimestamp => text(self.spec.state_transition_timestamp.as_ref()),
+            Field::SpecVersion => text(self.spec.version.as_ref()),
+            Field::SpecAttempt => Value::number_or_absent(self.spec.attempt),
+            Field::SpecLeaderTerm => Value::number_or_absent(self.spec.leader_term),
+            Field::SpecBaselineBootId => text(self.spec.baseline_boot_id.as_ref()),
+            Field::SpecRebootFromBootId => text(self.spec.reboot_from_boot_id.as_ref()),
+            Field::SpecFailures => self.spec.failures.clone().map_or(Value::Absent, Value::Failures),
+            Field::CurrentVersion => text(status.and_then(|status| status.current_version.as_ref())),
+            Field::TargetVersion => text(status.and_then(|status| status.target_version.as_ref())),
+            Field::CurrentState => Value::state_or_absent(status.and_then(|status| status.current_state)),
+            Field::CrashCount => Value::number_or_absent(status.and_then(|status| status.crash_count)),
+            Field::FailureTimestamp => {
+                text(status.and_then(|status| status.state_transition_failure_timestamp.as_ref()))
+            }
+            Field::StatusAttempt => Value::number_or_absent(status.and_then(|status| status.attempt)),
+            Field::StatusBootId => text(status.and_then(|status| status.boot_id.as_ref())),
+            Field::StatusStaged => {
+                status.and_then(|status| status.staged.clone()).map_or(Value::Absent, Value::Staged)
+            }
+            Field::StatusRebootRequested => text(status.and_then(|status| status.reboot_requested.as_ref())),
+            Field::StatusMessage => text(status.and_then(|status| status.message.as_ref())),
+            _ => Value::Absent,
+        }
+    }
+
+    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
+        let spec = &mut self.spec;
+        match field {
+            Field::SpecState => spec.state = to_state(value).unwrap_or(spec.state),
+            Field::SpecTransitionTimestamp => spec.state_transition_timestamp = to_text(value),
+            Field::SpecVersion => spec.version = to_text(value),
+            Field::SpecAttempt => spec.attempt = to_number(value),
+            Field::SpecLeaderTerm => spec.leader_term = to_number(value),
+            Field::SpecBaselineBootId => spec.baseline_boot_id = to_text(value),
+            Field::SpecRebootFromBootId => spec.reboot_from_boot_id = to_text(value),
+            Field::SpecFailures => {
+                spec.failures =
+                    if let Value::Failures(failures) = value { Some(failures.clone()) } else { None };
+            }
+            _ => {
+                let status = self.status.get_or_insert_default();
+                match field {
+                    Field::CurrentVersion => status.current_version = to_text(value),
+                    Field::TargetVersion => status.target_version = to_text(value),
+                    Field::CurrentState => status.current_state = to_state(value),
+                    Field::CrashCount => status.crash_count = to_number(value),
+                    Field::FailureTimestamp => status.state_transition_failure_timestamp = to_text(value),
+                    Field::StatusAttempt => status.attempt = to_number(value),
+                    Field::StatusBootId => status.boot_id = to_text(value),
+                    Field::StatusStaged => {
+                        status.staged =
+                            if let Value::Staged(staged) = value { Some(staged.clone()) } else { None };
+                    }
+                    Field::StatusRebootRequested => status.reboot_requested = to_text(value),
+                    Field::StatusMessage => status.message = to_text(value),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl Fields for Node {
+    fn get(&self, field: Field<'_>) -> Value<'_> {
+        let spec = self.spec.as_ref();
+        match field {
+            Field::Uid => text(self.metadata.uid.as_ref()),
+            Field::Unschedulable => Value::flag(spec.and_then(|spec| spec.unschedulable).unwrap_or(false)),
+            Field::UpdatingTaint => Value::flag(
+                spec.and_then(|spec| spec.taints.as_ref())
+                    .is_some_and(|taints| taints.iter().any(|taint| taint.key == names::UPDATING_TAINT)),
+            ),
+            Field::ExcludedFromLoadBalancers => Value::flag(
+                self.metadata
+                    .labels
+                    .as_ref()
+                    .is_some_and(|labels| labels.contains_key(names::EXCLUDE_FROM_LB_LABEL)),
+            ),
+            Field::Marker => self
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|annotations| annotations.get(names::MARKER_ANNOTATION))
+                .and_then(|text| Marker::parse(text).ok())
+                .map_or(Value::Absent, |marker| Value::Marker(Cow::Owned(marker))),
+            _ => Value::Absent,
+        }
+    }
+
+    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
+        let spec = self.spec.get_or_insert_default();
+        match field {
+            Field::Unschedulable => spec.unschedulable = (*value == Value::Set).then_some(true),
+            Field::UpdatingTaint => {
+                let taints = spec.taints.get_or_insert_default();
+                taints.retain(|taint| taint.key != names::UPDATING_TAINT);
+                if *value == Value::Set {
+                    taints.push(Taint {
+                        key: names::UPDATING_TAINT.into(),
+                        effect: "NoSchedule".into(),
+                        ..Taint::default()
+                    });
+                }
+                spec.taints.take_if(|taints| taints.is_empty());
+            }
+            Field::ExcludedFromLoadBalancers => {
+                let labels = self.metadata.labels.get_or_insert_default();
+                if *value == Value::Set {
+                    labels.insert(names::EXCLUDE_FROM_LB_LABEL.into(), names::EXCLUDE_FROM_LB_VALUE.into());
+                } else {
+                    labels.remove(names::EXCLUDE_FROM_LB_LABEL);
+                }
+            }
+            Field::Marker => {
+                let annotations = self.metadata.annotations.get_or_insert_default();
+                if let Value::Marker(marker) = value {
+                    annotations.insert(names::MARKER_ANNOTATION.into(), marker.render());
+                } else {
+                    annotations.remove(names::MARKER_ANNOTATION);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Fields for BottlerocketFleet {
+    fn get(&self, field: Field<'_>) -> Value<'_> {
+        let Some(status) = self.status.as_ref() else { return Value::Absent };
+        match field {
+            Field::Term => Value::number_or_absent(status.term),
+            Field::Slots => Value::Slots(Cow::Borrowed(&status.slots)),
+            Field::Slot(shadow) => status.slots.get(shadow).cloned().map_or(Value::Absent, Value::Slot),
+            Field::VersionRecord(version) => {
+                status.versions.get(version).cloned().map_or(Value::Absent, Value::VersionRecord)
+            }
+            Field::LastFinished => text(status.last_finished.as_ref()),
+            _ => Value::Absent,
+        }
+    }
+
+    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
+        let status = self.status.get_or_insert_default();
+        match (field, value) {
+            (Field::Term, value) => status.term = to_number(value),
+            (Field::Slot(shadow), Value::Slot(slot)) => {
+                status.slots.insert(shadow.to_owned(), slot.clone());
+            }
+            (Field::Slot(shadow), _) => {
+                status.slots.remove(shadow);
+            }
+            (Field::VersionRecord(version), Value::VersionRecord(record)) => {
+                status.versions.insert(version.to_owned(), record.clone());
+            }
+            (Field::VersionRecord(version), _) => {
+                status.versions.remove(version);
+            }
+            (Field::LastFinished, value) => status.last_finished = to_text(value),
+            _ => {}
+        }
+    }
+}
