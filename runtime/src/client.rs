@@ -1,0 +1,145 @@
+//! Kubernetes clients with limits on every wait.
+
+use http::{HeaderValue, header::USER_AGENT};
+use kube::client::ClientBuilder;
+use kube::{Client, Config};
+use std::time::Duration;
+use thiserror::Error;
+use tower::timeout::TimeoutLayer;
+
+/// Longest wait for a TCP and TLS connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the head of an answer, retries included. A watch answers with its head at once.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest silence within a body: above the 290 s after which the API server ends a watch.
+const READ_TIMEOUT: Duration = Duration::from_secs(310);
+
+/// Why there is no client.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// Neither a kubeconfig nor a service account was found.
+    #[error("no way to the Kubernetes API: run in a pod with a service account, or set KUBECONFIG")]
+    Config(#[source] Box<kube::config::InferConfigError>),
+    /// The component's name cannot stand in a header.
+    #[error("{0:?} cannot be sent as a user agent")]
+    UserAgent(String),
+    /// The configuration was found, but no client can be made of it.
+    #[error("the Kubernetes client could not be made")]
+    Build(#[source] Box<kube::Error>),
+}
+
+/// The cluster that this process works for: where it is, who we are, and our namespace.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    config: Config,
+}
+
+impl Cluster {
+    /// Finds the cluster by `KUBECONFIG` or by the pod's service account. `component` is the user agent's name, as
+    /// `brupop-agent`; the version is added.
+    ///
+    /// # Errors
+    /// No configuration was found, or it cannot be read.
+    pub async fn infer(component: &str) -> Result<Self, ClientError> {
+        install_crypto_provider();
+        let config = Config::infer().await.map_err(|error| ClientError::Config(Box::new(error)))?;
+        Self::of(config, component)
+    }
+
+    fn of(mut config: Config, component: &str) -> Result<Self, ClientError> {
+        let agent = format!("{component}/{}", env!("CARGO_PKG_VERSION"));
+        let agent = HeaderValue::from_str(&agent).map_err(|_| ClientError::UserAgent(agent))?;
+        config.headers.push((USER_AGENT, agent));
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = Some(READ_TIMEOUT);
+        config.reset_reader_on_write = true;
+        Ok(Self { config })
+    }
+
+    /// The namespace this process runs in: the kubeconfig's context or the pod's own.
+    pub fn namespace(&self) -> &str {
+        &self.config.default_namespace
+    }
+
+    /// A client that answers 429, 503 and 504 by trying again for a while.
+    ///
+    /// # Errors
+    /// Certificates or credentials of the configuration cannot be used.
+    pub fn client(&self) -> Result<Client, ClientError> {
+        build(self.config.clone())
+    }
+
+    /// A client that hands 429 and 503 to its caller: of evictions, a budget's refusal is the answer.
+    ///
+    /// # Errors
+    /// As [`Cluster::client`].
+    pub fn client_without_retry(&self) -> Result<Client, ClientError> {
+        let mut config = self.config.clone();
+        config.default_retry = false;
+        build(config)
+    }
+}
+
+fn build(config: Config) -> Result<Client, ClientError> {
+    let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build(Box::new(error)))?;
+    Ok(builder.with_layer(&TimeoutLayer::new(RESPONSE_TIMEOUT)).build())
+}
+
+/// Makes `ring` the cryptography of this process. Each `main` calls it first; more calls change nothing.
+pub fn install_crypto_provider() {
+    // An error says that a provider is installed, which is what was asked for.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    fn cluster(address: std::net::SocketAddr) -> Cluster {
+        let uri = format!("http://{address}").parse().unwrap();
+        Cluster::of(Config::new(uri), "brupop-test").unwrap()
+    }
+
+    #[tokio::test]
+    async fn without_retry_the_caller_sees_429_at_once_and_the_server_sees_who_calls() {
+        install_crypto_provider();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = cluster(listener.local_addr().unwrap()).client_without_retry().unwrap();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"budget","reason":"TooManyRequests","code":429}"#;
+            let answer =
+                format!("HTTP/1.1 429 Too Many Requests\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8(head).unwrap().to_ascii_lowercase()
+        });
+        let answer = tokio::time::timeout(Duration::from_secs(5), client.apiserver_version()).await.unwrap();
+        let kube::Error::Api(status) = answer.unwrap_err() else { panic!("not an answer of the API") };
+        assert_eq!(status.code, 429);
+        assert!(
+            server.await.unwrap().contains(concat!("user-agent: brupop-test/", env!("CARGO_PKG_VERSION")))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_server_does_not_hold_a_call_for_ever() {
+        install_crypto_provider();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = cluster(listener.local_addr().unwrap()).client().unwrap();
+        let started = tokio::time::Instant::now();
+        assert!(client.apiserver_version().await.is_err());
+        assert!(started.elapsed() <= RESPONSE_TIMEOUT + Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_component_that_is_no_header_is_refused() {
+        let config = Config::new(http::Uri::from_static("http://127.0.0.1"));
+        assert!(matches!(Cluster::of(config, "a\nb"), Err(ClientError::UserAgent(_))));
+    }
+}

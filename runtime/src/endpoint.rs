@@ -1,0 +1,221 @@
+//! The plain HTTP endpoint of a process: `/livez`, `/readyz` and `/metrics`.
+
+use crate::Shutdown;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// Longest wait for the head of a request, also between two requests of one connection.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest life of a connection; a scraper or kubelet opens another.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
+/// Connections served side by side; more wait in the kernel's queue.
+const MAX_CONNECTIONS: usize = 64;
+/// Longest head of a request, in bytes (hyper's least is 8 KiB).
+const MAX_HEAD: usize = 16 * 1024;
+/// Wait after an accept that failed, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Whether this process lives and is ready, and if not, why. Clones share one state.
+#[derive(Clone, Debug)]
+pub struct Health(Arc<RwLock<State>>);
+
+#[derive(Debug)]
+struct State {
+    unready: Option<String>,
+    broken: Option<String>,
+}
+
+impl Health {
+    /// Alive, but not ready yet, because of `reason`.
+    pub fn starting(reason: impl Into<String>) -> Self {
+        Self(Arc::new(RwLock::new(State { unready: Some(reason.into()), broken: None })))
+    }
+
+    /// From now on `/readyz` answers 200.
+    pub fn ready(&self) {
+        self.change(|state| state.unready = None);
+    }
+
+    /// From now on `/readyz` answers 503 with `reason`.
+    pub fn not_ready(&self, reason: impl Into<String>) {
+        let reason = reason.into();
+        self.change(|state| state.unready = Some(reason));
+    }
+
+    /// From now on `/livez` answers 503 with `reason`, so that the kubelet starts this container again.
+    pub fn broken(&self, reason: impl Into<String>) {
+        let reason = reason.into();
+        self.change(|state| state.broken = Some(reason));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn read(&self, field: impl FnOnce(&State) -> &Option<String>) -> Option<String> {
+        field(&self.0.read().unwrap_or_else(PoisonError::into_inner)).clone()
+    }
+}
+
+/// Serves `/livez`, `/readyz` and `/metrics` until the shutdown is requested. `metrics` is called at each scrape and
+/// returns the text of `OpenMetrics`, such as `prometheus_client::encoding::text::encode` writes. Bodies of requests are
+/// not read.
+pub async fn serve<M>(listener: TcpListener, health: Health, metrics: M, shutdown: Shutdown)
+where
+    M: Fn() -> String + Send + Sync + 'static,
+{
+    let metrics = Arc::new(metrics);
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let next = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            () = shutdown.requested() => return,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the health endpoint was lost");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (health, metrics, shutdown) = (health.clone(), Arc::clone(&metrics), shutdown.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            tokio::select! {
+                () = connection(stream, &health, metrics.as_ref()) => {}
+                () = tokio::time::sleep(CONNECTION_TIMEOUT) => {}
+                () = shutdown.requested() => {}
+            }
+        });
+    }
+}
+
+async fn connection<M: Fn() -> String>(stream: TcpStream, health: &Health, metrics: &M) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = answer(request.method(), request.uri().path(), health, metrics);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection to the health endpoint ended early");
+    }
+}
+
+fn answer<M: Fn() -> String>(
+    method: &Method,
+    path: &str,
+    health: &Health,
+    metrics: &M,
+) -> Response<Full<Bytes>> {
+    if method != Method::GET && method != Method::HEAD {
+        return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is answered here\n".to_owned());
+    }
+    let state = |reason: Option<String>| match reason {
+        None => page(StatusCode::OK, TEXT, "ok\n".to_owned()),
+        Some(reason) => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, reason + "\n"),
+    };
+    match path {
+        "/livez" => state(health.read(|state| &state.broken)),
+        "/readyz" => state(health.read(|state| &state.unready)),
+        "/metrics" => page(StatusCode::OK, OPENMETRICS, metrics()),
+        _ => page(StatusCode::NOT_FOUND, TEXT, "try /livez, /readyz or /metrics\n".to_owned()),
+    }
+}
+
+fn page(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::task::JoinHandle;
+
+    async fn started() -> (std::net::SocketAddr, Health, crate::shutdown::Trigger, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let health = Health::starting("watches are not synced");
+        let scrapes = AtomicU32::new(0);
+        let metrics = move || format!("scrapes {}\n# EOF\n", scrapes.fetch_add(1, Ordering::Relaxed) + 1);
+        let (trigger, shutdown) = Shutdown::by_hand();
+        let server = tokio::spawn(serve(listener, health.clone(), metrics, shutdown));
+        (address, health, trigger, server)
+    }
+
+    async fn get(address: std::net::SocketAddr, path: &str) -> String {
+        let exchange = async {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await.unwrap();
+            text
+        };
+        tokio::time::timeout(Duration::from_secs(5), exchange).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn health_follows_the_handle_and_metrics_are_made_at_each_scrape() {
+        let (address, health, _trigger, _server) = started().await;
+        assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200"));
+        let unready = get(address, "/readyz").await;
+        assert!(
+            unready.starts_with("HTTP/1.1 503") && unready.contains("watches are not synced"),
+            "{unready}"
+        );
+        health.ready();
+        assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
+        health.not_ready("lost");
+        assert!(get(address, "/readyz").await.ends_with("lost\n"));
+        health.broken("stuck");
+        assert!(get(address, "/livez").await.starts_with("HTTP/1.1 503"));
+        assert!(get(address, "/metrics").await.contains("scrapes 1\n"));
+        assert!(get(address, "/metrics").await.contains("scrapes 2\n"));
+        assert!(get(address, "/").await.starts_with("HTTP/1.1 404"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_never_ends_is_cut_off() {
+        let (address, _health, _trigger, _server) = started().await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /livez HTTP/1.1\r\nx: ").await.unwrap();
+        let begun = tokio::time::Instant::now();
+        // Either an error page or a reset: the connection ends.
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+        assert!(begun.elapsed() <= HEADER_TIMEOUT + Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn a_shutdown_ends_the_server() {
+        let (_address, _health, trigger, server) = started().await;
+        trigger.request();
+        tokio::time::timeout(Duration::from_secs(5), server).await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,83 @@
+//! SIGTERM and SIGINT as a value that tasks can look at and wait for.
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// Tells that the process was asked to end. Clones share one state; once requested, it stays requested.
+#[derive(Clone, Debug)]
+pub struct Shutdown(watch::Receiver<bool>);
+
+/// Requests the shutdown of the [`Shutdown`] it was made with, as does dropping it.
+#[derive(Debug)]
+pub struct Trigger(watch::Sender<bool>);
+
+impl Trigger {
+    /// Requests the shutdown. Doing so twice is harmless.
+    pub fn request(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Shutdown {
+    /// A shutdown requested by the trigger alone: for tests, and for parts that end before their process does.
+    pub fn by_hand() -> (Trigger, Self) {
+        let (sender, receiver) = watch::channel(false);
+        (Trigger(sender), Self(receiver))
+    }
+
+    /// A shutdown requested by SIGTERM (the kubelet) or SIGINT (a person). Needs a running tokio runtime.
+    ///
+    /// # Errors
+    /// The operating system refused the signal handler.
+    pub fn on_signals() -> std::io::Result<Self> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let (trigger, shutdown) = Self::by_hand();
+        tokio::spawn(async move {
+            let name = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            };
+            tracing::info!(signal = name, "shutting down");
+            trigger.request();
+        });
+        Ok(shutdown)
+    }
+
+    /// True once the shutdown was requested.
+    pub fn is_requested(&self) -> bool {
+        *self.0.borrow() || self.0.has_changed().is_err()
+    }
+
+    /// Resolves when the shutdown is requested; at once if it was. Safe to drop and call again.
+    pub async fn requested(&self) {
+        // An error means that the trigger is gone, which nobody could tell from a request.
+        let _ = self.0.clone().wait_for(|requested| *requested).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shutdown;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn every_clone_sees_the_request() {
+        let (trigger, shutdown) = Shutdown::by_hand();
+        let other = shutdown.clone();
+        assert!(!other.is_requested());
+        let waiting = tokio::spawn(async move { other.requested().await });
+        trigger.request();
+        timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
+        assert!(shutdown.is_requested());
+    }
+
+    #[tokio::test]
+    async fn a_lost_trigger_counts_as_a_request() {
+        let (trigger, shutdown) = Shutdown::by_hand();
+        drop(trigger);
+        timeout(Duration::from_secs(5), shutdown.requested()).await.unwrap();
+        assert!(shutdown.is_requested());
+    }
+}
