@@ -7,6 +7,7 @@
 
 pub mod conditions;
 pub mod crds;
+pub mod facts;
 pub mod fleet;
 pub mod identity;
 pub mod marker;

@@ -1,0 +1,100 @@
+//! What decisions need of a shadow, borrowed and small: the same view for agent, reconciler and model.
+
+use crate::shadow::{BottlerocketShadow, Failures, Staged, State};
+
+/// A shadow as decisions see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShadowFacts<'a> {
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `metadata.uid`.
+    pub uid: &'a str,
+    /// `metadata.generation`: changes with every change of the spec.
+    pub generation: u64,
+    /// The spec.
+    pub spec: SpecFacts<'a>,
+    /// The status; all absent if there is none.
+    pub status: StatusFacts<'a>,
+}
+
+/// The spec as decisions see it; see [`crate::BottlerocketShadowSpec`] for the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields of the spec")]
+pub struct SpecFacts<'a> {
+    pub state: State,
+    pub version: Option<&'a str>,
+    pub attempt: Option<u64>,
+    pub leader_term: Option<u64>,
+    pub baseline_boot_id: Option<&'a str>,
+    pub reboot_from_boot_id: Option<&'a str>,
+    pub failures: Option<&'a Failures>,
+}
+
+/// The status as decisions see it; see [`crate::BottlerocketShadowStatus`] for the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields of the status")]
+pub struct StatusFacts<'a> {
+    /// Is there a status at all?
+    pub present: bool,
+    pub current_version: Option<&'a str>,
+    pub target_version: Option<&'a str>,
+    pub current_state: Option<State>,
+    pub crash_count: u64,
+    pub failed_at: Option<&'a str>,
+    pub attempt: Option<u64>,
+    pub boot_id: Option<&'a str>,
+    pub staged: Option<&'a Staged>,
+    pub reboot_requested: Option<&'a str>,
+    pub message: Option<&'a str>,
+}
+
+impl<'a> ShadowFacts<'a> {
+    /// The view of an object; `None` if it has no name, UID or generation, as no object of the API server does.
+    pub fn of(shadow: &'a BottlerocketShadow) -> Option<Self> {
+        let spec = &shadow.spec;
+        let status = shadow.status.as_ref();
+        Some(Self {
+            name: shadow.metadata.name.as_deref()?,
+            uid: shadow.metadata.uid.as_deref()?,
+            generation: u64::try_from(shadow.metadata.generation?).ok()?,
+            spec: SpecFacts {
+                state: spec.state,
+                version: spec.version.as_deref(),
+                attempt: spec.attempt,
+                leader_term: spec.leader_term,
+                baseline_boot_id: spec.baseline_boot_id.as_deref(),
+                reboot_from_boot_id: spec.reboot_from_boot_id.as_deref(),
+                failures: spec.failures.as_ref(),
+            },
+            status: status.map_or_else(StatusFacts::default, |status| StatusFacts {
+                present: true,
+                current_version: status.current_version.as_deref(),
+                target_version: status.target_version.as_deref(),
+                current_state: status.current_state,
+                crash_count: status.crash_count.unwrap_or(0),
+                failed_at: status.state_transition_failure_timestamp.as_deref(),
+                attempt: status.attempt,
+                boot_id: status.boot_id.as_deref(),
+                staged: status.staged.as_ref(),
+                reboot_requested: status.reboot_requested.as_deref(),
+                message: status.message.as_deref(),
+            }),
+        })
+    }
+
+    /// Has the agent reached what the spec asks for, at the spec's attempt?
+    pub fn reached(&self) -> bool {
+        self.reports(self.spec.state)
+    }
+
+    /// Does the agent report this state, at the spec's attempt? (A shadow that nobody has updated has no attempt.)
+    pub fn reports(&self, state: State) -> bool {
+        self.status.current_state == Some(state)
+            && self.status.attempt.unwrap_or(0) == self.spec.attempt.unwrap_or(0)
+    }
+
+    /// The version to update to, if there is one.
+    pub fn update(&self) -> Option<&'a str> {
+        self.status.target_version.filter(|target| Some(*target) != self.status.current_version)
+    }
+}
