@@ -67,7 +67,7 @@ pub enum Field<'a> {
     Marker,
     /// Fleet: the leader's term.
     Term,
-    /// Fleet: all slots; only to be tested.
+    /// Fleet: all slots; only to be tested. None is the same as no map of them.
     Slots,
     /// Fleet: the slot of one shadow; only to be set.
     Slot(&'a str),
@@ -224,6 +224,8 @@ impl Write<'_> {
         for (field, value) in &self.tests {
             match field {
                 Field::UpdatingTaint => patch.test_as_read("/spec/taints"),
+                // No slots may be written as an empty map or as none.
+                Field::Slots => patch.test_as_read(&field.pointer()),
                 // What stands there is what was parsed into the facts; its very words are tested.
                 Field::Marker if *value != Value::Absent => patch.test_as_read(&field.pointer()),
                 Field::ExcludedFromLoadBalancers if *value == Value::Set => {

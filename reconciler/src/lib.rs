@@ -1,1 +1,7 @@
-//! Decides what each Bottlerocket host should do next, and sees to it: slots, cordon, drain, grant, uncordon.
+//! Decides what each Bottlerocket host should do next, and sees to it.
+//!
+//! Observe → decide → apply: [`observe`] turns objects and the time into [`facts`], [`decide`] turns facts into writes
+//! and reasons, and the rest carries them out.
+
+pub mod decide;
+pub mod facts;

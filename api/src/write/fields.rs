@@ -1,6 +1,7 @@
 //! [`Fields`] of the objects that ship.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
@@ -169,7 +170,13 @@ impl Fields for Node {
 
 impl Fields for BottlerocketFleet {
     fn get(&self, field: Field<'_>) -> Value<'_> {
-        let Some(status) = self.status.as_ref() else { return Value::Absent };
+        let Some(status) = self.status.as_ref() else {
+            return if field == Field::Slots {
+                Value::Slots(Cow::Owned(BTreeMap::new()))
+            } else {
+                Value::Absent
+            };
+        };
         match field {
             Field::Term => Value::number_or_absent(status.term),
             Field::Slots => Value::Slots(Cow::Borrowed(&status.slots)),

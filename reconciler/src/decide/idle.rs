@@ -1,0 +1,70 @@
+//! A node that is Idle: what is left of its last update, and whether the next one begins.
+
+use brupop_api::State;
+use brupop_api::facts::ShadowFacts;
+
+use super::{Decision, Effect, Reason, undo_when_ready, writes};
+use crate::facts::{FleetFacts, Gate, NodeFacts, Situation};
+
+pub(super) fn decide<'a>(
+    fleet: &FleetFacts<'a>,
+    situation: &Situation<'a>,
+    node: &NodeFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+) -> Decision<'a> {
+    if node.marker.is_some() {
+        return undo_when_ready(node, Reason::Finishing);
+    }
+    if !node.labelled {
+        let effect = Some(Effect::DeleteShadow { uid: shadow.uid });
+        return Decision { effect, reason: Reason::NotLabelled };
+    }
+    let startable = startable(fleet, situation);
+    match situation.slot(fleet) {
+        Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match startable {
+            Ok(version) => {
+                Decision::write(writes::stage(fleet, shadow, node, slot, version), Reason::Starting(version))
+            }
+            Err(reason) => Decision::write(writes::spend_attempt(fleet, shadow, slot), reason),
+        },
+        Some(_) => Decision::wait(Reason::Finishing),
+        None => Decision::wait(startable.map_or_else(|reason| reason, |_| Reason::LimitReached)),
+    }
+}
+
+/// The version to which this node could be updated now, or why not.
+pub(super) fn startable<'a>(
+    fleet: &FleetFacts<'a>,
+    situation: &Situation<'a>,
+) -> Result<&'a str, Reason<'a>> {
+    let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return Err(Reason::NodeGone) };
+    if !node.labelled {
+        return Err(Reason::NotLabelled);
+    }
+    if !node.ready {
+        return Err(Reason::NodeNotReady);
+    }
+    if shadow.status.current_version.is_none() || shadow.status.boot_id != Some(node.boot_id) {
+        return Err(Reason::NotReported);
+    }
+    if !shadow.reports(State::Idle) {
+        return Err(Reason::Finishing);
+    }
+    let Some(version) = shadow.update() else { return Err(Reason::NoUpdate) };
+    if situation.time.backing_off && !node.update_now {
+        return Err(Reason::BackingOff);
+    }
+    if node.paused {
+        return Err(Reason::NodePaused);
+    }
+    if fleet.versions.get(version).is_some_and(|record| record.halted.is_some()) {
+        return Err(Reason::VersionHalted(version));
+    }
+    match fleet.gate {
+        Gate::Open => Ok(version),
+        Gate::OutsideWindow if node.update_now => Ok(version),
+        Gate::OutsideWindow => Err(Reason::OutsideWindow),
+        Gate::Paused => Err(Reason::FleetPaused),
+        Gate::AdmissionNotEnforced => Err(Reason::AdmissionNotEnforced),
+    }
+}

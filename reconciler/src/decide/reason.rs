@@ -1,0 +1,257 @@
+//! Why a node moves, or why not: stable words for conditions, metrics and alerts.
+
+use brupop_api::conditions::ConditionStatus;
+
+/// Why a node moves or not. The text of a reason changes only when the reason does: no counters, no positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason<'a> {
+    /// This process does not lead; nothing is said.
+    NotLeading,
+    /// The Node is gone.
+    NodeGone,
+    /// The Node was made again under the same name.
+    NodeReplaced,
+    /// The Node is not labelled (any more).
+    NotLabelled,
+    /// The agent has not reported, or not in this boot of the node.
+    NotReported,
+    /// The host knows of no update.
+    NoUpdate,
+    /// The Node is not Ready.
+    NodeNotReady,
+    /// A person paused the fleet.
+    FleetPaused,
+    /// A person paused this node.
+    NodePaused,
+    /// The schedule's window is shut.
+    OutsideWindow,
+    /// Our admission rules were not seen to be in force.
+    AdmissionNotEnforced,
+    /// The node failed not long ago.
+    BackingOff,
+    /// No new node is updated to this version.
+    VersionHalted(&'a str),
+    /// As many nodes as allowed are being updated.
+    LimitReached,
+    /// Nodes that are not Ready for other reasons use up the limit.
+    LimitUsedByUnavailableNodes,
+    /// It has its slot and begins.
+    Starting(&'a str),
+    /// The host downloads and activates the update.
+    Staging(&'a str),
+    /// The node is out of load balancers and waits for connections to end.
+    ExcludedFromLoadBalancers,
+    /// The node is being cordoned.
+    Cordoning,
+    /// Pods are being evicted.
+    Draining,
+    /// The agent may reboot the host.
+    RebootGranted,
+    /// The host reboots.
+    Rebooting,
+    /// The host has not come back in time.
+    RebootOverdue,
+    /// The host is back and the node is put back into service.
+    ReturningToService,
+    /// The node is watched for a while.
+    Monitoring,
+    /// The update is done; the agent and the ledger are about to say so.
+    Finishing,
+    /// The update is given up.
+    Aborting(Abort),
+}
+
+/// Why an update is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Abort {
+    /// The agent reported that the step failed.
+    StepFailed,
+    /// The step took longer than it may.
+    DeadlineExceeded,
+    /// The drain took longer than it may.
+    DrainTimedOut,
+    /// The host came back with another version than the wanted one.
+    FellBack,
+    /// The host rebooted by itself before the update was ready.
+    RebootedByItself,
+    /// The host would now update to another version, or to none.
+    OtherTarget,
+    /// A person paused the node.
+    NodePaused,
+    /// The node lost its label.
+    NotLabelled,
+}
+
+impl Abort {
+    /// The word that stands in `failures.reason`, conditions and Events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::StepFailed => "StepFailed",
+            Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::DrainTimedOut => "DrainTimedOut",
+            Self::FellBack => "FellBack",
+            Self::RebootedByItself => "RebootedByItself",
+            Self::OtherTarget => "OtherTarget",
+            Self::NodePaused => "NodePaused",
+            Self::NotLabelled => "NotLabelled",
+        }
+    }
+
+    /// Does it count as a failure of the node, so that it backs off? What people or releases changed does not.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Self::OtherTarget | Self::NodePaused | Self::NotLabelled | Self::RebootedByItself)
+    }
+
+    /// Is it seen on facts of the Node, which no agent can write? Only such failures count against a version.
+    pub fn is_corroborated(reason: &str) -> bool {
+        reason == Self::FellBack.as_str()
+    }
+
+    fn message(self) -> &'static str {
+        match self {
+            Self::StepFailed => "the agent could not do the step; its message says why",
+            Self::DeadlineExceeded => "the step took longer than it may",
+            Self::DrainTimedOut => "the node could not be emptied in time",
+            Self::FellBack => "the host came back with another version than the wanted one",
+            Self::RebootedByItself => "the host rebooted before its update was ready",
+            Self::OtherTarget => "the host would now update to another version, or to none",
+            Self::NodePaused => "a person paused this node",
+            Self::NotLabelled => "the node lost its opt-in label",
+        }
+    }
+}
+
+impl Reason<'_> {
+    /// Every word that [`Reason::as_str`] can be, for metrics.
+    pub const WORDS: [&'static str; 27] = [
+        "NotLeading",
+        "NodeGone",
+        "NodeReplaced",
+        "NotLabelled",
+        "NotReported",
+        "NoUpdate",
+        "NodeNotReady",
+        "FleetPaused",
+        "NodePaused",
+        "OutsideWindow",
+        "AdmissionNotEnforced",
+        "BackingOff",
+        "VersionHalted",
+        "LimitReached",
+        "LimitUsedByUnavailableNodes",
+        "Starting",
+        "Staging",
+        "ExcludedFromLoadBalancers",
+        "Cordoning",
+        "Draining",
+        "RebootGranted",
+        "Rebooting",
+        "RebootOverdue",
+        "ReturningToService",
+        "Monitoring",
+        "Finishing",
+        "Aborting",
+    ];
+
+    /// The condition's reason.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::NotLeading => "NotLeading",
+            Self::NodeGone => "NodeGone",
+            Self::NodeReplaced => "NodeReplaced",
+            Self::NotLabelled => "NotLabelled",
+            Self::NotReported => "NotReported",
+            Self::NoUpdate => "NoUpdate",
+            Self::NodeNotReady => "NodeNotReady",
+            Self::FleetPaused => "FleetPaused",
+            Self::NodePaused => "NodePaused",
+            Self::OutsideWindow => "OutsideWindow",
+            Self::AdmissionNotEnforced => "AdmissionNotEnforced",
+            Self::BackingOff => "BackingOff",
+            Self::VersionHalted(_) => "VersionHalted",
+            Self::LimitReached => "LimitReached",
+            Self::LimitUsedByUnavailableNodes => "LimitUsedByUnavailableNodes",
+            Self::Starting(_) => "Starting",
+            Self::Staging(_) => "Staging",
+            Self::ExcludedFromLoadBalancers => "ExcludedFromLoadBalancers",
+            Self::Cordoning => "Cordoning",
+            Self::Draining => "Draining",
+            Self::RebootGranted => "RebootGranted",
+            Self::Rebooting => "Rebooting",
+            Self::RebootOverdue => "RebootOverdue",
+            Self::ReturningToService => "ReturningToService",
+            Self::Monitoring => "Monitoring",
+            Self::Finishing => "Finishing",
+            Self::Aborting(_) => "Aborting",
+        }
+    }
+
+    /// The status of the condition Progressing.
+    pub fn status(&self) -> ConditionStatus {
+        match self {
+            Self::NotReported | Self::NodeGone | Self::NotLeading => ConditionStatus::Unknown,
+            Self::Starting(_)
+            | Self::Staging(_)
+            | Self::ExcludedFromLoadBalancers
+            | Self::Cordoning
+            | Self::Draining
+            | Self::RebootGranted
+            | Self::Rebooting
+            | Self::ReturningToService
+            | Self::Monitoring
+            | Self::Finishing
+            | Self::Aborting(_) => ConditionStatus::True,
+            _ => ConditionStatus::False,
+        }
+    }
+
+    /// The condition's message: a sentence for people.
+    pub fn message(&self) -> String {
+        match self {
+            Self::VersionHalted(version) => {
+                format!(
+                    "no new node is updated to {version}; name it in the fleet's spec.resumeVersions to go on"
+                )
+            }
+            Self::Starting(version) => format!("the update to {version} begins"),
+            Self::Staging(version) => format!("the host downloads and activates {version}"),
+            Self::Aborting(abort) => format!("the update is given up: {}", abort.message()),
+            plain => plain.sentence().to_owned(),
+        }
+    }
+
+    fn sentence(&self) -> &'static str {
+        match self {
+            Self::NotLeading => "this reconciler does not lead",
+            Self::NodeGone => "the node is gone",
+            Self::NodeReplaced => "the node was made again under the same name; it gets a new shadow",
+            Self::NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
+            Self::NotReported => "the agent on this node has not reported since it booted: see its pod",
+            Self::NoUpdate => "the host knows of no update",
+            Self::NodeNotReady => "the node is not Ready",
+            Self::FleetPaused => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
+            Self::NodePaused => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
+            Self::OutsideWindow => "the window of the schedule is shut",
+            Self::AdmissionNotEnforced => {
+                "our admission rules were not seen to be in force: see the webhook's pods and the policies"
+            }
+            Self::BackingOff => "the last attempt failed; the node waits before the next (spec.failures)",
+            Self::LimitReached => "as many nodes as allowed are being updated (MAX_CONCURRENT_UPDATE)",
+            Self::LimitUsedByUnavailableNodes => {
+                "nodes that are not Ready for other reasons use up the limit (MAX_CONCURRENT_UPDATE)"
+            }
+            Self::ExcludedFromLoadBalancers => {
+                "the node is excluded from load balancers and waits (EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC)"
+            }
+            Self::Cordoning => "the node is being cordoned",
+            Self::Draining => "pods are being evicted from the node",
+            Self::RebootGranted => "the node is drained; its agent may reboot the host",
+            Self::Rebooting => "the host reboots",
+            Self::RebootOverdue => "the host has not come back from its reboot in time: look at the machine",
+            Self::ReturningToService => "the node is put back into service",
+            Self::Monitoring => "the node runs the new version and is watched for a while",
+            Self::Finishing => "the update is over; the agent tidies up",
+            Self::VersionHalted(_) | Self::Starting(_) | Self::Staging(_) | Self::Aborting(_) => "",
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A new leader: a higher term in the ledger, before anything else is written.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
+use brupop_api::{Field, Object, State, Value, Write};
+
+use crate::facts::Situation;
+
+/// The ledger's write by which a process begins to lead, and the term in which it then leads.
+///
+/// The term is one more than the ledger's and than every term that stands in a shadow, so it rises also when the
+/// ledger was lost. A lost ledger's slots are made again from the updates that run.
+pub fn takeover<'a>(
+    ledger: Option<&'a BottlerocketFleetStatus>,
+    situations: &[Situation<'a>],
+) -> (u64, Write<'a>) {
+    const NO_SLOTS: &BTreeMap<String, Slot> = &BTreeMap::new();
+    let shadows = || situations.iter().filter_map(|situation| situation.shadow);
+    let seen = shadows().filter_map(|shadow| shadow.spec.leader_term).max();
+    let read = ledger.and_then(|ledger| ledger.term);
+    let term = read.max(seen).unwrap_or(0).saturating_add(1);
+    let slots = ledger.map_or(NO_SLOTS, |ledger| &ledger.slots);
+
+    let tests = vec![
+        (Field::Term, Value::number_or_absent(read)),
+        (Field::Slots, Value::Slots(Cow::Borrowed(slots))),
+    ];
+    let mut sets = vec![(Field::Term, Value::Number(term))];
+    if read.is_none() {
+        sets.extend(
+            situations
+                .iter()
+                .filter_map(|situation| situation.shadow.map(|shadow| (situation, shadow)))
+                .filter(|(situation, shadow)| shadow.spec.state != State::Idle || situation.marked())
+                .map(|(_, shadow)| {
+                    let slot = Slot { uid: shadow.uid.to_owned(), attempt: shadow.spec.attempt.unwrap_or(1) };
+                    (Field::Slot(shadow.name), Value::Slot(slot))
+                }),
+        );
+    }
+    (term, Write { object: Object::Fleet, tests, sets })
+}

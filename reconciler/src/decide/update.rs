@@ -1,0 +1,226 @@
+//! A node in mid-update: staged, rebooted, monitored; or given up.
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::{Field, Marker, State, Value};
+
+use super::{Abort, Decision, Reason, drain, writes};
+use crate::facts::{FleetFacts, NodeFacts, Situation};
+
+/// Where the host stands, on facts of the Node alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Boot {
+    /// Still in the boot from which the update began (or was granted).
+    Same,
+    /// In another boot, with the wanted version.
+    IntoUpdate,
+    /// In another boot, with another version.
+    IntoOther,
+}
+
+fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
+    let from = shadow.spec.reboot_from_boot_id.or(shadow.spec.baseline_boot_id);
+    match (from == Some(node.boot_id), node.version == shadow.spec.version) {
+        (true, _) => Boot::Same,
+        (false, true) => Boot::IntoUpdate,
+        (false, false) => Boot::IntoOther,
+    }
+}
+
+fn abort<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, why: Abort) -> Decision<'a> {
+    Decision::write(writes::abort(fleet, shadow, why), Reason::Aborting(why))
+}
+
+/// Reasons to give up that hold as long as the agent has not claimed the reboot.
+fn given_up(situation: &Situation<'_>, node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Option<Abort> {
+    if shadow.reports(State::ErrorReset) {
+        Some(Abort::StepFailed)
+    } else if !node.labelled {
+        Some(Abort::NotLabelled)
+    } else if node.paused {
+        Some(Abort::NodePaused)
+    } else if situation.time.step_overdue {
+        Some(Abort::DeadlineExceeded)
+    } else {
+        None
+    }
+}
+
+/// A shadow that upstream's operator left in mid-update knows no attempt: its cordon becomes ours, then it gets one.
+fn adopt<'a>(
+    fleet: &FleetFacts<'a>,
+    situation: &Situation<'a>,
+    node: &NodeFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+) -> Decision<'a> {
+    let Some(slot) = situation.slot(fleet) else { return Decision::wait(Reason::LimitReached) };
+    if node.marker.is_none() && (node.unschedulable || node.excluded) {
+        let marker = Marker {
+            shadow_uid: shadow.uid.to_owned(),
+            attempt: slot.attempt,
+            term: fleet.term,
+            cordoned_at: node.unschedulable.then(|| fleet.now.to_owned()),
+            excluded_at: node.excluded.then(|| fleet.now.to_owned()),
+            ..Marker::default()
+        };
+        let tests = [
+            (Field::Unschedulable, Value::flag(node.unschedulable)),
+            (Field::ExcludedFromLoadBalancers, Value::flag(node.excluded)),
+        ];
+        return Decision::write(writes::mark(node, tests, [], marker), Reason::Cordoning);
+    }
+    Decision::write(
+        writes::adopt(fleet, shadow, node, slot),
+        Reason::Starting(shadow.spec.version.unwrap_or("")),
+    )
+}
+
+/// Wanted: the image is staged and next to boot. Once it is, the node is emptied and the reboot granted.
+pub(super) fn staged<'a>(
+    fleet: &FleetFacts<'a>,
+    situation: &Situation<'a>,
+    node: &NodeFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+) -> Decision<'a> {
+    if shadow.spec.attempt.is_none() {
+        return adopt(fleet, situation, node, shadow);
+    }
+    let version = shadow.spec.version.unwrap_or("");
+    match boot(node, shadow) {
+        Boot::IntoUpdate => {
+            return Decision::write(writes::skip_reboot(fleet, shadow), Reason::ReturningToService);
+        }
+        Boot::IntoOther if shadow.reached() => return abort(fleet, shadow, Abort::FellBack),
+        Boot::IntoOther => return abort(fleet, shadow, Abort::RebootedByItself),
+        Boot::Same => {}
+    }
+    if let Some(why) = given_up(situation, node, shadow) {
+        return abort(fleet, shadow, why);
+    }
+    if !shadow.reached() {
+        let echoed = shadow.status.attempt == shadow.spec.attempt;
+        if echoed && shadow.status.target_version != shadow.spec.version {
+            return abort(fleet, shadow, Abort::OtherTarget);
+        }
+        return Decision::wait(Reason::Staging(version));
+    }
+    empty_then_grant(fleet, situation, node, shadow)
+}
+
+fn empty_then_grant<'a>(
+    fleet: &FleetFacts<'a>,
+    situation: &Situation<'a>,
+    node: &NodeFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+) -> Decision<'a> {
+    if situation.slot(fleet).is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
+        return Decision::wait(Reason::LimitReached);
+    }
+    if !node.ready {
+        return Decision::wait(Reason::NodeNotReady);
+    }
+    match drain::empty(fleet, situation, node, shadow) {
+        Ok(()) => Decision::write(writes::grant(fleet, shadow, node), Reason::RebootGranted),
+        Err(decision) => decision,
+    }
+}
+
+/// Wanted: another boot, with the version. Everything here rests on the Node, its marker and the claim.
+pub(super) fn rebooted<'a>(
+    fleet: &FleetFacts<'a>,
+    situation: &Situation<'a>,
+    node: &NodeFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+) -> Decision<'a> {
+    if shadow.spec.attempt.is_none() {
+        return adopt(fleet, situation, node, shadow);
+    }
+    match boot(node, shadow) {
+        Boot::Same => before_reboot(fleet, situation, node, shadow),
+        _ if !node.ready => {
+            let overdue = situation.time.step_overdue;
+            Decision::wait(if overdue { Reason::RebootOverdue } else { Reason::Rebooting })
+        }
+        Boot::IntoOther => abort(fleet, shadow, Abort::FellBack),
+        Boot::IntoUpdate => match node.marker {
+            Some(marker) if marker.holds_changes() => {
+                Decision::write(writes::undo(node, marker, true), Reason::ReturningToService)
+            }
+            _ if shadow.reached() => Decision::write(writes::monitor(fleet, shadow), Reason::Monitoring),
+            _ => Decision::wait(Reason::NotReported),
+        },
+    }
+}
+
+fn before_reboot<'a>(
+    fleet: &FleetFacts<'a>,
+    situation: &Situation<'a>,
+    node: &NodeFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+) -> Decision<'a> {
+    if shadow.status.reboot_requested == Some(node.boot_id) {
+        let overdue = situation.time.step_overdue;
+        return Decision::wait(if overdue { Reason::RebootOverdue } else { Reason::Rebooting });
+    }
+    if let Some(why) = given_up(situation, node, shadow) {
+        return abort(fleet, shadow, why);
+    }
+    if shadow.spec.reboot_from_boot_id.is_none() {
+        // Adopted, or the grant was taken back.
+        if node.version == shadow.spec.version {
+            return returned_before_adoption(fleet, node, shadow);
+        }
+        return empty_then_grant(fleet, situation, node, shadow);
+    }
+    let drained = node.marker.is_some_and(|marker| marker.drained_at.is_some());
+    if !drained || !node.unschedulable {
+        return Decision::write(writes::withdraw_grant(fleet, shadow), Reason::Draining);
+    }
+    Decision::wait(Reason::RebootGranted)
+}
+
+/// Upstream had rebooted it before we came: it only has to be put back into service.
+fn returned_before_adoption<'a>(
+    fleet: &FleetFacts<'a>,
+    node: &NodeFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+) -> Decision<'a> {
+    match node.marker {
+        Some(marker) if marker.holds_changes() && node.ready => {
+            Decision::write(writes::undo(node, marker, true), Reason::ReturningToService)
+        }
+        _ if shadow.reached() && node.ready => {
+            Decision::write(writes::monitor(fleet, shadow), Reason::Monitoring)
+        }
+        _ => Decision::wait(Reason::NotReported),
+    }
+}
+
+/// Wanted: the node in service for a while with the new version.
+pub(super) fn monitoring<'a>(
+    fleet: &FleetFacts<'a>,
+    situation: &Situation<'a>,
+    node: &NodeFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+) -> Decision<'a> {
+    if !node.ready {
+        // It was in service; whether it comes back is no longer a matter of this step alone.
+        return match situation.time.step_overdue {
+            true => abort(fleet, shadow, Abort::DeadlineExceeded),
+            false => Decision::wait(Reason::NodeNotReady),
+        };
+    }
+    if node.version != shadow.spec.version {
+        return abort(fleet, shadow, Abort::FellBack);
+    }
+    match node.marker {
+        Some(marker) if marker.holds_changes() => {
+            Decision::write(writes::undo(node, marker, true), Reason::ReturningToService)
+        }
+        _ if !node.labelled => abort(fleet, shadow, Abort::NotLabelled),
+        _ if shadow.reached() && situation.time.soak_over => {
+            Decision::write(writes::finish(fleet, shadow), Reason::Finishing)
+        }
+        _ if shadow.reports(State::ErrorReset) => abort(fleet, shadow, Abort::StepFailed),
+        _ => Decision::wait(Reason::Monitoring),
+    }
+}

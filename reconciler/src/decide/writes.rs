@@ -1,0 +1,189 @@
+//! The writes of the protocol, each with its tests.
+
+use std::borrow::Cow;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::Slot;
+use brupop_api::shadow::Failures;
+use brupop_api::{Field, Marker, Object, State, Value, Write};
+
+use super::Abort;
+use crate::facts::{FleetFacts, NodeFacts};
+
+/// A change of a shadow's spec, on this very generation of it, in the leader's term.
+fn spec<'a>(
+    fleet: &FleetFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+    tests: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,
+    sets: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,
+) -> Write<'a> {
+    let identity =
+        [(Field::Uid, Value::text(shadow.uid)), (Field::Generation, Value::Number(shadow.generation))];
+    Write {
+        object: Object::ShadowSpec(shadow.name),
+        tests: identity.into_iter().chain(tests).collect(),
+        sets: [(Field::SpecLeaderTerm, Value::Number(fleet.term))].into_iter().chain(sets).collect(),
+    }
+}
+
+/// A new state, and when.
+fn state<'a>(fleet: &FleetFacts<'a>, state: State) -> [(Field<'a>, Value<'a>); 2] {
+    [(Field::SpecState, Value::State(state)), (Field::SpecTransitionTimestamp, Value::text(fleet.now))]
+}
+
+/// The claim is as it was read: absent, or spent in an earlier boot.
+fn claim_as_read<'a>(shadow: &ShadowFacts<'a>) -> (Field<'a>, Value<'a>) {
+    (Field::StatusRebootRequested, Value::text_or_absent(shadow.status.reboot_requested))
+}
+
+/// The update begins: the slot is taken, the spec follows.
+pub(super) fn stage<'a>(
+    fleet: &FleetFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+    node: &NodeFacts<'a>,
+    slot: &Slot,
+    version: &'a str,
+) -> Write<'a> {
+    let sets = [
+        (Field::SpecVersion, Value::text(version)),
+        (Field::SpecAttempt, Value::Number(slot.attempt)),
+        (Field::SpecBaselineBootId, Value::text(node.boot_id)),
+        (Field::SpecRebootFromBootId, Value::Absent),
+    ];
+    spec(
+        fleet,
+        shadow,
+        [(Field::CurrentState, Value::State(State::Idle)), (Field::TargetVersion, Value::text(version))],
+        state(fleet, State::StagedAndPerformedUpdate).into_iter().chain(sets),
+    )
+}
+
+/// The slot is not used: its attempt is spent while Idle, so that the slot can be given back for good.
+pub(super) fn spend_attempt<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, slot: &Slot) -> Write<'a> {
+    let sets = [
+        (Field::SpecAttempt, Value::Number(slot.attempt)),
+        (Field::SpecTransitionTimestamp, Value::text(fleet.now)),
+    ];
+    spec(fleet, shadow, [], sets)
+}
+
+/// A shadow in mid-update that knows no attempt gets that of its slot.
+pub(super) fn adopt<'a>(
+    fleet: &FleetFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+    node: &NodeFacts<'a>,
+    slot: &Slot,
+) -> Write<'a> {
+    let sets = [
+        (Field::SpecAttempt, Value::Number(slot.attempt)),
+        (Field::SpecBaselineBootId, Value::text(node.boot_id)),
+        (Field::SpecTransitionTimestamp, Value::text(fleet.now)),
+    ];
+    spec(fleet, shadow, [], sets)
+}
+
+/// The node is drained in this boot: the agent may reboot it from here.
+pub(super) fn grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, node: &NodeFacts<'a>) -> Write<'a> {
+    spec(
+        fleet,
+        shadow,
+        [
+            (Field::CurrentState, Value::state_or_absent(shadow.status.current_state)),
+            (Field::StatusRebootRequested, Value::Absent),
+        ],
+        state(fleet, State::RebootedIntoUpdate)
+            .into_iter()
+            .chain([(Field::SpecRebootFromBootId, Value::text(node.boot_id))]),
+    )
+}
+
+/// The host is already in the update by a reboot of its own: no grant is needed.
+pub(super) fn skip_reboot<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
+    spec(fleet, shadow, [claim_as_read(shadow)], state(fleet, State::RebootedIntoUpdate))
+}
+
+/// The node is not drained any more: the grant is taken back, unless the agent was faster.
+pub(super) fn withdraw_grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
+    spec(
+        fleet,
+        shadow,
+        [(Field::StatusRebootRequested, Value::Absent)],
+        [(Field::SpecRebootFromBootId, Value::Absent)],
+    )
+}
+
+/// The host is back: watch it.
+pub(super) fn monitor<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
+    let reached = (Field::CurrentState, Value::State(State::RebootedIntoUpdate));
+    spec(fleet, shadow, [reached], state(fleet, State::MonitoringUpdate))
+}
+
+/// The update is a success.
+pub(super) fn finish<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
+    let sets = [
+        (Field::SpecRebootFromBootId, Value::Absent),
+        (Field::SpecBaselineBootId, Value::Absent),
+        (Field::SpecFailures, Value::Absent),
+    ];
+    spec(
+        fleet,
+        shadow,
+        [(Field::CurrentState, Value::State(State::MonitoringUpdate))],
+        state(fleet, State::Idle).into_iter().chain(sets),
+    )
+}
+
+/// The update is given up. The claim is tested, so that an abort and a reboot cannot both win.
+pub(super) fn abort<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, why: Abort) -> Write<'a> {
+    let mut sets =
+        vec![(Field::SpecRebootFromBootId, Value::Absent), (Field::SpecBaselineBootId, Value::Absent)];
+    if why.is_failure() {
+        let failures = Failures {
+            count: shadow.spec.failures.map_or(0, |failures| failures.count).saturating_add(1),
+            attempt: shadow.spec.attempt.unwrap_or(0),
+            at: fleet.now.to_owned(),
+            reason: why.as_str().to_owned(),
+        };
+        sets.push((Field::SpecFailures, Value::Failures(failures)));
+    }
+    spec(fleet, shadow, [claim_as_read(shadow)], state(fleet, State::Idle).into_iter().chain(sets))
+}
+
+/// A change of a Node, on this very marker of it.
+pub(super) fn mark<'a>(
+    node: &NodeFacts<'a>,
+    tests: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,
+    sets: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,
+    marker: Marker,
+) -> Write<'a> {
+    let read = node.marker.map_or(Value::Absent, |marker| Value::Marker(Cow::Borrowed(marker)));
+    let identity = [(Field::Uid, Value::text(node.uid)), (Field::Marker, read)];
+    let marker = if marker.holds_changes() || !marker.evicted_owners.is_empty() {
+        Value::Marker(Cow::Owned(marker))
+    } else {
+        Value::Absent
+    };
+    Write {
+        object: Object::Node(node.name),
+        tests: identity.into_iter().chain(tests).collect(),
+        sets: sets.into_iter().chain([(Field::Marker, marker)]).collect(),
+    }
+}
+
+/// Takes back what the marker says we changed, and nothing else; the owners' record may stay.
+pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker, keep_owners: bool) -> Write<'a> {
+    let undone = [
+        (Field::Unschedulable, marker.cordoned_at.is_some() && node.unschedulable),
+        (Field::ExcludedFromLoadBalancers, marker.excluded_at.is_some() && node.excluded),
+        (Field::UpdatingTaint, marker.tainted && node.tainted),
+    ];
+    let rest = Marker {
+        shadow_uid: marker.shadow_uid.clone(),
+        attempt: marker.attempt,
+        term: marker.term,
+        evicted_owners: if keep_owners { marker.evicted_owners.clone() } else { vec![] },
+        ..Marker::default()
+    };
+    let sets = undone.into_iter().filter(|(_, set)| *set).map(|(field, _)| (field, Value::Absent));
+    mark(node, [], sets, rest)
+}

@@ -1,0 +1,131 @@
+//! What the reconciler decides on: small values without clock, client or names that matter.
+
+use std::collections::BTreeMap;
+
+use brupop_api::Marker;
+use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::{Slot, VersionRecord};
+
+/// What holds for the whole fleet.
+#[derive(Clone, Copy, Debug)]
+pub struct FleetFacts<'a> {
+    /// The time, as it is written into objects; nothing is decided on it.
+    pub now: &'a str,
+    /// The term in which this process believes to lead.
+    pub term: u64,
+    /// The term that stands in the ledger; no write may be made unless it is ours.
+    pub ledger_term: Option<u64>,
+    /// The slots in use.
+    pub slots: &'a BTreeMap<String, Slot>,
+    /// What became of each version.
+    pub versions: &'a BTreeMap<String, VersionRecord>,
+    /// How many nodes may be updated at once; `None` = unlimited.
+    pub limit: Option<u64>,
+    /// May new updates start?
+    pub gate: Gate,
+    /// Are nodes excluded from load balancers before they are cordoned?
+    pub exclude: bool,
+}
+
+/// May new updates start anywhere?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Yes.
+    Open,
+    /// A person paused the fleet.
+    Paused,
+    /// The schedule's window is shut.
+    OutsideWindow,
+    /// Our own admission rules were not seen to be in force.
+    AdmissionNotEnforced,
+}
+
+/// One node, its shadow and its slot, joined by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// Name of the shadow, also when there is none.
+    pub shadow_name: &'a str,
+    /// The Node; `None` when it is gone.
+    pub node: Option<NodeFacts<'a>>,
+    /// The shadow; `None` when there is none.
+    pub shadow: Option<ShadowFacts<'a>>,
+    /// UID in the shadow's owner reference to its Node.
+    pub owner_uid: Option<&'a str>,
+    /// The pods on the node that a drain concerns.
+    pub pods: PodFacts<'a>,
+    /// What the clock says.
+    pub time: TimeFacts,
+}
+
+/// A Node as decisions see it; all of it from one version of the object.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeFacts<'a> {
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `metadata.uid`.
+    pub uid: &'a str,
+    /// Opted in by its label.
+    pub labelled: bool,
+    /// The condition Ready is True.
+    pub ready: bool,
+    /// `status.nodeInfo.bootID`.
+    pub boot_id: &'a str,
+    /// The Bottlerocket version in `status.nodeInfo.osImage`.
+    pub version: Option<&'a str>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// Carries the label that keeps it out of load balancers.
+    pub excluded: bool,
+    /// Carries our taint.
+    pub tainted: bool,
+    /// What we changed on it.
+    pub marker: Option<&'a Marker>,
+    /// Its zone.
+    pub zone: Option<&'a str>,
+    /// A person paused this node by its annotation.
+    pub paused: bool,
+    /// A person asked for this node's update now, whatever the window.
+    pub update_now: bool,
+    /// This process runs on it.
+    pub ours: bool,
+}
+
+/// Pods of a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PodFacts<'a> {
+    /// None is left that a drain would evict.
+    pub drained: bool,
+    /// The workloads whose pods would be evicted.
+    pub owners: &'a [String],
+    /// There is another node on which evicted pods could run.
+    pub elsewhere: bool,
+}
+
+/// What the clock says of one node; [`crate::observe`] turns times into these.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct TimeFacts {
+    /// The node has been out of load balancers for long enough.
+    pub exclusion_over: bool,
+    /// The node failed not long ago.
+    pub backing_off: bool,
+    /// The present step takes longer than it may.
+    pub step_overdue: bool,
+    /// The drain takes longer than it may.
+    pub drain_overdue: bool,
+    /// The node has been watched for long enough after its update.
+    pub soak_over: bool,
+}
+
+impl<'a> Situation<'a> {
+    /// The slot of this shadow, if the ledger's is for this very object.
+    pub fn slot(&self, fleet: &FleetFacts<'a>) -> Option<&'a Slot> {
+        let shadow = self.shadow?;
+        fleet.slots.get(self.shadow_name).filter(|slot| slot.uid == shadow.uid)
+    }
+
+    /// The node carries changes of ours that are not undone.
+    pub fn marked(&self) -> bool {
+        self.node.and_then(|node| node.marker).is_some_and(Marker::holds_changes)
+    }
+}
