@@ -1,1 +1,21 @@
 //! A real control plane and simulated Bottlerocket hosts, for the demo, the tests and the benchmarks.
+//!
+//! [`ControlPlane`] runs etcd, kube-apiserver and, as wanted, kube-controller-manager, kube-scheduler and kwok;
+//! [`nodes`] makes nodes. All of it ends with the process that started it ([`sandbox`]).
+
+pub mod audit;
+pub mod binaries;
+mod certificates;
+mod components;
+pub mod control_plane;
+pub mod kubeconfig;
+pub mod nodes;
+pub mod sandbox;
+mod services;
+pub mod waiting;
+
+pub use audit::AuditLog;
+pub use control_plane::{ControlPlane, Options};
+pub use nodes::{NewNode, make_nodes};
+pub use sandbox::Sandbox;
+pub use waiting::{Elapsed, await_until};

@@ -1,0 +1,234 @@
+//! The API server's audit log. It is written before the answer is sent (mode `blocking`), so whoever has an answer
+//! finds its line.
+
+use crate::waiting::{Elapsed, await_until};
+use jiff::Timestamp;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// One line of the audit log (`audit.k8s.io/v1` Event), as far as tests ask about it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// `ResponseComplete`; of watches also `ResponseStarted`.
+    pub stage: String,
+    /// Path and query of the request.
+    #[serde(rename = "requestURI")]
+    pub request_uri: String,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    pub verb: String,
+    /// Who asked.
+    pub user: User,
+    /// Who was meant, of requests with impersonation.
+    pub impersonated_user: Option<User>,
+    /// How the client calls itself.
+    #[serde(default)]
+    pub user_agent: String,
+    /// What was asked about; absent of paths that name no resource.
+    pub object_ref: Option<ObjectRef>,
+    /// The answer's status.
+    pub response_status: Option<ResponseStatus>,
+    /// The body that was sent: of our own resources only.
+    pub request_object: Option<serde_json::Value>,
+    /// The body that was answered: of our own resources only.
+    pub response_object: Option<serde_json::Value>,
+    /// When the request came in.
+    pub request_received_timestamp: Timestamp,
+    /// When this stage was reached.
+    pub stage_timestamp: Timestamp,
+    /// What authorization and admission noted.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A user as authentication found it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct User {
+    /// The name, as `system:serviceaccount:<namespace>:<name>`.
+    pub username: String,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// What else the credential says, as `authentication.kubernetes.io/node-name`.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// The object of a request.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// The API group; empty of the core group.
+    pub api_group: String,
+    /// The resource's plural name.
+    pub resource: String,
+    /// The sub-resource; empty of the object itself.
+    pub subresource: String,
+    /// Empty of cluster-scoped objects.
+    pub namespace: String,
+    /// Empty of lists.
+    pub name: String,
+}
+
+/// The status of an answer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ResponseStatus {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The sentence that came with a refusal.
+    pub message: String,
+}
+
+impl Event {
+    /// The HTTP status code; 0 when there is none.
+    pub fn code(&self) -> u16 {
+        self.response_status.as_ref().map_or(0, |status| status.code)
+    }
+
+    /// Whether the request was about this object.
+    pub fn is_about(&self, resource: &str, name: &str) -> bool {
+        self.object_ref.as_ref().is_some_and(|object| object.resource == resource && object.name == name)
+    }
+}
+
+/// The file with the log; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+}
+
+impl AuditLog {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads what is written from now on.
+    pub fn from_now(&self) -> AuditReader {
+        let position = std::fs::metadata(&self.path).map_or(0, |data| data.len());
+        AuditReader { path: self.path.clone(), position }
+    }
+
+    /// Reads from the first line on.
+    pub fn from_start(&self) -> AuditReader {
+        AuditReader { path: self.path.clone(), position: 0 }
+    }
+
+    /// Awaits the first event, from the start of the log, that satisfies `predicate`.
+    ///
+    /// # Errors
+    /// [`Elapsed`] once `deadline` has passed.
+    pub async fn wait_for_audit(
+        &self,
+        what: &str,
+        deadline: Duration,
+        predicate: impl FnMut(&Event) -> bool,
+    ) -> Result<Event, Elapsed> {
+        self.from_start().wait_for(what, deadline, predicate).await
+    }
+}
+
+/// A position in the log.
+#[derive(Debug)]
+pub struct AuditReader {
+    path: PathBuf,
+    position: u64,
+}
+
+impl AuditReader {
+    /// The events since the last call. A line that is not yet complete is left for the next call.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line is no audit event.
+    pub fn read(&mut self) -> std::io::Result<Vec<Event>> {
+        let mut events = Vec::new();
+        self.each(|event| {
+            events.push(event);
+            false
+        })?;
+        Ok(events)
+    }
+
+    /// Awaits the next event that satisfies `predicate`; reading goes on behind it.
+    ///
+    /// # Errors
+    /// [`Elapsed`] once `deadline` has passed.
+    pub async fn wait_for(
+        &mut self,
+        what: &str,
+        deadline: Duration,
+        mut predicate: impl FnMut(&Event) -> bool,
+    ) -> Result<Event, Elapsed> {
+        await_until(format!("in the audit log: {what}"), deadline, async || {
+            let mut found = None;
+            let read = self.each(|event| {
+                let hit = predicate(&event);
+                if hit {
+                    found = Some(event);
+                }
+                hit
+            });
+            if let Err(error) = read {
+                tracing::warn!(%error, "audit log");
+            }
+            found
+        })
+        .await
+    }
+
+    /// Hands over complete lines until `stop` says so.
+    fn each(&mut self, mut stop: impl FnMut(Event) -> bool) -> std::io::Result<()> {
+        let mut file = match std::fs::File::open(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        file.seek(SeekFrom::Start(self.position))?;
+        let mut lines = BufReader::new(file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = lines.read_until(b'\n', &mut line)?;
+            if !line.ends_with(b"\n") {
+                return Ok(());
+            }
+            self.position += u64::try_from(read).unwrap_or(u64::MAX);
+            if stop(serde_json::from_slice(&line)?) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    const LINE: &str = r#"{"stage":"ResponseComplete","requestURI":"/api/v1/nodes/a","verb":"get","user":{"username":"u","extra":{"authentication.kubernetes.io/node-name":["n"]}},"objectRef":{"resource":"nodes","name":"a"},"responseStatus":{"metadata":{},"code":403},"requestReceivedTimestamp":"2026-01-01T00:00:00.000000Z","stageTimestamp":"2026-01-01T00:00:00.000001Z","annotations":{"authorization.k8s.io/decision":"forbid"}}"#;
+
+    #[tokio::test]
+    async fn a_reader_takes_complete_lines_once() {
+        let sandbox = crate::Sandbox::new().unwrap();
+        let path = sandbox.dir().join("audit.log");
+        let log = AuditLog::new(path.clone());
+        let mut reader = log.from_start();
+        assert!(reader.read().unwrap().is_empty(), "no file yet");
+        let mut file = std::fs::File::create(path).unwrap();
+        write!(file, "{LINE}\n{LINE}\n{}", &LINE[..50]).unwrap();
+        let first = reader.wait_for("the first", Duration::from_secs(1), |_| true).await.unwrap();
+        assert_eq!((first.code(), first.is_about("nodes", "a")), (403, true));
+        assert_eq!(first.user.extra["authentication.kubernetes.io/node-name"], ["n"]);
+        assert_eq!(reader.read().unwrap().len(), 1);
+        writeln!(file, "{}", &LINE[50..]).unwrap();
+        assert_eq!(reader.read().unwrap().len(), 1);
+        assert!(reader.read().unwrap().is_empty());
+        assert!(log.from_now().read().unwrap().is_empty());
+    }
+}

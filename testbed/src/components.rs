@@ -1,0 +1,151 @@
+//! The command lines of the control plane's programs.
+
+use crate::certificates::Authority;
+use anyhow::{Context as _, Result};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use tokio::process::Command;
+
+/// Addresses of Services; nothing routes them but [`crate::services`].
+const SERVICE_RANGE: &str = "10.0.0.0/24";
+const POD_RANGE: &str = "10.244.0.0/16";
+
+const AUDIT_POLICY: &str = r#"{
+  "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+  "omitStages": ["RequestReceived"], "omitManagedFields": true,
+  "rules": [
+    {"level": "RequestResponse", "resources": [{"group": "brupop.bottlerocket.aws"}]},
+    {"level": "Metadata"}
+  ]
+}"#;
+
+/// What the command lines have in common.
+pub(crate) struct Layout<'a> {
+    /// Where the programs are.
+    pub binaries: &'a Path,
+    /// Where files of this control plane are.
+    pub dir: &'a Path,
+    pub authority: &'a Authority,
+    pub etcd_port: u16,
+    pub api_port: u16,
+    /// A kubeconfig with all rights.
+    pub admin: &'a Path,
+}
+
+/// Socket of the proxy by which the API server reaches Services.
+pub(crate) fn egress_socket(dir: &Path) -> PathBuf {
+    dir.join("egress.sock")
+}
+
+pub(crate) fn audit_log(dir: &Path) -> PathBuf {
+    dir.join("audit.log")
+}
+
+impl Layout<'_> {
+    pub(crate) fn etcd(&self) -> Result<Command> {
+        let client = format!("http://127.0.0.1:{}", self.etcd_port);
+        // Of a member without peers; port 0 is any.
+        let peer = format!("http://127.0.0.1:{}", free_port()?);
+        let mut command = self.program("etcd");
+        command
+            .arg("--data-dir")
+            .arg(self.dir.join("etcd"))
+            .arg(format!("--listen-client-urls={client}"))
+            .arg(format!("--advertise-client-urls={client}"))
+            .arg(format!("--listen-peer-urls={peer}"))
+            .arg(format!("--initial-advertise-peer-urls={peer}"))
+            .arg(format!("--initial-cluster=default={peer}"))
+            .args(["--unsafe-no-fsync", "--log-level=warn"]);
+        Ok(command)
+    }
+
+    pub(crate) fn api_server(&self) -> Result<Command> {
+        let policy = self.dir.join("audit-policy.json");
+        std::fs::write(&policy, AUDIT_POLICY)?;
+        let egress = self.dir.join("egress.json");
+        let selector = serde_json::json!({
+            "apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration",
+            "egressSelections": [{"name": "cluster", "connection": {
+                "proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": egress_socket(self.dir)}},
+            }}],
+        });
+        std::fs::write(&egress, selector.to_string())?;
+        let file = |flag: &str, path: &Path| format!("--{flag}={}", path.display());
+        let mut command = self.program("kube-apiserver");
+        command
+            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port))
+            .args(["--bind-address=127.0.0.1", "--endpoint-reconciler-type=none", "--allow-privileged"])
+            .arg(format!("--secure-port={}", self.api_port))
+            .arg(file("tls-cert-file", &self.authority.path("apiserver.crt")))
+            .arg(file("tls-private-key-file", &self.authority.path("apiserver.key")))
+            .arg(file("client-ca-file", &self.authority.certificate()))
+            .args(["--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"])
+            .arg("--service-account-issuer=https://kubernetes.default.svc.cluster.local")
+            .arg(file("service-account-key-file", &self.authority.path("tokens.pub")))
+            .arg(file("service-account-signing-key-file", &self.authority.path("tokens.key")))
+            .arg(format!("--service-cluster-ip-range={SERVICE_RANGE}"))
+            .arg(file("egress-selector-config-file", &egress))
+            .arg(file("audit-policy-file", &policy))
+            .arg(file("audit-log-path", &audit_log(self.dir)))
+            .args(["--audit-log-mode=blocking", "--audit-log-maxsize=4096", "--profiling=false"]);
+        Ok(command)
+    }
+
+    pub(crate) fn controller_manager(&self) -> Command {
+        let mut command = self.program("kube-controller-manager");
+        command
+            .arg("--kubeconfig")
+            .arg(self.admin)
+            .arg("--service-account-private-key-file")
+            .arg(self.authority.path("tokens.key"))
+            .arg("--root-ca-file")
+            .arg(self.authority.certificate())
+            .arg(format!("--service-cluster-ip-range={SERVICE_RANGE}"))
+            // Enough for hundreds of nodes that change at once; no port, nobody else to lead.
+            .args(["--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect=false", "--secure-port=0"]);
+        command
+    }
+
+    pub(crate) fn scheduler(&self) -> Command {
+        let mut command = self.program("kube-scheduler");
+        command
+            .arg("--kubeconfig")
+            .arg(self.admin)
+            .args(["--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect=false", "--secure-port=0"]);
+        command
+    }
+
+    pub(crate) fn kwok(&self) -> Command {
+        let mut command = self.program("kwok");
+        command
+            .arg("--kubeconfig")
+            .arg(self.admin)
+            .arg("--config")
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/kwok/stages.yaml"))
+            .arg(format!("--manage-nodes-with-annotation-selector={}=fake", crate::nodes::KWOK_ANNOTATION))
+            .arg(format!("--cidr={POD_RANGE}"))
+            .args(["--node-lease-duration-seconds=40", "--server-address="]);
+        command
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(self.binaries.join(name));
+        // Each reads HOME, proxies and the like from the environment; nothing of it is wanted.
+        command.env_clear().env("HOME", self.dir).current_dir(self.dir);
+        command
+    }
+}
+
+/// A port of 127.0.0.1 on which nobody listens, below those that the kernel gives to outgoing connections. Somebody
+/// may still be quicker; then the program that wanted it ends at once, and says so.
+pub(crate) fn free_port() -> Result<u16> {
+    const FIRST: u16 = 20_000;
+    const COUNT: u64 = 12_000;
+    (0..1000u32)
+        .filter_map(|attempt| u16::try_from(RandomState::new().hash_one(attempt) % COUNT).ok())
+        .map(|offset| FIRST + offset)
+        .find(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
+        .context("no free port between 20000 and 32000 on 127.0.0.1")
+}

@@ -1,0 +1,291 @@
+//! A control plane of one's own: started in seconds, gone with its owner.
+
+use crate::audit::AuditLog;
+use crate::binaries::control_plane_binaries;
+use crate::certificates::Authority;
+use crate::components::{Layout, audit_log, egress_socket, free_port};
+use crate::kubeconfig::{Credential, Server};
+use crate::sandbox::{Process, Sandbox, tail};
+use crate::services::Services;
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::{Api, PostParams};
+use kube::{Client, ResourceExt as _};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::{Instant, timeout};
+
+/// Longest wait for the API server to be ready; on two busy cores it takes four seconds.
+const READY_DEADLINE: Duration = Duration::from_secs(60);
+/// How often a start is tried when another process took a port.
+const STARTS: usize = 3;
+/// Lifetime of tokens that are asked for by hand.
+const TOKEN_SECONDS: i64 = 3600;
+
+/// Which programs run beside etcd and the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// kube-controller-manager: Deployments and DaemonSets get pods, budgets a status, deleted owners take along what
+    /// they own.
+    pub controllers: bool,
+    /// kube-scheduler.
+    pub scheduler: bool,
+    /// kwok: leases of nodes, and pods that become Running and go when deleted.
+    pub kwok: bool,
+}
+
+impl Options {
+    /// etcd and the API server alone.
+    pub const API: Self = Self { controllers: false, scheduler: false, kwok: false };
+    /// All of it.
+    pub const CLUSTER: Self = Self { controllers: true, scheduler: true, kwok: true };
+}
+
+/// A running control plane. Dropping it, or the death of this process, ends all that it started, and removes its files.
+pub struct ControlPlane {
+    shared: Shared,
+    binaries: PathBuf,
+    processes: Vec<Process>,
+    ready_in: Duration,
+}
+
+/// What others need of a control plane; cheap to clone. It does not keep the control plane alive.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub sandbox: Arc<Sandbox>,
+    pub server: Server,
+    pub client: Client,
+    pub services: Services,
+}
+
+impl ControlPlane {
+    /// Builds what is missing, then starts.
+    ///
+    /// # Errors
+    /// The build failed, or a program ended or was not ready in time; the end of its log is in the message.
+    pub async fn start(options: Options) -> Result<Self> {
+        let binaries = control_plane_binaries().await?;
+        for _ in 1..STARTS {
+            match Self::start_from(&binaries, options).await {
+                Err(error) if format!("{error:#}").contains("address already in use") => {}
+                result => return result,
+            }
+        }
+        Self::start_from(&binaries, options).await
+    }
+
+    async fn start_from(binaries: &Path, options: Options) -> Result<Self> {
+        let began = Instant::now();
+        let sandbox = Arc::new(Sandbox::new()?);
+        let dir = sandbox.dir();
+        let authority = Authority::new(&dir.join("pki"))?;
+        authority.server("apiserver", &["127.0.0.1", "localhost", "kubernetes.default.svc"])?;
+        authority.signing_key("tokens")?;
+        authority.client("admin", "admin", Some("system:masters"))?;
+
+        let (etcd_port, api_port) = (free_port()?, free_port()?);
+        let server = Server {
+            url: format!("https://127.0.0.1:{api_port}"),
+            certificate_authority: authority.certificate(),
+        };
+        let admin = dir.join("kubeconfig");
+        let (certificate, key) = (authority.path("admin.crt"), authority.path("admin.key"));
+        let credential = Credential::Certificate { certificate: &certificate, key: &key };
+        server.write_kubeconfig(&admin, &credential, "default")?;
+        let client = server.client(&credential).await?;
+        // Bound before the API server starts, which looks for it.
+        let services = Services::serve(&egress_socket(dir), client.clone())?;
+
+        let layout = Layout { binaries, dir, authority: &authority, etcd_port, api_port, admin: &admin };
+        let mut processes = vec![
+            sandbox.spawn("etcd", layout.etcd()?)?,
+            sandbox.spawn("kube-apiserver", layout.api_server()?)?,
+        ];
+        wait_until_ready(&client, &mut processes).await?;
+        if options.controllers {
+            processes.push(sandbox.spawn("kube-controller-manager", layout.controller_manager())?);
+        }
+        if options.scheduler {
+            processes.push(sandbox.spawn("kube-scheduler", layout.scheduler())?);
+        }
+        if options.kwok {
+            processes.push(sandbox.spawn("kwok", layout.kwok())?);
+        }
+        let ready_in = began.elapsed();
+        let shared = Shared { sandbox: Arc::clone(&sandbox), server, client, services };
+        Ok(Self { shared, binaries: binaries.to_owned(), processes, ready_in })
+    }
+
+    /// From nothing to an API server that is ready.
+    pub fn ready_in(&self) -> Duration {
+        self.ready_in
+    }
+
+    /// # Errors
+    /// One of the programs has ended: its status and the end of its log.
+    pub fn check(&mut self) -> Result<()> {
+        self.processes.iter_mut().try_for_each(Process::check)
+    }
+
+    /// A client that may do everything (user `admin`).
+    pub fn client(&self) -> Client {
+        self.shared.client.clone()
+    }
+
+    /// A client that bears this token.
+    ///
+    /// # Errors
+    /// The client cannot be made.
+    pub async fn client_for_token(&self, token: &str) -> Result<Client> {
+        self.shared.server.client(&Credential::Token(token)).await
+    }
+
+    /// Kubeconfig of the user `admin`.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir().join("kubeconfig")
+    }
+
+    /// Writes a kubeconfig whose token is in a file, which clients read again now and then; as a pod has it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn kubeconfig_with_token_file(&self, to: &Path, token: &Path, namespace: &str) -> Result<()> {
+        self.shared.server.write_kubeconfig(to, &Credential::TokenFile(token), namespace)
+    }
+
+    /// Where the API server is.
+    pub fn server(&self) -> &Server {
+        &self.shared.server
+    }
+
+    /// The temporary folder of this control plane, for files that shall go with it.
+    pub fn dir(&self) -> &Path {
+        self.shared.sandbox.dir()
+    }
+
+    /// The sandbox, to start processes in that shall go with the control plane.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.shared.sandbox
+    }
+
+    /// The API server's audit log.
+    pub fn audit(&self) -> AuditLog {
+        AuditLog::new(audit_log(self.dir()))
+    }
+
+    /// The end of a process's log: of a program by its name, of a pod's by the pod's.
+    pub fn log(&self, name: &str) -> String {
+        tail(&self.shared.sandbox.logs().join(format!("{name}.log")))
+    }
+
+    /// A token of a service account that is bound to a pod of it, as the kubelet would ask for.
+    ///
+    /// # Errors
+    /// There is no such pod or account.
+    pub async fn bound_token(&self, namespace: &str, account: &str, pod: &str) -> Result<String> {
+        let pod = Api::<Pod>::namespaced(self.client(), namespace).get(pod).await?;
+        ensure!(pod.metadata.namespace.as_deref() == Some(namespace), "{} has no namespace", pod.name_any());
+        self.shared.bound_token(&pod, account, TOKEN_SECONDS).await
+    }
+
+    /// Runs kubectl as `admin`.
+    ///
+    /// # Errors
+    /// kubectl failed: what it said.
+    pub async fn kubectl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String> {
+        let output = self.kubectl_output(args).await?;
+        ensure!(output.status.success(), "kubectl: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Runs kubectl as `admin` and returns its status and what it said, warnings included.
+    ///
+    /// # Errors
+    /// kubectl cannot be run.
+    pub async fn kubectl_output<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Output> {
+        Command::new(self.binaries.join("kubectl"))
+            .args(args)
+            .env_clear()
+            .env("HOME", self.dir())
+            .env("KUBECONFIG", self.kubeconfig())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("kubectl cannot be run")
+    }
+
+    pub(crate) fn shared(&self) -> Shared {
+        self.shared.clone()
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.show_logs();
+        }
+        // Not left to the last clone of `Shared`: tasks may hold one.
+        self.shared.sandbox.end();
+    }
+}
+
+impl ControlPlane {
+    /// The processes of pods only: the control plane's own programs have much to say and little to tell.
+    fn show_logs(&self) {
+        let programs: Vec<_> = self.processes.iter().map(Process::name).collect();
+        let logs = std::fs::read_dir(self.shared.sandbox.logs()).into_iter().flatten().flatten();
+        for path in logs.map(|entry| entry.path()) {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            if !programs.contains(&name.as_ref()) {
+                eprintln!("--- {name}\n{}", tail(&path));
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// A token for the pod, with node and pod in its claims.
+    pub(crate) async fn bound_token(&self, pod: &Pod, account: &str, seconds: i64) -> Result<String> {
+        let namespace = pod.namespace().unwrap_or_default();
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                audiences: Vec::new(),
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Pod".to_owned()),
+                    name: pod.metadata.name.clone(),
+                    uid: pod.metadata.uid.clone(),
+                }),
+                expiration_seconds: Some(seconds),
+            },
+            ..TokenRequest::default()
+        };
+        let answer = Api::<ServiceAccount>::namespaced(self.client.clone(), &namespace)
+            .create_token_request(account, &PostParams::default(), &request)
+            .await
+            .with_context(|| format!("a token of {namespace}/{account} for {}", pod.name_any()))?;
+        Ok(answer.status.context("a token request was answered without a token")?.token)
+    }
+}
+
+async fn wait_until_ready(client: &Client, processes: &mut [Process]) -> Result<()> {
+    let began = Instant::now();
+    let mut ticks = tokio::time::interval(Duration::from_millis(50));
+    while began.elapsed() < READY_DEADLINE {
+        ticks.tick().await;
+        processes.iter_mut().try_for_each(Process::check)?;
+        let request = http::Request::get("/readyz").body(Vec::new())?;
+        let answer = timeout(Duration::from_secs(2), client.request_text(request)).await;
+        if matches!(answer, Ok(Ok(text)) if text == "ok") {
+            return Ok(());
+        }
+    }
+    let logs: Vec<_> = processes.iter().map(|process| format!("{}: {}", process.name(), process.tail())).collect();
+    bail!("the API server is not ready after {} s\n{}", READY_DEADLINE.as_secs(), logs.join("\n"))
+}

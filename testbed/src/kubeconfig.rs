@@ -1,0 +1,78 @@
+//! Kubeconfig files for whoever talks to the control plane.
+
+use anyhow::{Context as _, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Where the API server is and by which authority its certificate is known.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// `https://127.0.0.1:<port>`
+    pub url: String,
+    /// The authority's certificate.
+    pub certificate_authority: PathBuf,
+}
+
+/// How the caller says who it is.
+#[derive(Clone, Debug)]
+pub enum Credential<'a> {
+    /// A client certificate and its key.
+    Certificate {
+        /// File of the certificate.
+        certificate: &'a Path,
+        /// File of the key.
+        key: &'a Path,
+    },
+    /// A token in a file, which clients read again now and then.
+    TokenFile(&'a Path),
+    /// A token.
+    Token(&'a str),
+}
+
+impl Server {
+    /// A kubeconfig whose only context has this credential and this default namespace.
+    pub fn kubeconfig(&self, credential: &Credential<'_>, namespace: &str) -> Value {
+        let user = match credential {
+            Credential::Certificate { certificate, key } => {
+                json!({"client-certificate": certificate, "client-key": key})
+            }
+            Credential::TokenFile(path) => json!({"tokenFile": path}),
+            Credential::Token(token) => json!({"token": token}),
+        };
+        json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "testbed",
+            "contexts": [{
+                "name": "testbed",
+                "context": {"cluster": "testbed", "user": "testbed", "namespace": namespace},
+            }],
+            "clusters": [{
+                "name": "testbed",
+                "cluster": {"server": self.url, "certificate-authority": self.certificate_authority},
+            }],
+            "users": [{"name": "testbed", "user": user}],
+        })
+    }
+
+    /// Writes [`Self::kubeconfig`] to a file: JSON, which is YAML.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_kubeconfig(&self, to: &Path, credential: &Credential<'_>, namespace: &str) -> Result<()> {
+        let config = serde_json::to_vec_pretty(&self.kubeconfig(credential, namespace))?;
+        std::fs::write(to, config).with_context(|| to.display().to_string())
+    }
+
+    /// A client with this credential; of `default` when objects name no namespace.
+    ///
+    /// # Errors
+    /// Files are missing or damaged.
+    pub async fn client(&self, credential: &Credential<'_>) -> Result<kube::Client> {
+        // Whoever was first has installed the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let kubeconfig: Kubeconfig = serde_json::from_value(self.kubeconfig(credential, "default"))?;
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        Ok(kube::Client::try_from(config)?)
+    }
+}

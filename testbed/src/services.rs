@@ -1,0 +1,203 @@
+//! What kube-proxy does, for the one who needs it: the API server, which calls webhooks by their Service.
+//!
+//! The API server hands its connections into the cluster to a proxy on a Unix socket (egress selector, HTTP CONNECT),
+//! as in clusters whose control plane is not in the nodes' network. The proxy finds the Service by its address, a
+//! ready endpoint in its EndpointSlices, and the process behind that endpoint's pod. So the shipped webhook
+//! configuration, Service, readiness and certificate names are in play as they are in production.
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt as _};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Longest wait for the head of a request, for the look-up and for the connection together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest head of a CONNECT request.
+const HEAD_LIMIT: usize = 1024;
+
+/// The proxy, and who listens behind which pod; cheap to clone. It ends with the last clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Services {
+    backends: Backends,
+    _task: Arc<AbortOnDrop>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Backends {
+    /// By UID of the pod and port of the container.
+    listening: Arc<Mutex<HashMap<(String, i32), SocketAddr>>>,
+    turn: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Services {
+    /// Listens on the socket.
+    pub(crate) fn serve(socket: &Path, client: Client) -> Result<Self> {
+        let listener = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
+        let backends = Backends::default();
+        let task = tokio::spawn(accept(listener, client, backends.clone()));
+        Ok(Self { backends, _task: Arc::new(AbortOnDrop(task)) })
+    }
+
+    /// A container of the pod that is said to listen on `port` listens at `address`.
+    pub(crate) fn listens(&self, pod_uid: &str, port: i32, address: SocketAddr) {
+        self.backends.lock().insert((pod_uid.to_owned(), port), address);
+    }
+
+    /// The pod has gone.
+    pub(crate) fn forget(&self, pod_uid: &str) {
+        self.backends.lock().retain(|(uid, _), _| uid != pod_uid);
+    }
+}
+
+impl Backends {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, i32), SocketAddr>> {
+        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next of the processes that serve the port of a Service, in turn.
+    async fn resolve(&self, client: &Client, address: &str) -> Result<SocketAddr> {
+        let (ip, port) = address.rsplit_once(':').context("no port")?;
+        let port: i32 = port.parse()?;
+        let services = Api::<Service>::all(client.clone()).list(&ListParams::default()).await?;
+        let service = services.iter().find(|service| {
+            service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some(ip)
+        });
+        let service = service.context("no Service has this address")?;
+        let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+        let port = ports.and_then(|ports| ports.iter().find(|p| p.port == port)).context("no such port")?;
+
+        let namespace = service.namespace().unwrap_or_default();
+        let labels = format!("kubernetes.io/service-name={}", service.name_any());
+        let slices = Api::<EndpointSlice>::namespaced(client.clone(), &namespace)
+            .list(&ListParams::default().labels(&labels))
+            .await?;
+        let addresses = {
+            let listening = self.lock();
+            let pods = slices.iter().flat_map(|slice| ready_pods(slice, port.name.as_deref()));
+            let mut addresses: Vec<_> = pods.filter_map(|pod| listening.get(&pod).copied()).collect();
+            addresses.sort_unstable();
+            addresses
+        };
+        if addresses.is_empty() {
+            bail!("Service {namespace}/{} has no ready endpoint", service.name_any());
+        }
+        Ok(addresses[self.turn.fetch_add(1, Ordering::Relaxed) % addresses.len()])
+    }
+}
+
+/// UID and container port of each ready pod of a slice, for the Service's port of this name.
+fn ready_pods(slice: &EndpointSlice, name: Option<&str>) -> Vec<(String, i32)> {
+    let named = |have: Option<&str>| have.unwrap_or_default() == name.unwrap_or_default();
+    let ports = slice.ports.iter().flatten();
+    let Some(port) = ports.filter(|port| named(port.name.as_deref())).find_map(|port| port.port) else {
+        return Vec::new();
+    };
+    let endpoints = slice.endpoints.iter();
+    endpoints
+        .filter(|endpoint| endpoint.conditions.as_ref().and_then(|c| c.ready) != Some(false))
+        .filter_map(|endpoint| Some((endpoint.target_ref.as_ref()?.uid.clone()?, port)))
+        .collect()
+}
+
+async fn accept(listener: UnixListener, client: Client, backends: Backends) {
+    // Aborted with this task.
+    let mut tunnels = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    tunnels.spawn(tunnel(stream, client.clone(), backends.clone()));
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the way to Services is closed");
+                    return;
+                }
+            },
+            Some(_) = tunnels.join_next() => {}
+        }
+    }
+}
+
+async fn tunnel(mut stream: UnixStream, client: Client, backends: Backends) {
+    let connect = async {
+        let address = read_connect(&mut stream).await?;
+        let backend = backends.resolve(&client, &address).await.with_context(|| address.clone())?;
+        TcpStream::connect(backend).await.with_context(|| format!("{address} is {backend}"))
+    };
+    let connected = timeout(CONNECT_TIMEOUT, connect).await.context("too slow").flatten();
+    let result = match connected {
+        Ok(mut backend) => {
+            let established = stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
+            // How a tunnel ends is the business of those who talk through it.
+            if established.is_ok() { copy_bidirectional(&mut stream, &mut backend).await.map(drop) } else { established }
+        }
+        Err(error) => {
+            tracing::info!(error = format!("{error:#}"), "API server to Service");
+            stream.write_all(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n").await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "tunnel");
+    }
+}
+
+/// Reads the head of a CONNECT request and returns what it wants to be connected with.
+async fn read_connect(stream: &mut UnixStream) -> Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() >= HEAD_LIMIT {
+            bail!("the head of a request is longer than {HEAD_LIMIT} bytes");
+        }
+        head.push(stream.read_u8().await?);
+    }
+    let head = String::from_utf8(head)?;
+    let mut words = head.split(' ');
+    match (words.next(), words.next()) {
+        (Some("CONNECT"), Some(address)) => Ok(address.to_owned()),
+        _ => bail!("not a CONNECT request"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_ready_pods_behind_the_named_port_are_chosen() {
+        let slice: EndpointSlice = serde_json::from_value(json!({
+            "addressType": "IPv4",
+            "ports": [{"name": "metrics", "port": 8080}, {"name": "https", "port": 8443}],
+            "endpoints": [
+                {"addresses": ["1.1.1.1"], "conditions": {"ready": true}, "targetRef": {"uid": "a"}},
+                {"addresses": ["1.1.1.2"], "conditions": {"ready": false}, "targetRef": {"uid": "b"}},
+                {"addresses": ["1.1.1.3"], "targetRef": {"uid": "c"}},
+                {"addresses": ["1.1.1.4"]},
+            ],
+        }))
+        .unwrap();
+        let https = [("a".to_owned(), 8443), ("c".to_owned(), 8443)];
+        assert_eq!(ready_pods(&slice, Some("https")), https);
+        assert_eq!(ready_pods(&slice, None), []);
+    }
+}

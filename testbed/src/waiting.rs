@@ -1,0 +1,71 @@
+//! The one way in which tests wait: for a condition, with a deadline.
+
+use std::time::Duration;
+use thiserror::Error;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// Pause between two looks at a condition.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// A condition did not come true in time.
+#[derive(Debug, Error)]
+#[error("waited {} s in vain for: {what}", waited.as_secs_f32())]
+pub struct Elapsed {
+    /// The condition, as the caller described it.
+    pub what: String,
+    /// How long it was waited for.
+    pub waited: Duration,
+}
+
+/// Awaits the first `Some` of `condition`, which is asked at once and then every 20 ms. A look that hangs counts
+/// against the deadline, too.
+///
+/// # Errors
+/// [`Elapsed`] once `deadline` has passed.
+pub async fn await_until<T>(
+    what: impl Into<String>,
+    deadline: Duration,
+    mut condition: impl AsyncFnMut() -> Option<T>,
+) -> Result<T, Elapsed> {
+    let began = Instant::now();
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let looks = async {
+        loop {
+            ticks.tick().await;
+            if let Some(value) = condition().await {
+                return value;
+            }
+        }
+    };
+    tokio::time::timeout_at(began + deadline, looks)
+        .await
+        .map_err(|_| Elapsed { what: what.into(), waited: began.elapsed() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_value_ends_the_wait() {
+        let mut looks = 0;
+        let seen = await_until("three looks", Duration::from_secs(1), async || {
+            looks += 1;
+            (looks == 3).then_some("done")
+        });
+        assert_eq!(seen.await.ok(), Some("done"));
+        assert_eq!(looks, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn neither_a_false_condition_nor_a_hanging_look_outlasts_the_deadline() {
+        let never = await_until("never", Duration::from_secs(2), async || None::<()>).await;
+        assert_eq!(never.map_err(|e| e.to_string()), Err("waited 2 s in vain for: never".to_owned()));
+        let hangs = await_until("hangs", Duration::from_secs(2), async || {
+            std::future::pending::<()>().await;
+            Some(())
+        });
+        assert!(hangs.await.is_err());
+    }
+}
