@@ -1,0 +1,194 @@
+//! What the agent does next: a pure function from what the host says and what the shadow wants.
+//!
+//! The shell gathers [`HostFacts`], keeps [`Memory`] (which a crash may take), calls [`step`] and carries out what it
+//! returns. The model checker runs the very same function.
+
+mod goals;
+mod report;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::{State, Write};
+use jiff::Timestamp;
+
+use report::Report;
+
+/// The host, as it answers now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostFacts<'a> {
+    /// The boot it is in.
+    pub boot_id: &'a str,
+    /// The version that runs (`GET /os`).
+    pub version: &'a str,
+    /// What it says of updates (`GET /updates/status`).
+    pub updates: Updates<'a>,
+    /// The time as it is written into the status; nothing is decided on it.
+    pub now: &'a str,
+}
+
+/// The answer to `GET /updates/status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Updates<'a> {
+    /// 404: no update command has run since boot.
+    Unknown,
+    /// 423: an update command runs.
+    Busy,
+    /// 200.
+    Known(UpdateFacts<'a>),
+}
+
+/// The status document, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpdateFacts<'a> {
+    /// `update_state`.
+    pub state: UpdateState,
+    /// Version of `chosen_update`.
+    pub chosen: Option<&'a str>,
+    /// Version of the image in the staging partition.
+    pub staged: Option<&'a str>,
+    /// `most_recent_command`.
+    pub last: Option<LastCommand<'a>>,
+}
+
+/// `update_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum UpdateState {
+    /// No update is known.
+    Idle,
+    /// An update is chosen.
+    Available,
+    /// An image is in the staging partition.
+    Staged,
+    /// The staging partition is next to boot.
+    Ready,
+}
+
+/// `most_recent_command`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastCommand<'a> {
+    /// `cmd_type`; `None` for one that this agent does not know.
+    pub kind: Option<Command>,
+    /// Did it succeed?
+    pub success: bool,
+    /// `timestamp`.
+    pub at: Timestamp,
+    /// `exit_status`.
+    pub exit_status: Option<i32>,
+    /// `stderr`.
+    pub stderr: &'a str,
+}
+
+/// A command of the host's updater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Command {
+    /// Look for updates.
+    Refresh,
+    /// Download the chosen update into the staging partition.
+    Prepare,
+    /// Make the staging partition next to boot.
+    Activate,
+    /// Undo that.
+    Deactivate,
+}
+
+/// Something to ask of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HostCall {
+    /// An update command: 204 means that it has begun.
+    Command(Command),
+    /// Reboot.
+    Reboot,
+}
+
+/// What this process remembers; losing it costs at most a repetition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Memory {
+    /// The command that was begun and whose end was not seen, and the last command's time when it was.
+    pub asked: Option<(Command, Option<Timestamp>)>,
+    /// The attempt in which a refresh of ours has succeeded.
+    pub refreshed: Option<u64>,
+    /// It is time to look for updates (set by the shell's timer; cleared when the refresh begins).
+    pub refresh_due: bool,
+    /// The host refuses to reboot, for good: set by the shell if no request of this process was ever accepted and
+    /// the claim is this process' own.
+    pub reboot_refused: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step<'a> {
+    /// Ask this of the host; keep the memory that came with it if the host accepts, else the old one.
+    Call(HostCall),
+    /// Patch the shadow's status; keep the memory that came with it if the patch is accepted, else the old one.
+    Report(Write<'a>),
+    /// The host is busy: look again soon.
+    Poll,
+    /// Nothing, until the shadow changes or a timer sets [`Memory::refresh_due`].
+    Wait,
+}
+
+/// What to do next, and what to remember when it is done.
+pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory) -> (Step<'a>, Memory) {
+    let mut memory = *memory;
+    let ended = memory.ended(host, shadow);
+    let mut report = Report::of(shadow);
+    report.current_version(host.version);
+    report.boot_id(host.boot_id);
+
+    let goal = goals::Goal { host, shadow, memory: &memory, ended };
+    let wanted = match shadow.spec.state {
+        State::Idle | State::ErrorReset => goal.idle(&mut report),
+        State::StagedAndPerformedUpdate => goal.staged(&mut report),
+        State::RebootedIntoUpdate => goal.rebooted(&mut report),
+        State::MonitoringUpdate => goal.monitoring(&mut report),
+    };
+    if let Some(write) = report.write() {
+        return (Step::Report(write), memory);
+    }
+    let step = match wanted {
+        goals::Next::Wait if memory.asked.is_some() => Step::Poll,
+        goals::Next::Wait => Step::Wait,
+        goals::Next::Poll => Step::Poll,
+        goals::Next::Reboot => Step::Call(HostCall::Reboot),
+        goals::Next::Command(_) if memory.asked.is_some() || host.updates == Updates::Busy => Step::Poll,
+        goals::Next::Command(command) => {
+            memory.asked = Some((command, host.last().map(|last| last.at)));
+            memory.refresh_due &= command != Command::Refresh;
+            Step::Call(HostCall::Command(command))
+        }
+    };
+    (step, memory)
+}
+
+/// How a command of ours ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended<'a> {
+    command: Command,
+    last: LastCommand<'a>,
+}
+
+impl Memory {
+    /// Has the command that we asked for ended? Then it is no longer waited for.
+    fn ended<'a>(&mut self, host: &HostFacts<'a>, shadow: &ShadowFacts<'_>) -> Option<Ended<'a>> {
+        let (command, before) = self.asked?;
+        let last = host.last()?;
+        if last.kind != Some(command) || before.is_some_and(|before| last.at <= before) {
+            return None;
+        }
+        self.asked = None;
+        if command == Command::Refresh && last.success {
+            self.refreshed = Some(shadow.spec.attempt.unwrap_or(0));
+        }
+        Some(Ended { command, last })
+    }
+}
+
+impl<'a> HostFacts<'a> {
+    /// The status document, if there is one now.
+    pub fn known(&self) -> Option<UpdateFacts<'a>> {
+        if let Updates::Known(known) = self.updates { Some(known) } else { None }
+    }
+
+    fn last(&self) -> Option<LastCommand<'a>> {
+        self.known().and_then(|known| known.last)
+    }
+}

@@ -1,0 +1,221 @@
+//! What each state of the spec asks of the agent.
+
+use brupop_api::State;
+use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::Staged;
+use jiff::Timestamp;
+
+use super::{Command, Ended, HostFacts, Memory, Report, UpdateFacts, UpdateState, Updates};
+
+/// What is to be done once there is nothing to report.
+pub(super) enum Next {
+    Wait,
+    Poll,
+    Command(Command),
+    Reboot,
+}
+
+/// One look at host and shadow.
+pub(super) struct Goal<'g, 'a> {
+    pub(super) host: &'g HostFacts<'a>,
+    pub(super) shadow: &'g ShadowFacts<'a>,
+    pub(super) memory: &'g Memory,
+    pub(super) ended: Option<Ended<'a>>,
+}
+
+impl<'a> Goal<'_, 'a> {
+    /// Idle: nothing of ours is pending; look for updates now and then.
+    pub(super) fn idle(&self, report: &mut Report<'a>) -> Next {
+        if self.pending() {
+            // What our attempt activated must not be booted by accident.
+            match self.host.updates {
+                Updates::Busy => return Next::Poll,
+                Updates::Unknown => return Next::Command(Command::Refresh),
+                Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours(&known) => {
+                    return Next::Command(Command::Deactivate);
+                }
+                Updates::Known(_) => {}
+            }
+        }
+        report.state(State::Idle);
+        report.staged(None);
+        report.claim(None);
+        if self.shadow.spec.failures.is_none() {
+            report.no_failures();
+        }
+        self.look_for_updates(report)
+    }
+
+    fn look_for_updates(&self, report: &mut Report<'a>) -> Next {
+        match self.ended {
+            Some(Ended { command: Command::Refresh, last }) if !last.success => {
+                report.message(Some(failure("refresh", &last)));
+            }
+            _ => self.report_target(report),
+        }
+        if self.memory.refresh_due { Next::Command(Command::Refresh) } else { Next::Wait }
+    }
+
+    /// The chosen update, once the host has looked in this boot.
+    fn report_target(&self, report: &mut Report<'a>) {
+        match self.host.updates {
+            Updates::Known(known) => report.target(known.chosen.filter(|chosen| *chosen != self.host.version)),
+            _ if self.shadow.status.target_version == Some(self.host.version) => report.target(None),
+            _ => {}
+        }
+    }
+
+    /// Wanted: the host boots `spec.version` next.
+    pub(super) fn staged(&self, report: &mut Report<'a>) -> Next {
+        if self.shadow.status.attempt != self.shadow.spec.attempt {
+            // Said before the host is touched.
+            report.attempt();
+            report.claim(None);
+            report.message(None);
+            return Next::Wait;
+        }
+        if self.shadow.reached() || self.shadow.reports(State::ErrorReset) {
+            return Next::Wait;
+        }
+        if self.runs_wanted() {
+            report.state(State::StagedAndPerformedUpdate);
+            return Next::Wait;
+        }
+        if let Some(Ended { command, last }) = self.ended {
+            if !last.success {
+                report.failure(self.host.now, failure(command.name(), &last));
+                return Next::Wait;
+            }
+            if command == Command::Prepare {
+                // Its time lets us know this prepare again after a restart.
+                let version = self.host.known().and_then(|known| known.staged).unwrap_or_default();
+                report.staged(Some(Staged { version: version.to_owned(), at: last.at.to_string() }));
+                return Next::Wait;
+            }
+        }
+        let known = match self.host.updates {
+            Updates::Busy => return Next::Poll,
+            Updates::Unknown => return Next::Command(Command::Refresh),
+            Updates::Known(known) => known,
+        };
+        if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) {
+            report.state(State::StagedAndPerformedUpdate);
+            return Next::Wait;
+        }
+        if self.memory.refreshed != self.shadow.spec.attempt {
+            return Next::Command(Command::Refresh);
+        }
+        self.report_target(report);
+        if known.chosen != self.shadow.spec.version {
+            // The reconciler gives up this attempt; nothing has failed.
+            return Next::Wait;
+        }
+        match known.state {
+            UpdateState::Ready => Next::Command(Command::Deactivate),
+            UpdateState::Staged if self.is_ours_and_wanted(&known) => Next::Command(Command::Activate),
+            UpdateState::Staged | UpdateState::Available => Next::Command(Command::Prepare),
+            UpdateState::Idle => Next::Wait,
+        }
+    }
+
+    /// Wanted: the host runs `spec.version`. It may be rebooted from the granted boot, once that is claimed.
+    pub(super) fn rebooted(&self, report: &mut Report<'a>) -> Next {
+        report.attempt();
+        if self.runs_wanted() {
+            report.state(State::RebootedIntoUpdate);
+            return Next::Wait;
+        }
+        if self.shadow.reports(State::ErrorReset) {
+            return Next::Wait;
+        }
+        let claim = self.shadow.status.reboot_requested;
+        let granted = self.shadow.spec.reboot_from_boot_id;
+        if claim.is_some_and(|claim| claim != self.host.boot_id && granted == Some(claim)) {
+            report.failure(
+                self.host.now,
+                format!("the host fell back to {} when it rebooted", self.host.version),
+            );
+            return Next::Wait;
+        }
+        if granted != Some(self.host.boot_id) {
+            return Next::Wait;
+        }
+        if claim == granted {
+            if self.memory.reboot_refused {
+                report.failure(self.host.now, "the host refuses to reboot".to_owned());
+                report.claim(None);
+                return Next::Wait;
+            }
+            return Next::Reboot;
+        }
+        match self.host.updates {
+            Updates::Busy => Next::Poll,
+            Updates::Unknown => Next::Command(Command::Refresh),
+            Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) => {
+                report.claim(Some(self.host.boot_id));
+                Next::Wait
+            }
+            Updates::Known(_) => {
+                let version = self.shadow.spec.version.unwrap_or("the update");
+                report
+                    .failure(self.host.now, format!("{version} is no longer what the host would boot next"));
+                Next::Wait
+            }
+        }
+    }
+
+    /// Wanted: the host goes on running `spec.version`.
+    pub(super) fn monitoring(&self, report: &mut Report<'a>) -> Next {
+        if self.runs_wanted() {
+            report.state(State::MonitoringUpdate);
+        } else {
+            report.failure(self.host.now, format!("the host fell back to {}", self.host.version));
+        }
+        Next::Wait
+    }
+
+    fn runs_wanted(&self) -> bool {
+        self.shadow.spec.version == Some(self.host.version)
+    }
+
+    /// Something of ours may be next to boot.
+    fn pending(&self) -> bool {
+        self.shadow.status.staged.is_some_and(|staged| staged.version != self.host.version)
+    }
+
+    /// Is what stands in the staging partition what we staged, and whole? Not if another prepare ran since.
+    fn is_ours(&self, known: &UpdateFacts<'_>) -> bool {
+        let Some(staged) = self.shadow.status.staged else { return false };
+        let untouched = match known.last {
+            Some(last) if last.kind == Some(Command::Prepare) => {
+                last.success && staged.at.parse::<Timestamp>().is_ok_and(|at| at == last.at)
+            }
+            _ => true,
+        };
+        untouched && known.staged == Some(staged.version.as_str())
+    }
+
+    fn is_ours_and_wanted(&self, known: &UpdateFacts<'_>) -> bool {
+        self.is_ours(known) && known.staged == self.shadow.spec.version
+    }
+}
+
+impl Command {
+    /// The name as the host's API has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Refresh => "refresh",
+            Self::Prepare => "prepare",
+            Self::Activate => "activate",
+            Self::Deactivate => "deactivate",
+        }
+    }
+}
+
+/// A sentence on a command that failed.
+fn failure(command: &str, last: &super::LastCommand<'_>) -> String {
+    let status = last
+        .exit_status
+        .map_or_else(|| "no exit status".to_owned(), |status| format!("exit status {status}"));
+    format!("{command} failed with {status}: {}", last.stderr.trim())
+}
