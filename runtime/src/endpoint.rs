@@ -8,6 +8,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -66,6 +67,19 @@ impl Health {
 
     fn read(&self, field: impl FnOnce(&State) -> &Option<String>) -> Option<String> {
         field(&self.0.read().unwrap_or_else(PoisonError::into_inner)).clone()
+    }
+}
+
+/// Listens on `address`. `[::]` means every address of both families; where the kernel has no IPv6, `0.0.0.0`.
+///
+/// # Errors
+/// The address is taken, or not ours.
+pub async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(_) if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
     }
 }
 

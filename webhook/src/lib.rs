@@ -1,1 +1,13 @@
 //! Validating admission webhook: an agent may write the status of its own shadow, and nothing else.
+//!
+//! [`verdict`] decides, as a pure function of the review. [`review`] turns bytes into a verdict and back, [`serve`]
+//! puts it behind TLS, [`certificates`] makes and renews what TLS needs.
+
+pub mod certificates;
+pub mod metrics;
+pub mod options;
+pub mod process;
+pub mod review;
+pub mod serve;
+pub mod tls;
+pub mod verdict;

@@ -1,0 +1,320 @@
+//! Keeps Secret, `caBundle` and what TLS serves in step: reads, writes what [`plan`] says, waits.
+
+use super::{Action, Generation, Policy, bundle, issue, kept, plan};
+use crate::metrics::Metrics;
+use crate::tls::{Resolver, TlsError};
+use brupop_runtime::{Health, Shutdown};
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Key of the Secret's data under which the generations are.
+const DATA_KEY: &str = "generations.json";
+/// Times a renewal is tried while other replicas write the Secret, too.
+const RACES: usize = 8;
+/// Longest time for one pass with all its calls.
+const PASS_TIMEOUT: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Why certificates could not be brought in order this time.
+#[derive(Debug, Error)]
+pub enum KeeperError {
+    /// The Secret cannot be read or written.
+    #[error("Secret {name}")]
+    Secret {
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The configuration cannot be read or written.
+    #[error("ValidatingWebhookConfiguration {name}")]
+    Configuration {
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The certificate could not be made.
+    #[error(transparent)]
+    Issue(#[from] issue::IssueError),
+    /// The certificate could not be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The generations could not be written as JSON.
+    #[error("the generations could not be written as JSON")]
+    Json(#[from] serde_json::Error),
+    /// Other replicas were faster each time.
+    #[error("Secret {0} is written by somebody else all the time")]
+    Race(String),
+    /// The API server does not answer.
+    #[error("the API server takes longer than {}s", PASS_TIMEOUT.as_secs())]
+    Timeout,
+}
+
+/// Where certificates are kept and published, and for which names they are.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Name of the Secret, in our namespace.
+    pub secret: String,
+    /// Name of the `ValidatingWebhookConfiguration`.
+    pub configuration: String,
+    /// DNS names and addresses the webhook is called by.
+    pub names: Vec<String>,
+}
+
+/// Keeps the certificates of one replica. Replicas agree through the Secret.
+pub struct Keeper {
+    secrets: Api<Secret>,
+    configurations: Api<ValidatingWebhookConfiguration>,
+    places: Places,
+    policy: Policy,
+    resolver: Arc<Resolver>,
+    health: Health,
+    metrics: Arc<Metrics>,
+}
+
+impl Keeper {
+    /// A keeper of the Secret in `namespace`; it puts what is to be served into `resolver`.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        places: Places,
+        policy: Policy,
+        resolver: Arc<Resolver>,
+        health: Health,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            secrets: Api::namespaced(client.clone(), namespace),
+            configurations: Api::all(client),
+            places,
+            policy,
+            resolver,
+            health,
+            metrics,
+        }
+    }
+
+    /// Looks after the certificates until the shutdown is requested: at computed times, and whenever the configuration
+    /// changes. Ready from the first time on that all is in order; later damage is repaired and said.
+    pub async fn run(&self, shutdown: Shutdown) {
+        let ours = watcher::Config::default().fields(&format!("metadata.name={}", self.places.configuration));
+        let changes = watcher(self.configurations.clone(), ours).default_backoff();
+        let mut changes = std::pin::pin!(changes);
+        let mut failures = 0_u32;
+        loop {
+            let pass = tokio::time::timeout(PASS_TIMEOUT, self.pass()).await;
+            let pause = match pass.unwrap_or(Err(KeeperError::Timeout)) {
+                Ok(look_again) => {
+                    if failures > 0 {
+                        tracing::info!(failures, "certificates are in order again");
+                    }
+                    failures = 0;
+                    self.health.ready();
+                    Duration::try_from(look_again.duration_since(Timestamp::now())).unwrap_or_default()
+                }
+                Err(error) => {
+                    if failures == 0 {
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            "certificates are not in order"
+                        );
+                    }
+                    failures = failures.saturating_add(1);
+                    self.metrics.certificate_failures.inc();
+                    FIRST_PAUSE.saturating_mul(1 << failures.min(8)).min(LONGEST_PAUSE)
+                }
+            };
+            // A deadline in the past cannot make this spin: the shortest pause is as long as a renewal takes.
+            let sleep = tokio::time::sleep(pause.max(FIRST_PAUSE));
+            tokio::pin!(sleep);
+            loop {
+                tokio::select! {
+                    () = shutdown.requested() => return,
+                    () = &mut sleep => break,
+                    change = changes.next() => match change {
+                        // While the API server refuses us, its events are no reason to ask it more often.
+                        Some(Ok(_)) if failures == 0 => break,
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => tracing::debug!(%error, "watch of the webhook configuration"),
+                        None => return,
+                    },
+                }
+            }
+        }
+    }
+
+    /// Brings everything in order once, and says when to look again.
+    async fn pass(&self) -> Result<Timestamp, KeeperError> {
+        // Read first: whoever published in between has changed this, so that our patch will not fit.
+        let configuration = self.configuration().await;
+        let found = self.generations().await?;
+        let now = Timestamp::now();
+        let Action::Serve { generation, look_again } = plan(&found, &self.places.names, self.policy, now)
+        else {
+            return Err(KeeperError::Race(self.places.secret.clone()));
+        };
+        let published = match configuration {
+            Ok(configuration) => self.publish(&configuration, &bundle(&found, now)).await,
+            Err(error) => Err(error),
+        };
+        // What nobody trusts yet is served only if there is nothing better.
+        if published.is_ok() || self.resolver.is_empty() {
+            let changed = self.resolver.serve(generation)?;
+            self.metrics.certificate_expiry.set(generation.not_after.as_second());
+            if changed {
+                tracing::info!(not_after = %generation.not_after, names = %generation.names.join(","), "serving certificate");
+            }
+        }
+        published.map(|()| look_again)
+    }
+
+    async fn configuration(&self) -> Result<ValidatingWebhookConfiguration, KeeperError> {
+        let name = &self.places.configuration;
+        self.configurations
+            .get(name)
+            .await
+            .map_err(|source| KeeperError::Configuration { name: name.clone(), source: Box::new(source) })
+    }
+
+    /// The generations in the Secret, after having added one if it is time. Of several replicas that add one at the
+    /// same time the first wins; the others read again and find it.
+    async fn generations(&self) -> Result<Vec<Generation>, KeeperError> {
+        let name = &self.places.secret;
+        let failed = |source| KeeperError::Secret { name: name.clone(), source: Box::new(source) };
+        for _ in 0..RACES {
+            let mut secret = self.secrets.get(name).await.map_err(failed)?;
+            let mut found = read(&secret);
+            let now = Timestamp::now();
+            let Action::Renew { serve_from } = plan(&found, &self.places.names, self.policy, now) else {
+                return Ok(found);
+            };
+            found = kept(&found, now);
+            found.push(issue::issue(&self.places.names, self.policy, now, serve_from)?);
+            let data = ByteString(serde_json::to_vec(&found)?);
+            secret.data.get_or_insert_default().insert(DATA_KEY.to_owned(), data);
+            match self.secrets.replace(name, &PostParams::default(), &secret).await {
+                Ok(_) => {
+                    tracing::info!(secret = %name, %serve_from, "made a new certificate");
+                    return Ok(found);
+                }
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                Err(source) => return Err(failed(source)),
+            }
+        }
+        Err(KeeperError::Race(name.clone()))
+    }
+
+    /// Writes `caBundle` where it differs, provided that the configuration is still the one that was read.
+    async fn publish(
+        &self,
+        configuration: &ValidatingWebhookConfiguration,
+        bundle: &str,
+    ) -> Result<(), KeeperError> {
+        let Some(patch) = publication(configuration, bundle) else { return Ok(()) };
+        let name = &self.places.configuration;
+        let failed = |source| KeeperError::Configuration { name: name.clone(), source: Box::new(source) };
+        let patch = serde_json::from_value(patch)?;
+        let patch = Patch::<ValidatingWebhookConfiguration>::Json(patch);
+        self.configurations.patch(name, &PatchParams::default(), &patch).await.map_err(failed)?;
+        tracing::info!(configuration = %name, "published the certificate authorities");
+        Ok(())
+    }
+}
+
+/// The JSON patch that makes every entry of the configuration trust `bundle`, if one does not.
+fn publication(configuration: &ValidatingWebhookConfiguration, bundle: &str) -> Option<serde_json::Value> {
+    let entries = configuration.webhooks.as_deref().unwrap_or_default();
+    let wanted = ByteString(bundle.as_bytes().to_vec());
+    let stale = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.client_config.ca_bundle.as_ref() != Some(&wanted))
+        .map(|(index, _)| {
+            serde_json::json!({"op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": wanted})
+        });
+    let mut patch: Vec<_> = stale.collect();
+    if patch.is_empty() {
+        return None;
+    }
+    let version = configuration.resource_version();
+    patch.insert(0, serde_json::json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
+    Some(patch.into())
+}
+
+/// Whatever cannot be read counts as nothing: a new generation takes its place.
+fn read(secret: &Secret) -> Vec<Generation> {
+    let Some(data) = secret.data.as_ref().and_then(|data| data.get(DATA_KEY)) else { return Vec::new() };
+    serde_json::from_slice(&data.0).unwrap_or_else(|error| {
+        tracing::warn!(secret = %secret.name_any(), %error, "the generations in the Secret cannot be read");
+        Vec::new()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configuration(bundles: &[Option<&str>]) -> ValidatingWebhookConfiguration {
+        let entries: Vec<_> = bundles
+            .iter()
+            .map(|bundle| {
+                let bundle = bundle.map(|text| ByteString(text.as_bytes().to_vec()));
+                serde_json::json!({
+                    "name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                    "clientConfig": {"caBundle": bundle},
+                })
+            })
+            .collect();
+        serde_json::from_value(
+            serde_json::json!({"metadata": {"name": "w", "resourceVersion": "7"}, "webhooks": entries}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn only_entries_that_differ_are_patched_and_only_as_they_were_read() {
+        assert_eq!(publication(&configuration(&[Some("ab")]), "ab"), None);
+        assert_eq!(publication(&configuration(&[]), "ab"), None);
+        let patch = publication(&configuration(&[Some("ab"), None, Some("old")]), "ab").unwrap();
+        assert_eq!(
+            patch,
+            serde_json::json!([
+                {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+                {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "YWI="},
+                {"op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": "YWI="},
+            ])
+        );
+    }
+
+    #[test]
+    fn a_secret_as_shipped_or_damaged_holds_nothing() {
+        let secret = |data: serde_json::Value| -> Secret {
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "s"}, "data": data})).unwrap()
+        };
+        assert_eq!(read(&secret(serde_json::Value::Null)), []);
+        assert_eq!(read(&secret(serde_json::json!({DATA_KEY: "eA=="}))), []);
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let policy = Policy::of_lifetime(jiff::SignedDuration::from_hours(1));
+        let now = Timestamp::now();
+        let made = issue::issue(&["a.b.svc".to_owned()], policy, now, now).unwrap();
+        let data = ByteString(serde_json::to_vec(&vec![made.clone()]).unwrap());
+        let secret = Secret { data: Some([(DATA_KEY.to_owned(), data)].into()), ..Secret::default() };
+        assert_eq!(read(&secret), [made]);
+    }
+}

@@ -1,0 +1,105 @@
+//! What the webhook counts.
+
+use crate::verdict::{Actor, Rule};
+use kube::core::admission::Operation;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::time::Duration;
+
+/// Upper bounds of the latency's buckets, in seconds; the API server gives up after 3.
+const LATENCY_BUCKETS: [f64; 9] = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0];
+
+/// Each label has a handful of values, whatever callers send.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Review {
+    actor: &'static str,
+    operation: &'static str,
+    verdict: &'static str,
+    rule: &'static str,
+}
+
+/// The webhook's metrics.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reviews: Family<Review, Counter>,
+    unreadable: Counter,
+    latency: Histogram,
+    /// When the certificate that is served expires, in seconds since 1970.
+    pub certificate_expiry: Gauge,
+    /// Times the certificates could not be brought in order.
+    pub certificate_failures: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("brupop_webhook");
+        let reviews = Family::default();
+        let unreadable = Counter::default();
+        let latency = Histogram::new(LATENCY_BUCKETS);
+        let certificate_expiry = Gauge::default();
+        let certificate_failures = Counter::default();
+        registry.register(
+            "reviews",
+            "Admission reviews, by who asked and what was answered",
+            reviews.clone(),
+        );
+        registry.register("unreadable_reviews", "Requests that were no admission review", unreadable.clone());
+        registry.register_with_unit(
+            "review_duration",
+            "Time from the last byte of a review to its verdict",
+            Unit::Seconds,
+            latency.clone(),
+        );
+        registry.register_with_unit(
+            "certificate_expiry_timestamp",
+            "When the certificate that is served expires",
+            Unit::Seconds,
+            certificate_expiry.clone(),
+        );
+        registry.register(
+            "certificate_failures",
+            "Times that certificates or caBundle could not be brought in order",
+            certificate_failures.clone(),
+        );
+        Self { registry, reviews, unreadable, latency, certificate_expiry, certificate_failures }
+    }
+}
+
+impl Metrics {
+    /// Counts a verdict.
+    pub fn reviewed(&self, actor: Actor, operation: &Operation, allowed: bool, rule: Rule, took: Duration) {
+        let review = Review {
+            actor: actor.as_str(),
+            operation: match operation {
+                Operation::Create => "CREATE",
+                Operation::Update => "UPDATE",
+                Operation::Delete => "DELETE",
+                Operation::Connect => "CONNECT",
+            },
+            verdict: if allowed { "allowed" } else { "refused" },
+            rule: rule.as_str(),
+        };
+        self.reviews.get_or_create(&review).inc();
+        self.latency.observe(took.as_secs_f64());
+    }
+
+    /// Counts a request that was no review.
+    pub fn not_a_review(&self) {
+        self.unreadable.inc();
+    }
+
+    /// All metrics as text, true at the time of the call.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        if let Err(error) = encode(&mut text, &self.registry) {
+            tracing::warn!(%error, "metrics could not be written");
+        }
+        text
+    }
+}

@@ -1,0 +1,94 @@
+//! What the webhook is told at start, by flags or environment.
+
+use clap::Parser;
+use jiff::SignedDuration;
+use std::net::SocketAddr;
+
+/// A certificate lives this long at least: it must be renewed, published and taken up within.
+const SHORTEST_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
+/// Longest: ten years.
+const LONGEST_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 3650);
+
+/// Validating admission webhook for the shadows of Bottlerocket hosts.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "brupop-webhook", version)]
+pub struct Options {
+    /// Name of the Secret, in our own namespace, that holds the certificates
+    #[arg(long, env = "CERTIFICATES_SECRET")]
+    pub certificates_secret: String,
+    /// Name of our `ValidatingWebhookConfiguration`, whose `caBundle` we write
+    #[arg(long, env = "WEBHOOK_CONFIGURATION")]
+    pub webhook_configuration: String,
+    /// Name of the Service, in our own namespace, through which API servers call us
+    #[arg(long, env = "WEBHOOK_SERVICE")]
+    pub webhook_service: String,
+    /// More DNS names or addresses that the certificate is good for, separated by commas
+    #[arg(long, env = "EXTRA_CERTIFICATE_NAMES", value_delimiter = ',')]
+    pub extra_certificate_names: Vec<String>,
+    /// Lifetime of a certificate, such as `2160h`; renewed when a third is left
+    #[arg(long, env = "CERTIFICATE_LIFETIME", default_value = "2160h", value_parser = lifetime)]
+    pub certificate_lifetime: SignedDuration,
+    /// Address and port for admission reviews (TLS)
+    #[arg(long, env = "ADMISSION_ADDRESS", default_value = "[::]:8443")]
+    pub admission_address: SocketAddr,
+    /// Address and port for /livez, /readyz and /metrics
+    #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
+    pub health_address: SocketAddr,
+    /// Seconds to go on serving after SIGTERM, until every API server has heard of it
+    #[arg(long, env = "LINGER_SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=60))]
+    pub linger_seconds: u64,
+}
+
+impl Options {
+    /// DNS names and addresses that API servers call us by, seen from this namespace.
+    pub fn certificate_names(&self, namespace: &str) -> Vec<String> {
+        let service = &self.webhook_service;
+        let mut names = vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}")];
+        names.extend(self.extra_certificate_names.iter().map(|name| name.trim().to_owned()));
+        names.retain(|name| !name.is_empty());
+        names
+    }
+}
+
+fn lifetime(text: &str) -> Result<SignedDuration, String> {
+    let lifetime: SignedDuration =
+        text.parse().map_err(|_| "write hours, minutes or seconds, such as 2160h".to_owned())?;
+    if (SHORTEST_LIFETIME..=LONGEST_LIFETIME).contains(&lifetime) {
+        return Ok(lifetime);
+    }
+    Err("write something between 10s and 87600h, such as 2160h".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEEDED: [&str; 4] =
+        ["webhook", "--certificates-secret=c", "--webhook-configuration=w", "--webhook-service=s"];
+
+    fn parse(more: &[&str]) -> Result<Options, clap::Error> {
+        Options::try_parse_from(NEEDED.iter().chain(more))
+    }
+
+    #[test]
+    fn the_certificate_is_good_for_the_service_in_our_namespace() {
+        let options = parse(&["--extra-certificate-names=127.0.0.1, localhost,"]).unwrap();
+        assert_eq!(options.certificate_names("ns"), ["s.ns.svc", "s.ns", "127.0.0.1", "localhost"]);
+    }
+
+    #[test]
+    fn bad_options_are_refused_with_what_to_write() {
+        for (bad, hint) in [
+            ("--certificate-lifetime=soon", "such as 2160h"),
+            ("--certificate-lifetime=1s", "between 10s and 87600h"),
+            ("--certificate-lifetime=-1h", "between 10s and 87600h"),
+            ("--linger-seconds=61", "0..=60"),
+            ("--admission-address=8443", "invalid socket address"),
+        ] {
+            let sentence = parse(&[bad]).unwrap_err().to_string();
+            assert!(sentence.contains(hint), "{bad}: {sentence}");
+        }
+        let missing = Options::try_parse_from(&NEEDED[..3]).unwrap_err().to_string();
+        assert!(missing.contains("WEBHOOK_SERVICE"), "{missing}");
+    }
+}

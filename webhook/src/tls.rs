@@ -1,0 +1,69 @@
+//! TLS whose certificate is swapped in memory.
+
+use crate::certificates::Generation;
+use arc_swap::ArcSwapOption;
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, version};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Why a certificate cannot be served.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// It is no PEM.
+    #[error("the certificate or its key cannot be read")]
+    Pem(#[source] rustls::pki_types::pem::Error),
+    /// Certificate and key do not fit, or are of a kind that is not supported.
+    #[error("the certificate cannot be used with its key")]
+    Key(#[source] rustls::Error),
+}
+
+/// Hands the current certificate to each handshake.
+#[derive(Debug, Default)]
+pub struct Resolver(ArcSwapOption<CertifiedKey>);
+
+impl Resolver {
+    /// Nothing is served yet, so that each handshake fails.
+    pub fn is_empty(&self) -> bool {
+        self.0.load().is_none()
+    }
+
+    /// Serves this generation from the next handshake on; says whether that is a change.
+    ///
+    /// # Errors
+    /// It cannot be read, or its key does not fit. Then what was served stays.
+    pub fn serve(&self, generation: &Generation) -> Result<bool, TlsError> {
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(generation.certificate.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(TlsError::Pem)?;
+        if self.0.load().as_ref().is_some_and(|current| current.cert == chain) {
+            return Ok(false);
+        }
+        let key = PrivateKeyDer::from_pem_slice(generation.key.as_bytes()).map_err(TlsError::Pem)?;
+        let certified = CertifiedKey::new(chain, any_supported_type(&key).map_err(TlsError::Key)?);
+        certified.keys_match().map_err(TlsError::Key)?;
+        self.0.store(Some(Arc::new(certified)));
+        Ok(true)
+    }
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.load_full()
+    }
+}
+
+/// A TLS 1.3 server for HTTP/2 and HTTP/1.1. No resumption: an old session must not outlive its certificate.
+pub fn server_config(resolver: Arc<Resolver>) -> ServerConfig {
+    let mut config = ServerConfig::builder_with_protocol_versions(&[&version::TLS13])
+        .with_no_client_auth()
+        .with_cert_resolver(resolver);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config
+}

@@ -1,0 +1,131 @@
+//! May this caller make this change? A pure function of the admission request.
+//!
+//! Decisions on updates are made on the *old* object. What a caller may change is blanked out, and the rest must be
+//! equal: a field that nobody thought of is refused, not let through.
+
+mod agent;
+mod change;
+mod reconciler;
+mod rules;
+
+#[cfg(test)]
+mod table;
+
+use brupop_api::identity::{Component, component};
+use brupop_api::names;
+use kube::core::DynamicObject;
+use kube::core::admission::AdmissionRequest;
+
+pub use change::Change;
+pub use rules::{Refusal, Rule};
+
+/// Who asks, as far as a metric may tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Actor {
+    /// An agent of the object's namespace.
+    Agent,
+    /// The reconciler of the object's namespace.
+    Reconciler,
+    /// The webhook of the object's namespace.
+    Webhook,
+    /// Another service account of the object's namespace.
+    Stranger,
+    /// Anybody else.
+    Outsider,
+}
+
+impl Actor {
+    /// The word that stands in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Reconciler => "reconciler",
+            Self::Webhook => "webhook",
+            Self::Stranger => "stranger",
+            Self::Outsider => "outsider",
+        }
+    }
+
+    /// Who has this user name, seen from the object's namespace.
+    fn of(username: &str, namespace: &str) -> Self {
+        match component(username, namespace) {
+            Some(Component::Agent) => Self::Agent,
+            Some(Component::Reconciler) => Self::Reconciler,
+            Some(Component::Webhook) => Self::Webhook,
+            None if account_of(username, namespace) => Self::Stranger,
+            None => Self::Outsider,
+        }
+    }
+}
+
+fn account_of(username: &str, namespace: &str) -> bool {
+    username
+        .strip_prefix("system:serviceaccount:")
+        .and_then(|rest| rest.strip_prefix(namespace))
+        .is_some_and(|rest| rest.starts_with(':'))
+}
+
+/// What is answered, and on what ground.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Who asked.
+    pub actor: Actor,
+    /// The rule that allows it, or the refusal.
+    pub outcome: Result<Rule, Refusal>,
+}
+
+impl Verdict {
+    /// The rule that decided.
+    pub fn rule(&self) -> Rule {
+        self.outcome.as_ref().map_or_else(|refusal| refusal.rule, |rule| *rule)
+    }
+}
+
+/// Decides. Whether it is a dry run makes no difference, and there are no side effects.
+pub fn verdict(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Verdict {
+    let username = request.user_info.username.as_deref().unwrap_or_default();
+    let namespace = request.namespace.as_deref().unwrap_or_default();
+    let actor = Actor::of(username, namespace);
+    Verdict { actor, outcome: known_kind(request).and_then(|()| decide(actor, request, change)) }
+}
+
+fn decide(actor: Actor, request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<Rule, Refusal> {
+    match actor {
+        Actor::Agent => agent::decide(request, change),
+        Actor::Reconciler => reconciler::decide(request, change),
+        Actor::Webhook => {
+            Err(Rule::WebhookNothing.refuse("", "the webhook reads and writes no shadows".to_owned()))
+        }
+        Actor::Stranger => Err(Rule::UnknownAccount.refuse(
+            "",
+            "of this namespace's service accounts, only those of brupop's agent and reconciler may write shadows"
+                .to_owned(),
+        )),
+        // Not ours to judge: RBAC let them in, and the webhook's configuration does not even ask.
+        Actor::Outsider => Ok(Rule::Outsider),
+    }
+}
+
+/// We can only vouch for what we understand: another version's fields are not ours.
+fn known_kind(request: &AdmissionRequest<DynamicObject>) -> Result<(), Refusal> {
+    let (kind, resource) = (&request.kind, &request.resource);
+    let known = kind.group == names::GROUP
+        && kind.version == "v2"
+        && kind.kind == "BottlerocketShadow"
+        && resource.group == names::GROUP
+        && resource.version == "v2"
+        && resource.resource == "bottlerocketshadows";
+    if known {
+        return Ok(());
+    }
+    Err(Rule::UnknownKind.refuse(
+        "",
+        format!(
+            "{}/{} {} is not known here, only {}/v2 BottlerocketShadow is: write that",
+            kind.group,
+            kind.version,
+            kind.kind,
+            names::GROUP
+        ),
+    ))
+}

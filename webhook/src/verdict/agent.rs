@@ -1,0 +1,208 @@
+//! What an agent may write: the status of its own node's shadow, along the state machine, at its own attempt.
+
+use super::{Change, Refusal, Rule};
+use brupop_api::identity::{PodIdentity, pod_identity};
+use brupop_api::transitions::status_may_become;
+use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::DynamicObject;
+use kube::core::admission::{AdmissionRequest, Operation};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// The fields of a status that are the agent's.
+const OWN_FIELDS: [&str; 10] = [
+    "current_version",
+    "target_version",
+    "current_state",
+    "crash_count",
+    "state_transition_failure_timestamp",
+    "attempt",
+    "boot_id",
+    "staged",
+    "reboot_requested",
+    "message",
+];
+
+/// Most entries of managedFields after an agent's write: a few for each of our processes, and for people.
+const MANAGERS_MAX: usize = 16;
+
+pub(super) fn decide(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<Rule, Refusal> {
+    let extra = request.user_info.extra.clone().unwrap_or_default();
+    let me = pod_identity(&extra).map_err(|error| {
+        Rule::AgentIdentity.refuse("", format!("{error}; use the token that is mounted into the agent's pod"))
+    })?;
+    let (Operation::Update, Some("status")) = (&request.operation, request.sub_resource.as_deref()) else {
+        return Err(Rule::AgentStatusOnly.refuse(
+            "",
+            format!("the agent on {} may update the status of {} and nothing else", me.node_name, own(&me)),
+        ));
+    };
+    own_shadow(request, &me)?;
+    own_fields(change, &me)?;
+    managers(request)?;
+    let spec: BottlerocketShadowSpec = read(&change.old.spec, "spec")?;
+    let old: BottlerocketShadowStatus = read(&change.old.status, "status")?;
+    let new: BottlerocketShadowStatus = read(&change.new.status, "status")?;
+    attempt(&spec, &old, &new)?;
+    transition(&spec, &old, &new)?;
+    claim(&spec, &old, &new)?;
+    Ok(Rule::AgentReport)
+}
+
+fn own(me: &PodIdentity) -> String {
+    names::shadow_name(&me.node_name)
+}
+
+/// The shadow named after the token's node, and owned by the very Node of the token: another may have had its name.
+fn own_shadow(request: &AdmissionRequest<DynamicObject>, me: &PodIdentity) -> Result<(), Refusal> {
+    if request.name != own(me) {
+        return Err(Rule::AgentOwnNode.refuse(
+            "metadata.name",
+            format!("the agent on {} may update the status of {} only", me.node_name, own(me)),
+        ));
+    }
+    let old = request.old_object.as_ref();
+    let owners = old.and_then(|old| old.metadata.owner_references.as_deref()).unwrap_or_default();
+    if let [owner] = owners
+        && is_node(owner, &me.node_name)
+        && owner.uid == me.node_uid
+    {
+        return Ok(());
+    }
+    Err(Rule::AgentNodeUid.refuse(
+        "metadata.ownerReferences",
+        format!(
+            "the shadow's only owner must be the Node {} with UID {}, to which the token is bound",
+            me.node_name, me.node_uid
+        ),
+    ))
+}
+
+pub(super) fn is_node(owner: &OwnerReference, name: &str) -> bool {
+    owner.api_version == "v1" && owner.kind == "Node" && owner.name == name
+}
+
+fn own_fields(change: &Change, me: &PodIdentity) -> Result<(), Refusal> {
+    let foreign = change
+        .fields
+        .iter()
+        .find(|field| !field.strip_prefix("status.").is_some_and(|field| OWN_FIELDS.contains(&field)));
+    foreign.map_or(Ok(()), |field| {
+        let allowed = format!(
+            "the agent on {} may change these fields of the status only: {}",
+            me.node_name,
+            OWN_FIELDS.join(", ")
+        );
+        Err(Rule::AgentOwnFields.refuse(field, allowed))
+    })
+}
+
+fn managers(request: &AdmissionRequest<DynamicObject>) -> Result<(), Refusal> {
+    let count = |object: Option<&DynamicObject>| {
+        object.and_then(|object| object.metadata.managed_fields.as_ref()).map_or(0, Vec::len)
+    };
+    let (old, new) = (count(request.old_object.as_ref()), count(request.object.as_ref()));
+    if new <= MANAGERS_MAX || new <= old {
+        return Ok(());
+    }
+    Err(Rule::AgentManagedFields.refuse(
+        "metadata.managedFields",
+        format!("a shadow may have {MANAGERS_MAX} field managers: keep to one name for yours"),
+    ))
+}
+
+pub(super) fn read<T: DeserializeOwned>(map: &Map<String, Value>, half: &str) -> Result<T, Refusal> {
+    T::deserialize(Value::Object(map.clone())).map_err(|error| {
+        Rule::Unreadable.refuse(half, format!("it must read as a BottlerocketShadow v2, but: {error}"))
+    })
+}
+
+/// The echo never runs ahead of the spec, and never goes back.
+fn attempt(
+    spec: &BottlerocketShadowSpec,
+    old: &BottlerocketShadowStatus,
+    new: &BottlerocketShadowStatus,
+) -> Result<(), Refusal> {
+    let (asked, before, echo) = (number(spec.attempt), number(old.attempt), number(new.attempt));
+    // An attempt that stays as it was is no news: the spec's own rule keeps it from falling below.
+    if echo == before || (echo > before && echo <= asked) {
+        return Ok(());
+    }
+    Err(Rule::AgentAttempt.refuse(
+        "status.attempt",
+        format!("it was {before} and may become at most {asked}, which the spec asks for"),
+    ))
+}
+
+fn number(attempt: Option<u64>) -> u64 {
+    attempt.unwrap_or_default()
+}
+
+/// A new state is the spec's or `ErrorReset`, and but for Idle it is reached at the attempt that was asked for.
+fn transition(
+    spec: &BottlerocketShadowSpec,
+    old: &BottlerocketShadowStatus,
+    new: &BottlerocketShadowStatus,
+) -> Result<(), Refusal> {
+    if new.current_state == old.current_state {
+        return Ok(());
+    }
+    let goal = spec.state;
+    let refuse = |allowed| Err(Rule::AgentTransition.refuse("status.current_state", allowed));
+    match new.current_state {
+        Some(to) if status_may_become(goal, old.current_state, to) => {}
+        _ if goal == State::Idle => {
+            return refuse("the spec asks for Idle, so it may become Idle only".to_owned());
+        }
+        _ => return refuse(format!("the spec asks for {goal}, so it may become {goal} or ErrorReset")),
+    }
+    if new.current_state == Some(State::Idle) || number(new.attempt) == number(spec.attempt) {
+        return Ok(());
+    }
+    Err(Rule::AgentAttempt.refuse(
+        "status.attempt",
+        format!(
+            "a new state belongs to attempt {}, which the spec asks for: report that attempt first",
+            number(spec.attempt)
+        ),
+    ))
+}
+
+/// A reboot is claimed of the granted boot only, while in it. A claim is taken back when the step has failed, when the
+/// host is in another boot, or when no reboot is asked for any more.
+fn claim(
+    spec: &BottlerocketShadowSpec,
+    old: &BottlerocketShadowStatus,
+    new: &BottlerocketShadowStatus,
+) -> Result<(), Refusal> {
+    if new.reboot_requested == old.reboot_requested {
+        return Ok(());
+    }
+    let refuse = |allowed| Err(Rule::AgentClaim.refuse("status.reboot_requested", allowed));
+    let Some(claimed) = &new.reboot_requested else {
+        let failed = new.current_state == Some(State::ErrorReset);
+        let spent = new.boot_id.is_some() && new.boot_id != old.reboot_requested;
+        if failed || spent || spec.state != State::RebootedIntoUpdate {
+            return Ok(());
+        }
+        return refuse("a claim is withdrawn together with ErrorReset, or from another boot".to_owned());
+    };
+    match &spec.reboot_from_boot_id {
+        _ if spec.state != State::RebootedIntoUpdate => {
+            refuse("a reboot may be claimed while the spec asks for RebootedIntoUpdate only".to_owned())
+        }
+        None => refuse("no reboot is granted yet (spec.reboot_from_boot_id): wait for it".to_owned()),
+        Some(granted) if granted != claimed => {
+            refuse(format!("the reboot that is granted is that of boot {granted}"))
+        }
+        Some(granted) if new.boot_id.as_ref() != Some(granted) => {
+            refuse(format!("status.boot_id must be {granted}, the boot that the reboot is granted for"))
+        }
+        Some(_) if number(new.attempt) != number(spec.attempt) => refuse(format!(
+            "a claim belongs to attempt {}, which the spec asks for: report that attempt first",
+            number(spec.attempt)
+        )),
+        Some(_) => Ok(()),
+    }
+}

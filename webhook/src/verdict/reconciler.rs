@@ -1,0 +1,75 @@
+//! What the reconciler may write: shadows, their spec and metadata; of a status, the conditions.
+
+use super::agent::{is_node, read};
+use super::{Change, Refusal, Rule};
+use brupop_api::transitions::spec_may_move;
+use brupop_api::{BottlerocketShadowSpec, State, names};
+use kube::core::DynamicObject;
+use kube::core::admission::{AdmissionRequest, Operation};
+
+pub(super) fn decide(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<Rule, Refusal> {
+    match (&request.operation, request.sub_resource.as_deref().unwrap_or_default()) {
+        (Operation::Create, "") => create(request, change),
+        (Operation::Update, "") => update(change, request),
+        (Operation::Delete, "") => Ok(Rule::ReconcilerSteer),
+        (Operation::Update, "status") => status(change),
+        (operation, sub_resource) => Err(Rule::UnknownRequest.refuse(
+            "",
+            format!(
+                "{operation:?} of {:?} is nobody's business: create, update or delete a shadow, or update its status",
+                if sub_resource.is_empty() { "bottlerocketshadows" } else { sub_resource }
+            ),
+        )),
+    }
+}
+
+fn create(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<Rule, Refusal> {
+    let owners =
+        request.object.as_ref().and_then(|new| new.metadata.owner_references.as_deref()).unwrap_or_default();
+    let named_after_owner = names::node_of_shadow(&request.name)
+        .is_some_and(|node| matches!(owners, [owner] if is_node(owner, node) && !owner.uid.is_empty()));
+    if !named_after_owner {
+        return Err(Rule::ReconcilerCreate.refuse(
+            "metadata.ownerReferences",
+            "a shadow is named brs-<node> and has that Node as its only owner".to_owned(),
+        ));
+    }
+    let spec: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
+    if spec.state != State::Idle {
+        return Err(Rule::ReconcilerCreate.refuse("spec.state", "a shadow is created Idle".to_owned()));
+    }
+    Ok(Rule::ReconcilerSteer)
+}
+
+fn update(change: &Change, request: &AdmissionRequest<DynamicObject>) -> Result<Rule, Refusal> {
+    let owners = |object: &Option<DynamicObject>| {
+        object.as_ref().and_then(|object| object.metadata.owner_references.clone()).unwrap_or_default()
+    };
+    if owners(&request.old_object) != owners(&request.object) {
+        return Err(Rule::ReconcilerOwner.refuse(
+            "metadata.ownerReferences",
+            "owners never change: for another Node, delete the shadow and create it again".to_owned(),
+        ));
+    }
+    let new: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
+    // What another version left behind and nobody can read may still be put to Idle.
+    let from =
+        read::<BottlerocketShadowSpec>(&change.old.spec, "spec").map_or(State::ErrorReset, |old| old.state);
+    if !spec_may_move(from, new.state) {
+        return Err(Rule::ReconcilerTransition.refuse(
+            "spec.state",
+            format!("from {from} it goes to the next step or back to Idle, not to {}", new.state),
+        ));
+    }
+    Ok(Rule::ReconcilerSteer)
+}
+
+fn status(change: &Change) -> Result<Rule, Refusal> {
+    match change.fields.iter().find(|field| *field != "status.conditions") {
+        None => Ok(Rule::ReconcilerConditions),
+        Some(field) => Err(Rule::ReconcilerConditionsOnly.refuse(
+            field,
+            "of a status the reconciler may write conditions only; the rest is the agent's".to_owned(),
+        )),
+    }
+}
