@@ -8,6 +8,7 @@ pub mod binaries;
 mod certificates;
 mod components;
 pub mod control_plane;
+pub mod host;
 pub mod kubeconfig;
 pub mod nodes;
 pub mod sandbox;

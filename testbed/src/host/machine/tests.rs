@@ -1,0 +1,160 @@
+use super::*;
+use Command::{Activate, Deactivate, Prepare, Refresh};
+
+fn machine() -> Machine {
+    let mut machine = Machine::new("1.19.4", "aws-k8s-1.29", "x86_64").unwrap();
+    machine.publish("1.20.1").unwrap();
+    machine
+}
+
+fn run(machine: &mut Machine, command: Command) {
+    machine.start(command).unwrap();
+    machine.finish(Ending::Success, &Choice::default(), Timestamp::UNIX_EPOCH);
+}
+
+fn fail(machine: &mut Machine, command: Command) {
+    machine.start(command).unwrap();
+    machine.finish(Ending::Failed("no space".into()), &Choice::default(), Timestamp::UNIX_EPOCH);
+}
+
+fn state(machine: &Machine) -> UpdateState {
+    machine.status().unwrap().update_state
+}
+
+#[test]
+fn an_update_from_refresh_to_boot() {
+    let mut machine = machine();
+    assert!(matches!(machine.status(), Err(Refusal::NotFound(_))));
+    run(&mut machine, Refresh);
+    let status = machine.status().unwrap();
+    assert_eq!(status.update_state, UpdateState::Available);
+    assert_eq!(status.chosen_update.as_ref().unwrap().version, Version::new(1, 20, 1));
+    assert_eq!(status.staging_partition, None);
+    run(&mut machine, Prepare);
+    assert_eq!(state(&machine), UpdateState::Staged);
+    run(&mut machine, Activate);
+    let status = machine.status().unwrap();
+    assert_eq!(status.update_state, UpdateState::Ready);
+    assert!(status.staging_partition.as_ref().unwrap().next_to_boot);
+    assert!(!status.active_partition.as_ref().unwrap().next_to_boot);
+    machine.boot(false);
+    assert_eq!(machine.version(), &Version::new(1, 20, 1));
+    assert_eq!(machine.pretty_name(), "Bottlerocket OS 1.20.1 (aws-k8s-1.29)");
+    assert!(matches!(machine.status(), Err(Refusal::NotFound(_))), "the file was in /run");
+    run(&mut machine, Refresh);
+    assert_eq!(state(&machine), UpdateState::Idle);
+}
+
+#[test]
+fn commands_are_allowed_by_state() {
+    let mut table = machine();
+    let mut seen = vec![];
+    for next in [Refresh, Prepare, Activate] {
+        seen.push([Refresh, Prepare, Activate, Deactivate].map(|c| table.clone().start(c).is_ok()));
+        run(&mut table, next);
+    }
+    seen.push([Refresh, Prepare, Activate, Deactivate].map(|c| table.clone().start(c).is_ok()));
+    assert_eq!(
+        seen,
+        [
+            [true, false, false, false],
+            [true, true, false, false],
+            [true, true, true, false],
+            [true, false, false, true],
+        ]
+    );
+    assert!(matches!(table.start(Activate), Err(Refusal::NotAllowed(_))));
+}
+
+#[test]
+fn a_running_command_holds_the_lock() {
+    let mut machine = machine();
+    machine.start(Refresh).unwrap();
+    assert_eq!(machine.status(), Err(Refusal::Locked));
+    assert_eq!(machine.start(Refresh), Err(Refusal::Locked));
+}
+
+#[test]
+fn a_prepare_that_fails_over_a_staged_image_leaves_a_trap() {
+    let mut machine = machine();
+    run(&mut machine, Refresh);
+    run(&mut machine, Prepare);
+    fail(&mut machine, Prepare);
+    let status = machine.status().unwrap();
+    assert_eq!(status.update_state, UpdateState::Staged);
+    assert_eq!(status.staging_partition.as_ref().unwrap().image.version, Version::new(1, 20, 1));
+    let last = status.most_recent_command.clone().unwrap();
+    assert_eq!((last.cmd_status, last.exit_status), ("Failed", Some(1)));
+    run(&mut machine, Activate);
+    machine.boot(false);
+    assert_eq!(machine.version(), &Version::new(1, 19, 4), "the damaged set does not boot");
+}
+
+#[test]
+fn a_boot_in_the_middle_of_a_prepare_loses_it() {
+    let mut machine = machine();
+    run(&mut machine, Refresh);
+    machine.start(Prepare).unwrap();
+    machine.boot(false);
+    assert_eq!(machine.version(), &Version::new(1, 19, 4));
+    assert!(machine.inactive.as_ref().unwrap().damaged);
+    machine.finish(Ending::Success, &Choice::default(), Timestamp::UNIX_EPOCH);
+    assert!(machine.inactive.as_ref().unwrap().damaged, "nothing was running");
+}
+
+#[test]
+fn a_fall_back_keeps_the_old_version_and_is_tried_once() {
+    let mut machine = machine();
+    for command in [Refresh, Prepare, Activate] {
+        run(&mut machine, command);
+    }
+    machine.boot(true);
+    assert_eq!(machine.version(), &Version::new(1, 19, 4));
+    machine.boot(false);
+    assert_eq!(machine.version(), &Version::new(1, 19, 4));
+}
+
+#[test]
+fn deactivated_is_not_booted() {
+    let mut machine = machine();
+    for command in [Refresh, Prepare, Activate, Deactivate] {
+        run(&mut machine, command);
+    }
+    assert_eq!(state(&machine), UpdateState::Staged);
+    machine.boot(false);
+    assert_eq!(machine.version(), &Version::new(1, 19, 4));
+}
+
+#[test]
+fn lock_and_wave_decide_what_is_chosen() {
+    let mut machine = machine();
+    machine.publish("1.20.2").unwrap();
+    let rows = [
+        (Choice::default(), 2, Some("1.20.2")),
+        (Choice { version_lock: Some("1.20.1".into()), before_wave: false }, 2, Some("1.20.1")),
+        (Choice { version_lock: Some("1.21.0".into()), before_wave: false }, 2, None),
+        (Choice { version_lock: None, before_wave: true }, 0, None),
+    ];
+    for (choice, available, chosen) in rows {
+        machine.start(Refresh).unwrap();
+        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
+        let status = machine.status().unwrap();
+        assert_eq!(status.available_updates.len(), available, "{choice:?}");
+        let found = status.chosen_update.as_ref().map(|image| image.version.to_string());
+        assert_eq!(found.as_deref(), chosen, "{choice:?}");
+    }
+}
+
+#[test]
+fn a_refresh_leaves_what_is_staged_alone_and_may_take_the_choice_away() {
+    let mut machine = machine();
+    run(&mut machine, Refresh);
+    run(&mut machine, Prepare);
+    machine.start(Refresh).unwrap();
+    let nothing = Choice { version_lock: None, before_wave: true };
+    machine.finish(Ending::Success, &nothing, Timestamp::UNIX_EPOCH);
+    assert_eq!(state(&machine), UpdateState::Staged);
+    assert!(matches!(machine.start(Prepare), Err(Refusal::NotFound(_))));
+    fail(&mut machine, Refresh);
+    assert_eq!(state(&machine), UpdateState::Staged);
+}

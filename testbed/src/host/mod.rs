@@ -1,0 +1,288 @@
+//! A simulated Bottlerocket host: its API on a Unix socket of its own, its partitions, its boots.
+//!
+//! [`machine`] is the host without sockets and time, [`faults`] what can go wrong with it; the rest is a thin shell.
+
+use std::io;
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use hyper::Method;
+use jiff::Timestamp;
+use tokio::net::UnixListener;
+use tokio::sync::{Notify, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+pub mod faults;
+pub mod machine;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use faults::{Answer, Call, Faults};
+pub use machine::{Choice, Command};
+use machine::{Ending, Machine, Refusal};
+
+/// How a host is made.
+#[derive(Clone, Debug)]
+pub struct HostOptions {
+    /// Where its API listens.
+    pub socket: PathBuf,
+    /// The version it runs, such as `1.19.4`.
+    pub version: String,
+    /// Its variant, such as `aws-k8s-1.29`.
+    pub variant: String,
+    /// Its architecture, such as `x86_64`.
+    pub arch: String,
+    /// Stands in for `/proc/sys/kernel/random/boot_id`.
+    pub boot_id_file: PathBuf,
+    /// How long things take.
+    pub durations: Durations,
+    /// What goes wrong from the start.
+    pub faults: Faults,
+}
+
+/// How long things take.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "named after what takes that long")]
+pub struct Durations {
+    pub refresh: Duration,
+    pub prepare: Duration,
+    pub activate: Duration,
+    pub deactivate: Duration,
+    /// From the end of the API to its return.
+    pub reboot: Duration,
+}
+
+impl Durations {
+    fn of(&self, command: Command) -> Duration {
+        match command {
+            Command::Refresh => self.refresh,
+            Command::Prepare => self.prepare,
+            Command::Activate => self.activate,
+            Command::Deactivate => self.deactivate,
+        }
+    }
+}
+
+/// Is the host up, and in which boot?
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named after what a Node shows")]
+pub enum HostPower {
+    Up { boot_id: String, pretty_name: String },
+    Down,
+}
+
+/// A call that reached the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// When.
+    pub at: Instant,
+    /// `GET` or `POST`.
+    pub method: String,
+    /// Path without the query.
+    pub path: String,
+}
+
+/// A running host. Clones are the same host; with the last one it is gone.
+#[derive(Clone, Debug)]
+pub struct Host {
+    shared: Arc<Shared>,
+    _task: Arc<Task>,
+}
+
+#[derive(Debug)]
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What connections, commands and handles share.
+#[derive(Debug)]
+struct Shared {
+    durations: Durations,
+    machine: Mutex<Machine>,
+    faults: Mutex<Faults>,
+    calls: Mutex<Vec<Received>>,
+    boot_id: Mutex<String>,
+    power: watch::Sender<HostPower>,
+    reboot: Notify,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Host {
+    /// Starts a host: when this returns, it is up.
+    ///
+    /// # Errors
+    /// The version is not semver, or socket or boot id file cannot be made.
+    #[allow(clippy::unused_async, reason = "needs a runtime, and callers await what starts")]
+    pub async fn start(options: HostOptions) -> anyhow::Result<Self> {
+        let machine = Machine::new(&options.version, &options.variant, &options.arch)?;
+        let shared = Arc::new(Shared {
+            durations: options.durations,
+            machine: Mutex::new(machine),
+            faults: Mutex::new(options.faults),
+            calls: Mutex::default(),
+            boot_id: Mutex::default(),
+            power: watch::Sender::new(HostPower::Down),
+            reboot: Notify::new(),
+        });
+        let listener = shared.come_up(&options.socket, &options.boot_id_file)?;
+        let task = tokio::spawn(live(Arc::clone(&shared), listener, options.socket, options.boot_id_file));
+        Ok(Self { shared, _task: Arc::new(Task(task.abort_handle())) })
+    }
+
+    /// The version that runs, or that ran last while it is down.
+    pub fn version(&self) -> String {
+        self.shared.machine().version().to_string()
+    }
+
+    /// The boot it is in, or was in while it is down.
+    pub fn boot_id(&self) -> String {
+        lock(&self.shared.boot_id).clone()
+    }
+
+    /// What its Node shows as `osImage`.
+    pub fn pretty_name(&self) -> String {
+        self.shared.machine().pretty_name()
+    }
+
+    /// Tells of every change between up and down.
+    pub fn power(&self) -> watch::Receiver<HostPower> {
+        self.shared.power.subscribe()
+    }
+
+    /// A new image in the host's repository; the host learns of it by a refresh.
+    ///
+    /// # Errors
+    /// The version is not semver.
+    pub fn publish(&self, version: &str) -> anyhow::Result<()> {
+        self.shared.machine().publish(version)
+    }
+
+    /// From now on this goes wrong, and nothing else.
+    pub fn set_faults(&self, faults: Faults) {
+        *lock(&self.shared.faults) = faults;
+    }
+
+    /// The host reboots by itself, whatever runs on it.
+    pub fn reboot_now(&self) {
+        self.shared.reboot.notify_one();
+    }
+
+    /// The calls that reached it so far.
+    pub fn calls(&self) -> Vec<Received> {
+        lock(&self.shared.calls).clone()
+    }
+}
+
+impl Shared {
+    fn machine(&self) -> MutexGuard<'_, Machine> {
+        lock(&self.machine)
+    }
+
+    /// Notes a call; returns the false answer that it is to get, if any.
+    fn record(&self, method: &Method, path: &str, call: Option<Call>) -> Option<Answer> {
+        let received = Received { at: Instant::now(), method: method.to_string(), path: path.to_owned() };
+        lock(&self.calls).push(received);
+        lock(&self.faults).answers.get(&call?).cloned()
+    }
+
+    /// Starts a command, which ends by itself unless the host reboots before.
+    fn start(self: &Arc<Self>, command: Command) -> Result<(), Refusal> {
+        let boot = {
+            let mut machine = self.machine();
+            machine.start(command)?;
+            machine.boots()
+        };
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(shared.durations.of(command)).await;
+            let faults = lock(&shared.faults).clone();
+            let ending =
+                faults.failing.get(&command).map_or(Ending::Success, |stderr| Ending::Failed(stderr.clone()));
+            let mut machine = shared.machine();
+            if machine.boots() == boot {
+                machine.finish(ending, &faults.choice, Timestamp::now());
+            }
+        });
+        Ok(())
+    }
+
+    fn request_reboot(&self) {
+        if !lock(&self.faults).reboot_ignored {
+            self.reboot.notify_one();
+        }
+    }
+
+    /// A new boot id, then the socket, then the news.
+    fn come_up(&self, socket: &Path, boot_id_file: &Path) -> anyhow::Result<UnixListener> {
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("a new boot id")?;
+        std::fs::write(boot_id_file, &boot_id)
+            .with_context(|| format!("boot id file {}", boot_id_file.display()))?;
+        let listener = listen(socket).with_context(|| format!("socket {}", socket.display()))?;
+        let pretty_name = self.machine().pretty_name();
+        let boot_id = boot_id.trim().to_owned();
+        lock(&self.boot_id).clone_from(&boot_id);
+        self.power.send_replace(HostPower::Up { boot_id, pretty_name });
+        Ok(listener)
+    }
+}
+
+/// Takes the place of a socket that nobody listens on any more.
+fn listen(socket: &Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = StdListener::bind(socket)?;
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
+/// Boot after boot, until the handle is gone.
+async fn live(shared: Arc<Shared>, mut listener: UnixListener, socket: PathBuf, boot_id_file: PathBuf) {
+    loop {
+        serve_until_reboot(&shared, listener).await;
+        shared.power.send_replace(HostPower::Down);
+        tokio::time::sleep(shared.durations.reboot).await;
+        let falls_back = lock(&shared.faults).falls_back_on_boot;
+        shared.machine().boot(falls_back);
+        listener = match shared.come_up(&socket, &boot_id_file) {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::error!(%error, "the simulated host does not come up again");
+                return;
+            }
+        };
+    }
+}
+
+/// Connections end with the boot: they are dropped with their set.
+async fn serve_until_reboot(shared: &Arc<Shared>, listener: UnixListener) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = shared.reboot.notified() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(server::connection(stream, Arc::clone(shared)));
+                }
+                Err(error) => tracing::warn!(%error, "a connection to the simulated host was lost"),
+            },
+            Some(ended) = connections.join_next() => {
+                if let Ok(Err(error)) = ended {
+                    tracing::debug!(%error, "a connection to the simulated host ended early");
+                }
+            }
+        }
+    }
+}
