@@ -172,7 +172,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::task::JoinHandle;
 
-    async fn started() -> (std::net::SocketAddr, Health, crate::shutdown::Trigger, JoinHandle<()>) {
+    async fn started() -> (SocketAddr, Health, crate::shutdown::Trigger, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let health = Health::starting("watches are not synced");
@@ -183,7 +183,7 @@ mod tests {
         (address, health, trigger, server)
     }
 
-    async fn get(address: std::net::SocketAddr, path: &str) -> String {
+    async fn get(address: SocketAddr, path: &str) -> String {
         let exchange = async {
             let mut stream = TcpStream::connect(address).await.unwrap();
             let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");

@@ -100,7 +100,7 @@ fn log(request: &AdmissionRequest<DynamicObject>, change: &Change, verdict: &Ver
         Ok(_) => tracing::info!(shadow, node, actor, rule, changed, dry_run, "allowed"),
         // The canary's refusal is good news, once a minute.
         Err(refusal) if dry_run => {
-            tracing::info!(shadow, node, user, actor, rule, %refusal, dry_run, "refused")
+            tracing::info!(shadow, node, user, actor, rule, %refusal, dry_run, "refused");
         }
         Err(refusal) => tracing::warn!(shadow, node, user, actor, rule, changed, %refusal, "refused"),
     }

@@ -59,11 +59,9 @@ impl Change {
 
     /// The changed fields in a bounded line, for logs and the audit annotation.
     pub fn summary(&self) -> String {
-        let mut summary = self.fields.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(",");
-        if self.fields.len() > NAMED_MAX {
-            summary += &format!(",and {} more", self.fields.len() - NAMED_MAX);
-        }
-        summary
+        let named = self.fields.iter().take(NAMED_MAX).cloned();
+        let more = self.fields.len().saturating_sub(NAMED_MAX);
+        named.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join(",")
     }
 
     /// The change of spec and status as a JSON patch, or its size if that is more than an audit log should carry.

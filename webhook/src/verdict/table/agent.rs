@@ -224,7 +224,6 @@ fn transitions() {
 fn claims() {
     let staged = at("StagedAndPerformedUpdate");
     let claim = json!({"reboot_requested": "b1"});
-    let unclaim = json!({"reboot_requested": null});
     run(vec![
         ("the granted boot", granted(), staged.clone(), claim.clone(), AgentReport),
         ("before the grant", rebooting(), staged.clone(), claim.clone(), AgentClaim),
@@ -266,6 +265,13 @@ fn claims() {
             claim.clone(),
             AgentClaim,
         ),
+    ]);
+}
+
+#[test]
+fn claims_withdrawn() {
+    let unclaim = json!({"reboot_requested": null});
+    run(vec![
         (
             "again, for a later grant",
             changed(&granted(), &json!({"reboot_from_boot_id": "b2"})),

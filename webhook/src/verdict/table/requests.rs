@@ -12,7 +12,7 @@ fn run(request: &Value, rows: Vec<Row>) {
     }
 }
 
-fn claims(change: Value) -> Value {
+fn claims(change: &Value) -> Value {
     let keyed: serde_json::Map<_, _> = change
         .as_object()
         .unwrap()
@@ -22,12 +22,12 @@ fn claims(change: Value) -> Value {
     json!({"userInfo": {"extra": keyed}})
 }
 
-fn both(change: Value) -> Value {
+fn both(change: &Value) -> Value {
     json!({"object": change, "oldObject": change})
 }
 
-fn owners(owners: Value) -> Value {
-    both(json!({"metadata": {"ownerReferences": owners}}))
+fn owners(owners: &Value) -> Value {
+    both(&json!({"metadata": {"ownerReferences": owners}}))
 }
 
 fn report() -> Value {
@@ -57,52 +57,52 @@ fn an_agent_is_its_token() {
             ("a token bound to nothing", json!({"userInfo": {"extra": null}}), AgentIdentity),
             (
                 "a token bound to a Secret",
-                claims(json!({"node-name": null, "node-uid": null, "pod-name": null, "pod-uid": null})),
+                claims(&json!({"node-name": null, "node-uid": null, "pod-name": null, "pod-uid": null})),
                 AgentIdentity,
             ),
             (
                 "a token bound to a Node without a pod",
-                claims(json!({"pod-name": null, "pod-uid": null})),
+                claims(&json!({"pod-name": null, "pod-uid": null})),
                 AgentIdentity,
             ),
             (
                 "a token bound to a pod without a Node",
-                claims(json!({"node-name": null, "node-uid": null})),
+                claims(&json!({"node-name": null, "node-uid": null})),
                 AgentIdentity,
             ),
-            ("two node names", claims(json!({"node-name": ["n", "m"]})), AgentIdentity),
-            ("two node UIDs", claims(json!({"node-uid": ["nu", "mu"]})), AgentIdentity),
-            ("two pod names", claims(json!({"pod-name": ["p", "q"]})), AgentIdentity),
-            ("an empty node name", claims(json!({"node-name": [""]})), AgentIdentity),
-            ("no value at all", claims(json!({"pod-uid": []})), AgentIdentity),
-            ("another node", claims(json!({"node-name": ["m"], "node-uid": ["mu"]})), AgentOwnNode),
-            ("a node whose name begins alike", claims(json!({"node-name": ["n2"]})), AgentOwnNode),
+            ("two node names", claims(&json!({"node-name": ["n", "m"]})), AgentIdentity),
+            ("two node UIDs", claims(&json!({"node-uid": ["nu", "mu"]})), AgentIdentity),
+            ("two pod names", claims(&json!({"pod-name": ["p", "q"]})), AgentIdentity),
+            ("an empty node name", claims(&json!({"node-name": [""]})), AgentIdentity),
+            ("no value at all", claims(&json!({"pod-uid": []})), AgentIdentity),
+            ("another node", claims(&json!({"node-name": ["m"], "node-uid": ["mu"]})), AgentOwnNode),
+            ("a node whose name begins alike", claims(&json!({"node-name": ["n2"]})), AgentOwnNode),
             ("a node whose name ours begins with", json!({"name": "brs-n2"}), AgentOwnNode),
-            ("a Node re-created under the same name", claims(json!({"node-uid": ["nu2"]})), AgentNodeUid),
+            ("a Node re-created under the same name", claims(&json!({"node-uid": ["nu2"]})), AgentNodeUid),
             (
                 "a shadow of the Node that had this name before",
-                owners(with(json!({"uid": "nu0"}))),
+                owners(&with(json!({"uid": "nu0"}))),
                 AgentNodeUid,
             ),
-            ("a shadow without owner", owners(Value::Null), AgentNodeUid),
-            ("a shadow with no owners", owners(json!([])), AgentNodeUid),
+            ("a shadow without owner", owners(&Value::Null), AgentNodeUid),
+            ("a shadow with no owners", owners(&json!([])), AgentNodeUid),
             (
                 "a shadow with two owners",
-                owners(json!([owner, {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "cu"}])),
+                owners(&json!([owner, {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "cu"}])),
                 AgentNodeUid,
             ),
-            ("an owner of another kind", owners(with(json!({"kind": "Pod"}))), AgentNodeUid),
-            ("an owner of another API", owners(with(json!({"apiVersion": "example.com/v1"}))), AgentNodeUid),
-            ("an owner of another name", owners(with(json!({"name": "m"}))), AgentNodeUid),
+            ("an owner of another kind", owners(&with(json!({"kind": "Pod"}))), AgentNodeUid),
+            ("an owner of another API", owners(&with(json!({"apiVersion": "example.com/v1"}))), AgentNodeUid),
+            ("an owner of another name", owners(&with(json!({"name": "m"}))), AgentNodeUid),
             ("no old object", json!({"oldObject": null}), AgentNodeUid),
             (
                 "the longest legal name",
                 changed(
                     &changed(
-                        &claims(json!({"node-name": ["n".repeat(249)]})),
+                        &claims(&json!({"node-name": ["n".repeat(249)]})),
                         &json!({"name": format!("brs-{}", "n".repeat(249))}),
                     ),
-                    &owners(with(json!({"name": "n".repeat(249)}))),
+                    &owners(&with(json!({"name": "n".repeat(249)}))),
                 ),
                 AgentReport,
             ),
