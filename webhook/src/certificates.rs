@@ -6,6 +6,7 @@
 
 pub mod issue;
 pub mod keeper;
+mod stored;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -1,23 +1,20 @@
 //! Keeps Secret, `caBundle` and what TLS serves in step: reads, writes what [`plan`] says, waits.
 
-use super::{Action, Generation, Policy, bundle, issue, kept, plan};
+use super::{Action, Generation, Policy, bundle, issue, kept, plan, stored};
 use crate::metrics::Metrics;
 use crate::tls::{Resolver, TlsError};
 use brupop_runtime::{Health, Shutdown};
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Key of the Secret's data under which the generations are.
-const DATA_KEY: &str = "generations.json";
 /// Times a renewal is tried while other replicas write the Secret, too.
 const RACES: usize = 8;
 /// Longest time for one pass with all its calls.
@@ -196,15 +193,14 @@ impl Keeper {
         let failed = |source| KeeperError::Secret { name: name.clone(), source: Box::new(source) };
         for _ in 0..RACES {
             let mut secret = self.secrets.get(name).await.map_err(failed)?;
-            let mut found = read(&secret);
+            let mut found = stored::read(&secret);
             let now = Timestamp::now();
             let Action::Renew { serve_from } = plan(&found, &self.places.names, self.policy, now) else {
                 return Ok(found);
             };
             found = kept(&found, now);
             found.push(issue::issue(&self.places.names, self.policy, now, serve_from)?);
-            let data = ByteString(serde_json::to_vec(&found)?);
-            secret.data.get_or_insert_default().insert(DATA_KEY.to_owned(), data);
+            stored::write(&mut secret, &found)?;
             match self.secrets.replace(name, &PostParams::default(), &secret).await {
                 Ok(_) => {
                     tracing::info!(secret = %name, %serve_from, "made a new certificate");
@@ -223,7 +219,7 @@ impl Keeper {
         configuration: &ValidatingWebhookConfiguration,
         bundle: &str,
     ) -> Result<(), KeeperError> {
-        let Some(patch) = publication(configuration, bundle) else { return Ok(()) };
+        let Some(patch) = stored::publication(configuration, bundle) else { return Ok(()) };
         let name = &self.places.configuration;
         let failed = |source| KeeperError::Configuration { name: name.clone(), source: Box::new(source) };
         let patch = serde_json::from_value(patch)?;
@@ -231,90 +227,5 @@ impl Keeper {
         self.configurations.patch(name, &PatchParams::default(), &patch).await.map_err(failed)?;
         tracing::info!(configuration = %name, "published the certificate authorities");
         Ok(())
-    }
-}
-
-/// The JSON patch that makes every entry of the configuration trust `bundle`, if one does not.
-fn publication(configuration: &ValidatingWebhookConfiguration, bundle: &str) -> Option<serde_json::Value> {
-    let entries = configuration.webhooks.as_deref().unwrap_or_default();
-    let wanted = ByteString(bundle.as_bytes().to_vec());
-    let stale = entries
-        .iter()
-        .enumerate()
-        .filter(|(_, entry)| entry.client_config.ca_bundle.as_ref() != Some(&wanted))
-        .map(|(index, _)| {
-            serde_json::json!({"op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": wanted})
-        });
-    let mut patch: Vec<_> = stale.collect();
-    if patch.is_empty() {
-        return None;
-    }
-    let version = configuration.resource_version();
-    patch.insert(0, serde_json::json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
-    Some(patch.into())
-}
-
-/// Whatever cannot be read counts as nothing: a new generation takes its place.
-fn read(secret: &Secret) -> Vec<Generation> {
-    let Some(data) = secret.data.as_ref().and_then(|data| data.get(DATA_KEY)) else { return Vec::new() };
-    serde_json::from_slice(&data.0).unwrap_or_else(|error| {
-        tracing::warn!(secret = %secret.name_any(), %error, "the generations in the Secret cannot be read");
-        Vec::new()
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn configuration(bundles: &[Option<&str>]) -> ValidatingWebhookConfiguration {
-        let entries: Vec<_> = bundles
-            .iter()
-            .map(|bundle| {
-                let bundle = bundle.map(|text| ByteString(text.as_bytes().to_vec()));
-                serde_json::json!({
-                    "name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None",
-                    "clientConfig": {"caBundle": bundle},
-                })
-            })
-            .collect();
-        serde_json::from_value(
-            serde_json::json!({"metadata": {"name": "w", "resourceVersion": "7"}, "webhooks": entries}),
-        )
-        .unwrap()
-    }
-
-    #[test]
-    fn only_entries_that_differ_are_patched_and_only_as_they_were_read() {
-        assert_eq!(publication(&configuration(&[Some("ab")]), "ab"), None);
-        assert_eq!(publication(&configuration(&[]), "ab"), None);
-        let patch = publication(&configuration(&[Some("ab"), None, Some("old")]), "ab").unwrap();
-        assert_eq!(
-            patch,
-            serde_json::json!([
-                {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
-                {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "YWI="},
-                {"op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": "YWI="},
-            ])
-        );
-    }
-
-    #[test]
-    fn a_secret_as_shipped_or_damaged_holds_nothing() {
-        let secret = |data: serde_json::Value| -> Secret {
-            serde_json::from_value(serde_json::json!({"metadata": {"name": "s"}, "data": data})).unwrap()
-        };
-        assert_eq!(read(&secret(serde_json::Value::Null)), []);
-        assert_eq!(read(&secret(serde_json::json!({DATA_KEY: "eA=="}))), []);
-    }
-
-    #[test]
-    fn what_is_written_is_read_again() {
-        let policy = Policy::of_lifetime(jiff::SignedDuration::from_hours(1));
-        let now = Timestamp::now();
-        let made = issue::issue(&["a.b.svc".to_owned()], policy, now, now).unwrap();
-        let data = ByteString(serde_json::to_vec(&vec![made.clone()]).unwrap());
-        let secret = Secret { data: Some([(DATA_KEY.to_owned(), data)].into()), ..Secret::default() };
-        assert_eq!(read(&secret), [made]);
     }
 }

@@ -88,7 +88,7 @@ fn differing<'a>(
     fields.into_iter()
 }
 
-/// The API server keeps `resourceVersion` and `managedFields` itself; the rest is somebody's.
+/// The API server keeps `resourceVersion`, `generation` and `managedFields` itself; the rest is somebody's.
 fn metadata_differs(old: Option<&DynamicObject>, new: Option<&DynamicObject>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return old.is_some() != new.is_some() };
     let mut old_metadata = old.metadata.clone();
@@ -96,6 +96,7 @@ fn metadata_differs(old: Option<&DynamicObject>, new: Option<&DynamicObject>) ->
     for metadata in [&mut old_metadata, &mut new_metadata] {
         metadata.managed_fields = None;
         metadata.resource_version = None;
+        metadata.generation = None;
     }
     old_metadata != new_metadata || old.types != new.types
 }
