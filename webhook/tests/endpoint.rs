@@ -1,5 +1,7 @@
 //! The admission endpoint over real sockets: TLS that is swapped, limits, and an end without a gap.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use brupop_runtime::{Shutdown, shutdown::Trigger};
 use brupop_webhook::certificates::{Generation, Policy, issue::issue};
 use brupop_webhook::metrics::Metrics;
@@ -118,7 +120,7 @@ async fn a_review_is_answered_and_counted_and_anything_else_refused() {
         ("/", REFUSED, StatusCode::NOT_FOUND),
         ("/validate/more", REFUSED, StatusCode::NOT_FOUND),
     ] {
-        assert_eq!(post(&mut sender, path, body).await.unwrap().0, expected, "{path} {:.20}", body);
+        assert_eq!(post(&mut sender, path, body).await.unwrap().0, expected, "{path} {body:.20}");
     }
     let too_long = Request::post("/validate").header("content-length", 8 * 1024 * 1024).body(Full::default());
     let refused = timeout(DEADLINE, sender.send_request(too_long.unwrap())).await.unwrap();

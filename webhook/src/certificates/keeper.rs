@@ -19,6 +19,8 @@ use thiserror::Error;
 const RACES: usize = 8;
 /// Longest time for one pass with all its calls.
 const PASS_TIMEOUT: Duration = Duration::from_secs(60);
+/// Patches in a row that may come too late because of another replica before it is a matter for people.
+const LOST_RACES: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -55,6 +57,9 @@ pub enum KeeperError {
     /// Other replicas were faster each time.
     #[error("Secret {0} is written by somebody else all the time")]
     Race(String),
+    /// Somebody changed the configuration between our look at it and our patch.
+    #[error("ValidatingWebhookConfiguration {0} was changed by somebody else at the same time")]
+    Outrun(String),
     /// The API server does not answer.
     #[error("the API server takes longer than {}s", PASS_TIMEOUT.as_secs())]
     Timeout,
@@ -69,6 +74,13 @@ pub struct Places {
     pub configuration: String,
     /// DNS names and addresses the webhook is called by.
     pub names: Vec<String>,
+}
+
+impl KeeperError {
+    /// Is it for people to know, after this many failures in a row? Lost races only if they do not end.
+    fn worth_saying(&self, failures: u32) -> bool {
+        !matches!(self, Self::Outrun(_)) || failures >= LOST_RACES
+    }
 }
 
 /// Keeps the certificates of one replica. Replicas agree through the Secret.
@@ -110,20 +122,21 @@ impl Keeper {
         let ours = watcher::Config::default().fields(&format!("metadata.name={}", self.places.configuration));
         let changes = watcher(self.configurations.clone(), ours).default_backoff();
         let mut changes = std::pin::pin!(changes);
-        let mut failures = 0_u32;
+        let (mut failures, mut said) = (0_u32, false);
         loop {
             let pass = tokio::time::timeout(PASS_TIMEOUT, self.pass()).await;
             let pause = match pass.unwrap_or(Err(KeeperError::Timeout)) {
                 Ok(look_again) => {
-                    if failures > 0 {
+                    if said {
                         tracing::info!(failures, "certificates are in order again");
                     }
-                    failures = 0;
+                    (failures, said) = (0, false);
                     self.health.ready();
                     Duration::try_from(look_again.duration_since(Timestamp::now())).unwrap_or_default()
                 }
                 Err(error) => {
-                    if failures == 0 {
+                    if !said && error.worth_saying(failures) {
+                        said = true;
                         tracing::warn!(
                             error = &error as &dyn std::error::Error,
                             "certificates are not in order"
@@ -224,7 +237,14 @@ impl Keeper {
         let failed = |source| KeeperError::Configuration { name: name.clone(), source: Box::new(source) };
         let patch = serde_json::from_value(patch)?;
         let patch = Patch::<ValidatingWebhookConfiguration>::Json(patch);
-        self.configurations.patch(name, &PatchParams::default(), &patch).await.map_err(failed)?;
+        match self.configurations.patch(name, &PatchParams::default(), &patch).await {
+            Ok(_) => {}
+            // How the API server says that a `test` did not hold.
+            Err(kube::Error::Api(status)) if status.is_invalid() || status.is_conflict() => {
+                return Err(KeeperError::Outrun(name.clone()));
+            }
+            Err(source) => return Err(failed(source)),
+        }
         tracing::info!(configuration = %name, "published the certificate authorities");
         Ok(())
     }
