@@ -110,10 +110,12 @@ impl Layout<'_> {
 
     pub(crate) fn scheduler(&self) -> Command {
         let mut command = self.program("kube-scheduler");
-        command
-            .arg("--kubeconfig")
-            .arg(self.admin)
-            .args(["--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect=false", "--secure-port=0"]);
+        command.arg("--kubeconfig").arg(self.admin).args([
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+            "--leader-elect=false",
+            "--secure-port=0",
+        ]);
         command
     }
 

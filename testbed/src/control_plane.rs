@@ -286,6 +286,7 @@ async fn wait_until_ready(client: &Client, processes: &mut [Process]) -> Result<
             return Ok(());
         }
     }
-    let logs: Vec<_> = processes.iter().map(|process| format!("{}: {}", process.name(), process.tail())).collect();
+    let logs: Vec<_> =
+        processes.iter().map(|process| format!("{}: {}", process.name(), process.tail())).collect();
     bail!("the API server is not ready after {} s\n{}", READY_DEADLINE.as_secs(), logs.join("\n"))
 }

@@ -1,7 +1,7 @@
 //! A real control plane and simulated Bottlerocket hosts, for the demo, the tests and the benchmarks.
 //!
 //! [`ControlPlane`] runs etcd, kube-apiserver and, as wanted, kube-controller-manager, kube-scheduler and kwok;
-//! [`nodes`] makes nodes. All of it ends with the process that started it ([`sandbox`]).
+//! [`nodes`] makes nodes, [`host`] simulates their hosts, and [`kubelet`] runs our own pods on them. All of it ends with the process that started it ([`sandbox`]).
 
 pub mod audit;
 pub mod binaries;
@@ -10,6 +10,7 @@ mod components;
 pub mod control_plane;
 pub mod host;
 pub mod kubeconfig;
+pub mod kubelet;
 pub mod nodes;
 pub mod sandbox;
 mod services;
@@ -17,6 +18,7 @@ pub mod waiting;
 
 pub use audit::AuditLog;
 pub use control_plane::{ControlPlane, Options};
+pub use kubelet::{Kubelets, Program};
 pub use nodes::{NewNode, make_nodes};
 pub use sandbox::Sandbox;
 pub use waiting::{Elapsed, await_until};

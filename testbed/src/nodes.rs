@@ -65,7 +65,8 @@ impl NewNode {
     fn status(&self) -> Value {
         let room = json!({"cpu": "4", "memory": "16Gi", "ephemeral-storage": "80Gi", "pods": "110"});
         let pressure = ["MemoryPressure", "DiskPressure", "PIDPressure"];
-        let mut conditions: Vec<_> = pressure.map(|kind| condition(kind, "False", "Enough", "enough left")).into();
+        let mut conditions: Vec<_> =
+            pressure.map(|kind| condition(kind, "False", "Enough", "enough left")).into();
         conditions.push(ready());
         json!({
             "capacity": room, "allocatable": room, "conditions": conditions,
@@ -85,7 +86,8 @@ impl NewNode {
 /// # Errors
 /// As [`NewNode::create`].
 pub async fn make_nodes(client: &Client, n: usize) -> Result<Vec<Node>> {
-    let nodes = futures::stream::iter(0..n).map(async |number| NewNode::numbered(number)?.create(client).await);
+    let nodes =
+        futures::stream::iter(0..n).map(async |number| NewNode::numbered(number)?.create(client).await);
     nodes.buffered(PARALLEL).try_collect().await
 }
 
@@ -118,5 +120,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
 pub(crate) async fn patch_status(client: &Client, node: &str, status: &Value) -> Result<Node> {
     let patch = Patch::Strategic(json!({"status": status}));
     let api = Api::<Node>::all(client.clone());
-    api.patch_status(node, &PatchParams::default(), &patch).await.with_context(|| format!("status of node {node}"))
+    api.patch_status(node, &PatchParams::default(), &patch)
+        .await
+        .with_context(|| format!("status of node {node}"))
 }

@@ -26,12 +26,21 @@ trap '' INT TERM HUP PIPE
 printf '%s\n%s\n' "$dir" "$group"
 exec >/dev/null
 read -r _ || true
-for _ in 1 2 3 4 5; do
+alive() { # a member of the group that is more than a zombie
+    local stat
+    for stat in /proc/[0-9]*/stat; do
+        { read -r stat <"$stat"; } 2>/dev/null || continue
+        set -- ${stat##*) }
+        if [ "$3" = "$group" ] && [ "$1" != Z ] && [ "$1" != X ]; then return 0; fi
+    done
+    return 1
+}
+for _ in {1..100}; do
     kill -KILL -- "-$group" || true
-    if [ -n "${BRUPOP_TESTBED_KEEP:-}" ]; then break; fi
-    rm -rf -- "$dir" && break
-    sleep 0.1
+    alive || break
+    sleep 0.05
 done
+[ -n "${BRUPOP_TESTBED_KEEP:-}" ] || rm -rf -- "$dir"
 "#;
 
 /// Bytes of a log's end that are shown when something went wrong.
@@ -100,7 +109,9 @@ impl Sandbox {
             .process_group(self.group)
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("{name} cannot be started: {}", command.as_std().get_program().display()))?;
+            .with_context(|| {
+                format!("{name} cannot be started: {}", command.as_std().get_program().display())
+            })?;
         Ok(Process { name: name.to_owned(), log, child })
     }
 
@@ -155,7 +166,8 @@ impl Process {
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = id.and_then(rustix::process::Pid::from_raw) {
-            rustix::process::kill_process(pid, signal).with_context(|| format!("signalling {}", self.name))?;
+            rustix::process::kill_process(pid, signal)
+                .with_context(|| format!("signalling {}", self.name))?;
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! What kube-proxy does, for the one who needs it: the API server, which calls webhooks by their Service.
+//! What kube-proxy does, for the one who needs it: the API server, which calls webhooks by their Service, and takes
+//! requests on to pods (`/api/v1/namespaces/<namespace>/pods/<pod>:<port>/proxy/`).
 //!
 //! The API server hands its connections into the cluster to a proxy on a Unix socket (egress selector, HTTP CONNECT),
 //! as in clusters whose control plane is not in the nodes' network. The proxy finds the Service by its address, a
@@ -35,9 +36,19 @@ pub(crate) struct Services {
 
 #[derive(Clone, Debug, Default)]
 struct Backends {
-    /// By UID of the pod and port of the container.
-    listening: Arc<Mutex<HashMap<(String, i32), SocketAddr>>>,
+    listening: Arc<Mutex<Listening>>,
     turn: Arc<AtomicUsize>,
+}
+
+/// Who listens, by UID of the pod and port of the container.
+type Listening = HashMap<(String, i32), Backend>;
+
+#[derive(Clone, Debug)]
+struct Backend {
+    /// The pod's address, at which nobody can be reached.
+    pod: String,
+    /// Where the process really listens.
+    process: SocketAddr,
 }
 
 #[derive(Debug)]
@@ -58,9 +69,10 @@ impl Services {
         Ok(Self { backends, _task: Arc::new(AbortOnDrop(task)) })
     }
 
-    /// A container of the pod that is said to listen on `port` listens at `address`.
-    pub(crate) fn listens(&self, pod_uid: &str, port: i32, address: SocketAddr) {
-        self.backends.lock().insert((pod_uid.to_owned(), port), address);
+    /// A container of the pod at `ip` that is said to listen on `port` listens at `process`.
+    pub(crate) fn listens(&self, pod_uid: &str, ip: &str, port: i32, process: SocketAddr) {
+        let backend = Backend { pod: ip.to_owned(), process };
+        self.backends.lock().insert((pod_uid.to_owned(), port), backend);
     }
 
     /// The pod has gone.
@@ -70,19 +82,25 @@ impl Services {
 }
 
 impl Backends {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, i32), SocketAddr>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Listening> {
         self.listening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next of the processes that serve the port of a Service, in turn.
+    /// The process behind a pod's address, or the next of those that serve the port of a Service, in turn.
     async fn resolve(&self, client: &Client, address: &str) -> Result<SocketAddr> {
         let (ip, port) = address.rsplit_once(':').context("no port")?;
         let port: i32 = port.parse()?;
+        let of_pod = |((_, p), backend): (&(String, i32), &Backend)| {
+            (*p == port && backend.pod == ip).then_some(backend.process)
+        };
+        if let Some(process) = self.lock().iter().find_map(of_pod) {
+            return Ok(process);
+        }
         let services = Api::<Service>::all(client.clone()).list(&ListParams::default()).await?;
-        let service = services.iter().find(|service| {
-            service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some(ip)
-        });
-        let service = service.context("no Service has this address")?;
+        let service = services
+            .iter()
+            .find(|service| service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some(ip));
+        let service = service.context("no pod or Service has this address")?;
         let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
         let port = ports.and_then(|ports| ports.iter().find(|p| p.port == port)).context("no such port")?;
 
@@ -94,7 +112,7 @@ impl Backends {
         let addresses = {
             let listening = self.lock();
             let pods = slices.iter().flat_map(|slice| ready_pods(slice, port.name.as_deref()));
-            let mut addresses: Vec<_> = pods.filter_map(|pod| listening.get(&pod).copied()).collect();
+            let mut addresses: Vec<_> = pods.filter_map(|pod| Some(listening.get(&pod)?.process)).collect();
             addresses.sort_unstable();
             addresses
         };
@@ -149,7 +167,11 @@ async fn tunnel(mut stream: UnixStream, client: Client, backends: Backends) {
         Ok(mut backend) => {
             let established = stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
             // How a tunnel ends is the business of those who talk through it.
-            if established.is_ok() { copy_bidirectional(&mut stream, &mut backend).await.map(drop) } else { established }
+            if established.is_ok() {
+                copy_bidirectional(&mut stream, &mut backend).await.map(drop)
+            } else {
+                established
+            }
         }
         Err(error) => {
             tracing::info!(error = format!("{error:#}"), "API server to Service");

@@ -88,7 +88,8 @@ async fn a_daemon_set_runs_on_a_made_node_and_kwok_leaves_the_nodes_facts_alone(
     let pods = Api::<Pod>::namespaced(client.clone(), "default");
     let ready = |pod: &Pod| {
         let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-        conditions.is_some_and(|conditions| conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
+        conditions
+            .is_some_and(|conditions| conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
     };
     let running = await_until("two ready pods", DEADLINE, async || {
         let list = pods.list(&ListParams::default().labels("app=everywhere")).await.ok()?;
@@ -98,8 +99,10 @@ async fn a_daemon_set_runs_on_a_made_node_and_kwok_leaves_the_nodes_facts_alone(
 
     let victim = running[0].name_any();
     pods.delete(&victim, &DeleteParams::default()).await?;
-    await_until("the deleted pod has gone", DEADLINE, async || pods.get_opt(&victim).await.ok()?.is_none().then_some(()))
-        .await?;
+    await_until("the deleted pod has gone", DEADLINE, async || {
+        pods.get_opt(&victim).await.ok()?.is_none().then_some(())
+    })
+    .await?;
 
     let nodes = Api::<Node>::all(client);
     for made in made {

@@ -1,0 +1,308 @@
+//! A stand-in for the kubelets of all nodes: runs the pods of our own components as real processes.
+//!
+//! A pod whose container's command is one of the given [`Program`]s becomes a process, with the environment and
+//! arguments of its specification, a token that is bound to it, its readiness probe, restarts and graceful end. What a
+//! process cannot have outside of a container is put in its place: `KUBECONFIG` for the mounted token, a folder per
+//! node for host paths and the boot id, a free port for each port that the container listens on.
+//!
+//! All other pods are kwok's. A node that is attached to a [`crate::host::Host`] follows it: when the host goes down
+//! its processes are killed and the node is NotReady; when it is up again the node shows its new boot id and image,
+//! then Ready, and its pods start again.
+
+mod container;
+mod node;
+mod pod;
+mod probe;
+mod status;
+
+use crate::components::free_port;
+use crate::control_plane::{ControlPlane, Shared};
+use crate::host::HostPower;
+use crate::sandbox::Signal;
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::names::COMPONENT_LABEL;
+use container::{BOOT_ID, Unrunnable};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::api::Api;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use kube::{Client, ResourceExt as _};
+use node::Boot;
+use pod::PodTask;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// Below the node's folder: where its host puts the socket of its API.
+const API_SOCKET: &str = "run/api.sock";
+
+/// What runs in place of a container's command.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The program outside of its image.
+    pub binary: PathBuf,
+    /// Variables set after the pod's own. Host paths in them are those of the container.
+    pub env: Vec<(String, String)>,
+    /// Names of container ports, and the variable that tells the program to listen on `<address>:<port>` instead.
+    pub ports: Vec<(String, String)>,
+}
+
+/// A process that runs for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodProcess {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The node it runs on.
+    pub node: String,
+    /// The pod's label `brupop.bottlerocket.aws/component`.
+    pub component: String,
+    /// Id of the process.
+    pub pid: u32,
+    /// How often it was started before.
+    pub restarts: i32,
+}
+
+/// The kubelets of all nodes; dropping it kills their processes.
+pub struct Kubelets {
+    kubelet: Arc<Kubelet>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the tasks share.
+struct Kubelet {
+    shared: Shared,
+    programs: BTreeMap<String, Program>,
+    state: Mutex<KubeletState>,
+}
+
+#[derive(Default)]
+struct KubeletState {
+    boots: HashMap<String, watch::Sender<Boot>>,
+    /// Node folders are numbered: paths of Unix sockets must be short.
+    node_dirs: HashMap<String, usize>,
+    /// By UID of the pod.
+    pods: HashMap<String, PodEntry>,
+    addresses: u16,
+}
+
+struct PodEntry {
+    seen: watch::Sender<Arc<Pod>>,
+    signals: mpsc::UnboundedSender<Signal>,
+    process: Option<(u32, i32)>,
+}
+
+impl Kubelets {
+    /// Starts to run pods. `programs` by the first word of a container's `command`.
+    pub fn start(
+        control_plane: &ControlPlane,
+        programs: impl IntoIterator<Item = (String, Program)>,
+    ) -> Self {
+        let programs = programs.into_iter().collect();
+        let kubelet = Arc::new(Kubelet { shared: control_plane.shared(), programs, state: Mutex::default() });
+        let watching = tokio::spawn(watch_pods(Arc::clone(&kubelet)));
+        Self { kubelet, tasks: Mutex::new(vec![watching]) }
+    }
+
+    /// Where the host of a node puts the socket of its API: a container that mounts `/run/api.sock` finds it there.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn api_socket(&self, node: &str) -> Result<PathBuf> {
+        made_for(&self.kubelet.node_dir(node)?.join(API_SOCKET))
+    }
+
+    /// Where the host of a node puts its boot id: the processes of its pods find it there.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn boot_id_file(&self, node: &str) -> Result<PathBuf> {
+        made_for(&self.kubelet.node_dir(node)?.join(BOOT_ID.trim_start_matches('/')))
+    }
+
+    /// Lets a node follow its host.
+    pub fn attach(&self, node: &str, power: watch::Receiver<HostPower>) {
+        let boot = self.kubelet.boot(node);
+        let following = node::follow(self.kubelet.shared.client.clone(), node.to_owned(), power, boot);
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(tokio::spawn(following));
+    }
+
+    /// The processes that run now, by node and pod.
+    pub fn processes(&self) -> Vec<PodProcess> {
+        let state = self.kubelet.lock();
+        let mut processes: Vec<_> = state.pods.values().filter_map(PodEntry::as_process).collect();
+        processes.sort_by(|a, b| (&a.node, &a.pod).cmp(&(&b.node, &b.pod)));
+        processes
+    }
+
+    /// Sends a signal to the process of a pod, if it has one. A process that ends is started again.
+    pub fn signal(&self, namespace: &str, pod: &str, signal: Signal) {
+        let state = self.kubelet.lock();
+        let is_meant = |entry: &&PodEntry| {
+            let seen = entry.seen.borrow();
+            seen.name_any() == pod && seen.namespace().as_deref() == Some(namespace)
+        };
+        for entry in state.pods.values().filter(is_meant) {
+            // A task that has ended needs no signal.
+            let _ = entry.signals.send(signal);
+        }
+    }
+}
+
+impl Drop for Kubelets {
+    fn drop(&mut self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn made_for(file: &Path) -> Result<PathBuf> {
+    let dir = file.parent().context("no folder")?;
+    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    Ok(file.to_owned())
+}
+
+impl PodEntry {
+    fn as_process(&self) -> Option<PodProcess> {
+        let (pid, restarts) = self.process?;
+        let pod = self.seen.borrow();
+        Some(PodProcess {
+            namespace: pod.namespace()?,
+            pod: pod.name_any(),
+            node: pod.spec.as_ref()?.node_name.clone()?,
+            component: pod.labels().get(COMPONENT_LABEL)?.clone(),
+            pid,
+            restarts,
+        })
+    }
+}
+
+impl Program {
+    /// Finds a port for each one that the program is told, and tells it.
+    fn listen(
+        &self,
+        container: &Container,
+        env: &mut Vec<(String, String)>,
+    ) -> Result<Vec<(i32, SocketAddr)>> {
+        let listen = self.ports.iter().map(|(name, variable)| {
+            let port = probe::port_named(container, name);
+            let port = port.with_context(|| format!("container {} has no port {name}", container.name))?;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+            env.push((variable.clone(), address.to_string()));
+            Ok((port, address))
+        });
+        listen.collect()
+    }
+}
+
+impl Kubelet {
+    fn lock(&self) -> MutexGuard<'_, KubeletState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn boot(&self, node: &str) -> watch::Sender<Boot> {
+        let up = || watch::Sender::new(Boot { up: true, number: 0 });
+        self.lock().boots.entry(node.to_owned()).or_insert_with(up).clone()
+    }
+
+    /// Stands for the root folder of a node's host.
+    fn node_dir(&self, node: &str) -> Result<PathBuf> {
+        let number = {
+            let dirs = &mut self.lock().node_dirs;
+            let next = dirs.len();
+            *dirs.entry(node.to_owned()).or_insert(next)
+        };
+        let dir = self.shared.sandbox.dir().join("n").join(number.to_string());
+        ensure!(
+            dir.as_os_str().len() < 80,
+            "{} is too long for a folder with Unix sockets: set TMPDIR",
+            dir.display()
+        );
+        Ok(dir)
+    }
+
+    fn program(&self, container: &Container) -> Result<&Program, Unrunnable> {
+        let command = container.command.iter().flatten().next().ok_or(Unrunnable::NotOneCommand)?;
+        self.programs.get(command).ok_or_else(|| Unrunnable::NoProgram(command.clone()))
+    }
+
+    fn set_process(&self, uid: &str, process: Option<(u32, i32)>) {
+        if let Some(entry) = self.lock().pods.get_mut(uid) {
+            entry.process = process;
+        }
+    }
+
+    /// Takes note of a pod; a new one of ours gets a task.
+    fn seen(self: &Arc<Self>, pod: Pod, tasks: &mut JoinSet<()>) {
+        let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { return };
+        let boot = self.boot(&node);
+        if !pod.labels().contains_key(COMPONENT_LABEL) {
+            if boot.borrow().up && node::is_played(&pod) && !status::is_ready(&pod) {
+                let client = self.shared.client.clone();
+                tasks.spawn(async move { node::revive(&client, &pod, 0).await });
+            }
+            return;
+        }
+        let uid = pod.uid().unwrap_or_default();
+        let pod = Arc::new(pod);
+        let mut state = self.lock();
+        if let Some(entry) = state.pods.get(&uid) {
+            entry.seen.send_replace(pod);
+            return;
+        }
+        state.addresses = state.addresses.wrapping_add(1);
+        let [high, low] = state.addresses.to_be_bytes();
+        let (seen, seen_by_task) = watch::channel(pod);
+        let (signals, signals_to_task) = mpsc::unbounded_channel();
+        state.pods.insert(uid, PodEntry { seen, signals, process: None });
+        let task = PodTask {
+            kubelet: Arc::clone(self),
+            pod: seen_by_task,
+            boot: boot.subscribe(),
+            signals: signals_to_task,
+            ip: Ipv4Addr::new(10, 245, high, low).to_string(),
+        };
+        tasks.spawn(task.run());
+    }
+
+    /// Forgetting a pod closes its task's channel, and so ends it.
+    fn retain(&self, keep: impl Fn(&str) -> bool) {
+        self.lock().pods.retain(|uid, _| keep(uid));
+    }
+}
+
+async fn watch_pods(kubelet: Arc<Kubelet>) {
+    let client: Client = kubelet.shared.client.clone();
+    let events =
+        watcher::watcher(Api::<Pod>::all(client), watcher::Config::default().fields("spec.nodeName!="));
+    let mut events = events.default_backoff().boxed();
+    // Aborted with this task.
+    let mut tasks = JoinSet::new();
+    let mut listed = Vec::new();
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            Some(_) = tasks.join_next() => continue,
+        };
+        match event {
+            Some(Ok(Event::Init)) => listed.clear(),
+            Some(Ok(Event::InitApply(pod))) => {
+                listed.extend(pod.uid());
+                kubelet.seen(pod, &mut tasks);
+            }
+            Some(Ok(Event::InitDone)) => kubelet.retain(|uid| listed.iter().any(|listed| listed == uid)),
+            Some(Ok(Event::Apply(pod))) => kubelet.seen(pod, &mut tasks),
+            Some(Ok(Event::Delete(pod))) => {
+                let gone = pod.uid().unwrap_or_default();
+                kubelet.retain(|uid| uid != gone);
+            }
+            Some(Err(error)) => tracing::warn!(%error, "watching pods"),
+            None => return,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Readiness probes of the kind `httpGet`.
+
+use anyhow::{Context as _, Result, ensure};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Until a container was ready once, it is asked this often, whatever its period.
+const EAGER: Duration = Duration::from_millis(100);
+
+/// A probe as the pod's specification has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// The container's port.
+    pub port: i32,
+    pub path: String,
+    pub period: Duration,
+    pub timeout: Duration,
+    /// Failures in a row after which a container is not ready any more.
+    pub failures: u32,
+}
+
+impl Probe {
+    /// The container's readiness probe, if it has one by HTTP.
+    pub(crate) fn readiness(container: &Container) -> Option<Self> {
+        let probe = container.readiness_probe.as_ref()?;
+        let get = probe.http_get.as_ref()?;
+        let port = match &get.port {
+            IntOrString::Int(port) => *port,
+            IntOrString::String(name) => port_named(container, name)?,
+        };
+        let seconds = |value: Option<i32>, default: u64| {
+            Duration::from_secs(
+                value.and_then(|v| u64::try_from(v).ok()).filter(|&v| v > 0).unwrap_or(default),
+            )
+        };
+        Some(Self {
+            port,
+            path: get.path.clone().unwrap_or_else(|| "/".to_owned()),
+            period: seconds(probe.period_seconds, 10),
+            timeout: seconds(probe.timeout_seconds, 1),
+            failures: probe.failure_threshold.and_then(|n| u32::try_from(n).ok()).unwrap_or(3),
+        })
+    }
+
+    /// Time to the next look.
+    pub(crate) fn pause(&self, was_ready: bool) -> Duration {
+        if was_ready { self.period } else { EAGER.min(self.period) }
+    }
+
+    /// Asks once.
+    ///
+    /// # Errors
+    /// The container is not ready: what happened instead of a status from 200 to 399.
+    pub(crate) async fn ask(&self, address: SocketAddr) -> Result<()> {
+        tokio::time::timeout(self.timeout, async {
+            let stream = TcpStream::connect(address).await?;
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+            let request = http::Request::get(&self.path)
+                .header(http::header::HOST, address.to_string())
+                .header(http::header::CONNECTION, "close")
+                .body(Empty::<Bytes>::new())?;
+            let mut answer = pin!(sender.send_request(request));
+            // The connection moves only while it is polled, and may end in the moment in which it has the answer.
+            let answer = tokio::select! {
+                answer = &mut answer => answer,
+                _ = connection => answer.await,
+            };
+            let status = answer?.status().as_u16();
+            ensure!((200..400).contains(&status), "status {status}");
+            Ok(())
+        })
+        .await
+        .context("no answer in time")?
+    }
+}
+
+/// The number of a container's port.
+pub(crate) fn port_named(container: &Container, name: &str) -> Option<i32> {
+    let mut ports = container.ports.iter().flatten();
+    ports.find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[test]
+    fn a_probe_is_read_with_kubernetes_defaults() {
+        let container: Container = serde_json::from_value(json!({
+            "name": "c", "ports": [{"name": "health", "containerPort": 8080}],
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5},
+        }))
+        .unwrap();
+        let expected = Probe {
+            port: 8080,
+            path: "/readyz".to_owned(),
+            period: Duration::from_secs(5),
+            timeout: Duration::from_secs(1),
+            failures: 3,
+        };
+        assert_eq!(Probe::readiness(&container), Some(expected));
+    }
+
+    #[tokio::test]
+    async fn the_status_decides() {
+        for (answer, ready) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
+            ("HTTP/1.1 503 Not yet\r\nContent-Length: 0\r\n\r\n", false),
+            ("", false),
+        ] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = [0; 512];
+                let read = stream.read(&mut head).await.unwrap();
+                assert!(head[..read].starts_with(b"GET /readyz HTTP/1.1\r\n"));
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            });
+            let second = Duration::from_secs(1);
+            let probe =
+                Probe { port: 1, path: "/readyz".to_owned(), period: second, timeout: second, failures: 3 };
+            assert_eq!(probe.ask(address).await.is_ok(), ready, "{answer}");
+            server.await.unwrap();
+        }
+    }
+}

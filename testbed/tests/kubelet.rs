@@ -1,0 +1,206 @@
+//! The stand-in for the kubelet, on a real control plane and simulated hosts.
+
+use anyhow::{Context as _, Result};
+use brupop_testbed::host::{Durations, Faults, Host, HostOptions};
+use brupop_testbed::kubelet::PodProcess;
+use brupop_testbed::sandbox::Signal;
+use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, Program, await_until};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, from_value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A control plane with one node, its host, and a DaemonSet `speaker` behind a Service of the same name.
+struct Bed {
+    // First, so that processes end before what they talk to.
+    kubelets: Kubelets,
+    host: Host,
+    client: Client,
+    control_plane: ControlPlane,
+}
+
+impl Bed {
+    async fn start() -> Result<Self> {
+        // What goes wrong in the stand-in is shown with a failed test.
+        let _ = tracing_subscriber::fmt().with_test_writer().try_init();
+        let control_plane = ControlPlane::start(Options::CLUSTER).await?;
+        let client = control_plane.client();
+        let program = Program {
+            binary: env!("CARGO_BIN_EXE_brupop-testbed-pod").into(),
+            env: vec![
+                ("BOOT_ID_FILE".to_owned(), BOOT_ID.to_owned()),
+                ("MARKS".to_owned(), control_plane.dir().display().to_string()),
+            ],
+            ports: vec![("health".to_owned(), "LISTEN".to_owned())],
+        };
+        let kubelets = Kubelets::start(&control_plane, [("/speaker".to_owned(), program)]);
+        let host = Host::start(HostOptions {
+            socket: kubelets.api_socket("node-0")?,
+            version: "1.19.4".to_owned(),
+            variant: "aws-k8s-1.29".to_owned(),
+            arch: "x86_64".to_owned(),
+            boot_id_file: kubelets.boot_id_file("node-0")?,
+            durations: Durations { reboot: Duration::from_millis(500), ..Durations::default() },
+            faults: Faults::default(),
+        })
+        .await?;
+        let node = NewNode { boot_id: host.boot_id(), os_image: host.pretty_name(), ..NewNode::numbered(0)? };
+        node.create(&client).await?;
+        kubelets.attach("node-0", host.power());
+
+        let labels = json!({"app": "speaker", "brupop.bottlerocket.aws/component": "agent"});
+        let daemon_set: DaemonSet = from_value(json!({
+            "metadata": {"name": "speaker"},
+            "spec": {"selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "terminationGracePeriodSeconds": 5,
+                    "containers": [{
+                        "name": "speaker", "image": "none", "command": ["/speaker"],
+                        "env": [
+                            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+                            {"name": "SOCKET", "value": "/run/api.sock"},
+                        ],
+                        "ports": [{"name": "health", "containerPort": 8080}],
+                        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}},
+                        "volumeMounts": [{"name": "api", "mountPath": "/run/api.sock"}],
+                    }],
+                    "volumes": [{"name": "api", "hostPath": {"path": "/run/api.sock"}}],
+                },
+            }},
+        }))?;
+        Api::namespaced(client.clone(), "default").create(&PostParams::default(), &daemon_set).await?;
+        let service: Service = from_value(json!({
+            "metadata": {"name": "speaker"},
+            "spec": {"selector": {"app": "speaker"}, "ports": [{"name": "http", "port": 80, "targetPort": "health"}]},
+        }))?;
+        Api::namespaced(client.clone(), "default").create(&PostParams::default(), &service).await?;
+        Ok(Self { kubelets, host, client, control_plane })
+    }
+
+    /// The process and its Ready pod, once `wanted` is true of them.
+    async fn running(
+        &self,
+        what: &str,
+        wanted: impl Fn(&PodProcess, &Pod) -> bool,
+    ) -> Result<(PodProcess, Pod)> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), "default");
+        let found = await_until(what, DEADLINE, async || {
+            let [process] = self.kubelets.processes().try_into().ok()?;
+            let pod = pods.get_opt(&process.pod).await.ok()??;
+            let ready = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+            let ready = ready.into_iter().any(|c| c.type_ == "Ready" && c.status == "True");
+            (ready && wanted(&process, &pod)).then_some((process, pod))
+        });
+        Ok(found.await?)
+    }
+
+    /// What the pod's process answers, by way of the API server.
+    async fn ask(&self, pod: &str, path: &str) -> Result<String> {
+        let path = format!("/api/v1/namespaces/default/pods/{pod}:8080/proxy/{path}");
+        Ok(self.client.request_text(http::Request::get(path).body(Vec::new())?).await?)
+    }
+
+    async fn node(&self) -> Result<(bool, String, String)> {
+        let node = Api::<Node>::all(self.client.clone()).get("node-0").await?;
+        let status = node.status.context("no status")?;
+        let ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
+        let info = status.node_info.context("no nodeInfo")?;
+        Ok((ready, info.boot_id, info.os_image))
+    }
+}
+
+fn restart_count(pod: &Pod) -> i32 {
+    let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    containers.map(|container| container.restart_count).sum()
+}
+
+fn is_alive(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_is_a_process_with_its_environment_token_and_service() -> Result<()> {
+    let bed = Bed::start().await?;
+    let (process, pod) = bed.running("the pod's process", |_, _| true).await?;
+    assert_eq!((process.node.as_str(), process.component.as_str(), process.restarts), ("node-0", "agent", 0));
+
+    let environment: BTreeMap<String, Value> =
+        serde_json::from_str(&bed.ask(&process.pod, "environment").await?)?;
+    assert_eq!(environment["NODE"], json!("node-0"));
+    assert_eq!(environment["SOCKET"], json!(bed.kubelets.api_socket("node-0")?));
+    assert!(!environment.contains_key("HOME"), "nothing of the test's own environment");
+
+    let kubeconfig = environment["KUBECONFIG"].as_str().context("KUBECONFIG")?;
+    let config = Kubeconfig::read_from(kubeconfig)?;
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+    assert_eq!(config.default_namespace, "default");
+    let review = Api::<SelfSubjectReview>::all(Client::try_from(config)?)
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await?;
+    let user = review.status.and_then(|status| status.user_info).unwrap_or_default();
+    let extra = user.extra.unwrap_or_default();
+    assert_eq!(extra["authentication.kubernetes.io/node-name"], ["node-0"]);
+    assert_eq!(extra["authentication.kubernetes.io/pod-uid"], [pod.uid().unwrap_or_default()]);
+
+    // By the Service, as the API server calls webhooks: it has to have seen the pod become ready.
+    let path = "/api/v1/namespaces/default/services/speaker:http/proxy/boot-id";
+    let by_service = await_until("an answer by the Service", DEADLINE, async || {
+        bed.client.request_text(http::Request::get(path).body(Vec::new()).ok()?).await.ok()
+    });
+    assert_eq!(by_service.await?.trim(), bed.host.boot_id());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_is_restarted_and_a_deleted_pod_ends_gracefully() -> Result<()> {
+    let bed = Bed::start().await?;
+    let (first, _) = bed.running("the pod's process", |_, _| true).await?;
+    bed.kubelets.signal("default", &first.pod, Signal::KILL);
+    let (second, _) =
+        bed.running("a restart", |process, pod| process.pid != first.pid && restart_count(pod) == 1).await?;
+    assert_eq!((&second.pod, second.restarts), (&first.pod, 1));
+
+    let terminated = bed.control_plane.dir().join("terminated");
+    assert!(!terminated.exists(), "SIGKILL leaves no time");
+    Api::<Pod>::namespaced(bed.client.clone(), "default")
+        .delete(&second.pod, &DeleteParams::default())
+        .await?;
+    bed.running("another pod", |process, _| process.pod != second.pod).await?;
+    assert!(terminated.exists());
+    assert!(!is_alive(second.pid));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reboot_ends_the_process_and_shows_on_the_node() -> Result<()> {
+    let bed = Bed::start().await?;
+    let (before, _) = bed.running("the pod's process", |_, _| true).await?;
+    let boot = bed.host.boot_id();
+    assert_eq!(bed.node().await?, (true, boot.clone(), bed.host.pretty_name()));
+
+    bed.host.reboot_now();
+    await_until("the node is not ready", DEADLINE, async || {
+        bed.node().await.ok().filter(|(ready, ..)| !ready)
+    })
+    .await?;
+    let (after, _) = bed
+        .running("the same pod in another boot", |process, pod| {
+            process.pid != before.pid && restart_count(pod) == 1
+        })
+        .await?;
+    assert_eq!(after.pod, before.pod);
+    assert!(!is_alive(before.pid));
+    assert_ne!(bed.host.boot_id(), boot);
+    assert_eq!(bed.node().await?, (true, bed.host.boot_id(), bed.host.pretty_name()));
+    assert_eq!(bed.ask(&after.pod, "boot-id").await?.trim(), bed.host.boot_id());
+    Ok(())
+}
