@@ -5,7 +5,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
-use super::{Command, Ended, HostFacts, Memory, Report, UpdateFacts, UpdateState, Updates};
+use super::{Command, Ended, HostFacts, LastCommand, Memory, Report, UpdateFacts, UpdateState, Updates};
 
 /// What is to be done once there is nothing to report.
 pub(super) enum Next {
@@ -32,6 +32,9 @@ impl<'a> Goal<'_, 'a> {
                 Updates::Busy => return Next::Poll,
                 Updates::Unknown => return Next::Command(Command::Refresh),
                 Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours(&known) => {
+                    if let Some(Ended { command: Command::Deactivate, last }) = self.ended {
+                        report.message(Some(failure("deactivate", &last)));
+                    }
                     return Next::Command(Command::Deactivate);
                 }
                 Updates::Known(_) => {}
@@ -47,19 +50,30 @@ impl<'a> Goal<'_, 'a> {
     }
 
     fn look_for_updates(&self, report: &mut Report<'a>) -> Next {
-        match self.ended {
-            Some(Ended { command: Command::Refresh, last }) if !last.success => {
-                report.message(Some(failure("refresh", &last)));
+        if let Some(last) = self.failed_refresh() {
+            report.message(Some(failure("refresh", &last)));
+        } else {
+            let message = self.shadow.status.message.unwrap_or_default();
+            if self.host.last().is_some() && message.starts_with(REFRESH_FAILED) {
+                report.message(None);
             }
-            _ => self.report_target(report),
+            self.report_target(report);
         }
         if self.memory.refresh_due { Next::Command(Command::Refresh) } else { Next::Wait }
+    }
+
+    /// The host's last command, if that was a refresh that failed: what it says of updates then means nothing.
+    fn failed_refresh(&self) -> Option<LastCommand<'a>> {
+        let last = self.host.known()?.last?;
+        (last.kind == Some(Command::Refresh) && !last.success).then_some(last)
     }
 
     /// The chosen update, once the host has looked in this boot.
     fn report_target(&self, report: &mut Report<'a>) {
         match self.host.updates {
-            Updates::Known(known) => report.target(known.chosen.filter(|chosen| *chosen != self.host.version)),
+            Updates::Known(known) => {
+                report.target(known.chosen.filter(|chosen| *chosen != self.host.version));
+            }
             _ if self.shadow.status.target_version == Some(self.host.version) => report.target(None),
             _ => {}
         }
@@ -67,8 +81,22 @@ impl<'a> Goal<'_, 'a> {
 
     /// Wanted: the host boots `spec.version` next.
     pub(super) fn staged(&self, report: &mut Report<'a>) -> Next {
+        if self.shadow.spec.attempt.is_none() {
+            // Upstream's: the reconciler gives it an attempt first.
+            return Next::Wait;
+        }
         if self.shadow.status.attempt != self.shadow.spec.attempt {
             // Said before the host is touched.
+            if self.left_by_upstream(State::StagedAndPerformedUpdate) && !self.runs_wanted() {
+                match self.host.updates {
+                    Updates::Busy => return Next::Poll,
+                    Updates::Known(known) if self.adopt(&known, report) => {}
+                    _ => {
+                        report.failure(self.host.now, self.not_next());
+                        return Next::Wait;
+                    }
+                }
+            }
             report.attempt();
             report.claim(None);
             report.message(None);
@@ -81,17 +109,11 @@ impl<'a> Goal<'_, 'a> {
             report.state(State::StagedAndPerformedUpdate);
             return Next::Wait;
         }
-        if let Some(Ended { command, last }) = self.ended {
-            if !last.success {
-                report.failure(self.host.now, failure(command.name(), &last));
-                return Next::Wait;
-            }
-            if command == Command::Prepare {
-                // Its time lets us know this prepare again after a restart.
-                let version = self.host.known().and_then(|known| known.staged).unwrap_or_default();
-                report.staged(Some(Staged { version: version.to_owned(), at: last.at.to_string() }));
-                return Next::Wait;
-            }
+        if let Some(Ended { command, last }) = self.ended
+            && !last.success
+        {
+            report.failure(self.host.now, failure(command.name(), &last));
+            return Next::Wait;
         }
         let known = match self.host.updates {
             Updates::Busy => return Next::Poll,
@@ -101,6 +123,11 @@ impl<'a> Goal<'_, 'a> {
         if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) {
             report.state(State::StagedAndPerformedUpdate);
             return Next::Wait;
+        }
+        if let Some(staged) = self.whole_and_wanted(&known) {
+            // Said before it is activated: so a restarted agent, and a later Idle, know it for ours.
+            report.staged(Some(staged));
+            return Next::Command(Command::Activate);
         }
         if self.memory.refreshed != self.shadow.spec.attempt {
             return Next::Command(Command::Refresh);
@@ -112,14 +139,22 @@ impl<'a> Goal<'_, 'a> {
         }
         match known.state {
             UpdateState::Ready => Next::Command(Command::Deactivate),
-            UpdateState::Staged if self.is_ours_and_wanted(&known) => Next::Command(Command::Activate),
-            UpdateState::Staged | UpdateState::Available => Next::Command(Command::Prepare),
+            UpdateState::Staged | UpdateState::Available => {
+                // What stands there is about to be overwritten: from now on it is not to be trusted.
+                report.staged(None);
+                Next::Command(Command::Prepare)
+            }
             UpdateState::Idle => Next::Wait,
         }
     }
 
     /// Wanted: the host runs `spec.version`. It may be rebooted from the granted boot, once that is claimed.
     pub(super) fn rebooted(&self, report: &mut Report<'a>) -> Next {
+        if self.left_by_upstream(State::RebootedIntoUpdate)
+            && let Some(known) = self.host.known()
+        {
+            self.adopt(&known, report);
+        }
         report.attempt();
         if self.runs_wanted() {
             report.state(State::RebootedIntoUpdate);
@@ -156,9 +191,7 @@ impl<'a> Goal<'_, 'a> {
                 Next::Wait
             }
             Updates::Known(_) => {
-                let version = self.shadow.spec.version.unwrap_or("the update");
-                report
-                    .failure(self.host.now, format!("{version} is no longer what the host would boot next"));
+                report.failure(self.host.now, self.not_next());
                 Next::Wait
             }
         }
@@ -198,6 +231,36 @@ impl<'a> Goal<'_, 'a> {
     fn is_ours_and_wanted(&self, known: &UpdateFacts<'_>) -> bool {
         self.is_ours(known) && known.staged == self.shadow.spec.version
     }
+
+    /// What is staged, if it is the wanted image and the last command is a prepare that succeeded. The host would
+    /// activate a damaged partition just as well, and any later command hides whether a prepare failed on it.
+    fn whole_and_wanted(&self, known: &UpdateFacts<'a>) -> Option<Staged> {
+        let last = known.last.filter(|last| last.kind == Some(Command::Prepare) && last.success)?;
+        let version = known.staged.filter(|version| Some(*version) == self.shadow.spec.version)?;
+        let asked_for = known.state == UpdateState::Staged && known.chosen == Some(version);
+        asked_for.then(|| Staged { version: version.to_owned(), at: last.at.to_string() })
+    }
+
+    /// Upstream's agent, which knows no attempts, reported this state, and ours has not yet said anything.
+    fn left_by_upstream(&self, state: State) -> bool {
+        let status = &self.shadow.status;
+        status.attempt.is_none() && self.shadow.spec.attempt.is_some() && status.current_state == Some(state)
+    }
+
+    /// Takes what upstream's agent activated for ours, if the host would boot it next.
+    fn adopt(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> bool {
+        let wanted = known.state == UpdateState::Ready && known.staged == self.shadow.spec.version;
+        if let (true, Some(version), Some(last)) = (wanted, known.staged, known.last) {
+            report.staged(Some(Staged { version: version.to_owned(), at: last.at.to_string() }));
+            return true;
+        }
+        false
+    }
+
+    fn not_next(&self) -> String {
+        let version = self.shadow.spec.version.unwrap_or("the update");
+        format!("{version} is not what the host would boot next")
+    }
 }
 
 impl Command {
@@ -212,8 +275,11 @@ impl Command {
     }
 }
 
+/// How the message on a refresh that failed begins; it goes when one succeeds.
+const REFRESH_FAILED: &str = "refresh failed";
+
 /// A sentence on a command that failed.
-fn failure(command: &str, last: &super::LastCommand<'_>) -> String {
+fn failure(command: &str, last: &LastCommand<'_>) -> String {
     let status = last
         .exit_status
         .map_or_else(|| "no exit status".to_owned(), |status| format!("exit status {status}"));

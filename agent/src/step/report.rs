@@ -25,48 +25,48 @@ impl<'a> Report<'a> {
     }
 
     /// A later value for the same field takes the place of an earlier one.
-    fn differ(&mut self, field: Field<'a>, read: Value<'a>, value: Value<'a>) {
+    fn differ(&mut self, field: Field<'a>, read: &Value<'a>, value: Value<'a>) {
         self.sets.retain(|(set, _)| *set != field);
-        if read != value {
+        if *read != value {
             self.sets.push((field, value));
         }
     }
 
     pub(super) fn current_version(&mut self, version: &'a str) {
         let read = Value::text_or_absent(self.read().current_version);
-        self.differ(Field::CurrentVersion, read, Value::text(version));
+        self.differ(Field::CurrentVersion, &read, Value::text(version));
     }
 
     pub(super) fn boot_id(&mut self, boot_id: &'a str) {
         let read = Value::text_or_absent(self.read().boot_id);
-        self.differ(Field::StatusBootId, read, Value::text(boot_id));
+        self.differ(Field::StatusBootId, &read, Value::text(boot_id));
     }
 
     pub(super) fn target(&mut self, version: Option<&'a str>) {
         let read = Value::text_or_absent(self.read().target_version);
-        self.differ(Field::TargetVersion, read, Value::text_or_absent(version));
+        self.differ(Field::TargetVersion, &read, Value::text_or_absent(version));
     }
 
     /// A state is always reported at the attempt that the spec asks for.
     pub(super) fn state(&mut self, state: State) {
         let read = Value::state_or_absent(self.read().current_state);
-        self.differ(Field::CurrentState, read, Value::State(state));
+        self.differ(Field::CurrentState, &read, Value::State(state));
         self.attempt();
     }
 
     pub(super) fn attempt(&mut self) {
         let read = Value::number_or_absent(self.read().attempt);
-        self.differ(Field::StatusAttempt, read, Value::number_or_absent(self.shadow.spec.attempt));
+        self.differ(Field::StatusAttempt, &read, Value::number_or_absent(self.shadow.spec.attempt));
     }
 
     pub(super) fn staged(&mut self, staged: Option<Staged>) {
         let read = self.read().staged.cloned().map_or(Value::Absent, Value::Staged);
-        self.differ(Field::StatusStaged, read, staged.map_or(Value::Absent, Value::Staged));
+        self.differ(Field::StatusStaged, &read, staged.map_or(Value::Absent, Value::Staged));
     }
 
     pub(super) fn claim(&mut self, boot_id: Option<&'a str>) {
         let read = Value::text_or_absent(self.read().reboot_requested);
-        self.differ(Field::StatusRebootRequested, read, Value::text_or_absent(boot_id));
+        self.differ(Field::StatusRebootRequested, &read, Value::text_or_absent(boot_id));
     }
 
     pub(super) fn message(&mut self, message: Option<String>) {
@@ -77,7 +77,7 @@ impl<'a> Report<'a> {
         });
         self.differ(
             Field::StatusMessage,
-            read,
+            &read,
             message.map_or(Value::Absent, |m| Value::Text(Cow::Owned(m))),
         );
     }
@@ -90,17 +90,17 @@ impl<'a> Report<'a> {
         self.state(State::ErrorReset);
         self.message(Some(message));
         let crashes = self.read().crash_count;
-        self.differ(Field::CrashCount, Value::Number(crashes), Value::Number(crashes.saturating_add(1)));
+        self.differ(Field::CrashCount, &Value::Number(crashes), Value::Number(crashes.saturating_add(1)));
         let read = Value::text_or_absent(self.read().failed_at);
-        self.differ(Field::FailureTimestamp, read, Value::text(now));
+        self.differ(Field::FailureTimestamp, &read, Value::text(now));
     }
 
     /// Nothing has failed since the last success.
     pub(super) fn no_failures(&mut self) {
         if self.read().crash_count != 0 {
-            self.differ(Field::CrashCount, Value::Number(self.read().crash_count), Value::Number(0));
+            self.differ(Field::CrashCount, &Value::Number(self.read().crash_count), Value::Number(0));
         }
-        self.differ(Field::FailureTimestamp, Value::text_or_absent(self.read().failed_at), Value::Absent);
+        self.differ(Field::FailureTimestamp, &Value::text_or_absent(self.read().failed_at), Value::Absent);
         self.message(None);
     }
 
