@@ -1,0 +1,86 @@
+//! The manifests and the code call things by the same names.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use brupop_api::names;
+use serde_json::Value;
+use std::path::PathBuf;
+
+fn folder() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests"))
+}
+
+fn text(file: &str) -> String {
+    std::fs::read_to_string(folder().join(file)).unwrap()
+}
+
+fn object(file: &str) -> Value {
+    serde_yaml_ng::from_str(&text(file)).unwrap()
+}
+
+#[test]
+fn every_file_is_listed_and_every_listed_file_is_there() {
+    let kustomization = object("kustomization.yaml");
+    let names = |list: &str| -> Vec<String> {
+        kustomization[list].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    let mut listed =
+        [names("resources"), names("configurations"), vec!["kustomization.yaml".to_owned()]].concat();
+    let mut found: Vec<_> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.strip_suffix(".yaml").is_some())
+        .collect();
+    listed.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(listed, found);
+}
+
+#[test]
+fn policies_and_roles_name_what_the_code_names() {
+    let reconciler = text("reconciler-policy.yaml");
+    for name in [
+        names::RECONCILER_ACCOUNT,
+        names::MARKER_ANNOTATION,
+        names::UPDATING_TAINT,
+        names::EXCLUDE_FROM_LB_LABEL,
+    ] {
+        assert!(reconciler.contains(name), "{name}");
+    }
+    assert!(!reconciler.contains(names::canary::NODE_ANNOTATION), "the canary must be refused");
+    let agent = text("agent-policy.yaml");
+    assert!(agent.contains(&format!("contains('{}')", names::AGENT_ACCOUNT)));
+    assert!(agent.contains(&format!("'{}' + variables.node", names::shadow_name("n").trim_end_matches('n'))));
+    assert!(text("webhook-policy.yaml").contains(names::WEBHOOK_ACCOUNT));
+
+    let lease = object("reconciler-role.yaml")["rules"].as_array().unwrap().iter().any(|rule| {
+        rule["resources"] == serde_json::json!(["leases"])
+            && rule["resourceNames"] == serde_json::json!([names::LEASE])
+    });
+    assert!(lease, "the role names the Lease {}", names::LEASE);
+    let affinity = text("agent-daemon-set.yaml");
+    assert!(
+        affinity.contains(names::UPDATER_INTERFACE_LABEL)
+            && affinity.contains(names::UPDATER_INTERFACE_VERSION)
+    );
+    for component in ["agent-daemon-set.yaml", "reconciler-deployment.yaml", "webhook-deployment.yaml"] {
+        let pod = &object(component)["spec"]["template"]["metadata"]["labels"];
+        assert!(component.starts_with(pod[names::COMPONENT_LABEL].as_str().unwrap()), "{component}");
+    }
+}
+
+#[test]
+fn the_configuration_asks_about_accounts_of_the_same_namespace_only() {
+    let configuration = object("webhook-configuration.yaml");
+    let [entry] = configuration["webhooks"].as_array().unwrap().as_slice() else { panic!("one entry") };
+    assert_eq!(
+        entry["matchConditions"][0]["expression"],
+        "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
+    );
+    assert_eq!(entry["matchConditions"].as_array().unwrap().len(), 1);
+    assert_eq!((&entry["failurePolicy"], &entry["timeoutSeconds"]), (&"Fail".into(), &3.into()));
+    assert_eq!(entry["rules"][0]["apiGroups"], serde_json::json!([names::GROUP]));
+    for unset in ["objectSelector", "namespaceSelector"] {
+        assert!(entry[unset].is_null(), "{unset}");
+    }
+}
