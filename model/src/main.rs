@@ -1,0 +1,102 @@
+//! `brupop-model`: checks the model and prints states and time.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use brupop_model::{Config, Faults};
+use clap::Parser;
+use stateright::{Checker as _, Model as _};
+
+/// Checks the protocol's model over the shipped functions.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// How many nodes, 1 to 4.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=4))]
+    nodes: u8,
+    /// How many may be updated at once.
+    #[arg(long, default_value_t = 1)]
+    limit: u64,
+    /// Updates tried on a node, 1 to 3.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
+    attempts: u8,
+    /// Changes of leader while the old one goes on.
+    #[arg(long, default_value_t = 1)]
+    takeovers: u8,
+    /// Times that a reconciler goes on with a stale view.
+    #[arg(long, default_value_t = 1)]
+    stale_leaders: u8,
+    /// Times that an agent goes on with a stale view.
+    #[arg(long, default_value_t = 1)]
+    stale_agents: u8,
+    /// Crashes of agents.
+    #[arg(long, default_value_t = 1)]
+    agent_crashes: u8,
+    /// Hosts that fall back when they boot the update.
+    #[arg(long, default_value_t = 1)]
+    fall_backs: u8,
+    /// Hosts that reboot by themselves.
+    #[arg(long, default_value_t = 0)]
+    own_reboots: u8,
+    /// Commands of hosts that fail.
+    #[arg(long, default_value_t = 0)]
+    failed_commands: u8,
+    /// Times that a person cordons or uncordons a node.
+    #[arg(long, default_value_t = 0)]
+    people: u8,
+    /// Steps that take too long.
+    #[arg(long, default_value_t = 0)]
+    deadlines: u8,
+    /// A person cordoned one of the nodes beforehand.
+    #[arg(long)]
+    foreign_cordon: bool,
+    /// Stop after so many states.
+    #[arg(long, default_value_t = 50_000_000)]
+    states: usize,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let config = Config {
+        nodes: arguments.nodes.into(),
+        limit: arguments.limit,
+        attempts: arguments.attempts,
+        faults: Faults {
+            takeovers: arguments.takeovers,
+            stale_leaders: arguments.stale_leaders,
+            stale_agents: arguments.stale_agents,
+            agent_crashes: arguments.agent_crashes,
+            fall_backs: arguments.fall_backs,
+            own_reboots: arguments.own_reboots,
+            failed_commands: arguments.failed_commands,
+            people: arguments.people,
+            deadlines: arguments.deadlines,
+        },
+        foreign_cordon: arguments.foreign_cordon,
+        without: None,
+    };
+    let begun = Instant::now();
+    let checker =
+        config.checker().symmetry().threads(2).target_state_count(arguments.states).spawn_dfs().join();
+    println!(
+        "{} nodes, limit {}: {} states ({} unique) in {:.1} s{}",
+        arguments.nodes,
+        arguments.limit,
+        checker.state_count(),
+        checker.unique_state_count(),
+        begun.elapsed().as_secs_f64(),
+        if checker.is_done() && checker.state_count() < arguments.states { ", all there are" } else { "" },
+    );
+    let mut sound = true;
+    for property in checker.model().properties() {
+        let found = checker.discovery(property.name);
+        let always = matches!(property.expectation, stateright::Expectation::Always);
+        let holds = found.is_some() != always;
+        sound &= holds;
+        println!("  {} {}", if holds { "ok  " } else { "FAIL" }, property.name);
+        if let (true, Some(path)) = (always, found) {
+            println!("{path}");
+        }
+    }
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
