@@ -1,0 +1,83 @@
+# What people do here; `make help` lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PROGRAMS := brupop-agent brupop-reconciler brupop-webhook
+OVERLAYS := $(notdir $(wildcard kustomize/overlays/*))
+CARGO_DENY_VERSION := 0.20.2
+
+# For `make demo`.
+NODES ?= 5
+MAX_CONCURRENT_UPDATE ?= 1
+PODS_PER_NODE ?= 2
+REBOOT_SECONDS ?= 3
+EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC ?= 0
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: build
+build: ## The three programs, as shipped
+	cargo build --release --locked $(PROGRAMS:%=-p %)
+
+.PHONY: control-plane
+control-plane: ## The test bed's control plane, built once into a cache
+	@testbed/build-control-plane >/dev/null
+
+.PHONY: demo
+demo: control-plane build ## A fleet of simulated hosts is updated on a real control plane (NODES, MAX_CONCURRENT_UPDATE, ...)
+	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
+	@BRUPOP_BINARIES=$(CURDIR)/target/release exec target/debug/brupop-demo --nodes $(NODES) \
+	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
+	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC)
+
+.PHONY: test
+test: control-plane build ## Unit, property and table tests, the bounded model, and the tests on the real control plane
+	cargo build --locked --workspace --bins
+	BRUPOP_BINARIES=$(CURDIR)/target/release cargo test --locked --workspace
+
+.PHONY: model
+model: ## The model in larger worlds; prints states and time (some minutes)
+	@cargo build --release --locked --quiet -p brupop-model
+	model/check
+
+.PHONY: check
+check: fmt-check lint manifests-check overlays-check ## Format, lints, generated manifests, overlays, purity of the decisions
+	@.ci/pure-decisions
+
+.PHONY: fmt
+fmt: ## Formats the code
+	cargo fmt --all
+
+.PHONY: fmt-check
+fmt-check:
+	cargo fmt --all --check
+
+.PHONY: lint
+lint: ## Clippy, warnings denied
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: deny
+deny: ## Licences, bans and sources of what we depend on
+	@.ci/cargo-deny $(CARGO_DENY_VERSION) check bans licenses sources
+
+.PHONY: manifests
+manifests: ## Generates the custom resource definitions from api/
+	cargo run --locked --quiet -p brupop-api --example crds -- manifests
+
+.PHONY: manifests-check
+manifests-check: manifests
+	@git diff --exit-code -- manifests || { echo "manifests/ is behind api/: commit what 'make manifests' wrote" >&2; exit 1; }
+
+.PHONY: overlays-check
+overlays-check: control-plane
+	@kubectl=$$(testbed/build-control-plane)/kubectl; \
+	for overlay in $(OVERLAYS); do \
+	  $$kubectl kustomize kustomize/overlays/$$overlay >/dev/null && echo "overlay $$overlay renders"; \
+	done
+
+.PHONY: clean
+clean: ## Removes what cargo built; the control plane's cache stays (rm -r ~/.cache/brupop-testbed)
+	cargo clean
