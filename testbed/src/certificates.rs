@@ -38,7 +38,7 @@ impl Authority {
         let mut params = CertificateParams::new(sans)?;
         params.distinguished_name = name(file, None);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        self.issue(file, params)
+        self.issue(file, &params)
     }
 
     /// Issues a client certificate for a user, in a group if one is given.
@@ -46,7 +46,7 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = name(user, group);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.issue(file, params)
+        self.issue(file, &params)
     }
 
     /// Writes the pair of keys that sign and verify service account tokens: `<name>.key`, `<name>.pub`.
@@ -62,7 +62,7 @@ impl Authority {
         self.dir.join(file)
     }
 
-    fn issue(&self, file: &str, params: CertificateParams) -> Result<()> {
+    fn issue(&self, file: &str, params: &CertificateParams) -> Result<()> {
         let key = KeyPair::generate()?;
         fs::write(self.path(&format!("{file}.crt")), params.signed_by(&key, &self.issuer)?.pem())?;
         fs::write(self.path(&format!("{file}.key")), key.serialize_pem())?;

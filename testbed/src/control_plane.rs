@@ -30,7 +30,7 @@ const TOKEN_SECONDS: i64 = 3600;
 /// Which programs run beside etcd and the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// kube-controller-manager: Deployments and DaemonSets get pods, budgets a status, deleted owners take along what
+    /// kube-controller-manager: Deployments and the like get pods, budgets a status, deleted owners take along what
     /// they own.
     pub controllers: bool,
     /// kube-scheduler.

@@ -1,7 +1,8 @@
 //! A real control plane and simulated Bottlerocket hosts, for the demo, the tests and the benchmarks.
 //!
 //! [`ControlPlane`] runs etcd, kube-apiserver and, as wanted, kube-controller-manager, kube-scheduler and kwok;
-//! [`nodes`] makes nodes, [`host`] simulates their hosts, and [`kubelet`] runs our own pods on them. All of it ends with the process that started it ([`sandbox`]).
+//! [`nodes`] makes nodes, [`host`] simulates their hosts, [`kubelet`] runs our own pods on them, and
+//! [`operator`] is what we ship. All of it ends with the process that started it ([`sandbox`]).
 
 pub mod audit;
 pub mod binaries;
@@ -12,6 +13,7 @@ pub mod host;
 pub mod kubeconfig;
 pub mod kubelet;
 pub mod nodes;
+pub mod operator;
 pub mod sandbox;
 mod services;
 pub mod waiting;

@@ -242,6 +242,39 @@ mod tests {
         assert!(!dir.exists());
     }
 
+    /// Plays two roles: run by itself, as a child, it is the owner that is killed.
+    #[tokio::test]
+    async fn an_owner_that_is_killed_leaves_neither_processes_nor_files() {
+        const NAME: &str = "sandbox::tests::an_owner_that_is_killed_leaves_neither_processes_nor_files";
+        const OWNER: &str = "BRUPOP_TESTBED_TEST_OWNER";
+        if std::env::var_os(OWNER).is_some() {
+            let sandbox = Sandbox::new().unwrap();
+            let _process = sandbox.spawn("sleep", sleep()).unwrap();
+            println!("\nsandbox {} {}", sandbox.dir().display(), sandbox.group());
+            return std::future::pending().await;
+        }
+        let mut owner = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture"])
+            .env(OWNER, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let line = lines.find_map(|line| line.strip_prefix("sandbox ").map(str::to_owned)).unwrap();
+        let (dir, group) = line.split_once(' ').unwrap();
+        let (dir, group) = (Path::new(dir), group.parse().unwrap());
+        await_until("four members", Duration::from_secs(5), async || (members(group) == 4).then_some(()))
+            .await
+            .unwrap();
+        owner.kill().unwrap();
+        owner.wait().unwrap();
+        await_until("nothing is left", Duration::from_secs(5), async || {
+            (members(group) == 0 && !dir.exists()).then_some(())
+        })
+        .await
+        .unwrap();
+    }
+
     #[tokio::test]
     async fn nothing_starts_in_a_sandbox_that_has_ended() {
         let sandbox = Sandbox::new().unwrap();

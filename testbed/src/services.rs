@@ -3,7 +3,7 @@
 //!
 //! The API server hands its connections into the cluster to a proxy on a Unix socket (egress selector, HTTP CONNECT),
 //! as in clusters whose control plane is not in the nodes' network. The proxy finds the Service by its address, a
-//! ready endpoint in its EndpointSlices, and the process behind that endpoint's pod. So the shipped webhook
+//! ready endpoint in its `EndpointSlice` objects, and the process behind that endpoint's pod. So the shipped webhook
 //! configuration, Service, readiness and certificate names are in play as they are in production.
 
 use anyhow::{Context as _, Result, bail};

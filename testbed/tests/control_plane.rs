@@ -16,6 +16,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_stores_audits_and_leaves_nothing_behind() -> Result<()> {
     let control_plane = ControlPlane::start(Options::API).await?;
+    println!("ready in {:?}", control_plane.ready_in());
     let (dir, group) = (control_plane.dir().to_owned(), control_plane.sandbox().group());
     let api = Api::<ConfigMap>::namespaced(control_plane.client(), "default");
     let map = ConfigMap {

@@ -18,7 +18,7 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(30);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// A control plane with one node, its host, and a DaemonSet `speaker` behind a Service of the same name.
+/// A control plane with one node, its host, and a `DaemonSet` named `speaker` behind a Service of the same name.
 struct Bed {
     // First, so that processes end before what they talk to.
     kubelets: Kubelets,

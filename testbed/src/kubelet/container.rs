@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Data of ConfigMaps, by name.
+/// Data of `ConfigMap` objects, by name.
 pub(crate) type ConfigMaps = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Why a container cannot be run.
@@ -41,7 +41,7 @@ pub(crate) fn only_container(pod: &Pod) -> Result<&Container, Unrunnable> {
     }
 }
 
-/// Names of the ConfigMaps that a container's environment is taken from.
+/// Names of the `ConfigMap` objects that a container's environment is taken from.
 pub(crate) fn config_maps(container: &Container) -> Vec<String> {
     let whole = container.env_from.iter().flatten().filter_map(|from| from.config_map_ref.as_ref());
     let sources = container.env.iter().flatten().filter_map(|env| env.value_from.as_ref());
@@ -78,7 +78,9 @@ pub(crate) fn command_line(
     let words = container.command.iter().chain(&container.args).flatten();
     let command = words.map(|word| outside(&expand(word, &environment), paths)).collect();
     environment.extend(overrides.iter().cloned());
-    environment.values_mut().for_each(|value| *value = outside(value, paths));
+    for value in environment.values_mut() {
+        *value = outside(value, paths);
+    }
     Ok(CommandLine { command, environment })
 }
 

@@ -6,7 +6,7 @@
 //! node for host paths and the boot id, a free port for each port that the container listens on.
 //!
 //! All other pods are kwok's. A node that is attached to a [`crate::host::Host`] follows it: when the host goes down
-//! its processes are killed and the node is NotReady; when it is up again the node shows its new boot id and image,
+//! its processes are killed and the node is not ready; when it is up again the node shows its new boot id and image,
 //! then Ready, and its pods start again.
 
 mod container;
