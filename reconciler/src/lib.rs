@@ -4,4 +4,10 @@
 //! and reasons, and the rest carries them out.
 
 pub mod decide;
+pub mod drain;
 pub mod facts;
+pub mod leadership;
+pub mod objects;
+pub mod observe;
+pub mod schedule;
+pub mod settings;

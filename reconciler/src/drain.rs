@@ -1,0 +1,176 @@
+//! Which pods a drain evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt as _;
+
+use crate::objects::MIRROR_POD_ANNOTATION;
+
+/// What a drain does about a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It stays and does not matter: a mirror pod, one of a `DaemonSet`, or one of ours that could run nowhere else.
+    Stays,
+    /// It is evicted.
+    Evicted,
+    /// It is on its way out; wait for it.
+    Leaving,
+    /// Nothing would bring it back elsewhere, so a person has to decide.
+    Unmanaged,
+}
+
+/// One pod, by what an eviction needs to know.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// What a drain of a node has to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Pods to evict.
+    pub evict: Vec<PodKey>,
+    /// Pods on their way out.
+    pub leaving: usize,
+    /// Pods that nothing would bring back, as `namespace/name`; they hold the drain up.
+    pub unmanaged: Vec<String>,
+    /// The workloads whose pods are evicted or leaving, `<apiVersion>/<kind>/<namespace>/<name>`, sorted.
+    pub owners: Vec<String>,
+}
+
+impl Plan {
+    /// The plan for these pods of one node. `ours` tells the operator's own pods, `elsewhere` whether evicted pods
+    /// have another node to run on.
+    pub fn of<'p>(
+        pods: impl IntoIterator<Item = &'p Pod>,
+        ours: impl Fn(&Pod) -> bool,
+        elsewhere: bool,
+    ) -> Self {
+        let mut plan = Self::default();
+        for pod in pods {
+            let fate = fate(pod, ours(pod) && !elsewhere);
+            let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+            match fate {
+                Fate::Stays => continue,
+                Fate::Leaving => plan.leaving += 1,
+                Fate::Unmanaged => plan.unmanaged.push(format!("{namespace}/{name}")),
+                Fate::Evicted => {
+                    plan.evict.push(PodKey {
+                        namespace: namespace.clone(),
+                        name,
+                        uid: pod.uid().unwrap_or_default(),
+                    });
+                }
+            }
+            if let Some(owner) = controller(pod) {
+                plan.owners.push(format!("{}/{}/{namespace}/{}", owner.api_version, owner.kind, owner.name));
+            }
+        }
+        plan.evict.sort_unstable();
+        plan.unmanaged.sort_unstable();
+        plan.owners.sort_unstable();
+        plan.owners.dedup();
+        plan
+    }
+
+    /// Nothing is left to evict, to wait for, or to ask a person about.
+    pub fn is_done(&self) -> bool {
+        self.evict.is_empty() && self.leaving == 0 && self.unmanaged.is_empty()
+    }
+}
+
+/// What a drain does about this pod; `kept` pods stay, whatever they are.
+pub fn fate(pod: &Pod, kept: bool) -> Fate {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let finished = matches!(phase, Some("Succeeded" | "Failed"));
+    let controller = controller(pod);
+    if kept || pod.annotations().contains_key(MIRROR_POD_ANNOTATION) {
+        Fate::Stays
+    } else if controller.is_some_and(|owner| owner.kind == "DaemonSet") && !finished {
+        Fate::Stays
+    } else if pod.metadata.deletion_timestamp.is_some() {
+        Fate::Leaving
+    } else if finished || controller.is_some() {
+        Fate::Evicted
+    } else {
+        Fate::Unmanaged
+    }
+}
+
+fn controller(pod: &Pod) -> Option<&OwnerReference> {
+    pod.owner_references().iter().find(|owner| owner.controller == Some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(name: &str, owner: Option<&str>, phase: &str, more: Value) -> Pod {
+        let mut metadata = json!({"name": name, "namespace": "shop", "uid": format!("uid-{name}")});
+        if let Some(kind) = owner {
+            metadata["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": "o", "controller": true}]);
+        }
+        for (key, value) in more.as_object().unwrap() {
+            metadata[key] = value.clone();
+        }
+        serde_json::from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
+    }
+
+    #[test]
+    fn the_table() {
+        let none = || json!({});
+        let leaving = || json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+        let mirror = || json!({"annotations": {MIRROR_POD_ANNOTATION: "x"}});
+        let not_controller =
+            json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
+        for (what, pod, fate_of_it) in [
+            ("of a ReplicaSet", pod("a", Some("ReplicaSet"), "Running", none()), Fate::Evicted),
+            ("of a ReplicaSet, pending", pod("a", Some("ReplicaSet"), "Pending", none()), Fate::Evicted),
+            ("of a Job, finished", pod("a", Some("Job"), "Succeeded", none()), Fate::Evicted),
+            ("of a DaemonSet", pod("a", Some("DaemonSet"), "Running", none()), Fate::Stays),
+            ("of a DaemonSet, leaving", pod("a", Some("DaemonSet"), "Running", leaving()), Fate::Stays),
+            ("of a DaemonSet, failed", pod("a", Some("DaemonSet"), "Failed", none()), Fate::Evicted),
+            ("mirror", pod("a", Some("Node"), "Running", mirror()), Fate::Stays),
+            ("leaving", pod("a", Some("ReplicaSet"), "Running", leaving()), Fate::Leaving),
+            ("unmanaged", pod("a", None, "Running", none()), Fate::Unmanaged),
+            ("unmanaged, finished", pod("a", None, "Failed", none()), Fate::Evicted),
+            ("unmanaged, leaving", pod("a", None, "Running", leaving()), Fate::Leaving),
+            ("owned, but not controlled", pod("a", None, "Running", not_controller), Fate::Unmanaged),
+        ] {
+            assert_eq!(fate(&pod, false), fate_of_it, "{what}");
+            assert_eq!(fate(&pod, true), Fate::Stays, "{what}, kept");
+        }
+    }
+
+    #[test]
+    fn a_plan_names_workloads_once_and_what_holds_it_up() {
+        let pods = [
+            pod("b", Some("ReplicaSet"), "Running", json!({})),
+            pod("a", Some("ReplicaSet"), "Running", json!({})),
+            pod("c", Some("DaemonSet"), "Running", json!({})),
+            pod("d", None, "Running", json!({})),
+            pod("e", Some("StatefulSet"), "Running", json!({"deletionTimestamp": "2026-11-21T04:00:00Z"})),
+        ];
+        let plan = Plan::of(&pods, |_| false, true);
+        assert_eq!(plan.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(plan.leaving, 1);
+        assert_eq!(plan.unmanaged, ["shop/d"]);
+        assert_eq!(plan.owners, ["apps/v1/ReplicaSet/shop/cart", "apps/v1/StatefulSet/shop/cart"]);
+        assert!(!plan.is_done());
+        assert!(Plan::of(&pods[2..3], |_| false, true).is_done());
+    }
+
+    #[test]
+    fn our_own_pods_stay_where_there_is_no_other_node() {
+        let pods = [pod("brupop-webhook-0", Some("ReplicaSet"), "Running", json!({}))];
+        assert!(Plan::of(&pods, |_| true, false).is_done());
+        assert_eq!(Plan::of(&pods, |_| true, true).evict.len(), 1);
+        assert_eq!(Plan::of(&pods, |_| false, false).evict.len(), 1);
+    }
+}

@@ -1,0 +1,356 @@
+//! Objects as they are watched: trimmed to what is decided on, and to what a conditional patch must quote.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use brupop_api::{BottlerocketFleet, Marker, names};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Value, json};
+
+/// Labels and annotations of a Node that matter here.
+const NODE_LABELS: [&str; 3] = [names::UPDATER_INTERFACE_LABEL, names::EXCLUDE_FROM_LB_LABEL, ZONE_LABEL];
+const NODE_ANNOTATIONS: [&str; 3] =
+    [names::MARKER_ANNOTATION, names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION];
+/// Well-known label of a Node's zone.
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+/// Annotation of the pods that a kubelet runs from its own files.
+pub const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// A Node, trimmed.
+#[derive(Clone, Debug, Deserialize)]
+pub struct WatchedNode {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
+    status: NodeStatus,
+    #[serde(skip)]
+    marker: Option<Result<Marker, String>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+struct NodeSpec {
+    #[serde(default)]
+    unschedulable: bool,
+    /// As they stand there, with fields that we do not know.
+    #[serde(default)]
+    taints: Vec<Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: Vec<NodeCondition>,
+    #[serde(default)]
+    node_info: NodeInfo,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+struct NodeInfo {
+    #[serde(default, rename = "bootID")]
+    boot_id: String,
+    #[serde(default, rename = "osImage")]
+    os_image: String,
+}
+
+impl WatchedNode {
+    /// Drops what is not needed, and reads the marker.
+    pub fn trim(&mut self) {
+        let mut metadata = std::mem::take(&mut self.metadata);
+        let keep = |map: Option<BTreeMap<String, String>>, keys: [&str; 3]| {
+            map.map(|mut map| {
+                map.retain(|key, _| keys.contains(&key.as_str()));
+                map
+            })
+        };
+        self.metadata = ObjectMeta {
+            labels: keep(metadata.labels.take(), NODE_LABELS),
+            annotations: keep(metadata.annotations.take(), NODE_ANNOTATIONS),
+            ..identity(metadata)
+        };
+        self.status.conditions.retain(|condition| condition.type_ == "Ready");
+        self.marker = self
+            .annotation(names::MARKER_ANNOTATION)
+            .map(|text| Marker::parse(text).map_err(|error| error.to_string()));
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Opted in.
+    pub fn labelled(&self) -> bool {
+        self.label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION)
+    }
+
+    /// Kept out of load balancers, by whomever.
+    pub fn excluded(&self) -> bool {
+        self.label(names::EXCLUDE_FROM_LB_LABEL).is_some()
+    }
+
+    /// Its zone.
+    pub fn zone(&self) -> Option<&str> {
+        self.label(ZONE_LABEL)
+    }
+
+    /// A person stopped new updates of it.
+    pub fn paused(&self) -> bool {
+        self.annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false")
+    }
+
+    /// A person wants its update now.
+    pub fn update_now(&self) -> bool {
+        self.annotation(names::UPDATE_NOW_ANNOTATION).is_some_and(|value| value != "false")
+    }
+
+    /// The condition Ready is True.
+    pub fn ready(&self) -> bool {
+        self.status
+            .conditions
+            .iter()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    }
+
+    /// Cordoned.
+    pub fn unschedulable(&self) -> bool {
+        self.spec.unschedulable
+    }
+
+    /// Carries our taint.
+    pub fn tainted(&self) -> bool {
+        self.spec.taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT)
+    }
+
+    /// Pods without special tolerations may come here.
+    pub fn takes_pods(&self) -> bool {
+        self.ready()
+            && !self.unschedulable()
+            && self.spec.taints.iter().all(|taint| taint["effect"] == "PreferNoSchedule")
+    }
+
+    /// The boot it is in.
+    pub fn boot_id(&self) -> &str {
+        &self.status.node_info.boot_id
+    }
+
+    /// The Bottlerocket version that it runs: from `Bottlerocket OS 1.19.4 (aws-k8s-1.29)`.
+    pub fn version(&self) -> Option<&str> {
+        self.status
+            .node_info
+            .os_image
+            .strip_prefix("Bottlerocket OS ")?
+            .split(' ')
+            .next()
+            .filter(|v| !v.is_empty())
+    }
+
+    /// What we changed on it; an error if the annotation cannot be read.
+    ///
+    /// # Errors
+    /// What is wrong with the annotation.
+    pub fn marker(&self) -> Result<Option<&Marker>, &str> {
+        match &self.marker {
+            None => Ok(None),
+            Some(Ok(marker)) => Ok(Some(marker)),
+            Some(Err(error)) => Err(error),
+        }
+    }
+
+    /// The parts that a patch quotes or adds to, as they were read.
+    pub fn quoted(&self) -> Value {
+        let mut spec = json!({});
+        if self.spec.unschedulable {
+            spec["unschedulable"] = json!(true);
+        }
+        if !self.spec.taints.is_empty() {
+            spec["taints"] = json!(self.spec.taints);
+        }
+        let mut metadata = json!({"uid": self.metadata.uid});
+        if let Some(labels) = &self.metadata.labels {
+            metadata["labels"] = json!(labels);
+        }
+        if let Some(annotations) = &self.metadata.annotations {
+            metadata["annotations"] = json!(annotations);
+        }
+        json!({"metadata": metadata, "spec": spec})
+    }
+
+    /// Nothing that matters is different: most changes of a Node are its kubelet's heartbeats.
+    pub fn same_facts(&self, other: &Self) -> bool {
+        self.metadata.uid == other.metadata.uid
+            && self.metadata.labels == other.metadata.labels
+            && self.metadata.annotations == other.metadata.annotations
+            && self.spec == other.spec
+            && self.status == other.status
+    }
+}
+
+/// The fleet's ledger: as it stands there, and understood.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    /// The object.
+    pub fleet: BottlerocketFleet,
+    /// The object as it was read, for patches that quote it: "no slots" may stand there as `{}` or not at all.
+    pub quoted: Value,
+}
+
+impl<'de> Deserialize<'de> for Ledger {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let quoted = Value::deserialize(deserializer)?;
+        let fleet = BottlerocketFleet::deserialize(&quoted).map_err(D::Error::custom)?;
+        Ok(Self { fleet, quoted })
+    }
+}
+
+/// What stays of a Pod: whose it is, where it is, how far it is.
+pub fn trim_pod(pod: &mut Pod) {
+    let mut metadata = std::mem::take(&mut pod.metadata);
+    pod.metadata = ObjectMeta {
+        namespace: metadata.namespace.take(),
+        deletion_timestamp: metadata.deletion_timestamp.take(),
+        owner_references: metadata.owner_references.take(),
+        labels: metadata.labels.take(),
+        annotations: metadata.annotations.take().map(|mut annotations| {
+            annotations.retain(|key, _| key == MIRROR_POD_ANNOTATION);
+            annotations
+        }),
+        ..identity(metadata)
+    };
+    pod.spec = pod.spec.take().map(|spec| PodSpec { node_name: spec.node_name, ..PodSpec::default() });
+    pod.status = pod.status.take().map(|status| PodStatus { phase: status.phase, ..PodStatus::default() });
+}
+
+fn identity(metadata: ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: metadata.name,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        ..ObjectMeta::default()
+    }
+}
+
+/// The resource that a trimmed type stands for.
+macro_rules! stands_for {
+    ($type:ty, $resource:ty, $($metadata:ident).+) => {
+        impl Resource for $type {
+            type DynamicType = ();
+            type Scope = <$resource as Resource>::Scope;
+
+            fn kind(dt: &()) -> Cow<'_, str> {
+                <$resource>::kind(dt)
+            }
+
+            fn group(dt: &()) -> Cow<'_, str> {
+                <$resource>::group(dt)
+            }
+
+            fn version(dt: &()) -> Cow<'_, str> {
+                <$resource>::version(dt)
+            }
+
+            fn plural(dt: &()) -> Cow<'_, str> {
+                <$resource>::plural(dt)
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.$($metadata).+
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.$($metadata).+
+            }
+        }
+    };
+}
+
+stands_for!(WatchedNode, Node, metadata);
+stands_for!(Ledger, BottlerocketFleet, fleet.metadata);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(json: Value) -> WatchedNode {
+        let mut node: WatchedNode = serde_json::from_value(json).unwrap();
+        node.trim();
+        node
+    }
+
+    #[test]
+    fn the_version_is_read_out_of_the_image() {
+        for (image, version) in [
+            ("Bottlerocket OS 1.19.4 (aws-k8s-1.29)", Some("1.19.4")),
+            ("Bottlerocket OS 1.20.0-rc.1+b2 (metal-k8s-1.30)", Some("1.20.0-rc.1+b2")),
+            ("Bottlerocket OS 1.19.4", Some("1.19.4")),
+            ("Bottlerocket OS ", None),
+            ("Debian GNU/Linux 12", None),
+            ("", None),
+        ] {
+            let node = node(json!({"metadata": {}, "status": {"nodeInfo": {"osImage": image}}}));
+            assert_eq!(node.version(), version, "{image}");
+        }
+    }
+
+    #[test]
+    fn what_a_patch_quotes_is_as_it_was_read() {
+        let taint =
+            json!({"key": "a", "effect": "NoExecute", "timeAdded": "2026-11-21T04:00:00.5Z", "novel": 1});
+        let node = node(json!({
+            "metadata": {"name": "n", "uid": "u", "labels": {"kubernetes.io/os": "linux"}, "managedFields": []},
+            "spec": {"podCIDR": "10.0.0.0/24", "taints": [taint]},
+        }));
+        assert_eq!(
+            node.quoted(),
+            json!({"metadata": {"uid": "u", "labels": {}}, "spec": {"taints": [taint]}}),
+            "labels are there, though none of them matters; annotations are not"
+        );
+    }
+
+    #[test]
+    fn heartbeats_change_nothing() {
+        let beat = |version: &str, time: &str, ready: &str| {
+            node(json!({
+                "metadata": {"name": "n", "uid": "u", "resourceVersion": version},
+                "status": {"conditions": [
+                    {"type": "Ready", "status": ready, "lastHeartbeatTime": time},
+                    {"type": "DiskPressure", "status": "False", "lastHeartbeatTime": time},
+                ]},
+            }))
+        };
+        let first = beat("1", "2026-11-21T04:00:00Z", "True");
+        assert!(first.same_facts(&beat("2", "2026-11-21T04:05:00Z", "True")));
+        assert!(!first.same_facts(&beat("2", "2026-11-21T04:05:00Z", "False")));
+    }
+
+    #[test]
+    fn a_marker_that_cannot_be_read_is_an_error() {
+        let with = |marker: &str| {
+            node(json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker, "other": "x"}}}))
+        };
+        assert!(with("[]").marker().unwrap_err().contains(names::MARKER_ANNOTATION));
+        assert_eq!(with(r#"{"shadow_uid":"u","attempt":3}"#).marker().unwrap().unwrap().attempt, 3);
+    }
+
+    #[test]
+    fn a_ledger_keeps_what_was_read() {
+        let read = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"conditions": []}});
+        let ledger: Ledger = serde_json::from_value(read.clone()).unwrap();
+        assert_eq!(ledger.quoted, read);
+        assert!(ledger.fleet.status.unwrap().slots.is_empty());
+    }
+}

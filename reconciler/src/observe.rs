@@ -1,0 +1,218 @@
+//! From objects and the time to facts. Pure: the clock is an argument.
+
+mod clock;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::{BottlerocketFleetStatus, Slot, VersionRecord};
+use brupop_api::{BottlerocketShadow, Marker, names};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::core::DeserializeGuard;
+
+use crate::drain::Plan;
+use crate::facts::{FleetFacts, Gate, NodeFacts, PodFacts, Situation};
+use crate::objects::{Ledger, WatchedNode};
+use crate::settings::{Durations, Limit};
+use clock::Clock;
+
+/// The objects at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// All Nodes, by the name that their shadow has or would have.
+    pub nodes: BTreeMap<String, Arc<WatchedNode>>,
+    /// The shadows, by name; those that cannot be read, too.
+    pub shadows: BTreeMap<String, Arc<DeserializeGuard<BottlerocketShadow>>>,
+    /// The ledger, if there is one.
+    pub ledger: Option<Arc<Ledger>>,
+    /// What a drain has to do, by name of the shadow; of those nodes whose pods are watched and known.
+    pub drains: BTreeMap<String, Plan>,
+}
+
+/// What facts depend on beside objects.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'a> {
+    /// How long what takes.
+    pub durations: &'a Durations,
+    /// How many nodes at once.
+    pub limit: Limit,
+    /// The term in which this process leads.
+    pub term: u64,
+    /// May new updates start?
+    pub gate: Gate,
+    /// Name of the node that this process runs on, if it is known.
+    pub own_node: Option<&'a str>,
+    /// The time.
+    pub now: Timestamp,
+    /// The time, as it is written into objects.
+    pub now_text: &'a str,
+}
+
+/// The facts.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// Of the fleet.
+    pub fleet: FleetFacts<'a>,
+    /// Of each node that is or was ours to update, by name of the shadow.
+    pub situations: Vec<Situation<'a>>,
+    /// Of which situations (by index) no sense can be made, and why. They keep their slots, and nothing is done.
+    pub unreadable: BTreeMap<usize, String>,
+    /// The earliest time at which the clock alone changes a fact.
+    pub next: Option<Timestamp>,
+}
+
+/// May new updates start? A person's word comes first; what makes them unsafe before what makes them untimely, since a
+/// node may be exempted from the latter.
+pub fn gate(paused: bool, admission_enforced: bool, starts_allowed: bool) -> Gate {
+    match (paused, admission_enforced, starts_allowed) {
+        (true, _, _) => Gate::Paused,
+        (_, false, _) => Gate::AdmissionNotEnforced,
+        (_, _, false) => Gate::OutsideWindow,
+        (false, true, true) => Gate::Open,
+    }
+}
+
+/// Turns objects and the time into facts.
+pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) -> Observed<'a> {
+    static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
+    static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
+
+    let status = snapshot.status();
+    let labelled = snapshot.nodes.values().filter(|node| node.labelled()).count();
+    let fleet = FleetFacts {
+        now: circumstances.now_text,
+        term: circumstances.term,
+        ledger_term: status.and_then(|status| status.term),
+        slots: status.map_or(&NO_SLOTS, |status| &status.slots),
+        versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
+        limit: circumstances.limit.of(u64::try_from(labelled).unwrap_or(u64::MAX)),
+        gate: circumstances.gate,
+        exclude: circumstances.durations.exclusion.is_positive(),
+    };
+    let mut observer = Observer {
+        snapshot,
+        circumstances,
+        takers: snapshot.nodes.values().filter(|node| node.takes_pods()).count(),
+        clock: Clock::new(circumstances.now),
+    };
+    let mut observed = Observed { fleet, situations: vec![], unreadable: BTreeMap::new(), next: None };
+    for name in snapshot.concerned() {
+        let (situation, unreadable) = observer.situation(name);
+        if let Some(why) = unreadable {
+            observed.unreadable.insert(observed.situations.len(), why);
+        }
+        observed.situations.push(situation);
+    }
+    observed.next = observer.clock.next();
+    observed
+}
+
+impl Snapshot {
+    /// The ledger's status.
+    pub fn status(&self) -> Option<&BottlerocketFleetStatus> {
+        self.ledger.as_ref()?.fleet.status.as_ref()
+    }
+
+    /// The shadow of this name, if there is one that can be read.
+    pub fn shadow(&self, name: &str) -> Option<&BottlerocketShadow> {
+        self.shadows.get(name)?.0.as_ref().ok()
+    }
+
+    /// Names of the shadows that are there, or should be, or were.
+    fn concerned(&self) -> BTreeSet<&str> {
+        let ours = |node: &WatchedNode| node.labelled() || !matches!(node.marker(), Ok(None));
+        self.nodes
+            .iter()
+            .filter(|(name, node)| {
+                ours(node) && name.len() <= names::shadow_name("").len() + names::NODE_NAME_MAX
+            })
+            .map(|(name, _)| name.as_str())
+            .chain(self.shadows.keys().map(String::as_str))
+            .collect()
+    }
+}
+
+struct Observer<'a, 'c> {
+    snapshot: &'a Snapshot,
+    circumstances: &'c Circumstances<'a>,
+    takers: usize,
+    clock: Clock,
+}
+
+impl<'a> Observer<'a, '_> {
+    fn situation(&mut self, name: &'a str) -> (Situation<'a>, Option<String>) {
+        let mut unreadable = None;
+        let node = self.snapshot.nodes.get(name).map(|node| self.node(node, &mut unreadable));
+        let shadow = match self.snapshot.shadows.get(name).map(|guard| &guard.0) {
+            Some(Ok(shadow)) => ShadowFacts::of(shadow).map(|facts| (facts, shadow)),
+            Some(Err(error)) => {
+                unreadable = Some(format!("the shadow cannot be read: {error}"));
+                None
+            }
+            None => None,
+        };
+        let marker = node.and_then(|node| node.marker);
+        let facts = shadow.map(|(facts, _)| facts);
+        let transition = shadow.and_then(|(_, shadow)| shadow.spec.state_transition_timestamp.as_deref());
+        let plan = self.snapshot.drains.get(name);
+        let takes_pods = self.snapshot.nodes.get(name).is_some_and(|node| node.takes_pods());
+        let situation = Situation {
+            shadow_name: name,
+            node,
+            shadow: facts,
+            owner_uid: shadow.and_then(|(_, shadow)| owner_uid(shadow)),
+            pods: PodFacts {
+                drained: plan.is_some_and(Plan::is_done),
+                owners: plan.map_or(&[], |plan| &plan.owners),
+                elsewhere: self.takers > usize::from(takes_pods),
+            },
+            time: self.clock.facts(self.circumstances.durations, facts.as_ref(), transition, marker),
+        };
+        (situation, unreadable)
+    }
+
+    fn node(&self, node: &'a WatchedNode, unreadable: &mut Option<String>) -> NodeFacts<'a> {
+        /// Stands for a marker that cannot be read: something is there, and the slot is kept.
+        static UNREAD: Marker = Marker {
+            shadow_uid: String::new(),
+            attempt: 0,
+            term: 0,
+            excluded_at: None,
+            drain_started_at: None,
+            cordoned_at: None,
+            tainted: false,
+            drained_at: None,
+            evicted_owners: Vec::new(),
+        };
+        let meta = kube::Resource::meta(node);
+        let name = meta.name.as_deref().unwrap_or_default();
+        NodeFacts {
+            name,
+            uid: meta.uid.as_deref().unwrap_or_default(),
+            labelled: node.labelled(),
+            ready: node.ready(),
+            boot_id: node.boot_id(),
+            version: node.version(),
+            unschedulable: node.unschedulable(),
+            excluded: node.excluded(),
+            tainted: node.tainted(),
+            marker: node.marker().unwrap_or_else(|why| {
+                *unreadable = Some(why.to_owned());
+                Some(&UNREAD)
+            }),
+            zone: node.zone(),
+            paused: node.paused(),
+            update_now: node.update_now(),
+            ours: self.circumstances.own_node == Some(name),
+        }
+    }
+}
+
+fn owner_uid(shadow: &BottlerocketShadow) -> Option<&str> {
+    shadow.owner_references().iter().find(|owner| owner.kind == "Node").map(|owner| owner.uid.as_str())
+}
+
+#[cfg(test)]
+mod tests;

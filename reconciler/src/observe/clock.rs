@@ -1,0 +1,148 @@
+//! What the clock says of a node, and when it says something else.
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::{Marker, State};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::facts::TimeFacts;
+use crate::settings::Durations;
+
+/// Longest wait after failures.
+const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
+/// Wait after an attempt that ended without success, and not by a failure: the host wanted another version.
+const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
+
+/// The time now, and the earliest time at which it will have another meaning.
+pub(super) struct Clock {
+    now: Timestamp,
+    next: Option<Timestamp>,
+}
+
+impl Clock {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { now, next: None }
+    }
+
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        self.next
+    }
+
+    /// Has so much time passed since then? Without a time that can be read, `otherwise`.
+    fn passed(&mut self, since: Option<&str>, wait: SignedDuration, otherwise: bool) -> bool {
+        let Some(since) = since.and_then(|since| since.parse::<Timestamp>().ok()) else { return otherwise };
+        let at = since.saturating_add(wait).unwrap_or(Timestamp::MAX);
+        if at > self.now {
+            self.next = Some(self.next.map_or(at, |next| next.min(at)));
+        }
+        at <= self.now
+    }
+
+    /// The facts of one node. `transition` is when the spec's state was set.
+    pub(super) fn facts(
+        &mut self,
+        durations: &Durations,
+        shadow: Option<&ShadowFacts<'_>>,
+        transition: Option<&str>,
+        marker: Option<&Marker>,
+    ) -> TimeFacts {
+        let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
+        if let Some(marker) = marker {
+            if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
+                facts.exclusion_over = self.passed(marker.excluded_at.as_deref(), durations.exclusion, true);
+            }
+            if marker.drained_at.is_none() {
+                facts.drain_overdue = self.passed(marker.drain_started_at.as_deref(), durations.drain, false);
+            }
+        }
+        let Some(shadow) = shadow else { return facts };
+        match shadow.spec.state {
+            State::Idle | State::ErrorReset => {
+                facts.backing_off = self.backing_off(durations, shadow, transition);
+                facts.step_overdue =
+                    !shadow.reports(State::Idle) && self.passed(transition, durations.settle, false);
+            }
+            State::StagedAndPerformedUpdate => {
+                // What follows staging has deadlines of its own; this one is for a node that stands still between.
+                let emptying = if shadow.reached() {
+                    durations.exclusion + durations.drain
+                } else {
+                    SignedDuration::ZERO
+                };
+                facts.step_overdue = self.passed(transition, durations.stage + emptying, false);
+            }
+            State::RebootedIntoUpdate => {
+                let granted = shadow.spec.reboot_from_boot_id.is_some();
+                let emptying =
+                    if granted { SignedDuration::ZERO } else { durations.exclusion + durations.drain };
+                facts.step_overdue = self.passed(transition, durations.reboot + emptying, false);
+            }
+            State::MonitoringUpdate => {
+                facts.soak_over = self.passed(transition, durations.soak, true);
+                facts.step_overdue = self.passed(transition, durations.soak + durations.settle, false);
+            }
+        }
+        facts
+    }
+
+    fn backing_off(
+        &mut self,
+        durations: &Durations,
+        shadow: &ShadowFacts<'_>,
+        transition: Option<&str>,
+    ) -> bool {
+        if let Some(failures) = shadow.spec.failures
+            && !self.passed(Some(&failures.at), back_off(durations.back_off_base, failures.count), true)
+        {
+            return true;
+        }
+        let failed =
+            shadow.spec.failures.is_some_and(|failures| Some(failures.attempt) == shadow.spec.attempt);
+        let succeeded = shadow.spec.version == shadow.status.current_version;
+        shadow.spec.attempt.is_some()
+            && shadow.spec.version.is_some()
+            && !failed
+            && !succeeded
+            && !self.passed(transition, OTHER_TARGET_BACK_OFF, true)
+    }
+}
+
+/// The wait after so many failures: the base, doubled with each further failure, at most a day.
+fn back_off(base: SignedDuration, failures: u64) -> SignedDuration {
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    let factor = 1_i32.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(i32::MAX);
+    base.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_back_off_doubles_and_ends_at_a_day() {
+        let base = SignedDuration::from_mins(2);
+        for (failures, minutes) in
+            [(0, 2), (1, 2), (2, 4), (3, 8), (9, 512), (10, 1024), (11, 1440), (32, 1440), (u64::MAX, 1440)]
+        {
+            assert_eq!(back_off(base, failures), SignedDuration::from_mins(minutes), "{failures} failures");
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_when_it_says() {
+        let start: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
+        let mut clock = Clock::new(start);
+        assert!(!clock.passed(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(60), true));
+        assert!(!clock.passed(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30), true));
+        let next = clock.next().unwrap();
+        assert_eq!(next, "2026-11-21T04:00:30Z".parse().unwrap());
+        assert!(Clock::new(next).passed(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30), false));
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_read_is_not_waited_for() {
+        let mut clock = Clock::new(Timestamp::UNIX_EPOCH);
+        assert!(clock.passed(Some("soon"), SignedDuration::from_secs(60), true));
+        assert!(!clock.passed(None, SignedDuration::from_secs(60), false));
+        assert_eq!(clock.next(), None);
+    }
+}

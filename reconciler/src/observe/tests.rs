@@ -1,0 +1,244 @@
+//! Objects and times, and what is seen in them.
+
+use super::*;
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const NOW: &str = "2026-11-21T04:00:00Z";
+
+fn durations() -> Durations {
+    let seconds = SignedDuration::from_secs;
+    Durations {
+        exclusion: seconds(30),
+        soak: seconds(60),
+        stage: seconds(3600),
+        drain: seconds(900),
+        reboot: seconds(1800),
+        settle: seconds(600),
+        back_off_base: seconds(120),
+    }
+}
+
+fn node(name: &str, more: Value) -> Arc<WatchedNode> {
+    let mut json = json!({
+        "metadata": {"name": name, "uid": format!("node-{name}"),
+            "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION}},
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"bootID": "boot-1", "osImage": "Bottlerocket OS 1.19.4 (aws-k8s-1.29)"}},
+    });
+    merge(&mut json, more);
+    let mut node: WatchedNode = serde_json::from_value(json).unwrap();
+    node.trim();
+    Arc::new(node)
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn shadow(name: &str, spec: Value, status: Value) -> Arc<DeserializeGuard<BottlerocketShadow>> {
+    let json = json!({
+        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"), "generation": 3,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-n"}]},
+        "spec": spec, "status": status,
+    });
+    Arc::new(serde_json::from_value(json).unwrap())
+}
+
+fn snapshot(
+    nodes: impl IntoIterator<Item = (&'static str, Value)>,
+    shadows: impl IntoIterator<Item = (&'static str, Value, Value)>,
+) -> Snapshot {
+    Snapshot {
+        nodes: nodes.into_iter().map(|(name, more)| (names::shadow_name(name), node(name, more))).collect(),
+        shadows: shadows
+            .into_iter()
+            .map(|(name, spec, status)| (name.to_owned(), shadow(name, spec, status)))
+            .collect(),
+        ..Snapshot::default()
+    }
+}
+
+fn observe_at<'a>(snapshot: &'a Snapshot, durations: &'a Durations, now: &'a str) -> Observed<'a> {
+    let circumstances = Circumstances {
+        durations,
+        limit: Limit::Percent(50),
+        term: 4,
+        gate: Gate::Open,
+        own_node: Some("n"),
+        now: now.parse().unwrap(),
+        now_text: now,
+    };
+    observe(snapshot, &circumstances)
+}
+
+#[test]
+fn the_fleet_is_seen() {
+    let mut snapshot = snapshot([("a", json!({})), ("b", json!({})), ("c", json!({})), ("n", json!({}))], []);
+    let durations = durations();
+    assert_eq!(observe_at(&snapshot, &durations, NOW).fleet.ledger_term, None);
+    let ledger = json!({"metadata": {}, "spec": {}, "status": {"term": 4, "slots": {"brs-a": {"uid": "u", "attempt": 1}}}});
+    snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    let fleet = observe_at(&snapshot, &durations, NOW).fleet;
+    assert_eq!((fleet.term, fleet.ledger_term, fleet.limit), (4, Some(4), Some(2)));
+    assert!(fleet.exclude);
+    assert_eq!(fleet.slots["brs-a"].attempt, 1);
+}
+
+#[test]
+fn a_node_is_seen_with_its_shadow() {
+    let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "tainted": true}).to_string();
+    let more = json!({
+        "metadata": {"annotations": {names::MARKER_ANNOTATION: marker, names::PAUSE_ANNOTATION: ""},
+            "labels": {"topology.kubernetes.io/zone": "z1"}},
+        "spec": {"unschedulable": true, "taints": [{"key": names::UPDATING_TAINT, "effect": "NoSchedule"}]},
+    });
+    let snapshot = snapshot([("n", more)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
+    let durations = durations();
+    let observed = observe_at(&snapshot, &durations, NOW);
+    let [situation] = observed.situations.as_slice() else { panic!("one node") };
+    let node = situation.node.unwrap();
+    assert!(node.labelled && node.ready && node.unschedulable && node.tainted && node.paused && node.ours);
+    assert!(!node.excluded && !node.update_now);
+    assert_eq!((node.boot_id, node.version, node.zone), ("boot-1", Some("1.19.4"), Some("z1")));
+    assert_eq!(node.marker.unwrap().attempt, 7);
+    assert_eq!(situation.shadow.unwrap().generation, 3);
+    assert_eq!(situation.owner_uid, Some("node-n"));
+    assert!(!situation.pods.elsewhere, "no other node takes pods");
+}
+
+#[test]
+fn only_nodes_that_are_or_were_ours_are_looked_at() {
+    let label = |value| json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: value}}});
+    let marked = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: r#"{"shadow_uid":"u","attempt":1}"#},
+        "labels": {names::UPDATER_INTERFACE_LABEL: "1.0.0"}}});
+    let snapshot = snapshot(
+        [("a", json!({})), ("b", label("1.0.0")), ("c", marked), ("d", label("1.0.0"))],
+        [("brs-d", json!({"state": "Idle"}), json!({})), ("brs-gone", json!({"state": "Idle"}), json!({}))],
+    );
+    let durations = durations();
+    let observed = observe_at(&snapshot, &durations, NOW);
+    let seen: Vec<&str> = observed.situations.iter().map(|situation| situation.shadow_name).collect();
+    assert_eq!(seen, ["brs-a", "brs-c", "brs-d", "brs-gone"]);
+    assert!(observed.situations[3].node.is_none());
+}
+
+#[test]
+fn what_cannot_be_read_is_set_aside_and_others_go_on() {
+    let bad = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "?"}}});
+    let snapshot = snapshot(
+        [("a", json!({})), ("b", bad), ("c", json!({}))],
+        [("brs-a", json!({"state": "Dreaming"}), json!({})), ("brs-c", json!({"state": "Idle"}), json!({}))],
+    );
+    let durations = durations();
+    let observed = observe_at(&snapshot, &durations, NOW);
+    assert_eq!(observed.unreadable.keys().copied().collect::<Vec<_>>(), [0, 1]);
+    assert!(observed.unreadable[&0].contains("Dreaming"), "{:?}", observed.unreadable);
+    assert!(observed.situations[1].node.unwrap().marker.is_some(), "the slot of an unread marker is kept");
+    assert!(observed.situations[2].shadow.is_some());
+}
+
+#[test]
+fn the_gate_is_shut_by_people_first_and_by_danger_before_time() {
+    assert_eq!(gate(true, false, false), Gate::Paused);
+    assert_eq!(gate(false, false, false), Gate::AdmissionNotEnforced);
+    assert_eq!(gate(false, true, false), Gate::OutsideWindow);
+    assert_eq!(gate(false, true, true), Gate::Open);
+}
+
+#[test]
+fn the_clock_has_its_say_in_each_state() {
+    let since = |state: &str| json!({"state": state, "state_transition_timestamp": NOW, "attempt": 2, "version": "2.0.0"});
+    let reports = |state: &str| json!({"current_state": state, "attempt": 2, "current_version": "1.0.0"});
+    type Says = fn(&crate::facts::TimeFacts) -> bool;
+    let overdue: Says = |time| time.step_overdue;
+    let soaked: Says = |time| time.soak_over;
+    let backing_off: Says = |time| time.backing_off;
+    let mut failed = since("Idle");
+    failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
+    let mut granted = since("RebootedIntoUpdate");
+    granted["reboot_from_boot_id"] = json!("boot-1");
+    for (what, spec, status, says, after) in [
+        ("staging", since("StagedAndPerformedUpdate"), reports("Idle"), overdue, 3600),
+        (
+            "staged",
+            since("StagedAndPerformedUpdate"),
+            reports("StagedAndPerformedUpdate"),
+            overdue,
+            3600 + 930,
+        ),
+        ("granted", granted, reports("StagedAndPerformedUpdate"), overdue, 1800),
+        ("grant withdrawn", since("RebootedIntoUpdate"), reports("Idle"), overdue, 1800 + 930),
+        ("soaking", since("MonitoringUpdate"), reports("MonitoringUpdate"), soaked, 60),
+        ("monitored", since("MonitoringUpdate"), reports("MonitoringUpdate"), overdue, 660),
+        ("not acknowledged", since("Idle"), reports("MonitoringUpdate"), overdue, 600),
+        ("failed thrice", failed, reports("Idle"), |time| !time.backing_off, 480),
+        ("other target", since("Idle"), reports("Idle"), |time| !time.backing_off, 60),
+    ] {
+        let snapshot = snapshot([("n", json!({}))], [("brs-n", spec, status)]);
+        let start: Timestamp = NOW.parse().unwrap();
+        let durations = durations();
+        for (seconds, expected) in [(after - 1, false), (after, true)] {
+            let now = (start + SignedDuration::from_secs(seconds)).to_string();
+            let observed = observe_at(&snapshot, &durations, &now);
+            assert_eq!(says(&observed.situations[0].time), expected, "{what} after {seconds} s");
+        }
+    }
+    let done = json!({"current_state": "Idle", "attempt": 2, "current_version": "2.0.0"});
+    let snapshot = snapshot([("n", json!({}))], [("brs-n", since("Idle"), done)]);
+    let durations = durations();
+    let observed = observe_at(&snapshot, &durations, NOW);
+    assert!(!backing_off(&observed.situations[0].time), "a success is not waited after");
+    assert_eq!(observed.next, None, "an idle fleet has no deadline");
+}
+
+proptest! {
+    /// Nothing changes between now and `next` by the clock alone, and at `next` something does or was waited for.
+    #[test]
+    fn no_fact_changes_before_the_deadline(
+        state in 0_usize..4,
+        reported in 0_usize..5,
+        transition in 0_i64..10_000,
+        excluded in proptest::option::of(0_i64..10_000),
+        drain in proptest::option::of(0_i64..10_000),
+        failures in proptest::option::of((1_u64..8, 0_i64..10_000)),
+        now in 0_i64..20_000,
+        part in 0.0_f64..1.0,
+    ) {
+        use brupop_api::State;
+        let start: Timestamp = NOW.parse().unwrap();
+        let at = |seconds: i64| (start + SignedDuration::from_secs(seconds)).to_string();
+        let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 2,
+            "excluded_at": excluded.map(at), "drain_started_at": drain.map(at)}).to_string();
+        let spec = json!({"state": State::ALL[state], "state_transition_timestamp": at(transition), "attempt": 2,
+            "version": "2.0.0",
+            "failures": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": at(when), "reason": "X"}))});
+        let status = json!({"current_state": State::ALL[reported], "attempt": 2, "current_version": "1.0.0"});
+        let snapshot = snapshot(
+            [("n", json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker}}}))],
+            [("brs-n", spec, status)],
+        );
+        let durations = durations();
+        let facts = |seconds: i64| {
+            let text = at(seconds);
+            let observed = observe_at(&snapshot, &durations, &text);
+            (format!("{:?}", observed.situations[0].time), observed.next)
+        };
+        let (before, next) = facts(now);
+        let until = next.map_or(now + 1_000_000, |next| (next - start).get_seconds());
+        prop_assert!(until > now);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+        let between = now + ((until - 1 - now) as f64 * part) as i64;
+        prop_assert_eq!(facts(between).0, before);
+    }
+}

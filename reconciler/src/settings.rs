@@ -1,0 +1,194 @@
+//! What the reconciler is told at start, by flags or environment; upstream's variables keep their names.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use clap::{Parser, value_parser};
+use jiff::SignedDuration;
+
+use crate::schedule::Schedule;
+
+/// Longest time that can be set, in seconds: a week.
+const LONGEST: u64 = 7 * 24 * 3600;
+
+/// Updates the Bottlerocket hosts of a cluster, a few at a time.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "brupop-reconciler", version)]
+pub struct Settings {
+    /// How many nodes may be updated at once: an integer, a percentage of the labelled nodes, or `unlimited`
+    #[arg(long, env = "MAX_CONCURRENT_UPDATE", default_value = "1")]
+    pub max_concurrent_update: Limit,
+    /// Seconds between the exclusion from load balancers and the drain; 0 leaves load balancers alone
+    #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
+    pub exclude_from_lb_wait_time_in_sec: u64,
+    /// When updates may start: seven fields, seconds first, in UTC
+    #[arg(long, env = "SCHEDULER_CRON_EXPRESSION", default_value = "* * * * * * *")]
+    pub scheduler_cron_expression: Schedule,
+    /// Seconds for which an updated node is watched before its update counts as done
+    #[arg(long, env = "SOAK_SECONDS", default_value = "60", value_parser = seconds(0))]
+    pub soak_seconds: u64,
+    /// Seconds for download and activation
+    #[arg(long, env = "STAGE_DEADLINE_SECONDS", default_value = "3600", value_parser = seconds(1))]
+    pub stage_deadline_seconds: u64,
+    /// Seconds in which a node must be empty once its drain began
+    #[arg(long, env = "DRAIN_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(1))]
+    pub drain_deadline_seconds: u64,
+    /// Seconds for a reboot, from the grant on
+    #[arg(long, env = "REBOOT_DEADLINE_SECONDS", default_value = "1800", value_parser = seconds(1))]
+    pub reboot_deadline_seconds: u64,
+    /// Seconds in which a node must be Ready again while it is watched, and its agent must follow an update's end
+    #[arg(long, env = "SETTLE_DEADLINE_SECONDS", default_value = "600", value_parser = seconds(1))]
+    pub settle_deadline_seconds: u64,
+    /// Seconds that a node waits after its first failure; doubled with each further one, at most a day
+    #[arg(long, env = "BACK_OFF_BASE_SECONDS", default_value = "120", value_parser = seconds(1))]
+    pub back_off_base_seconds: u64,
+    /// Seconds after which a silent leader is succeeded
+    #[arg(long, env = "LEASE_DURATION_SECONDS", default_value = "15", value_parser = value_parser!(u64).range(3..=300))]
+    pub lease_duration_seconds: u64,
+    /// Seconds between two proofs that our admission rules are in force
+    #[arg(long, env = "CANARY_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
+    pub canary_interval_seconds: u64,
+    /// Address and port for /livez, /readyz and /metrics
+    #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
+    pub health_address: SocketAddr,
+    /// Name of this pod: who holds the Lease, and who reports Events
+    #[arg(long, env = "POD_NAME")]
+    pub pod_name: String,
+}
+
+/// The durations that [`crate::observe`] turns into facts.
+#[derive(Clone, Copy, Debug)]
+pub struct Durations {
+    /// Between exclusion and drain; zero = no exclusion.
+    pub exclusion: SignedDuration,
+    /// Of the watch after an update.
+    pub soak: SignedDuration,
+    /// For download and activation.
+    pub stage: SignedDuration,
+    /// For a drain.
+    pub drain: SignedDuration,
+    /// For a reboot.
+    pub reboot: SignedDuration,
+    /// For what should take moments: the agent's last word, a node that is Ready again.
+    pub settle: SignedDuration,
+    /// Wait after the first failure.
+    pub back_off_base: SignedDuration,
+}
+
+impl Settings {
+    /// The durations that decisions rest on.
+    pub fn durations(&self) -> Durations {
+        // `LONGEST` is far below `i64::MAX`.
+        let of = |seconds: u64| SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+        Durations {
+            exclusion: of(self.exclude_from_lb_wait_time_in_sec),
+            soak: of(self.soak_seconds),
+            stage: of(self.stage_deadline_seconds),
+            drain: of(self.drain_deadline_seconds),
+            reboot: of(self.reboot_deadline_seconds),
+            settle: of(self.settle_deadline_seconds),
+            back_off_base: of(self.back_off_base_seconds),
+        }
+    }
+}
+
+fn seconds(least: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        text.parse()
+            .ok()
+            .filter(|seconds| (least..=LONGEST).contains(seconds))
+            .ok_or_else(|| format!("write whole seconds from {least} to {LONGEST}, such as 300"))
+    }
+}
+
+/// How many nodes may be updated at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// That many.
+    Nodes(u64),
+    /// That part of the labelled nodes, rounded down, at least one.
+    Percent(u64),
+    /// Any number.
+    Unlimited,
+}
+
+impl Limit {
+    /// The limit as a number, for a fleet of so many labelled nodes; `None` = unlimited.
+    pub fn of(self, labelled: u64) -> Option<u64> {
+        match self {
+            Self::Nodes(nodes) => Some(nodes),
+            Self::Percent(percent) => Some((labelled.saturating_mul(percent) / 100).max(1)),
+            Self::Unlimited => None,
+        }
+    }
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |digits: &str| digits.parse::<u64>().ok().filter(|number| *number >= 1);
+        match (text, text.strip_suffix('%')) {
+            ("unlimited", _) => Some(Self::Unlimited),
+            (_, Some(digits)) => number(digits).filter(|percent| *percent <= 100).map(Self::Percent),
+            (digits, None) => number(digits).map(Self::Nodes),
+        }
+        .ok_or_else(|| {
+            "write an integer from 1 such as 2, a percentage from 1% to 100% such as 10%, or unlimited"
+                .to_owned()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(more: &[&str]) -> Result<Settings, clap::Error> {
+        Settings::try_parse_from(["reconciler", "--pod-name=brupop-reconciler-0"].iter().chain(more))
+    }
+
+    #[test]
+    fn the_defaults_are_good() {
+        let settings = parse(&[]).unwrap();
+        assert_eq!(settings.max_concurrent_update, Limit::Nodes(1));
+        assert_eq!(settings.durations().exclusion, SignedDuration::ZERO);
+        assert_eq!(settings.durations().soak, SignedDuration::from_secs(60));
+    }
+
+    #[test]
+    fn limits_are_read_and_counted() {
+        for (text, nodes, limit) in [
+            ("3", 100, Some(3)),
+            ("10%", 100, Some(10)),
+            ("10%", 19, Some(1)),
+            ("10%", 0, Some(1)),
+            ("100%", 7, Some(7)),
+            ("unlimited", 7, None),
+        ] {
+            assert_eq!(text.parse::<Limit>().unwrap().of(nodes), limit, "{text} of {nodes}");
+        }
+    }
+
+    #[test]
+    fn bad_values_are_refused_by_name_with_what_to_write() {
+        for (bad, variable, hint) in [
+            ("--max-concurrent-update=0", "MAX_CONCURRENT_UPDATE", "such as 2"),
+            ("--max-concurrent-update=-1", "MAX_CONCURRENT_UPDATE", "such as 10%"),
+            ("--max-concurrent-update=101%", "MAX_CONCURRENT_UPDATE", "100%"),
+            ("--max-concurrent-update=many", "MAX_CONCURRENT_UPDATE", "unlimited"),
+            ("--max-concurrent-update=", "MAX_CONCURRENT_UPDATE", "unlimited"),
+            ("--exclude-from-lb-wait-time-in-sec=soon", "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "such as 300"),
+            ("--scheduler-cron-expression=* * *", "SCHEDULER_CRON_EXPRESSION", "* * * * * * *"),
+            ("--scheduler-cron-expression=0 0 25 * * * *", "SCHEDULER_CRON_EXPRESSION", "* * * * * * *"),
+            ("--soak-seconds=1m", "SOAK_SECONDS", "such as 300"),
+            ("--drain-deadline-seconds=0", "DRAIN_DEADLINE_SECONDS", "from 1"),
+            ("--lease-duration-seconds=1", "LEASE_DURATION_SECONDS", "3..=300"),
+        ] {
+            let sentence = parse(&[bad]).unwrap_err().to_string();
+            assert!(sentence.contains(variable) && sentence.contains(hint), "{bad}: {sentence}");
+        }
+        let missing = Settings::try_parse_from(["reconciler"]).unwrap_err().to_string();
+        assert!(missing.contains("POD_NAME"), "{missing}");
+    }
+}
