@@ -72,7 +72,10 @@ impl<'a> Report<'a> {
     pub(super) fn message(&mut self, message: Option<String>) {
         let read = Value::text_or_absent(self.read().message);
         let message = message.map(|mut message| {
-            message.truncate(message.floor_char_boundary(MESSAGE_MAX));
+            if message.len() > MESSAGE_MAX {
+                let whole = (0..=MESSAGE_MAX).rev().find(|at| message.is_char_boundary(*at));
+                message.truncate(whole.unwrap_or(0));
+            }
             message
         });
         self.differ(

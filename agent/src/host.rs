@@ -1,0 +1,191 @@
+//! Bottlerocket's own API, over its Unix socket: each call with a time-out, each answer read into a type.
+//!
+//! The source of all rules is the OpenAPI file of Bottlerocket's API server: action calls answer 204 as soon as the
+//! command has begun; what became of it stands in `/updates/status`.
+
+mod answer;
+mod error;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
+
+pub use answer::{Os, UpdateStatus, parse_boot_id};
+pub use error::HostError;
+
+use crate::step::{Command, HostCall};
+
+/// Longest answer that is read, in bytes. A status document with a hundred versions and a long stderr has a tenth.
+const BODY_MAX: usize = 256 * 1024;
+/// Longest sentence of an error that is kept, in bytes.
+const SENTENCE_MAX: usize = 512;
+
+/// The host's API.
+#[derive(Clone, Debug)]
+pub struct Host {
+    socket: PathBuf,
+    timeout: Duration,
+}
+
+/// What `GET /updates/status` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// 404: no update command has run since boot.
+    Unknown,
+    /// 423: an update command runs.
+    Busy,
+    /// 200.
+    Known(UpdateStatus),
+}
+
+/// What a call that does something says; the sentences are the host's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// 204: begun, not done.
+    Begun,
+    /// 404: there is nothing to do it with, such as no chosen update.
+    NotFound(String),
+    /// 409: not allowed in the present state.
+    NotAllowed(String),
+    /// 423: another command runs.
+    Busy,
+    /// 500.
+    Failed(String),
+}
+
+impl Host {
+    /// The API behind `socket`; each call takes at most `timeout`.
+    pub fn new(socket: impl Into<PathBuf>, timeout: Duration) -> Self {
+        Self { socket: socket.into(), timeout }
+    }
+
+    /// `GET /os`: what runs.
+    ///
+    /// # Errors
+    /// No answer in time, or not one that the API may give.
+    pub async fn os(&self) -> Result<Os, HostError> {
+        const CALL: &str = "GET /os";
+        match self.exchange(Method::GET, "/os", CALL).await? {
+            (StatusCode::OK, body) => Os::parse(&body).map_err(|error| error.of(CALL)),
+            other => Err(unexpected(CALL, &other)),
+        }
+    }
+
+    /// `GET /updates/status`: where updates stand.
+    ///
+    /// # Errors
+    /// No answer in time, or not one that the API may give.
+    pub async fn status(&self) -> Result<Status, HostError> {
+        const CALL: &str = "GET /updates/status";
+        match self.exchange(Method::GET, "/updates/status", CALL).await? {
+            (StatusCode::OK, body) => {
+                UpdateStatus::parse(&body).map(Status::Known).map_err(|error| error.of(CALL))
+            }
+            (StatusCode::NOT_FOUND, _) => Ok(Status::Unknown),
+            (StatusCode::LOCKED, _) => Ok(Status::Busy),
+            other => Err(unexpected(CALL, &other)),
+        }
+    }
+
+    /// Asks for something to be done.
+    ///
+    /// # Errors
+    /// No answer in time, or not one that the API may give: then it may have begun all the same.
+    pub async fn call(&self, call: HostCall) -> Result<Outcome, HostError> {
+        let (path, name) = match call {
+            HostCall::Command(Command::Refresh) => {
+                ("/actions/refresh-updates", "POST /actions/refresh-updates")
+            }
+            HostCall::Command(Command::Prepare) => {
+                ("/actions/prepare-update", "POST /actions/prepare-update")
+            }
+            HostCall::Command(Command::Activate) => {
+                ("/actions/activate-update", "POST /actions/activate-update")
+            }
+            HostCall::Command(Command::Deactivate) => {
+                ("/actions/deactivate-update", "POST /actions/deactivate-update")
+            }
+            HostCall::Reboot => ("/actions/reboot", "POST /actions/reboot"),
+        };
+        let answer = self.exchange(Method::POST, path, name).await?;
+        match answer.0 {
+            StatusCode::NO_CONTENT => Ok(Outcome::Begun),
+            StatusCode::NOT_FOUND => Ok(Outcome::NotFound(sentence(&answer.1))),
+            StatusCode::CONFLICT => Ok(Outcome::NotAllowed(sentence(&answer.1))),
+            StatusCode::LOCKED => Ok(Outcome::Busy),
+            StatusCode::INTERNAL_SERVER_ERROR => Ok(Outcome::Failed(sentence(&answer.1))),
+            _ => Err(unexpected(name, &answer)),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &'static str,
+        call: &'static str,
+    ) -> Result<(StatusCode, Bytes), HostError> {
+        let exchange = exchange(&self.socket, method, path, call);
+        tokio::time::timeout(self.timeout, exchange)
+            .await
+            .map_err(|_| HostError::TimedOut { call, after: self.timeout })?
+    }
+}
+
+/// One call on a connection of its own: the API server may be restarted between any two.
+async fn exchange(
+    socket: &Path,
+    method: Method,
+    path: &'static str,
+    call: &'static str,
+) -> Result<(StatusCode, Bytes), HostError> {
+    let stream = UnixStream::connect(socket)
+        .await
+        .map_err(|source| HostError::Unreachable { socket: socket.to_owned(), source })?;
+    let broken = |source| HostError::Broken { call, source };
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let _connection = AbortOnDrop(tokio::spawn(async move {
+        // What goes wrong here comes up where the answer is awaited.
+        let _ = connection.await;
+    }));
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, "localhost")
+        .header(header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())
+        .map_err(|_| HostError::Nonsense { call, why: "the request cannot be written".to_owned() })?;
+    let response = sender.send_request(request).await.map_err(broken)?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), BODY_MAX)
+        .collect()
+        .await
+        .map_err(|error| error::of_body(call, BODY_MAX, error))?;
+    Ok((status, body.to_bytes()))
+}
+
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn unexpected(call: &'static str, (status, body): &(StatusCode, Bytes)) -> HostError {
+    HostError::Unexpected { call, status: status.as_u16(), sentence: sentence(body) }
+}
+
+/// The host's sentence, fit for a log line and a status.
+fn sentence(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(SENTENCE_MAX)]);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

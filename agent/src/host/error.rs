@@ -1,0 +1,86 @@
+//! Why the host's API gave no answer that can be used.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why the host's API gave no answer that can be used. The sentences do not change from one try to the next.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// Nobody listens.
+    #[error("nobody answers on {}: {source}", socket.display())]
+    Unreachable {
+        /// The socket.
+        socket: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// No answer in time.
+    #[error("{call} got no answer within {} s", after.as_secs_f32())]
+    TimedOut {
+        /// The call.
+        call: &'static str,
+        /// The time-out.
+        after: Duration,
+    },
+    /// The connection broke before the answer was there.
+    #[error("{call} got half an answer: {source}")]
+    Broken {
+        /// The call.
+        call: &'static str,
+        /// What HTTP says.
+        source: hyper::Error,
+    },
+    /// The answer is longer than any that makes sense.
+    #[error("{call} got an answer of more than {limit} bytes")]
+    TooLong {
+        /// The call.
+        call: &'static str,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// The answer cannot be read.
+    #[error("{call} got an answer that makes no sense: {why}")]
+    Nonsense {
+        /// The call.
+        call: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A status code that the API does not give to this call.
+    #[error("{call} was answered with {status}: {sentence}")]
+    Unexpected {
+        /// The call.
+        call: &'static str,
+        /// The status code.
+        status: u16,
+        /// The body, as far as it was text.
+        sentence: String,
+    },
+    /// The boot id cannot be told.
+    #[error("boot id file {}: {why}", path.display())]
+    BootId {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// What is wrong with an answer; the call is added by who made it.
+#[derive(Debug)]
+pub(super) struct Nonsense(pub(super) String);
+
+impl Nonsense {
+    pub(super) fn of(self, call: &'static str) -> HostError {
+        HostError::Nonsense { call, why: self.0 }
+    }
+}
+
+/// The error of a body that is read up to a limit.
+pub(super) fn of_body(call: &'static str, limit: usize, error: Box<dyn Error + Send + Sync>) -> HostError {
+    match error.downcast::<hyper::Error>() {
+        Ok(source) => HostError::Broken { call, source: *source },
+        Err(_) => HostError::TooLong { call, limit },
+    }
+}

@@ -1,0 +1,160 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::step::UpdateState;
+
+fn document() -> Value {
+    json!({
+        "update_state": "Staged",
+        "available_updates": ["1.20.1", "1.20.0"],
+        "chosen_update": {"arch": "x86_64", "version": "1.20.1", "variant": "aws-k8s-1.29"},
+        "active_partition": {"image": {"arch": "x86_64", "version": "1.19.4", "variant": "aws-k8s-1.29"}, "next_to_boot": true},
+        "staging_partition": {"image": {"arch": "x86_64", "version": "1.20.1", "variant": "aws-k8s-1.29"}, "next_to_boot": false},
+        "most_recent_command": {"cmd_type": "prepare", "cmd_status": "Success", "timestamp": "2024-10-01T12:00:00.123456789Z",
+            "exit_status": 0, "stderr": ""},
+    })
+}
+
+fn parse(value: &Value) -> Result<UpdateStatus, String> {
+    UpdateStatus::parse(value.to_string().as_bytes()).map_err(|error| error.0)
+}
+
+#[test]
+fn a_status_document_is_read() {
+    let status = parse(&document()).unwrap();
+    let facts = status.facts();
+    assert_eq!(
+        (facts.state, facts.chosen, facts.staged),
+        (UpdateState::Staged, Some("1.20.1"), Some("1.20.1"))
+    );
+    let last = facts.last.unwrap();
+    assert_eq!((last.kind, last.success, last.exit_status), (Some(Command::Prepare), true, Some(0)));
+    assert_eq!(last.at.to_string(), "2024-10-01T12:00:00.123456789Z");
+}
+
+#[test]
+fn null_and_absent_are_the_same() {
+    let fields = ["chosen_update", "active_partition", "staging_partition", "most_recent_command"];
+    let mut null = document();
+    let mut absent = document();
+    for field in fields {
+        null[field] = Value::Null;
+        absent.as_object_mut().unwrap().remove(field);
+    }
+    assert_eq!(parse(&null).unwrap(), parse(&absent).unwrap());
+    assert_eq!(parse(&null).unwrap().facts().last, None);
+}
+
+#[test]
+fn nonsense_is_a_sentence() {
+    let rows: [(&str, Value, &str); 9] = [
+        ("/update_state", json!("Confused"), "unknown variant `Confused`"),
+        ("/update_state", Value::Null, "expected"),
+        ("/chosen_update/version", json!("latest"), "\"latest\" is not a version"),
+        ("/chosen_update/version", json!("1.2.3".repeat(20)), "is not a version"),
+        ("/chosen_update/version", json!(format!("1.2.3-{}", "a".repeat(64))), "is not a version"),
+        ("/staging_partition/image/version", json!(7), "expected a string"),
+        ("/most_recent_command/timestamp", json!("yesterday"), "\"yesterday\" is not a time"),
+        ("/most_recent_command/exit_status", json!(1u64 << 40), "invalid value"),
+        ("/staging_partition", json!([]), "invalid length"),
+    ];
+    for (pointer, value, sentence) in rows {
+        let mut document = document();
+        *document.pointer_mut(pointer).unwrap() = value;
+        let error = parse(&document).unwrap_err();
+        assert!(error.contains(sentence), "{pointer}: {error}");
+    }
+    for garbage in ["", "<html>", "null", "[]", "{}", "{\"update_state\": \"Id", "\u{0}"] {
+        assert!(UpdateStatus::parse(garbage.as_bytes()).is_err(), "{garbage}");
+        assert!(Os::parse(garbage.as_bytes()).is_err(), "{garbage}");
+    }
+    assert!(Os::parse(&[0xff, 0xfe]).is_err());
+    assert!(UpdateStatus::parse("[".repeat(100_000).as_bytes()).is_err());
+}
+
+#[test]
+fn unknown_commands_and_outcomes_are_no_success_of_ours() {
+    let mut document = document();
+    document["most_recent_command"]["cmd_type"] = json!("defragment");
+    document["most_recent_command"]["cmd_status"] = json!("Unknown");
+    document["most_recent_command"]["exit_status"] = Value::Null;
+    document["most_recent_command"]["stderr"] = Value::Null;
+    let status = parse(&document).unwrap();
+    let last = status.facts().last.unwrap();
+    assert_eq!((last.kind, last.success, last.exit_status, last.stderr), (None, false, None, ""));
+}
+
+#[test]
+fn boot_ids_are_trimmed_and_bounded() {
+    let uuid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+    assert_eq!(parse_boot_id(&format!("{uuid}\n")).as_deref(), Ok(uuid));
+    for bad in ["", "\n", "a b", "é", &"a".repeat(65)] {
+        assert!(parse_boot_id(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_sentence_is_one_short_line() {
+    assert_eq!(sentence(b"  Update lock\n held \r\n"), "Update lock held");
+    assert!(sentence(&[b'x'; 100_000]).len() <= SENTENCE_MAX);
+    assert!(sentence(&[0xff; 4]).chars().all(|c| c == char::REPLACEMENT_CHARACTER));
+}
+
+/// Any JSON, and documents that are nearly right.
+fn any_document() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,20}".prop_map(Value::from),
+        prop_oneof![Just("1.20.1"), Just("refresh"), Just("Ready"), Just("2024-10-01T00:00:00Z")]
+            .prop_map(Value::from),
+    ];
+    let any = leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[a-z_]{0,12}", inner, 0..4).prop_map(|map| json!(map)),
+        ]
+    });
+    let places = prop::sample::select(vec![
+        "",
+        "/update_state",
+        "/chosen_update",
+        "/chosen_update/version",
+        "/staging_partition",
+        "/staging_partition/image",
+        "/staging_partition/image/version",
+        "/most_recent_command",
+        "/most_recent_command/cmd_type",
+        "/most_recent_command/cmd_status",
+        "/most_recent_command/timestamp",
+        "/most_recent_command/exit_status",
+        "/most_recent_command/stderr",
+    ]);
+    (places, any).prop_map(|(place, value)| {
+        let mut document = document();
+        *document.pointer_mut(place).unwrap() = value;
+        document
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_read_fits_the_schema_whatever_comes(document in any_document()) {
+        if let Ok(status) = parse(&document) {
+            let facts = status.facts();
+            for version in [facts.chosen, facts.staged].into_iter().flatten() {
+                prop_assert!(version.len() <= 64 && semver::Version::parse(version).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert!(Os::parse(&bytes).is_err());
+        let _ = UpdateStatus::parse(&bytes);
+        prop_assert!(sentence(&bytes).len() <= 3 * SENTENCE_MAX);
+    }
+}
