@@ -8,10 +8,12 @@
 pub mod conditions;
 pub mod crds;
 pub mod facts;
+#[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod fleet;
 pub mod identity;
 pub mod marker;
 pub mod names;
+#[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod shadow;
 pub mod transitions;
 pub mod write;

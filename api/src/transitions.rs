@@ -10,8 +10,8 @@ pub fn spec_may_move(from: State, to: State) -> bool {
     match (from, to) {
         (_, ErrorReset) => false,
         (from, to) if from == to => true,
-        (_, Idle) => true,
-        (Idle, StagedAndPerformedUpdate)
+        (_, Idle)
+        | (Idle, StagedAndPerformedUpdate)
         | (StagedAndPerformedUpdate, RebootedIntoUpdate)
         | (RebootedIntoUpdate, MonitoringUpdate) => true,
         _ => false,

@@ -229,7 +229,7 @@ impl Write<'_> {
                 // What stands there is what was parsed into the facts; its very words are tested.
                 Field::Marker if *value != Value::Absent => patch.test_as_read(&field.pointer()),
                 Field::ExcludedFromLoadBalancers if *value == Value::Set => {
-                    patch.test_as_read(&field.pointer())
+                    patch.test_as_read(&field.pointer());
                 }
                 _ => patch.test(&field.pointer(), value.json()),
             }

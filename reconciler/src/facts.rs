@@ -59,6 +59,7 @@ pub struct Situation<'a> {
 
 /// A Node as decisions see it; all of it from one version of the object.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct NodeFacts<'a> {
     /// `metadata.name`.
     pub name: &'a str,

@@ -1,1 +1,31 @@
-//! Tables and properties of the decisions.
+//! Tables and properties of the decisions. The model checker holds the whole protocol; here stands what each
+//! situation leads to.
+
+mod properties;
+mod steps;
+mod world;
+
+use brupop_api::{Field, State, Value, Write};
+
+use super::{Decision, Effect};
+
+/// The write of a decision.
+fn write<'d, 'a>(decision: &'d Decision<'a>) -> &'d Write<'a> {
+    match &decision.effect {
+        Some(Effect::Write(write) | Effect::ConfirmDrained(write)) => write,
+        other => panic!("no write but {other:?}, because {:?}", decision.reason),
+    }
+}
+
+/// What a write sets a field to.
+fn sets<'a>(write: &Write<'a>, field: Field<'_>) -> Option<Value<'a>> {
+    write.sets.iter().find(|(set, _)| *set == field).map(|(_, value)| value.clone())
+}
+
+/// The state that a decision moves the spec to.
+fn next_state(decision: &Decision<'_>) -> Option<State> {
+    match sets(write(decision), Field::SpecState) {
+        Some(Value::State(state)) => Some(state),
+        _ => None,
+    }
+}

@@ -204,10 +204,10 @@ pub(super) fn monitoring<'a>(
 ) -> Decision<'a> {
     if !node.ready {
         // It was in service; whether it comes back is no longer a matter of this step alone.
-        return match situation.time.step_overdue {
-            true => abort(fleet, shadow, Abort::DeadlineExceeded),
-            false => Decision::wait(Reason::NodeNotReady),
-        };
+        if situation.time.step_overdue {
+            return abort(fleet, shadow, Abort::DeadlineExceeded);
+        }
+        return Decision::wait(Reason::NodeNotReady);
     }
     if node.version != shadow.spec.version {
         return abort(fleet, shadow, Abort::FellBack);

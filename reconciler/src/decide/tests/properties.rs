@@ -1,0 +1,200 @@
+//! What holds for every fleet, however odd.
+
+use std::collections::BTreeMap;
+
+use brupop_api::fleet::Slot;
+use brupop_api::{Field, Marker, State, Value};
+use proptest::prelude::*;
+
+use super::super::{Effect, Reason, node as decide, slots};
+use super::sets;
+use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, marker};
+use crate::facts::{FleetFacts, Gate, Situation};
+
+/// A node in any state, consistent or not, with the marker it may carry.
+#[derive(Clone, Debug)]
+struct Odd {
+    spec: (State, Option<u64>, Option<&'static str>, Option<&'static str>),
+    status: (Option<State>, Option<u64>, Option<&'static str>, Option<&'static str>),
+    node: (bool, bool, bool, bool, &'static str, &'static str),
+    marker: Option<(u64, bool)>,
+    time: (bool, bool, bool, bool),
+    pods: bool,
+    slot: Option<u64>,
+}
+
+fn boots() -> impl Strategy<Value = Option<&'static str>> {
+    prop_oneof![Just(None), Just(Some(FIRST_BOOT)), Just(Some(SECOND_BOOT))]
+}
+
+fn odd() -> impl Strategy<Value = Odd> {
+    let states = prop::sample::select(&State::ALL[..4]);
+    let statuses = prop::option::of(prop::sample::select(&State::ALL[..]));
+    let attempts = || prop::option::of(1..3_u64);
+    (
+        (states, attempts(), boots(), boots()),
+        (statuses, attempts(), boots(), boots()),
+        (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_flat_map(
+            |(labelled, ready, cordoned, paused)| {
+                let boot = prop_oneof![Just(FIRST_BOOT), Just(SECOND_BOOT)];
+                let version = prop_oneof![Just(OLD), Just(NEW)];
+                (Just(labelled), Just(ready), Just(cordoned), Just(paused), boot, version)
+            },
+        ),
+        prop::option::of((1..3_u64, any::<bool>())),
+        (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
+        any::<bool>(),
+        prop::option::of(1..3_u64),
+    )
+        .prop_map(|(spec, status, node, marker, time, pods, slot)| Odd {
+            spec,
+            status,
+            node,
+            marker,
+            time,
+            pods,
+            slot,
+        })
+}
+
+/// A fleet of such nodes as facts; names and markers live in the arena.
+struct Arena {
+    names: Vec<String>,
+    markers: Vec<Option<Marker>>,
+    slots: BTreeMap<String, Slot>,
+}
+
+impl Arena {
+    fn of(odds: &[Odd]) -> Self {
+        let names: Vec<String> = (0..odds.len()).map(|index| format!("brs-{index}")).collect();
+        let slots = names
+            .iter()
+            .zip(odds)
+            .filter_map(|(name, odd)| Some((name.clone(), Slot { uid: UID.to_owned(), attempt: odd.slot? })))
+            .collect();
+        let markers =
+            odds.iter().map(|odd| odd.marker.map(|(attempt, drained)| marker(attempt, drained))).collect();
+        Self { names, markers, slots }
+    }
+
+    fn situations(&self, odds: &[Odd]) -> Vec<Situation<'_>> {
+        odds.iter()
+            .enumerate()
+            .map(|(index, odd)| {
+                let mut situation: Situation<'_> = idle();
+                situation.shadow_name = &self.names[index];
+                let shadow = situation.shadow.as_mut().unwrap();
+                shadow.name = &self.names[index];
+                let (state, attempt, baseline, grant) = odd.spec;
+                shadow.spec.state = state;
+                shadow.spec.attempt = attempt;
+                shadow.spec.version = Some(NEW);
+                shadow.spec.baseline_boot_id = baseline;
+                shadow.spec.reboot_from_boot_id = grant;
+                let (reached, echoed, boot, claim) = odd.status;
+                shadow.status.current_state = reached;
+                shadow.status.attempt = echoed;
+                shadow.status.boot_id = boot;
+                shadow.status.reboot_requested = claim;
+                let node = situation.node.as_mut().unwrap();
+                (node.labelled, node.ready, node.unschedulable, node.paused, node.boot_id, node.version) =
+                    (odd.node.0, odd.node.1, odd.node.2, odd.node.3, odd.node.4, Some(odd.node.5));
+                node.marker = self.markers[index].as_ref();
+                (situation.time.backing_off, situation.time.step_overdue) = (odd.time.0, odd.time.1);
+                (situation.time.drain_overdue, situation.time.soak_over) = (odd.time.2, odd.time.3);
+                situation.pods.drained = odd.pods;
+                situation
+            })
+            .collect()
+    }
+
+    fn fleet(&self, limit: Option<u64>, gate: Gate) -> FleetFacts<'_> {
+        FleetFacts { slots: &self.slots, limit, gate, ..fleet() }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_slot_is_taken_beyond_the_limit(
+        odds in prop::collection::vec(odd(), 1..12),
+        limit in 0..8_u64,
+    ) {
+        let arena = Arena::of(&odds);
+        let situations = arena.situations(&odds);
+        let fleet = arena.fleet(Some(limit), Gate::Open);
+        let Some(write) = slots(&fleet, &situations).write else { return Ok(()) };
+        let taken = write.sets.iter().filter(|(_, value)| matches!(value, Value::Slot(_))).count();
+        let freed =
+            write.sets.iter().filter(|(field, value)| matches!(field, Field::Slot(_)) && *value == Value::Absent).count();
+        let unavailable = situations
+            .iter()
+            .filter(|situation| !arena.slots.contains_key(situation.shadow_name))
+            .filter(|situation| situation.node.is_some_and(|node| node.labelled && !node.ready) || situation.marked())
+            .count();
+        let after = arena.slots.len() - freed + taken;
+        prop_assert!(taken == 0 || after + unavailable <= usize::try_from(limit).unwrap());
+        // A slot is never given back and taken again in one patch.
+        let mut touched: Vec<_> = write.sets.iter().map(|(field, _)| format!("{field:?}")).collect();
+        touched.sort();
+        touched.dedup();
+        prop_assert_eq!(touched.len(), write.sets.len());
+    }
+
+    #[test]
+    fn deciding_twice_gives_the_same(odds in prop::collection::vec(odd(), 1..6)) {
+        let arena = Arena::of(&odds);
+        let situations = arena.situations(&odds);
+        let fleet = arena.fleet(Some(2), Gate::Open);
+        prop_assert_eq!(slots(&fleet, &situations), slots(&fleet, &situations));
+        for situation in &situations {
+            prop_assert_eq!(decide(&fleet, situation), decide(&fleet, situation));
+        }
+    }
+
+    #[test]
+    fn a_grant_stands_on_a_marked_cordoned_and_drained_node_with_a_slot(odd in odd()) {
+        let odds = [odd];
+        let arena = Arena::of(&odds);
+        let situation = arena.situations(&odds)[0];
+        let fleet = arena.fleet(None, Gate::Open);
+        let decision = decide(&fleet, &situation);
+        let Some(Effect::Write(write)) = &decision.effect else { return Ok(()) };
+        if let Some(Value::Text(granted)) = sets(write, Field::SpecRebootFromBootId) {
+            let (node, shadow) = (situation.node.unwrap(), situation.shadow.unwrap());
+            prop_assert_eq!(granted.as_ref(), node.boot_id);
+            prop_assert!(node.marker.is_some_and(|marker| marker.drained_at.is_some()) && node.unschedulable);
+            prop_assert_eq!(situation.slot(&fleet).map(|slot| slot.attempt), shadow.spec.attempt);
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_undone(odd in odd(), cordoned in any::<bool>()) {
+        let odds = [odd];
+        let mut arena = Arena::of(&odds);
+        if let Some(marker) = &mut arena.markers[0] {
+            marker.cordoned_at = cordoned.then(|| "then".to_owned());
+        }
+        let situation = arena.situations(&odds)[0];
+        let decision = decide(&arena.fleet(None, Gate::Open), &situation);
+        let Some(Effect::Write(write)) = &decision.effect else { return Ok(()) };
+        if sets(write, Field::Unschedulable) == Some(Value::Absent) {
+            prop_assert!(arena.markers[0].as_ref().is_some_and(|marker| marker.cordoned_at.is_some()));
+        }
+        prop_assert_ne!(sets(write, Field::ExcludedFromLoadBalancers), Some(Value::Absent));
+    }
+
+    #[test]
+    fn a_claimed_reboot_is_never_aborted_in_its_boot(odd in odd()) {
+        let odds = [odd];
+        let arena = Arena::of(&odds);
+        let mut situation = arena.situations(&odds)[0];
+        let shadow = situation.shadow.as_mut().unwrap();
+        shadow.spec.state = State::RebootedIntoUpdate;
+        shadow.spec.attempt = Some(1);
+        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_requested = Some(FIRST_BOOT);
+        situation.node.as_mut().unwrap().boot_id = FIRST_BOOT;
+        let decision = decide(&arena.fleet(None, Gate::Open), &situation);
+        prop_assert!(!matches!(decision.reason, Reason::Aborting(_)), "{:?}", decision);
+    }
+}
