@@ -1,6 +1,6 @@
 //! Bottlerocket's own API, over its Unix socket: each call with a time-out, each answer read into a type.
 //!
-//! The source of all rules is the OpenAPI file of Bottlerocket's API server: action calls answer 204 as soon as the
+//! The source of all rules is the `OpenAPI` file of Bottlerocket's API server: action calls answer 204 as soon as the
 //! command has begun; what became of it stands in `/updates/status`.
 
 mod answer;

@@ -11,6 +11,7 @@ use brupop_api::{State, Write};
 use jiff::Timestamp;
 
 use report::Report;
+pub use report::host_trouble;
 
 /// The host, as it answers now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +181,16 @@ impl Memory {
             self.refreshed = Some(shadow.spec.attempt.unwrap_or(0));
         }
         Some(Ended { command, last })
+    }
+}
+
+impl HostCall {
+    /// The name as the host's API has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Command(command) => command.name(),
+            Self::Reboot => "reboot",
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The client of the host's API against a simulated host.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod common;
 
 use std::time::{Duration, Instant};

@@ -9,6 +9,22 @@ use brupop_api::{Field, Object, State, Value, Write};
 /// Longest message in a status, in bytes; the schema's limit.
 const MESSAGE_MAX: usize = 1024;
 
+/// How a message on the host as such begins; it goes when the host is well again.
+const HOST_TROUBLE: &str = "Bottlerocket API: ";
+
+/// Says in the status what is wrong with the host as such, or takes it back; nothing if that stands there already.
+pub fn host_trouble<'a>(shadow: &ShadowFacts<'a>, reason: Option<&str>) -> Option<Write<'a>> {
+    let mut report = Report::of(shadow);
+    match reason {
+        Some(reason) => report.message(Some(format!("{HOST_TROUBLE}{reason}"))),
+        None if shadow.status.message.is_some_and(|message| message.starts_with(HOST_TROUBLE)) => {
+            report.message(None);
+        }
+        None => {}
+    }
+    report.write()
+}
+
 /// Collects what differs.
 pub(super) struct Report<'a> {
     shadow: ShadowFacts<'a>,

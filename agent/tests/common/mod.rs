@@ -1,5 +1,7 @@
 //! A simulated host in a directory of its own.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,0 +1,231 @@
+//! The loop: look at host and shadow, take one step, wait for what may change it.
+
+mod reboots;
+mod turn;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::{BottlerocketShadow, Field, Value, Write};
+use brupop_runtime::Shutdown;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::host::Host;
+use crate::options::Options;
+use crate::pace::{Begun, Polls, Repeats};
+use crate::shadow::{Seen, View, chain};
+use crate::step::Memory;
+use crate::trouble::{Trouble, jittered, random};
+use reboots::Reboots;
+
+/// Between a refused report and the next look at the shadow, if the watch brings nothing.
+const REREAD_MIN: Duration = Duration::from_secs(1);
+/// The same, after many.
+const REREAD_MAX: Duration = Duration::from_secs(45);
+/// Reports on end, with nothing else between them, that no honest update needs.
+const REPORTS_ON_END: u32 = 8;
+
+/// Looks after one host.
+#[derive(Debug)]
+pub struct Agent {
+    options: Options,
+    host: Host,
+    /// The boot, and the version that runs in it: it does not change within a boot.
+    running: Option<(String, String)>,
+    shadows: Api<BottlerocketShadow>,
+    name: String,
+    view: View,
+    memory: Memory,
+    begun: Option<Begun>,
+    reboots: Reboots,
+    polls: Polls,
+    repeats: Repeats,
+    refresh_at: Instant,
+    /// The host does not answer.
+    looking: Trouble,
+    /// The host does not do what it is asked.
+    asking: Trouble,
+    /// The API server does not take reports.
+    reporting: Trouble,
+    /// Reports refused on end because the shadow was not as it was thought to be.
+    refused: u32,
+    /// Reports made on end.
+    reports: u32,
+}
+
+/// What to wait for before the next turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pause {
+    /// Nothing.
+    None,
+    /// So long.
+    For(Duration),
+    /// A change of the shadow, or so long.
+    ShadowOr(Duration),
+    /// A change of the shadow.
+    Shadow,
+}
+
+impl Agent {
+    /// Looks after the host of `node`, whose shadow is in `namespace`. Nothing is asked of the host yet.
+    pub fn new(options: Options, client: Client, namespace: &str, node: &str) -> Self {
+        Self {
+            host: Host::new(&options.socket, options.host_timeout),
+            running: None,
+            shadows: Api::namespaced(client, namespace),
+            name: brupop_api::names::shadow_name(node),
+            view: View::default(),
+            memory: Memory::default(),
+            begun: None,
+            reboots: Reboots::default(),
+            polls: Polls::default(),
+            repeats: Repeats::default(),
+            refresh_at: Instant::now() + options.start_jitter.mul_f64(random()),
+            looking: Trouble::new("Bottlerocket's API"),
+            asking: Trouble::new("the call to the host"),
+            reporting: Trouble::new("the report to the API server"),
+            refused: 0,
+            reports: 0,
+            options,
+        }
+    }
+
+    /// Lives until the shutdown is requested, or nobody sends shadows any more.
+    pub async fn live(mut self, mut seen: watch::Receiver<Seen>, shutdown: Shutdown) {
+        loop {
+            self.view.watched(seen.borrow_and_update().clone());
+            let turn = async {
+                let pause = self.turn().await;
+                self.wait(pause, &mut seen).await
+            };
+            let alive = tokio::select! {
+                alive = turn => alive,
+                () = shutdown.requested() => false,
+            };
+            if !alive {
+                return;
+            }
+        }
+    }
+
+    /// False if there is nothing left to wait for.
+    async fn wait(&mut self, pause: Pause, seen: &mut watch::Receiver<Seen>) -> bool {
+        let until = match pause {
+            Pause::None => return true,
+            Pause::For(pause) => {
+                tokio::time::sleep(pause).await;
+                return true;
+            }
+            Pause::ShadowOr(pause) => Some(Instant::now() + pause),
+            Pause::Shadow => None,
+        };
+        let before = revision(&self.view);
+        loop {
+            tokio::select! {
+                changed = seen.changed() => {
+                    if changed.is_err() {
+                        return false;
+                    }
+                    self.view.watched(seen.borrow_and_update().clone());
+                    // The echo of a report of ours is no news.
+                    if revision(&self.view) != before {
+                        return true;
+                    }
+                }
+                () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return true,
+            }
+        }
+    }
+
+    /// The newest shadow; read again if reports are refused although the watch brings nothing.
+    async fn newest(&mut self) -> Seen {
+        if self.refused > 1
+            && let Some(known) = self.view.current()
+        {
+            match self.shadows.get_opt(&self.name).await {
+                Ok(Some(mut shadow)) if shadow.metadata.uid == known.metadata.uid => {
+                    shadow.managed_fields_mut().clear();
+                    self.view.answered(shadow);
+                }
+                // Deleted or made anew: the watch will say so, in its order.
+                Ok(_) => {}
+                Err(error) => {
+                    self.reporting.failed(&chain(&error));
+                }
+            }
+        }
+        self.view.current()
+    }
+
+    /// Patches the status. `Err` says how long to leave it at that.
+    async fn report(&mut self, write: &Write<'_>, shadow: &BottlerocketShadow) -> Result<(), Pause> {
+        let observed = serde_json::to_value(shadow).unwrap_or_default();
+        let patch = Patch::<BottlerocketShadow>::Json(write.patch(&observed));
+        match self.shadows.patch_status(&self.name, &PatchParams::default(), &patch).await {
+            Ok(mut answer) => {
+                answer.managed_fields_mut().clear();
+                self.view.answered(answer);
+                self.reporting.over();
+                self.refused = 0;
+                said(write);
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {
+                self.refused = self.refused.saturating_add(1);
+                tracing::debug!(
+                    code = status.code,
+                    reason = status.message,
+                    "the shadow has changed meanwhile"
+                );
+                if self.refused > 2 {
+                    // The facts were read again, and are the same: waiting alone will not mend it.
+                    self.reporting.failed(&status.message);
+                }
+                let doubled = REREAD_MIN.saturating_mul(1 << (self.refused - 1).min(8));
+                Err(Pause::ShadowOr(jittered(doubled.min(REREAD_MAX), 0.2)))
+            }
+            Err(error) => Err(Pause::ShadowOr(self.reporting.failed(&chain(&error)))),
+        }
+    }
+
+    /// Reports that follow each other without end are a bug, and must not become a flood.
+    fn after_report(&mut self) -> Pause {
+        self.reports = self.reports.saturating_add(1);
+        if self.reports < REPORTS_ON_END {
+            return Pause::None;
+        }
+        tracing::warn!(reports = self.reports, "the shadow does not keep what is reported");
+        Pause::For(jittered(REREAD_MAX, 0.2))
+    }
+}
+
+fn revision(view: &View) -> Option<(Option<String>, Option<String>)> {
+    view.current().map(|shadow| (shadow.uid(), shadow.resource_version()))
+}
+
+/// A log line about a report that the API server took.
+fn said(write: &Write<'_>) {
+    let state = write.sets.iter().find_map(|(field, value)| match (field, value) {
+        (Field::CurrentState, Value::State(state)) => Some(state.as_str()),
+        _ => None,
+    });
+    let message = write.sets.iter().find_map(|(field, value)| match (field, value) {
+        (Field::StatusMessage, Value::Text(message)) => Some(message.as_ref()),
+        _ => None,
+    });
+    let fields: Vec<String> = write.sets.iter().map(|(field, _)| format!("{field:?}")).collect();
+    tracing::info!(state, message, fields = fields.join(","), "reported");
+}
+
+/// A shadow that the API server sent has name, UID and generation.
+fn facts(shadow: &Arc<BottlerocketShadow>) -> Option<ShadowFacts<'_>> {
+    let facts = ShadowFacts::of(shadow);
+    if facts.is_none() {
+        tracing::warn!("the shadow has no UID or no generation, which no API server sends");
+    }
+    facts
+}

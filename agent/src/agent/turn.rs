@@ -1,0 +1,188 @@
+//! One turn: look, decide, do.
+
+use std::sync::Arc;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::{BottlerocketShadow, Field, State, Value};
+use jiff::{Timestamp, Unit};
+use tokio::time::Instant;
+use tracing::Span;
+
+use super::{Agent, Pause, facts};
+use crate::host::{HostError, Outcome, Status, parse_boot_id};
+use crate::pace::Begun;
+use crate::step::{Command, HostCall, HostFacts, Memory, Step, Updates, host_trouble, step};
+use crate::trouble::jittered;
+
+/// The host's answers in one turn.
+struct Look {
+    boot_id: String,
+    version: String,
+    status: Status,
+    now: String,
+}
+
+impl Look {
+    fn facts(&self) -> HostFacts<'_> {
+        HostFacts {
+            boot_id: &self.boot_id,
+            version: &self.version,
+            updates: match &self.status {
+                Status::Unknown => Updates::Unknown,
+                Status::Busy => Updates::Busy,
+                Status::Known(status) => Updates::Known(status.facts()),
+            },
+            now: &self.now,
+        }
+    }
+}
+
+impl Agent {
+    pub(super) async fn turn(&mut self) -> Pause {
+        let Some(shadow) = self.newest().await else { return Pause::Shadow };
+        let Some(seen) = facts(&shadow) else { return Pause::Shadow };
+        let look = match self.look().await {
+            Ok(look) => look,
+            Err(error) => {
+                let delay = self.looking.failed(&error.to_string());
+                let told = self.tell_trouble(&seen, &shadow).await;
+                return told.unwrap_or(Pause::ShadowOr(delay));
+            }
+        };
+        self.looking.over();
+        Span::current().record("version", &look.version);
+        let host = look.facts();
+        self.remember(&seen, &host);
+
+        let (step, memory) = step(&host, &seen, &self.memory);
+        if !matches!(step, Step::Call(_)) {
+            self.asking.over();
+        }
+        if !matches!(step, Step::Report(_)) {
+            self.reports = 0;
+            if let Some(pause) = self.tell_trouble(&seen, &shadow).await {
+                return pause;
+            }
+        }
+        if step != Step::Poll {
+            self.polls.reset();
+        }
+        match step {
+            Step::Report(write) => match self.report(&write, &shadow).await {
+                Ok(()) => {
+                    self.memory = memory;
+                    if write.sets.iter().any(|(field, value)| {
+                        *field == Field::StatusRebootRequested && *value != Value::Absent
+                    }) {
+                        self.reboots.claimed();
+                    }
+                    self.after_report()
+                }
+                Err(pause) => pause,
+            },
+            Step::Call(call) => self.ask(call, &seen, memory).await,
+            Step::Poll => {
+                self.memory = memory;
+                self.notice_lost(&host);
+                Pause::ShadowOr(self.polls.next(self.options.poll_interval))
+            }
+            Step::Wait => {
+                self.memory = memory;
+                match seen.spec.state {
+                    State::Idle => Pause::ShadowOr(self.refresh_at.duration_since(Instant::now())),
+                    _ => Pause::Shadow,
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<Look, HostError> {
+        let path = &self.options.boot_id_file;
+        let boot_id = std::fs::read_to_string(path)
+            .map_err(|error| error.to_string())
+            .and_then(|text| parse_boot_id(&text))
+            .map_err(|why| HostError::BootId { path: path.clone(), why })?;
+        let version = match &self.running {
+            Some((boot, version)) if *boot == boot_id => version.clone(),
+            _ => self.host.os().await?.version,
+        };
+        self.running = Some((boot_id.clone(), version.clone()));
+        let status = self.host.status().await?;
+        let now = Timestamp::now();
+        let now = now.round(Unit::Second).unwrap_or(now).to_string();
+        Ok(Look { boot_id, version, status, now })
+    }
+
+    /// What timers and earlier turns have to say.
+    fn remember(&mut self, seen: &ShadowFacts<'_>, host: &HostFacts<'_>) {
+        self.reboots.attempt(seen.spec.attempt);
+        self.memory.reboot_refused = self.reboots.refused_for_good(self.options.reboot_refused_deadline);
+        self.memory.refresh_due |= Instant::now() >= self.refresh_at;
+        if host.updates == Updates::Busy {
+            self.begun = Some(Begun::now());
+        }
+    }
+
+    /// A command whose end nobody will tell is asked for again.
+    fn notice_lost(&mut self, host: &HostFacts<'_>) {
+        if host.updates != Updates::Busy
+            && let Some((command, _)) = self.memory.asked
+            && self.begun.as_ref().is_none_or(Begun::is_lost)
+        {
+            tracing::warn!(?command, "the host does not say what became of its command; it counts as lost");
+            self.memory.asked = None;
+        }
+    }
+
+    /// Says in the shadow what has been wrong with the host for a while, or that it no longer is.
+    async fn tell_trouble(
+        &mut self,
+        seen: &ShadowFacts<'_>,
+        shadow: &Arc<BottlerocketShadow>,
+    ) -> Option<Pause> {
+        let reason = self.looking.lasting().or(self.asking.lasting()).map(str::to_owned);
+        let write = host_trouble(seen, reason.as_deref())?;
+        match self.report(&write, shadow).await {
+            Ok(()) => Some(self.after_report()),
+            Err(pause) => Some(pause),
+        }
+    }
+
+    async fn ask(&mut self, call: HostCall, seen: &ShadowFacts<'_>, memory: Memory) -> Pause {
+        let due = call == HostCall::Command(Command::Refresh) && self.memory.refresh_due;
+        if !due && let Some(wait) = self.repeats.wait(call, seen.generation) {
+            return Pause::ShadowOr(wait);
+        }
+        let outcome = self.host.call(call).await;
+        if call == HostCall::Reboot {
+            match &outcome {
+                Ok(Outcome::Begun) => self.reboots.accepted(),
+                Ok(_) => self.reboots.refused(),
+                // It was never asked.
+                Err(HostError::Unreachable { .. }) => {}
+                Err(_) => self.reboots.accepted(),
+            }
+        }
+        let sentence = match outcome {
+            Ok(Outcome::Begun) => {
+                tracing::info!(?call, target = seen.spec.version, "the host has begun");
+                self.asking.over();
+                self.repeats.made(call, seen.generation, self.options.reboot_repeat_interval);
+                self.begun = Some(Begun::now());
+                self.memory = memory;
+                if call == HostCall::Command(Command::Refresh) {
+                    self.refresh_at = Instant::now() + jittered(self.options.refresh_interval, 0.1);
+                }
+                return Pause::ShadowOr(self.polls.next(self.options.poll_interval));
+            }
+            Ok(Outcome::Busy) => {
+                return Pause::ShadowOr(self.polls.next(self.options.poll_interval));
+            }
+            Ok(Outcome::NotFound(sentence) | Outcome::NotAllowed(sentence) | Outcome::Failed(sentence)) => {
+                format!("{} was refused: {sentence}", call.name())
+            }
+            Err(error) => error.to_string(),
+        };
+        Pause::ShadowOr(self.asking.failed(&sentence))
+    }
+}

@@ -1,0 +1,23 @@
+//! Agent on each Bottlerocket node: looks after the updates of its host.
+
+use brupop_agent::{options::Options, process};
+use brupop_runtime::logs;
+use clap::Parser as _;
+use std::process::ExitCode;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    brupop_runtime::install_crypto_provider();
+    let options = Options::parse();
+    if let Err(error) = logs::init() {
+        eprintln!("{error}");
+        return ExitCode::from(2);
+    }
+    match process::run(options).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "the agent cannot run");
+            ExitCode::FAILURE
+        }
+    }
+}

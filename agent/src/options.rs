@@ -1,0 +1,111 @@
+//! What the agent is told at start, by flags or environment.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use jiff::SignedDuration;
+
+/// Looks after the updates of one Bottlerocket host: asks the host, and reports on the node's shadow.
+///
+/// Which node it runs on is told by its own token. Durations are written as 500ms, 30s, 10m or 1h30m.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "brupop-agent", version)]
+pub struct Options {
+    /// Socket of Bottlerocket's API
+    #[arg(long, env = "BOTTLEROCKET_API_SOCKET", default_value = "/run/api.sock", value_name = "PATH")]
+    pub socket: PathBuf,
+    /// File with the id of the present boot
+    #[arg(
+        long,
+        env = "BOOT_ID_FILE",
+        default_value = "/proc/sys/kernel/random/boot_id",
+        value_name = "PATH"
+    )]
+    pub boot_id_file: PathBuf,
+    /// How often the host looks for updates while it is Idle; varies by a tenth
+    #[arg(long, env = "REFRESH_INTERVAL", default_value = "10m", value_parser = between::<1_000, DAY>, value_name = "DURATION")]
+    pub refresh_interval: Duration,
+    /// Longest wait before the first look for updates, as a fleet may start all at once
+    #[arg(long, env = "START_JITTER", default_value = "30s", value_parser = between::<0, DAY>, value_name = "DURATION")]
+    pub start_jitter: Duration,
+    /// Longest wait between two looks at a command that runs on the host
+    #[arg(long, env = "POLL_INTERVAL", default_value = "2s", value_parser = between::<10, MINUTE>, value_name = "DURATION")]
+    pub poll_interval: Duration,
+    /// Longest wait for an answer of Bottlerocket's API
+    #[arg(long, env = "HOST_TIMEOUT", default_value = "10s", value_parser = between::<100, MINUTE>, value_name = "DURATION")]
+    pub host_timeout: Duration,
+    /// How often a reboot that does not come is asked for again
+    #[arg(long, env = "REBOOT_REPEAT_INTERVAL", default_value = "1m", value_parser = between::<1_000, DAY>, value_name = "DURATION")]
+    pub reboot_repeat_interval: Duration,
+    /// When the host has refused to reboot for so long, the update is given up
+    #[arg(long, env = "REBOOT_REFUSED_DEADLINE", default_value = "5m", value_parser = between::<0, DAY>, value_name = "DURATION")]
+    pub reboot_refused_deadline: Duration,
+    /// Not needed: if set, it must be the node that the token names
+    #[arg(long, env = "MY_NODE_NAME", value_name = "NODE")]
+    pub my_node_name: Option<String>,
+}
+
+/// In milliseconds.
+const MINUTE: u64 = 60_000;
+/// In milliseconds.
+const DAY: u64 = 24 * 60 * MINUTE;
+
+/// A duration within bounds, which are in milliseconds.
+fn between<const MIN: u64, const MAX: u64>(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_millis(MIN), Duration::from_millis(MAX));
+    let parsed: Result<SignedDuration, _> = text.trim().parse();
+    match parsed.ok().and_then(|signed| Duration::try_from(signed).ok()) {
+        Some(duration) if (least..=most).contains(&duration) => Ok(duration),
+        Some(_) => Err(format!("write something between {} and {}", name(least), name(most))),
+        None => Err("write a number with its unit, such as 500ms, 30s, 10m or 1h30m".to_owned()),
+    }
+}
+
+fn name(duration: Duration) -> String {
+    SignedDuration::try_from(duration)
+        .map_or_else(|_| format!("{duration:?}"), |signed| format!("{signed:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
+        Options::try_parse_from([&["brupop-agent"], arguments].concat())
+    }
+
+    #[test]
+    fn defaults_are_kind_to_the_host() {
+        let options = parse(&[]).unwrap();
+        assert_eq!(options.socket, PathBuf::from("/run/api.sock"));
+        assert!(options.refresh_interval >= Duration::from_secs(120));
+        assert!(options.start_jitter > Duration::ZERO);
+        assert_eq!(options.my_node_name, None);
+    }
+
+    #[test]
+    fn durations_have_units() {
+        let options = parse(&["--refresh-interval=1s", "--start-jitter=0s", "--poll-interval=1m"]).unwrap();
+        assert_eq!(options.refresh_interval, Duration::from_secs(1));
+        assert_eq!(options.start_jitter, Duration::ZERO);
+        assert_eq!(options.poll_interval, Duration::from_secs(60));
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_what_to_write() {
+        for (bad, hint) in [
+            ("--refresh-interval=5", "such as 500ms, 30s, 10m or 1h30m"),
+            ("--refresh-interval=soon", "such as 500ms"),
+            ("--refresh-interval=-1s", "such as 500ms"),
+            ("--refresh-interval=0s", "between 1s and 24h"),
+            ("--refresh-interval=25h", "between 1s and 24h"),
+            ("--poll-interval=2m", "between 10ms and 1m"),
+            ("--host-timeout=", "such as 500ms"),
+        ] {
+            let sentence = parse(&[bad]).unwrap_err().to_string();
+            let option = bad.split('=').next().unwrap();
+            assert!(sentence.contains(hint) && sentence.contains(option), "{bad}: {sentence}");
+        }
+    }
+}

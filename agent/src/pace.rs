@@ -1,0 +1,110 @@
+//! How often the host may be asked the same thing, and when it is looked at again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::step::HostCall;
+
+const POLL_MIN: Duration = Duration::from_millis(50);
+const REPEAT_MIN: Duration = Duration::from_secs(2);
+const REPEAT_MAX: Duration = Duration::from_secs(45);
+/// The host has answered that nothing runs, for so long, and still there is no word of a command that had begun.
+const LOST_AFTER: Duration = Duration::from_secs(10);
+
+/// Looks at a command that runs: soon at first, then at an interval.
+#[derive(Debug, Default)]
+pub struct Polls(u32);
+
+impl Polls {
+    /// How long to wait before the next look.
+    pub fn next(&mut self, interval: Duration) -> Duration {
+        let delay = POLL_MIN.saturating_mul(1 << self.0.min(16)).min(interval);
+        self.0 = self.0.saturating_add(1);
+        delay
+    }
+
+    /// Something else happened.
+    pub fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// Calls of the same kind for the same wish, which should be rare: the world may have lost the first one.
+#[derive(Debug, Default)]
+pub struct Repeats {
+    last: Option<(HostCall, u64)>,
+    times: u32,
+    allowed_at: Option<Instant>,
+}
+
+impl Repeats {
+    /// How long this call must wait, if it must. `generation` is the shadow's.
+    pub fn wait(&self, call: HostCall, generation: u64) -> Option<Duration> {
+        if self.last != Some((call, generation)) {
+            return None;
+        }
+        self.allowed_at?.checked_duration_since(Instant::now()).filter(|wait| !wait.is_zero())
+    }
+
+    /// The call was made, and accepted. A reboot may be asked for again after `reboot`.
+    pub fn made(&mut self, call: HostCall, generation: u64, reboot: Duration) {
+        self.times = if self.last == Some((call, generation)) { self.times.saturating_add(1) } else { 0 };
+        self.last = Some((call, generation));
+        let pause = match call {
+            HostCall::Reboot => reboot,
+            HostCall::Command(_) => REPEAT_MIN.saturating_mul(1 << self.times.min(16)).min(REPEAT_MAX),
+        };
+        self.allowed_at = Some(Instant::now() + pause);
+    }
+}
+
+/// Whether a command that had begun is lost: killed on the host, or its result overwritten by another's.
+#[derive(Debug)]
+pub struct Begun(Instant);
+
+impl Begun {
+    /// It has begun, or is seen to run, now.
+    pub fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Nothing was heard of it for too long.
+    pub fn is_lost(&self) -> bool {
+        self.0.elapsed() >= LOST_AFTER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::Command;
+
+    #[test]
+    fn polls_slow_down_to_the_interval() {
+        let mut polls = Polls::default();
+        let interval = Duration::from_millis(300);
+        let delays: Vec<u128> = (0..5).map(|_| polls.next(interval).as_millis()).collect();
+        assert_eq!(delays, [50, 100, 200, 300, 300]);
+        polls.reset();
+        assert_eq!(polls.next(Duration::from_millis(10)).as_millis(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_call_for_the_same_wish_waits() {
+        let prepare = HostCall::Command(Command::Prepare);
+        let reboot = Duration::from_secs(30);
+        let mut repeats = Repeats::default();
+        assert_eq!(repeats.wait(prepare, 1), None);
+        repeats.made(prepare, 1, reboot);
+        assert_eq!(repeats.wait(prepare, 1), Some(Duration::from_secs(2)));
+        assert_eq!(repeats.wait(prepare, 2), None, "another wish");
+        assert_eq!(repeats.wait(HostCall::Command(Command::Activate), 1), None, "another call");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(repeats.wait(prepare, 1), None);
+        repeats.made(prepare, 1, reboot);
+        assert_eq!(repeats.wait(prepare, 1), Some(Duration::from_secs(4)));
+        repeats.made(HostCall::Reboot, 1, reboot);
+        assert_eq!(repeats.wait(HostCall::Reboot, 1), Some(reboot));
+    }
+}

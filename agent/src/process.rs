@@ -1,0 +1,78 @@
+//! Puts the agent together and runs it.
+
+use brupop_api::identity::PodIdentity;
+use brupop_api::names::shadow_name;
+use brupop_runtime::{Cluster, Shutdown};
+use kube::Client;
+use tokio::sync::watch;
+use tracing::Instrument as _;
+
+use crate::agent::Agent;
+use crate::identity::{WhoError, who_am_i};
+use crate::options::Options;
+use crate::shadow::{self, chain};
+use crate::trouble::Trouble;
+
+/// Why the agent cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// No way to the API server.
+    #[error(transparent)]
+    Client(#[from] brupop_runtime::client::ClientError),
+    /// The node is not known.
+    #[error("which node this is, is not known")]
+    Who(#[source] WhoError),
+    /// Signals cannot be handled.
+    #[error("cannot handle signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Runs the agent until it is told to end.
+///
+/// # Errors
+/// It cannot start. Once it runs, what goes wrong is tried again, and said.
+pub async fn run(options: Options) -> Result<(), ProcessError> {
+    let cluster = Cluster::infer("brupop-agent").await?;
+    let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
+    let client = cluster.client()?;
+    let Some(me) = identify(&client, options.my_node_name.as_deref(), &shutdown).await? else {
+        return Ok(());
+    };
+    let span = tracing::info_span!("agent", node = me.node_name, version = tracing::field::Empty);
+    tracing::info!(parent: &span, pod = me.pod_name, agent = env!("CARGO_PKG_VERSION"), "agent started");
+
+    let (sender, seen) = watch::channel(None);
+    let watching =
+        shadow::watch(client.clone(), cluster.namespace().to_owned(), shadow_name(&me.node_name), sender);
+    tokio::spawn(watching.instrument(span.clone()));
+    let agent = Agent::new(options, client, cluster.namespace(), &me.node_name);
+    agent.live(seen, shutdown).instrument(span).await;
+    Ok(())
+}
+
+/// Asks until the API server answers; `None` if the process is to end before.
+async fn identify(
+    client: &Client,
+    told: Option<&str>,
+    shutdown: &Shutdown,
+) -> Result<Option<PodIdentity>, ProcessError> {
+    let mut trouble = Trouble::new("the question whose token this is");
+    loop {
+        let asked = tokio::select! {
+            asked = who_am_i(client.clone(), told) => asked,
+            () = shutdown.requested() => return Ok(None),
+        };
+        let delay = match asked {
+            Ok(me) => {
+                trouble.over();
+                return Ok(Some(me));
+            }
+            Err(error) if error.is_temporary() => trouble.failed(&chain(&error)),
+            Err(error) => return Err(ProcessError::Who(error)),
+        };
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = shutdown.requested() => return Ok(None),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! This node's shadow as it is known here: from the watch, and from the answers to our own writes.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use brupop_api::BottlerocketShadow;
+use futures::StreamExt as _;
+use kube::api::Api;
+use kube::core::DeserializeGuard;
+use kube::runtime::{WatchStreamExt as _, watcher::watch_object};
+use kube::{Client, ResourceExt as _};
+use tokio::sync::watch;
+
+use crate::trouble::Trouble;
+
+/// A shadow, or none.
+pub type Seen = Option<Arc<BottlerocketShadow>>;
+
+/// The newest shadow known.
+#[derive(Debug, Default)]
+pub struct View {
+    current: Seen,
+}
+
+impl View {
+    /// The newest shadow known.
+    pub fn current(&self) -> Seen {
+        self.current.clone()
+    }
+
+    /// Takes what the watch says, unless the answer to a write of ours was newer.
+    pub fn watched(&mut self, seen: Seen) {
+        if let (Some(ours), Some(theirs)) = (&self.current, &seen)
+            && ours.metadata.uid == theirs.metadata.uid
+            && revision(ours) > revision(theirs)
+        {
+            return;
+        }
+        self.current = seen;
+    }
+
+    /// Takes what the API server answered, unless the watch was faster.
+    pub fn answered(&mut self, answer: BottlerocketShadow) {
+        if let Some(current) = &self.current
+            && current.metadata.uid == answer.metadata.uid
+            && revision(current) <= revision(&answer)
+        {
+            self.current = Some(Arc::new(answer));
+        }
+    }
+}
+
+/// Since 1.35 these are promised to be numbers that grow; before, they were.
+fn revision(shadow: &BottlerocketShadow) -> Option<u128> {
+    shadow.metadata.resource_version.as_deref()?.parse().ok()
+}
+
+/// Watches the shadow of this name for ever, as long as somebody receives.
+pub async fn watch(client: Client, namespace: String, name: String, sender: watch::Sender<Seen>) {
+    let shadows = Api::<DeserializeGuard<BottlerocketShadow>>::namespaced(client, &namespace);
+    let mut events = pin!(watch_object(shadows, &name).default_backoff());
+    let mut trouble = Trouble::new("the watch of the shadow");
+    let mut none_said = false;
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = sender.closed() => return,
+        };
+        match event {
+            None => return,
+            Some(Err(error)) => {
+                trouble.failed(&chain(&error));
+            }
+            Some(Ok(Some(DeserializeGuard(Err(error))))) => {
+                trouble.failed(&format!("{name} cannot be read as a BottlerocketShadow v2: {error}"));
+                sender.send_replace(None);
+            }
+            Some(Ok(Some(DeserializeGuard(Ok(mut shadow))))) => {
+                trouble.over();
+                none_said = false;
+                shadow.managed_fields_mut().clear();
+                sender.send_replace(Some(Arc::new(shadow)));
+            }
+            Some(Ok(None)) => {
+                trouble.over();
+                if !std::mem::replace(&mut none_said, true) {
+                    tracing::info!(shadow = name, "there is no shadow yet; the reconciler makes it");
+                }
+                sender.send_replace(None);
+            }
+        }
+    }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Many errors already end with the words of their cause.
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brupop_api::BottlerocketShadowSpec;
+
+    fn shadow(uid: &str, revision: &str) -> BottlerocketShadow {
+        let mut shadow = BottlerocketShadow::new("brs-a", BottlerocketShadowSpec::default());
+        shadow.metadata.uid = Some(uid.to_owned());
+        shadow.metadata.resource_version = Some(revision.to_owned());
+        shadow
+    }
+
+    fn known(view: &View) -> Option<(String, String)> {
+        view.current().map(|shadow| (shadow.uid().unwrap(), shadow.resource_version().unwrap()))
+    }
+
+    #[test]
+    fn the_newest_wins_whichever_way_it_came() {
+        let mut view = View::default();
+        view.answered(shadow("a", "9"));
+        assert_eq!(known(&view), None, "an answer does not bring back what is deleted");
+        view.watched(Some(Arc::new(shadow("a", "9"))));
+        view.answered(shadow("a", "11"));
+        assert_eq!(known(&view), Some(("a".into(), "11".into())));
+        view.watched(Some(Arc::new(shadow("a", "10"))));
+        assert_eq!(known(&view), Some(("a".into(), "11".into())), "an older event");
+        view.answered(shadow("a", "10"));
+        assert_eq!(known(&view), Some(("a".into(), "11".into())), "an older answer");
+        view.watched(Some(Arc::new(shadow("b", "10"))));
+        assert_eq!(known(&view), Some(("b".into(), "10".into())), "another object of the name");
+        view.answered(shadow("a", "12"));
+        assert_eq!(known(&view), Some(("b".into(), "10".into())), "an answer about the old object");
+        view.watched(None);
+        assert_eq!(known(&view), None);
+    }
+}
