@@ -9,6 +9,8 @@ pub mod binaries;
 mod certificates;
 mod components;
 pub mod control_plane;
+pub mod fleet;
+pub mod history;
 pub mod host;
 pub mod kubeconfig;
 pub mod kubelet;
@@ -20,6 +22,7 @@ pub mod waiting;
 
 pub use audit::AuditLog;
 pub use control_plane::{ControlPlane, Options};
+pub use fleet::{Fleet, FleetOptions};
 pub use kubelet::{Kubelets, Program};
 pub use nodes::{NewNode, make_nodes};
 pub use sandbox::Sandbox;

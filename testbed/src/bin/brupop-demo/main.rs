@@ -1,0 +1,142 @@
+//! `make demo`: a fleet of simulated Bottlerocket hosts is updated by the shipped operator on a real control plane.
+
+mod summary;
+mod table;
+mod trespass;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::host::Durations;
+use brupop_testbed::{Fleet, FleetOptions};
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Updates a fleet of simulated Bottlerocket hosts by the shipped programs, on a real control plane.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "brupop-demo", version)]
+struct Arguments {
+    /// How many nodes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=200))]
+    nodes: u16,
+    /// How many of them may be updated at once: an integer, a percentage, or `unlimited`
+    #[arg(long, default_value = "1")]
+    max_concurrent_update: String,
+    /// Pods of the workload on each node; 0 = nothing to drain
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=50))]
+    pods_per_node: u16,
+    /// Seconds that a reboot takes
+    #[arg(long, default_value_t = 3.0)]
+    reboot_seconds: f64,
+    /// Seconds that a download takes; the other commands of a host take a tenth
+    #[arg(long, default_value_t = 1.0)]
+    download_seconds: f64,
+    /// Seconds between exclusion from load balancers and drain; 0 = no exclusion
+    #[arg(long, default_value_t = 0)]
+    exclude_from_lb_seconds: u64,
+    /// Leave the cluster running when the fleet is updated, until Ctrl-C
+    #[arg(long)]
+    stay: bool,
+}
+
+impl Arguments {
+    fn durations(&self) -> Durations {
+        let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let short = seconds(self.download_seconds / 10.0);
+        Durations {
+            refresh: short,
+            prepare: seconds(self.download_seconds),
+            activate: short,
+            deactivate: short,
+            reboot: seconds(self.reboot_seconds),
+        }
+    }
+
+    /// The shipped configuration, but for what a demo has no time for.
+    fn env(&self) -> Vec<(String, String)> {
+        [
+            ("MAX_CONCURRENT_UPDATE", self.max_concurrent_update.clone()),
+            ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", self.exclude_from_lb_seconds.to_string()),
+            ("SOAK_SECONDS", "0".to_owned()),
+            ("REFRESH_INTERVAL", "2s".to_owned()),
+            ("START_JITTER", "0s".to_owned()),
+            ("POLL_INTERVAL", "50ms".to_owned()),
+            ("CANARY_INTERVAL_SECONDS", "5".to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    /// How many nodes may be out of service at once.
+    fn limit(&self) -> usize {
+        let nodes = usize::from(self.nodes);
+        match (self.max_concurrent_update.as_str(), self.max_concurrent_update.strip_suffix('%')) {
+            ("unlimited", _) => nodes,
+            (_, Some(percent)) => (nodes * percent.parse::<usize>().unwrap_or(0) / 100).max(1),
+            (number, None) => number.parse().unwrap_or(nodes),
+        }
+    }
+
+    /// Generous: the demo ends by itself also when something hangs.
+    fn deadline(&self) -> Duration {
+        let durations = self.durations();
+        let each =
+            durations.reboot + durations.prepare * 2 + Duration::from_secs(10 + self.exclude_from_lb_seconds);
+        each * u32::try_from(usize::from(self.nodes).div_ceil(self.limit().max(1))).unwrap_or(1)
+            + Duration::from_secs(30)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    // The test bed's guardian takes everything away as soon as the fleet is dropped, or this process is gone.
+    tokio::select! {
+        result = demonstrate(&arguments) => result,
+        _ = interrupted.recv() => bail!("interrupted; nothing is left behind"),
+        _ = terminated.recv() => bail!("terminated; nothing is left behind"),
+    }
+}
+
+async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
+    let options = FleetOptions {
+        nodes: arguments.nodes.into(),
+        env: arguments.env(),
+        durations: arguments.durations(),
+    };
+    let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
+    println!("-- look around, in another terminal:");
+    println!("   export KUBECONFIG={}", fleet.control_plane.kubeconfig().display());
+    println!("   kubectl get brs -n {} -w", brupop_testbed::operator::NAMESPACE);
+
+    let replicas = usize::from(arguments.nodes) * usize::from(arguments.pods_per_node);
+    if replicas > 0 {
+        let budget = (replicas / 4).max(1);
+        println!(
+            "-- deploying shop/cart: {replicas} pods, of which {budget} may be away at once (PodDisruptionBudget)"
+        );
+        fleet.deploy("cart", replicas, &budget.to_string()).await?;
+    }
+    trespass::try_and_show(&fleet).await?;
+
+    println!(
+        "-- publishing Bottlerocket {NEW}: every host runs {OLD}, at most {} at once",
+        arguments.max_concurrent_update
+    );
+    fleet.publish(NEW)?;
+    table::show_until_updated(&fleet, NEW, arguments.deadline()).await?;
+    let passed = summary::print(&fleet, &options.durations, arguments.limit());
+    if arguments.stay {
+        println!(
+            "-- the cluster stays until Ctrl-C: export KUBECONFIG={}",
+            fleet.control_plane.kubeconfig().display()
+        );
+        std::future::pending::<()>().await;
+    }
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
