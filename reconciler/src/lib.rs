@@ -3,11 +3,19 @@
 //! Observe → decide → apply: [`observe`] turns objects and the time into [`facts`], [`decide`] turns facts into writes
 //! and reasons, and the rest carries them out.
 
+pub mod apply;
+pub mod canary;
+pub mod conditions;
 pub mod decide;
 pub mod drain;
+pub mod evict;
 pub mod facts;
 pub mod leadership;
+pub mod metrics;
 pub mod objects;
 pub mod observe;
+pub mod pending;
 pub mod schedule;
 pub mod settings;
+pub mod told;
+pub mod watches;

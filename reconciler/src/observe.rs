@@ -26,7 +26,7 @@ pub struct Snapshot {
     /// The shadows, by name; those that cannot be read, too.
     pub shadows: BTreeMap<String, Arc<DeserializeGuard<BottlerocketShadow>>>,
     /// The ledger, if there is one.
-    pub ledger: Option<Arc<Ledger>>,
+    pub ledger: Option<Arc<DeserializeGuard<Ledger>>>,
     /// What a drain has to do, by name of the shadow; of those nodes whose pods are watched and known.
     pub drains: BTreeMap<String, Plan>,
 }
@@ -91,12 +91,8 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         gate: circumstances.gate,
         exclude: circumstances.durations.exclusion.is_positive(),
     };
-    let mut observer = Observer {
-        snapshot,
-        circumstances,
-        takers: snapshot.nodes.values().filter(|node| node.takes_pods()).count(),
-        clock: Clock::new(circumstances.now),
-    };
+    let mut observer =
+        Observer { snapshot, circumstances, takers: snapshot.takers(), clock: Clock::new(circumstances.now) };
     let mut observed = Observed { fleet, situations: vec![], unreadable: BTreeMap::new(), next: None };
     for name in snapshot.concerned() {
         let (situation, unreadable) = observer.situation(name);
@@ -110,9 +106,24 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
 }
 
 impl Snapshot {
+    /// The ledger, if there is one that can be read.
+    pub fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_ref()?.0.as_ref().ok()
+    }
+
     /// The ledger's status.
     pub fn status(&self) -> Option<&BottlerocketFleetStatus> {
-        self.ledger.as_ref()?.fleet.status.as_ref()
+        self.ledger()?.fleet.status.as_ref()
+    }
+
+    /// How many nodes take pods now.
+    pub fn takers(&self) -> usize {
+        self.nodes.values().filter(|node| node.takes_pods()).count()
+    }
+
+    /// Of so many nodes that take pods, is one another than this?
+    pub fn elsewhere(&self, name: &str, takers: usize) -> bool {
+        takers > usize::from(self.nodes.get(name).is_some_and(|node| node.takes_pods()))
     }
 
     /// The shadow of this name, if there is one that can be read.
@@ -157,7 +168,6 @@ impl<'a> Observer<'a, '_> {
         let facts = shadow.map(|(facts, _)| facts);
         let transition = shadow.and_then(|(_, shadow)| shadow.spec.state_transition_timestamp.as_deref());
         let plan = self.snapshot.drains.get(name);
-        let takes_pods = self.snapshot.nodes.get(name).is_some_and(|node| node.takes_pods());
         let situation = Situation {
             shadow_name: name,
             node,
@@ -166,7 +176,7 @@ impl<'a> Observer<'a, '_> {
             pods: PodFacts {
                 drained: plan.is_some_and(Plan::is_done),
                 owners: plan.map_or(&[], |plan| &plan.owners),
-                elsewhere: self.takers > usize::from(takes_pods),
+                elsewhere: self.snapshot.elsewhere(name, self.takers),
             },
             time: self.clock.facts(self.circumstances.durations, facts.as_ref(), transition, marker),
         };

@@ -1,0 +1,256 @@
+//! Conditions, as server-side apply has them, and when they are worth a write. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, PROGRESSING};
+use brupop_api::fleet::Counts;
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
+use kube::Resource;
+use serde_json::{Value, json};
+
+/// How long a reason must last before it is written: what passes at once is not worth a request.
+const SETTLED: Duration = Duration::from_millis(400);
+/// Longest message, in bytes; the schema's limit.
+const MAX_MESSAGE: usize = 1024;
+
+/// What a condition should say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its type.
+    pub type_: &'static str,
+    /// Its status.
+    pub status: ConditionStatus,
+    /// Its reason.
+    pub reason: &'static str,
+    /// Its message.
+    pub message: String,
+}
+
+impl Wanted {
+    /// The condition Progressing of a shadow.
+    pub fn progressing(status: ConditionStatus, reason: &'static str, message: String) -> Self {
+        Self { type_: PROGRESSING, status, reason, message: bounded(message) }
+    }
+
+    /// The condition `AdmissionEnforced` of the fleet; `Err` says what was seen instead of a refusal.
+    pub fn admission(enforced: Result<(), &str>) -> Self {
+        let (status, reason, message) = match enforced {
+            Ok(()) => {
+                (ConditionStatus::True, "Refused", "webhook and policy refuse what they must".to_owned())
+            }
+            Err(why) => (ConditionStatus::False, "NotRefused", why.to_owned()),
+        };
+        Self { type_: ADMISSION_ENFORCED, status, reason, message: bounded(message) }
+    }
+
+    /// Does it stand there already?
+    pub fn stands_in(&self, conditions: &[Condition]) -> bool {
+        self.found(conditions).is_some_and(|found| {
+            found.status == self.status && found.reason == self.reason && found.message == self.message
+        })
+    }
+
+    fn found<'c>(&self, conditions: &'c [Condition]) -> Option<&'c Condition> {
+        conditions.iter().find(|condition| condition.type_ == self.type_)
+    }
+
+    /// The condition, with the time at which its status last changed.
+    fn over(&self, conditions: &[Condition], now: &str) -> Condition {
+        let kept = self.found(conditions).filter(|found| found.status == self.status);
+        Condition {
+            type_: self.type_.to_owned(),
+            status: self.status,
+            reason: self.reason.to_owned(),
+            message: self.message.clone(),
+            last_transition_time: kept.map_or(now, |found| &found.last_transition_time).to_owned(),
+        }
+    }
+}
+
+fn bounded(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+    message
+}
+
+/// The conditions of a shadow.
+pub fn of_shadow(shadow: &BottlerocketShadow) -> &[Condition] {
+    shadow.status.as_ref().map_or(&[], |status| &status.conditions)
+}
+
+/// What is applied to a shadow's status, so that its condition says this. Applies to this very object only.
+pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &Wanted, now: &str) -> Value {
+    json!({
+        "apiVersion": BottlerocketShadow::api_version(&()),
+        "kind": BottlerocketShadow::kind(&()),
+        "metadata": {"name": shadow.metadata.name, "uid": shadow.metadata.uid},
+        "status": {"conditions": [wanted.over(of_shadow(shadow), now)]},
+    })
+}
+
+/// What people want to see of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetWanted {
+    /// How many nodes at once; `None` = unlimited.
+    pub limit: Option<u64>,
+    /// Figures.
+    pub counts: Counts,
+    /// Versions that no new node is updated to.
+    pub halted: Option<String>,
+    /// Are our admission rules in force? `None` = not looked at yet.
+    pub admission: Option<Wanted>,
+}
+
+impl FleetWanted {
+    /// Does all of it stand there already?
+    pub fn stands_in(&self, fleet: &BottlerocketFleet) -> bool {
+        fleet.status.as_ref().is_some_and(|status| {
+            status.limit == self.limit
+                && status.counts == Some(self.counts)
+                && status.halted == self.halted
+                && self.admission.as_ref().is_none_or(|wanted| wanted.stands_in(&status.conditions))
+        })
+    }
+
+    /// What is applied to the fleet's status.
+    pub fn patch(&self, fleet: &BottlerocketFleet, now: &str) -> Value {
+        let conditions = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        // What is not looked at yet stays as it is; left out, it would be removed.
+        let kept = || conditions.iter().find(|condition| condition.type_ == ADMISSION_ENFORCED).cloned();
+        let admission = self.admission.as_ref().map(|wanted| wanted.over(conditions, now)).or_else(kept);
+        let mut status = json!({"counts": self.counts});
+        if let Some(limit) = self.limit {
+            status["limit"] = json!(limit);
+        }
+        if let Some(halted) = &self.halted {
+            status["halted"] = json!(halted);
+        }
+        if let Some(admission) = admission {
+            status["conditions"] = json!([admission]);
+        }
+        json!({
+            "apiVersion": BottlerocketFleet::api_version(&()),
+            "kind": BottlerocketFleet::kind(&()),
+            "metadata": {"name": names::FLEET, "uid": fleet.metadata.uid},
+            "status": status,
+        })
+    }
+}
+
+/// Waits until what is to be written has settled; instants are durations since any fixed moment of a monotonic clock.
+#[derive(Debug)]
+pub struct Settling<W> {
+    since: BTreeMap<String, (W, Duration)>,
+}
+
+impl<W> Default for Settling<W> {
+    fn default() -> Self {
+        Self { since: BTreeMap::new() }
+    }
+}
+
+impl<W: PartialEq> Settling<W> {
+    /// This is wanted of the object now. `Ok` = it has been for long enough; `Err` = when it will have been.
+    ///
+    /// # Errors
+    /// The instant to ask again.
+    pub fn wanted(&mut self, object: &str, wanted: W, now: Duration) -> Result<(), Duration> {
+        let due = match self.since.get(object) {
+            Some((before, since)) if *before == wanted => *since + SETTLED,
+            _ => {
+                self.since.insert(object.to_owned(), (wanted, now));
+                now + SETTLED
+            }
+        };
+        if now >= due { Ok(()) } else { Err(due) }
+    }
+
+    /// Nothing is to be written of this object.
+    pub fn settled(&mut self, object: &str) {
+        self.since.remove(object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(status: ConditionStatus, reason: &'static str) -> Wanted {
+        Wanted::progressing(status, reason, "a sentence".into())
+    }
+
+    fn shadow(conditions: Value) -> BottlerocketShadow {
+        serde_json::from_value(json!({
+            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "metadata": {"name": "brs-n", "uid": "u"}, "spec": {"state": "Idle"}, "status": {"conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_time_of_a_condition_is_that_of_its_status() {
+        let first = wanted(ConditionStatus::False, "NoUpdate");
+        let patch = shadow_patch(&shadow(json!([])), &first, "2026-11-21T04:00:00Z");
+        assert_eq!(
+            patch,
+            json!({
+                "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+                "metadata": {"name": "brs-n", "uid": "u"},
+                "status": {"conditions": [{"type": "Progressing", "status": "False", "reason": "NoUpdate",
+                    "message": "a sentence", "lastTransitionTime": "2026-11-21T04:00:00Z"}]},
+            })
+        );
+        let shadow = shadow(patch["status"]["conditions"].clone());
+        assert!(first.stands_in(of_shadow(&shadow)));
+        let time = |wanted: &Wanted| {
+            shadow_patch(&shadow, wanted, "2026-11-21T05:00:00Z")["status"]["conditions"][0]["lastTransitionTime"].clone()
+        };
+        let other_reason = wanted(ConditionStatus::False, "NodePaused");
+        assert!(!other_reason.stands_in(of_shadow(&shadow)));
+        assert_eq!(time(&other_reason), "2026-11-21T04:00:00Z");
+        assert_eq!(time(&wanted(ConditionStatus::True, "Starting")), "2026-11-21T05:00:00Z");
+    }
+
+    #[test]
+    fn messages_are_cut_to_what_the_schema_takes() {
+        assert_eq!(Wanted::progressing(ConditionStatus::True, "R", "é".repeat(600)).message.len(), 1024);
+    }
+
+    #[test]
+    fn what_passes_at_once_is_not_written() {
+        let ms = Duration::from_millis;
+        let mut settling = Settling::default();
+        assert_eq!(settling.wanted("n", 1, ms(0)), Err(ms(400)));
+        assert_eq!(settling.wanted("n", 2, ms(100)), Err(ms(500)), "another reason begins anew");
+        assert_eq!(settling.wanted("n", 2, ms(499)), Err(ms(500)));
+        assert_eq!(settling.wanted("n", 2, ms(500)), Ok(()));
+        settling.settled("n");
+        assert_eq!(settling.wanted("n", 2, ms(600)), Err(ms(1000)));
+    }
+
+    #[test]
+    fn the_fleet_keeps_a_condition_that_was_not_looked_at_yet() {
+        let mut wanted = FleetWanted {
+            limit: None,
+            counts: Counts { nodes: 3, ..Counts::default() },
+            halted: None,
+            admission: Some(Wanted::admission(Err("the webhook let through what it must refuse"))),
+        };
+        let fleet = |status: Value| -> BottlerocketFleet {
+            serde_json::from_value(
+                json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
+                "metadata": {"name": "fleet", "uid": "u"}, "spec": {}, "status": status}),
+            )
+            .unwrap()
+        };
+        let none = fleet(json!({}));
+        assert!(!wanted.stands_in(&none));
+        let patch = wanted.patch(&none, "2026-11-21T04:00:00Z");
+        assert_eq!(patch["status"].get("limit"), None);
+        let written = fleet(patch["status"].clone());
+        assert!(wanted.stands_in(&written));
+        wanted.admission = None;
+        assert!(wanted.stands_in(&written));
+        assert_eq!(wanted.patch(&written, "later")["status"], patch["status"]);
+    }
+}

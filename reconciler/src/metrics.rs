@@ -1,0 +1,218 @@
+//! What can be scraped: gauges computed at each scrape from the stores, and counters.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use brupop_api::State;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::decide::Reason;
+use crate::observe::Snapshot;
+
+/// Most versions that are told apart; versions come from agents, and a fleet runs a handful.
+const MAX_VERSIONS: usize = 64;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByState {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByVersion {
+    bottlerocket_version: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByResult {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByObjectAndResult {
+    object: &'static str,
+    result: &'static str,
+}
+
+/// What only the last pass knows; all of it about a process that leads.
+#[derive(Clone, Debug, Default)]
+pub struct LastPass {
+    /// How many nodes at once; `None` = unlimited.
+    pub limit: Option<u64>,
+    /// Nodes by why they move or not.
+    pub reasons: BTreeMap<&'static str, i64>,
+    /// Objects that cannot be read.
+    pub skipped: i64,
+    /// Were our admission rules seen to be in force?
+    pub admission_enforced: bool,
+}
+
+/// The reconciler's metrics. Clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    writes: Family<ByObjectAndResult, Counter>,
+    evictions: Family<ByResult, Counter>,
+    /// `None` while this process does not lead.
+    last_pass: Arc<Mutex<Option<LastPass>>>,
+}
+
+impl Metrics {
+    /// Counts a write.
+    pub fn wrote(&self, object: &'static str, result: &'static str) {
+        self.writes.get_or_create(&ByObjectAndResult { object, result }).inc();
+    }
+
+    /// Counts an eviction.
+    pub fn evicted(&self, result: &'static str) {
+        self.evictions.get_or_create(&ByResult { result }).inc();
+    }
+
+    /// A pass was made by a process that leads, or it leads no more.
+    pub fn passed(&self, pass: Option<LastPass>) {
+        *self.last_pass.lock().unwrap_or_else(PoisonError::into_inner) = pass;
+    }
+
+    /// All metrics as text. What concerns the fleet is told by the leader alone, so that sums are true.
+    pub fn render(&self, snapshot: Option<&Snapshot>, watch_failures: u64) -> String {
+        let mut registry = Registry::default();
+        let pass = self.last_pass.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        registry.register("brupop_leader", "1 if this process leads", number(i64::from(pass.is_some())));
+        registry.register("brupop_writes", "Writes to the API server", self.writes.clone());
+        registry.register("brupop_evictions", "Evictions by the API server's answer", self.evictions.clone());
+        let failures = Counter::<u64>::default();
+        failures.inc_by(watch_failures);
+        registry.register("brupop_watch_failures", "Times that a watch failed", failures);
+        if let (Some(pass), Some(snapshot)) = (pass, snapshot) {
+            of_fleet(&mut registry, &pass, snapshot);
+        }
+        let mut text = String::new();
+        if let Err(error) = encode(&mut text, &registry) {
+            tracing::warn!(%error, "metrics could not be written");
+        }
+        text
+    }
+}
+
+fn number(value: i64) -> Gauge {
+    let gauge = Gauge::default();
+    gauge.set(value);
+    gauge
+}
+
+fn of_fleet(registry: &mut Registry, pass: &LastPass, snapshot: &Snapshot) {
+    let (states, versions) = (Family::<ByState, Gauge>::default(), Family::<ByVersion, Gauge>::default());
+    for state in State::ALL {
+        drop(states.get_or_create(&ByState { state: state.as_str() }));
+    }
+    let mut told_apart: BTreeMap<&str, i64> = BTreeMap::new();
+    let readable = snapshot.shadows.values().filter_map(|guard| guard.0.as_ref().ok());
+    for status in readable.filter_map(|shadow| shadow.status.as_ref()) {
+        if let Some(state) = status.current_state {
+            states.get_or_create(&ByState { state: state.as_str() }).inc();
+        }
+        if let Some(version) = &status.current_version {
+            let known = told_apart.len() < MAX_VERSIONS || told_apart.contains_key(version.as_str());
+            *told_apart.entry(if known { version } else { "other" }).or_default() += 1;
+        }
+    }
+    for (version, hosts) in told_apart {
+        versions.get_or_create(&ByVersion { bottlerocket_version: version.to_owned() }).set(hosts);
+    }
+    let reasons = Family::<ByReason, Gauge>::default();
+    for reason in Reason::WORDS {
+        let nodes = pass.reasons.get(reason).copied().unwrap_or(0);
+        reasons.get_or_create(&ByReason { reason }).set(nodes);
+    }
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let slots = snapshot.status().map_or(0, |status| status.slots.len());
+    registry.register("brupop_hosts_state", "Bottlerocket hosts by state", states);
+    registry.register("brupop_hosts_version", "Bottlerocket hosts by version", versions);
+    registry.register("brupop_nodes_reason", "Nodes by why their update moves or not", reasons);
+    registry.register("brupop_slots_in_use", "Updates under way", number(count(slots)));
+    if let Some(limit) = pass.limit {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        registry.register("brupop_slots_limit", "Most updates at once; absent if unlimited", number(limit));
+    }
+    registry.register("brupop_skipped_objects", "Objects that cannot be read", number(pass.skipped));
+    registry.register(
+        "brupop_admission_enforced",
+        "1 if webhook and policy were seen to refuse what they must",
+        number(i64::from(pass.admission_enforced)),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brupop_api::BottlerocketShadow;
+    use kube::core::DeserializeGuard;
+    use serde_json::json;
+
+    fn snapshot(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Snapshot {
+        let shadow = |(state, version): (&str, String)| -> DeserializeGuard<BottlerocketShadow> {
+            serde_json::from_value(json!({
+                "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow", "metadata": {},
+                "spec": {"state": "Idle"}, "status": {"current_state": state, "current_version": version},
+            }))
+            .unwrap()
+        };
+        let shadows = hosts.into_iter().enumerate().map(|(n, host)| (n.to_string(), Arc::new(shadow(host))));
+        Snapshot { shadows: shadows.collect(), ..Snapshot::default() }
+    }
+
+    #[test]
+    fn hosts_are_counted_as_upstreams_users_know_it() {
+        let hosts =
+            [("Idle", "1.0.0"), ("Idle", "1.1.0"), ("MonitoringUpdate", "1.1.0"), ("Dreaming", "1.1.0")];
+        let snapshot = snapshot(hosts.map(|(state, version)| (state, version.to_owned())));
+        let metrics = Metrics::default();
+        let reasons = BTreeMap::from([("NoUpdate", 2)]);
+        metrics.passed(Some(LastPass { limit: Some(3), reasons, skipped: 1, admission_enforced: true }));
+        metrics.wrote("ledger", "written");
+        let text = metrics.render(Some(&snapshot), 5);
+        for line in [
+            "brupop_leader 1",
+            "brupop_hosts_state{state=\"Idle\"} 2",
+            "brupop_hosts_state{state=\"MonitoringUpdate\"} 1",
+            "brupop_hosts_state{state=\"ErrorReset\"} 0",
+            "brupop_hosts_version{bottlerocket_version=\"1.1.0\"} 2",
+            "brupop_nodes_reason{reason=\"NoUpdate\"} 2",
+            "brupop_nodes_reason{reason=\"Draining\"} 0",
+            "brupop_slots_in_use 0",
+            "brupop_slots_limit 3",
+            "brupop_skipped_objects 1",
+            "brupop_admission_enforced 1",
+            "brupop_watch_failures_total 5",
+            "brupop_writes_total{object=\"ledger\",result=\"written\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn who_does_not_lead_tells_nothing_of_the_fleet() {
+        let metrics = Metrics::default();
+        metrics.passed(Some(LastPass::default()));
+        metrics.passed(None);
+        let text = metrics.render(Some(&snapshot([("Idle", "1.0.0".to_owned())])), 0);
+        assert!(text.contains("brupop_leader 0\n") && !text.contains("brupop_hosts"), "{text}");
+    }
+
+    #[test]
+    fn an_unlimited_fleet_has_no_limit_and_versions_do_not_grow_without_bound() {
+        let metrics = Metrics::default();
+        metrics.passed(Some(LastPass::default()));
+        let text = metrics.render(Some(&snapshot((0..100).map(|n| ("Idle", format!("1.0.{n}"))))), 0);
+        assert!(!text.contains("brupop_slots_limit"));
+        assert!(text.contains("brupop_hosts_version{bottlerocket_version=\"other\"} 36\n"), "{text}");
+    }
+}

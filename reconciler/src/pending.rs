@@ -1,0 +1,192 @@
+//! What was asked of the API server and has not come back through a watch: such objects are left alone, so that no
+//! write is repeated, or decided on, from a stale view. Pure: the clock is an argument.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Longest wait for a change to come back; then the watch is taken to have missed it.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Wait after the first failure; doubled with each further one.
+const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
+/// Longest wait after failures.
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
+
+/// The keys of things that were asked for; instants are durations since any fixed moment of a monotonic clock.
+#[derive(Debug)]
+pub struct Pending<K> {
+    waits: BTreeMap<K, Wait>,
+}
+
+#[derive(Clone, Debug)]
+struct Wait {
+    what: What,
+    /// Failures in a row.
+    failures: u32,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// The call is on its way.
+    Call,
+    /// Nothing, but the failures are remembered.
+    Nothing,
+    /// For this version of the object, or a later one.
+    Version { at_least: u64, until: Duration },
+    /// For any other version than this.
+    Change { from: Option<u64>, until: Duration },
+    /// For that time.
+    Time { until: Duration },
+}
+
+/// Whether something may be asked for again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Yes.
+    Ready,
+    /// Not before its call was answered.
+    Called,
+    /// Not before the object changes, at the latest at this instant.
+    Until(Duration),
+}
+
+impl<K> Default for Pending<K> {
+    fn default() -> Self {
+        Self { waits: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord> Pending<K> {
+    /// A call begins.
+    pub fn begin(&mut self, key: K) {
+        self.wait(key, |_| What::Call);
+    }
+
+    /// The call made this version of the object.
+    pub fn written(&mut self, key: K, version: Option<u64>, now: Duration) {
+        let until = now + LONGEST_WAIT;
+        let what = match version {
+            Some(at_least) => What::Version { at_least, until },
+            None => What::Nothing,
+        };
+        self.waits.insert(key, Wait { what, failures: 0 });
+    }
+
+    /// The call removed the object whose version was `from`.
+    pub fn removed(&mut self, key: K, from: Option<u64>, now: Duration) {
+        let what = What::Change { from, until: now + LONGEST_WAIT };
+        self.waits.insert(key, Wait { what, failures: 0 });
+    }
+
+    /// The call was refused, since the object is not what it was decided on. If `from` is what it is, that was a
+    /// mistake of ours, so there is a limit to the wait. Returns how often in a row.
+    pub fn refused(&mut self, key: K, from: Option<u64>, now: Duration) -> u32 {
+        self.wait(key, |failures| {
+            *failures += 1;
+            What::Change { from, until: now + back_off(*failures).max(FIRST_BACK_OFF * 4) }
+        })
+    }
+
+    /// The call failed. Returns how often in a row.
+    pub fn failed(&mut self, key: K, now: Duration) -> u32 {
+        self.wait(key, |failures| {
+            *failures += 1;
+            What::Time { until: now + back_off(*failures) }
+        })
+    }
+
+    fn wait(&mut self, key: K, what: impl FnOnce(&mut u32) -> What) -> u32 {
+        let wait = self.waits.entry(key).or_insert(Wait { what: What::Nothing, failures: 0 });
+        wait.what = what(&mut wait.failures);
+        wait.failures
+    }
+
+    /// May something be asked of this object, which is there in this version?
+    pub fn readiness(&self, key: &K, version: Option<u64>, now: Duration) -> Readiness {
+        let until = match self.waits.get(key).map(|wait| &wait.what) {
+            None | Some(What::Nothing) => return Readiness::Ready,
+            Some(What::Call) => return Readiness::Called,
+            Some(What::Version { at_least, .. }) if version >= Some(*at_least) => return Readiness::Ready,
+            Some(What::Change { from, .. }) if version != *from => return Readiness::Ready,
+            Some(What::Version { until, .. } | What::Change { until, .. } | What::Time { until }) => *until,
+        };
+        if now >= until { Readiness::Ready } else { Readiness::Until(until) }
+    }
+
+    /// Forgets what is neither called nor waited for any more: the objects of nodes that are gone.
+    pub fn forget_unless(&mut self, mut known: impl FnMut(&K) -> bool) {
+        self.waits.retain(|key, wait| matches!(wait.what, What::Call) || known(key));
+    }
+}
+
+fn back_off(failures: u32) -> Duration {
+    let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    FIRST_BACK_OFF.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Readiness::{Called, Ready, Until};
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_write_is_waited_for_until_it_comes_back() {
+        let mut pending = Pending::default();
+        assert_eq!(pending.readiness(&"n", Some(5), s(0)), Ready);
+        pending.begin("n");
+        assert_eq!(pending.readiness(&"n", Some(9), s(100)), Called);
+        pending.written("n", Some(7), s(1));
+        assert_eq!(pending.readiness(&"n", Some(6), s(2)), Until(s(31)));
+        assert_eq!(pending.readiness(&"n", None, s(2)), Until(s(31)), "created, and not seen yet");
+        assert_eq!(pending.readiness(&"n", Some(7), s(2)), Ready);
+        assert_eq!(pending.readiness(&"n", Some(8), s(2)), Ready);
+        assert_eq!(pending.readiness(&"n", Some(6), s(31)), Ready, "the watch missed it");
+        assert_eq!(pending.readiness(&"other", Some(1), s(2)), Ready);
+    }
+
+    #[test]
+    fn a_refusal_is_followed_by_another_version_or_a_longer_and_longer_wait() {
+        let mut pending = Pending::default();
+        assert_eq!(pending.refused("n", Some(5), s(0)), 1);
+        assert_eq!(pending.readiness(&"n", Some(5), s(1)), Until(s(4)));
+        assert_eq!(pending.readiness(&"n", Some(6), s(1)), Ready);
+        for times in 2..=8 {
+            assert_eq!(pending.refused("n", Some(5), s(0)), times);
+        }
+        assert_eq!(pending.readiness(&"n", Some(5), s(1)), Until(s(60)));
+        pending.written("n", Some(9), s(0));
+        assert_eq!(pending.refused("n", Some(9), s(0)), 1, "a success ends the row");
+    }
+
+    #[test]
+    fn a_failure_is_followed_by_a_longer_and_longer_wait_whatever_the_version() {
+        let mut pending = Pending::default();
+        for (times, wait) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60)] {
+            pending.begin("n");
+            assert_eq!(pending.failed("n", s(100)), times);
+            assert_eq!(pending.readiness(&"n", Some(times.into()), s(100)), Until(s(100 + wait)));
+        }
+        assert_eq!(pending.readiness(&"n", None, s(160)), Ready);
+    }
+
+    #[test]
+    fn a_removed_object_is_gone_or_another() {
+        let mut pending = Pending::default();
+        pending.removed("n", Some(5), s(0));
+        assert_eq!(pending.readiness(&"n", Some(5), s(1)), Until(s(30)));
+        assert_eq!(pending.readiness(&"n", None, s(1)), Ready);
+    }
+
+    #[test]
+    fn what_is_called_is_not_forgotten() {
+        let mut pending = Pending::default();
+        pending.begin("called");
+        pending.failed("gone", s(0));
+        pending.forget_unless(|_| false);
+        assert_eq!(pending.readiness(&"called", None, s(0)), Called);
+        assert_eq!(pending.readiness(&"gone", None, s(0)), Ready);
+    }
+}

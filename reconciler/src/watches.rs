@@ -1,0 +1,221 @@
+//! Watches, each kept in a store; a change that matters wakes the reconciler.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use brupop_api::{BottlerocketShadow, names};
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::drain::Plan;
+use crate::objects::{Ledger, WatchedNode, trim_pod};
+use crate::observe::Snapshot;
+
+/// Most nodes whose pods are watched at once. More drain one after the other.
+const MAX_POD_WATCHES: usize = 64;
+
+/// The objects that everything is decided on, as far as they are known here.
+pub struct Watches {
+    nodes: Watched<WatchedNode>,
+    shadows: Watched<DeserializeGuard<BottlerocketShadow>>,
+    fleet: Watched<DeserializeGuard<Ledger>>,
+    /// Is told of each change that matters.
+    pub changed: Arc<Notify>,
+    /// Times that a watch failed.
+    pub failures: Arc<AtomicU64>,
+}
+
+impl Watches {
+    /// Begins to watch all Nodes, and the shadows and the fleet of our namespace.
+    pub fn start(client: &Client, namespace: &str) -> Self {
+        let (changed, failures) = (Arc::<Notify>::default(), Arc::<AtomicU64>::default());
+        let signals = || (Arc::clone(&changed), Arc::clone(&failures));
+        let everything = watcher::Config::default;
+        let nodes = watcher(Api::<WatchedNode>::all(client.clone()), everything()).modify(WatchedNode::trim);
+        let shadows = watcher(Api::namespaced(client.clone(), namespace), everything()).modify(strip);
+        let fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
+        let fleet = watcher(Api::namespaced(client.clone(), namespace), fleet);
+        Self {
+            nodes: Watched::start("Nodes", nodes, |old, new| !old.same_facts(new), signals()),
+            shadows: Watched::start("shadows", shadows, |_, _| true, signals()),
+            fleet: Watched::start("the fleet", fleet, |_, _| true, signals()),
+            changed,
+            failures,
+        }
+    }
+
+    /// Has each watch yielded all there is, once?
+    pub fn synced(&self) -> bool {
+        self.nodes.synced() && self.shadows.synced() && self.fleet.synced()
+    }
+
+    /// What is known now. An error if the ledger is there and cannot be read: then nothing may be decided.
+    ///
+    /// # Errors
+    /// What is wrong with the ledger.
+    pub fn snapshot(&self) -> Result<Snapshot, String> {
+        let ledger = self.fleet.store.state().into_iter().next();
+        if let Some(Err(error)) = ledger.as_ref().map(|ledger| &ledger.0) {
+            return Err(error.to_string());
+        }
+        let named = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
+        let nodes = self.nodes.store.state().into_iter();
+        let shadows = self.shadows.store.state().into_iter();
+        Ok(Snapshot {
+            nodes: nodes.map(|node| (names::shadow_name(&named(node.meta())), node)).collect(),
+            shadows: shadows.map(|shadow| (named(shadow.meta()), shadow)).collect(),
+            ledger,
+            drains: BTreeMap::new(),
+        })
+    }
+}
+
+/// The pods of the nodes that are about to be emptied. Nothing is watched while nothing drains.
+#[derive(Default)]
+pub struct PodWatches {
+    watches: BTreeMap<String, Watched<Pod>>,
+}
+
+impl PodWatches {
+    /// Watches the pods of these nodes (name of the shadow, name of the node), the most important first, and no others.
+    pub fn want<'a>(
+        &mut self,
+        client: &Client,
+        changed: &Arc<Notify>,
+        failures: &Arc<AtomicU64>,
+        wanted: impl Iterator<Item = (&'a str, &'a str)>,
+    ) {
+        let wanted: BTreeMap<&str, &str> = wanted.take(MAX_POD_WATCHES).collect();
+        self.watches.retain(|shadow, _| wanted.contains_key(shadow.as_str()));
+        for (shadow, node) in wanted {
+            self.watches.entry(shadow.to_owned()).or_insert_with(|| {
+                let pods = watcher(Api::<Pod>::all(client.clone()), on_node(node)).modify(trim_pod);
+                let signals = (Arc::clone(changed), Arc::clone(failures));
+                Watched::start("the pods of a node", pods, |_, _| true, signals)
+            });
+        }
+    }
+
+    /// What a drain has to do on each of the nodes whose pods are known.
+    pub fn drains(&self, plan: impl Fn(&str, &[Arc<Pod>]) -> Plan) -> BTreeMap<String, Plan> {
+        self.watches
+            .iter()
+            .filter(|(_, watched)| watched.synced())
+            .map(|(shadow, watched)| (shadow.clone(), plan(shadow, &watched.store.state())))
+            .collect()
+    }
+}
+
+/// The pods of one node.
+pub fn on_node(node: &str) -> watcher::Config {
+    watcher::Config::default().fields(&format!("spec.nodeName={node}"))
+}
+
+/// A watch, its store, and the task that feeds it; dropping this ends the task.
+struct Watched<K: Resource<DynamicType = ()> + 'static> {
+    store: Store<K>,
+    synced: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl<K: Resource<DynamicType = ()> + 'static> Drop for Watched<K> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl<K> Watched<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+{
+    fn start(
+        what: &'static str,
+        events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+        matters: fn(&K, &K) -> bool,
+        (changed, failures): (Arc<Notify>, Arc<AtomicU64>),
+    ) -> Self {
+        let (store, writer) = reflector::store();
+        let synced = Arc::<AtomicBool>::default();
+        let follower =
+            Follower { what, store: store.clone(), writer, matters, changed, failures, failing: false };
+        let task = tokio::spawn(follower.follow(events, Arc::clone(&synced)));
+        Self { store, synced, task }
+    }
+
+    fn synced(&self) -> bool {
+        self.synced.load(Ordering::Acquire)
+    }
+}
+
+struct Follower<K: Resource<DynamicType = ()> + Clone + 'static> {
+    what: &'static str,
+    store: Store<K>,
+    writer: Writer<K>,
+    matters: fn(&K, &K) -> bool,
+    changed: Arc<Notify>,
+    failures: Arc<AtomicU64>,
+    failing: bool,
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
+    async fn follow(
+        mut self,
+        events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
+        synced: Arc<AtomicBool>,
+    ) {
+        let mut events = std::pin::pin!(events.default_backoff());
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.took(&event, &synced),
+                Err(error) => self.failed(&error),
+            }
+        }
+    }
+
+    fn took(&mut self, event: &watcher::Event<K>, synced: &AtomicBool) {
+        let matters = match event {
+            watcher::Event::Init | watcher::Event::InitApply(_) => false,
+            watcher::Event::InitDone | watcher::Event::Delete(_) => true,
+            watcher::Event::Apply(new) => {
+                self.store.get(&ObjectRef::from_obj(new)).is_none_or(|old| (self.matters)(&old, new))
+            }
+        };
+        self.writer.apply_watcher_event(event);
+        if std::mem::take(&mut self.failing) {
+            tracing::info!(what = self.what, "watching again");
+        }
+        if matches!(event, watcher::Event::InitDone) {
+            synced.store(true, Ordering::Release);
+        }
+        if matters {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Says the first of a row of failures, counts all.
+    fn failed(&mut self, error: &watcher::Error) {
+        if let watcher::Error::WatchError(status) = error
+            && status.code == 410
+        {
+            tracing::debug!(what = self.what, "the watch was away for too long and begins anew");
+            return;
+        }
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        if !std::mem::replace(&mut self.failing, true) {
+            tracing::warn!(what = self.what, %error, "a watch failed; trying again");
+        }
+    }
+}
+
+fn strip<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}
