@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[allow(dead_code, reason = "not every test needs it")]
+pub mod world;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,0 +1,141 @@
+//! The shipped agent on a simulated host, against a real API server; the test plays the reconciler.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brupop_api::{BottlerocketShadow, BottlerocketShadowStatus};
+use brupop_testbed::host::Durations;
+use brupop_testbed::sandbox::Process;
+use brupop_testbed::{ControlPlane, Options, await_until, make_nodes};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, from_value, json};
+
+use super::Place;
+
+const NAMESPACE: &str = "brupop-bottlerocket-aws";
+/// Of the node and of its shadow.
+const NODE: &str = "node-0";
+/// Name of the shadow.
+pub const SHADOW: &str = "brs-node-0";
+pub const DEADLINE: Duration = Duration::from_secs(30);
+const MANIFESTS: [&str; 7] = [
+    "namespace",
+    "bottlerocketshadow-crd",
+    "agent-service-account",
+    "agent-role",
+    "agent-role-binding",
+    "agent-policy",
+    "agent-policy-binding",
+];
+
+pub struct World {
+    pub control_plane: ControlPlane,
+    pub place: Place,
+    pub shadows: Api<BottlerocketShadow>,
+    pub agent: Option<Process>,
+    node: Node,
+    kubeconfig: PathBuf,
+}
+
+impl World {
+    /// Everything but the shadow and the agent.
+    pub async fn new(durations: Durations) -> Self {
+        let control_plane = ControlPlane::start(Options::API).await.unwrap();
+        let client = control_plane.client();
+        let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests");
+        for name in MANIFESTS {
+            let file = manifests.join(format!("{name}.yaml"));
+            control_plane.kubectl(["apply", "-f", file.to_str().unwrap()]).await.unwrap();
+        }
+        let established = "crd/bottlerocketshadows.brupop.bottlerocket.aws";
+        control_plane.kubectl(["wait", "--for=condition=Established", established]).await.unwrap();
+        let node = make_nodes(&client, 1).await.unwrap().remove(0);
+        let pod: Pod = from_value(json!({
+            "metadata": {"name": "agent-0"},
+            "spec": {
+                "nodeName": NODE, "serviceAccountName": "brupop-agent",
+                "containers": [{"name": "agent", "image": "none"}],
+            },
+        }))
+        .unwrap();
+        let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+        let token = control_plane.bound_token(NAMESPACE, "brupop-agent", "agent-0").await.unwrap();
+        let token_file = control_plane.dir().join("agent-token");
+        std::fs::write(&token_file, token).unwrap();
+        let kubeconfig = control_plane.dir().join("agent-kubeconfig");
+        control_plane.kubeconfig_with_token_file(&kubeconfig, &token_file, NAMESPACE).unwrap();
+        Self {
+            shadows: Api::namespaced(client, NAMESPACE),
+            place: Place::new(durations).await,
+            agent: None,
+            control_plane,
+            node,
+            kubeconfig,
+        }
+    }
+
+    /// Starts the agent; one that runs is killed.
+    pub fn start_agent(&mut self, more: &[(&str, &str)]) {
+        self.agent = None;
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_brupop-agent"));
+        command
+            .env_clear()
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("BOTTLEROCKET_API_SOCKET", self.place.socket())
+            .env("BOOT_ID_FILE", self.place.boot_id_file())
+            .env("START_JITTER", "0s")
+            .env("REFRESH_INTERVAL", "1s")
+            .env("POLL_INTERVAL", "100ms")
+            .env("HOST_TIMEOUT", "1s")
+            .env("TRACING_FILTER_DIRECTIVE", "info,brupop_agent=debug")
+            .envs(more.iter().copied());
+        self.agent = Some(self.control_plane.sandbox().spawn("agent", command).unwrap());
+    }
+
+    /// What the agents have said so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.control_plane.sandbox().logs().join("agent.log")).unwrap_or_default()
+    }
+
+    /// Makes the shadow, Idle, as the reconciler does.
+    pub async fn create_shadow(&self) {
+        let shadow: BottlerocketShadow = from_value(json!({
+            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "metadata": {
+                "name": SHADOW,
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": self.node.uid().unwrap()}],
+            },
+            "spec": {"state": "Idle"},
+        }))
+        .unwrap();
+        self.shadows.create(&PostParams::default(), &shadow).await.unwrap();
+    }
+
+    /// Merges into the spec.
+    pub async fn spec(&self, spec: Value) {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        self.shadows.patch(SHADOW, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Awaits a status; the agent's log is shown if it does not come.
+    pub async fn until(
+        &self,
+        what: &str,
+        wanted: impl Fn(&BottlerocketShadowStatus) -> bool,
+    ) -> BottlerocketShadowStatus {
+        let mut seen = None;
+        let found = await_until(what, DEADLINE, async || {
+            let status = self.shadows.get_opt(SHADOW).await.ok()??.status?;
+            let hit = wanted(&status);
+            seen = Some(status.clone());
+            hit.then_some(status)
+        })
+        .await;
+        found.unwrap_or_else(|error| panic!("{error}; last seen {seen:#?}\n{}", self.log()))
+    }
+}
