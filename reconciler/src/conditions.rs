@@ -165,6 +165,11 @@ impl<W: PartialEq> Settling<W> {
         if now >= due { Ok(()) } else { Err(due) }
     }
 
+    /// Forgets the others.
+    pub fn retain(&mut self, mut known: impl FnMut(&str) -> bool) {
+        self.since.retain(|object, _| known(object));
+    }
+
     /// Nothing is to be written of this object.
     pub fn settled(&mut self, object: &str) {
         self.since.remove(object);

@@ -3,6 +3,7 @@
 //! Observe → decide → apply: [`observe`] turns objects and the time into [`facts`], [`decide`] turns facts into writes
 //! and reasons, and the rest carries them out.
 
+pub mod admission;
 pub mod apply;
 pub mod canary;
 pub mod conditions;
@@ -15,6 +16,8 @@ pub mod metrics;
 pub mod objects;
 pub mod observe;
 pub mod pending;
+pub mod process;
+pub mod reconcile;
 pub mod schedule;
 pub mod settings;
 pub mod told;

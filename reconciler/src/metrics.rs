@@ -81,7 +81,8 @@ impl Metrics {
         *self.last_pass.lock().unwrap_or_else(PoisonError::into_inner) = pass;
     }
 
-    /// All metrics as text. What concerns the fleet is told by the leader alone, so that sums are true.
+    /// All metrics as text. Hosts are counted by every replica, for each of them watches all; what was decided is told by
+    /// the leader alone.
     pub fn render(&self, snapshot: Option<&Snapshot>, watch_failures: u64) -> String {
         let mut registry = Registry::default();
         let pass = self.last_pass.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -91,8 +92,11 @@ impl Metrics {
         let failures = Counter::<u64>::default();
         failures.inc_by(watch_failures);
         registry.register("brupop_watch_failures", "Times that a watch failed", failures);
-        if let (Some(pass), Some(snapshot)) = (pass, snapshot) {
-            of_fleet(&mut registry, &pass, snapshot);
+        if let Some(snapshot) = snapshot {
+            of_hosts(&mut registry, snapshot);
+        }
+        if let Some(pass) = pass {
+            of_pass(&mut registry, &pass);
         }
         let mut text = String::new();
         if let Err(error) = encode(&mut text, &registry) {
@@ -108,7 +112,7 @@ fn number(value: i64) -> Gauge {
     gauge
 }
 
-fn of_fleet(registry: &mut Registry, pass: &LastPass, snapshot: &Snapshot) {
+fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
     let (states, versions) = (Family::<ByState, Gauge>::default(), Family::<ByVersion, Gauge>::default());
     for state in State::ALL {
         drop(states.get_or_create(&ByState { state: state.as_str() }));
@@ -127,17 +131,20 @@ fn of_fleet(registry: &mut Registry, pass: &LastPass, snapshot: &Snapshot) {
     for (version, hosts) in told_apart {
         versions.get_or_create(&ByVersion { bottlerocket_version: version.to_owned() }).set(hosts);
     }
+    let slots = snapshot.status().map_or(0, |status| status.slots.len());
+    let slots = i64::try_from(slots).unwrap_or(i64::MAX);
+    registry.register("brupop_hosts_state", "Bottlerocket hosts by state", states);
+    registry.register("brupop_hosts_version", "Bottlerocket hosts by version", versions);
+    registry.register("brupop_slots_in_use", "Updates under way", number(slots));
+}
+
+fn of_pass(registry: &mut Registry, pass: &LastPass) {
     let reasons = Family::<ByReason, Gauge>::default();
     for reason in Reason::WORDS {
         let nodes = pass.reasons.get(reason).copied().unwrap_or(0);
         reasons.get_or_create(&ByReason { reason }).set(nodes);
     }
-    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    let slots = snapshot.status().map_or(0, |status| status.slots.len());
-    registry.register("brupop_hosts_state", "Bottlerocket hosts by state", states);
-    registry.register("brupop_hosts_version", "Bottlerocket hosts by version", versions);
     registry.register("brupop_nodes_reason", "Nodes by why their update moves or not", reasons);
-    registry.register("brupop_slots_in_use", "Updates under way", number(count(slots)));
     if let Some(limit) = pass.limit {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         registry.register("brupop_slots_limit", "Most updates at once; absent if unlimited", number(limit));
@@ -199,12 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_lead_tells_nothing_of_the_fleet() {
+    fn who_does_not_lead_counts_hosts_and_tells_nothing_of_decisions() {
         let metrics = Metrics::default();
         metrics.passed(Some(LastPass::default()));
         metrics.passed(None);
         let text = metrics.render(Some(&snapshot([("Idle", "1.0.0".to_owned())])), 0);
-        assert!(text.contains("brupop_leader 0\n") && !text.contains("brupop_hosts"), "{text}");
+        assert!(text.contains("brupop_leader 0\n") && !text.contains("brupop_nodes_reason"), "{text}");
+        assert!(text.contains("brupop_hosts_version{bottlerocket_version=\"1.0.0\"} 1\n"), "{text}");
     }
 
     #[test]

@@ -18,6 +18,9 @@ use crate::objects::{Ledger, WatchedNode};
 use crate::settings::{Durations, Limit};
 use clock::Clock;
 
+/// Longest name of a shadow: that of any object.
+const NAME_MAX: usize = 253;
+
 /// The objects at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -59,6 +62,8 @@ pub struct Observed<'a> {
     pub situations: Vec<Situation<'a>>,
     /// Of which situations (by index) no sense can be made, and why. They keep their slots, and nothing is done.
     pub unreadable: BTreeMap<usize, String>,
+    /// Labelled nodes, by the name their shadow would have, that is too long for one.
+    pub too_long: Vec<&'a str>,
     /// The earliest time at which the clock alone changes a fact.
     pub next: Option<Timestamp>,
 }
@@ -93,8 +98,13 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
     };
     let mut observer =
         Observer { snapshot, circumstances, takers: snapshot.takers(), clock: Clock::new(circumstances.now) };
-    let mut observed = Observed { fleet, situations: vec![], unreadable: BTreeMap::new(), next: None };
+    let mut observed =
+        Observed { fleet, situations: vec![], unreadable: BTreeMap::new(), too_long: vec![], next: None };
     for name in snapshot.concerned() {
+        if name.len() > NAME_MAX {
+            observed.too_long.push(name);
+            continue;
+        }
         let (situation, unreadable) = observer.situation(name);
         if let Some(why) = unreadable {
             observed.unreadable.insert(observed.situations.len(), why);

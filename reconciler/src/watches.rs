@@ -58,6 +58,14 @@ impl Watches {
         self.nodes.synced() && self.shadows.synced() && self.fleet.synced()
     }
 
+    /// Resolves when each watch has yielded all there is.
+    pub async fn wait_until_synced(&self) {
+        // An error says that the task of a watch has ended, which it does with this process only.
+        let _ = self.nodes.store.wait_until_ready().await;
+        let _ = self.shadows.store.wait_until_ready().await;
+        let _ = self.fleet.store.wait_until_ready().await;
+    }
+
     /// What is known now. An error if the ledger is there and cannot be read: then nothing may be decided.
     ///
     /// # Errors

@@ -149,6 +149,16 @@ fn what_cannot_be_read_is_set_aside_and_others_go_on() {
 }
 
 #[test]
+fn a_node_with_too_long_a_name_is_named_and_others_go_on() {
+    let name: &'static str = "n".repeat(names::NODE_NAME_MAX + 1).leak();
+    let snapshot = snapshot([(name, json!({})), (&name[1..], json!({}))], []);
+    let durations = durations();
+    let observed = observe_at(&snapshot, &durations, NOW);
+    assert_eq!(observed.too_long, [names::shadow_name(name)]);
+    assert_eq!(observed.situations.len(), 1);
+}
+
+#[test]
 fn the_gate_is_shut_by_people_first_and_by_danger_before_time() {
     assert_eq!(gate(true, false, false), Gate::Paused);
     assert_eq!(gate(false, false, false), Gate::AdmissionNotEnforced);

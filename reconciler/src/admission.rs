@@ -1,0 +1,121 @@
+//! When to prove again that our admission rules are in force, and what the last proofs say. Pure.
+
+use std::time::Duration;
+
+use crate::canary::Finding;
+
+/// Wait after a proof that failed; doubled with each further one, up to the interval.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// For how many intervals a proof stands when later ones get no answer.
+const STANDS_FOR: u32 = 3;
+
+/// The state of the proof; instants are durations since any fixed moment of a monotonic clock.
+#[derive(Debug)]
+pub struct Admission {
+    interval: Duration,
+    /// What was found, and when. Starts as not enforced.
+    found: Option<(Result<(), String>, Duration)>,
+    next: Duration,
+    retry: Duration,
+    called: bool,
+}
+
+impl Admission {
+    /// Nothing is proven yet, and the first proof is due.
+    pub fn new(interval: Duration) -> Self {
+        Self { interval, found: None, next: Duration::ZERO, retry: FIRST_RETRY, called: false }
+    }
+
+    /// When the next proof is due; `None` while one is under way.
+    pub fn due(&self) -> Option<Duration> {
+        (!self.called).then_some(self.next)
+    }
+
+    /// A proof begins.
+    pub fn begin(&mut self) {
+        self.called = true;
+    }
+
+    /// A proof ended. True if it says something else than the one before.
+    pub fn found(&mut self, finding: &Finding, now: Duration) -> bool {
+        self.called = false;
+        let result = finding.enforced();
+        let proven = result.is_ok();
+        let wait = if proven { self.interval } else { self.retry.min(self.interval) };
+        self.retry = if proven { FIRST_RETRY } else { self.retry.saturating_mul(2).min(self.interval) };
+        self.next = now + wait;
+        if let Some((Ok(()), at)) = &self.found
+            && finding.is_unknown()
+            && now < *at + self.interval * STANDS_FOR
+        {
+            return false;
+        }
+        let before = self.found.replace((result, now));
+        before.map(|(result, _)| result) != self.found.as_ref().map(|(result, _)| result.clone())
+    }
+
+    /// Are our rules in force?
+    ///
+    /// # Errors
+    /// Why that is not known, or what was seen instead.
+    pub fn enforced(&self) -> Result<(), &str> {
+        match &self.found {
+            None => Err("not tried out yet"),
+            Some((result, _)) => result.as_ref().map(|&()| ()).map_err(String::as_str),
+        }
+    }
+
+    /// Was there a proof, either way?
+    pub fn is_known(&self) -> bool {
+        self.found.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::canary::Met;
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn finding(webhook: Met) -> Finding {
+        Finding { webhook, policy: Met::Refusal }
+    }
+
+    #[test]
+    fn shut_until_proven_and_whenever_disproven() {
+        let mut admission = Admission::new(s(60));
+        assert!(admission.enforced().is_err());
+        assert_eq!(admission.due(), Some(s(0)));
+        admission.begin();
+        assert_eq!(admission.due(), None);
+        assert!(admission.found(&finding(Met::Refusal), s(1)));
+        assert_eq!((admission.enforced(), admission.due()), (Ok(()), Some(s(61))));
+        assert!(!admission.found(&finding(Met::Refusal), s(61)));
+        assert!(admission.found(&finding(Met::Else("let through".into())), s(121)));
+        assert!(admission.enforced().unwrap_err().contains("let through"));
+        assert_eq!(admission.due(), Some(s(122)), "tried again soon");
+    }
+
+    #[test]
+    fn retries_slow_down_to_the_interval() {
+        let mut admission = Admission::new(s(10));
+        for (now, next) in [(0, 1), (1, 3), (3, 7), (7, 15), (15, 25), (25, 35)] {
+            admission.found(&finding(Met::Else("x".into())), s(now));
+            assert_eq!(admission.due(), Some(s(next)));
+        }
+    }
+
+    #[test]
+    fn a_proof_stands_for_a_while_when_there_is_no_answer() {
+        let mut admission = Admission::new(s(60));
+        let unknown = finding(Met::Nothing("timeout".into()));
+        admission.found(&finding(Met::Refusal), s(0));
+        assert!(!admission.found(&unknown, s(179)));
+        assert_eq!(admission.enforced(), Ok(()));
+        assert!(admission.found(&unknown, s(180)));
+        assert!(admission.enforced().unwrap_err().contains("timeout"));
+    }
+}

@@ -1,0 +1,112 @@
+//! Puts the reconciler together and runs it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use brupop_api::{identity, names};
+use brupop_runtime::{Cluster, Health, Shutdown, client::ClientError, endpoint};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::PostParams;
+use kube::runtime::events::{Recorder, Reporter};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::apply::Caller;
+use crate::leadership::{self, Election, Timing};
+use crate::metrics::Metrics;
+use crate::reconcile::Reconciler;
+use crate::settings::Settings;
+use crate::watches::Watches;
+
+/// Longest wait to learn the node that this process runs on.
+const WHO_AM_I_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why the reconciler cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// No way to the API server.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Signals cannot be handled.
+    #[error("cannot handle signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Runs the reconciler until it is told to end.
+///
+/// # Errors
+/// It cannot start. Once it runs, what goes wrong is tried again and said.
+pub async fn run(settings: Settings) -> Result<(), ProcessError> {
+    let cluster = Cluster::infer("brupop-reconciler").await?;
+    let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
+    let address = settings.health_address;
+    let listener =
+        endpoint::listen(address).await.map_err(|source| ProcessError::Listen { address, source })?;
+    let namespace = cluster.namespace().to_owned();
+    let client = cluster.client_without_retry()?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace, "reconciler started");
+
+    let (health, metrics) = (Health::starting("the watches have not yielded yet"), Metrics::default());
+    let watches = Arc::new(Watches::start(&client, &namespace));
+    let scraped = (Arc::clone(&watches), metrics.clone());
+    let render = move || {
+        let snapshot = scraped.0.synced().then(|| scraped.0.snapshot().ok()).flatten();
+        scraped.1.render(snapshot.as_ref(), scraped.0.failures.load(Ordering::Relaxed))
+    };
+    let pages = tokio::spawn(endpoint::serve(listener, health.clone(), render, shutdown.clone()));
+    let own_node = tokio::select! {
+        node = own_node(&client) => node,
+        () = shutdown.requested() => return Ok(()),
+    };
+    tokio::select! {
+        () = watches.wait_until_synced() => health.ready(),
+        () = shutdown.requested() => return Ok(()),
+    }
+
+    let election = Election {
+        namespace: namespace.clone(),
+        lease: names::LEASE.to_owned(),
+        us: settings.pod_name.clone(),
+        timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
+    };
+    let (sender, elected) = watch::channel(None);
+    // The Lease is given back only when nothing of ours is under way any more.
+    let (resign, resigned) = Shutdown::by_hand();
+    let electing = tokio::spawn(leadership::run(election, client.clone(), resigned, sender));
+    let reporter =
+        Reporter { controller: "brupop-reconciler".into(), instance: Some(settings.pod_name.clone()) };
+    let recorder = Recorder::new(client.clone(), reporter);
+    let caller = Caller { client, namespace };
+    Reconciler::new(settings, own_node, caller, recorder, watches, elected, metrics)
+        .run(shutdown.clone())
+        .await;
+    resign.request();
+    let _ = tokio::join!(electing, pages);
+    Ok(())
+}
+
+/// The node that this process runs on, from its own token; only the order of updates depends on it.
+async fn own_node(client: &Client) -> Option<String> {
+    let reviews = Api::<SelfSubjectReview>::all(client.clone());
+    let params = PostParams::default();
+    let review = SelfSubjectReview::default();
+    let answer = timeout(WHO_AM_I_TIMEOUT, reviews.create(&params, &review)).await;
+    let user = answer.ok()?.ok()?.status?.user_info?;
+    let node = identity::pod_identity(&user.extra.unwrap_or_default()).ok().map(|pod| pod.node_name);
+    if node.is_none() {
+        tracing::info!("this process does not know which node it runs on: its token is not bound to a pod");
+    }
+    node
+}

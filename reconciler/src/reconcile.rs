@@ -1,0 +1,183 @@
+//! The one loop: woken by changes, answers and deadlines, it observes, decides and sets calls going.
+
+mod answers;
+mod errand;
+mod pass;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brupop_runtime::Shutdown;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use kube::runtime::events::Recorder;
+use tokio::time::{Instant, sleep_until};
+
+use crate::admission::Admission;
+use crate::apply::Caller;
+use crate::canary::Finding;
+use crate::conditions::{FleetWanted, Settling, Wanted};
+use crate::drain::PodKey;
+use crate::evict::{Answer, Evictions};
+use crate::leadership::Elected;
+use crate::metrics::Metrics;
+use crate::pending::Pending;
+use crate::schedule::Starts;
+use crate::settings::Settings;
+use crate::watches::{PodWatches, Watches};
+use errand::{Errand, Key};
+
+/// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed asks for nothing.
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// Longest wait for an Event to be taken; it is lost then.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the loop works with.
+pub struct Reconciler {
+    settings: Settings,
+    own_node: Option<String>,
+    caller: Caller,
+    recorder: Recorder,
+    watches: Arc<Watches>,
+    elected: Elected,
+    metrics: Metrics,
+    epoch: Instant,
+    starts: Starts,
+    /// All of it forgotten when this process leads no more.
+    reign: Reign,
+    elected_before: bool,
+    /// What was last said to be wrong with what, so that it is said once.
+    complaints: BTreeMap<String, String>,
+}
+
+/// What is known and under way as long as this process leads.
+struct Reign {
+    /// The term that was written into the ledger.
+    term: Option<u64>,
+    pods: PodWatches,
+    pending: Pending<Key>,
+    evictions: Evictions,
+    admission: Admission,
+    settling: Settling<Wanted>,
+    settling_fleet: Settling<FleetWanted>,
+    /// The reason of each shadow, as it was last seen.
+    reasons: BTreeMap<String, &'static str>,
+    calls: FuturesUnordered<BoxFuture<'static, Answered>>,
+    evicting: usize,
+}
+
+/// A call that was answered.
+enum Answered {
+    Errand(Box<Errand>, crate::apply::Outcome),
+    Eviction(PodKey, Answer),
+    Canary(Finding),
+    /// An Event was published, or not; that was said.
+    Event,
+}
+
+impl Reign {
+    fn new(settings: &Settings) -> Self {
+        Self {
+            term: None,
+            pods: PodWatches::default(),
+            pending: Pending::default(),
+            evictions: Evictions::default(),
+            admission: Admission::new(Duration::from_secs(settings.canary_interval_seconds)),
+            settling: Settling::default(),
+            settling_fleet: Settling::default(),
+            reasons: BTreeMap::new(),
+            calls: FuturesUnordered::new(),
+            evicting: 0,
+        }
+    }
+}
+
+impl Reconciler {
+    /// A reconciler that does not lead yet. `own_node` is the node it runs on, if it is known.
+    pub fn new(
+        settings: Settings,
+        own_node: Option<String>,
+        caller: Caller,
+        recorder: Recorder,
+        watches: Arc<Watches>,
+        elected: Elected,
+        metrics: Metrics,
+    ) -> Self {
+        let reign = Reign::new(&settings);
+        Self {
+            settings,
+            own_node,
+            caller,
+            recorder,
+            watches,
+            elected,
+            metrics,
+            epoch: Instant::now(),
+            starts: Starts::default(),
+            reign,
+            elected_before: false,
+            complaints: BTreeMap::new(),
+        }
+    }
+
+    /// Works until the shutdown is requested.
+    pub async fn run(mut self, shutdown: Shutdown) {
+        loop {
+            let wake = self.look();
+            let changed = Arc::clone(&self.watches.changed);
+            tokio::select! {
+                () = shutdown.requested() => return,
+                elected = self.elected.changed() => {
+                    if elected.is_err() {
+                        return;
+                    }
+                }
+                () = changed.notified() => {}
+                Some(answer) = self.reign.calls.next() => self.answered(answer),
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    /// One look at the world, if this process leads. Returns when to look again at the latest.
+    fn look(&mut self) -> Instant {
+        let at_latest = Instant::now() + LONGEST_SLEEP;
+        let until = *self.elected.borrow_and_update();
+        let Some(until) = until.filter(|until| Instant::now() < *until) else {
+            self.step_down();
+            return at_latest;
+        };
+        self.elected_before = true;
+        if !self.watches.synced() {
+            return at_latest.min(until);
+        }
+        let wake = self.pass().map_or(at_latest, |wake| self.epoch + wake);
+        wake.min(at_latest).min(until)
+    }
+
+    /// Stops to act at once: calls on their way are dropped, and whatever was known is not relied on again.
+    fn step_down(&mut self) {
+        if !std::mem::take(&mut self.elected_before) {
+            return;
+        }
+        tracing::warn!("this process leads no more");
+        self.reign = Reign::new(&self.settings);
+        self.starts = Starts::default();
+        self.metrics.passed(None);
+    }
+
+    fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    /// True if this is not what was last said of the subject.
+    fn is_new(&mut self, subject: &str, complaint: &str) -> bool {
+        if self.complaints.get(subject).is_some_and(|before| before == complaint) {
+            return false;
+        }
+        self.complaints.insert(subject.to_owned(), complaint.to_owned());
+        true
+    }
+}

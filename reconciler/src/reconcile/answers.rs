@@ -1,0 +1,141 @@
+//! What follows from the answers to calls: what is waited for, said, counted.
+
+use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType};
+
+use super::errand::{About, Errand, Key};
+use super::{Answered, Reconciler};
+use crate::apply::Outcome;
+use crate::canary::Finding;
+use crate::drain::PodKey;
+use crate::evict::Answer;
+use crate::told::Told;
+
+impl Reconciler {
+    pub(super) fn answered(&mut self, answer: Answered) {
+        match answer {
+            Answered::Errand(errand, outcome) => self.done(*errand, outcome),
+            Answered::Eviction(pod, answer) => self.evicted(&pod, &answer),
+            Answered::Canary(finding) => self.tried_out(&finding),
+            Answered::Event => {}
+        }
+    }
+
+    fn done(&mut self, errand: Errand, outcome: Outcome) {
+        let now = self.now();
+        let Errand { key, call, seen, begins_term, about } = errand;
+        let object = call.as_str();
+        let About { node, version, state, reason, .. } = &about;
+        match outcome {
+            Outcome::Written(version_written) => {
+                self.metrics.wrote(object, "written");
+                self.complaints.remove(&format!("{key:?}"));
+                self.reign.pending.written(key.clone(), version_written, now);
+                if let Some(term) = begins_term {
+                    self.reign.term = Some(term);
+                    tracing::info!(term, "this process leads");
+                } else if !matches!(key, Key::Condition(_) | Key::FleetStatus) {
+                    tracing::info!(node, version, state, reason, object, "written");
+                }
+                self.tell(about);
+            }
+            Outcome::Removed => {
+                self.metrics.wrote(object, "removed");
+                tracing::info!(node, reason, object, "removed");
+                self.reign.pending.removed(key, seen, now);
+            }
+            Outcome::NotConfirmed => {
+                self.metrics.wrote(object, "not-confirmed");
+                tracing::debug!(node, reason, "pods came after the node was seen empty");
+                self.reign.pending.failed(key, now);
+            }
+            Outcome::Refused(why) => {
+                self.metrics.wrote(object, "refused");
+                // Once is a stale view; the next version of the object tells. Again and again on the same is a mistake.
+                match self.reign.pending.refused(key, seen, now) {
+                    1 => tracing::debug!(node, reason, object, why, "refused, for the object has changed"),
+                    3 => tracing::error!(
+                        node,
+                        version,
+                        state,
+                        reason,
+                        object,
+                        why,
+                        "refused three times in a row"
+                    ),
+                    _ => {}
+                }
+            }
+            Outcome::Failed(why) => {
+                self.metrics.wrote(object, "failed");
+                let subject = format!("{key:?}");
+                self.reign.pending.failed(key, now);
+                if self.is_new(&subject, &why) {
+                    tracing::warn!(node, version, state, reason, object, why, "a call failed; trying again");
+                }
+            }
+        }
+    }
+
+    fn evicted(&mut self, pod: &PodKey, answer: &Answer) {
+        let now = self.now();
+        self.reign.evicting = self.reign.evicting.saturating_sub(1);
+        self.metrics.evicted(answer.as_str());
+        if self.reign.evictions.answered(pod, answer, now) {
+            let PodKey { namespace, name, .. } = pod;
+            match answer {
+                Answer::Accepted | Answer::Gone => {
+                    tracing::info!(namespace, name, "the pod can be evicted now")
+                }
+                Answer::Blocked(why) => tracing::info!(namespace, name, why, "a budget holds up an eviction"),
+                Answer::Failed(why) => {
+                    tracing::warn!(namespace, name, why, "an eviction failed; trying again")
+                }
+            }
+        }
+    }
+
+    fn tried_out(&mut self, finding: &Finding) {
+        let now = self.now();
+        if self.reign.admission.found(finding, now) {
+            match self.reign.admission.enforced() {
+                Ok(()) => tracing::info!("webhook and policy refuse what they must"),
+                Err(why) => {
+                    tracing::warn!(why, "no update starts: our admission rules are not seen to be in force")
+                }
+            }
+        }
+    }
+
+    /// Publishes an Event on each object that is concerned.
+    pub(super) fn tell(&self, about: About) {
+        let Some(told) = about.told else { return };
+        for object in about.objects {
+            self.publish(told.clone(), object);
+        }
+    }
+
+    fn publish(&self, told: Told, object: ObjectReference) {
+        let recorder = self.recorder.clone();
+        let publish = async move {
+            let event = Event {
+                type_: if told.warning { EventType::Warning } else { EventType::Normal },
+                reason: told.reason.to_owned(),
+                note: Some(told.note),
+                action: told.action,
+                secondary: None,
+            };
+            let published =
+                tokio::time::timeout(super::EVENT_TIMEOUT, recorder.publish(&event, &object)).await;
+            let error = match published {
+                Ok(Ok(())) => return Answered::Event,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no answer in time".to_owned(),
+            };
+            tracing::debug!(reason = event.reason, error, "an Event could not be published");
+            Answered::Event
+        };
+        self.reign.calls.push(publish.boxed());
+    }
+}

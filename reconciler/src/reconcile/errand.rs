@@ -1,0 +1,168 @@
+//! An effect as a call that owns what it needs, and what is to be told of it.
+
+use std::sync::Arc;
+
+use brupop_api::{Object, Write};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
+use kube::core::DeserializeGuard;
+use serde_json::Value;
+
+use crate::apply::{self, Call, Confirm};
+use crate::decide::{Decision, Effect};
+use crate::facts::Situation;
+use crate::observe::Snapshot;
+use crate::told::{self, Told};
+
+/// What a call is about: as long as one is under way or not seen again, there is no other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// The ledger.
+    Ledger,
+    /// The shadow of this name: itself.
+    Shadow(String),
+    /// The Node of the shadow of this name.
+    Node(String),
+    /// The shadow of this name: its conditions.
+    Condition(String),
+    /// The fleet: limit, counts, conditions.
+    FleetStatus,
+}
+
+/// A call, and what it is for.
+#[derive(Debug)]
+pub(super) struct Errand {
+    pub(super) key: Key,
+    pub(super) call: Call,
+    /// The version of the object that it was decided on.
+    pub(super) seen: Option<u64>,
+    /// The term that begins when it is done.
+    pub(super) begins_term: Option<u64>,
+    pub(super) about: About,
+}
+
+/// Whom a call concerns, for logs and Events.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    pub(super) node: String,
+    pub(super) version: String,
+    pub(super) state: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) told: Option<Told>,
+    /// The objects that an Event is about.
+    pub(super) objects: Vec<ObjectReference>,
+}
+
+impl About {
+    /// Of one node.
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        situation: &Situation<'_>,
+        reason: &'static str,
+        told: Option<Told>,
+    ) -> Self {
+        let name = situation.shadow_name;
+        let shadow = snapshot.shadow(name);
+        let node = snapshot.nodes.get(name).map(|node| node.object_ref(&()));
+        let facts = situation.shadow;
+        Self {
+            node: brupop_api::names::node_of_shadow(name).unwrap_or(name).to_owned(),
+            version: facts.and_then(|shadow| shadow.spec.version).unwrap_or_default().to_owned(),
+            state: facts.map_or("", |shadow| shadow.spec.state.as_str()),
+            reason,
+            told,
+            objects: node.into_iter().chain(shadow.map(|shadow| shadow.object_ref(&()))).collect(),
+        }
+    }
+}
+
+impl Snapshot {
+    fn shadow_version(&self, name: &str) -> Option<u64> {
+        self.shadows.get(name).map(Arc::as_ref).map(DeserializeGuard::meta).and_then(apply::version)
+    }
+
+    fn node_version(&self, name: &str) -> Option<u64> {
+        self.nodes.get(name).and_then(|node| apply::version(node.meta()))
+    }
+
+    /// The version in which the object of a call is known.
+    pub(super) fn version(&self, key: &Key) -> Option<u64> {
+        match key {
+            Key::Ledger | Key::FleetStatus => self.ledger().and_then(|ledger| apply::version(ledger.meta())),
+            Key::Shadow(name) | Key::Condition(name) => self.shadow_version(name),
+            Key::Node(name) => self.node_version(name),
+        }
+    }
+}
+
+/// The call for a write to the ledger.
+pub(super) fn ledger(snapshot: &Snapshot, write: &Write<'_>, begins_term: Option<u64>) -> Errand {
+    let nothing = Value::Null;
+    let quoted = snapshot.ledger().map_or(&nothing, |ledger| &ledger.quoted);
+    Errand {
+        key: Key::Ledger,
+        call: Call::PatchLedger(write.patch(quoted)),
+        seen: snapshot.version(&Key::Ledger),
+        begins_term,
+        about: About::default(),
+    }
+}
+
+/// The call for what was decided for one node; `None` for evictions, which are many.
+pub(super) fn of(
+    snapshot: &Snapshot,
+    situation: &Situation<'_>,
+    decision: &Decision<'_>,
+    term: u64,
+) -> Option<Errand> {
+    let name = situation.shadow_name;
+    let (key, call) = match decision.effect.as_ref()? {
+        Effect::Write(write) => patch(snapshot, name, write, None)?,
+        Effect::ConfirmDrained(write) => {
+            let confirm = Confirm { elsewhere: situation.pods.elsewhere };
+            patch(snapshot, name, write, Some(confirm))?
+        }
+        Effect::CreateShadow { attempt } => {
+            let node = situation.node?;
+            let shadow = apply::new_shadow(node.name, node.uid, *attempt, term);
+            (Key::Shadow(name.to_owned()), Call::CreateShadow(Box::new(shadow)))
+        }
+        Effect::DeleteShadow { uid } => {
+            let call = Call::DeleteShadow { name: name.to_owned(), uid: (*uid).to_owned() };
+            (Key::Shadow(name.to_owned()), call)
+        }
+        Effect::Evict => return None,
+    };
+    let told = told::of_effect(situation, decision);
+    Some(Errand {
+        seen: snapshot.version(&key),
+        key,
+        call,
+        begins_term: None,
+        about: About::of(snapshot, situation, decision.reason.as_str(), told),
+    })
+}
+
+/// The conditional patch of a write on the object as it was read.
+fn patch(
+    snapshot: &Snapshot,
+    name: &str,
+    write: &Write<'_>,
+    confirm: Option<Confirm>,
+) -> Option<(Key, Call)> {
+    match write.object {
+        Object::ShadowSpec(_) => {
+            // The type knows every field that a patch quotes, and absent is as good as null to the API server.
+            let quoted = serde_json::to_value(snapshot.shadow(name)?).ok()?;
+            let call = Call::PatchShadow { name: name.to_owned(), patch: write.patch(&quoted) };
+            Some((Key::Shadow(name.to_owned()), call))
+        }
+        Object::Node(node) => {
+            let quoted = snapshot.nodes.get(name)?.quoted();
+            let call = Call::PatchNode { name: node.to_owned(), patch: write.patch(&quoted), confirm };
+            Some((Key::Node(name.to_owned()), call))
+        }
+        // Not the reconciler's, and not a node's.
+        Object::ShadowStatus(_) | Object::Fleet => None,
+    }
+}

@@ -1,0 +1,430 @@
+//! One pass: observe, decide for each node, set going what may go now.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::Counts;
+use brupop_api::{State, names};
+use futures::FutureExt as _;
+use jiff::{Timestamp, TimestampRound, Unit};
+use kube::Resource as _;
+
+use super::errand::{self, About, Errand, Key};
+use super::{Answered, Reconciler};
+use crate::apply::{Call, is_ours};
+use crate::conditions::{self, FleetWanted, Wanted};
+use crate::decide::{self, Decision, Effect, Reason};
+use crate::drain::Plan;
+use crate::facts::{Gate, Situation};
+use crate::metrics::LastPass;
+use crate::observe::{self, Circumstances, Observed, Snapshot};
+use crate::pending::Readiness;
+use crate::schedule::{Kind, Starts};
+use crate::told::{self, Told};
+use crate::{canary, evict};
+
+/// Most calls under way at once. What has to wait is decided anew when another call is answered.
+const MAX_CALLS: usize = 32;
+/// Most evictions under way at once, beside other calls.
+const MAX_EVICTIONS: usize = 32;
+
+/// When to look again; instants are durations since the loop's epoch.
+#[derive(Default)]
+struct Wake(Option<Duration>);
+
+impl Wake {
+    fn by(&mut self, at: Duration) {
+        self.0 = Some(self.0.map_or(at, |wake| wake.min(at)));
+    }
+}
+
+impl Reconciler {
+    /// One pass. Returns when to look again, if nothing changes until then.
+    pub(super) fn pass(&mut self) -> Option<Duration> {
+        let mut wake = Wake::default();
+        let mut snapshot = match self.watches.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(why) => {
+                if self.is_new("fleet", &why) {
+                    tracing::error!(why, "the fleet's object cannot be read, so nothing is done");
+                }
+                return None;
+            }
+        };
+        self.watch_pods(&mut snapshot);
+        let now = Timestamp::now();
+        let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
+        let now_text = now.round(rounding).unwrap_or(now).to_string();
+        let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
+        let updates_run = snapshot.status().is_some_and(|status| !status.slots.is_empty());
+        let allowed = self.starts.allowed(&self.settings.scheduler_cron_expression, now, updates_run);
+        let durations = self.settings.durations();
+        let own_node = self.own_node.clone();
+        let observed = observe::observe(
+            &snapshot,
+            &Circumstances {
+                durations: &durations,
+                limit: self.settings.max_concurrent_update,
+                term: self.reign.term.unwrap_or(0),
+                gate: observe::gate(paused, self.reign.admission.enforced().is_ok(), allowed),
+                own_node: own_node.as_deref(),
+                now,
+                now_text: &now_text,
+            },
+        );
+        if let Some(next) = observed.next {
+            wake.by(self.now() + Duration::try_from(next.duration_since(now)).unwrap_or_default());
+        }
+        if self.take_over(&snapshot, &observed, &mut wake) {
+            self.try_out(&snapshot, &mut wake);
+            let pass = self.decide(&snapshot, &observed, now, &mut wake);
+            self.metrics.passed(Some(pass));
+        }
+        wake.0
+    }
+
+    /// Watches the pods of nodes that are, or soon will be, emptied; and makes plans of what is known.
+    fn watch_pods(&mut self, snapshot: &mut Snapshot) {
+        let mut wanted: Vec<(bool, &str, &str)> = vec![];
+        for (name, node) in &snapshot.nodes {
+            let Some(facts) = snapshot.shadow(name).and_then(ShadowFacts::of) else { continue };
+            let emptied = match facts.spec.state {
+                State::StagedAndPerformedUpdate => true,
+                State::RebootedIntoUpdate => facts.spec.reboot_from_boot_id.is_none(),
+                State::Idle | State::MonitoringUpdate | State::ErrorReset => false,
+            };
+            let begun = facts.reached() || matches!(node.marker(), Ok(Some(_)));
+            if emptied && let Some(node) = names::node_of_shadow(name) {
+                wanted.push((!begun, name, node));
+            }
+        }
+        wanted.sort_unstable();
+        let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
+        self.reign.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
+        let (takers, namespace) = (snapshot.takers(), &self.caller.namespace);
+        let drains = self.reign.pods.drains(|name, pods| {
+            let elsewhere = snapshot.elsewhere(name, takers);
+            Plan::of(pods.iter().map(AsRef::as_ref), |pod| is_ours(pod, namespace), elsewhere)
+        });
+        snapshot.drains = drains;
+        self.reign.evictions.retain(snapshot.drains.values());
+    }
+
+    /// Does the ledger stand in our term? Otherwise sees to it.
+    fn take_over(&mut self, snapshot: &Snapshot, observed: &Observed<'_>, wake: &mut Wake) -> bool {
+        if snapshot.ledger().is_none() {
+            let about = About::default();
+            let errand =
+                Errand { key: Key::Ledger, call: Call::CreateFleet, seen: None, begins_term: None, about };
+            self.run_errand(snapshot, errand, wake);
+            return false;
+        }
+        if self.reign.term.is_some() && self.reign.term == observed.fleet.ledger_term {
+            return true;
+        }
+        let (term, write) = decide::takeover(snapshot.status(), &observed.situations);
+        self.run_errand(snapshot, errand::ledger(snapshot, &write, Some(term)), wake);
+        false
+    }
+
+    /// Proves that our admission rules are in force, when that is due and there is a shadow to try it on.
+    fn try_out(&mut self, snapshot: &Snapshot, wake: &mut Wake) {
+        let Some(due) = self.reign.admission.due() else { return };
+        let mut both = snapshot.shadows.keys().filter(|name| snapshot.shadow(name).is_some());
+        let Some(shadow) = both.find(|name| snapshot.nodes.contains_key(*name)) else { return };
+        let Some(node) = names::node_of_shadow(shadow) else { return };
+        if self.now() < due {
+            wake.by(due);
+            return;
+        }
+        self.reign.admission.begin();
+        let (client, namespace) = (self.caller.client.clone(), self.caller.namespace.clone());
+        let tried = canary::try_out(client, namespace, shadow.clone(), node.to_owned());
+        self.reign.calls.push(tried.map(Answered::Canary).boxed());
+    }
+
+    /// Decides for the ledger and for each node, and sets going what may go now.
+    fn decide(
+        &mut self,
+        snapshot: &Snapshot,
+        observed: &Observed<'_>,
+        now: Timestamp,
+        wake: &mut Wake,
+    ) -> LastPass {
+        let slots = decide::slots(&observed.fleet, &observed.situations);
+        if observed.fleet.gate == Gate::Open
+            && self.settings.scheduler_cron_expression.kind() == Kind::Shot
+            && slots.write.is_none()
+            && slots.queued.is_empty()
+            && observed.fleet.slots.is_empty()
+        {
+            self.starts.none_left();
+        }
+        if let Some(write) = &slots.write {
+            self.run_errand(snapshot, errand::ledger(snapshot, write, None), wake);
+        }
+        let queued: BTreeMap<usize, Reason<'_>> = slots.queued.into_iter().collect();
+        let mut pass = LastPass {
+            limit: observed.fleet.limit,
+            admission_enforced: self.reign.admission.enforced().is_ok(),
+            ..LastPass::default()
+        };
+        let mut counts = Counts { in_use: count(observed.fleet.slots.len()), ..Counts::default() };
+        for (index, situation) in observed.situations.iter().enumerate() {
+            tally(&mut counts, situation, observed.fleet.slots.contains_key(situation.shadow_name));
+            if let Some(why) = observed.unreadable.get(&index) {
+                pass.skipped += 1;
+                self.skip(snapshot, situation, why);
+                continue;
+            }
+            let mut decision = decide::node(&observed.fleet, situation);
+            if decision.effect.is_none()
+                && let Some(reason) = queued.get(&index)
+            {
+                decision.reason = *reason;
+            }
+            *pass.reasons.entry(decision.reason.as_str()).or_default() += 1;
+            self.follow(snapshot, situation, &decision, observed.fleet.term, wake);
+            self.explain(snapshot, situation, &decision.reason, now, wake);
+        }
+        for name in &observed.too_long {
+            pass.skipped += 1;
+            self.refuse(snapshot, name);
+        }
+        self.sum_up(snapshot, observed, counts, wake);
+        self.forget(snapshot);
+        pass
+    }
+
+    /// Carries out what was decided for a node, unless something of it is under way or was not seen again yet.
+    fn follow(
+        &mut self,
+        snapshot: &Snapshot,
+        situation: &Situation<'_>,
+        decision: &Decision<'_>,
+        term: u64,
+        wake: &mut Wake,
+    ) {
+        let name = situation.shadow_name;
+        let Some(effect) = &decision.effect else { return };
+        let empties = matches!(decision.reason, Reason::Cordoning | Reason::Draining);
+        let plan = snapshot.drains.get(name);
+        if empties && matches!(effect, Effect::Write(_) | Effect::ConfirmDrained(_)) && plan.is_none() {
+            // Its pods are not known yet; the watch will tell.
+            return;
+        }
+        if matches!(effect, Effect::Evict) {
+            if let Some(plan) = plan {
+                self.evict(plan, wake);
+            }
+            return;
+        }
+        let other = [Key::Node(name.to_owned()), Key::Shadow(name.to_owned())];
+        if other.iter().any(|key| !self.is_ready(snapshot, key, wake)) {
+            return;
+        }
+        if let Some(errand) = errand::of(snapshot, situation, decision, term) {
+            self.run_errand(snapshot, errand, wake);
+        }
+    }
+
+    fn evict(&mut self, plan: &Plan, wake: &mut Wake) {
+        let now = self.now();
+        let room = MAX_EVICTIONS.saturating_sub(self.reign.evicting);
+        for pod in self.reign.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
+            self.reign.evictions.begin(pod.clone());
+            self.reign.evicting += 1;
+            let client = self.caller.client.clone();
+            let call = async move {
+                let answer = evict::evict(client, &pod).await;
+                Answered::Eviction(pod, answer)
+            };
+            self.reign.calls.push(call.boxed());
+        }
+        if let Some(next) = self.reign.evictions.next(plan, now) {
+            wake.by(next);
+        }
+    }
+
+    fn is_ready(&self, snapshot: &Snapshot, key: &Key, wake: &mut Wake) -> bool {
+        match self.reign.pending.readiness(key, snapshot.version(key), self.now()) {
+            Readiness::Ready => true,
+            Readiness::Called => false,
+            Readiness::Until(until) => {
+                wake.by(until);
+                false
+            }
+        }
+    }
+
+    /// Sets a call going, if nothing of the same object is pending.
+    fn run_errand(&mut self, snapshot: &Snapshot, errand: Errand, wake: &mut Wake) {
+        if !self.is_ready(snapshot, &errand.key, wake)
+            || self.reign.calls.len() >= MAX_CALLS + self.reign.evicting
+        {
+            return;
+        }
+        self.reign.pending.begin(errand.key.clone());
+        let caller = self.caller.clone();
+        let call = async move {
+            let outcome = caller.make(&errand.call).await;
+            Answered::Errand(Box::new(errand), outcome)
+        };
+        self.reign.calls.push(call.boxed());
+    }
+
+    /// Says of a node that no sense can be made of it; once.
+    fn skip(&mut self, snapshot: &Snapshot, situation: &Situation<'_>, why: &str) {
+        let name = situation.shadow_name;
+        if !self.is_new(name, why) {
+            return;
+        }
+        tracing::error!(node = names::node_of_shadow(name), shadow = name, why, "left alone");
+        let told = Told {
+            reason: "NotUnderstood",
+            warning: true,
+            note: format!("left alone: {why}"),
+            action: "Observe".to_owned(),
+        };
+        self.tell(About::of(snapshot, situation, "NotUnderstood", Some(told)));
+    }
+
+    /// Says of a node that it cannot have a shadow; once.
+    fn refuse(&mut self, snapshot: &Snapshot, name: &str) {
+        let note = format!(
+            "its name has more than {} characters, so no shadow can be named after it",
+            names::NODE_NAME_MAX
+        );
+        if !self.is_new(name, &note) {
+            return;
+        }
+        let node = names::node_of_shadow(name).unwrap_or(name).to_owned();
+        tracing::error!(node, note, "left alone");
+        let told = Told { reason: "NameTooLong", warning: true, note, action: "Observe".to_owned() };
+        let objects = snapshot.nodes.get(name).map(|node| node.object_ref(&())).into_iter().collect();
+        self.tell(About { node, told: Some(told), objects, ..About::default() });
+    }
+
+    /// Forgets what is known of shadows and nodes that are gone.
+    fn forget(&mut self, snapshot: &Snapshot) {
+        let there = |name: &str| snapshot.shadows.contains_key(name);
+        self.reign.reasons.retain(|name, _| there(name));
+        self.reign.settling.retain(there);
+        self.reign.pending.forget_unless(|key| match key {
+            Key::Ledger | Key::FleetStatus => true,
+            Key::Shadow(name) | Key::Node(name) | Key::Condition(name) => {
+                there(name) || snapshot.nodes.contains_key(name)
+            }
+        });
+    }
+
+    /// Says why the node moves or not: a log line when that changes, and the condition when it has settled.
+    fn explain(
+        &mut self,
+        snapshot: &Snapshot,
+        situation: &Situation<'_>,
+        reason: &Reason<'_>,
+        now: Timestamp,
+        wake: &mut Wake,
+    ) {
+        let name = situation.shadow_name;
+        let Some(shadow) = snapshot.shadow(name) else { return };
+        if matches!(reason, Reason::NotLeading | Reason::NodeGone) {
+            return;
+        }
+        let mut message = reason.message();
+        if let Some(more) = self.detail(snapshot, name, reason, now) {
+            message = format!("{message}; {more}");
+        }
+        let wanted = Wanted::progressing(reason.status(), reason.as_str(), message);
+        let conditions = conditions::of_shadow(shadow);
+        let stored = conditions.iter().find(|condition| condition.type_ == wanted.type_);
+        let before = self.reign.reasons.insert(name.to_owned(), wanted.reason);
+        if before.or(stored.map(|stored| stored.reason.as_str())) != Some(wanted.reason) {
+            let about = About::of(snapshot, situation, wanted.reason, told::of_reason(situation, reason));
+            let About { node, version, state, .. } = &about;
+            tracing::info!(node, version, state, reason = wanted.reason, "{}", wanted.message);
+            self.tell(about);
+        }
+        if wanted.stands_in(conditions) {
+            self.reign.settling.settled(name);
+            return;
+        }
+        match self.reign.settling.wanted(name, wanted.clone(), self.now()) {
+            Err(due) => wake.by(due),
+            Ok(()) => {
+                let status = conditions::shadow_patch(shadow, &wanted, &text(now));
+                let key = Key::Condition(name.to_owned());
+                let errand = Errand {
+                    seen: snapshot.version(&key),
+                    key,
+                    call: Call::ApplyToShadow { name: name.to_owned(), status },
+                    begins_term: None,
+                    about: About { node: name.to_owned(), reason: wanted.reason, ..About::default() },
+                };
+                self.run_errand(snapshot, errand, wake);
+            }
+        }
+    }
+
+    /// What this process knows beyond the reason; as stable as the reason itself.
+    fn detail(&self, snapshot: &Snapshot, name: &str, reason: &Reason<'_>, now: Timestamp) -> Option<String> {
+        match reason {
+            Reason::Draining => self.reign.evictions.held_up_by(snapshot.drains.get(name)?),
+            Reason::OutsideWindow => {
+                let opens = Starts::opens(&self.settings.scheduler_cron_expression, now)?;
+                Some(format!("it opens at {opens}"))
+            }
+            Reason::AdmissionNotEnforced => self.reign.admission.enforced().err().map(str::to_owned),
+            _ => None,
+        }
+    }
+
+    /// Says how the fleet is.
+    fn sum_up(&mut self, snapshot: &Snapshot, observed: &Observed<'_>, counts: Counts, wake: &mut Wake) {
+        let Some(ledger) = snapshot.ledger() else { return };
+        let halted = observed.fleet.versions.iter().filter(|(_, record)| record.halted.is_some());
+        let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
+        let admission = &self.reign.admission;
+        let wanted = FleetWanted {
+            limit: observed.fleet.limit,
+            counts,
+            halted: (!halted.is_empty()).then(|| halted.join(",").chars().take(1024).collect()),
+            admission: admission.is_known().then(|| Wanted::admission(admission.enforced())),
+        };
+        if wanted.stands_in(&ledger.fleet) {
+            self.reign.settling_fleet.settled(names::FLEET);
+            return;
+        }
+        match self.reign.settling_fleet.wanted(names::FLEET, wanted.clone(), self.now()) {
+            Err(due) => wake.by(due),
+            Ok(()) => {
+                let call = Call::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
+                let key = Key::FleetStatus;
+                let about = About::default();
+                let seen = snapshot.version(&key);
+                self.run_errand(snapshot, Errand { key, call, seen, begins_term: None, about }, wake);
+            }
+        }
+    }
+}
+
+fn tally(counts: &mut Counts, situation: &Situation<'_>, in_use: bool) {
+    counts.nodes += u64::from(situation.node.is_some_and(|node| node.labelled));
+    let Some(shadow) = situation.shadow else { return };
+    let reported = shadow.status.current_version.is_some();
+    counts.updated += u64::from(reported && shadow.update().is_none() && !in_use);
+    counts.pending += u64::from(reported && shadow.update().is_some() && !in_use);
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// The time as conditions have it: whole seconds.
+fn text(now: Timestamp) -> String {
+    now.round(TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Trunc))
+        .unwrap_or(now)
+        .to_string()
+}
