@@ -217,34 +217,25 @@ impl Write<'_> {
     /// The write as a JSON patch on the object as it was read.
     ///
     /// The object is needed for three things that JSON patch wants to be told: which parents exist (a leaf cannot be
-    /// added to an absent parent, nor tested in one), how a list with our entry looked, and in what words a marker
-    /// was written.
+    /// added to an absent parent, nor tested in one), how a list with our entry looked, and in what words a value was
+    /// written (a marker, or a record with defaults spelled out).
+    ///
+    /// On what was read, the API server takes the patch exactly when [`check`] holds. On anything newer it may refuse
+    /// more (a parent or a list has changed), never less, and what it stores is always what [`apply`] makes of it.
     pub fn patch(&self, observed: &serde_json::Value) -> Patch {
         let mut patch = pointer::Builder::new(observed);
         for (field, value) in &self.tests {
-            match field {
-                Field::UpdatingTaint => patch.test_as_read("/spec/taints"),
-                // No slots may be written as an empty map or as none.
-                Field::Slots => patch.test_as_read(&field.pointer()),
-                // What stands there is what was parsed into the facts; its very words are tested.
-                Field::Marker if *value != Value::Absent => patch.test_as_read(&field.pointer()),
-                Field::ExcludedFromLoadBalancers if *value == Value::Set => {
-                    patch.test_as_read(&field.pointer());
-                }
-                _ => patch.test(&field.pointer(), value.json()),
+            if pointer::stands(*field, value, observed) {
+                patch.test_as_read(&field.pointer());
+            } else {
+                patch.test(&field.pointer(), field.json(value, observed));
             }
         }
         for (field, value) in &self.sets {
-            match field {
-                Field::UpdatingTaint => {
-                    patch.test_as_read("/spec/taints");
-                    patch.set("/spec/taints", pointer::taints(observed, *value == Value::Set));
-                }
-                Field::ExcludedFromLoadBalancers if *value == Value::Set => {
-                    patch.set(&field.pointer(), json!(names::EXCLUDE_FROM_LB_VALUE));
-                }
-                _ => patch.set(&field.pointer(), value.json()),
+            if *field == Field::UpdatingTaint {
+                patch.test_as_read(&field.pointer());
             }
+            patch.set(&field.pointer(), field.json(value, observed));
         }
         patch.finish()
     }
@@ -285,6 +276,17 @@ impl Field<'_> {
             Self::Slot(shadow) => leaf("/status/slots", shadow),
             Self::VersionRecord(version) => leaf("/status/versions", version),
             Self::LastFinished => "/status/lastFinished".into(),
+        }
+    }
+}
+
+impl Field<'_> {
+    /// What stands at the field's pointer when it has this value.
+    fn json(self, value: &Value<'_>, observed: &serde_json::Value) -> serde_json::Value {
+        match self {
+            Field::UpdatingTaint => pointer::taints(observed, *value == Value::Set),
+            Field::ExcludedFromLoadBalancers if *value == Value::Set => json!(names::EXCLUDE_FROM_LB_VALUE),
+            _ => value.json(),
         }
     }
 }

@@ -4,12 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Field, Fields, Value};
 use crate::{BottlerocketFleet, BottlerocketShadow, Marker, State, names};
 
 fn text(text: Option<&String>) -> Value<'_> {
     Value::text_or_absent(text.map(String::as_str))
+}
+
+fn generation(metadata: &ObjectMeta) -> Value<'static> {
+    Value::number_or_absent(metadata.generation.and_then(|generation| generation.try_into().ok()))
 }
 
 fn to_text(value: &Value<'_>) -> Option<String> {
@@ -38,9 +43,7 @@ impl Fields for BottlerocketShadow {
         let status = self.status.as_ref();
         match field {
             Field::Uid => text(self.metadata.uid.as_ref()),
-            Field::Generation => Value::number_or_absent(
-                self.metadata.generation.and_then(|generation| generation.try_into().ok()),
-            ),
+            Field::Generation => generation(&self.metadata),
             Field::SpecState => Value::State(self.spec.state),
             Field::SpecTransitionTimestamp => text(self.spec.state_transition_timestamp.as_ref()),
             Field::SpecVersion => text(self.spec.version.as_ref()),
@@ -82,6 +85,10 @@ impl Fields for BottlerocketShadow {
                     if let Value::Failures(failures) = value { Some(failures.clone()) } else { None };
             }
             _ => {
+                // Taking something away makes no status.
+                if *value == Value::Absent && self.status.is_none() {
+                    return;
+                }
                 let status = self.status.get_or_insert_default();
                 match field {
                     Field::CurrentVersion => status.current_version = to_text(value),
@@ -125,8 +132,11 @@ impl Fields for Node {
                 .annotations
                 .as_ref()
                 .and_then(|annotations| annotations.get(names::MARKER_ANNOTATION))
-                .and_then(|text| Marker::parse(text).ok())
-                .map_or(Value::Absent, |marker| Value::Marker(Cow::Owned(marker))),
+                .map_or(Value::Absent, |annotation| match Marker::parse(annotation) {
+                    Ok(marker) => Value::Marker(Cow::Owned(marker)),
+                    // Something is there, and it is no marker.
+                    Err(_) => Value::text(annotation),
+                }),
             _ => Value::Absent,
         }
     }
@@ -154,6 +164,8 @@ impl Fields for Node {
                 } else {
                     labels.remove(names::EXCLUDE_FROM_LB_LABEL);
                 }
+                // The API server keeps no empty maps.
+                self.metadata.labels.take_if(|labels| labels.is_empty());
             }
             Field::Marker => {
                 let annotations = self.metadata.annotations.get_or_insert_default();
@@ -162,6 +174,7 @@ impl Fields for Node {
                 } else {
                     annotations.remove(names::MARKER_ANNOTATION);
                 }
+                self.metadata.annotations.take_if(|annotations| annotations.is_empty());
             }
             _ => {}
         }
@@ -170,6 +183,11 @@ impl Fields for Node {
 
 impl Fields for BottlerocketFleet {
     fn get(&self, field: Field<'_>) -> Value<'_> {
+        match field {
+            Field::Uid => return text(self.metadata.uid.as_ref()),
+            Field::Generation => return generation(&self.metadata),
+            _ => {}
+        }
         let Some(status) = self.status.as_ref() else {
             return if field == Field::Slots {
                 Value::Slots(Cow::Owned(BTreeMap::new()))
@@ -190,6 +208,9 @@ impl Fields for BottlerocketFleet {
     }
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
+        if *value == Value::Absent && self.status.is_none() {
+            return;
+        }
         let status = self.status.get_or_insert_default();
         match (field, value) {
             (Field::Term, value) => status.term = to_number(value),

@@ -1,35 +1,34 @@
 //! Builds a JSON patch that the API server takes, against an object as it was read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use json_patch::{Patch, PatchOperation};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{add, remove, test};
-use crate::names;
+use super::{Field, Value as Meaning, add, remove, test};
+use crate::fleet::Slot;
+use crate::{Marker, names};
 
 /// Collects the operations; parents that are absent are tested to be so, and made once.
 pub(super) struct Builder<'a> {
     observed: &'a Value,
     tests: Vec<PatchOperation>,
     sets: Vec<PatchOperation>,
-    tested: BTreeSet<String>,
     made: BTreeSet<String>,
 }
 
 impl<'a> Builder<'a> {
     pub(super) fn new(observed: &'a Value) -> Self {
-        Self { observed, tests: vec![], sets: vec![], tested: BTreeSet::new(), made: BTreeSet::new() }
+        Self { observed, tests: vec![], sets: vec![], made: BTreeSet::new() }
     }
 
     /// `test`: null stands for absent, which the server takes as long as the parent is there.
     pub(super) fn test(&mut self, path: &str, value: Value) {
-        let (path, value) = match self.absent_ancestor(path) {
-            Some(ancestor) if value.is_null() => (ancestor, Value::Null),
-            _ => (path.to_owned(), value),
-        };
-        if self.tested.insert(path.clone()) {
-            self.tests.push(test(&path, value));
+        let path = self.absent_ancestor(path).filter(|_| value.is_null()).unwrap_or_else(|| path.to_owned());
+        let operation = test(&path, value);
+        if !self.tests.contains(&operation) {
+            self.tests.push(operation);
         }
     }
 
@@ -38,18 +37,18 @@ impl<'a> Builder<'a> {
         self.test(path, self.observed.pointer(path).cloned().unwrap_or(Value::Null));
     }
 
-    /// `add` (which replaces a member that exists), or `remove` for null.
+    /// `add` (which replaces a member that exists), or `remove` for null; of what is absent, a test that it still is.
     pub(super) fn set(&mut self, path: &str, value: Value) {
         if value.is_null() {
             if self.observed.pointer(path).is_some_and(|found| !found.is_null()) {
                 self.sets.push(remove(path));
+            } else {
+                self.test_absent(path);
             }
             return;
         }
         while let Some(ancestor) = self.absent_ancestor(path).filter(|ancestor| ancestor != path) {
-            if self.tested.insert(ancestor.clone()) {
-                self.tests.push(test(&ancestor, Value::Null));
-            }
+            self.test_absent(&ancestor);
             self.sets.push(add(&ancestor, json!({})));
             self.made.insert(ancestor);
         }
@@ -58,6 +57,15 @@ impl<'a> Builder<'a> {
 
     pub(super) fn finish(self) -> Patch {
         Patch(self.tests.into_iter().chain(self.sets).collect())
+    }
+
+    /// `test` that nothing stands there; but below a parent that this patch makes nothing can, nor be tested.
+    fn test_absent(&mut self, path: &str) {
+        let below =
+            |made: &String| path.strip_prefix(made.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        if !self.made.iter().any(below) {
+            self.test(path, Value::Null);
+        }
     }
 
     /// The topmost pointer on the way to `path` (itself included) that neither was read nor is made by this patch.
@@ -82,4 +90,44 @@ pub(super) fn taints(observed: &Value, ours: bool) -> Value {
         taints.push(json!({"key": names::UPDATING_TAINT, "effect": "NoSchedule"}));
     }
     if taints.is_empty() { Value::Null } else { Value::Array(taints) }
+}
+
+/// Has the field this value in the object as it was read? Compared by meaning: a null is absent, and words, order and
+/// defaults do not matter.
+pub(super) fn stands(field: Field<'_>, value: &Meaning<'_>, observed: &Value) -> bool {
+    let pointer = field.pointer();
+    let found = observed.pointer(&pointer).filter(|found| !found.is_null());
+    if field == Field::UpdatingTaint {
+        let taints = found.and_then(Value::as_array);
+        let ours =
+            taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT));
+        return *value == Meaning::flag(ours);
+    }
+    let Some(found) = found else {
+        // No slots may be written as an empty map or as none.
+        return match value {
+            Meaning::Slots(slots) => slots.is_empty(),
+            value => *value == Meaning::Absent,
+        };
+    };
+    match value {
+        Meaning::Absent => false,
+        // Of a label the key counts.
+        Meaning::Set => field == Field::ExcludedFromLoadBalancers || *found == json!(true),
+        Meaning::Number(number) => found.as_u64() == Some(*number),
+        Meaning::Text(text) => found.as_str() == Some(text.as_ref()),
+        Meaning::State(state) => is(found, state),
+        Meaning::Staged(staged) => is(found, staged),
+        Meaning::Failures(failures) => is(found, failures),
+        Meaning::Marker(marker) => {
+            found.as_str().and_then(|text| Marker::parse(text).ok()).as_ref() == Some(marker.as_ref())
+        }
+        Meaning::Slot(slot) => is(found, slot),
+        Meaning::Slots(slots) => is::<BTreeMap<String, Slot>>(found, slots.as_ref()),
+        Meaning::VersionRecord(record) => is(found, record),
+    }
+}
+
+fn is<T: DeserializeOwned + PartialEq>(found: &Value, value: &T) -> bool {
+    T::deserialize(found).is_ok_and(|found| found == *value)
 }
