@@ -5,6 +5,8 @@
 mod arbitrary;
 #[path = "common/custom_resources.rs"]
 mod custom_resources;
+#[path = "common/raw.rs"]
+mod raw;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use arbitrary::{Case, Expected, Kind};
@@ -49,10 +51,7 @@ impl Server {
     }
 
     async fn request(&self, method: Method, path: &str, body: &Json) -> Result<Json, kube::Error> {
-        let kind = if method == Method::PATCH { "application/json-patch+json" } else { "application/json" };
-        let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
-        let request = request.body(if body.is_null() { vec![] } else { body.to_string().into_bytes() });
-        self.client.request(request.map_err(kube::Error::HttpError)?).await
+        raw::request(&self.client, method, path, body).await
     }
 
     fn collection(&self) -> String {

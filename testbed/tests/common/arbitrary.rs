@@ -129,7 +129,7 @@ pub fn case(kind: Kind) -> impl Strategy<Value = Case> {
         let stored = newer.map(|(other, a, b)| {
             // A quarter of the leaves have changed.
             let mut bits = a & b;
-            let mut stored = mixed(&read, &other, &mut bits).unwrap_or_default();
+            let mut stored = mixed(&read, &other, &mut bits);
             never_less(&read, &mut stored);
             stored
         });
@@ -138,19 +138,19 @@ pub fn case(kind: Kind) -> impl Strategy<Value = Case> {
 }
 
 /// One object out of two, leaf by leaf.
-fn mixed(one: &Json, other: &Json, bits: &mut u64) -> Option<Json> {
+fn mixed(one: &Json, other: &Json, bits: &mut u64) -> Json {
     if let (Some(one), Some(other)) = (one.as_object(), other.as_object()) {
         let keys: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
         let both = keys.into_iter().filter_map(|key| {
             let member = match (one.get(key), other.get(key)) {
-                (Some(one), Some(other)) => mixed(one, other, bits),
+                (Some(one), Some(other)) => Some(mixed(one, other, bits)),
                 (one, other) => if flip(bits) { other } else { one }.cloned(),
             };
             Some((key.clone(), member?))
         });
-        return Some(Json::Object(both.collect()));
+        return Json::Object(both.collect());
     }
-    Some(if flip(bits) { other } else { one }.clone())
+    if flip(bits) { other } else { one }.clone()
 }
 
 fn flip(bits: &mut u64) -> bool {

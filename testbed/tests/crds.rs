@@ -1,0 +1,399 @@
+//! The generated definitions on the real API server: what they let through and what they refuse.
+
+#[path = "common/custom_resources.rs"]
+mod custom_resources;
+#[path = "common/raw.rs"]
+mod raw;
+
+use Half::{FleetSpec, FleetStatus, ShadowSpec, ShadowStatus};
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::{BottlerocketShadow, State};
+use brupop_testbed::{ControlPlane, Options};
+use http::Method;
+use kube::Client;
+use serde_json::{Map, Value as Json, json};
+use std::fmt::Write as _;
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug)]
+enum Half {
+    ShadowSpec,
+    ShadowStatus,
+    FleetSpec,
+    FleetStatus,
+}
+
+/// (what it says, spec or status before, the same half after; accepted, or what the refusal says)
+type Row = (&'static str, Half, Json, Json, Result<(), &'static str>);
+
+const TIME: &str = "2026-01-01T00:00:00Z";
+
+fn collection(half: Half) -> (&'static str, &'static str, &'static str) {
+    match half {
+        ShadowSpec | ShadowStatus => ("v2", "BottlerocketShadow", "bottlerocketshadows"),
+        FleetSpec | FleetStatus => ("v1alpha1", "BottlerocketFleet", "bottlerocketfleets"),
+    }
+}
+
+fn condition(number: usize) -> Json {
+    let name = format!("Type{}", char::from(b'A' + u8::try_from(number).unwrap_or_default()));
+    json!({"type": name, "status": "True", "reason": "Because", "message": "", "lastTransitionTime": TIME})
+}
+
+fn conditions(count: usize) -> Json {
+    json!({"conditions": (0..count).map(condition).collect::<Vec<_>>()})
+}
+
+fn with_condition(field: &str, value: &str) -> Json {
+    let mut condition = condition(0);
+    condition[field] = json!(value);
+    json!({"conditions": [condition]})
+}
+
+fn many(count: usize, value: &Json) -> Json {
+    Json::Object((0..count).map(|n| (format!("1.0.{n}"), value.clone())).collect::<Map<_, _>>())
+}
+
+fn limits_of_specs() -> Vec<Row> {
+    let failures = |reason: String| json!({"failures": {"count": 1, "at": TIME, "reason": reason}});
+    let shadow_specs = [
+        (
+            "all of it",
+            json!({"state": "StagedAndPerformedUpdate", "version": "1.20.0-rc.1+aws", "attempt": 1, "leader_term": 1, "baseline_boot_id": "b", "state_transition_timestamp": TIME}),
+            Ok(()),
+        ),
+        (
+            "a version of 1.4 MB",
+            json!({"version": format!("1.0.0-{}", "a".repeat(1_400_000))}),
+            Err("spec.version: Too long"),
+        ),
+        (
+            "a version of 65 characters",
+            json!({"version": format!("1.0.0-{}", "a".repeat(59))}),
+            Err("spec.version: Too long"),
+        ),
+        ("a version of 64 characters", json!({"version": format!("1.0.0-{}", "a".repeat(58))}), Ok(())),
+        ("a version with a v", json!({"version": "v1.20.0"}), Err("spec.version in body should match")),
+        ("two numbers", json!({"version": "1.20"}), Err("spec.version in body should match")),
+        ("a leading zero", json!({"version": "1.020.0"}), Err("spec.version in body should match")),
+        ("a version and more", json!({"version": "1.20.0\nx"}), Err("spec.version in body should match")),
+        ("a state that is not", json!({"state": "Done"}), Err("spec.state: Unsupported value")),
+        (
+            "a state that is reported only",
+            json!({"state": "ErrorReset"}),
+            Err("ErrorReset is a status, not something to reach"),
+        ),
+        ("no state", json!({"state": null}), Err("spec.state")),
+        ("an attempt below zero", json!({"attempt": -1}), Err("spec.attempt")),
+        (
+            "an attempt beyond what JSON counts",
+            json!({"attempt": 9_007_199_254_740_992_u64}),
+            Err("spec.attempt"),
+        ),
+        ("an attempt in words", json!({"attempt": "1"}), Err("spec.attempt")),
+        ("a boot without id", json!({"reboot_from_boot_id": ""}), Err("spec.reboot_from_boot_id")),
+        (
+            "a long boot id",
+            json!({"baseline_boot_id": "b".repeat(65)}),
+            Err("spec.baseline_boot_id: Too long"),
+        ),
+        (
+            "a time that is none",
+            json!({"state_transition_timestamp": "yesterday"}),
+            Err("spec.state_transition_timestamp"),
+        ),
+        ("a failure", failures("FellBack".to_owned()), Ok(())),
+        ("a failure at length", failures("F".repeat(65)), Err("spec.failures.reason: Too long")),
+        (
+            "a failure without reason",
+            json!({"failures": {"count": 1, "at": TIME}}),
+            Err("spec.failures.reason: Required value"),
+        ),
+    ];
+    rows(ShadowSpec, shadow_specs.into())
+}
+
+fn limits_of_statuses() -> Vec<Row> {
+    let shadow_statuses = [
+        ("conditions alone", conditions(8), Ok(())),
+        ("nine conditions", conditions(9), Err("status.conditions: Too many")),
+        (
+            "two conditions of one type",
+            json!({"conditions": [condition(0), condition(0)]}),
+            Err("status.conditions[1]: Duplicate value"),
+        ),
+        (
+            "a condition that is no word",
+            with_condition("type", "not moving"),
+            Err("status.conditions[0].type: Invalid value"),
+        ),
+        ("a condition without reason", with_condition("reason", ""), Err("status.conditions[0].reason")),
+        (
+            "a condition of no status",
+            with_condition("status", "Maybe"),
+            Err("status.conditions[0].status: Unsupported value"),
+        ),
+        (
+            "a condition's story",
+            with_condition("message", &"m".repeat(1025)),
+            Err("status.conditions[0].message: Too long"),
+        ),
+        ("1,024 characters", json!({"message": "m".repeat(1024)}), Ok(())),
+        ("5,000 characters", json!({"message": "m".repeat(5000)}), Err("status.message: Too long")),
+        (
+            "a target of 1.4 MB",
+            json!({"target_version": format!("1.0.0-{}", "a".repeat(1_400_000))}),
+            Err("status.target_version: Too long"),
+        ),
+        (
+            "a current version that is none",
+            json!({"current_version": "latest"}),
+            Err("status.current_version: Invalid value"),
+        ),
+        (
+            "a failure",
+            json!({"current_state": "ErrorReset", "crash_count": 1, "state_transition_failure_timestamp": TIME}),
+            Ok(()),
+        ),
+        (
+            "a state that is not",
+            json!({"current_state": "Done"}),
+            Err("status.current_state: Unsupported value"),
+        ),
+        ("a staged image", json!({"staged": {"version": "1.20.0", "at": TIME}}), Ok(())),
+        (
+            "a staged image of no time",
+            json!({"staged": {"version": "1.20.0"}}),
+            Err("status.staged.at: Required value"),
+        ),
+        ("a claim of no boot", json!({"reboot_requested": ""}), Err("status.reboot_requested")),
+    ];
+    rows(ShadowStatus, shadow_statuses.into())
+}
+
+fn limits_of_fleets() -> Vec<Row> {
+    let slot = json!({"uid": "u", "attempt": 1});
+    let record = |field: &str, value: Json| json!({"versions": {"1.20.0": {field: value}}});
+    let failure = json!({"node": "n", "at": TIME, "reason": "FellBack"});
+    let fleet_specs = [
+        ("sixteen versions to go on with", json!({"resumeVersions": vec!["1.0.0"; 16]}), Ok(())),
+        (
+            "seventeen versions to go on with",
+            json!({"resumeVersions": vec!["1.0.0"; 17]}),
+            Err("spec.resumeVersions: Too many"),
+        ),
+        ("a version that is none", json!({"resumeVersions": ["*"]}), Err("should match")),
+        ("a pause in words", json!({"paused": "yes"}), Err("spec.paused")),
+    ];
+    let fleet_statuses = [
+        ("32 versions", json!({"versions": many(32, &json!({}))}), Ok(())),
+        ("33 versions", json!({"versions": many(33, &json!({}))}), Err("status.versions: Too many")),
+        ("10,000 slots", json!({"slots": many(10_000, &slot)}), Ok(())),
+        ("10,001 slots", json!({"slots": many(10_001, &slot)}), Err("status.slots: Too many")),
+        (
+            "a slot of nobody",
+            json!({"slots": {"brs-n": {"attempt": 1}}}),
+            Err("status.slots.brs-n.uid: Required value"),
+        ),
+        ("eight failures", record("failures", json!(vec![failure.clone(); 8])), Ok(())),
+        ("nine failures", record("failures", json!(vec![failure; 9])), Err("failures: Too many")),
+        ("three witnesses", record("reportedBy", json!(["a", "b", "c"])), Err("reportedBy: Too many")),
+        (
+            "a halt at length",
+            record("halted", json!({"at": TIME, "reason": "r".repeat(257)})),
+            Err("halted.reason: Too long"),
+        ),
+        ("nine conditions", conditions(9), Err("status.conditions: Too many")),
+    ];
+    let mut fleets = rows(FleetSpec, fleet_specs.into());
+    fleets.extend(rows(FleetStatus, fleet_statuses.into()));
+    fleets
+}
+
+fn rows(half: Half, rows: Vec<(&'static str, Json, Result<(), &'static str>)>) -> Vec<Row> {
+    let whole = |(says, after, expected)| (says, half, json!({}), after, expected);
+    rows.into_iter().map(whole).collect()
+}
+
+/// What never falls: terms and attempts, whoever writes.
+fn one_way() -> Vec<Row> {
+    let never = [
+        (ShadowSpec, "leader_term", "this write comes from a reconciler that no longer leads"),
+        (ShadowSpec, "attempt", "attempt never falls and is never removed"),
+        (FleetStatus, "term", "term never falls and is never removed"),
+    ];
+    let rows = never.into_iter().flat_map(|(half, field, refusal)| {
+        let of = move |number: Json| json!({field: number});
+        [
+            ("set for the first time", half, json!({}), of(json!(0)), Ok(())),
+            ("grows", half, of(json!(7)), of(json!(9)), Ok(())),
+            ("stays", half, of(json!(7)), of(json!(7)), Ok(())),
+            ("falls", half, of(json!(7)), of(json!(6)), Err(refusal)),
+            ("is removed", half, of(json!(7)), of(Json::Null), Err(refusal)),
+        ]
+    });
+    rows.collect()
+}
+
+/// Is all that was sent among what is stored? Defaults may have come to it.
+fn holds(stored: &Json, sent: &Json) -> bool {
+    match (stored, sent) {
+        (Json::Object(stored), Json::Object(sent)) => {
+            sent.iter().all(|(key, sent)| stored.get(key).is_some_and(|stored| holds(stored, sent)))
+        }
+        (Json::Array(stored), Json::Array(sent)) => {
+            stored.len() == sent.len() && stored.iter().zip(sent).all(|(stored, sent)| holds(stored, sent))
+        }
+        _ => stored == sent,
+    }
+}
+
+struct Objects<'a> {
+    client: &'a Client,
+    made: usize,
+}
+
+impl Objects<'_> {
+    async fn make(&mut self, half: Half, spec: &Json) -> Result<(String, Json)> {
+        self.made += 1;
+        let (version, kind, resource) = collection(half);
+        let path = format!("/apis/brupop.bottlerocket.aws/{version}/namespaces/default/{resource}");
+        let name = format!("object-{}", self.made);
+        let object = json!({
+            "apiVersion": format!("brupop.bottlerocket.aws/{version}"), "kind": kind,
+            "metadata": {"name": name}, "spec": spec, "status": {"current_state": "Idle", "term": 1},
+        });
+        let stored = raw::request(self.client, Method::POST, &path, &object).await?;
+        ensure!(stored.get("status").is_none(), "a status was created with its object: {stored}");
+        Ok((format!("{path}/{name}"), stored))
+    }
+
+    async fn check(&mut self, row: &Row) -> Result<()> {
+        let (_, half, before, after, expected) = row;
+        let is_spec = matches!(half, ShadowSpec | FleetSpec);
+        let whole = |change: &Json| {
+            let mut whole = if matches!(half, ShadowSpec) { json!({"state": "Idle"}) } else { json!({}) };
+            json_patch::merge(&mut whole, change);
+            whole
+        };
+        let idle = match half {
+            ShadowStatus => json!({"state": "Idle"}),
+            FleetStatus => json!({}),
+            ShadowSpec | FleetSpec => whole(before),
+        };
+        let (path, mut object) = self.make(*half, &idle).await?;
+        let (path, name) = if is_spec { (path, "spec") } else { (format!("{path}/status"), "status") };
+        if !is_spec && *before != json!({}) {
+            object[name] = before.clone();
+            object = raw::request(self.client, Method::PUT, &path, &object).await?;
+        }
+        object[name] = whole(after);
+        let answer = raw::request(self.client, Method::PUT, &path, &object).await;
+        match (answer, expected) {
+            (Ok(stored), Ok(())) => {
+                ensure!(holds(&stored[name], &object[name]), "accepted, and yet not stored: {stored:.400}");
+                Ok(())
+            }
+            (Err(kube::Error::Api(status)), Err(refusal))
+                if status.code == 422 && status.message.contains(refusal) =>
+            {
+                Ok(())
+            }
+            (Err(kube::Error::Api(status)), expected) => {
+                anyhow::bail!("expected {expected:?}, got {}: {:.400}", status.code, status.message)
+            }
+            (answer, expected) => anyhow::bail!("expected {expected:?}, got {:.400}", format!("{answer:?}")),
+        }
+    }
+}
+
+async fn every_row_holds(client: &Client) -> Result<()> {
+    let mut objects = Objects { client, made: 0 };
+    let mut wrong = String::new();
+    let table = [limits_of_specs(), limits_of_statuses(), limits_of_fleets(), one_way()].concat();
+    for row in &table {
+        if let Err(error) = objects.check(row).await {
+            writeln!(wrong, "{:?}, {}: {error:#}", row.1, row.0)?;
+        }
+    }
+    println!("{} rows", objects.made);
+    ensure!(wrong.is_empty(), "\n{wrong}");
+    Ok(())
+}
+
+/// The least that upstream's controller and agent write; null is what they say of a time that never was.
+async fn upstreams_objects_are_accepted(client: &Client) -> Result<()> {
+    let mut objects = Objects { client, made: 1000 };
+    let (path, mut shadow) = objects.make(ShadowSpec, &json!({"state": "Idle"})).await?;
+    shadow["spec"] = json!({"state": "Idle", "state_transition_timestamp": null, "version": null});
+    shadow = raw::request(client, Method::PUT, &path, &shadow).await?;
+    shadow["status"] = json!({
+        "current_version": "1.19.4", "target_version": "1.20.0", "current_state": "Idle",
+        "crash_count": 0, "state_transition_failure_timestamp": null,
+    });
+    let stored = raw::request(client, Method::PUT, &format!("{path}/status"), &shadow).await?;
+    ensure!(stored["status"] == shadow["status"], "{stored}");
+    let typed: BottlerocketShadow = serde_json::from_value(stored)?;
+    let status = typed.status.context("status")?;
+    ensure!(typed.spec.state == State::Idle && typed.spec.version.is_none() && typed.spec.attempt.is_none());
+    ensure!(status.state_transition_failure_timestamp.is_none() && status.crash_count == Some(0));
+    Ok(())
+}
+
+/// What people see.
+async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
+    let client = control_plane.client();
+    let mut objects = Objects { client: &client, made: 2000 };
+    let (path, mut shadow) =
+        objects.make(ShadowSpec, &json!({"state": "RebootedIntoUpdate", "version": "1.20.0"})).await?;
+    shadow["status"] = json!({
+        "current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4", "crash_count": 3,
+        "conditions": [condition(0), {"type": "Progressing", "status": "True", "reason": "Draining", "message": "", "lastTransitionTime": TIME}],
+    });
+    raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
+    let (path, mut fleet) = objects.make(FleetSpec, &json!({"paused": true})).await?;
+    fleet["status"] = json!({
+        "limit": 4, "counts": {"nodes": 9, "inUse": 2, "updated": 6, "pending": 1}, "halted": "1.20.1",
+    });
+    raw::request(&client, Method::PUT, &format!("{path}/status"), &fleet).await?;
+    let expected = [
+        (
+            ["get", "brs", "object-2001"],
+            ["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON"],
+            [
+                "object-2001",
+                "StagedAndPerformedUpdate",
+                "1.19.4",
+                "RebootedIntoUpdate",
+                "1.20.0",
+                "3",
+                "Draining",
+            ],
+        ),
+        (
+            ["get", "brf", "object-2002"],
+            ["NAME", "LIMIT", "IN USE", "UPDATED", "PENDING", "HALTED", "PAUSED"],
+            ["object-2002", "4", "2", "6", "1", "1.20.1", "true"],
+        ),
+    ];
+    for (command, head, line) in expected {
+        let table = control_plane.kubectl(command).await?;
+        let rows: Vec<Vec<&str>> = table
+            .lines()
+            .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        ensure!(rows == [head, line], "{table}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::API).await?;
+    let warnings = custom_resources::install(&control_plane).await?;
+    assert_eq!(warnings, "");
+    let client = control_plane.client();
+    every_row_holds(&client).await?;
+    upstreams_objects_are_accepted(&client).await?;
+    kubectl_shows_the_columns(&control_plane).await
+}
