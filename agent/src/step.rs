@@ -5,6 +5,8 @@
 
 mod goals;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{State, Write};

@@ -10,6 +10,7 @@ use brupop_api::{BottlerocketShadowStatus, State};
 use brupop_testbed::host::{Answer, Call, Command, Durations, Faults, HostPower};
 use brupop_testbed::sandbox::Signal;
 use common::world::{DEADLINE, SHADOW, World};
+use kube::api::DeleteParams;
 use serde_json::json;
 
 fn at(attempt: u64, state: State) -> impl Fn(&BottlerocketShadowStatus) -> bool {
@@ -225,7 +226,7 @@ async fn it_starts_in_any_order_and_refuses_a_wrong_node() {
     idle_with_update(&world).await;
 
     // The shadow is made anew: its status is reported again.
-    world.shadows.delete(SHADOW, &Default::default()).await.unwrap();
+    world.shadows.delete(SHADOW, &DeleteParams::default()).await.unwrap();
     world.create_shadow().await;
     idle_with_update(&world).await;
 }

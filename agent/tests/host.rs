@@ -64,7 +64,7 @@ async fn a_whole_update() {
 
 #[tokio::test]
 async fn refusals_keep_the_hosts_sentence() {
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_secs(4000);
     let place = Place::new(Durations { prepare: hour, ..Durations::default() }).await;
     let client = client(&place);
     let activate = client.call(HostCall::Command(Command::Activate)).await.unwrap();
@@ -78,11 +78,12 @@ async fn refusals_keep_the_hosts_sentence() {
     assert_eq!(reboot, Outcome::Failed("inhibited by a shell".into()));
 }
 
+type Check = fn(&HostError) -> bool;
+
 #[tokio::test]
 async fn whatever_goes_wrong_is_an_error_in_time() {
     let place = Place::new(Durations::default()).await;
     let client = client(&place);
-    type Check = fn(&HostError) -> bool;
     let rows: [(Answer, Check); 5] = [
         (Answer::Hang, |error| matches!(error, HostError::TimedOut { call: "GET /updates/status", .. })),
         (Answer::Half, |error| matches!(error, HostError::Broken { .. })),
@@ -105,7 +106,7 @@ async fn whatever_goes_wrong_is_an_error_in_time() {
 
 #[tokio::test]
 async fn a_host_that_is_down_is_unreachable() {
-    let place = Place::new(Durations { reboot: Duration::from_secs(3600), ..Durations::default() }).await;
+    let place = Place::new(Durations { reboot: Duration::from_secs(4000), ..Durations::default() }).await;
     let mut power = place.host.power();
     place.host.reboot_now();
     tokio::time::timeout(DEADLINE, power.wait_for(|power| *power == HostPower::Down)).await.unwrap().unwrap();

@@ -103,7 +103,7 @@ async fn an_update_over_the_socket() {
 #[tokio::test]
 async fn a_command_holds_the_lock_and_a_host_that_is_down_takes_no_connection() {
     let place = Place::new("down");
-    let long = Duration::from_secs(3600);
+    let long = Duration::from_secs(4000);
     let host = start(&place, Durations { refresh: long, reboot: long, ..Durations::default() }).await;
     assert_eq!(code(&place, "POST", "/actions/refresh-updates").await, 204);
     assert_eq!(code(&place, "GET", "/updates/status").await, 423);

@@ -1,0 +1,147 @@
+//! Rows that read like the protocol, and what holds for any host and shadow.
+
+/// `situation: host, shadow, memory => step, in words;`
+macro_rules! check {
+    ($($name:literal: $host:expr, $shadow:expr, $memory:expr => $expected:expr;)*) => {
+        $(
+            let shadow = $shadow;
+            assert_eq!(words(&step(&$host, &facts(&shadow), &$memory).0), $expected, $name);
+        )*
+    };
+}
+
+mod idle;
+mod properties;
+mod update;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::Staged;
+use brupop_api::{BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Value};
+use jiff::Timestamp;
+
+use super::*;
+
+const OLD: &str = "1.19.4";
+const NEW: &str = "1.20.1";
+const OTHER: &str = "1.21.0";
+const BOOT: &str = "boot-1";
+const NEXT_BOOT: &str = "boot-2";
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+fn time(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// What our prepare at this second staged.
+fn staged(version: &str, second: i64) -> Staged {
+    Staged { version: version.into(), at: time(second).to_string() }
+}
+
+/// A command that ended at this second.
+fn last(kind: Command, success: bool, second: i64) -> LastCommand<'static> {
+    LastCommand {
+        kind: Some(kind),
+        success,
+        at: time(second),
+        exit_status: Some(i32::from(!success)),
+        stderr: if success { "" } else { "no route" },
+    }
+}
+
+fn known(
+    state: UpdateState,
+    chosen: Option<&'static str>,
+    staged: Option<&'static str>,
+    last: LastCommand<'static>,
+) -> Updates<'static> {
+    Updates::Known(UpdateFacts { state, chosen, staged, last: Some(last) })
+}
+
+fn host(version: &'static str, boot_id: &'static str, updates: Updates<'static>) -> HostFacts<'static> {
+    HostFacts { boot_id, version, updates, now: NOW }
+}
+
+/// A shadow at attempt 1, its status at the old version in the first boot, Idle, with an update.
+fn shadow(state: State) -> BottlerocketShadow {
+    let spec = BottlerocketShadowSpec {
+        state,
+        version: Some(NEW.into()),
+        attempt: Some(1),
+        baseline_boot_id: Some(BOOT.into()),
+        ..BottlerocketShadowSpec::default()
+    };
+    let mut shadow = BottlerocketShadow::new("brs-a", spec);
+    shadow.metadata.uid = Some("uid".into());
+    shadow.metadata.generation = Some(7);
+    shadow.status = Some(BottlerocketShadowStatus {
+        current_version: Some(OLD.into()),
+        target_version: Some(NEW.into()),
+        current_state: Some(State::Idle),
+        attempt: Some(1),
+        boot_id: Some(BOOT.into()),
+        ..BottlerocketShadowStatus::default()
+    });
+    shadow
+}
+
+fn facts(shadow: &BottlerocketShadow) -> ShadowFacts<'_> {
+    ShadowFacts::of(shadow).unwrap()
+}
+
+/// A step in few words: `refresh`, `reboot`, `poll`, `wait`, or the fields that a report sets.
+fn words(step: &Step<'_>) -> String {
+    match step {
+        Step::Call(call) => call.name().to_owned(),
+        Step::Poll => "poll".to_owned(),
+        Step::Wait => "wait".to_owned(),
+        Step::Report(write) => {
+            let fields = write.sets.iter().map(|(field, value)| match value {
+                Value::Absent => format!("-{field:?}"),
+                Value::State(state) => state.to_string(),
+                Value::Text(text) if *field == Field::StatusMessage => {
+                    format!("{text:?}")
+                }
+                _ => format!("{field:?}"),
+            });
+            fields.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn with(
+    mut shadow: BottlerocketShadow,
+    change: impl FnOnce(&mut BottlerocketShadowSpec, &mut BottlerocketShadowStatus),
+) -> BottlerocketShadow {
+    change(&mut shadow.spec, shadow.status.get_or_insert_default());
+    shadow
+}
+
+fn fresh() -> Memory {
+    Memory::default()
+}
+
+/// This attempt's refresh was seen to succeed.
+fn refreshed() -> Memory {
+    Memory { refreshed: Some(1), ..Memory::default() }
+}
+
+/// This command was begun when the last one had ended at this second.
+fn asked(command: Command, before: i64) -> Memory {
+    Memory { asked: Some((command, Some(time(before)))), ..refreshed() }
+}
+
+fn old(updates: Updates<'static>) -> HostFacts<'static> {
+    host(OLD, BOOT, updates)
+}
+
+fn available() -> Updates<'static> {
+    known(UpdateState::Available, Some(NEW), None, last(Command::Refresh, true, 1))
+}
+
+fn is_staged(command: LastCommand<'static>) -> Updates<'static> {
+    known(UpdateState::Staged, Some(NEW), Some(NEW), command)
+}
+
+fn is_ready(command: LastCommand<'static>) -> Updates<'static> {
+    known(UpdateState::Ready, Some(NEW), Some(NEW), command)
+}

@@ -1,0 +1,106 @@
+//! Idle, row by row: first words, looking for updates, undoing what was ours.
+
+use brupop_api::shadow::Failures;
+
+use super::*;
+use Command::{Activate, Deactivate, Refresh};
+use UpdateState::{Available, Ready};
+
+#[test]
+fn first_words() {
+    let silent = |mut shadow: BottlerocketShadow| {
+        shadow.status = None;
+        shadow
+    };
+    let never = with(shadow(State::Idle), |spec, status| (spec.attempt, status.attempt) = (None, None));
+    check! {
+        "no status": old(Updates::Unknown), silent(shadow(State::Idle)), fresh()
+            => "CurrentVersion StatusBootId Idle StatusAttempt";
+        "no status, in mid-update":
+            old(Updates::Unknown), silent(shadow(State::StagedAndPerformedUpdate)), fresh()
+            => "CurrentVersion StatusBootId StatusAttempt";
+        "never updated": old(Updates::Unknown), never.clone(), fresh() => "wait";
+        "another boot": host(OLD, NEXT_BOOT, Updates::Unknown), never.clone(), fresh() => "StatusBootId";
+        "another version": host(OTHER, NEXT_BOOT, Updates::Unknown), never, fresh()
+            => "CurrentVersion StatusBootId";
+    }
+}
+
+#[test]
+fn idle_looks_for_updates_and_says_what_it_finds() {
+    let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
+    let due = Memory { refresh_due: true, ..fresh() };
+    let failed = known(UpdateState::Idle, None, None, last(Refresh, false, 2));
+    let said = "refresh failed with exit status 1: no route";
+    let still_failed = with(shadow(State::Idle), |spec, status| {
+        spec.failures = Some(Failures::default());
+        status.message = Some(said.into());
+    });
+    check! {
+        "nothing due": old(Updates::Unknown), idle(), fresh() => "wait";
+        "due": old(Updates::Unknown), idle(), due => "refresh";
+        "due, but busy": old(Updates::Busy), idle(), due => "poll";
+        "begun": old(Updates::Busy), idle(), asked(Refresh, 1) => "poll";
+        "found": old(available()), idle(), asked(Refresh, 0) => "TargetVersion";
+        "found what runs": old(known(Available, Some(OLD), None, last(Refresh, true, 1))), idle(), fresh()
+            => "wait";
+        "found nothing any more":
+            old(known(UpdateState::Idle, None, None, last(Refresh, true, 1))), shadow(State::Idle), fresh()
+            => "-TargetVersion";
+        "failed: the update stays known": old(failed), shadow(State::Idle), asked(Refresh, 1)
+            => "\"refresh failed with exit status 1: no route\"";
+        "failed, and said":
+            old(failed), with(shadow(State::Idle), |_, status| status.message = Some(said.into())), fresh()
+            => "wait";
+        "works again": old(available()), still_failed, fresh() => "-StatusMessage";
+        "runs what was wanted": host(NEW, NEXT_BOOT, Updates::Unknown), shadow(State::Idle), fresh()
+            => "CurrentVersion StatusBootId -TargetVersion";
+    }
+}
+
+#[test]
+fn idle_undoes_what_we_activated_and_nothing_else() {
+    let ours = || {
+        with(shadow(State::Idle), |_, status| {
+            status.current_state = Some(State::StagedAndPerformedUpdate);
+            status.staged = Some(staged(NEW, 5));
+        })
+    };
+    let theirs = || {
+        with(shadow(State::Idle), |_, status| status.current_state = Some(State::StagedAndPerformedUpdate))
+    };
+    let other = known(Ready, Some(OTHER), Some(OTHER), last(Activate, true, 9));
+    check! {
+        "ours": old(is_ready(last(Activate, true, 6))), ours(), fresh() => "deactivate";
+        "ours, but busy": old(Updates::Busy), ours(), fresh() => "poll";
+        "ours, being deactivated": old(Updates::Busy), ours(), asked(Deactivate, 6) => "poll";
+        "deactivated": old(is_staged(last(Deactivate, true, 7))), ours(), asked(Deactivate, 6)
+            => "Idle -StatusStaged";
+        "deactivation fails": old(is_ready(last(Deactivate, false, 7))), ours(), asked(Deactivate, 6)
+            => "\"deactivate failed with exit status 1: no route\"";
+        "a person's": old(is_ready(last(Activate, true, 6))), theirs(), fresh() => "Idle";
+        "a person's, over ours": old(other), ours(), fresh() => "Idle -StatusStaged TargetVersion";
+        "ours, and it runs": host(NEW, NEXT_BOOT, Updates::Unknown), ours(), fresh()
+            => "CurrentVersion StatusBootId Idle -StatusStaged -TargetVersion";
+    }
+}
+
+#[test]
+fn idle_after_success_and_after_failure() {
+    let crashed = |failures: Option<Failures>| {
+        with(shadow(State::Idle), |spec, status| {
+            spec.failures = failures;
+            status.current_state = Some(State::ErrorReset);
+            status.crash_count = Some(2);
+            status.state_transition_failure_timestamp = Some(NOW.into());
+            status.message = Some("prepare failed".into());
+            status.reboot_requested = Some(BOOT.into());
+        })
+    };
+    check! {
+        "success": old(Updates::Unknown), crashed(None), fresh()
+            => "Idle -StatusRebootRequested CrashCount -FailureTimestamp -StatusMessage";
+        "failure": old(Updates::Unknown), crashed(Some(Failures::default())), fresh()
+            => "Idle -StatusRebootRequested";
+    }
+}

@@ -1,0 +1,220 @@
+//! What holds for any host, shadow and memory.
+
+use brupop_api::shadow::Failures;
+use brupop_api::transitions::status_may_become;
+use brupop_api::write::apply;
+use brupop_api::{Field, Value};
+use proptest::prelude::*;
+
+use super::*;
+
+/// Mostly the version that is wanted, so that an update gets anywhere.
+fn version() -> impl Strategy<Value = &'static str> {
+    prop_oneof![6 => Just(NEW), 1 => Just(OLD), 1 => Just(OTHER)]
+}
+
+fn running() -> impl Strategy<Value = &'static str> {
+    prop_oneof![6 => Just(OLD), 1 => Just(NEW), 1 => Just(OTHER)]
+}
+
+fn attempt() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![1 => Just(None), 8 => Just(Some(1)), 1 => Just(Some(2))]
+}
+
+fn boot() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![BOOT, NEXT_BOOT])
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    use Command::{Activate, Deactivate, Prepare, Refresh};
+    prop::sample::select(vec![Refresh, Prepare, Activate, Deactivate])
+}
+
+fn last_command() -> impl Strategy<Value = LastCommand<'static>> {
+    (prop::option::weighted(0.9, command()), any::<bool>(), 0..3i64)
+        .prop_map(|(kind, success, second)| LastCommand { kind, ..last(Command::Refresh, success, second) })
+}
+
+fn updates() -> impl Strategy<Value = Updates<'static>> {
+    use UpdateState::{Available, Idle, Ready, Staged};
+    let known = (
+        prop::sample::select(vec![Idle, Available, Staged, Ready]),
+        prop::option::weighted(0.9, version()),
+        prop::option::weighted(0.9, version()),
+        prop::option::weighted(0.9, last_command()),
+    )
+        .prop_map(|(state, chosen, staged, last)| {
+            Updates::Known(UpdateFacts { state, chosen, staged, last })
+        });
+    prop_oneof![1 => Just(Updates::Unknown), 1 => Just(Updates::Busy), 6 => known]
+}
+
+fn any_host() -> impl Strategy<Value = HostFacts<'static>> {
+    (running(), boot(), updates()).prop_map(|(version, boot_id, updates)| host(version, boot_id, updates))
+}
+
+fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
+    use State::{ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
+    let spec = (
+        prop::sample::select(vec![Idle, StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate]),
+        prop::option::weighted(0.9, version()),
+        attempt(),
+        prop::option::of(boot()),
+        prop::option::of(boot()),
+        any::<bool>(),
+    )
+        .prop_map(|(state, version, attempt, baseline, grant, failed)| BottlerocketShadowSpec {
+            state,
+            version: version.map(Into::into),
+            attempt,
+            baseline_boot_id: baseline.map(Into::into),
+            reboot_from_boot_id: grant.map(Into::into),
+            failures: failed.then(Failures::default),
+            ..BottlerocketShadowSpec::default()
+        });
+    let state = prop::sample::select(vec![
+        Idle,
+        StagedAndPerformedUpdate,
+        RebootedIntoUpdate,
+        MonitoringUpdate,
+        ErrorReset,
+    ]);
+    let status = (
+        (prop::option::of(running()), prop::option::of(version()), prop::option::of(state)),
+        (attempt(), prop::option::of(boot()), prop::option::of(boot())),
+        (prop::option::of((version(), 0..3i64)), prop::option::of(0..3u64), any::<bool>()),
+        prop::option::of(prop::sample::select(vec![
+            "earlier",
+            "refresh failed with exit status 1: no route",
+        ])),
+    )
+        .prop_map(
+            |((current, target, state), (attempt, boot, claim), (prepared, crashes, failed), message)| {
+                BottlerocketShadowStatus {
+                    current_version: current.map(Into::into),
+                    target_version: target.map(Into::into),
+                    current_state: state,
+                    crash_count: crashes,
+                    state_transition_failure_timestamp: failed.then(|| NOW.into()),
+                    attempt,
+                    boot_id: boot.map(Into::into),
+                    staged: prepared.map(|(version, second)| staged(version, second)),
+                    reboot_requested: claim.map(Into::into),
+                    message: message.map(Into::into),
+                    conditions: vec![],
+                }
+            },
+        );
+    (spec, prop::option::weighted(0.9, status)).prop_map(|(spec, status)| {
+        let mut made = shadow(Idle);
+        (made.spec, made.status) = (spec, status);
+        made
+    })
+}
+
+fn any_memory() -> impl Strategy<Value = Memory> {
+    let asked = (command(), prop::option::of((0..3i64).prop_map(time)));
+    (prop::option::weighted(0.3, asked), attempt(), any::<bool>(), any::<bool>()).prop_map(
+        |(asked, refreshed, refresh_due, reboot_refused)| Memory {
+            asked,
+            refreshed,
+            refresh_due,
+            reboot_refused,
+        },
+    )
+}
+
+/// The shadow, once the API server has taken every report; each must change something.
+fn reported(
+    host: &HostFacts<'static>,
+    mut shadow: BottlerocketShadow,
+    mut memory: Memory,
+) -> (BottlerocketShadow, Memory) {
+    for _ in 0..3 {
+        let read = shadow.clone();
+        let (Step::Report(write), next) = step(host, &facts(&read), &memory) else { break };
+        assert_eq!(apply(&write, &mut shadow), Ok(()));
+        assert_ne!(shadow, read, "a report changes something");
+        memory = next;
+    }
+    (shadow, memory)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_same_facts_bring_the_same_step(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
+        prop_assert_eq!(step(&host, &facts(&shadow), &memory), step(&host, &facts(&shadow), &memory));
+    }
+
+    #[test]
+    fn a_report_that_was_taken_is_not_made_again(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
+        let (stored, memory) = reported(&host, shadow, memory);
+        let (again, _) = step(&host, &facts(&stored), &memory);
+        prop_assert!(!matches!(again, Step::Report(_)), "reports go on and on: {again:?}");
+    }
+
+    #[test]
+    fn a_report_is_legal(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
+        let seen = facts(&shadow);
+        let (Step::Report(write), _) = step(&host, &seen, &memory) else { return Ok(()) };
+        let set = |field| write.sets.iter().find(|(set, _)| *set == field).map(|(_, value)| value.clone());
+        for field in [Field::Uid, Field::Generation, Field::CurrentState, Field::StatusRebootRequested] {
+            prop_assert!(write.tests.iter().any(|(tested, _)| *tested == field), "{field:?} is tested");
+        }
+        let mut stored = shadow.clone();
+        apply(&write, &mut stored).unwrap();
+        let status = stored.status.unwrap();
+        if let Some(Value::State(to)) = set(Field::CurrentState) {
+            prop_assert!(status_may_become(seen.spec.state, seen.status.current_state, to));
+            prop_assert_eq!(status.attempt, seen.spec.attempt, "a state belongs to the attempt asked for");
+        }
+        if let Some(Value::Text(claim)) = set(Field::StatusRebootRequested) {
+            prop_assert_eq!(Some(&*claim), seen.spec.reboot_from_boot_id);
+            prop_assert_eq!(&*claim, host.boot_id);
+            prop_assert_eq!(seen.spec.state, State::RebootedIntoUpdate);
+        }
+    }
+
+    #[test]
+    fn the_host_is_touched_only_within_the_rules(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
+        let (shadow, memory) = reported(&host, shadow, memory);
+        let seen = facts(&shadow);
+        let (Step::Call(call), after) = step(&host, &seen, &memory) else { return Ok(()) };
+        let HostCall::Command(command) = call else {
+            prop_assert_eq!(seen.spec.state, State::RebootedIntoUpdate);
+            prop_assert_eq!(seen.spec.reboot_from_boot_id, Some(host.boot_id));
+            prop_assert_eq!(seen.status.reboot_requested, Some(host.boot_id));
+            return Ok(());
+        };
+        prop_assert_ne!(host.updates, Updates::Busy);
+        prop_assert_eq!(after.asked.map(|(command, _)| command), Some(command));
+        match command {
+            Command::Refresh => {}
+            Command::Prepare | Command::Activate => {
+                prop_assert_eq!(seen.spec.state, State::StagedAndPerformedUpdate);
+                prop_assert!(seen.spec.attempt.is_some());
+                prop_assert_eq!(seen.status.attempt, seen.spec.attempt);
+                let known = host.known().unwrap();
+                prop_assert_eq!(known.chosen, seen.spec.version);
+                if command == Command::Activate {
+                    let last = known.last.unwrap();
+                    let ours = seen.status.staged.unwrap();
+                    prop_assert!(last.kind == Some(Command::Prepare) && last.success);
+                    prop_assert_eq!(&ours.at, &last.at.to_string());
+                    prop_assert_eq!(Some(ours.version.as_str()), known.staged);
+                } else {
+                    prop_assert_eq!(seen.status.staged, None, "nothing is trusted that is overwritten");
+                }
+            }
+            Command::Deactivate => {
+                prop_assert_eq!(host.known().unwrap().state, UpdateState::Ready);
+                if seen.spec.state == State::Idle {
+                    let ours = seen.status.staged.map(|staged| staged.version.as_str());
+                    prop_assert!(ours.is_some() && ours == host.known().unwrap().staged, "not a person's");
+                }
+            }
+        }
+    }
+}

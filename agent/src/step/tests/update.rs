@@ -1,0 +1,193 @@
+//! An update, row by row: staged, rebooted, monitored, failed.
+
+use brupop_api::write::apply;
+
+use super::*;
+use Command::{Activate, Deactivate, Prepare, Refresh};
+use UpdateState::Available;
+
+#[test]
+fn staging_step_by_step() {
+    let goal = || shadow(State::StagedAndPerformedUpdate);
+    let behind = || {
+        with(goal(), |_, status| {
+            status.attempt = None;
+            status.reboot_requested = Some("boot-0".into());
+            status.message = Some("earlier".into());
+        })
+    };
+    let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
+    let no_attempt = || with(goal(), |spec, status| (spec.attempt, status.attempt) = (None, None));
+    check! {
+        "upstream's, without an attempt": old(available()), no_attempt(), fresh() => "wait";
+        "echo before the host is touched": old(available()), behind(), fresh()
+            => "StatusAttempt -StatusRebootRequested -StatusMessage";
+        "runs it already": host(NEW, BOOT, Updates::Unknown), goal(), fresh()
+            => "CurrentVersion StagedAndPerformedUpdate";
+        "rebooted into it by itself": host(NEW, NEXT_BOOT, Updates::Unknown), goal(), fresh()
+            => "CurrentVersion StatusBootId StagedAndPerformedUpdate";
+        "look first": old(available()), goal(), fresh() => "refresh";
+        "looked in an earlier attempt": old(available()), goal(), Memory { refreshed: Some(0), ..fresh() }
+            => "refresh";
+        "nobody looked since boot": old(Updates::Unknown), goal(), fresh() => "refresh";
+        "busy": old(Updates::Busy), goal(), fresh() => "poll";
+        "begun, no word yet": old(available()), goal(), asked(Refresh, 1) => "poll";
+        "another is chosen":
+            old(known(Available, Some(OTHER), None, last(Refresh, true, 1))), goal(), refreshed()
+            => "TargetVersion";
+        "none is chosen":
+            old(known(UpdateState::Idle, None, None, last(Refresh, true, 1))), goal(), refreshed()
+            => "-TargetVersion";
+        "chosen": old(available()), goal(), refreshed() => "prepare";
+        "refresh seen to end": old(available()), goal(), asked(Refresh, 0) => "prepare";
+        "somebody's image in the way": old(is_ready(last(Activate, true, 1))), goal(), refreshed()
+            => "deactivate";
+        "overwritten: no longer ours": old(is_staged(last(Deactivate, true, 9))), ours(), refreshed()
+            => "-StatusStaged";
+        "prepared": old(is_staged(last(Prepare, true, 5))), goal(), asked(Prepare, 1) => "StatusStaged";
+        "prepared, agent restarted": old(is_staged(last(Prepare, true, 5))), goal(), fresh()
+            => "StatusStaged";
+        "prepared and said": old(is_staged(last(Prepare, true, 5))), ours(), fresh() => "activate";
+        "the trap: a later prepare failed": old(is_staged(last(Prepare, false, 6))), ours(), refreshed()
+            => "-StatusStaged";
+        "the trap, hidden by a refresh": old(is_staged(last(Refresh, true, 7))), ours(), refreshed()
+            => "-StatusStaged";
+        "ready": old(is_ready(last(Activate, true, 6))), ours(), fresh() => "StagedAndPerformedUpdate";
+    }
+}
+
+#[test]
+fn a_command_of_ours_that_fails_ends_the_step_once() {
+    for (command, host_says) in [
+        (Refresh, known(UpdateState::Idle, None, None, last(Refresh, false, 2))),
+        (Prepare, known(Available, Some(NEW), None, last(Prepare, false, 2))),
+        (Activate, is_staged(last(Activate, false, 2))),
+    ] {
+        let read = shadow(State::StagedAndPerformedUpdate);
+        let host = old(host_says);
+        let (first, memory) = step(&host, &facts(&read), &asked(command, 1));
+        let sentence = format!("\"{} failed with exit status 1: no route\"", command.name());
+        assert_eq!(words(&first), format!("ErrorReset {sentence} CrashCount FailureTimestamp"));
+        let Step::Report(write) = first else { panic!("{first:?}") };
+        let mut stored = read.clone();
+        apply(&write, &mut stored).unwrap();
+        assert_eq!(memory.asked, None);
+        for memory in [memory, Memory::default()] {
+            assert_eq!(step(&host, &facts(&stored), &memory).0, Step::Wait, "{command:?}, {memory:?}");
+        }
+    }
+    // The same result, known before we asked, is not ours.
+    let host = old(known(Available, Some(NEW), None, last(Prepare, false, 2)));
+    let read = shadow(State::StagedAndPerformedUpdate);
+    assert_eq!(step(&host, &facts(&read), &asked(Prepare, 2)).0, Step::Poll);
+}
+
+#[test]
+fn rebooting_needs_grant_and_claim_of_this_boot() {
+    let goal = |grant: Option<&str>, claim: Option<&str>| {
+        with(shadow(State::RebootedIntoUpdate), |spec, status| {
+            spec.reboot_from_boot_id = grant.map(Into::into);
+            status.current_state = Some(State::StagedAndPerformedUpdate);
+            status.reboot_requested = claim.map(Into::into);
+            status.staged = Some(staged(NEW, 5));
+        })
+    };
+    let ready = || old(is_ready(last(Activate, true, 6)));
+    let refused = Memory { reboot_refused: true, ..fresh() };
+    check! {
+        "no grant": ready(), goal(None, None), fresh() => "wait";
+        "a grant for another boot": ready(), goal(Some("boot-0"), None), fresh() => "wait";
+        "granted": ready(), goal(Some(BOOT), None), fresh() => "StatusRebootRequested";
+        "granted, claim of an earlier boot": ready(), goal(Some(BOOT), Some("boot-0")), fresh()
+            => "StatusRebootRequested";
+        "granted, busy": old(Updates::Busy), goal(Some(BOOT), None), fresh() => "poll";
+        "granted, but deactivated by a person":
+            old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), None), fresh()
+            => "ErrorReset \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
+        "claimed": ready(), goal(Some(BOOT), Some(BOOT)), fresh() => "reboot";
+        "claimed, refused for good": ready(), goal(Some(BOOT), Some(BOOT)), refused
+            => "ErrorReset \"the host refuses to reboot\" CrashCount FailureTimestamp -StatusRebootRequested";
+        "back": host(NEW, NEXT_BOOT, Updates::Unknown), goal(Some(BOOT), Some(BOOT)), fresh()
+            => "CurrentVersion StatusBootId RebootedIntoUpdate";
+        "by itself": host(NEW, NEXT_BOOT, Updates::Unknown), goal(None, None), fresh()
+            => "CurrentVersion StatusBootId RebootedIntoUpdate";
+        "fallen back": host(OLD, NEXT_BOOT, Updates::Unknown), goal(Some(BOOT), Some(BOOT)), fresh()
+            => "StatusBootId ErrorReset \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp";
+        "old version in another boot, nothing claimed":
+            host(OLD, NEXT_BOOT, Updates::Unknown), goal(Some(BOOT), None), fresh()
+            => "StatusBootId";
+    }
+}
+
+#[test]
+fn monitoring_notices_a_late_fall_back_once() {
+    let goal = |state| {
+        with(shadow(State::MonitoringUpdate), |_, status| {
+            status.current_state = Some(state);
+            status.current_version = Some(NEW.into());
+        })
+    };
+    let failed = with(goal(State::ErrorReset), |_, status| status.current_version = Some(OLD.into()));
+    check! {
+        "well": host(NEW, BOOT, Updates::Unknown), goal(State::RebootedIntoUpdate), fresh()
+            => "MonitoringUpdate";
+        "still well": host(NEW, BOOT, Updates::Unknown), goal(State::MonitoringUpdate), fresh() => "wait";
+        "fallen back": host(OLD, NEXT_BOOT, Updates::Unknown), goal(State::MonitoringUpdate), fresh()
+            => "CurrentVersion StatusBootId ErrorReset \"the host fell back to 1.19.4\" CrashCount FailureTimestamp";
+        "and said": host(OLD, BOOT, Updates::Unknown), failed, fresh() => "wait";
+    }
+}
+
+#[test]
+fn what_upstream_left_is_adopted_if_the_host_would_boot_it() {
+    let left = |state| {
+        with(shadow(state), |_, status| {
+            status.current_state = Some(state);
+            status.attempt = None;
+        })
+    };
+    let adopted = "StatusStaged StatusAttempt";
+    check! {
+        "activated": old(is_ready(last(Activate, true, 6))), left(State::StagedAndPerformedUpdate), fresh()
+            => adopted;
+        "busy": old(Updates::Busy), left(State::StagedAndPerformedUpdate), fresh() => "poll";
+        "not activated any more": old(Updates::Unknown), left(State::StagedAndPerformedUpdate), fresh()
+            => "ErrorReset StatusAttempt \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
+        "about to reboot": old(is_ready(last(Activate, true, 6))), left(State::RebootedIntoUpdate), fresh()
+            => adopted;
+        "rebooted": host(NEW, NEXT_BOOT, Updates::Unknown), left(State::RebootedIntoUpdate), fresh()
+            => "CurrentVersion StatusBootId StatusAttempt";
+    }
+}
+
+#[test]
+fn a_message_is_cut_where_a_character_ends() {
+    let stderr = "é".repeat(1000);
+    let ended = LastCommand { stderr: &stderr, ..last(Prepare, false, 2) };
+    let updates =
+        Updates::Known(UpdateFacts { state: Available, chosen: Some(NEW), staged: None, last: Some(ended) });
+    let mut shadow = shadow(State::StagedAndPerformedUpdate);
+    let read = shadow.clone();
+    let host = HostFacts { boot_id: BOOT, version: OLD, updates, now: NOW };
+    let (Step::Report(write), _) = step(&host, &facts(&read), &asked(Prepare, 1)) else {
+        panic!("a failure is reported")
+    };
+    apply(&write, &mut shadow).unwrap();
+    let message = shadow.status.unwrap().message.unwrap();
+    assert!((1020..=1024).contains(&message.len()) && message.ends_with('é'), "{}", message.len());
+}
+
+#[test]
+fn trouble_with_the_host_is_said_and_taken_back() {
+    let mut shadow = shadow(State::Idle);
+    let said = |shadow: &BottlerocketShadow, reason| {
+        host_trouble(&facts(shadow), reason).map(|write| words(&Step::Report(write)))
+    };
+    assert_eq!(said(&shadow, None), None);
+    assert_eq!(said(&shadow, Some("no socket")).as_deref(), Some("\"Bottlerocket API: no socket\""));
+    shadow.status.as_mut().unwrap().message = Some("Bottlerocket API: no socket".into());
+    assert_eq!(said(&shadow, Some("no socket")), None);
+    assert_eq!(said(&shadow, None).as_deref(), Some("-StatusMessage"));
+    shadow.status.as_mut().unwrap().message = Some("prepare failed".into());
+    assert_eq!(said(&shadow, None), None);
+}
