@@ -13,7 +13,12 @@ use jiff::SignedDuration;
 #[command(name = "brupop-agent", version)]
 pub struct Options {
     /// Socket of Bottlerocket's API
-    #[arg(long, env = "BOTTLEROCKET_API_SOCKET", default_value = "/run/api.sock", value_name = "PATH")]
+    #[arg(
+        long,
+        env = "BOTTLEROCKET_API_SOCKET",
+        value_name = "BOTTLEROCKET_API_SOCKET",
+        default_value = "/run/api.sock"
+    )]
     pub socket: PathBuf,
     /// File with the id of the present boot
     #[arg(
@@ -24,25 +29,25 @@ pub struct Options {
     )]
     pub boot_id_file: PathBuf,
     /// How often the host looks for updates while it is Idle; varies by a tenth
-    #[arg(long, env = "REFRESH_INTERVAL", default_value = "10m", value_parser = between::<1_000, DAY>, value_name = "DURATION")]
+    #[arg(long, env = "REFRESH_INTERVAL", default_value = "10m", value_parser = between::<1_000, DAY>)]
     pub refresh_interval: Duration,
     /// Longest wait before the first look for updates, as a fleet may start all at once
-    #[arg(long, env = "START_JITTER", default_value = "30s", value_parser = between::<0, DAY>, value_name = "DURATION")]
+    #[arg(long, env = "START_JITTER", default_value = "30s", value_parser = between::<0, DAY>)]
     pub start_jitter: Duration,
     /// Longest wait between two looks at a command that runs on the host
-    #[arg(long, env = "POLL_INTERVAL", default_value = "2s", value_parser = between::<10, MINUTE>, value_name = "DURATION")]
+    #[arg(long, env = "POLL_INTERVAL", default_value = "2s", value_parser = between::<10, MINUTE>)]
     pub poll_interval: Duration,
     /// Longest wait for an answer of Bottlerocket's API
-    #[arg(long, env = "HOST_TIMEOUT", default_value = "10s", value_parser = between::<100, MINUTE>, value_name = "DURATION")]
+    #[arg(long, env = "HOST_TIMEOUT", default_value = "10s", value_parser = between::<100, MINUTE>)]
     pub host_timeout: Duration,
     /// How often a reboot that does not come is asked for again
-    #[arg(long, env = "REBOOT_REPEAT_INTERVAL", default_value = "1m", value_parser = between::<1_000, DAY>, value_name = "DURATION")]
+    #[arg(long, env = "REBOOT_REPEAT_INTERVAL", default_value = "1m", value_parser = between::<1_000, DAY>)]
     pub reboot_repeat_interval: Duration,
     /// When the host has refused to reboot for so long, the update is given up
-    #[arg(long, env = "REBOOT_REFUSED_DEADLINE", default_value = "5m", value_parser = between::<0, DAY>, value_name = "DURATION")]
+    #[arg(long, env = "REBOOT_REFUSED_DEADLINE", default_value = "5m", value_parser = between::<0, DAY>)]
     pub reboot_refused_deadline: Duration,
     /// Not needed: if set, it must be the node that the token names
-    #[arg(long, env = "MY_NODE_NAME", value_name = "NODE")]
+    #[arg(long, env = "MY_NODE_NAME")]
     pub my_node_name: Option<String>,
 }
 
@@ -104,8 +109,9 @@ mod tests {
             ("--host-timeout=", "such as 500ms"),
         ] {
             let sentence = parse(&[bad]).unwrap_err().to_string();
-            let option = bad.split('=').next().unwrap();
-            assert!(sentence.contains(hint) && sentence.contains(option), "{bad}: {sentence}");
+            let variable =
+                bad.split('=').next().unwrap().trim_start_matches('-').replace('-', "_").to_uppercase();
+            assert!(sentence.contains(hint) && sentence.contains(&variable), "{bad}: {sentence}");
         }
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::step::HostCall;
 
-const POLL_MIN: Duration = Duration::from_millis(50);
+const POLL_MIN: Duration = Duration::from_millis(10);
 const REPEAT_MIN: Duration = Duration::from_secs(2);
 const REPEAT_MAX: Duration = Duration::from_secs(45);
 /// The host has answered that nothing runs, for so long, and still there is no word of a command that had begun.
@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn polls_slow_down_to_the_interval() {
         let mut polls = Polls::default();
-        let interval = Duration::from_millis(300);
+        let interval = Duration::from_millis(100);
         let delays: Vec<u128> = (0..5).map(|_| polls.next(interval).as_millis()).collect();
-        assert_eq!(delays, [50, 100, 200, 300, 300]);
+        assert_eq!(delays, [10, 20, 40, 80, 100]);
         polls.reset();
         assert_eq!(polls.next(Duration::from_millis(10)).as_millis(), 10);
     }

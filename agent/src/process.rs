@@ -38,7 +38,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let Some(me) = identify(&client, options.my_node_name.as_deref(), &shutdown).await? else {
         return Ok(());
     };
-    let span = tracing::info_span!("agent", node = me.node_name, version = tracing::field::Empty);
+    let span = tracing::info_span!("agent", node = me.node_name);
     tracing::info!(parent: &span, pod = me.pod_name, agent = env!("CARGO_PKG_VERSION"), "agent started");
 
     let (sender, seen) = watch::channel(None);

@@ -6,7 +6,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::{BottlerocketShadow, Field, State, Value};
 use jiff::{Timestamp, Unit};
 use tokio::time::Instant;
-use tracing::Span;
+use tracing::Instrument as _;
 
 use super::{Agent, Pause, facts};
 use crate::host::{HostError, Outcome, Status, parse_boot_id};
@@ -50,17 +50,24 @@ impl Agent {
             }
         };
         self.looking.over();
-        Span::current().record("version", &look.version);
-        let host = look.facts();
-        self.remember(&seen, &host);
+        let span = tracing::info_span!("host", version = look.version);
+        self.act(&look.facts(), &seen, &shadow).instrument(span).await
+    }
 
-        let (step, memory) = step(&host, &seen, &self.memory);
+    async fn act(
+        &mut self,
+        host: &HostFacts<'_>,
+        seen: &ShadowFacts<'_>,
+        shadow: &Arc<BottlerocketShadow>,
+    ) -> Pause {
+        self.remember(seen, host);
+        let (step, memory) = step(host, seen, &self.memory);
         if !matches!(step, Step::Call(_)) {
             self.asking.over();
         }
         if !matches!(step, Step::Report(_)) {
             self.reports = 0;
-            if let Some(pause) = self.tell_trouble(&seen, &shadow).await {
+            if let Some(pause) = self.tell_trouble(seen, shadow).await {
                 return pause;
             }
         }
@@ -68,7 +75,7 @@ impl Agent {
             self.polls.reset();
         }
         match step {
-            Step::Report(write) => match self.report(&write, &shadow).await {
+            Step::Report(write) => match self.report(&write, shadow).await {
                 Ok(()) => {
                     self.memory = memory;
                     if write.sets.iter().any(|(field, value)| {
@@ -80,10 +87,10 @@ impl Agent {
                 }
                 Err(pause) => pause,
             },
-            Step::Call(call) => self.ask(call, &seen, memory).await,
+            Step::Call(call) => self.ask(call, seen, memory).await,
             Step::Poll => {
                 self.memory = memory;
-                self.notice_lost(&host);
+                self.notice_lost(host);
                 Pause::ShadowOr(self.polls.next(self.options.poll_interval))
             }
             Step::Wait => {
@@ -165,7 +172,17 @@ impl Agent {
         }
         let sentence = match outcome {
             Ok(Outcome::Begun) => {
-                tracing::info!(?call, target = seen.spec.version, "the host has begun");
+                if due {
+                    tracing::debug!("the host looks for updates");
+                } else {
+                    let target = seen.spec.version;
+                    tracing::info!(
+                        call = call.name(),
+                        target,
+                        attempt = seen.spec.attempt,
+                        "the host has begun"
+                    );
+                }
                 self.asking.over();
                 self.repeats.made(call, seen.generation, self.options.reboot_repeat_interval);
                 self.begun = Some(Begun::now());
