@@ -9,7 +9,7 @@ use stateright::{Checker as _, Model as _};
 
 /// Checks the protocol's model over the shipped functions.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, args_override_self = true)]
 struct Arguments {
     /// How many nodes, 1 to 4.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=4))]
