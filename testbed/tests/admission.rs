@@ -1,0 +1,295 @@
+//! Admission as it ships: the default overlay, the webhook as its Deployment describes it, real tokens of real pods.
+
+#[path = "common/admission_bed.rs"]
+mod admission_bed;
+#[path = "common/admission_rows/mod.rs"]
+mod admission_rows;
+#[path = "common/raw.rs"]
+mod raw;
+
+use admission_bed::{Bed, DEADLINE, Gates};
+use admission_rows::{Actor, table};
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::audit::AuditReader;
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
+use brupop_testbed::sandbox::Signal;
+use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
+use http::Method;
+use serde_json::{Value as Json, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Whoever is not asked about by the webhook does not wait for it; its time-out is 3 s.
+const AT_ONCE: Duration = Duration::from_millis(1500);
+
+/// What only the webhook refuses an agent: a claim without a grant. As a dry run.
+async fn claim(bed: &Bed) -> Result<admission_bed::Answer> {
+    let path = format!("{}/status?dryRun=All", bed.shadow_path(0));
+    bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"reboot_requested": "b1"}})).await
+}
+
+/// What both refuse an agent, as a dry run.
+async fn other_node(bed: &Bed) -> Result<admission_bed::Answer> {
+    let path = format!("{}/status?dryRun=All", bed.shadow_path(1));
+    bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"message": "m"}})).await
+}
+
+/// What the policy refuses the reconciler, and the webhook is not asked about.
+async fn node_canary(bed: &Bed) -> Result<admission_bed::Answer> {
+    let annotation = json!({brupop_api::names::canary::NODE_ANNOTATION: "x"});
+    let body = json!({"metadata": {"annotations": annotation}});
+    bed.ask(Actor::Reconciler, Method::PATCH, "/api/v1/nodes/node-0?dryRun=All", &body).await
+}
+
+fn refused(answer: Result<admission_bed::Answer>, word: &str) -> bool {
+    matches!(answer, Ok(Err((403, message))) if message.contains(word))
+}
+
+/// The gates are as they should be: the API server has heard of what was installed or deleted.
+async fn gates_are(bed: &Bed, gates: Gates) -> Result<()> {
+    let idle = json!({"state": "Idle"});
+    for node in 0..2 {
+        bed.shadow(node, &idle, &json!({"current_state": "Idle", "boot_id": "b1"})).await?;
+    }
+    let in_force = await_until(format!("{gates:?}"), DEADLINE, async || {
+        let webhook = refused(claim(bed).await, "agent-claim");
+        let canary = refused(node_canary(bed).await, "reconciler-node-annotations");
+        let policy = refused(other_node(bed).await, "ValidatingAdmissionPolicy");
+        let expected = match gates {
+            Gates::Both => (true, true, true),
+            Gates::PolicyAlone => (false, true, true),
+            Gates::WebhookAlone => (true, false, false),
+        };
+        let webhook_away = matches!(claim(bed).await, Ok(Ok(_)));
+        ((webhook, canary, policy) == expected && webhook != webhook_away).then_some(())
+    });
+    Ok(in_force.await?)
+}
+
+/// Both refusals leave their lines in the API server's audit log, with who, whose and why.
+fn refusals_are_in_the_audit_log(audit: &mut AuditReader) -> Result<()> {
+    let events = audit.read()?;
+    let line = |shadow: &str, word: &str| {
+        events
+            .iter()
+            .find(|event| {
+                let status = event.response_status.as_ref();
+                event.code() == 403
+                    && event.is_about("bottlerocketshadows", shadow)
+                    && status.is_some_and(|status| status.message.contains(word))
+            })
+            .with_context(|| format!("{shadow}: no line with {word} in the audit log"))
+    };
+    let by_policy = line("brs-node-1", "agent-own-node")?;
+    ensure!(by_policy.user.extra["authentication.kubernetes.io/node-name"] == ["node-0"], "{by_policy:?}");
+    let noted = by_policy.annotations.get("validation.policy.admission.k8s.io/validation_failure");
+    ensure!(noted.is_some_and(|noted| noted.contains("agent-own-node")), "{by_policy:?}");
+
+    let by_webhook = line("brs-node-0", "agent-claim")?;
+    let note = |key: &str| {
+        by_webhook.annotations.get(&format!("shadows.brupop.bottlerocket.aws/{key}")).map(String::as_str)
+    };
+    ensure!(note("rule") == Some("agent-claim") && note("node") == Some("node-0"), "{by_webhook:?}");
+    ensure!(note("changed") == Some("status.reboot_requested"), "{by_webhook:?}");
+    ensure!(note("diff").is_some_and(|diff| diff.contains("/status/reboot_requested")), "{by_webhook:?}");
+    Ok(())
+}
+
+/// The webhook's account may write `caBundle` of its configuration, and nothing else anywhere.
+async fn the_webhook_is_confined(bed: &Bed, control_plane: &ControlPlane, name: &str) -> Result<()> {
+    let path = format!("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{name}");
+    let bundle = control_plane
+        .kubectl([
+            "get",
+            "validatingwebhookconfiguration",
+            name,
+            "-o",
+            "jsonpath={.webhooks[0].clientConfig.caBundle}",
+        ])
+        .await?;
+    let dry = format!("{path}?dryRun=All");
+    let entry = "/webhooks/0";
+    let rows = [
+        ("its caBundle", "/clientConfig/caBundle", json!(bundle), true),
+        ("another service", "/clientConfig/service/name", json!("elsewhere"), false),
+        ("mildness", "/failurePolicy", json!("Ignore"), false),
+        ("other resources", "/rules/0/resources", json!(["*"]), false),
+        ("fewer questions", "/matchConditions/0/expression", json!("false"), false),
+        ("a long time-out", "/timeoutSeconds", json!(30), false),
+    ];
+    for (says, field, value, allowed) in rows {
+        let change = json!([{"op": "replace", "path": format!("{entry}{field}"), "value": value}]);
+        let answer = bed.ask(Actor::Webhook, Method::PATCH, &dry, &change).await?;
+        match answer {
+            Ok(_) => ensure!(allowed, "{says}: allowed"),
+            Err((code, message)) => {
+                ensure!(
+                    !allowed && code == 403 && message.contains("webhook-ca-bundle"),
+                    "{says}: {code} {message}"
+                );
+            }
+        }
+    }
+    for (method, path) in [
+        (Method::DELETE, path.clone()),
+        (Method::GET, format!("/api/v1/namespaces/{}/secrets", bed.namespace)),
+        (Method::GET, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations".to_owned()),
+    ] {
+        let answer = bed.ask(Actor::Webhook, method, &path, &Json::Null).await?;
+        ensure!(answer.as_ref().is_err_and(|(code, _)| *code == 403), "{path}: {answer:?}");
+    }
+    Ok(())
+}
+
+/// The webhook does not answer: agents are refused, and nobody else so much as waits.
+async fn only_agents_depend_on_the_webhook(bed: &Bed, how: &str) -> Result<()> {
+    bed.shadow(0, &json!({"state": "Idle"}), &json!({"current_state": "Idle", "boot_id": "b1"})).await?;
+    // The API server's own calls to a webhook that it has just lost are not retried by us.
+    let failing = await_until(format!("a refusal while the webhook is {how}"), DEADLINE, async || {
+        let path = format!("{}/status", bed.shadow_path(0));
+        match bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"message": how}})).await {
+            Ok(Err((500, message))) if message.contains("failed calling webhook") => Some(message),
+            _ => None,
+        }
+    });
+    println!("{how}: {}", failing.await?);
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": how}});
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases".to_owned();
+    let path = bed.shadow_path(0);
+    for (actor, method, path, body) in [
+        (Actor::Admin, Method::PATCH, path.clone(), json!({"metadata": {"labels": {"by": "hand"}}})),
+        (Actor::Admin, Method::PATCH, format!("{path}/status"), json!({"status": {"message": "by hand"}})),
+        (
+            Actor::Admin,
+            Method::PATCH,
+            "/api/v1/nodes/node-0".to_owned(),
+            json!({"spec": {"unschedulable": true}}),
+        ),
+        (
+            Actor::Reconciler,
+            Method::PATCH,
+            "/api/v1/nodes/node-0".to_owned(),
+            json!({"spec": {"unschedulable": null}}),
+        ),
+        (Actor::Admin, Method::POST, leases, lease),
+    ] {
+        let began = Instant::now();
+        let answer = bed.ask(actor, method, &path, &body).await?;
+        ensure!(answer.is_ok(), "{how}: {actor:?}: {path}: {answer:?}");
+        ensure!(began.elapsed() < AT_ONCE, "{how}: {actor:?}: {path} took {:?}", began.elapsed());
+    }
+    Ok(())
+}
+
+/// Applied again, over what the webhook and the controllers have written since, the overlay changes nothing.
+async fn applying_again_changes_nothing(control_plane: &ControlPlane) -> Result<()> {
+    let budgets = async || {
+        let columns = "custom-columns=:metadata.name,:metadata.generation";
+        control_plane.kubectl(["get", "pdb", "-n", NAMESPACE, "--no-headers", "-o", columns]).await
+    };
+    let before = budgets().await?;
+    let again = apply_overlay(control_plane, "default").await?;
+    // kubectl calls every budget "configured", because it sends the selector each time; the generation knows better.
+    let unchanged =
+        |line: &&str| line.ends_with(" unchanged") || line.starts_with("poddisruptionbudget.policy/");
+    let changed: Vec<_> = again.lines().filter(|line| !unchanged(line)).collect();
+    ensure!(changed.is_empty() && again.lines().count() > 25, "applied again: {changed:?}");
+    ensure!(budgets().await? == before, "the budgets have changed: {before}");
+    Ok(())
+}
+
+/// A throw-away overlay with another namespace and other names.
+fn renamed_overlay(control_plane: &ControlPlane) -> Result<std::path::PathBuf> {
+    let overlay = control_plane.dir().join("renamed");
+    std::fs::create_dir_all(&overlay)?;
+    // kustomize takes relative paths only.
+    let up: String = overlay.canonicalize()?.components().skip(1).map(|_| "../").collect();
+    let manifests = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests")).canonicalize()?;
+    let manifests = up + manifests.strip_prefix("/")?.to_str().context("a path of letters")?;
+    let kustomization = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue", "resources": [manifests],
+    });
+    std::fs::write(overlay.join("kustomization.yaml"), kustomization.to_string())?;
+    Ok(overlay)
+}
+
+async fn scale_webhook(control_plane: &ControlPlane, replicas: u8) -> Result<()> {
+    let replicas = format!("--replicas={replicas}");
+    control_plane.kubectl(["-n", NAMESPACE, "scale", "deployment", "brupop-webhook", &replicas]).await?;
+    Ok(())
+}
+
+async fn delete(control_plane: &ControlPlane, what: &[&str]) -> Result<()> {
+    control_plane.kubectl([&["delete"], what].concat()).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_write_their_own_nodes_status_and_nothing_else() -> Result<()> {
+    // The client calls each refusal by code 500 an error; here they are what is waited for.
+    let logs = tracing_subscriber::fmt().with_env_filter("error,kube_client=off").with_test_writer();
+    let _ = logs.try_init();
+    let binaries = binaries(&["brupop-webhook"])?;
+    let control_plane = ControlPlane::start(Options::CLUSTER).await?;
+    let began = Instant::now();
+    let passed = |stage: &str| println!("{:>5.1} s: {stage}", began.elapsed().as_secs_f32());
+
+    apply_overlay(&control_plane, "default").await?;
+    let nodes = make_nodes(&control_plane.client(), 2).await?;
+    let programs = programs(&binaries, &[("LINGER_SECONDS", "0")]);
+    let webhook = programs.into_iter().filter(|(command, _)| command == "/brupop-webhook");
+    let kubelets = Kubelets::start(&control_plane, webhook);
+    let bed = Bed::take_part(&control_plane, NAMESPACE, nodes.clone()).await?;
+    let mut wrong = Vec::new();
+    gates_are(&bed, Gates::Both).await?;
+    passed("both gates are closed");
+    let mut audit = control_plane.audit().from_now();
+    wrong.extend(bed.check_all(Gates::Both, &table()).await);
+    refusals_are_in_the_audit_log(&mut audit)?;
+    the_webhook_is_confined(&bed, &control_plane, "brupop-webhook").await?;
+    passed("every row holds");
+
+    applying_again_changes_nothing(&control_plane).await?;
+
+    delete(&control_plane, &["validatingwebhookconfiguration", "brupop-webhook"]).await?;
+    gates_are(&bed, Gates::PolicyAlone).await?;
+    wrong.extend(bed.check_all(Gates::PolicyAlone, &table()).await);
+    passed("the policy alone");
+
+    apply_overlay(&control_plane, "default").await?;
+    let policies = ["brupop-agent", "brupop-reconciler", "brupop-webhook"];
+    delete(&control_plane, &[&["validatingadmissionpolicy"], &policies[..]].concat()).await?;
+    gates_are(&bed, Gates::WebhookAlone).await?;
+    wrong.extend(bed.check_all(Gates::WebhookAlone, &table()).await);
+    passed("the webhook alone");
+
+    apply_overlay(&control_plane, "default").await?;
+    gates_are(&bed, Gates::Both).await?;
+    for pod in &bed.webhooks {
+        kubelets.signal(NAMESPACE, pod, Signal::STOP);
+    }
+    only_agents_depend_on_the_webhook(&bed, "hung").await?;
+    for pod in &bed.webhooks {
+        kubelets.signal(NAMESPACE, pod, Signal::CONT);
+    }
+    scale_webhook(&control_plane, 0).await?;
+    await_until("the end of the webhook", DEADLINE, async || kubelets.processes().is_empty().then_some(()))
+        .await?;
+    only_agents_depend_on_the_webhook(&bed, "dead").await?;
+    passed("without the webhook");
+
+    // Two operators in one cluster would each be asked about both: one is enough to be held to.
+    delete(&control_plane, &["validatingwebhookconfiguration", "brupop-webhook"]).await?;
+    delete(&control_plane, &[&["validatingadmissionpolicy"], &policies[..]].concat()).await?;
+    let overlay = renamed_overlay(&control_plane)?;
+    apply_overlay(&control_plane, overlay.to_str().context("a path of letters")?).await?;
+    let renamed = Bed::take_part(&control_plane, "updates", nodes).await?;
+    gates_are(&renamed, Gates::Both).await?;
+    wrong.extend(renamed.check_all(Gates::Both, &table()).await);
+    the_webhook_is_confined(&renamed, &control_plane, "team-brupop-webhook-blue").await?;
+    passed("under other names");
+
+    ensure!(wrong.is_empty(), "{} rows do not hold:\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
+}
