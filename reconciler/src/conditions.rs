@@ -184,7 +184,7 @@ mod tests {
         Wanted::progressing(status, reason, "a sentence".into())
     }
 
-    fn shadow(conditions: Value) -> BottlerocketShadow {
+    fn shadow(conditions: &Value) -> BottlerocketShadow {
         serde_json::from_value(json!({
             "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
             "metadata": {"name": "brs-n", "uid": "u"}, "spec": {"state": "Idle"}, "status": {"conditions": conditions},
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn the_time_of_a_condition_is_that_of_its_status() {
         let first = wanted(ConditionStatus::False, "NoUpdate");
-        let patch = shadow_patch(&shadow(json!([])), &first, "2026-11-21T04:00:00Z");
+        let patch = shadow_patch(&shadow(&json!([])), &first, "2026-11-21T04:00:00Z");
         assert_eq!(
             patch,
             json!({
@@ -205,7 +205,7 @@ mod tests {
                     "message": "a sentence", "lastTransitionTime": "2026-11-21T04:00:00Z"}]},
             })
         );
-        let shadow = shadow(patch["status"]["conditions"].clone());
+        let shadow = shadow(&patch["status"]["conditions"]);
         assert!(first.stands_in(of_shadow(&shadow)));
         let time = |wanted: &Wanted| {
             shadow_patch(&shadow, wanted, "2026-11-21T05:00:00Z")["status"]["conditions"][0]["lastTransitionTime"].clone()
@@ -241,18 +241,18 @@ mod tests {
             halted: None,
             admission: Some(Wanted::admission(Err("the webhook let through what it must refuse"))),
         };
-        let fleet = |status: Value| -> BottlerocketFleet {
+        let fleet = |status: &Value| -> BottlerocketFleet {
             serde_json::from_value(
                 json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
                 "metadata": {"name": "fleet", "uid": "u"}, "spec": {}, "status": status}),
             )
             .unwrap()
         };
-        let none = fleet(json!({}));
+        let none = fleet(&json!({}));
         assert!(!wanted.stands_in(&none));
         let patch = wanted.patch(&none, "2026-11-21T04:00:00Z");
         assert_eq!(patch["status"].get("limit"), None);
-        let written = fleet(patch["status"].clone());
+        let written = fleet(&patch["status"]);
         assert!(wanted.stands_in(&written));
         wanted.admission = None;
         assert!(wanted.stands_in(&written));

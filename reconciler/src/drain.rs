@@ -89,9 +89,9 @@ pub fn fate(pod: &Pod, kept: bool) -> Fate {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let finished = matches!(phase, Some("Succeeded" | "Failed"));
     let controller = controller(pod);
-    if kept || pod.annotations().contains_key(MIRROR_POD_ANNOTATION) {
-        Fate::Stays
-    } else if controller.is_some_and(|owner| owner.kind == "DaemonSet") && !finished {
+    let mirror = pod.annotations().contains_key(MIRROR_POD_ANNOTATION);
+    let daemon = controller.is_some_and(|owner| owner.kind == "DaemonSet") && !finished;
+    if kept || mirror || daemon {
         Fate::Stays
     } else if pod.metadata.deletion_timestamp.is_some() {
         Fate::Leaving
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn pod(name: &str, owner: Option<&str>, phase: &str, more: Value) -> Pod {
+    fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> Pod {
         let mut metadata = json!({"name": name, "namespace": "shop", "uid": format!("uid-{name}")});
         if let Some(kind) = owner {
             metadata["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": "o", "controller": true}]);
@@ -124,26 +124,27 @@ mod tests {
 
     #[test]
     fn the_table() {
-        let none = || json!({});
-        let leaving = || json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
-        let mirror = || json!({"annotations": {MIRROR_POD_ANNOTATION: "x"}});
-        let not_controller =
+        let none = json!({});
+        let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+        let mirror = json!({"annotations": {MIRROR_POD_ANNOTATION: "x"}});
+        let owned =
             json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
-        for (what, pod, fate_of_it) in [
-            ("of a ReplicaSet", pod("a", Some("ReplicaSet"), "Running", none()), Fate::Evicted),
-            ("of a ReplicaSet, pending", pod("a", Some("ReplicaSet"), "Pending", none()), Fate::Evicted),
-            ("of a Job, finished", pod("a", Some("Job"), "Succeeded", none()), Fate::Evicted),
-            ("of a DaemonSet", pod("a", Some("DaemonSet"), "Running", none()), Fate::Stays),
-            ("of a DaemonSet, leaving", pod("a", Some("DaemonSet"), "Running", leaving()), Fate::Stays),
-            ("of a DaemonSet, failed", pod("a", Some("DaemonSet"), "Failed", none()), Fate::Evicted),
-            ("mirror", pod("a", Some("Node"), "Running", mirror()), Fate::Stays),
-            ("leaving", pod("a", Some("ReplicaSet"), "Running", leaving()), Fate::Leaving),
-            ("unmanaged", pod("a", None, "Running", none()), Fate::Unmanaged),
-            ("unmanaged, finished", pod("a", None, "Failed", none()), Fate::Evicted),
-            ("unmanaged, leaving", pod("a", None, "Running", leaving()), Fate::Leaving),
-            ("owned, but not controlled", pod("a", None, "Running", not_controller), Fate::Unmanaged),
+        for (what, owner, phase, more, expected) in [
+            ("of a ReplicaSet", Some("ReplicaSet"), "Running", &none, Fate::Evicted),
+            ("of a ReplicaSet, pending", Some("ReplicaSet"), "Pending", &none, Fate::Evicted),
+            ("of a Job, finished", Some("Job"), "Succeeded", &none, Fate::Evicted),
+            ("of a DaemonSet", Some("DaemonSet"), "Running", &none, Fate::Stays),
+            ("of a DaemonSet, leaving", Some("DaemonSet"), "Running", &leaving, Fate::Stays),
+            ("of a DaemonSet, failed", Some("DaemonSet"), "Failed", &none, Fate::Evicted),
+            ("mirror", Some("Node"), "Running", &mirror, Fate::Stays),
+            ("leaving", Some("ReplicaSet"), "Running", &leaving, Fate::Leaving),
+            ("unmanaged", None, "Running", &none, Fate::Unmanaged),
+            ("unmanaged, finished", None, "Failed", &none, Fate::Evicted),
+            ("unmanaged, leaving", None, "Running", &leaving, Fate::Leaving),
+            ("owned, but not controlled", None, "Running", &owned, Fate::Unmanaged),
         ] {
-            assert_eq!(fate(&pod, false), fate_of_it, "{what}");
+            let pod = pod("a", owner, phase, more);
+            assert_eq!(fate(&pod, false), expected, "{what}");
             assert_eq!(fate(&pod, true), Fate::Stays, "{what}, kept");
         }
     }
@@ -151,11 +152,11 @@ mod tests {
     #[test]
     fn a_plan_names_workloads_once_and_what_holds_it_up() {
         let pods = [
-            pod("b", Some("ReplicaSet"), "Running", json!({})),
-            pod("a", Some("ReplicaSet"), "Running", json!({})),
-            pod("c", Some("DaemonSet"), "Running", json!({})),
-            pod("d", None, "Running", json!({})),
-            pod("e", Some("StatefulSet"), "Running", json!({"deletionTimestamp": "2026-11-21T04:00:00Z"})),
+            pod("b", Some("ReplicaSet"), "Running", &json!({})),
+            pod("a", Some("ReplicaSet"), "Running", &json!({})),
+            pod("c", Some("DaemonSet"), "Running", &json!({})),
+            pod("d", None, "Running", &json!({})),
+            pod("e", Some("StatefulSet"), "Running", &json!({"deletionTimestamp": "2026-11-21T04:00:00Z"})),
         ];
         let plan = Plan::of(&pods, |_| false, true);
         assert_eq!(plan.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn our_own_pods_stay_where_there_is_no_other_node() {
-        let pods = [pod("brupop-webhook-0", Some("ReplicaSet"), "Running", json!({}))];
+        let pods = [pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &json!({}))];
         assert!(Plan::of(&pods, |_| true, false).is_done());
         assert_eq!(Plan::of(&pods, |_| true, true).evict.len(), 1);
         assert_eq!(Plan::of(&pods, |_| false, false).evict.len(), 1);

@@ -12,7 +12,7 @@ use crate::drain::{Plan, PodKey};
 
 /// Wait after a first refusal; doubled with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Longest wait after refusals: a budget's answer changes when a pod elsewhere becomes ready, which we do not watch.
+/// Longest wait after refusals; a budget that allows more ends it.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Wait for an evicted pod to be seen leaving, before it is evicted once more.
 const ACCEPTED_WAIT: Duration = Duration::from_secs(30);
@@ -134,6 +134,15 @@ impl Evictions {
         std::mem::replace(&mut tried.why, why) != tried.why
     }
 
+    /// Budgets of this namespace allow more than before: what was refused there is due.
+    pub fn retry(&mut self, namespace: &str, now: Duration) {
+        for (pod, tried) in &mut self.tried {
+            if pod.namespace == namespace && tried.why.is_some() {
+                tried.not_before = tried.not_before.map(|not_before| not_before.min(now));
+            }
+        }
+    }
+
     /// What holds this drain up, in a sentence that stays as long as that does.
     pub fn held_up_by(&self, plan: &Plan) -> Option<String> {
         let refused = plan.evict.iter().find_map(|pod| {
@@ -219,12 +228,27 @@ mod tests {
             evictions.begin(pod("a"));
             assert!(!evictions.answered(&pod("a"), &blocked, now), "the same again is no news");
             now += ms(wait);
-            assert_eq!(evictions.next(&plan, now - ms(1)), Some(now));
+            assert_eq!(evictions.next(&plan, now.saturating_sub(ms(1))), Some(now));
         }
         assert_eq!(evictions.held_up_by(&plan).unwrap(), "shop/a is not evicted: budget cart needs 2");
         evictions.begin(pod("a"));
         assert!(evictions.answered(&pod("a"), &Answer::Accepted, now), "that it goes now is news");
         assert_eq!(evictions.held_up_by(&plan), None);
+    }
+
+    #[test]
+    fn a_budget_that_allows_more_ends_the_wait_of_what_was_refused() {
+        let mut evictions = Evictions::default();
+        let plan = plan(&["a", "b", "c"]);
+        for name in ["a", "b", "c"] {
+            evictions.begin(pod(name));
+        }
+        evictions.answered(&pod("a"), &Answer::Blocked("x".into()), ms(0));
+        evictions.answered(&pod("b"), &Answer::Accepted, ms(0));
+        evictions.retry("elsewhere", ms(100));
+        assert!(evictions.due(&plan, ms(100)).is_empty());
+        evictions.retry("shop", ms(100));
+        assert_eq!(evictions.due(&plan, ms(100)), [&pod("a")]);
     }
 
     #[test]

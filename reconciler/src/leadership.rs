@@ -105,6 +105,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
+    #[allow(clippy::unnecessary_wraps, reason = "a Lease that is there, among those that are not")]
     fn held_by(holder: &str) -> Option<View<'_>> {
         Some(View { holder: Some(holder), duration: seconds(15) })
     }

@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod apply;
+pub mod budgets;
 pub mod canary;
 pub mod conditions;
 pub mod decide;

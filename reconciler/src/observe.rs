@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot, VersionRecord};
-use brupop_api::{BottlerocketShadow, Marker, names};
+use brupop_api::{BottlerocketShadow, Marker};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DeserializeGuard;
@@ -96,7 +96,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         gate: circumstances.gate,
         exclude: circumstances.durations.exclusion.is_positive(),
     };
-    let mut observer =
+    let mut looking =
         Observer { snapshot, circumstances, takers: snapshot.takers(), clock: Clock::new(circumstances.now) };
     let mut observed =
         Observed { fleet, situations: vec![], unreadable: BTreeMap::new(), too_long: vec![], next: None };
@@ -105,13 +105,13 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
             observed.too_long.push(name);
             continue;
         }
-        let (situation, unreadable) = observer.situation(name);
+        let (situation, unreadable) = looking.situation(name);
         if let Some(why) = unreadable {
             observed.unreadable.insert(observed.situations.len(), why);
         }
         observed.situations.push(situation);
     }
-    observed.next = observer.clock.next();
+    observed.next = looking.clock.next();
     observed
 }
 
@@ -146,9 +146,7 @@ impl Snapshot {
         let ours = |node: &WatchedNode| node.labelled() || !matches!(node.marker(), Ok(None));
         self.nodes
             .iter()
-            .filter(|(name, node)| {
-                ours(node) && name.len() <= names::shadow_name("").len() + names::NODE_NAME_MAX
-            })
+            .filter(|(_, node)| ours(node))
             .map(|(name, _)| name.as_str())
             .chain(self.shadows.keys().map(String::as_str))
             .collect()

@@ -9,7 +9,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Wait after the first failure; doubled with each further one.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 /// Longest wait after failures.
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
+const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
 
 /// The keys of things that were asked for; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug)]

@@ -108,7 +108,7 @@ impl Starts {
                 match self.looked_at {
                     None => self.shot = updates_run || schedule.matches(now),
                     Some(before) if schedule.next(before).is_some_and(|fires| fires <= now) => {
-                        self.shot = true
+                        self.shot = true;
                     }
                     Some(_) => {}
                 }

@@ -1,6 +1,6 @@
 //! Watches, each kept in a store; a change that matters wakes the reconciler.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use brupop_api::{BottlerocketShadow, names};
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
@@ -16,6 +17,7 @@ use kube::{Api, Client, Resource};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::budgets::{Budgets, allowed};
 use crate::drain::Plan;
 use crate::objects::{Ledger, WatchedNode, trim_pod};
 use crate::observe::Snapshot;
@@ -87,10 +89,12 @@ impl Watches {
     }
 }
 
-/// The pods of the nodes that are about to be emptied. Nothing is watched while nothing drains.
+/// The pods of the nodes that are about to be emptied, and the budgets that may hold them. Nothing is watched while
+/// nothing drains.
 #[derive(Default)]
 pub struct PodWatches {
     watches: BTreeMap<String, Watched<Pod>>,
+    budgets: Option<(Watched<PodDisruptionBudget>, Budgets)>,
 }
 
 impl PodWatches {
@@ -104,6 +108,14 @@ impl PodWatches {
     ) {
         let wanted: BTreeMap<&str, &str> = wanted.take(MAX_POD_WATCHES).collect();
         self.watches.retain(|shadow, _| wanted.contains_key(shadow.as_str()));
+        if wanted.is_empty() {
+            self.budgets = None;
+        } else if self.budgets.is_none() {
+            let budgets = watcher(Api::all(client.clone()), watcher::Config::default()).modify(strip);
+            let more = |old: &PodDisruptionBudget, new: &PodDisruptionBudget| allowed(old) < allowed(new);
+            let signals = (Arc::clone(changed), Arc::clone(failures));
+            self.budgets = Some((Watched::start("budgets", budgets, more, signals), Budgets::default()));
+        }
         for (shadow, node) in wanted {
             self.watches.entry(shadow.to_owned()).or_insert_with(|| {
                 let pods = watcher(Api::<Pod>::all(client.clone()), on_node(node)).modify(trim_pod);
@@ -111,6 +123,13 @@ impl PodWatches {
                 Watched::start("the pods of a node", pods, |_, _| true, signals)
             });
         }
+    }
+
+    /// The namespaces in which a budget allows more than when this was last asked.
+    pub fn relaxed(&mut self) -> BTreeSet<String> {
+        let Some((watched, budgets)) = &mut self.budgets else { return BTreeSet::new() };
+        let found = watched.store.state();
+        budgets.relaxed(found.iter().map(AsRef::as_ref))
     }
 
     /// What a drain has to do on each of the nodes whose pods are known.

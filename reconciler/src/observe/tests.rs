@@ -1,9 +1,13 @@
 //! Objects and times, and what is seen in them.
 
 use super::*;
+use brupop_api::names;
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+/// A question to the clock.
+type Says = fn(&crate::facts::TimeFacts) -> bool;
 
 const NOW: &str = "2026-11-21T04:00:00Z";
 
@@ -45,7 +49,7 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-fn shadow(name: &str, spec: Value, status: Value) -> Arc<DeserializeGuard<BottlerocketShadow>> {
+fn shadow(name: &str, spec: &Value, status: &Value) -> Arc<DeserializeGuard<BottlerocketShadow>> {
     let json = json!({
         "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
         "metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"), "generation": 3,
@@ -63,7 +67,7 @@ fn snapshot(
         nodes: nodes.into_iter().map(|(name, more)| (names::shadow_name(name), node(name, more))).collect(),
         shadows: shadows
             .into_iter()
-            .map(|(name, spec, status)| (name.to_owned(), shadow(name, spec, status)))
+            .map(|(name, spec, status)| (name.to_owned(), shadow(name, &spec, &status)))
             .collect(),
         ..Snapshot::default()
     }
@@ -170,7 +174,6 @@ fn the_gate_is_shut_by_people_first_and_by_danger_before_time() {
 fn the_clock_has_its_say_in_each_state() {
     let since = |state: &str| json!({"state": state, "state_transition_timestamp": NOW, "attempt": 2, "version": "2.0.0"});
     let reports = |state: &str| json!({"current_state": state, "attempt": 2, "current_version": "1.0.0"});
-    type Says = fn(&crate::facts::TimeFacts) -> bool;
     let overdue: Says = |time| time.step_overdue;
     let soaked: Says = |time| time.soak_over;
     let backing_off: Says = |time| time.backing_off;

@@ -86,11 +86,11 @@ impl Reconciler {
             let PodKey { namespace, name, .. } = pod;
             match answer {
                 Answer::Accepted | Answer::Gone => {
-                    tracing::info!(namespace, name, "the pod can be evicted now")
+                    tracing::info!(namespace, name, "the pod can be evicted now");
                 }
                 Answer::Blocked(why) => tracing::info!(namespace, name, why, "a budget holds up an eviction"),
                 Answer::Failed(why) => {
-                    tracing::warn!(namespace, name, why, "an eviction failed; trying again")
+                    tracing::warn!(namespace, name, why, "an eviction failed; trying again");
                 }
             }
         }
@@ -102,7 +102,7 @@ impl Reconciler {
             match self.reign.admission.enforced() {
                 Ok(()) => tracing::info!("webhook and policy refuse what they must"),
                 Err(why) => {
-                    tracing::warn!(why, "no update starts: our admission rules are not seen to be in force")
+                    tracing::warn!(why, "no update starts: our admission rules are not seen to be in force");
                 }
             }
         }

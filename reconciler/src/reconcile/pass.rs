@@ -109,6 +109,10 @@ impl Reconciler {
         });
         snapshot.drains = drains;
         self.reign.evictions.retain(snapshot.drains.values());
+        let now = self.now();
+        for namespace in self.reign.pods.relaxed() {
+            self.reign.evictions.retry(&namespace, now);
+        }
     }
 
     /// Does the ledger stand in our term? Otherwise sees to it.
@@ -299,11 +303,11 @@ impl Reconciler {
         if !self.is_new(name, &note) {
             return;
         }
-        let node = names::node_of_shadow(name).unwrap_or(name).to_owned();
-        tracing::error!(node, note, "left alone");
+        let long = names::node_of_shadow(name).unwrap_or(name).to_owned();
+        tracing::error!(node = long, note, "left alone");
         let told = Told { reason: "NameTooLong", warning: true, note, action: "Observe".to_owned() };
         let objects = snapshot.nodes.get(name).map(|node| node.object_ref(&())).into_iter().collect();
-        self.tell(About { node, told: Some(told), objects, ..About::default() });
+        self.tell(About { node: long, told: Some(told), objects, ..About::default() });
     }
 
     /// Forgets what is known of shadows and nodes that are gone.
@@ -351,21 +355,20 @@ impl Reconciler {
             self.reign.settling.settled(name);
             return;
         }
-        match self.reign.settling.wanted(name, wanted.clone(), self.now()) {
-            Err(due) => wake.by(due),
-            Ok(()) => {
-                let status = conditions::shadow_patch(shadow, &wanted, &text(now));
-                let key = Key::Condition(name.to_owned());
-                let errand = Errand {
-                    seen: snapshot.version(&key),
-                    key,
-                    call: Call::ApplyToShadow { name: name.to_owned(), status },
-                    begins_term: None,
-                    about: About { node: name.to_owned(), reason: wanted.reason, ..About::default() },
-                };
-                self.run_errand(snapshot, errand, wake);
-            }
+        if let Err(due) = self.reign.settling.wanted(name, wanted.clone(), self.now()) {
+            wake.by(due);
+            return;
         }
+        let status = conditions::shadow_patch(shadow, &wanted, &text(now));
+        let key = Key::Condition(name.to_owned());
+        let errand = Errand {
+            seen: snapshot.version(&key),
+            key,
+            call: Call::ApplyToShadow { name: name.to_owned(), status },
+            begins_term: None,
+            about: About { node: name.to_owned(), reason: wanted.reason, ..About::default() },
+        };
+        self.run_errand(snapshot, errand, wake);
     }
 
     /// What this process knows beyond the reason; as stable as the reason itself.
@@ -397,16 +400,14 @@ impl Reconciler {
             self.reign.settling_fleet.settled(names::FLEET);
             return;
         }
-        match self.reign.settling_fleet.wanted(names::FLEET, wanted.clone(), self.now()) {
-            Err(due) => wake.by(due),
-            Ok(()) => {
-                let call = Call::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
-                let key = Key::FleetStatus;
-                let about = About::default();
-                let seen = snapshot.version(&key);
-                self.run_errand(snapshot, Errand { key, call, seen, begins_term: None, about }, wake);
-            }
+        if let Err(due) = self.reign.settling_fleet.wanted(names::FLEET, wanted.clone(), self.now()) {
+            wake.by(due);
+            return;
         }
+        let call = Call::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
+        let (key, about) = (Key::FleetStatus, About::default());
+        let seen = snapshot.version(&key);
+        self.run_errand(snapshot, Errand { key, call, seen, begins_term: None, about }, wake);
     }
 }
 
