@@ -33,8 +33,10 @@ pub struct PodKey {
 /// What a drain of a node has to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Pods to evict.
+    /// Pods to evict now.
     pub evict: Vec<PodKey>,
+    /// Pods of the operator itself, to evict when no other is left: each of them may be the one that drains.
+    pub last: Vec<PodKey>,
     /// Pods on their way out.
     pub leaving: usize,
     /// Pods that nothing would bring back, as `namespace/name`; they hold the drain up.
@@ -53,23 +55,25 @@ impl Plan {
     ) -> Self {
         let mut plan = Self::default();
         for pod in pods {
-            let fate = fate(pod, ours(pod) && !elsewhere);
+            let ours = ours(pod);
+            let fate = fate(pod, ours && !elsewhere);
             let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
             match fate {
                 Fate::Stays => continue,
                 Fate::Leaving => plan.leaving += 1,
                 Fate::Unmanaged => plan.unmanaged.push(format!("{namespace}/{name}")),
                 Fate::Evicted => {
-                    plan.evict.push(PodKey {
-                        namespace: namespace.clone(),
-                        name,
-                        uid: pod.uid().unwrap_or_default(),
-                    });
+                    let key =
+                        PodKey { namespace: namespace.clone(), name, uid: pod.uid().unwrap_or_default() };
+                    if ours { plan.last.push(key) } else { plan.evict.push(key) }
                 }
             }
             if let Some(owner) = controller(pod) {
                 plan.owners.push(format!("{}/{}/{namespace}/{}", owner.api_version, owner.kind, owner.name));
             }
+        }
+        if plan.evict.is_empty() && plan.leaving == 0 && plan.unmanaged.is_empty() {
+            plan.evict = std::mem::take(&mut plan.last);
         }
         plan.evict.sort_unstable();
         plan.unmanaged.sort_unstable();
@@ -80,7 +84,7 @@ impl Plan {
 
     /// Nothing is left to evict, to wait for, or to ask a person about.
     pub fn is_done(&self) -> bool {
-        self.evict.is_empty() && self.leaving == 0 && self.unmanaged.is_empty()
+        self.evict.is_empty() && self.last.is_empty() && self.leaving == 0 && self.unmanaged.is_empty()
     }
 }
 
@@ -173,5 +177,21 @@ mod tests {
         assert!(Plan::of(&pods, |_| true, false).is_done());
         assert_eq!(Plan::of(&pods, |_| true, true).evict.len(), 1);
         assert_eq!(Plan::of(&pods, |_| false, false).evict.len(), 1);
+    }
+
+    #[test]
+    fn our_own_pods_go_last() {
+        let cart = |more: &Value| pod("cart-0", Some("ReplicaSet"), "Running", more);
+        let webhook = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &json!({}));
+        let ours = |pod: &Pod| pod.name_any().starts_with("brupop");
+        let names = |pods: &[Pod]| {
+            let plan = Plan::of(pods, ours, true);
+            assert!(!plan.is_done());
+            plan.evict.into_iter().map(|pod| pod.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[webhook.clone(), cart(&json!({}))]), ["cart-0"]);
+        let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+        assert!(names(&[webhook.clone(), cart(&leaving)]).is_empty());
+        assert_eq!(names(&[webhook]), ["brupop-webhook-0"]);
     }
 }

@@ -12,7 +12,8 @@ use brupop_runtime::Shutdown;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use kube::runtime::events::Recorder;
-use tokio::time::{Instant, sleep_until};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::admission::Admission;
 use crate::apply::Caller;
@@ -31,6 +32,8 @@ use errand::{Errand, Key};
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed asks for nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
+/// Longest wait at the end for evictions that are under way.
+const FAREWELL: Duration = Duration::from_secs(10);
 /// Longest wait for an Event to be taken; it is lost then.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -45,6 +48,9 @@ pub struct Reconciler {
     metrics: Metrics,
     epoch: Instant,
     starts: Starts,
+    /// Never dropped half-way: the API server would have charged the budget, and not deleted the pod. It then takes two
+    /// minutes until the budget allows another eviction.
+    evicting: JoinSet<(PodKey, Answer)>,
     /// All of it forgotten when this process leads no more.
     reign: Reign,
     elected_before: bool,
@@ -64,14 +70,13 @@ struct Reign {
     settling_fleet: Settling<FleetWanted>,
     /// The reason of each shadow, as it was last seen.
     reasons: BTreeMap<String, &'static str>,
+    /// Conditional, so that they may be dropped half-way.
     calls: FuturesUnordered<BoxFuture<'static, Answered>>,
-    evicting: usize,
 }
 
 /// A call that was answered.
 enum Answered {
     Errand(Box<Errand>, crate::apply::Outcome),
-    Eviction(PodKey, Answer),
     Canary(Finding),
     /// An Event was published, or not; that was said.
     Event,
@@ -89,7 +94,6 @@ impl Reign {
             settling_fleet: Settling::default(),
             reasons: BTreeMap::new(),
             calls: FuturesUnordered::new(),
-            evicting: 0,
         }
     }
 }
@@ -116,6 +120,7 @@ impl Reconciler {
             metrics,
             epoch: Instant::now(),
             starts: Starts::default(),
+            evicting: JoinSet::new(),
             reign,
             elected_before: false,
             complaints: BTreeMap::new(),
@@ -128,16 +133,21 @@ impl Reconciler {
             let wake = self.look();
             let changed = Arc::clone(&self.watches.changed);
             tokio::select! {
-                () = shutdown.requested() => return,
+                () = shutdown.requested() => break,
                 elected = self.elected.changed() => {
                     if elected.is_err() {
-                        return;
+                        break;
                     }
                 }
                 () = changed.notified() => {}
                 Some(answer) = self.reign.calls.next() => self.answered(answer),
+                Some(joined) = self.evicting.join_next() => self.evicted(joined),
                 () = sleep_until(wake) => {}
             }
+        }
+        let all_answered = async { while self.evicting.join_next().await.is_some() {} };
+        if timeout(FAREWELL, all_answered).await.is_err() {
+            tracing::warn!("evictions are left unanswered");
         }
     }
 
@@ -157,7 +167,7 @@ impl Reconciler {
         wake.min(at_latest).min(until)
     }
 
-    /// Stops to act at once: calls on their way are dropped, and whatever was known is not relied on again.
+    /// Stops to act at once: conditional calls on their way are dropped, and whatever was known is not relied on again.
     fn step_down(&mut self) {
         if !std::mem::take(&mut self.elected_before) {
             return;

@@ -11,12 +11,12 @@ use crate::canary::Finding;
 use crate::drain::PodKey;
 use crate::evict::Answer;
 use crate::told::Told;
+use tokio::task::JoinError;
 
 impl Reconciler {
     pub(super) fn answered(&mut self, answer: Answered) {
         match answer {
             Answered::Errand(errand, outcome) => self.done(*errand, outcome),
-            Answered::Eviction(pod, answer) => self.evicted(&pod, &answer),
             Answered::Canary(finding) => self.tried_out(&finding),
             Answered::Event => {}
         }
@@ -78,11 +78,12 @@ impl Reconciler {
         }
     }
 
-    fn evicted(&mut self, pod: &PodKey, answer: &Answer) {
+    pub(super) fn evicted(&mut self, joined: Result<(PodKey, Answer), JoinError>) {
+        // Neither cancelled nor panicking, so there is no error.
+        let Ok((pod, answer)) = joined else { return };
         let now = self.now();
-        self.reign.evicting = self.reign.evicting.saturating_sub(1);
         self.metrics.evicted(answer.as_str());
-        if self.reign.evictions.answered(pod, answer, now) {
+        if self.reign.evictions.answered(&pod, &answer, now) {
             let PodKey { namespace, name, .. } = pod;
             match answer {
                 Answer::Accepted | Answer::Gone => {

@@ -235,16 +235,14 @@ impl Reconciler {
 
     fn evict(&mut self, plan: &Plan, wake: &mut Wake) {
         let now = self.now();
-        let room = MAX_EVICTIONS.saturating_sub(self.reign.evicting);
+        let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
         for pod in self.reign.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
             self.reign.evictions.begin(pod.clone());
-            self.reign.evicting += 1;
             let client = self.caller.client.clone();
-            let call = async move {
+            self.evicting.spawn(async move {
                 let answer = evict::evict(client, &pod).await;
-                Answered::Eviction(pod, answer)
-            };
-            self.reign.calls.push(call.boxed());
+                (pod, answer)
+            });
         }
         if let Some(next) = self.reign.evictions.next(plan, now) {
             wake.by(next);
@@ -264,9 +262,7 @@ impl Reconciler {
 
     /// Sets a call going, if nothing of the same object is pending.
     fn run_errand(&mut self, snapshot: &Snapshot, errand: Errand, wake: &mut Wake) {
-        if !self.is_ready(snapshot, &errand.key, wake)
-            || self.reign.calls.len() >= MAX_CALLS + self.reign.evicting
-        {
+        if !self.is_ready(snapshot, &errand.key, wake) || self.reign.calls.len() >= MAX_CALLS {
             return;
         }
         self.reign.pending.begin(errand.key.clone());
