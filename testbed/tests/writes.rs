@@ -10,7 +10,7 @@ mod raw;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use arbitrary::{Case, Expected, Kind};
-use brupop_api::fleet::Slot;
+use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::write::{Fields, apply};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Field, Object, State, Value, Write};
 use brupop_testbed::{ControlPlane, Options};
@@ -188,16 +188,20 @@ where
         tests: case.tests.iter().map(test).collect(),
         sets: case.sets.clone(),
     };
+    let quoted = |found: &Found, typed: &T| -> Result<Json> {
+        Ok(if case.typed { serde_json::to_value(typed)? } else { found.json.clone() })
+    };
+    let (quoted_read, quoted_now) = (quoted(&read, &typed_read)?, quoted(&now, &typed_now)?);
     let stored = |json: Json| content(&serde_json::from_value::<T>(json)?);
     let expected = interpreted(&write, &typed_now)?;
-    let found = server.write(&write, &read.json, &now).await?.map(stored).transpose()?;
+    let found = server.write(&write, &quoted_read, &now).await?.map(stored).transpose()?;
     let context = || {
-        format!("{write:?}\nread {}\nnow {}\npatch {}", read.json, now.json, json!(write.patch(&read.json)))
+        format!("{write:?}\nread {}\nnow {}\npatch {}", read.json, now.json, json!(write.patch(&quoted_read)))
     };
     match (&expected, &found) {
         (None, None) => Ok(Outcome::Refused),
         (Some(_), None) if now.json != read.json => {
-            let found = server.write(&write, &now.json, &now).await?.map(stored).transpose()?;
+            let found = server.write(&write, &quoted_now, &now).await?.map(stored).transpose()?;
             ensure!(found == expected, "read again: {found:?}, not {expected:?}\n{}", context());
             Ok(Outcome::WrittenOnceReadAgain)
         }
@@ -298,7 +302,26 @@ async fn a_tested_field_that_changed_is_noticed(client: &Client) -> Result<()> {
 /// Two reconcilers see one free slot and both take it: one of them has it.
 async fn of_two_who_take_a_slot_one_has_it(client: &Client) -> Result<()> {
     let server = Server::new(client.clone(), Kind::Fleet);
-    let mut fleet = server.make(&json!({"spec": {}, "status": {"term": 1}})).await?;
+    // The first leader finds no status, and so neither a map of slots nor one of versions.
+    let mut fleet = server.make(&json!({"spec": {}})).await?;
+    let first = Write {
+        object: Object::Fleet,
+        tests: vec![(Field::Term, Value::Absent), (Field::Slots, Value::Slots(Cow::default()))],
+        sets: vec![
+            (Field::Slot("brs-n"), Value::Slot(Slot { uid: "u".to_owned(), attempt: 0 })),
+            (Field::VersionRecord("1.20.0"), Value::VersionRecord(VersionRecord::default())),
+            (Field::Term, Value::Number(1)),
+        ],
+    };
+    let ledger = server.write(&first, &fleet.json, &fleet).await?.context("the first ledger")?;
+    ensure!(
+        server
+            .write(&first, &fleet.json, &Found { path: fleet.path.clone(), json: ledger.clone() })
+            .await?
+            .is_none(),
+        "twice"
+    );
+    fleet.json = ledger;
     let mut winners = [0; 2];
     for round in 1..=ROUNDS {
         let read: BottlerocketFleet = serde_json::from_value(fleet.json.clone())?;

@@ -81,6 +81,8 @@ pub struct Case {
     pub stored: Option<Json>,
     pub tests: Vec<(Field<'static>, Expected)>,
     pub sets: Vec<(Field<'static>, Value<'static>)>,
+    /// The patch is made of the typed object (as an agent does), not of the very JSON that was read.
+    pub typed: bool,
 }
 
 impl Kind {
@@ -125,7 +127,9 @@ pub fn case(kind: Kind) -> impl Strategy<Value = Case> {
     let sets = subsequence(settable, 0..=most).prop_shuffle().prop_flat_map(|fields| {
         fields.into_iter().map(|field| (Just(field), value_to_set(field))).collect::<Vec<_>>()
     });
-    (object(), newer, tests, sets).prop_map(|(read, newer, tests, sets)| {
+    let typed =
+        any::<bool>().prop_map(move |typed| typed && matches!(kind, Kind::ShadowSpec | Kind::ShadowStatus));
+    (object(), newer, tests, sets, typed).prop_map(|(read, newer, tests, sets, typed)| {
         let stored = newer.map(|(other, a, b)| {
             // A quarter of the leaves have changed.
             let mut bits = a & b;
@@ -133,7 +137,7 @@ pub fn case(kind: Kind) -> impl Strategy<Value = Case> {
             never_less(&read, &mut stored);
             stored
         });
-        Case { read, stored, tests, sets }
+        Case { read, stored, tests, sets, typed }
     })
 }
 
