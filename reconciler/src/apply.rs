@@ -65,8 +65,8 @@ pub enum Call {
 /// How to tell that a node is drained.
 #[derive(Clone, Copy, Debug)]
 pub struct Confirm {
-    /// Evicted pods have another node to run on.
-    pub elsewhere: bool,
+    /// The operator's own pods have to be gone, too; see [`Plan::of`].
+    pub ours_go: bool,
 }
 
 /// What became of a call.
@@ -169,7 +169,7 @@ impl Caller {
     async fn is_drained(&self, node: &str, confirm: Confirm) -> kube::Result<bool> {
         let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = Api::<Pod>::all(self.client.clone()).list(&params).await?;
-        Ok(Plan::of(&pods.items, |pod| is_ours(pod, &self.namespace), confirm.elsewhere).is_done())
+        Ok(Plan::of(&pods.items, |pod| is_ours(pod, &self.namespace), confirm.ours_go).is_done())
     }
 
     fn shadows(&self) -> Api<PartialObjectMeta<BottlerocketShadow>> {

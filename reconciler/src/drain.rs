@@ -46,17 +46,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan for these pods of one node. `ours` tells the operator's own pods, `elsewhere` whether evicted pods
-    /// have another node to run on.
+    /// The plan for these pods of one node. `ours` tells the operator's own pods; they are evicted only if `ours_go`:
+    /// there is another node for them, and this one is tainted, for they tolerate the cordon and would come back.
     pub fn of<'p>(
         pods: impl IntoIterator<Item = &'p Pod>,
         ours: impl Fn(&Pod) -> bool,
-        elsewhere: bool,
+        ours_go: bool,
     ) -> Self {
         let mut plan = Self::default();
         for pod in pods {
             let ours = ours(pod);
-            let fate = fate(pod, ours && !elsewhere);
+            let fate = fate(pod, ours && !ours_go);
             let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
             match fate {
                 Fate::Stays => continue,

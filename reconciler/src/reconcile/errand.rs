@@ -119,7 +119,8 @@ pub(super) fn of(
     let (key, call) = match decision.effect.as_ref()? {
         Effect::Write(write) => patch(snapshot, name, write, None)?,
         Effect::ConfirmDrained(write) => {
-            let confirm = Confirm { elsewhere: situation.pods.elsewhere };
+            let ours_go = situation.pods.elsewhere && situation.node.is_some_and(|node| node.tainted);
+            let confirm = Confirm { ours_go };
             patch(snapshot, name, write, Some(confirm))?
         }
         Effect::CreateShadow { attempt } => {

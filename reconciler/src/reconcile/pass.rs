@@ -104,8 +104,9 @@ impl Reconciler {
         self.reign.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
         let (takers, namespace) = (snapshot.takers(), &self.caller.namespace);
         let drains = self.reign.pods.drains(|name, pods| {
-            let elsewhere = snapshot.elsewhere(name, takers);
-            Plan::of(pods.iter().map(AsRef::as_ref), |pod| is_ours(pod, namespace), elsewhere)
+            let tainted = snapshot.nodes.get(name).is_some_and(|node| node.tainted());
+            let ours_go = tainted && snapshot.elsewhere(name, takers);
+            Plan::of(pods.iter().map(AsRef::as_ref), |pod| is_ours(pod, namespace), ours_go)
         });
         snapshot.drains = drains;
         self.reign.evictions.retain(snapshot.drains.values());
