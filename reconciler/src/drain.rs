@@ -60,6 +60,9 @@ impl Plan {
             let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
             match fate {
                 Fate::Stays => continue,
+                // The webhook lingers for those that still talk to it. Another one is Ready by then, as its budget saw
+                // to, and a reboot ends connections no worse than the end of the linger.
+                Fate::Leaving if ours => continue,
                 Fate::Leaving => plan.leaving += 1,
                 Fate::Unmanaged => plan.unmanaged.push(format!("{namespace}/{name}")),
                 Fate::Evicted => {
@@ -193,5 +196,7 @@ mod tests {
         let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
         assert!(names(&[webhook.clone(), cart(&leaving)]).is_empty());
         assert_eq!(names(&[webhook]), ["brupop-webhook-0"]);
+        let lingering = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &leaving);
+        assert!(Plan::of(&[lingering], ours, true).is_done(), "is not waited for");
     }
 }

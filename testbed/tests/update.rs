@@ -14,7 +14,7 @@ use brupop_testbed::host::Durations;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
@@ -85,7 +85,8 @@ async fn a_fleet_is_updated_two_at_a_time_and_the_ledger_tells() -> Result<()> {
     ensure!(status.versions[NEW].succeeded == 4, "{status:?}");
     for node in Api::<Node>::all(fleet.client()).list(&ListParams::default()).await? {
         let spec = node.spec.clone().unwrap_or_default();
-        ensure!(spec.unschedulable.is_none() && spec.taints.is_none(), "{spec:?}");
+        let ours = |taint: &Taint| taint.key.starts_with("brupop");
+        ensure!(spec.unschedulable.is_none() && !spec.taints.iter().flatten().any(ours), "{spec:?}");
         ensure!(node.annotations().keys().all(|key| !key.contains("marker")), "{:?}", node.annotations());
     }
     let columns = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE, "brs-node-0"]).await?;
