@@ -2,6 +2,7 @@
 
 mod answers;
 mod errand;
+mod explain;
 mod pass;
 
 use std::collections::BTreeMap;

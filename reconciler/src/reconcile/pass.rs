@@ -8,20 +8,17 @@ use brupop_api::fleet::Counts;
 use brupop_api::{State, names};
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
-use kube::Resource as _;
 
 use super::errand::{self, About, Errand, Key};
 use super::{Answered, Reconciler};
 use crate::apply::{Call, is_ours};
-use crate::conditions::{self, FleetWanted, Wanted};
 use crate::decide::{self, Decision, Effect, Reason};
 use crate::drain::Plan;
 use crate::facts::{Gate, Situation};
 use crate::metrics::LastPass;
 use crate::observe::{self, Circumstances, Observed, Snapshot};
 use crate::pending::Readiness;
-use crate::schedule::{Kind, Starts};
-use crate::told::{self, Told};
+use crate::schedule::Kind;
 use crate::{canary, evict};
 
 /// Most calls under way at once. What has to wait is decided anew when another call is answered.
@@ -31,10 +28,10 @@ const MAX_EVICTIONS: usize = 32;
 
 /// When to look again; instants are durations since the loop's epoch.
 #[derive(Default)]
-struct Wake(Option<Duration>);
+pub(super) struct Wake(Option<Duration>);
 
 impl Wake {
-    fn by(&mut self, at: Duration) {
+    pub(super) fn by(&mut self, at: Duration) {
         self.0 = Some(self.0.map_or(at, |wake| wake.min(at)));
     }
 }
@@ -262,7 +259,7 @@ impl Reconciler {
     }
 
     /// Sets a call going, if nothing of the same object is pending.
-    fn run_errand(&mut self, snapshot: &Snapshot, errand: Errand, wake: &mut Wake) {
+    pub(super) fn run_errand(&mut self, snapshot: &Snapshot, errand: Errand, wake: &mut Wake) {
         if !self.is_ready(snapshot, &errand.key, wake) || self.reign.calls.len() >= MAX_CALLS {
             return;
         }
@@ -273,38 +270,6 @@ impl Reconciler {
             Answered::Errand(Box::new(errand), outcome)
         };
         self.reign.calls.push(call.boxed());
-    }
-
-    /// Says of a node that no sense can be made of it; once.
-    fn skip(&mut self, snapshot: &Snapshot, situation: &Situation<'_>, why: &str) {
-        let name = situation.shadow_name;
-        if !self.is_new(name, why) {
-            return;
-        }
-        tracing::error!(node = names::node_of_shadow(name), shadow = name, why, "left alone");
-        let told = Told {
-            reason: "NotUnderstood",
-            warning: true,
-            note: format!("left alone: {why}"),
-            action: "Observe".to_owned(),
-        };
-        self.tell(About::of(snapshot, situation, "NotUnderstood", Some(told)));
-    }
-
-    /// Says of a node that it cannot have a shadow; once.
-    fn refuse(&mut self, snapshot: &Snapshot, name: &str) {
-        let note = format!(
-            "its name has more than {} characters, so no shadow can be named after it",
-            names::NODE_NAME_MAX
-        );
-        if !self.is_new(name, &note) {
-            return;
-        }
-        let long = names::node_of_shadow(name).unwrap_or(name).to_owned();
-        tracing::error!(node = long, note, "left alone");
-        let told = Told { reason: "NameTooLong", warning: true, note, action: "Observe".to_owned() };
-        let objects = snapshot.nodes.get(name).map(|node| node.object_ref(&())).into_iter().collect();
-        self.tell(About { node: long, told: Some(told), objects, ..About::default() });
     }
 
     /// Forgets what is known of shadows and nodes that are gone.
@@ -319,93 +284,6 @@ impl Reconciler {
             }
         });
     }
-
-    /// Says why the node moves or not: a log line when that changes, and the condition when it has settled.
-    fn explain(
-        &mut self,
-        snapshot: &Snapshot,
-        situation: &Situation<'_>,
-        reason: &Reason<'_>,
-        now: Timestamp,
-        wake: &mut Wake,
-    ) {
-        let name = situation.shadow_name;
-        let Some(shadow) = snapshot.shadow(name) else { return };
-        if matches!(reason, Reason::NotLeading | Reason::NodeGone) {
-            return;
-        }
-        let mut message = reason.message();
-        if let Some(more) = self.detail(snapshot, name, reason, now) {
-            message = format!("{message}; {more}");
-        }
-        let wanted = Wanted::progressing(reason.status(), reason.as_str(), message);
-        let conditions = conditions::of_shadow(shadow);
-        let stored = conditions.iter().find(|condition| condition.type_ == wanted.type_);
-        let before = self.reign.reasons.insert(name.to_owned(), wanted.reason);
-        if before.or(stored.map(|stored| stored.reason.as_str())) != Some(wanted.reason) {
-            let about = About::of(snapshot, situation, wanted.reason, told::of_reason(situation, reason));
-            let About { node, version, state, .. } = &about;
-            tracing::info!(node, version, state, reason = wanted.reason, "{}", wanted.message);
-            self.tell(about);
-        }
-        if wanted.stands_in(conditions) {
-            self.reign.settling.settled(name);
-            return;
-        }
-        if let Err(due) = self.reign.settling.wanted(name, wanted.clone(), self.now()) {
-            wake.by(due);
-            return;
-        }
-        let status = conditions::shadow_patch(shadow, &wanted, &text(now));
-        let key = Key::Condition(name.to_owned());
-        let errand = Errand {
-            seen: snapshot.version(&key),
-            key,
-            call: Call::ApplyToShadow { name: name.to_owned(), status },
-            begins_term: None,
-            about: About { node: name.to_owned(), reason: wanted.reason, ..About::default() },
-        };
-        self.run_errand(snapshot, errand, wake);
-    }
-
-    /// What this process knows beyond the reason; as stable as the reason itself.
-    fn detail(&self, snapshot: &Snapshot, name: &str, reason: &Reason<'_>, now: Timestamp) -> Option<String> {
-        match reason {
-            Reason::Draining => self.reign.evictions.held_up_by(snapshot.drains.get(name)?),
-            Reason::OutsideWindow => {
-                let opens = Starts::opens(&self.settings.scheduler_cron_expression, now)?;
-                Some(format!("it opens at {opens}"))
-            }
-            Reason::AdmissionNotEnforced => self.reign.admission.enforced().err().map(str::to_owned),
-            _ => None,
-        }
-    }
-
-    /// Says how the fleet is.
-    fn sum_up(&mut self, snapshot: &Snapshot, observed: &Observed<'_>, counts: Counts, wake: &mut Wake) {
-        let Some(ledger) = snapshot.ledger() else { return };
-        let halted = observed.fleet.versions.iter().filter(|(_, record)| record.halted.is_some());
-        let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
-        let admission = &self.reign.admission;
-        let wanted = FleetWanted {
-            limit: observed.fleet.limit,
-            counts,
-            halted: (!halted.is_empty()).then(|| halted.join(",").chars().take(1024).collect()),
-            admission: admission.is_known().then(|| Wanted::admission(admission.enforced())),
-        };
-        if wanted.stands_in(&ledger.fleet) {
-            self.reign.settling_fleet.settled(names::FLEET);
-            return;
-        }
-        if let Err(due) = self.reign.settling_fleet.wanted(names::FLEET, wanted.clone(), self.now()) {
-            wake.by(due);
-            return;
-        }
-        let call = Call::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
-        let (key, about) = (Key::FleetStatus, About::default());
-        let seen = snapshot.version(&key);
-        self.run_errand(snapshot, Errand { key, call, seen, begins_term: None, about }, wake);
-    }
 }
 
 fn tally(counts: &mut Counts, situation: &Situation<'_>, in_use: bool) {
@@ -418,11 +296,4 @@ fn tally(counts: &mut Counts, situation: &Situation<'_>, in_use: bool) {
 
 fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
-}
-
-/// The time as conditions have it: whole seconds.
-fn text(now: Timestamp) -> String {
-    now.round(TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Trunc))
-        .unwrap_or(now)
-        .to_string()
 }
