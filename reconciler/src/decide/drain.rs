@@ -54,6 +54,10 @@ pub(super) fn empty<'a>(
         return Err(cordon(node, Marker { cordoned_at: now(), drained_at: None, ..marker }));
     }
     if marker.drained_at.is_none() {
+        if situation.pods.elsewhere && !node.tainted {
+            // There was no other node when it was cordoned, and now there is.
+            return Err(cordon(node, Marker { tainted: true, ..marker }));
+        }
         if !situation.pods.drained {
             return Err(Decision { effect: Some(Effect::Evict), reason: Reason::Draining });
         }

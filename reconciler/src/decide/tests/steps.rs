@@ -169,6 +169,23 @@ fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
 }
 
 #[test]
+fn the_taint_is_set_as_soon_as_there_is_another_node() {
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    situation.pods.elsewhere = false;
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(sets(write(&decision), Field::UpdatingTaint), None, "a single node keeps our own pods");
+    let untainted = Marker { tainted: false, ..marker(1, false) };
+    marked(&mut situation, &untainted);
+    node(&mut situation, |node| node.tainted = false);
+    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::Evict));
+    situation.pods.elsewhere = true;
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(sets(write(&decision), Field::UpdatingTaint), Some(Value::Set));
+    let Some(Value::Marker(marker)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
+    assert!(marker.tainted && marker.drain_started_at.is_some());
+}
+
+#[test]
 fn without_a_slot_no_node_is_emptied() {
     let situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     assert_eq!(decide(&without_slots(), &situation).effect, None);
