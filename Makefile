@@ -38,6 +38,12 @@ test: control-plane build ## Unit, property and table tests, the bounded model, 
 	cargo build --locked --workspace --bins
 	BRUPOP_BINARIES=$(CURDIR)/target/release cargo test --locked --workspace
 
+.PHONY: bench
+bench: control-plane build ## 8 nodes at limit 4, hosts that act at once and reboot in 2 s, nothing to drain: time and overhead
+	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
+	@BRUPOP_BINARIES=$(CURDIR)/target/release exec target/debug/brupop-demo --nodes 8 \
+	  --max-concurrent-update 4 --pods-per-node 0 --download-seconds 0 --reboot-seconds 2
+
 .PHONY: model
 model: ## The model in larger worlds; prints states and time (some minutes)
 	@cargo build --release --locked --quiet -p brupop-model

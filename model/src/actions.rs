@@ -320,7 +320,7 @@ impl World {
     fn agent(&mut self, config: &Config, at: usize, success: bool) {
         let place = &self.places[at];
         let shadow = view::shadow(&place.agent_sees.unwrap_or(place.shadow));
-        let host = view::host(&place.host);
+        let host = view::host(place.host);
         let (next, memory) = step(&host, &shadow, &place.memory);
         match next {
             Step::Report(write) => {

@@ -50,6 +50,7 @@ pub struct Shadow {
 /// The marker on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the fields of a marker")]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Mark {
     pub attempt: u8,
     pub cordoned: bool,

@@ -107,7 +107,7 @@ pub(crate) fn shadow(shadow: &Shadow) -> ShadowFacts<'static> {
     }
 }
 
-pub(crate) fn host(host: &Host) -> HostFacts<'static> {
+pub(crate) fn host(host: Host) -> HostFacts<'static> {
     let updates = host.updates.map_or(Updates::Unknown, |updater| {
         let (command, success) = updater.last;
         Updates::Known(UpdateFacts {

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 /// Longest wait for the head of a request, also between two requests of one connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest life of a connection; a scraper or kubelet opens another.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
+const CONNECTION_TIMEOUT: Duration = Duration::from_mins(5);
 /// Connections served side by side; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;
 /// Longest head of a request, in bytes (hyper's least is 8 KiB).

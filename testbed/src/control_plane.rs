@@ -21,7 +21,7 @@ use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 
 /// Longest wait for the API server to be ready; on two busy cores it takes four seconds.
-const READY_DEADLINE: Duration = Duration::from_secs(60);
+const READY_DEADLINE: Duration = Duration::from_mins(1);
 /// How often a start is tried when another process took a port.
 const STARTS: usize = 3;
 /// Lifetime of tokens that are asked for by hand.

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 /// What is known of one node at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Seen {
     /// `spec.state`
     pub goal: State,
@@ -196,7 +197,7 @@ fn outcome(past: &[(Instant, Seen)]) -> Outcome {
     let mut boots: Vec<&str> =
         past.iter().map(|(_, seen)| seen.boot_id.as_str()).filter(|boot| !boot.is_empty()).collect();
     boots.dedup();
-    Outcome { from: versions().next(), to: versions().last(), took, drain, states, boots: boots.len() }
+    Outcome { from: versions().next(), to: versions().next_back(), took, drain, states, boots: boots.len() }
 }
 
 #[cfg(test)]

@@ -93,10 +93,29 @@ async fn a_fleet_is_updated_two_at_a_time_and_the_ledger_tells() -> Result<()> {
     for column in ["STATE", "TARGET VERSION", "CRASH COUNT", "REASON", NEW, "NoUpdate"] {
         ensure!(columns.contains(column), "{columns}");
     }
-    let events = fleet.control_plane.kubectl(["get", "events", "-A", "-o", "name"]).await?;
-    ensure!(!events.is_empty(), "no Events");
+    let events = fleet.control_plane.kubectl(["get", "events", "-A"]).await?;
+    for told in ["UpdateStarted", "Cordoned", "Drained", "RebootGranted", "Updated"] {
+        ensure!(events.contains(told), "{events}");
+    }
     metrics_agree(&fleet, 4).await?;
+    readme_commands_run(&fleet).await?;
     fleet.check()
+}
+
+/// What the README tells people to type for a running cluster does run.
+async fn readme_commands_run(fleet: &Fleet) -> Result<()> {
+    let readme = include_str!("../../README.md");
+    let blocks = readme.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+    let commands: Vec<&str> = blocks
+        .flat_map(str::lines)
+        .filter(|line| line.starts_with("kubectl ") && !line.starts_with("kubectl apply"))
+        .collect();
+    ensure!(commands.len() >= 8, "{commands:?}");
+    for command in commands {
+        let words = command.split(' ').skip(1).map(|word| word.trim_matches('\''));
+        fleet.control_plane.kubectl(words).await.with_context(|| command.to_owned())?;
+    }
+    Ok(())
 }
 
 /// What Prometheus would scrape is what the objects say.
@@ -112,10 +131,14 @@ async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
             usize::from(text.lines().any(|line| line.starts_with("brupop_leader") && line.ends_with(" 1")));
     }
     ensure!(leading == 1, "{leading} reconcilers lead");
-    let webhook = fleet.processes("webhook").pop().context("no webhook")?;
-    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/metrics", webhook.pod);
-    let text = fleet.control_plane.kubectl(["get", "--raw", &path]).await?;
-    ensure!(text.contains("brupop_webhook_reviews_total"), "{text}");
+    let mut reviewed = false;
+    for process in fleet.processes("webhook") {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/metrics", process.pod);
+        let text = fleet.control_plane.kubectl(["get", "--raw", &path]).await?;
+        ensure!(text.contains("brupop_webhook_certificate_expiry"), "{text}");
+        reviewed |= text.contains("brupop_webhook_reviews_total");
+    }
+    ensure!(reviewed, "no webhook has counted a review");
     Ok(())
 }
 

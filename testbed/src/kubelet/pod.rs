@@ -22,10 +22,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 /// Lifetime of a pod's token, as the kubelet asks for.
 const TOKEN_SECONDS: i64 = 3607;
 /// A token is replaced after four fifths of its life.
-const TOKEN_RENEWAL: Duration = Duration::from_secs(48 * 60);
+const TOKEN_RENEWAL: Duration = Duration::from_mins(48);
 /// Pause before the second restart; doubled by each further one. The first comes at once.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A process that ran this long starts with a clean record.
 const RAN_WELL: Duration = Duration::from_secs(10);
 /// Pause after a call to the API server, or a start, that failed.

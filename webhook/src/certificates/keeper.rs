@@ -18,7 +18,7 @@ use thiserror::Error;
 /// Times a renewal is tried while other replicas write the Secret, too.
 const RACES: usize = 8;
 /// Longest time for one pass with all its calls.
-const PASS_TIMEOUT: Duration = Duration::from_secs(60);
+const PASS_TIMEOUT: Duration = Duration::from_mins(1);
 /// Patches in a row that may come too late because of another replica before it is a matter for people.
 const LOST_RACES: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);

@@ -14,6 +14,18 @@ fn median(mut values: Vec<Duration>) -> Option<Duration> {
     values.get(values.len() / 2).copied()
 }
 
+/// Most resident memory in KiB, and most threads, of any agent that runs now.
+fn footprint(fleet: &Fleet) -> Option<(f64, u64)> {
+    let agents = fleet.processes("agent");
+    let of = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+        Some((field("VmRSS:")?.parse::<f64>().ok()?, field("Threads:")?.parse::<u64>().ok()?))
+    };
+    agents.iter().filter_map(|agent| of(agent.pid)).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
+}
+
 /// Prints the summary; is all of it as it should be?
 pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
     let history = fleet.history();
@@ -53,6 +65,9 @@ pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
     }
     if let Some(median) = median(outcomes.values().filter_map(overhead).collect()) {
         println!("overhead per node, beyond what host and drain took: {} (median)", seconds(median));
+    }
+    if let Some((memory, threads)) = footprint(fleet) {
+        println!("an agent has {:.1} MiB resident at most, and {threads} thread(s)", memory / 1024.0);
     }
     let checks = [
         (

@@ -30,7 +30,7 @@ pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
         })
         .await?;
     let node = event.user.extra.get("authentication.kubernetes.io/node-name").and_then(|names| names.first());
-    let line = json!({
+    let kept = json!({
         "verb": event.verb,
         "requestURI": event.request_uri,
         "user": event.user.username,
@@ -38,6 +38,6 @@ pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
         "code": event.code(),
         "annotations": event.annotations,
     });
-    println!("   audit log: {line}");
+    println!("   audit log: {kept}");
     Ok(())
 }
