@@ -20,7 +20,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::sync::{Mutex, MutexGuard};
 
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_mins(2);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// The shipped configuration, with the patience of a test.
@@ -319,7 +319,7 @@ async fn a_shadow_that_cannot_be_read_stops_nobody_else() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_fleet_asks_nothing_of_the_api_server() -> Result<()> {
-    const QUIET: Duration = Duration::from_secs(60);
+    const QUIET: Duration = Duration::from_mins(1);
     let (_alone, mut fleet) = fleet(3, with(quick(), "REFRESH_INTERVAL", "10s")).await?;
     let ours = |event: &Event| {
         event.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"))
