@@ -14,7 +14,7 @@ pub fn all() -> Vec<Property<Config>> {
         Property::always("slots never exceed the limit", |config: &Config, world: &World| {
             world.slots() <= config.limit
         }),
-        Property::always("nodes taken out of service never exceed the slots", |_, world: &World| {
+        Property::always("a granted reboot holds a slot", |_, world: &World| {
             world.places.iter().enumerate().all(|(at, place)| {
                 !place.host.rebooting
                     || place.shadow.grant != Some(place.host.boot)

@@ -85,7 +85,7 @@ pub struct NodeFacts<'a> {
     pub zone: Option<&'a str>,
     /// A person paused this node by its annotation.
     pub paused: bool,
-    /// A person asked for this node's update now, whatever the window.
+    /// A person asked for this node's update now, whatever the window; a back-off holds all the same.
     pub update_now: bool,
     /// This process runs on it.
     pub ours: bool,

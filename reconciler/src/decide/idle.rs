@@ -51,7 +51,7 @@ pub(super) fn startable<'a>(
         return Err(Reason::Finishing);
     }
     let Some(version) = shadow.update() else { return Err(Reason::NoUpdate) };
-    if situation.time.backing_off && !node.update_now {
+    if situation.time.backing_off {
         return Err(Reason::BackingOff);
     }
     if node.paused {

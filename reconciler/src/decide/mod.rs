@@ -64,13 +64,15 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Decision<'
         return Decision::wait(Reason::NotLeading);
     }
     let Some(node) = situation.node else { return without_node(situation) };
-    let Some(shadow) = situation.shadow else { return without_shadow(fleet, &node) };
+    let Some(shadow) = situation.shadow else { return without_shadow(&node) };
     if situation.owner_uid.is_some_and(|owner| owner != node.uid) {
         let effect = Some(Effect::DeleteShadow { uid: shadow.uid });
         return Decision { effect, reason: Reason::NodeReplaced };
     }
+    // A shadow that is being adopted has a marker first, and the slot's attempt then.
+    let attempt = shadow.spec.attempt.or(situation.slot(fleet).map(|slot| slot.attempt));
     if let Some(marker) = node.marker
-        && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != shadow.spec.attempt)
+        && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
     {
         return undo_when_ready(&node, Reason::ReturningToService);
     }
@@ -89,7 +91,7 @@ fn without_node<'a>(situation: &Situation<'a>) -> Decision<'a> {
 }
 
 /// A labelled node gets a shadow; a node that lost both label and shadow gets back what we changed.
-fn without_shadow<'a>(_fleet: &FleetFacts<'a>, node: &NodeFacts<'a>) -> Decision<'a> {
+fn without_shadow<'a>(node: &NodeFacts<'a>) -> Decision<'a> {
     if node.labelled {
         let attempt = node.marker.map(|marker| marker.attempt + 1);
         return Decision { effect: Some(Effect::CreateShadow { attempt }), reason: Reason::NotReported };

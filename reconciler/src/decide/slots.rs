@@ -38,7 +38,11 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
         .map(|(name, _)| name)
         .collect();
     let kept = fleet.slots.len() - freed.len();
-    let unavailable = situations.iter().filter(|situation| unavailable_otherwise(fleet, situation)).count();
+    let keeps = |name: &str| fleet.slots.contains_key(name) && !freed.iter().any(|freed| *freed == name);
+    let unavailable = situations
+        .iter()
+        .filter(|situation| !keeps(situation.shadow_name) && is_unavailable(situation))
+        .count();
     let room = fleet.limit.map_or(usize::MAX, |limit| {
         usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(kept + unavailable)
     });
@@ -76,7 +80,9 @@ fn is_over(slot: &Slot, situation: Option<&Situation<'_>>) -> bool {
     let tidy = node.marker.is_none();
     match situation.shadow {
         None => !node.labelled && tidy && node.ready,
-        Some(shadow) if shadow.uid != slot.uid => tidy && node.ready && shadow.reports(State::Idle),
+        Some(shadow) if shadow.uid != slot.uid => {
+            tidy && node.ready && (shadow.reports(State::Idle) || situation.time.step_overdue)
+        }
         Some(shadow) => {
             shadow.spec.state == State::Idle
                 && shadow.spec.attempt >= Some(slot.attempt)
@@ -86,10 +92,9 @@ fn is_over(slot: &Slot, situation: Option<&Situation<'_>>) -> bool {
     }
 }
 
-/// A node that is out of service without having a slot.
-fn unavailable_otherwise(fleet: &FleetFacts<'_>, situation: &Situation<'_>) -> bool {
-    let Some(node) = situation.node else { return false };
-    !fleet.slots.contains_key(situation.shadow_name) && ((node.labelled && !node.ready) || situation.marked())
+/// A node that is out of service.
+fn is_unavailable(situation: &Situation<'_>) -> bool {
+    situation.node.is_some_and(|node| node.labelled && !node.ready) || situation.marked()
 }
 
 /// The attempt that a slot taken now would be for.

@@ -30,7 +30,7 @@ fn abort<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, why: Abort) -> De
     Decision::write(writes::abort(fleet, shadow, why), Reason::Aborting(why))
 }
 
-/// Reasons to give up that hold as long as the agent has not claimed the reboot.
+/// Reasons to give up that hold as long as no reboot is under way: before it is claimed, and after it.
 fn given_up(situation: &Situation<'_>, node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Option<Abort> {
     if shadow.reports(State::ErrorReset) {
         Some(Abort::StepFailed)
@@ -85,7 +85,13 @@ pub(super) fn staged<'a>(
         return adopt(fleet, situation, node, shadow);
     }
     let version = shadow.spec.version.unwrap_or("");
-    match boot(node, shadow) {
+    let boot = boot(node, shadow);
+    if boot != Boot::Same
+        && let Some(undo) = back_into_service(node)
+    {
+        return undo;
+    }
+    match boot {
         Boot::IntoUpdate => {
             return Decision::write(writes::skip_reboot(fleet, shadow), Reason::ReturningToService);
         }
@@ -104,6 +110,13 @@ pub(super) fn staged<'a>(
         return Decision::wait(Reason::Staging(version));
     }
     empty_then_grant(fleet, situation, node, shadow)
+}
+
+/// A host in another boot gets back what we changed on its node before anything else: that needs neither its agent nor
+/// the webhook.
+fn back_into_service<'a>(node: &NodeFacts<'a>) -> Option<Decision<'a>> {
+    let marker = node.marker.filter(|marker| node.ready && marker.holds_changes())?;
+    Some(Decision::write(writes::undo(node, marker, true), Reason::ReturningToService))
 }
 
 fn empty_then_grant<'a>(
@@ -134,20 +147,37 @@ pub(super) fn rebooted<'a>(
     if shadow.spec.attempt.is_none() {
         return adopt(fleet, situation, node, shadow);
     }
-    match boot(node, shadow) {
-        Boot::Same => before_reboot(fleet, situation, node, shadow),
-        _ if !node.ready => {
-            let overdue = situation.time.step_overdue;
-            Decision::wait(if overdue { Reason::RebootOverdue } else { Reason::Rebooting })
-        }
-        Boot::IntoOther => abort(fleet, shadow, Abort::FellBack),
-        Boot::IntoUpdate => match node.marker {
-            Some(marker) if marker.holds_changes() => {
-                Decision::write(writes::undo(node, marker, true), Reason::ReturningToService)
-            }
-            _ if shadow.reached() => Decision::write(writes::monitor(fleet, shadow), Reason::Monitoring),
-            _ => Decision::wait(Reason::NotReported),
-        },
+    let boot = boot(node, shadow);
+    if boot == Boot::Same {
+        return before_reboot(fleet, situation, node, shadow);
+    }
+    if !node.ready {
+        let overdue = situation.time.step_overdue;
+        return Decision::wait(if overdue { Reason::RebootOverdue } else { Reason::Rebooting });
+    }
+    if let Some(undo) = back_into_service(node) {
+        return undo;
+    }
+    if boot == Boot::IntoOther {
+        return abort(fleet, shadow, Abort::FellBack);
+    }
+    watch_it(fleet, situation, node, shadow)
+}
+
+/// The node is in service with the update: go on to watch it, as soon as its agent says so, too. A silent agent does not
+/// keep the slot for ever.
+fn watch_it<'a>(
+    fleet: &FleetFacts<'a>,
+    situation: &Situation<'a>,
+    node: &NodeFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+) -> Decision<'a> {
+    if shadow.reached() {
+        return Decision::write(writes::monitor(fleet, shadow), Reason::Monitoring);
+    }
+    match given_up(situation, node, shadow) {
+        Some(Abort::NodePaused) | None => Decision::wait(Reason::NotReported),
+        Some(why) => abort(fleet, shadow, why),
     }
 }
 
@@ -167,7 +197,8 @@ fn before_reboot<'a>(
     if shadow.spec.reboot_from_boot_id.is_none() {
         // Adopted, or the grant was taken back.
         if node.version == shadow.spec.version {
-            return returned_before_adoption(fleet, node, shadow);
+            // Upstream had rebooted it before we came: it only has to be put back into service.
+            return back_into_service(node).unwrap_or_else(|| watch_it(fleet, situation, node, shadow));
         }
         return empty_then_grant(fleet, situation, node, shadow);
     }
@@ -178,23 +209,6 @@ fn before_reboot<'a>(
     Decision::wait(Reason::RebootGranted)
 }
 
-/// Upstream had rebooted it before we came: it only has to be put back into service.
-fn returned_before_adoption<'a>(
-    fleet: &FleetFacts<'a>,
-    node: &NodeFacts<'a>,
-    shadow: &ShadowFacts<'a>,
-) -> Decision<'a> {
-    match node.marker {
-        Some(marker) if marker.holds_changes() && node.ready => {
-            Decision::write(writes::undo(node, marker, true), Reason::ReturningToService)
-        }
-        _ if shadow.reached() && node.ready => {
-            Decision::write(writes::monitor(fleet, shadow), Reason::Monitoring)
-        }
-        _ => Decision::wait(Reason::NotReported),
-    }
-}
-
 /// Wanted: the node in service for a while with the new version.
 pub(super) fn monitoring<'a>(
     fleet: &FleetFacts<'a>,
@@ -202,6 +216,9 @@ pub(super) fn monitoring<'a>(
     node: &NodeFacts<'a>,
     shadow: &ShadowFacts<'a>,
 ) -> Decision<'a> {
+    if shadow.spec.attempt.is_none() {
+        return adopt(fleet, situation, node, shadow);
+    }
     if !node.ready {
         // It was in service; whether it comes back is no longer a matter of this step alone.
         if situation.time.step_overdue {
@@ -212,15 +229,15 @@ pub(super) fn monitoring<'a>(
     if node.version != shadow.spec.version {
         return abort(fleet, shadow, Abort::FellBack);
     }
-    match node.marker {
-        Some(marker) if marker.holds_changes() => {
-            Decision::write(writes::undo(node, marker, true), Reason::ReturningToService)
-        }
-        _ if !node.labelled => abort(fleet, shadow, Abort::NotLabelled),
-        _ if shadow.reached() && situation.time.soak_over => {
-            Decision::write(writes::finish(fleet, shadow), Reason::Finishing)
-        }
-        _ if shadow.reports(State::ErrorReset) => abort(fleet, shadow, Abort::StepFailed),
-        _ => Decision::wait(Reason::Monitoring),
+    if let Some(undo) = back_into_service(node) {
+        return undo;
+    }
+    if shadow.reached() && situation.time.soak_over {
+        return Decision::write(writes::finish(fleet, shadow), Reason::Finishing);
+    }
+    match given_up(situation, node, shadow) {
+        // It runs the update and is in service: a pause has nothing to hold back any more.
+        Some(Abort::NodePaused) | None => Decision::wait(Reason::Monitoring),
+        Some(why) => abort(fleet, shadow, why),
     }
 }

@@ -62,6 +62,8 @@ pub(super) fn stage<'a>(
 pub(super) fn spend_attempt<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, slot: &Slot) -> Write<'a> {
     let sets = [
         (Field::SpecAttempt, Value::Number(slot.attempt)),
+        // Of an earlier attempt: nobody shall take this one for its success.
+        (Field::SpecVersion, Value::Absent),
         (Field::SpecTransitionTimestamp, Value::text(fleet.now)),
     ];
     spec(fleet, shadow, [], sets)

@@ -126,9 +126,10 @@ proptest! {
         let taken = write.sets.iter().filter(|(_, value)| matches!(value, Value::Slot(_))).count();
         let freed =
             write.sets.iter().filter(|(field, value)| matches!(field, Field::Slot(_)) && *value == Value::Absent).count();
+        let gone = |name: &str| write.sets.contains(&(Field::Slot(name), Value::Absent));
         let unavailable = situations
             .iter()
-            .filter(|situation| !arena.slots.contains_key(situation.shadow_name))
+            .filter(|situation| !arena.slots.contains_key(situation.shadow_name) || gone(situation.shadow_name))
             .filter(|situation| situation.node.is_some_and(|node| node.labelled && !node.ready) || situation.marked())
             .count();
         let after = arena.slots.len() - freed + taken;

@@ -394,6 +394,73 @@ fn upstreams_shadows_in_mid_update_are_adopted() {
     let decision = decide(&fleet(), &situation);
     let Some(Value::Marker(adopted)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
     assert!(adopted.cordoned_at.is_some() && adopted.drained_at.is_none());
+    // Then it gets the slot's attempt, and is not uncordoned on the way.
+    let adopted = adopted.into_owned();
+    node(&mut situation, |node| node.marker = Some(&adopted));
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)));
+    assert_eq!(sets(write(&decision), Field::Marker), None);
+}
+
+#[test]
+fn a_silent_agent_does_not_keep_its_slot_for_ever() {
+    for state in [RebootedIntoUpdate, MonitoringUpdate] {
+        let mut situation = updating(state, StagedAndPerformedUpdate);
+        rebooted(&mut situation, NEW);
+        assert_eq!(decide(&fleet(), &situation).effect, None, "{state}");
+        situation.time.step_overdue = true;
+        assert_eq!(aborts(&situation), Some(Abort::DeadlineExceeded), "{state}");
+        situation.time.step_overdue = false;
+        node(&mut situation, |node| node.labelled = false);
+        assert_eq!(aborts(&situation), Some(Abort::NotLabelled), "{state}");
+    }
+    let mut idle = updating(Idle, StagedAndPerformedUpdate);
+    assert_eq!(slots(&fleet(), &[idle]).write, None);
+    idle.time.step_overdue = true;
+    assert!(slots(&fleet(), &[idle]).write.is_some());
+    // The slot of a shadow that was made again: the same.
+    let earlier = slot(SHADOW, "an earlier shadow", 1);
+    assert!(slots(&FleetFacts { slots: &earlier, ..fleet() }, &[idle]).write.is_some());
+    idle.time.step_overdue = false;
+    assert_eq!(slots(&FleetFacts { slots: &earlier, ..fleet() }, &[idle]).write, None);
+}
+
+#[test]
+fn a_node_in_another_boot_is_put_back_into_service_before_anything_is_written_of_it() {
+    let marker = marker(1, true);
+    for (state, version) in [
+        (StagedAndPerformedUpdate, NEW),
+        (StagedAndPerformedUpdate, OLD),
+        (RebootedIntoUpdate, OLD),
+        (MonitoringUpdate, NEW),
+    ] {
+        let mut situation = updating(state, StagedAndPerformedUpdate);
+        marked(&mut situation, &marker);
+        rebooted(&mut situation, version);
+        let decision = decide(&fleet(), &situation);
+        assert_eq!(decision.reason, Reason::ReturningToService, "{state} {version}");
+        assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Absent));
+    }
+}
+
+#[test]
+fn a_node_that_is_away_counts_from_the_moment_its_slot_is_given_back() {
+    let mut away = updating(Idle, Idle);
+    node(&mut away, |node| node.ready = false);
+    let mut other = idle();
+    other.shadow_name = "brs-other";
+    shadow(&mut other, |shadow| shadow.name = "brs-other");
+    let write = slots(&fleet(), &[away, other]).write.unwrap();
+    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
+    assert_eq!(sets(&write, Field::Slot("brs-other")), None);
+}
+
+#[test]
+fn a_person_who_asks_for_an_update_now_does_not_end_a_back_off() {
+    let mut situation = idle();
+    node(&mut situation, |node| node.update_now = true);
+    situation.time.backing_off = true;
+    assert_eq!(slots(&without_slots(), &[situation]).write, None);
 }
 
 #[test]
