@@ -50,6 +50,8 @@ pub enum Action {
     ThawAgent(usize),
     /// An agent is killed and started again.
     CrashAgent(usize),
+    /// An agent is never heard of again.
+    SilenceAgent(usize),
     /// A host boots what is next.
     Boot(usize),
     /// A host boots what is next, which fails, so it boots the old set.
@@ -66,10 +68,12 @@ impl Action {
     /// Happens without a fault: what a quiet cluster does by itself, sooner or later.
     fn is_progress(self, world: &World) -> bool {
         let nobody_leads = world.leaders.iter().all(|leader| leader.term.is_none());
+        match self {
+            Self::Lead(_) => return nobody_leads,
+            Self::ReconcileOverdue(_, node) => return world.places[node].silent,
+            _ => {}
+        }
         matches!(
-            self,
-            Self::Lead(_) if nobody_leads
-        ) || matches!(
             self,
             Self::Slots(_)
                 | Self::Reconcile(..)
@@ -103,9 +107,8 @@ impl Model for Config {
             }
             actions.push(Action::Slots(at));
             actions.extend((0..self.nodes).map(|node| Action::Reconcile(at, node)));
-            if faults.deadlines > 0 {
-                actions.extend((0..self.nodes).map(|node| Action::ReconcileOverdue(at, node)));
-            }
+            let late = |node: &usize| faults.deadlines > 0 || world.places[*node].silent;
+            actions.extend((0..self.nodes).filter(late).map(|node| Action::ReconcileOverdue(at, node)));
             match leader.stale {
                 Some(_) => actions.push(Action::Thaw(at)),
                 None if faults.stale_leaders > 0 => {
@@ -126,6 +129,22 @@ impl Model for Config {
                 }
                 continue;
             }
+            if faults.own_reboots > 0 {
+                actions.push(Action::OwnReboot(at));
+            }
+            if faults.people > 0 {
+                if !place.node.unschedulable && place.node.marker.is_none() {
+                    actions.push(Action::Cordon(at));
+                } else if place.node.unschedulable {
+                    actions.push(Action::Uncordon(at));
+                }
+            }
+            if place.silent {
+                continue;
+            }
+            if faults.silent_agents > 0 {
+                actions.push(Action::SilenceAgent(at));
+            }
             actions.push(Action::Agent(at));
             if faults.failed_commands > 0 {
                 actions.push(Action::AgentFails(at));
@@ -137,16 +156,6 @@ impl Model for Config {
             }
             if faults.agent_crashes > 0 && place.memory != STARTED {
                 actions.push(Action::CrashAgent(at));
-            }
-            if faults.own_reboots > 0 {
-                actions.push(Action::OwnReboot(at));
-            }
-            if faults.people > 0 {
-                if !place.node.unschedulable && place.node.marker.is_none() {
-                    actions.push(Action::Cordon(at));
-                } else if place.node.unschedulable {
-                    actions.push(Action::Uncordon(at));
-                }
             }
         }
     }
@@ -188,7 +197,7 @@ impl World {
             Action::ReconcileOverdue(at, node) => {
                 let before = self.clone();
                 self.reconcile(config, at, node, true);
-                if *self != before {
+                if *self != before && !self.places[node].silent {
                     self.faults.deadlines -= 1;
                 }
             }
@@ -208,6 +217,12 @@ impl World {
             Action::CrashAgent(at) => {
                 self.faults.agent_crashes -= 1;
                 self.places[at].memory = STARTED;
+            }
+            Action::SilenceAgent(at) => {
+                self.faults.silent_agents -= 1;
+                self.places[at].silent = true;
+                self.places[at].memory = STARTED;
+                self.places[at].agent_sees = None;
             }
             Action::Boot(at) => self.boot(at),
             Action::FallBack(at) => {

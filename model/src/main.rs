@@ -47,6 +47,9 @@ struct Arguments {
     /// Steps that take too long.
     #[arg(long, default_value_t = 0)]
     deadlines: u8,
+    /// Agents that are never heard of again.
+    #[arg(long, default_value_t = 0)]
+    silent_agents: u8,
     /// A person cordoned one of the nodes beforehand.
     #[arg(long)]
     foreign_cordon: bool,
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
             failed_commands: arguments.failed_commands,
             people: arguments.people,
             deadlines: arguments.deadlines,
+            silent_agents: arguments.silent_agents,
         },
         foreign_cordon: arguments.foreign_cordon,
         without: None,

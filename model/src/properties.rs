@@ -77,17 +77,37 @@ impl World {
 
     /// Every node is updated, or was refused for a reason that is written down; nothing of ours is left behind.
     fn is_settled(&self, config: &Config) -> bool {
-        let tidy = |place: &Place| {
-            let shadow = &place.shadow;
-            let done = place.host.version == 1 || shadow.attempt.unwrap_or(0) >= config.attempts;
-            done && shadow.state == State::Idle
-                && shadow.current_state == Some(State::Idle)
-                && shadow.status_attempt == shadow.attempt
-                && place.node.marker.is_none()
-                && !place.node.tainted
-                && place.node.unschedulable == place.foreign_cordon
-                && !place.host.next
-        };
-        self.slots() == 0 && self.places.iter().all(tidy)
+        // With a machine lost in its reboot the limit may be used up; then others wait, and that is right.
+        let limit_is_free = !self.places.iter().any(Place::is_lost);
+        self.places.iter().enumerate().all(|(at, place)| {
+            let tidy = || self.ledger.slots[at].is_none() && place.is_tidy();
+            place.is_lost() || (tidy() && (place.is_done(config) || !limit_is_free))
+        })
+    }
+}
+
+impl Place {
+    /// Its agent claimed the reboot and was never heard of again: the machine needs a person, and keeps its slot.
+    fn is_lost(&self) -> bool {
+        let claimed = self.shadow.claim == Some(self.host.boot) && self.shadow.claim == self.shadow.grant;
+        self.silent && claimed
+    }
+
+    /// Nothing of ours is left on it, or about to happen.
+    fn is_tidy(&self) -> bool {
+        let shadow = &self.shadow;
+        let acknowledged = shadow.current_state == Some(State::Idle)
+            && shadow.status_attempt == shadow.attempt
+            && !self.host.next;
+        shadow.state == State::Idle
+            && self.node.marker.is_none()
+            && !self.node.tainted
+            && self.node.unschedulable == self.foreign_cordon
+            && (acknowledged || self.silent)
+    }
+
+    /// It is updated, or was tried as often as it may be.
+    fn is_done(&self, config: &Config) -> bool {
+        self.silent || self.host.version == 1 || self.shadow.attempt.unwrap_or(0) >= config.attempts
     }
 }

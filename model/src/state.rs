@@ -28,6 +28,8 @@ pub struct Faults {
     pub people: u8,
     /// A step takes too long.
     pub deadlines: u8,
+    /// An agent is never heard of again.
+    pub silent_agents: u8,
 }
 
 /// A safeguard that a sensitivity run leaves out, to see that the model notices.
@@ -113,6 +115,7 @@ pub const STARTED: Memory = Memory { asked: None, refreshed: None, refresh_due: 
 
 /// Everything about one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Place {
     /// The truth of its shadow.
     pub shadow: Shadow,
@@ -126,6 +129,8 @@ pub struct Place {
     pub foreign_cordon: bool,
     /// A person uncordoned it while we were at it.
     pub meddled: bool,
+    /// Its agent is never heard of again.
+    pub silent: bool,
     /// What its agent remembers.
     pub memory: Memory,
     /// The shadow that its agent still sees, if that is not the truth.
@@ -216,6 +221,7 @@ impl World {
                     empty: false,
                     foreign_cordon,
                     meddled: false,
+                    silent: false,
                     memory: STARTED,
                     agent_sees: None,
                 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use brupop_agent::step::{HostFacts, LastCommand, UpdateFacts, Updates};
-use brupop_api::Marker;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::{Marker, State};
 use brupop_reconciler::facts::{FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
 
 use crate::objects::{
@@ -177,7 +177,9 @@ pub(crate) fn of(
         let shadow = stale.and_then(|stale| stale.shadows).and_then(|all| all[at]).unwrap_or(place.shadow);
         let node = stale.and_then(|stale| stale.nodes).and_then(|all| all[at]).unwrap_or(place.node);
         let empty = stale.and_then(|stale| stale.pods).map_or(place.empty, |all| all[at]);
-        situation(config, &shadow, &node, empty, overdue == Some(at))
+        // A silent agent never acknowledges that its update is over, so that wait ends by its deadline.
+        let waits_in_vain = place.silent && shadow.state == State::Idle;
+        situation(config, &shadow, &node, empty, overdue == Some(at) || waits_in_vain)
     };
     let situations = world.places.iter().enumerate().map(|(at, place)| see(at, place)).collect();
     let fleet = FleetFacts {

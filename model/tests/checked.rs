@@ -17,6 +17,7 @@ const NO_FAULTS: Faults = Faults {
     failed_commands: 0,
     people: 0,
     deadlines: 0,
+    silent_agents: 0,
 };
 
 fn holds(config: Config) {
@@ -58,6 +59,12 @@ fn one_node_with_every_fault_of_hosts_and_agents() {
     holds(Config { nodes: 1, faults, ..SMALL });
     let faults = Faults { failed_commands: 1, deadlines: 1, people: 1, ..NO_FAULTS };
     holds(Config { nodes: 1, faults, ..SMALL });
+}
+
+#[test]
+fn an_agent_that_falls_silent_keeps_no_slot() {
+    let faults = Faults { silent_agents: 1, fall_backs: 1, own_reboots: 1, ..NO_FAULTS };
+    holds(Config { faults, ..SMALL });
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! Structured logs on standard output, adjusted by upstream's environment variables.
 
 use thiserror::Error;
-use tracing_subscriber::{EnvFilter, fmt, util::SubscriberInitExt};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{fmt, registry};
 
 /// One of `full`, `compact`, `pretty`, `json`; `full` if unset.
 pub const FORMATTER: &str = "LOGGING_FORMATTER";
 /// `true` or `false`: colours; `false` if unset.
 pub const ANSI_ENABLED: &str = "LOGGING_ANSI_ENABLED";
-/// A filter of `tracing-subscriber`, such as `info` or `info,brupop_agent=debug`.
+/// A level, or directives by module such as `info,brupop_agent=debug`. Directives by span are not among them: they
+/// need regular expressions, half a megabyte in the memory of each node.
 pub const FILTER_DIRECTIVE: &str = "TRACING_FILTER_DIRECTIVE";
 
 /// kube's client logs each failed call as an error of its own; who made the call says what it means, once.
@@ -40,11 +44,11 @@ enum Formatter {
     Json,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 struct Settings {
     formatter: Formatter,
     ansi: bool,
-    filter: String,
+    filter: Targets,
 }
 
 /// Sets up the logs of this process from its environment.
@@ -53,13 +57,13 @@ struct Settings {
 /// A variable holds something else than it may, or logging was set up before.
 pub fn init() -> Result<(), LogError> {
     let settings = settings(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))?;
-    let filter = EnvFilter::try_new(&settings.filter).map_err(|_| invalid_filter(&settings.filter))?;
-    let builder = fmt().with_env_filter(filter).with_ansi(settings.ansi);
+    let layer = fmt::layer().with_ansi(settings.ansi);
+    let filtered = registry().with(settings.filter);
     match settings.formatter {
-        Formatter::Full => builder.finish().try_init(),
-        Formatter::Compact => builder.compact().finish().try_init(),
-        Formatter::Pretty => builder.pretty().finish().try_init(),
-        Formatter::Json => builder.json().flatten_event(true).finish().try_init(),
+        Formatter::Full => filtered.with(layer).try_init(),
+        Formatter::Compact => filtered.with(layer.compact()).try_init(),
+        Formatter::Pretty => filtered.with(layer.pretty()).try_init(),
+        Formatter::Json => filtered.with(layer.json().flatten_event(true)).try_init(),
     }
     .map_err(|_| LogError::AlreadySetUp)
 }
@@ -91,22 +95,27 @@ fn settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, LogEr
             });
         }
     };
-    let filter = get(FILTER_DIRECTIVE).unwrap_or_else(|| DEFAULT_FILTER.to_owned());
-    EnvFilter::try_new(&filter).map_err(|_| invalid_filter(&filter))?;
+    let filter = filter(get(FILTER_DIRECTIVE).as_deref().unwrap_or(DEFAULT_FILTER))?;
     Ok(Settings { formatter, ansi, filter })
 }
 
-fn invalid_filter(value: &str) -> LogError {
-    LogError::Invalid {
+/// What cannot be a module would be taken for the name of one, which no event has: refused, not ignored.
+fn filter(value: &str) -> Result<Targets, LogError> {
+    let module = |name: &str| name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | ':' | '-'));
+    let directives = || value.split(',').map(|directive| directive.split('=').next().unwrap_or_default());
+    let parsed = value.parse().ok().filter(|_| directives().all(|name| !name.is_empty() && module(name)));
+    parsed.ok_or_else(|| LogError::Invalid {
         variable: FILTER_DIRECTIVE,
         value: value.to_owned(),
-        valid: "a level (error, warn, info, debug, trace) or directives such as info,brupop_agent=debug",
-    }
+        valid: "a level (off, error, warn, info, debug, trace) or levels by module such as \
+                info,brupop_agent=debug (no [spans])",
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tracing::Level;
 
     fn read(values: &[(&str, &str)]) -> Result<Settings, LogError> {
         settings(|name| values.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
@@ -114,7 +123,7 @@ mod tests {
 
     #[test]
     fn unset_and_empty_mean_the_default() {
-        let default = Settings { formatter: Formatter::Full, ansi: false, filter: DEFAULT_FILTER.to_owned() };
+        let default = Settings { formatter: Formatter::Full, ansi: false, filter: DEFAULT_FILTER.parse().unwrap() };
         assert_eq!(read(&[]).unwrap(), default);
         assert_eq!(read(&[(FORMATTER, ""), (ANSI_ENABLED, " "), (FILTER_DIRECTIVE, "")]).unwrap(), default);
     }
@@ -130,7 +139,16 @@ mod tests {
             assert_eq!(read(&[(FORMATTER, value)]).unwrap().formatter, formatter);
         }
         assert!(read(&[(ANSI_ENABLED, "true")]).unwrap().ansi);
-        assert_eq!(read(&[(FILTER_DIRECTIVE, "warn")]).unwrap().filter, "warn");
+        let filter = read(&[(FILTER_DIRECTIVE, "info,brupop_agent=debug,kube_client::client=off")]).unwrap().filter;
+        for (module, level, logged) in [
+            ("hyper", Level::INFO, true),
+            ("hyper", Level::DEBUG, false),
+            ("brupop_agent::host", Level::DEBUG, true),
+            ("brupop_agent::host", Level::TRACE, false),
+            ("kube_client::client::builder", Level::ERROR, false),
+        ] {
+            assert_eq!(filter.would_enable(module, &level), logged, "{module} {level}");
+        }
     }
 
     #[test]
@@ -139,6 +157,10 @@ mod tests {
             (FORMATTER, "xml", "full, compact, pretty or json"),
             (ANSI_ENABLED, "maybe", "true or false"),
             (FILTER_DIRECTIVE, "info,=,", "a level"),
+            (FILTER_DIRECTIVE, "info,", "a level"),
+            (FILTER_DIRECTIVE, "brupop_agent=loud", "info,brupop_agent=debug"),
+            (FILTER_DIRECTIVE, "info,[agent{node=a}]=debug", "no [spans]"),
+            (FILTER_DIRECTIVE, "[agent]", "no [spans]"),
         ] {
             let sentence = read(&[(variable, value)]).unwrap_err().to_string();
             assert!(sentence.contains(variable) && sentence.contains(hint), "{sentence}");

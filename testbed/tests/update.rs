@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::{BottlerocketShadow, State};
 use brupop_testbed::audit::Event;
-use brupop_testbed::fleet::NEW;
+use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Seen;
-use brupop_testbed::host::Durations;
+use brupop_testbed::host::{Command, Durations, Faults};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
@@ -258,6 +258,45 @@ async fn reconcilers_may_be_killed_and_frozen_in_mid_roll_out() -> Result<()> {
     assert_kind(&fleet, 1)?;
     let status = fleet.ledger().get("fleet").await?.status.context("a ledger")?;
     ensure!(status.term >= Some(3), "every leader has a term of its own: {status:?}");
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_falls_back_or_fails_costs_its_own_update_only() -> Result<()> {
+    let (_alone, mut fleet) = fleet(3, quick()).await?;
+    fleet.deploy("cart", 3, "1").await?;
+    fleet.hosts[0].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.hosts[1].set_faults(Faults::failing(Command::Prepare, "no space left on device"));
+    fleet.publish(NEW)?;
+    fleet
+        .until("the third node is updated, the others are given up", DEADLINE, |history| {
+            history.now().all(|(node, seen)| {
+                let version = if node == "node-2" { NEW } else { OLD };
+                let tried = node == "node-2" || seen.reason == "BackingOff";
+                seen.is_idle() && !seen.is_unavailable() && seen.version.as_deref() == Some(version) && tried
+            })
+        })
+        .await?;
+    let boots = fleet.history().outcomes().into_values().map(|outcome| outcome.boots).collect::<Vec<_>>();
+    ensure!(boots == [2, 1, 2], "{boots:?}");
+    for (node, reason, says) in
+        [("node-0", "FellBack", "fell back to 1.19.4"), ("node-1", "StepFailed", "no space left on device")]
+    {
+        let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
+        let status = shadow.status.unwrap_or_default();
+        let failures = shadow.spec.failures.context("no failure is noted")?;
+        ensure!((failures.count, failures.reason.as_str()) == (1, reason), "{failures:?}");
+        ensure!(status.crash_count == Some(1), "{status:?}");
+        ensure!(status.message.as_deref().is_some_and(|message| message.contains(says)), "{status:?}");
+    }
+    // Only what the Node itself shows counts against the version.
+    let ledger = fleet.ledger();
+    let status = await_until("all slots are given back", DEADLINE, async || {
+        ledger.get("fleet").await.ok()?.status.filter(|status| status.slots.is_empty())
+    })
+    .await?;
+    let failed: Vec<_> = status.versions[NEW].failures.iter().map(|failure| failure.node.as_str()).collect();
+    ensure!(failed == ["node-0"] && status.versions[NEW].succeeded == 1, "{status:?}");
     fleet.check()
 }
 
