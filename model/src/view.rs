@@ -96,7 +96,7 @@ pub(crate) fn shadow(shadow: &Shadow) -> ShadowFacts<'static> {
             current_version: shadow.current_version.map(version),
             target_version: shadow.target_version.map(version),
             current_state: shadow.current_state,
-            crash_count: 0,
+            crash_count: Some(0),
             failed_at: None,
             attempt: shadow.status_attempt.map(u64::from),
             boot_id: shadow.boot.map(boot),

@@ -101,6 +101,11 @@ impl<'a> Report<'a> {
         );
     }
 
+    fn crash_count(&mut self, count: u64) {
+        let read = Value::number_or_absent(self.read().crash_count);
+        self.differ(Field::CrashCount, &read, Value::Number(count));
+    }
+
     /// The step cannot be done: said once for an attempt.
     pub(super) fn failure(&mut self, now: &'a str, message: String) {
         if self.shadow.reports(State::ErrorReset) {
@@ -108,17 +113,15 @@ impl<'a> Report<'a> {
         }
         self.state(State::ErrorReset);
         self.message(Some(message));
-        let crashes = self.read().crash_count;
-        self.differ(Field::CrashCount, &Value::Number(crashes), Value::Number(crashes.saturating_add(1)));
+        let crashes = self.read().crash_count.unwrap_or(0);
+        self.crash_count(crashes.saturating_add(1));
         let read = Value::text_or_absent(self.read().failed_at);
         self.differ(Field::FailureTimestamp, &read, Value::text(now));
     }
 
     /// Nothing has failed since the last success.
     pub(super) fn no_failures(&mut self) {
-        if self.read().crash_count != 0 {
-            self.differ(Field::CrashCount, &Value::Number(self.read().crash_count), Value::Number(0));
-        }
+        self.crash_count(0);
         self.differ(Field::FailureTimestamp, &Value::text_or_absent(self.read().failed_at), Value::Absent);
         self.message(None);
     }

@@ -79,6 +79,7 @@ fn shadow(state: State) -> BottlerocketShadow {
         current_state: Some(State::Idle),
         attempt: Some(1),
         boot_id: Some(BOOT.into()),
+        crash_count: Some(0),
         ..BottlerocketShadowStatus::default()
     });
     shadow

@@ -15,7 +15,7 @@ fn first_words() {
     let never = with(shadow(State::Idle), |spec, status| (spec.attempt, status.attempt) = (None, None));
     check! {
         "no status": old(Updates::Unknown), silent(shadow(State::Idle)), fresh()
-            => "CurrentVersion StatusBootId Idle StatusAttempt";
+            => "CurrentVersion StatusBootId Idle StatusAttempt CrashCount";
         "no status, in mid-update":
             old(Updates::Unknown), silent(shadow(State::StagedAndPerformedUpdate)), fresh()
             => "CurrentVersion StatusBootId StatusAttempt";

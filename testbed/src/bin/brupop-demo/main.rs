@@ -7,7 +7,8 @@ mod trespass;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use brupop_reconciler::settings::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Durations;
 use brupop_testbed::{Fleet, FleetOptions};
@@ -22,7 +23,7 @@ struct Arguments {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=200))]
     nodes: u16,
     /// How many of them may be updated at once: an integer, a percentage, or `unlimited`
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value = "1", value_parser = limit)]
     max_concurrent_update: String,
     /// Pods of the workload on each node; 0 = nothing to drain
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=50))]
@@ -71,12 +72,9 @@ impl Arguments {
 
     /// How many nodes may be out of service at once.
     fn limit(&self) -> usize {
-        let nodes = usize::from(self.nodes);
-        match (self.max_concurrent_update.as_str(), self.max_concurrent_update.strip_suffix('%')) {
-            ("unlimited", _) => nodes,
-            (_, Some(percent)) => (nodes * percent.parse::<usize>().unwrap_or(0) / 100).max(1),
-            (number, None) => number.parse().unwrap_or(nodes),
-        }
+        let nodes = u64::from(self.nodes);
+        let limit = self.max_concurrent_update.parse::<Limit>().ok().and_then(|limit| limit.of(nodes));
+        usize::try_from(limit.unwrap_or(nodes)).unwrap_or(usize::MAX)
     }
 
     /// Generous: the demo ends by itself also when something hangs.
@@ -89,6 +87,17 @@ impl Arguments {
     }
 }
 
+/// The text, if the reconciler would take it.
+fn limit(text: &str) -> Result<String, String> {
+    text.parse::<Limit>().map(|_| text.to_owned())
+}
+
+/// Ends without a stack trace; 128 and the signal's number, as shells have it.
+fn ended(by: &str, code: u8) -> ExitCode {
+    eprintln!("\n{by}; nothing is left behind");
+    ExitCode::from(code)
+}
+
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
@@ -98,8 +107,8 @@ async fn main() -> Result<ExitCode> {
     // The test bed's guardian takes everything away as soon as the fleet is dropped, or this process is gone.
     tokio::select! {
         result = demonstrate(&arguments) => result,
-        _ = interrupted.recv() => bail!("interrupted; nothing is left behind"),
-        _ = terminated.recv() => bail!("terminated; nothing is left behind"),
+        _ = interrupted.recv() => Ok(ended("interrupted", 130)),
+        _ = terminated.recv() => Ok(ended("terminated", 143)),
     }
 }
 
