@@ -58,13 +58,16 @@ fn redraw(now: &[(String, Seen)], before: usize, elapsed: Duration) -> Result<us
         rows.truncate(ROWS);
     }
     let mut out = std::io::stdout().lock();
+    // A line that wraps would spoil the next redraw.
+    let width = rustix::termios::tcgetwinsize(&out).map_or(80, |size| usize::from(size.ws_col).max(20));
+    let fit = |line: String| line.chars().take(width).collect::<String>();
     if before > 0 {
         write!(out, "\x1b[{before}A")?;
     }
     let updated = now.iter().filter(|(_, seen)| seen.is_idle() && seen.available.is_none()).count();
-    writeln!(out, "\x1b[J{}", line(&HEAD.map(str::to_owned)))?;
+    writeln!(out, "\x1b[J{}", fit(line(&HEAD.map(str::to_owned))))?;
     for change in &rows {
-        writeln!(out, "{}", line(&row(change)))?;
+        writeln!(out, "{}", fit(line(&row(change))))?;
     }
     writeln!(out, "{:.1} s, {updated} of {} without a pending update", elapsed.as_secs_f32(), now.len())?;
     out.flush()?;
