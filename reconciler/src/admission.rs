@@ -118,4 +118,16 @@ mod tests {
         assert!(admission.found(&unknown, s(180)));
         assert!(admission.enforced().unwrap_err().contains("timeout"));
     }
+
+    #[test]
+    fn a_half_that_is_let_through_shuts_at_once_though_the_other_is_silent() {
+        let mut admission = Admission::new(s(60));
+        admission.found(&finding(Met::Refusal), s(0));
+        let half = Finding {
+            webhook: Met::Else("it was let through".into()),
+            policy: Met::Nothing("timeout".into()),
+        };
+        assert!(admission.found(&half, s(60)));
+        assert!(admission.enforced().unwrap_err().contains("let through"));
+    }
 }

@@ -46,8 +46,8 @@ pub enum Call {
     DeleteShadow {
         /// Its name.
         name: String,
-        /// Its UID.
-        uid: String,
+        /// UID and version of the one that was decided on: it may have been put to use again.
+        preconditions: Preconditions,
     },
     /// The fleet that is not there.
     CreateFleet,
@@ -143,10 +143,9 @@ impl Caller {
                 let shadows = Api::<BottlerocketShadow>::namespaced(self.client.clone(), &self.namespace);
                 created(shadows.create(&PostParams::default(), shadow).await.map(|shadow| shadow.metadata))
             }
-            Call::DeleteShadow { name, uid } => {
-                let preconditions = Preconditions { uid: Some(uid.clone()), ..Preconditions::default() };
-                match self.shadows().delete(name, &DeleteParams::default().preconditions(preconditions)).await
-                {
+            Call::DeleteShadow { name, preconditions } => {
+                let params = DeleteParams::default().preconditions(preconditions.clone());
+                match self.shadows().delete(name, &params).await {
                     Ok(_) => Outcome::Removed,
                     Err(Error::Api(status)) if status.code == 404 => Outcome::Removed,
                     Err(error) => failure(&error),
@@ -187,8 +186,14 @@ pub fn is_ours(pod: &Pod, namespace: &str) -> bool {
         && pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::COMPONENT_LABEL))
 }
 
-/// The shadow of a node, to begin with.
-pub fn new_shadow(node: &str, node_uid: &str, attempt: Option<u64>, term: u64) -> BottlerocketShadow {
+/// The shadow of a node, to begin with. `now` starts the time in which its agent must answer.
+pub fn new_shadow(
+    node: &str,
+    node_uid: &str,
+    attempt: Option<u64>,
+    term: u64,
+    now: &str,
+) -> BottlerocketShadow {
     let labels = [
         ("app.kubernetes.io/component", "brupop-shadow"),
         ("app.kubernetes.io/managed-by", "brupop"),
@@ -198,6 +203,7 @@ pub fn new_shadow(node: &str, node_uid: &str, attempt: Option<u64>, term: u64) -
         state: State::Idle,
         attempt,
         leader_term: Some(term),
+        state_transition_timestamp: Some(now.to_owned()),
         ..BottlerocketShadowSpec::default()
     };
     let metadata = ObjectMeta {
@@ -236,7 +242,7 @@ fn created(answer: kube::Result<ObjectMeta>) -> Outcome {
 
 fn failure(error: &Error) -> Outcome {
     match error {
-        // 404: gone. 409: there already, or another UID. 422 without causes: a `test` that does not hold; with causes:
+        // 404: gone. 409: there already, or another UID or version. 422 without causes: a `test` that does not hold; with causes:
         // the schema says no, among others to a leader that was succeeded.
         Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
             Outcome::Refused(status.message.clone())
@@ -253,13 +259,18 @@ mod tests {
 
     #[test]
     fn a_new_shadow_is_idle_and_its_nodes() {
-        let shadow = serde_json::to_value(new_shadow("n", "node-uid", Some(3), 7)).unwrap();
+        let shadow =
+            serde_json::to_value(new_shadow("n", "node-uid", Some(3), 7, "2026-11-21T04:00:00Z")).unwrap();
         assert_eq!(shadow["metadata"]["name"], "brs-n");
         assert_eq!(
             shadow["metadata"]["ownerReferences"],
             json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid"}])
         );
-        assert_eq!(shadow["spec"], json!({"state": "Idle", "attempt": 3, "leader_term": 7}));
+        assert_eq!(
+            shadow["spec"],
+            json!({"state": "Idle", "attempt": 3, "leader_term": 7,
+                "state_transition_timestamp": "2026-11-21T04:00:00Z"})
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Proof that our admission rules are in force: dry-run writes that only they refuse.
 
 use brupop_api::BottlerocketShadow;
-use brupop_api::names::canary::{NODE_ANNOTATION, STATUS_MESSAGE};
+use brupop_api::names::canary::{NODE_ANNOTATION, POLICY_RULE, STATUS_MESSAGE, WEBHOOK_RULE};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::{PartialObjectMeta, Status};
@@ -49,9 +49,11 @@ impl Finding {
         }
     }
 
-    /// Was there no answer to either? Then what was found before stands for a while.
+    /// Is an answer missing, and the other one no bad news? Then what was found before stands for a while.
     pub fn is_unknown(&self) -> bool {
-        matches!(self.webhook, Met::Nothing(_)) || matches!(self.policy, Met::Nothing(_))
+        let both = [&self.webhook, &self.policy];
+        both.iter().any(|met| matches!(met, Met::Nothing(_)))
+            && !both.iter().any(|met| matches!(met, Met::Else(_)))
     }
 }
 
@@ -66,14 +68,17 @@ pub async fn try_out(client: Client, namespace: String, shadow: String, node: St
         shadows.patch_status(&shadow, &params, &message),
         nodes.patch(&node, &params, &annotation)
     );
-    Finding {
-        webhook: met(status.map(drop), |message| {
-            message.contains("admission webhook") && message.contains("denied")
-        }),
-        policy: met(node.map(drop), |message| {
-            message.contains("ValidatingAdmissionPolicy") && message.contains("denied")
-        }),
-    }
+    Finding { webhook: met(status.map(drop), is_our_webhook), policy: met(node.map(drop), is_our_policy) }
+}
+
+/// `admission webhook "<name>" denied the request: <rule> (<field>): …`
+fn is_our_webhook(message: &str) -> bool {
+    ["admission webhook", "denied", WEBHOOK_RULE].iter().all(|part| message.contains(part))
+}
+
+/// `… ValidatingAdmissionPolicy '<name>' with binding '<name>' denied request: <rule>: …`
+fn is_our_policy(message: &str) -> bool {
+    ["ValidatingAdmissionPolicy", "denied", POLICY_RULE].iter().all(|part| message.contains(part))
 }
 
 fn met(answer: Result<(), Error>, ours: impl Fn(&str) -> bool) -> Met {
@@ -103,17 +108,42 @@ mod tests {
         let status = |code, message: &str| {
             Err(Error::Api(Status { code, message: message.into(), ..Status::default() }.boxed()))
         };
-        let webhook = |answer| {
-            met(answer, |message| message.contains("admission webhook") && message.contains("denied"))
+        let webhook = |answer| met(answer, is_our_webhook);
+        let denied = |by: &str, rule: &str| {
+            status(
+                403,
+                &format!(r#"admission webhook "{by}" denied the request: {rule} (status.message): x"#),
+            )
         };
-        let denied =
-            r#"admission webhook "shadows.brupop.bottlerocket.aws" denied the request: agent-own-fields"#;
-        assert_eq!(webhook(status(403, denied)), Met::Refusal);
+        assert_eq!(
+            webhook(denied("shadows.brupop.bottlerocket.aws", "reconciler-conditions-only")),
+            Met::Refusal
+        );
+        assert!(matches!(
+            webhook(denied("shadows.brupop.bottlerocket.aws", "agent-own-fields")),
+            Met::Else(_)
+        ));
+        assert!(matches!(webhook(denied("no-dry-runs.example.org", "ask the platform team")), Met::Else(_)));
         assert!(matches!(webhook(Ok(())), Met::Else(_)));
         assert!(matches!(webhook(status(403, "User cannot patch resource")), Met::Else(_)));
         assert!(matches!(webhook(status(500, "failed calling webhook: connection refused")), Met::Else(_)));
         assert!(matches!(webhook(status(404, "not found")), Met::Nothing(_)));
         assert!(matches!(webhook(status(429, "too many requests")), Met::Nothing(_)));
+
+        let policy = |rule: &str| {
+            let message = format!(
+                r#"nodes "n" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {rule}: x"#
+            );
+            met(status(403, &message), is_our_policy)
+        };
+        assert_eq!(policy("reconciler-node-annotations"), Met::Refusal);
+        assert!(matches!(policy("nodes-are-frozen"), Met::Else(_)));
+    }
+
+    #[test]
+    fn the_policy_that_is_shipped_says_the_rule() {
+        let shipped = include_str!("../../manifests/reconciler-policy.yaml");
+        assert!(shipped.contains(&format!("{POLICY_RULE}: ")), "{POLICY_RULE}");
     }
 
     #[test]
@@ -125,6 +155,23 @@ mod tests {
         assert!(why.contains("webhook") && !why.contains("Policy"), "{why}");
         let why = finding(Met::Refusal, through()).enforced().unwrap_err();
         assert!(why.contains("ValidatingAdmissionPolicy"), "{why}");
-        assert!(finding(Met::Refusal, Met::Nothing("timeout".into())).is_unknown());
+    }
+
+    #[test]
+    fn bad_news_of_one_half_is_no_less_known_for_a_silent_other() {
+        let nothing = || Met::Nothing("timeout".into());
+        let through = || Met::Else("it was let through".into());
+        for (webhook, policy, unknown) in [
+            (nothing(), nothing(), true),
+            (Met::Refusal, nothing(), true),
+            (nothing(), Met::Refusal, true),
+            (through(), nothing(), false),
+            (nothing(), through(), false),
+            (Met::Refusal, through(), false),
+            (Met::Refusal, Met::Refusal, false),
+        ] {
+            let finding = Finding { webhook, policy };
+            assert_eq!(finding.is_unknown(), unknown, "{finding:?}");
+        }
     }
 }

@@ -10,10 +10,10 @@ use kube::core::Status;
 
 use crate::drain::{Plan, PodKey};
 
-/// Wait after a first refusal; doubled with each further one.
+/// Wait after a first refusal; doubled with each further one. A budget that allows more starts anew.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Longest wait after refusals; a budget that allows more ends it.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Longest wait after refusals. It is for what no budget's count tells of: another selector, a pod no longer Ready.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Wait for an evicted pod to be seen leaving, before it is evicted once more.
 const ACCEPTED_WAIT: Duration = Duration::from_secs(30);
 /// Longest sentence kept of a refusal.
@@ -134,21 +134,27 @@ impl Evictions {
         std::mem::replace(&mut tried.why, why) != tried.why
     }
 
-    /// Budgets of this namespace allow more than before: what was refused there is due.
+    /// Budgets of this namespace allow more than before: what was refused there is due. What is being asked right now
+    /// may be refused on the old count, and is then asked again soon.
     pub fn retry(&mut self, namespace: &str, now: Duration) {
         for (pod, tried) in &mut self.tried {
             if pod.namespace == namespace && tried.why.is_some() {
+                tried.refusals = 0;
                 tried.not_before = tried.not_before.map(|not_before| not_before.min(now));
             }
         }
     }
 
+    /// The first pod of this drain whose eviction is refused, and why.
+    pub fn refusal<'p>(&self, plan: &'p Plan) -> Option<(&'p PodKey, &str)> {
+        plan.evict.iter().find_map(|pod| Some((pod, self.tried.get(pod)?.why.as_deref()?)))
+    }
+
     /// What holds this drain up, in a sentence that stays as long as that does.
     pub fn held_up_by(&self, plan: &Plan) -> Option<String> {
-        let refused = plan.evict.iter().find_map(|pod| {
-            let why = self.tried.get(pod)?.why.as_ref()?;
-            Some(format!("{}/{} is not evicted: {why}", pod.namespace, pod.name))
-        });
+        let refused = self
+            .refusal(plan)
+            .map(|(pod, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
         let unmanaged = || {
             let pod = plan.unmanaged.first()?;
             Some(format!("{pod} has no controller that would make it again elsewhere: delete it by hand"))
@@ -223,7 +229,7 @@ mod tests {
         assert_eq!(evictions.next(&plan, ms(0)), Some(ms(500)));
         assert_eq!(evictions.due(&plan, ms(499)), [&pod("b")]);
         let mut now = ms(500);
-        for wait in [1000, 2000, 4000, 5000, 5000] {
+        for wait in [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000] {
             assert_eq!(evictions.due(&plan, now).len(), 2);
             evictions.begin(pod("a"));
             assert!(!evictions.answered(&pod("a"), &blocked, now), "the same again is no news");
@@ -249,6 +255,24 @@ mod tests {
         assert!(evictions.due(&plan, ms(100)).is_empty());
         evictions.retry("shop", ms(100));
         assert_eq!(evictions.due(&plan, ms(100)), [&pod("a")]);
+    }
+
+    #[test]
+    fn a_refusal_that_crosses_a_budget_that_allows_more_is_not_waited_on_for_long() {
+        let mut evictions = Evictions::default();
+        let plan = plan(&["a"]);
+        let blocked = Answer::Blocked("x".into());
+        let mut now = ms(0);
+        for _ in 0..8 {
+            evictions.begin(pod("a"));
+            evictions.answered(&pod("a"), &blocked, now);
+            now = evictions.next(&plan, now).unwrap();
+        }
+        evictions.begin(pod("a"));
+        evictions.retry("shop", now);
+        assert!(evictions.due(&plan, now).is_empty(), "its call is on its way");
+        evictions.answered(&pod("a"), &blocked, now);
+        assert_eq!(evictions.next(&plan, now), Some(now + ms(500)));
     }
 
     #[test]

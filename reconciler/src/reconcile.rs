@@ -1,9 +1,11 @@
 //! The one loop: woken by changes, answers and deadlines, it observes, decides and sets calls going.
 
 mod answers;
+mod complaints;
 mod errand;
 mod explain;
 mod pass;
+mod wake;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use crate::pending::Pending;
 use crate::schedule::Starts;
 use crate::settings::Settings;
 use crate::watches::{PodWatches, Watches};
+use complaints::Complaints;
 use errand::{Errand, Key};
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed asks for nothing.
@@ -55,8 +58,7 @@ pub struct Reconciler {
     /// All of it forgotten when this process leads no more.
     reign: Reign,
     elected_before: bool,
-    /// What was last said to be wrong with what, so that it is said once.
-    complaints: BTreeMap<String, String>,
+    complaints: Complaints,
 }
 
 /// What is known and under way as long as this process leads.
@@ -124,7 +126,7 @@ impl Reconciler {
             evicting: JoinSet::new(),
             reign,
             elected_before: false,
-            complaints: BTreeMap::new(),
+            complaints: Complaints::default(),
         }
     }
 
@@ -181,14 +183,5 @@ impl Reconciler {
 
     fn now(&self) -> Duration {
         self.epoch.elapsed()
-    }
-
-    /// True if this is not what was last said of the subject.
-    fn is_new(&mut self, subject: &str, complaint: &str) -> bool {
-        if self.complaints.get(subject).is_some_and(|before| before == complaint) {
-            return false;
-        }
-        self.complaints.insert(subject.to_owned(), complaint.to_owned());
-        true
     }
 }

@@ -36,7 +36,7 @@ pub struct Settings {
     /// Seconds for a reboot, from the grant on
     #[arg(long, env = "REBOOT_DEADLINE_SECONDS", default_value = "1800", value_parser = seconds(1))]
     pub reboot_deadline_seconds: u64,
-    /// Seconds in which a node must be Ready again while it is watched, and its agent must follow an update's end
+    /// Seconds in which a node must be Ready again while it is watched, and its agent must take up an update or follow its end
     #[arg(long, env = "SETTLE_DEADLINE_SECONDS", default_value = "600", value_parser = seconds(1))]
     pub settle_deadline_seconds: u64,
     /// Seconds that a node waits after its first failure; doubled with each further one, at most a day
@@ -69,7 +69,7 @@ pub struct Durations {
     pub drain: SignedDuration,
     /// For a reboot.
     pub reboot: SignedDuration,
-    /// For what should take moments: the agent's last word, a node that is Ready again.
+    /// For what should take moments: the agent's first and last word, a node that is Ready again.
     pub settle: SignedDuration,
     /// Wait after the first failure.
     pub back_off_base: SignedDuration,

@@ -1,8 +1,10 @@
 //! What people are told of an update, as Events and log lines. Pure.
 
+use brupop_api::facts::ShadowFacts;
 use brupop_api::{Object, State};
 
-use crate::decide::{Decision, Effect, Reason};
+use crate::decide::{Abort, Decision, Effect, Reason};
+use crate::drain::PodKey;
 use crate::facts::Situation;
 
 /// Something to be told.
@@ -51,17 +53,34 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<T
             told("ReturnedToService", "what was changed on the node for its update is undone".to_owned())
         }
         (Object::ShadowSpec(_), Reason::Finishing) => told("Updated", format!("the node runs {version}")),
-        (Object::ShadowSpec(_), Reason::Aborting(_)) => {
-            let still = if shadow.status.attempt == shadow.spec.attempt {
-                "; its agent undoes what it did"
-            } else {
-                ""
-            };
-            let note = format!("{} ({current}, wanted {version}){still}", decision.reason.message());
+        (Object::ShadowSpec(_), Reason::Aborting(why)) => {
+            let left = left_behind(&shadow, why);
+            let note = format!("{} ({current}, wanted {version}){left}", decision.reason.message());
             Some(Told::new(situation, "UpdateAborted", true, note))
         }
         _ => None,
     }
+}
+
+/// What an attempt that is given up leaves on the host, as the end of a sentence.
+fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
+    let (status, spec) = (&shadow.status, &shadow.spec);
+    match spec.version {
+        _ if status.attempt != spec.attempt => String::new(),
+        // The DaemonSet's pod went with the label.
+        Some(version) if why == Abort::NotLabelled && status.current_version != Some(version) => format!(
+            "; its agent is gone and undoes nothing: if {version} was activated, it stays so, and the host's next \
+             reboot is into it"
+        ),
+        _ if why == Abort::NotLabelled => String::new(),
+        _ => "; its agent undoes what it did".to_owned(),
+    }
+}
+
+/// What is told when a drain is held up: which eviction is refused, and in which words.
+pub fn of_refusal(situation: &Situation<'_>, pod: &PodKey, why: &str) -> Told {
+    let note = format!("{}/{} is not evicted: {why}", pod.namespace, pod.name);
+    Told::new(situation, "DrainBlocked", true, note)
 }
 
 /// What is told when the reason of a node becomes this one, without a write of ours.
@@ -77,10 +96,9 @@ pub fn of_reason(situation: &Situation<'_>, reason: &Reason<'_>) -> Option<Told>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::Abort;
     use crate::facts::{PodFacts, TimeFacts};
     use brupop_api::Write;
-    use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
+    use brupop_api::facts::{SpecFacts, StatusFacts};
 
     fn situation(state: State) -> Situation<'static> {
         Situation {
@@ -128,6 +146,40 @@ mod tests {
         assert_eq!(of_effect(&situation(State::StagedAndPerformedUpdate), &waiting), None);
         let evicting = Decision { effect: Some(Effect::Evict), reason: Reason::Draining };
         assert_eq!(of_effect(&situation(State::StagedAndPerformedUpdate), &evicting), None);
+    }
+
+    #[test]
+    fn what_is_left_on_the_host_is_told_by_who_could_undo_it() {
+        let note = |why, attempt, current: &'static str| {
+            let mut situation = situation(State::StagedAndPerformedUpdate);
+            let shadow = situation.shadow.as_mut().unwrap();
+            shadow.status.attempt = attempt;
+            shadow.status.current_version = Some(current);
+            let write = Write { object: Object::ShadowSpec("brs-n"), tests: vec![], sets: vec![] };
+            let decision = Decision { effect: Some(Effect::Write(write)), reason: Reason::Aborting(why) };
+            of_effect(&situation, &decision).unwrap().note
+        };
+        let undone = "its agent undoes what it did";
+        assert!(note(Abort::NodePaused, Some(4), "1.0.0").ends_with(undone));
+        let stays = note(Abort::NotLabelled, Some(4), "1.0.0");
+        assert!(stays.contains("if 2.0.0 was activated, it stays so") && !stays.contains(undone), "{stays}");
+        for note in [
+            note(Abort::DeadlineExceeded, Some(3), "1.0.0"),
+            note(Abort::NotLabelled, Some(3), "1.0.0"),
+            note(Abort::NotLabelled, Some(4), "2.0.0"),
+        ] {
+            assert!(note.ends_with("wanted 2.0.0)"), "{note}");
+        }
+    }
+
+    #[test]
+    fn a_refused_eviction_is_told_in_the_budgets_words() {
+        let pod = PodKey { namespace: "shop".into(), name: "cart-1".into(), uid: "u".into() };
+        let why = "The disruption budget cart needs 6 healthy pods and has 6 currently";
+        let told = of_refusal(&situation(State::StagedAndPerformedUpdate), &pod, why);
+        assert_eq!((told.reason, told.warning), ("DrainBlocked", true));
+        assert_eq!(told.note, format!("shop/cart-1 is not evicted: {why}"));
+        assert_eq!(told.action, "UpdateAttempt4");
     }
 
     #[test]

@@ -62,13 +62,16 @@ impl Clock {
                     !shadow.reports(State::Idle) && self.passed(transition, durations.settle, false);
             }
             State::StagedAndPerformedUpdate => {
-                // What follows staging has deadlines of its own; this one is for a node that stands still between.
-                let emptying = if shadow.reached() {
-                    durations.exclusion + durations.drain
+                let wait = if shadow.reached() {
+                    // What follows staging has deadlines of its own; this is for a node that stands still between.
+                    durations.stage + durations.exclusion + durations.drain
+                } else if shadow.status.attempt == shadow.spec.attempt {
+                    durations.stage
                 } else {
-                    SignedDuration::ZERO
+                    // An agent takes the attempt up at once; a dead one should not hold a slot for long.
+                    durations.settle.min(durations.stage)
                 };
-                facts.step_overdue = self.passed(transition, durations.stage + emptying, false);
+                facts.step_overdue = self.passed(transition, wait, false);
             }
             State::RebootedIntoUpdate => {
                 let granted = shadow.spec.reboot_from_boot_id.is_some();

@@ -177,11 +177,13 @@ fn the_clock_has_its_say_in_each_state() {
     let overdue: Says = |time| time.step_overdue;
     let soaked: Says = |time| time.soak_over;
     let backing_off: Says = |time| time.backing_off;
+    let silent = json!({"current_state": "Idle", "attempt": 1, "current_version": "1.0.0"});
     let mut failed = since("Idle");
     failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
     let mut granted = since("RebootedIntoUpdate");
     granted["reboot_from_boot_id"] = json!("boot-1");
     for (what, spec, status, says, after) in [
+        ("not taken up", since("StagedAndPerformedUpdate"), silent, overdue, 600),
         ("staging", since("StagedAndPerformedUpdate"), reports("Idle"), overdue, 3600),
         (
             "staged",
@@ -221,6 +223,7 @@ proptest! {
     fn no_fact_changes_before_the_deadline(
         state in 0_usize..4,
         reported in 0_usize..5,
+        echoed in 1_u64..=2,
         transition in 0_i64..10_000,
         excluded in proptest::option::of(0_i64..10_000),
         drain in proptest::option::of(0_i64..10_000),
@@ -236,7 +239,7 @@ proptest! {
         let spec = json!({"state": State::ALL[state], "state_transition_timestamp": at(transition), "attempt": 2,
             "version": "2.0.0",
             "failures": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": at(when), "reason": "X"}))});
-        let status = json!({"current_state": State::ALL[reported], "attempt": 2, "current_version": "1.0.0"});
+        let status = json!({"current_state": State::ALL[reported], "attempt": echoed, "current_version": "1.0.0"});
         let snapshot = snapshot(
             [("n", json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker}}}))],
             [("brs-n", spec, status)],

@@ -4,6 +4,7 @@ use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 
+use super::complaints::Subject;
 use super::errand::{About, Errand, Key};
 use super::{Answered, Reconciler};
 use crate::apply::Outcome;
@@ -30,7 +31,7 @@ impl Reconciler {
         match outcome {
             Outcome::Written(version_written) => {
                 self.metrics.wrote(object, "written");
-                self.complaints.remove(&format!("{key:?}"));
+                self.complaints.settled(&Subject::Call(key.clone()));
                 self.reign.pending.written(key.clone(), version_written, now);
                 if let Some(term) = begins_term {
                     self.reign.term = Some(term);
@@ -69,9 +70,8 @@ impl Reconciler {
             }
             Outcome::Failed(why) => {
                 self.metrics.wrote(object, "failed");
-                let subject = format!("{key:?}");
-                self.reign.pending.failed(key, now);
-                if self.is_new(&subject, &why) {
+                self.reign.pending.failed(key.clone(), now);
+                if self.complaints.is_new(Subject::Call(key), &why) {
                     tracing::warn!(node, version, state, reason, object, why, "a call failed; trying again");
                 }
             }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use brupop_api::{Object, Write};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
+use kube::api::Preconditions;
 use kube::core::DeserializeGuard;
 use serde_json::Value;
 
 use crate::apply::{self, Call, Confirm};
 use crate::decide::{Decision, Effect};
-use crate::facts::Situation;
+use crate::facts::{FleetFacts, Situation};
 use crate::observe::Snapshot;
 use crate::told::{self, Told};
 
@@ -85,6 +86,16 @@ impl Snapshot {
         self.nodes.get(name).and_then(|node| apply::version(node.meta()))
     }
 
+    /// Is there still what a call of this key is about?
+    pub(super) fn has(&self, key: &Key) -> bool {
+        match key {
+            Key::Ledger | Key::FleetStatus => true,
+            Key::Shadow(name) | Key::Node(name) | Key::Condition(name) => {
+                self.shadows.contains_key(name) || self.nodes.contains_key(name)
+            }
+        }
+    }
+
     /// The version in which the object of a call is known.
     pub(super) fn version(&self, key: &Key) -> Option<u64> {
         match key {
@@ -113,7 +124,7 @@ pub(super) fn of(
     snapshot: &Snapshot,
     situation: &Situation<'_>,
     decision: &Decision<'_>,
-    term: u64,
+    fleet: &FleetFacts<'_>,
 ) -> Option<Errand> {
     let name = situation.shadow_name;
     let (key, call) = match decision.effect.as_ref()? {
@@ -125,12 +136,16 @@ pub(super) fn of(
         }
         Effect::CreateShadow { attempt } => {
             let node = situation.node?;
-            let shadow = apply::new_shadow(node.name, node.uid, *attempt, term);
+            let shadow = apply::new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
             (Key::Shadow(name.to_owned()), Call::CreateShadow(Box::new(shadow)))
         }
         Effect::DeleteShadow { uid } => {
-            let call = Call::DeleteShadow { name: name.to_owned(), uid: (*uid).to_owned() };
-            (Key::Shadow(name.to_owned()), call)
+            let read = &snapshot.shadow(name)?.metadata;
+            let preconditions = Preconditions {
+                uid: Some((*uid).to_owned()),
+                resource_version: Some(read.resource_version.clone()?),
+            };
+            (Key::Shadow(name.to_owned()), Call::DeleteShadow { name: name.to_owned(), preconditions })
         }
         Effect::Evict => return None,
     };
@@ -165,5 +180,100 @@ fn patch(
         }
         // Not the reconciler's, and not a node's.
         Object::ShadowStatus(_) | Object::Fleet => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::decide::Reason;
+    use crate::facts::{Gate, NodeFacts, PodFacts, TimeFacts};
+    use brupop_api::facts::ShadowFacts;
+    use serde_json::json;
+
+    const NOW: &str = "2026-11-21T04:00:00Z";
+
+    fn node() -> NodeFacts<'static> {
+        NodeFacts {
+            name: "n",
+            uid: "node-n",
+            labelled: true,
+            ready: true,
+            boot_id: "boot-1",
+            version: Some("1.0.0"),
+            unschedulable: false,
+            excluded: false,
+            tainted: false,
+            marker: None,
+            zone: None,
+            paused: false,
+            update_now: false,
+            ours: false,
+        }
+    }
+
+    /// The call for an effect on the node, with this shadow or none.
+    fn call(shadow: Option<Value>, effect: Effect<'_>) -> Option<Call> {
+        let mut snapshot = Snapshot::default();
+        if let Some(shadow) = shadow {
+            snapshot.shadows.insert("brs-n".into(), Arc::new(serde_json::from_value(shadow).unwrap()));
+        }
+        let situation = Situation {
+            shadow_name: "brs-n",
+            node: Some(node()),
+            shadow: snapshot.shadow("brs-n").and_then(ShadowFacts::of),
+            owner_uid: None,
+            pods: PodFacts::default(),
+            time: TimeFacts::default(),
+        };
+        let fleet = FleetFacts {
+            now: NOW,
+            term: 7,
+            ledger_term: Some(7),
+            slots: &BTreeMap::new(),
+            versions: &BTreeMap::new(),
+            limit: None,
+            gate: Gate::Open,
+            exclude: false,
+        };
+        let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled };
+        of(&snapshot, &situation, &decision, &fleet).map(|errand| errand.call)
+    }
+
+    fn shadow(metadata: Value) -> Value {
+        let mut shadow = json!({
+            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "metadata": {"name": "brs-n", "uid": "u", "generation": 1}, "spec": {"state": "Idle"},
+        });
+        json_patch::merge(&mut shadow["metadata"], &metadata);
+        shadow
+    }
+
+    #[test]
+    fn a_shadow_is_deleted_as_it_was_read_or_not_at_all() {
+        let delete = || Effect::DeleteShadow { uid: "u" };
+        let Some(Call::DeleteShadow { name, preconditions }) =
+            call(Some(shadow(json!({"resourceVersion": "41"}))), delete())
+        else {
+            panic!("it is deleted")
+        };
+        assert_eq!(name, "brs-n");
+        assert_eq!(
+            serde_json::to_value(preconditions).unwrap(),
+            json!({"uid": "u", "resourceVersion": "41"})
+        );
+        assert!(call(Some(shadow(json!({}))), delete()).is_none(), "not without its version");
+    }
+
+    #[test]
+    fn a_shadow_is_created_with_the_time_from_which_its_agent_is_waited_for() {
+        let Some(Call::CreateShadow(shadow)) = call(None, Effect::CreateShadow { attempt: Some(3) }) else {
+            panic!("it is created")
+        };
+        let spec = &shadow.spec;
+        assert_eq!((spec.attempt, spec.leader_term), (Some(3), Some(7)));
+        assert_eq!(spec.state_transition_timestamp.as_deref(), Some(NOW));
     }
 }

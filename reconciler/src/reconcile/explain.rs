@@ -6,8 +6,9 @@ use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::Resource as _;
 
 use super::Reconciler;
+use super::complaints::Subject;
 use super::errand::{About, Errand, Key};
-use super::pass::Wake;
+use super::wake::Wake;
 use crate::apply::Call;
 use crate::conditions::{self, FleetWanted, Wanted};
 use crate::decide::Reason;
@@ -20,7 +21,7 @@ impl Reconciler {
     /// Says of a node that no sense can be made of it; once.
     pub(super) fn skip(&mut self, snapshot: &Snapshot, situation: &Situation<'_>, why: &str) {
         let name = situation.shadow_name;
-        if !self.is_new(name, why) {
+        if !self.complaints.is_new(Subject::Node(name.to_owned()), why) {
             return;
         }
         tracing::error!(node = names::node_of_shadow(name), shadow = name, why, "left alone");
@@ -39,7 +40,7 @@ impl Reconciler {
             "its name has more than {} characters, so no shadow can be named after it",
             names::NODE_NAME_MAX
         );
-        if !self.is_new(name, &note) {
+        if !self.complaints.is_new(Subject::Node(name.to_owned()), &note) {
             return;
         }
         let long = names::node_of_shadow(name).unwrap_or(name).to_owned();
@@ -62,6 +63,9 @@ impl Reconciler {
         let Some(shadow) = snapshot.shadow(name) else { return };
         if matches!(reason, Reason::NotLeading | Reason::NodeGone) {
             return;
+        }
+        if matches!(reason, Reason::Draining) {
+            self.tell_refusal(snapshot, situation);
         }
         let mut message = reason.message();
         if let Some(more) = self.detail(snapshot, name, reason, now) {
@@ -107,6 +111,17 @@ impl Reconciler {
             }
             Reason::AdmissionNotEnforced => self.reign.admission.enforced().err().map(str::to_owned),
             _ => None,
+        }
+    }
+
+    /// Says of a drain, once, in which words its evictions are refused.
+    fn tell_refusal(&mut self, snapshot: &Snapshot, situation: &Situation<'_>) {
+        let name = situation.shadow_name;
+        let Some(plan) = snapshot.drains.get(name) else { return };
+        let Some((pod, why)) = self.reign.evictions.refusal(plan) else { return };
+        if self.complaints.is_new(Subject::Drain(name.to_owned(), why.to_owned()), why) {
+            let told = told::of_refusal(situation, pod, why);
+            self.tell(About::of(snapshot, situation, Reason::Draining.as_str(), Some(told)));
         }
     }
 

@@ -9,32 +9,24 @@ use brupop_api::{State, names};
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
 
+use super::complaints::Subject;
 use super::errand::{self, About, Errand, Key};
+use super::wake::Wake;
 use super::{Answered, Reconciler};
 use crate::apply::{Call, is_ours};
 use crate::decide::{self, Decision, Effect, Reason};
 use crate::drain::Plan;
-use crate::facts::{Gate, Situation};
+use crate::facts::{FleetFacts, Gate, Situation};
 use crate::metrics::LastPass;
 use crate::observe::{self, Circumstances, Observed, Snapshot};
 use crate::pending::Readiness;
-use crate::schedule::Kind;
+use crate::schedule::{Kind, Starts};
 use crate::{canary, evict};
 
 /// Most calls under way at once. What has to wait is decided anew when another call is answered.
 const MAX_CALLS: usize = 32;
 /// Most evictions under way at once, beside other calls.
 const MAX_EVICTIONS: usize = 32;
-
-/// When to look again; instants are durations since the loop's epoch.
-#[derive(Default)]
-pub(super) struct Wake(Option<Duration>);
-
-impl Wake {
-    pub(super) fn by(&mut self, at: Duration) {
-        self.0 = Some(self.0.map_or(at, |wake| wake.min(at)));
-    }
-}
 
 impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
@@ -43,12 +35,13 @@ impl Reconciler {
         let mut snapshot = match self.watches.snapshot() {
             Ok(snapshot) => snapshot,
             Err(why) => {
-                if self.is_new("fleet", &why) {
+                if self.complaints.is_new(Subject::Fleet, &why) {
                     tracing::error!(why, "the fleet's object cannot be read, so nothing is done");
                 }
                 return None;
             }
         };
+        self.complaints.settled(&Subject::Fleet);
         self.watch_pods(&mut snapshot);
         let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
@@ -70,15 +63,17 @@ impl Reconciler {
                 now_text: &now_text,
             },
         );
-        if let Some(next) = observed.next {
-            wake.by(self.now() + Duration::try_from(next.duration_since(now)).unwrap_or_default());
+        wake.by_time(observed.next, now, self.now());
+        if !allowed {
+            let opens = Starts::opens(&self.settings.scheduler_cron_expression, now);
+            wake.by_time(opens, now, self.now());
         }
         if self.take_over(&snapshot, &observed, &mut wake) {
             self.try_out(&snapshot, &mut wake);
             let pass = self.decide(&snapshot, &observed, now, &mut wake);
             self.metrics.passed(Some(pass));
         }
-        wake.0
+        wake.at()
     }
 
     /// Watches the pods of nodes that are, or soon will be, emptied; and makes plans of what is known.
@@ -187,7 +182,7 @@ impl Reconciler {
                 decision.reason = *reason;
             }
             *pass.reasons.entry(decision.reason.as_str()).or_default() += 1;
-            self.follow(snapshot, situation, &decision, observed.fleet.term, wake);
+            self.follow(snapshot, situation, &decision, &observed.fleet, wake);
             self.explain(snapshot, situation, &decision.reason, now, wake);
         }
         for name in &observed.too_long {
@@ -195,7 +190,7 @@ impl Reconciler {
             self.refuse(snapshot, name);
         }
         self.sum_up(snapshot, observed, counts, wake);
-        self.forget(snapshot);
+        self.forget(snapshot, observed);
         pass
     }
 
@@ -205,7 +200,7 @@ impl Reconciler {
         snapshot: &Snapshot,
         situation: &Situation<'_>,
         decision: &Decision<'_>,
-        term: u64,
+        fleet: &FleetFacts<'_>,
         wake: &mut Wake,
     ) {
         let name = situation.shadow_name;
@@ -226,7 +221,7 @@ impl Reconciler {
         if other.iter().any(|key| !self.is_ready(snapshot, key, wake)) {
             return;
         }
-        if let Some(errand) = errand::of(snapshot, situation, decision, term) {
+        if let Some(errand) = errand::of(snapshot, situation, decision, fleet) {
             self.run_errand(snapshot, errand, wake);
         }
     }
@@ -272,17 +267,13 @@ impl Reconciler {
         self.reign.calls.push(call.boxed());
     }
 
-    /// Forgets what is known of shadows and nodes that are gone.
-    fn forget(&mut self, snapshot: &Snapshot) {
+    /// Forgets what is known of shadows and nodes that are gone, and complaints that no longer hold.
+    fn forget(&mut self, snapshot: &Snapshot, observed: &Observed<'_>) {
         let there = |name: &str| snapshot.shadows.contains_key(name);
         self.reign.reasons.retain(|name, _| there(name));
         self.reign.settling.retain(there);
-        self.reign.pending.forget_unless(|key| match key {
-            Key::Ledger | Key::FleetStatus => true,
-            Key::Shadow(name) | Key::Node(name) | Key::Condition(name) => {
-                there(name) || snapshot.nodes.contains_key(name)
-            }
-        });
+        self.reign.pending.forget_unless(|key| snapshot.has(key));
+        self.complaints.prune(snapshot, observed);
     }
 }
 

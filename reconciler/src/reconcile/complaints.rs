@@ -1,0 +1,155 @@
+//! What was said to be wrong, so that it is said once, and again when it comes back. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::errand::Key;
+use crate::observe::{Observed, Snapshot};
+
+/// What a complaint is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Subject {
+    /// The fleet's object cannot be read.
+    Fleet,
+    /// The node of the shadow of this name is left alone.
+    Node(String),
+    /// A call fails.
+    Call(Key),
+    /// Evictions from the node of the shadow of this name are refused in these words.
+    Drain(String, String),
+}
+
+/// What was last said to be wrong with what.
+#[derive(Debug, Default)]
+pub(super) struct Complaints(BTreeMap<Subject, String>);
+
+impl Complaints {
+    /// True if this is not what was last said of the subject.
+    pub(super) fn is_new(&mut self, subject: Subject, complaint: &str) -> bool {
+        if self.0.get(&subject).is_some_and(|before| before == complaint) {
+            return false;
+        }
+        self.0.insert(subject, complaint.to_owned());
+        true
+    }
+
+    /// Nothing is wrong with it any more.
+    pub(super) fn settled(&mut self, subject: &Subject) {
+        self.0.remove(subject);
+    }
+
+    /// Forgets what no longer holds: of nodes that are understood again, drains that are over, objects that are gone.
+    pub(super) fn prune(&mut self, snapshot: &Snapshot, observed: &Observed<'_>) {
+        let unreadable =
+            observed.unreadable.keys().filter_map(|&index| Some(observed.situations.get(index)?.shadow_name));
+        let alone: BTreeSet<&str> = unreadable.chain(observed.too_long.iter().copied()).collect();
+        self.0.retain(|subject, _| match subject {
+            Subject::Fleet => true,
+            Subject::Node(name) => alone.contains(name.as_str()),
+            Subject::Call(key) => snapshot.has(key),
+            Subject::Drain(name, _) => snapshot.drains.contains_key(name),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::facts::{FleetFacts, Gate, PodFacts, Situation, TimeFacts};
+    use serde_json::json;
+
+    fn drain(why: &str) -> Subject {
+        Subject::Drain("brs-n".into(), why.into())
+    }
+
+    fn node(name: &str) -> Subject {
+        Subject::Node(name.into())
+    }
+
+    /// What is observed of this node: it is not understood, or it is.
+    fn prune(complaints: &mut Complaints, snapshot: &Snapshot, unreadable: bool) {
+        let (slots, versions) = (BTreeMap::new(), BTreeMap::new());
+        let fleet = FleetFacts {
+            now: "",
+            term: 1,
+            ledger_term: Some(1),
+            slots: &slots,
+            versions: &versions,
+            limit: None,
+            gate: Gate::Open,
+            exclude: false,
+        };
+        let situation = Situation {
+            shadow_name: "brs-n",
+            node: None,
+            shadow: None,
+            owner_uid: None,
+            pods: PodFacts::default(),
+            time: TimeFacts::default(),
+        };
+        let observed = Observed {
+            fleet,
+            situations: vec![situation],
+            unreadable: unreadable.then(|| (0, "?".to_owned())).into_iter().collect(),
+            too_long: vec!["brs-long"],
+            next: None,
+        };
+        complaints.prune(snapshot, &observed);
+    }
+
+    fn snapshot() -> Snapshot {
+        let node = json!({"metadata": {"name": "n"}, "spec": {}, "status": {}});
+        let mut snapshot = Snapshot::default();
+        snapshot.nodes.insert("brs-n".into(), Arc::new(serde_json::from_value(node).unwrap()));
+        snapshot
+    }
+
+    #[test]
+    fn the_same_is_said_once_and_something_else_is_news() {
+        let mut complaints = Complaints::default();
+        assert!(complaints.is_new(Subject::Fleet, "a"));
+        assert!(!complaints.is_new(Subject::Fleet, "a"));
+        assert!(complaints.is_new(Subject::Fleet, "b"));
+        assert!(complaints.is_new(node("brs-n"), "b"), "of something else");
+        complaints.settled(&Subject::Fleet);
+        assert!(complaints.is_new(Subject::Fleet, "b"), "it came back");
+    }
+
+    #[test]
+    fn a_node_that_is_understood_again_is_news_when_it_is_not() {
+        let mut complaints = Complaints::default();
+        assert!(complaints.is_new(node("brs-n"), "?") && complaints.is_new(node("brs-long"), "too long"));
+        prune(&mut complaints, &snapshot(), true);
+        assert!(!complaints.is_new(node("brs-n"), "?"), "still the same");
+        prune(&mut complaints, &snapshot(), false);
+        assert!(complaints.is_new(node("brs-n"), "?"));
+        assert!(!complaints.is_new(node("brs-long"), "too long"));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_what_is_gone() {
+        let mut complaints = Complaints::default();
+        let call = |name: &str| Subject::Call(Key::Node(name.into()));
+        for subject in [call("brs-n"), call("brs-gone"), Subject::Call(Key::Ledger), node("brs-gone")] {
+            complaints.is_new(subject, "x");
+        }
+        prune(&mut complaints, &snapshot(), false);
+        assert_eq!(complaints.0.into_keys().collect::<Vec<_>>(), [Subject::Call(Key::Ledger), call("brs-n")]);
+    }
+
+    #[test]
+    fn a_refusal_is_said_once_a_drain_though_two_budgets_take_turns() {
+        let mut complaints = Complaints::default();
+        let mut snapshot = snapshot();
+        snapshot.drains.insert("brs-n".into(), crate::drain::Plan::default());
+        let said = ["a", "b", "a", "b"].map(|why| {
+            prune(&mut complaints, &snapshot, false);
+            complaints.is_new(drain(why), why)
+        });
+        assert_eq!(said, [true, true, false, false]);
+        snapshot.drains.clear();
+        prune(&mut complaints, &snapshot, false);
+        assert!(complaints.is_new(drain("a"), "a"), "another drain");
+    }
+}
