@@ -10,8 +10,8 @@ use tracing_subscriber::{fmt, registry};
 pub const FORMATTER: &str = "LOGGING_FORMATTER";
 /// `true` or `false`: colours; `false` if unset.
 pub const ANSI_ENABLED: &str = "LOGGING_ANSI_ENABLED";
-/// A level, or directives by module such as `info,brupop_agent=debug`. Directives by span are not among them: they
-/// need regular expressions, half a megabyte in the memory of each node.
+/// A level, or directives by module such as `info,brupop_agent=debug`. Directives by span are not among them:
+/// their automata would take memory on each node.
 pub const FILTER_DIRECTIVE: &str = "TRACING_FILTER_DIRECTIVE";
 
 /// kube's client logs each failed call as an error of its own; who made the call says what it means, once.
@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn unset_and_empty_mean_the_default() {
-        let default = Settings { formatter: Formatter::Full, ansi: false, filter: DEFAULT_FILTER.parse().unwrap() };
+        let default =
+            Settings { formatter: Formatter::Full, ansi: false, filter: DEFAULT_FILTER.parse().unwrap() };
         assert_eq!(read(&[]).unwrap(), default);
         assert_eq!(read(&[(FORMATTER, ""), (ANSI_ENABLED, " "), (FILTER_DIRECTIVE, "")]).unwrap(), default);
     }
@@ -139,7 +140,8 @@ mod tests {
             assert_eq!(read(&[(FORMATTER, value)]).unwrap().formatter, formatter);
         }
         assert!(read(&[(ANSI_ENABLED, "true")]).unwrap().ansi);
-        let filter = read(&[(FILTER_DIRECTIVE, "info,brupop_agent=debug,kube_client::client=off")]).unwrap().filter;
+        let filter =
+            read(&[(FILTER_DIRECTIVE, "info,brupop_agent=debug,kube_client::client=off")]).unwrap().filter;
         for (module, level, logged) in [
             ("hyper", Level::INFO, true),
             ("hyper", Level::DEBUG, false),
