@@ -69,7 +69,7 @@ impl Rule {
             Self::ReconcilerCreate => "reconciler-create",
             Self::ReconcilerTransition => "reconciler-transition",
             Self::ReconcilerOwner => "reconciler-owner",
-            Self::ReconcilerConditionsOnly => "reconciler-conditions-only",
+            Self::ReconcilerConditionsOnly => brupop_api::names::canary::WEBHOOK_RULE,
             Self::WebhookNothing => "webhook-nothing",
             Self::UnknownAccount => "unknown-account",
             Self::UnknownKind => "unknown-kind",
