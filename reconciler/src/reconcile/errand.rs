@@ -242,12 +242,12 @@ mod tests {
         of(&snapshot, &situation, &decision, &fleet).map(|errand| errand.call)
     }
 
-    fn shadow(metadata: Value) -> Value {
+    fn shadow(metadata: &Value) -> Value {
         let mut shadow = json!({
             "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
             "metadata": {"name": "brs-n", "uid": "u", "generation": 1}, "spec": {"state": "Idle"},
         });
-        json_patch::merge(&mut shadow["metadata"], &metadata);
+        json_patch::merge(&mut shadow["metadata"], metadata);
         shadow
     }
 
@@ -255,7 +255,7 @@ mod tests {
     fn a_shadow_is_deleted_as_it_was_read_or_not_at_all() {
         let delete = || Effect::DeleteShadow { uid: "u" };
         let Some(Call::DeleteShadow { name, preconditions }) =
-            call(Some(shadow(json!({"resourceVersion": "41"}))), delete())
+            call(Some(shadow(&json!({"resourceVersion": "41"}))), delete())
         else {
             panic!("it is deleted")
         };
@@ -264,7 +264,7 @@ mod tests {
             serde_json::to_value(preconditions).unwrap(),
             json!({"uid": "u", "resourceVersion": "41"})
         );
-        assert!(call(Some(shadow(json!({}))), delete()).is_none(), "not without its version");
+        assert!(call(Some(shadow(&json!({}))), delete()).is_none(), "not without its version");
     }
 
     #[test]
