@@ -40,6 +40,9 @@ impl<'a> Goal<'_, 'a> {
                 Updates::Known(_) => {}
             }
         }
+        if self.fell_back_unsaid() {
+            report.crash(self.host.now, self.fell_back());
+        }
         report.state(State::Idle);
         report.staged(None);
         report.claim(None);
@@ -166,10 +169,7 @@ impl<'a> Goal<'_, 'a> {
         let claim = self.shadow.status.reboot_requested;
         let granted = self.shadow.spec.reboot_from_boot_id;
         if claim.is_some_and(|claim| claim != self.host.boot_id && granted == Some(claim)) {
-            report.failure(
-                self.host.now,
-                format!("the host fell back to {} when it rebooted", self.host.version),
-            );
+            report.failure(self.host.now, self.fell_back());
             return Next::Wait;
         }
         if granted != Some(self.host.boot_id) {
@@ -209,6 +209,20 @@ impl<'a> Goal<'_, 'a> {
 
     fn runs_wanted(&self) -> bool {
         self.shadow.spec.version == Some(self.host.version)
+    }
+
+    fn fell_back(&self) -> String {
+        format!("the host fell back to {} when it rebooted", self.host.version)
+    }
+
+    /// The reconciler saw from the Node that the host has fallen back, and gave up the attempt before we could say
+    /// so. The claim, which goes with the same write, is there to say it once.
+    fn fell_back_unsaid(&self) -> bool {
+        let spec = &self.shadow.spec;
+        self.shadow.status.reboot_requested.is_some_and(|claim| claim != self.host.boot_id)
+            && spec.failures.is_some_and(|failures| Some(failures.attempt) == spec.attempt)
+            && !self.runs_wanted()
+            && !self.shadow.reports(State::ErrorReset)
     }
 
     /// Something of ours may be next to boot.

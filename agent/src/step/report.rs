@@ -112,6 +112,11 @@ impl<'a> Report<'a> {
             return;
         }
         self.state(State::ErrorReset);
+        self.crash(now, message);
+    }
+
+    /// One more failure, and what it was.
+    pub(super) fn crash(&mut self, now: &'a str, message: String) {
         self.message(Some(message));
         let crashes = self.read().crash_count.unwrap_or(0);
         self.crash_count(crashes.saturating_add(1));

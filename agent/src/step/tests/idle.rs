@@ -104,3 +104,29 @@ fn idle_after_success_and_after_failure() {
             => "Idle -StatusRebootRequested";
     }
 }
+
+#[test]
+fn idle_says_once_that_the_host_fell_back_if_the_reconciler_was_faster() {
+    let given_up = |attempt, claim: &str, state| {
+        with(shadow(State::Idle), |spec, status| {
+            spec.failures = Some(Failures { count: 1, attempt, ..Failures::default() });
+            status.current_state = Some(state);
+            status.reboot_requested = Some(claim.into());
+        })
+    };
+    let staged = State::StagedAndPerformedUpdate;
+    let fallen = host(OLD, NEXT_BOOT, Updates::Unknown);
+    check! {
+        "not yet said": fallen, given_up(1, BOOT, staged), fresh()
+            => "StatusBootId \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp \
+                Idle -StatusRebootRequested";
+        "said": fallen, given_up(1, BOOT, State::ErrorReset), fresh()
+            => "StatusBootId Idle -StatusRebootRequested";
+        "given up before the reboot": host(OLD, BOOT, Updates::Unknown), given_up(1, BOOT, staged), fresh()
+            => "Idle -StatusRebootRequested";
+        "in the new version": host(NEW, NEXT_BOOT, Updates::Unknown), given_up(1, BOOT, staged), fresh()
+            => "CurrentVersion StatusBootId Idle -StatusRebootRequested -TargetVersion";
+        "an earlier attempt failed": fallen, given_up(0, BOOT, staged), fresh()
+            => "StatusBootId Idle -StatusRebootRequested";
+    }
+}
