@@ -1,0 +1,54 @@
+//! A fleet with nothing to do.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use brupop_testbed::audit::Event;
+use brupop_testbed::host::Host;
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{Fleet, await_until};
+use tokio::time::Instant;
+
+use crate::{DEADLINE, fleet, quick, with};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_fleet_asks_nothing_of_the_api_server() -> Result<()> {
+    const QUIET: Duration = Duration::from_mins(1);
+    let env = with(with(quick(), "REFRESH_INTERVAL", "10s"), "CANARY_INTERVAL_SECONDS", "20");
+    let (_alone, mut fleet) = fleet(3, env).await?;
+    let ours =
+        |event: &Event| event.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"));
+    // Leases and canaries have clocks of their own, and show that the log is read. Watches are renewed after minutes.
+    let is_lease =
+        |event: &Event| event.object_ref.as_ref().is_some_and(|object| object.resource == "leases");
+    let is_canary = |event: &Event| event.request_uri.contains("dryRun=All");
+    let allowed = |event: &Event| event.verb == "watch" || is_lease(event) || is_canary(event);
+    let refreshes = |fleet: &Fleet| {
+        let calls = fleet.hosts.iter().map(Host::calls);
+        calls
+            .map(|calls| calls.iter().filter(|call| call.path.contains("refresh")).count())
+            .collect::<Vec<_>>()
+    };
+
+    let mut audit = fleet.control_plane.audit().from_now();
+    let mut since = Instant::now();
+    let mut begun = refreshes(&fleet);
+    let (mut leases, mut canaries) = (0, 0);
+    let quiet = await_until("60 s without a request", DEADLINE, async || {
+        for event in audit.read().ok()?.iter().filter(|event| ours(event)) {
+            leases += usize::from(is_lease(event) && event.code() == 200);
+            canaries += usize::from(is_canary(event));
+            if !allowed(event) {
+                (since, begun) = (Instant::now(), refreshes(&fleet));
+                (leases, canaries) = (0, 0);
+            }
+        }
+        (since.elapsed() >= QUIET).then_some(())
+    });
+    quiet.await?;
+    ensure!(leases >= 10, "only {leases} renewals of the lease");
+    ensure!(canaries >= 2, "only {canaries} canaries");
+    let asked: Vec<_> = refreshes(&fleet).iter().zip(begun).map(|(now, before)| now - before).collect();
+    ensure!(asked.iter().all(|count| *count >= 3), "agents that did nothing: {asked:?} refreshes");
+    fleet.check()
+}

@@ -1,0 +1,117 @@
+//! A roll-out that goes well: what is seen of it, and what holds it back.
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::Fleet;
+use brupop_testbed::audit::Event;
+use brupop_testbed::await_until;
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::operator::NAMESPACE;
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
+
+use crate::{DEADLINE, assert_kind, fleet, quick, with};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_is_updated_two_at_a_time_and_the_ledger_tells() -> Result<()> {
+    let (_alone, mut fleet) = fleet(4, with(quick(), "MAX_CONCURRENT_UPDATE", "50%")).await?;
+    fleet.deploy("cart", 8, "2").await?;
+    fleet.publish(NEW)?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    assert_kind(&fleet, 2)?;
+
+    let ledger = fleet.ledger();
+    let status = await_until("all slots are given back", DEADLINE, async || {
+        ledger.get("fleet").await.ok()?.status.filter(|status| status.slots.is_empty())
+    })
+    .await?;
+    ensure!(status.versions[NEW].succeeded == 4, "{status:?}");
+    for node in Api::<Node>::all(fleet.client()).list(&ListParams::default()).await? {
+        let spec = node.spec.clone().unwrap_or_default();
+        let ours = |taint: &Taint| taint.key.starts_with("brupop");
+        ensure!(spec.unschedulable.is_none() && !spec.taints.iter().flatten().any(ours), "{spec:?}");
+        ensure!(node.annotations().keys().all(|key| !key.contains("marker")), "{:?}", node.annotations());
+    }
+    let columns = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE, "brs-node-0"]).await?;
+    for column in ["STATE", "TARGET VERSION", "CRASH COUNT", "REASON", NEW, "NoUpdate"] {
+        ensure!(columns.contains(column), "{columns}");
+    }
+    let events = fleet.control_plane.kubectl(["get", "events", "-A"]).await?;
+    for told in ["UpdateStarted", "Cordoned", "Drained", "RebootGranted", "Updated"] {
+        ensure!(events.contains(told), "{events}");
+    }
+    metrics_agree(&fleet, 4).await?;
+    readme_commands_run(&fleet).await?;
+    fleet.check()
+}
+
+/// What the README tells people to type for a running cluster does run.
+async fn readme_commands_run(fleet: &Fleet) -> Result<()> {
+    let readme = include_str!("../../../README.md");
+    let blocks = readme.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+    let commands: Vec<&str> = blocks
+        .flat_map(str::lines)
+        .filter(|line| line.starts_with("kubectl ") && !line.starts_with("kubectl apply"))
+        .collect();
+    ensure!(commands.len() >= 8, "{commands:?}");
+    for command in commands {
+        let words = command.split(' ').skip(1).map(|word| word.trim_matches('\''));
+        fleet.control_plane.kubectl(words).await.with_context(|| command.to_owned())?;
+    }
+    Ok(())
+}
+
+/// What Prometheus would scrape is what the objects say.
+async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
+    let mut leading = 0;
+    for process in fleet.processes("reconciler") {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/metrics", process.pod);
+        let text = fleet.control_plane.kubectl(["get", "--raw", &path]).await?;
+        let versions = format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} {nodes}"#);
+        let states = format!(r#"brupop_hosts_state{{state="Idle"}} {nodes}"#);
+        ensure!(text.contains(&versions) && text.contains(&states), "{text}");
+        leading +=
+            usize::from(text.lines().any(|line| line.starts_with("brupop_leader") && line.ends_with(" 1")));
+    }
+    ensure!(leading == 1, "{leading} reconcilers lead");
+    let mut reviewed = false;
+    for process in fleet.processes("webhook") {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/metrics", process.pod);
+        let text = fleet.control_plane.kubectl(["get", "--raw", &path]).await?;
+        ensure!(text.contains("brupop_webhook_certificate_expiry"), "{text}");
+        reviewed |= text.contains("brupop_webhook_reviews_total");
+    }
+    ensure!(reviewed, "no webhook has counted a review");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_holds_a_drain_back_until_it_allows_it() -> Result<()> {
+    let (_alone, mut fleet) = fleet(3, quick()).await?;
+    fleet.deploy("cart", 6, "0").await?;
+    fleet.publish(NEW)?;
+    fleet
+        .until("one node is cordoned and waits for the budget", DEADLINE, |history| {
+            history.now().any(|(_, seen)| seen.cordoned && seen.marked && seen.reason == "Draining")
+        })
+        .await?;
+    // The refusals are seen: the drain asks again and is told again.
+    let mut audit = fleet.control_plane.audit().from_now();
+    let refused = |event: &Event| {
+        event.code() == 429
+            && event.object_ref.as_ref().is_some_and(|object| object.subresource == "eviction")
+    };
+    for _ in 0..2 {
+        audit.wait_for("an eviction refused by the budget", DEADLINE, refused).await?;
+    }
+    ensure!(
+        fleet.history().outcomes().values().all(|outcome| outcome.boots == 1),
+        "a node was rebooted undrained"
+    );
+    ensure!(fleet.history().most_unavailable() == 1);
+
+    fleet.allow_unavailable("cart", 2).await?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    assert_kind(&fleet, 1)?;
+    fleet.check()
+}

@@ -1,0 +1,108 @@
+//! What goes wrong on one node stays there.
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::BottlerocketShadow;
+use brupop_testbed::await_until;
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::host::{Command, Faults};
+use brupop_testbed::operator::NAMESPACE;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+
+use crate::{DEADLINE, fleet, quick, seen};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_falls_back_or_fails_costs_its_own_update_only() -> Result<()> {
+    let (_alone, mut fleet) = fleet(3, quick()).await?;
+    fleet.deploy("cart", 3, "1").await?;
+    fleet.hosts[0].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.hosts[1].set_faults(Faults::failing(Command::Prepare, "no space left on device"));
+    fleet.publish(NEW)?;
+    fleet
+        .until("the third node is updated, the others are given up", DEADLINE, |history| {
+            history.now().all(|(node, seen)| {
+                let version = if node == "node-2" { NEW } else { OLD };
+                let tried = node == "node-2" || seen.reason == "BackingOff";
+                seen.is_idle() && !seen.is_unavailable() && seen.version.as_deref() == Some(version) && tried
+            })
+        })
+        .await?;
+    let boots = fleet.history().outcomes().into_values().map(|outcome| outcome.boots).collect::<Vec<_>>();
+    ensure!(boots == [2, 1, 2], "{boots:?}");
+    for (node, reason, says) in
+        [("node-0", "FellBack", "fell back to 1.19.4"), ("node-1", "StepFailed", "no space left on device")]
+    {
+        let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
+        let status = shadow.status.unwrap_or_default();
+        let failures = shadow.spec.failures.context("no failure is noted")?;
+        ensure!((failures.count, failures.reason.as_str()) == (1, reason), "{failures:?}");
+        ensure!(status.crash_count == Some(1), "{status:?}");
+        ensure!(status.message.as_deref().is_some_and(|message| message.contains(says)), "{status:?}");
+    }
+    // Only what the Node itself shows counts against the version.
+    let ledger = fleet.ledger();
+    let status = await_until("all slots are given back", DEADLINE, async || {
+        ledger.get("fleet").await.ok()?.status.filter(|status| status.slots.is_empty())
+    })
+    .await?;
+    let failed: Vec<_> = status.versions[NEW].failures.iter().map(|failure| failure.node.as_str()).collect();
+    ensure!(failed == ["node-0"] && status.versions[NEW].succeeded == 1, "{status:?}");
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shadow_that_cannot_be_read_stops_nobody_else() -> Result<()> {
+    let (_alone, mut fleet) = fleet(2, quick()).await?;
+    let boot_id = fleet.hosts[0].boot_id();
+    // No schema any more: anything can be stored.
+    let anything = json!({"spec": {"versions": [{
+        "name": "v2", "served": true, "storage": true, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+    }]}});
+    fleet
+        .control_plane
+        .kubectl([
+            "patch",
+            "crd",
+            "bottlerocketshadows.brupop.bottlerocket.aws",
+            "--type=merge",
+            "-p",
+            &anything.to_string(),
+        ])
+        .await?;
+    let nonsense = Patch::Merge(json!({"spec": {"state": {"not": "a state"}}}));
+    await_until("the nonsense is stored", DEADLINE, async || {
+        let api = Api::<kube::core::DynamicObject>::namespaced_with(
+            fleet.client(),
+            NAMESPACE,
+            &kube::discovery::ApiResource::erase::<BottlerocketShadow>(&()),
+        );
+        api.patch("brs-node-0", &PatchParams::default(), &nonsense).await.ok()
+    })
+    .await?;
+    fleet.publish(NEW)?;
+    fleet
+        .until("the other node is updated", DEADLINE, |history| {
+            history.now().any(|(node, seen)| {
+                node == "node-1" && seen.is_idle() && seen.version.as_deref() == Some(NEW)
+            })
+        })
+        .await?;
+    let skipped = await_until("it is counted", DEADLINE, async || {
+        for process in fleet.processes("reconciler") {
+            let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/metrics", process.pod);
+            let text = fleet.control_plane.kubectl(["get", "--raw", &path]).await.ok()?;
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("brupop_") && line.contains("skipped") && line.ends_with(" 1"));
+            if let Some(line) = line {
+                return Some(line.to_owned());
+            }
+        }
+        None
+    });
+    skipped.await?;
+    ensure!(fleet.hosts[0].boot_id() == boot_id, "a host was rebooted for a shadow that nobody can read");
+    ensure!(!seen(&fleet, "node-0")?.is_unavailable());
+    fleet.check()
+}
