@@ -78,6 +78,7 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Decision<'
     }
     match shadow.spec.state {
         State::Idle | State::ErrorReset => idle::decide(fleet, situation, &node, &shadow),
+        _ if shadow.spec.attempt.is_none() => update::adopt(fleet, situation, &node, &shadow),
         State::StagedAndPerformedUpdate => update::staged(fleet, situation, &node, &shadow),
         State::RebootedIntoUpdate => update::rebooted(fleet, situation, &node, &shadow),
         State::MonitoringUpdate => update::monitoring(fleet, situation, &node, &shadow),

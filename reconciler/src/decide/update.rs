@@ -46,7 +46,7 @@ fn given_up(situation: &Situation<'_>, node: &NodeFacts<'_>, shadow: &ShadowFact
 }
 
 /// A shadow that upstream's operator left in mid-update knows no attempt: its cordon becomes ours, then it gets one.
-fn adopt<'a>(
+pub(super) fn adopt<'a>(
     fleet: &FleetFacts<'a>,
     situation: &Situation<'a>,
     node: &NodeFacts<'a>,
@@ -81,9 +81,6 @@ pub(super) fn staged<'a>(
     node: &NodeFacts<'a>,
     shadow: &ShadowFacts<'a>,
 ) -> Decision<'a> {
-    if shadow.spec.attempt.is_none() {
-        return adopt(fleet, situation, node, shadow);
-    }
     let version = shadow.spec.version.unwrap_or("");
     let boot = boot(node, shadow);
     if boot != Boot::Same
@@ -144,16 +141,12 @@ pub(super) fn rebooted<'a>(
     node: &NodeFacts<'a>,
     shadow: &ShadowFacts<'a>,
 ) -> Decision<'a> {
-    if shadow.spec.attempt.is_none() {
-        return adopt(fleet, situation, node, shadow);
-    }
     let boot = boot(node, shadow);
     if boot == Boot::Same {
         return before_reboot(fleet, situation, node, shadow);
     }
     if !node.ready {
-        let overdue = situation.time.step_overdue;
-        return Decision::wait(if overdue { Reason::RebootOverdue } else { Reason::Rebooting });
+        return await_return(situation);
     }
     if let Some(undo) = back_into_service(node) {
         return undo;
@@ -181,6 +174,12 @@ fn watch_it<'a>(
     }
 }
 
+/// The host is on its way; only a person can help one that does not arrive.
+fn await_return<'a>(situation: &Situation<'a>) -> Decision<'a> {
+    let overdue = situation.time.step_overdue;
+    Decision::wait(if overdue { Reason::RebootOverdue } else { Reason::Rebooting })
+}
+
 fn before_reboot<'a>(
     fleet: &FleetFacts<'a>,
     situation: &Situation<'a>,
@@ -188,8 +187,7 @@ fn before_reboot<'a>(
     shadow: &ShadowFacts<'a>,
 ) -> Decision<'a> {
     if shadow.status.reboot_requested == Some(node.boot_id) {
-        let overdue = situation.time.step_overdue;
-        return Decision::wait(if overdue { Reason::RebootOverdue } else { Reason::Rebooting });
+        return await_return(situation);
     }
     if let Some(why) = given_up(situation, node, shadow) {
         return abort(fleet, shadow, why);
@@ -216,9 +214,6 @@ pub(super) fn monitoring<'a>(
     node: &NodeFacts<'a>,
     shadow: &ShadowFacts<'a>,
 ) -> Decision<'a> {
-    if shadow.spec.attempt.is_none() {
-        return adopt(fleet, situation, node, shadow);
-    }
     if !node.ready {
         // It was in service; whether it comes back is no longer a matter of this step alone.
         if situation.time.step_overdue {
