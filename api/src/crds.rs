@@ -10,6 +10,12 @@ use crate::{BottlerocketFleet, BottlerocketShadow};
 pub const VERSION_MAX: usize = 64;
 /// Longest boot id that is accepted; a UUID has 36 characters.
 pub const BOOT_ID_MAX: usize = 64;
+/// Longest message for people that is accepted, in characters.
+pub const MESSAGE_MAX: usize = 1024;
+/// Longest time that is accepted; RFC 3339 with nanoseconds has 35 characters.
+pub const TIME_MAX: usize = 64;
+/// Highest count that is accepted: every JSON parser reads it exactly.
+pub const COUNTER_MAX: u64 = 9_007_199_254_740_991;
 
 /// <https://semver.org/#is-there-a-suggested-regular-expression-regex-to-check-a-semver-string>
 const SEMVER: &str = concat!(
@@ -40,11 +46,11 @@ pub(crate) fn two_names(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "date-time", "maxLength": 64})
+    json_schema!({"type": "string", "format": "date-time", "maxLength": TIME_MAX})
 }
 
 pub(crate) fn time_or_null(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "date-time", "nullable": true, "maxLength": 64})
+    json_schema!({"type": "string", "format": "date-time", "nullable": true, "maxLength": TIME_MAX})
 }
 
 pub(crate) fn boot_id(_: &mut SchemaGenerator) -> Schema {
@@ -56,5 +62,5 @@ pub(crate) fn uid(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn counter(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "integer", "format": "int64", "minimum": 0, "maximum": 9_007_199_254_740_991_i64})
+    json_schema!({"type": "integer", "format": "int64", "minimum": 0, "maximum": COUNTER_MAX})
 }

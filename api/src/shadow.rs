@@ -172,7 +172,7 @@ pub struct BottlerocketShadowStatus {
     pub reboot_requested: Option<String>,
     /// What a person should know, at most 1 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(max = crate::crds::MESSAGE_MAX))]
     pub message: Option<String>,
     /// Why the node moves or not; written by the reconciler only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -188,6 +188,6 @@ pub struct Staged {
     #[schemars(schema_with = "crate::crds::version")]
     pub version: String,
     /// The host's own time of the prepare that succeeded; lets a restarted agent know its prepare again.
-    #[schemars(length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = crate::crds::TIME_MAX))]
     pub at: String,
 }

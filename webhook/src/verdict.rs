@@ -5,8 +5,10 @@
 
 mod agent;
 mod change;
+mod limits;
 mod reconciler;
 mod rules;
+mod steer;
 
 #[cfg(test)]
 mod table;

@@ -1,6 +1,6 @@
 //! What an agent may write: the status of its own node's shadow, along the state machine, at its own attempt.
 
-use super::{Change, Refusal, Rule};
+use super::{Change, Refusal, Rule, limits};
 use brupop_api::identity::{PodIdentity, pod_identity};
 use brupop_api::transitions::status_may_become;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
@@ -44,6 +44,7 @@ pub(super) fn decide(request: &AdmissionRequest<DynamicObject>, change: &Change)
     let spec: BottlerocketShadowSpec = read(&change.old.spec, "spec")?;
     let old: BottlerocketShadowStatus = read(&change.old.status, "status")?;
     let new: BottlerocketShadowStatus = read(&change.new.status, "status")?;
+    limits::within(&old, &new)?;
     attempt(&spec, &old, &new)?;
     transition(&spec, &old, &new)?;
     claim(&spec, &old, &new)?;

@@ -64,13 +64,17 @@ impl Change {
         named.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join(",")
     }
 
-    /// The change of spec and status as a JSON patch, or its size if that is more than an audit log should carry.
+    /// The change of spec and status as a JSON patch; its beginning and size, if that is more than an audit log should
+    /// carry.
     pub fn diff(&self) -> String {
         let whole = |halves: &Halves| serde_json::json!({"spec": halves.spec, "status": halves.status});
         let patch = json_patch::diff(&whole(&self.old), &whole(&self.new));
         match serde_json::to_string(&patch) {
             Ok(text) if text.len() <= DIFF_MAX => text,
-            Ok(text) => format!("{} operations in {} bytes, not shown", patch.0.len(), text.len()),
+            Ok(text) => {
+                let shown = &text[..text.floor_char_boundary(DIFF_MAX)];
+                format!("{shown}… ({} operations in {} bytes)", patch.0.len(), text.len())
+            }
             Err(error) => error.to_string(),
         }
     }

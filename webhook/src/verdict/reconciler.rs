@@ -1,9 +1,9 @@
 //! What the reconciler may write: shadows, their spec and metadata; of a status, the conditions.
 
 use super::agent::{is_node, read};
-use super::{Change, Refusal, Rule};
+use super::{Change, Refusal, Rule, steer};
 use brupop_api::transitions::spec_may_move;
-use brupop_api::{BottlerocketShadowSpec, State, names};
+use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, Operation};
 
@@ -24,8 +24,8 @@ pub(super) fn decide(request: &AdmissionRequest<DynamicObject>, change: &Change)
 }
 
 fn create(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<Rule, Refusal> {
-    let owners =
-        request.object.as_ref().and_then(|new| new.metadata.owner_references.as_deref()).unwrap_or_default();
+    let metadata = request.object.as_ref().map(|new| new.metadata.clone()).unwrap_or_default();
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let named_after_owner = names::node_of_shadow(&request.name)
         .is_some_and(|node| matches!(owners, [owner] if is_node(owner, node) && !owner.uid.is_empty()));
     if !named_after_owner {
@@ -34,10 +34,15 @@ fn create(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<
             "a shadow is named brs-<node> and has that Node as its only owner".to_owned(),
         ));
     }
+    if metadata.annotations.is_some() || metadata.finalizers.is_some() {
+        return Err(Rule::ReconcilerMetadata
+            .refuse("metadata", "a shadow is created without annotations and finalizers".to_owned()));
+    }
     let spec: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
     if spec.state != State::Idle {
         return Err(Rule::ReconcilerCreate.refuse("spec.state", "a shadow is created Idle".to_owned()));
     }
+    steer::grant(None, &spec, &BottlerocketShadowStatus::default())?;
     Ok(Rule::ReconcilerSteer)
 }
 
@@ -51,16 +56,24 @@ fn update(change: &Change, request: &AdmissionRequest<DynamicObject>) -> Result<
             "owners never change: for another Node, delete the shadow and create it again".to_owned(),
         ));
     }
+    if let Some(field) = change.fields.iter().find(|field| !field.starts_with("spec.")) {
+        return Err(Rule::ReconcilerMetadata
+            .refuse(field, "of a shadow that exists, the reconciler may change the spec only".to_owned()));
+    }
     let new: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
     // What another version left behind and nobody can read may still be put to Idle.
-    let from =
-        read::<BottlerocketShadowSpec>(&change.old.spec, "spec").map_or(State::ErrorReset, |old| old.state);
+    let old = read::<BottlerocketShadowSpec>(&change.old.spec, "spec").ok();
+    let from = old.as_ref().map_or(State::ErrorReset, |old| old.state);
     if !spec_may_move(from, new.state) {
         return Err(Rule::ReconcilerTransition.refuse(
             "spec.state",
             format!("from {from} it goes to the next step or back to Idle, not to {}", new.state),
         ));
     }
+    if let Some(old) = &old {
+        steer::attempt(old, &new)?;
+    }
+    steer::grant(old.as_ref(), &new, &read(&change.new.status, "status")?)?;
     Ok(Rule::ReconcilerSteer)
 }
 

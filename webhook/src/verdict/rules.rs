@@ -29,12 +29,20 @@ pub enum Rule {
     AgentClaim,
     /// Too many field managers.
     AgentManagedFields,
+    /// A field is longer, or a number higher, than the schema allows.
+    AgentLimits,
     /// A shadow is created Idle, named after the Node that owns it.
     ReconcilerCreate,
     /// The spec does not move that way.
     ReconcilerTransition,
     /// Owners do not change.
     ReconcilerOwner,
+    /// Of a shadow that exists, the reconciler changes the spec only.
+    ReconcilerMetadata,
+    /// Attempts begin from Idle, and keep their version and first boot.
+    ReconcilerAttempt,
+    /// A reboot is granted for an attempt, in the state that asks for it, while none is claimed.
+    ReconcilerGrant,
     /// Of a status, the reconciler writes conditions only. This one refuses its canary.
     ReconcilerConditionsOnly,
     /// The webhook's own account writes no shadows.
@@ -66,9 +74,13 @@ impl Rule {
             Self::AgentTransition => "agent-transition",
             Self::AgentClaim => "agent-claim",
             Self::AgentManagedFields => "agent-managed-fields",
+            Self::AgentLimits => "agent-limits",
             Self::ReconcilerCreate => "reconciler-create",
             Self::ReconcilerTransition => "reconciler-transition",
             Self::ReconcilerOwner => "reconciler-owner",
+            Self::ReconcilerMetadata => "reconciler-metadata",
+            Self::ReconcilerAttempt => "reconciler-attempt",
+            Self::ReconcilerGrant => "reconciler-grant",
             Self::ReconcilerConditionsOnly => brupop_api::names::canary::WEBHOOK_RULE,
             Self::WebhookNothing => "webhook-nothing",
             Self::UnknownAccount => "unknown-account",

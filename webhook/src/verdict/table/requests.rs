@@ -239,8 +239,13 @@ fn the_reconciler_steers_by_the_spec() {
         &update(RECONCILER, "", &object, &object),
         vec![
             ("nothing", json!({}), ReconcilerSteer),
-            ("the first step", to("StagedAndPerformedUpdate"), ReconcilerSteer),
-            ("a label", json!({"object": {"metadata": {"labels": {"a": "b"}}}}), ReconcilerSteer),
+            (
+                "the first step",
+                json!({"object": {"spec": {"state": "StagedAndPerformedUpdate", "attempt": 8}}}),
+                ReconcilerSteer,
+            ),
+            ("the first step of no new attempt", to("StagedAndPerformedUpdate"), ReconcilerAttempt),
+            ("a label", json!({"object": {"metadata": {"labels": {"a": "b"}}}}), ReconcilerMetadata),
             (
                 "its failures",
                 json!({"object": {"spec": {"failures": {"count": 1, "at": "2026-01-01T00:00:00Z", "reason": "FellBack"}}}}),

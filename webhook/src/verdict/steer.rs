@@ -1,0 +1,56 @@
+//! What a legal move of a shadow's spec leaves alone: the attempt that runs, and the reboot that nobody granted.
+
+use super::{Refusal, Rule};
+use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State};
+
+/// An attempt begins from Idle with a higher number, and keeps its version and the boot that it began in. A shadow that
+/// knows no attempt gets one where it is.
+pub(super) fn attempt(old: &BottlerocketShadowSpec, new: &BottlerocketShadowSpec) -> Result<(), Refusal> {
+    let refuse = |field, allowed: String| Err(Rule::ReconcilerAttempt.refuse(field, allowed));
+    let starts = old.state == State::Idle && new.state != State::Idle;
+    if starts && new.attempt <= old.attempt {
+        let before = old.attempt.unwrap_or_default();
+        return refuse("spec.attempt", format!("an update begins with a higher attempt than {before}"));
+    }
+    let (
+        State::StagedAndPerformedUpdate | State::RebootedIntoUpdate | State::MonitoringUpdate,
+        Some(running),
+    ) = (old.state, old.attempt)
+    else {
+        return Ok(());
+    };
+    if new.attempt != old.attempt {
+        return refuse("spec.attempt", format!("attempt {running} runs: go back to Idle before the next"));
+    }
+    if new.version != old.version {
+        return refuse("spec.version", format!("attempt {running} runs and keeps its version"));
+    }
+    if new.state != State::Idle && new.baseline_boot_id != old.baseline_boot_id {
+        return refuse(
+            "spec.baseline_boot_id",
+            format!("attempt {running} runs and keeps the boot that it began in"),
+        );
+    }
+    Ok(())
+}
+
+/// A reboot is granted together with the state that asks for it, for an attempt, while none is claimed.
+pub(super) fn grant(
+    old: Option<&BottlerocketShadowSpec>,
+    new: &BottlerocketShadowSpec,
+    status: &BottlerocketShadowStatus,
+) -> Result<(), Refusal> {
+    let before = old.and_then(|old| old.reboot_from_boot_id.as_ref());
+    if new.reboot_from_boot_id.is_none() || new.reboot_from_boot_id.as_ref() == before {
+        return Ok(());
+    }
+    let refuse =
+        |allowed: &str| Err(Rule::ReconcilerGrant.refuse("spec.reboot_from_boot_id", allowed.to_owned()));
+    if new.state != State::RebootedIntoUpdate || new.attempt.is_none() {
+        return refuse("a reboot is granted together with RebootedIntoUpdate, for an attempt");
+    }
+    if status.reboot_requested.is_some() {
+        return refuse("a reboot is claimed already (status.reboot_requested): wait until the claim is gone");
+    }
+    Ok(())
+}
