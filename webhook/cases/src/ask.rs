@@ -1,0 +1,77 @@
+//! What is asked of the API server, and by which way.
+
+use http::Method;
+use serde_json::Value;
+
+/// How a change is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A merge patch.
+    Merge,
+    /// A JSON patch.
+    JsonPatch,
+    /// The whole object, by PUT: what is there, with the body merged into it.
+    Put,
+    /// Server-side apply, by force.
+    Apply,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// A shadow that is there is changed, or a sub-resource of it (empty: the object itself).
+    Update {
+        /// `status`, as a rule.
+        sub_resource: &'static str,
+        /// How.
+        way: Way,
+        /// The change.
+        body: Value,
+    },
+    /// A shadow that is not there is made: the body merged into the one that would be expected.
+    Create(Value),
+    /// A shadow that is not there is made by server-side apply, to the object (empty) or a sub-resource.
+    ApplyNew(&'static str, Value),
+    /// The shadow is deleted.
+    Delete,
+    /// All shadows of the namespace are deleted.
+    DeleteAll,
+    /// Text as it is, as a merge patch of the status.
+    Text(String),
+    /// Something else: method, path (with `{namespace}`) and body.
+    Other(Method, &'static str, Value),
+}
+
+impl Ask {
+    /// Whether the shadow must not be there before.
+    pub fn creates(&self) -> bool {
+        matches!(self, Self::Create(_) | Self::ApplyNew(..))
+    }
+
+    /// Whether this is about shadows, so that the webhook may be asked.
+    pub fn is_about_a_shadow(&self) -> bool {
+        !matches!(self, Self::Other(..))
+    }
+
+    /// The sub-resource that is asked for; empty for the object itself.
+    pub(crate) fn sub_resource(&self) -> &'static str {
+        match self {
+            Self::Update { sub_resource, .. } | Self::ApplyNew(sub_resource, _) => sub_resource,
+            Self::Text(_) => "status",
+            _ => "",
+        }
+    }
+}
+
+/// What is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The verb.
+    pub method: Method,
+    /// Path and query.
+    pub path: String,
+    /// What kind of body it is.
+    pub content_type: &'static str,
+    /// The body; may be empty.
+    pub body: String,
+}

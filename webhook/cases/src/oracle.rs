@@ -1,0 +1,126 @@
+//! What would be foreign in a review if it were allowed: a second opinion, to hold the verdict against.
+//!
+//! It shares nothing with the verdict but the names of fields: it reads raw JSON, and spells out who may what by hand.
+//! It takes the API server at its word on what belongs together, such as `request.name` and the object's name. It may
+//! be milder than the verdict, for it judges the change only, never how well it is written.
+
+mod agent;
+mod reconciler;
+
+use serde_json::{Map, Value};
+
+/// Says what is foreign in this review (`{"request": …}`), or nothing if all of it is the caller's own.
+///
+/// Whoever is no service account of the object's namespace is none of our business: nothing is foreign then.
+pub fn objection(review: &Value) -> Option<String> {
+    let request = &review["request"];
+    caller(request)
+        .and_then(|caller| match caller {
+            Caller::Elsewhere => Ok(()),
+            Caller::Agent => our_kind(request).and_then(|()| agent::objection(request)),
+            Caller::Reconciler => our_kind(request).and_then(|()| reconciler::objection(request)),
+        })
+        .err()
+}
+
+type Objection = Result<(), String>;
+
+enum Caller {
+    Agent,
+    Reconciler,
+    Elsewhere,
+}
+
+/// Service accounts are `system:serviceaccount:<namespace>:<name>`; nothing but the namespace and the name counts.
+fn caller(request: &Value) -> Result<Caller, String> {
+    let namespace = text(&request["namespace"]);
+    let user: Vec<&str> = text(&request["userInfo"]["username"]).split(':').collect();
+    match user[..] {
+        ["system", "serviceaccount", home, account] if home == namespace => {
+            if account.contains("brupop-agent") {
+                Ok(Caller::Agent)
+            } else if account.contains("brupop-reconciler") {
+                Ok(Caller::Reconciler)
+            } else {
+                Err(format!("{account} is neither agent nor reconciler"))
+            }
+        }
+        ["system", "serviceaccount", home, _, _, ..] if home == namespace => {
+            Err("no service account is named like this".to_owned())
+        }
+        _ => Ok(Caller::Elsewhere),
+    }
+}
+
+fn our_kind(request: &Value) -> Objection {
+    let (kind, resource) = (&request["kind"], &request["resource"]);
+    let ours = kind["group"] == "brupop.bottlerocket.aws"
+        && kind["version"] == "v2"
+        && kind["kind"] == "BottlerocketShadow"
+        && resource["group"] == "brupop.bottlerocket.aws"
+        && resource["version"] == "v2"
+        && resource["resource"] == "bottlerocketshadows";
+    hold(ours, || format!("{kind} is no shadow"))
+}
+
+fn hold(holds: bool, otherwise: impl FnOnce() -> String) -> Objection {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// The one owner, if it is the Node of this name.
+fn owner_node<'a>(object: &'a Value, node: &str) -> Option<&'a str> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    let [owner] = owners.as_slice() else { return None };
+    let is_it = owner["apiVersion"] == "v1" && owner["kind"] == "Node" && owner["name"] == node;
+    owner["uid"].as_str().filter(|uid| is_it && !uid.is_empty())
+}
+
+/// The object but for what the API server keeps itself, and with nothing in it that says nothing: a member that is
+/// null is as good as absent, and so is an empty spec or status.
+fn settled(object: &Value) -> Value {
+    let mut object = without_null(object);
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for kept in ["managedFields", "resourceVersion", "generation"] {
+            metadata.remove(kept);
+        }
+    }
+    if let Some(members) = object.as_object_mut() {
+        members
+            .retain(|name, half| !(matches!(name.as_str(), "spec" | "status") && *half == Map::new().into()));
+    }
+    object
+}
+
+fn without_null(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => members
+            .iter()
+            .filter(|(_, member)| !member.is_null())
+            .map(|(name, member)| (name.clone(), without_null(member)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.iter().map(without_null).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Both objects are the same once `own` is taken away from `half` of both.
+fn same_but_for(request: &Value, half: &str, own: &dyn Fn(&str) -> bool) -> Objection {
+    let rest = |object: &Value| {
+        let mut object = without_null(object);
+        if let Some(members) = object.get_mut(half).and_then(Value::as_object_mut) {
+            members.retain(|name, _| !own(name));
+        }
+        settled(&object)
+    };
+    let (old, new) = (rest(&request["oldObject"]), rest(&request["object"]));
+    hold(old == new, || {
+        let differing = |half: &str| if old[half] == new[half] { None } else { Some(half.to_owned()) };
+        let named: Vec<_> = ["metadata", "spec", "status"].into_iter().filter_map(differing).collect();
+        format!("more changes than the caller's own fields of {half} ({})", named.join(", "))
+    })
+}

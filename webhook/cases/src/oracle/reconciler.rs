@@ -1,0 +1,99 @@
+//! What the reconciler may have changed: shadows come Idle and owned, their spec goes step by step, and of a status it
+//! writes conditions.
+
+use super::{Objection, hold, owner_node, same_but_for, text};
+use serde_json::Value;
+
+/// (from, to); staying is always fine.
+const MOVES: [(&str, &str); 7] = [
+    ("Idle", "StagedAndPerformedUpdate"),
+    ("StagedAndPerformedUpdate", "RebootedIntoUpdate"),
+    ("RebootedIntoUpdate", "MonitoringUpdate"),
+    ("MonitoringUpdate", "Idle"),
+    ("StagedAndPerformedUpdate", "Idle"),
+    ("RebootedIntoUpdate", "Idle"),
+    ("ErrorReset", "Idle"),
+];
+
+const STATES: [&str; 5] =
+    ["Idle", "StagedAndPerformedUpdate", "RebootedIntoUpdate", "MonitoringUpdate", "ErrorReset"];
+
+pub(super) fn objection(request: &Value) -> Objection {
+    let sub_resource = text(&request["subResource"]);
+    match (text(&request["operation"]), sub_resource) {
+        ("CREATE", "") => creation(request),
+        ("UPDATE", "") => update(request),
+        ("DELETE", "") => Ok(()),
+        ("UPDATE", "status") => same_but_for(request, "status", &|field| field == "conditions"),
+        (operation, _) => Err(format!("{operation} of {sub_resource:?}")),
+    }
+}
+
+fn creation(request: &Value) -> Objection {
+    let (name, new) = (text(&request["name"]), &request["object"]);
+    let node = name.strip_prefix("brs-").unwrap_or_default();
+    hold(!node.is_empty() && owner_node(new, node).is_some(), || {
+        format!("{name:?} is not named after its only owner, a Node")
+    })?;
+    hold(new["spec"]["state"] == "Idle", || "it is not created Idle".to_owned())?;
+    for held in ["annotations", "finalizers"] {
+        hold(new["metadata"][held].is_null(), || format!("it is created with {held}"))?;
+    }
+    hold(new["spec"]["reboot_from_boot_id"].is_null(), || "it is created with a reboot granted".to_owned())
+}
+
+fn update(request: &Value) -> Objection {
+    // The spec is the reconciler's as a whole; owners are among the rest, which stays as it is.
+    same_but_for(request, "spec", &|_| true)?;
+    let (old, new) = (&request["oldObject"]["spec"], &request["object"]["spec"]);
+    let (from, to) = (text(&old["state"]), text(&new["state"]));
+    hold(to != "ErrorReset" && STATES.contains(&to), || format!("{to:?} is nothing to reach"))?;
+    if readable(old) {
+        hold(from == to || MOVES.contains(&(from, to)), || format!("from {from} to {to}"))?;
+        attempt(old, new, from, to)?;
+    } else {
+        hold(to == "Idle", || format!("from what nobody can read to {to}"))?;
+    }
+    let granted = &new["reboot_from_boot_id"];
+    if granted.is_null() || readable(old) && *granted == old["reboot_from_boot_id"] {
+        return Ok(());
+    }
+    hold(to == "RebootedIntoUpdate", || format!("a reboot is granted in {to}"))?;
+    hold(new["attempt"].is_u64(), || "a reboot is granted for no attempt".to_owned())?;
+    hold(request["oldObject"]["status"]["reboot_requested"].is_null(), || {
+        "another reboot is granted while one is claimed".to_owned()
+    })
+}
+
+/// The attempt goes up when an update begins; version and first boot stay while it runs.
+fn attempt(old: &Value, new: &Value, from: &str, to: &str) -> Objection {
+    let (before, after) = (&old["attempt"], &new["attempt"]);
+    if from == "Idle" {
+        let higher = after.as_u64() > before.as_u64();
+        return hold(to == "Idle" || higher, || {
+            format!("an update begins at attempt {after} after {before}")
+        });
+    }
+    if from == "ErrorReset" || before.is_null() {
+        return Ok(());
+    }
+    hold(before == after, || format!("attempt {before} turns into {after} while it runs"))?;
+    hold(old["version"] == new["version"], || "the version changes while the attempt runs".to_owned())?;
+    hold(to == "Idle" || old["baseline_boot_id"] == new["baseline_boot_id"], || {
+        "the boot that the attempt began in changes".to_owned()
+    })
+}
+
+/// Each member is of the type that the schema gives it. What another version left behind may not be.
+fn readable(spec: &Value) -> bool {
+    let texts = ["state_transition_timestamp", "version", "baseline_boot_id", "reboot_from_boot_id"];
+    let failures = &spec["failures"];
+    let failed = failures["count"].is_u64()
+        && (failures.get("attempt").is_none() || failures["attempt"].is_u64())
+        && failures["at"].is_string()
+        && failures["reason"].is_string();
+    STATES.contains(&text(&spec["state"]))
+        && texts.iter().all(|field| spec[field].is_null() || spec[field].is_string())
+        && ["attempt", "leader_term"].iter().all(|field| spec[field].is_null() || spec[field].is_u64())
+        && (failures.is_null() || failed)
+}

@@ -1,0 +1,62 @@
+//! The `AdmissionReview` that the API server would send about a row, were it to come that far.
+
+use crate::ask::Ask;
+use crate::row::{Row, merged};
+use crate::world::World;
+use serde_json::{Value, json};
+
+/// The review of this row on paper; none if the row is not about a shadow, or if the API server itself could not make
+/// anything of it. What the API server drops before admission is dropped.
+pub fn review(row: &Row) -> Option<Value> {
+    if !row.ask.is_about_a_shadow() {
+        return None;
+    }
+    let world = World::on_paper();
+    let mut before = row.shadow(&world);
+    let kept = json!({
+        "uid": "00000000-0000-4000-8000-0000000000bb",
+        "resourceVersion": "10",
+        "generation": 3,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "managedFields": [
+            {"manager": "brupop-reconciler", "operation": "Update", "apiVersion": "brupop.bottlerocket.aws/v2",
+                "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:state": {}}}},
+            {"manager": "brupop-agent", "operation": "Update", "apiVersion": "brupop.bottlerocket.aws/v2",
+                "subresource": "status", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:status": {"f:message": {}}}},
+        ],
+    });
+    json_patch::merge(&mut before["metadata"], &kept);
+    let after = row.after(&before)?;
+    let (operation, old, new) = match &row.ask {
+        Ask::Create(_) | Ask::ApplyNew(..) => ("CREATE", Value::Null, after.clone()),
+        Ask::Delete | Ask::DeleteAll => ("DELETE", before.clone(), Value::Null),
+        _ => ("UPDATE", before.clone(), after.clone()),
+    };
+    // Of a deletion of all there is one review an object, each without a name.
+    let name = match &row.ask {
+        Ask::DeleteAll => Value::Null,
+        Ask::Create(_) => after["metadata"]["name"].clone(),
+        _ => before["metadata"]["name"].clone(),
+    };
+    let (kind, resource) = ("BottlerocketShadow", "bottlerocketshadows");
+    let mut request = json!({
+        "uid": "00000000-0000-4000-8000-0000000000cc",
+        "kind": {"group": "brupop.bottlerocket.aws", "version": row.version, "kind": kind},
+        "resource": {"group": "brupop.bottlerocket.aws", "version": row.version, "resource": resource},
+        "name": name,
+        "namespace": world.namespace,
+        "operation": operation,
+        "userInfo": row.actor.user_info(&world),
+        "object": new,
+        "oldObject": old,
+        "dryRun": row.dry_run,
+    });
+    if !row.ask.sub_resource().is_empty() {
+        request["subResource"] = json!(row.ask.sub_resource());
+    }
+    if !row.as_if.is_null() {
+        request = merged(&request, &row.as_if);
+    }
+    Some(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}))
+}
