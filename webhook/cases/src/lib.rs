@@ -6,6 +6,7 @@
 
 mod actor;
 mod ask;
+pub mod oracle;
 mod review;
 mod row;
 mod rows;

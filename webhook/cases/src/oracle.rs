@@ -88,9 +88,9 @@ fn settled(object: &Value) -> Value {
             metadata.remove(kept);
         }
     }
+    let empty = Value::from(Map::new());
     if let Some(members) = object.as_object_mut() {
-        members
-            .retain(|name, half| !(matches!(name.as_str(), "spec" | "status") && *half == Map::new().into()));
+        members.retain(|name, half| !["spec", "status"].contains(&name.as_str()) || *half != empty);
     }
     object
 }

@@ -1,0 +1,153 @@
+//! What a review costs without the network: from its bytes to the bytes of the answer. `make bench-verdict` runs it.
+//!
+//! Built as shipped. Nobody subscribes to the log line here, so it costs next to nothing.
+
+#![allow(missing_docs, reason = "criterion's macros make public items")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on fails")]
+
+use brupop_webhook::metrics::Metrics;
+use brupop_webhook::review::answer;
+use criterion::{Criterion, criterion_group, criterion_main};
+use kube::core::DynamicObject;
+use kube::core::admission::AdmissionReview;
+use serde_json::{Value, json};
+use std::hint::black_box;
+
+const BOOT: &str = "5c2f7a1e-8a0d-4a5e-9a55-0c7f5bb6a1d2";
+const AGENT: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent";
+
+fn condition(type_: &str) -> Value {
+    json!({"type": type_, "status": "True", "reason": "Draining", "message": "2 pods are left to evict",
+        "lastTransitionTime": "2026-11-20T09:15:01Z"})
+}
+
+fn manager(name: &str, subresource: Option<&str>, fields: &[&str]) -> Value {
+    let half = if subresource.is_some() { "f:status" } else { "f:spec" };
+    let fields: serde_json::Map<_, _> =
+        fields.iter().map(|field| (format!("f:{field}"), json!({}))).collect();
+    json!({"manager": name, "operation": "Update", "apiVersion": "brupop.bottlerocket.aws/v2",
+        "time": "2026-11-20T09:15:02Z", "fieldsType": "FieldsV1", "subresource": subresource,
+        "fieldsV1": {half: fields}})
+}
+
+/// A shadow in the middle of an update, with six conditions and three managers of its fields.
+fn shadow() -> Value {
+    let spec =
+        ["state", "state_transition_timestamp", "version", "attempt", "leader_term", "baseline_boot_id"];
+    let status = ["current_version", "target_version", "current_state", "attempt", "boot_id", "staged"];
+    let types = ["Progressing", "Degraded", "Drained", "Reported", "Scheduled", "Soaked"];
+    json!({
+        "apiVersion": "brupop.bottlerocket.aws/v2",
+        "kind": "BottlerocketShadow",
+        "metadata": {
+            "name": "brs-ip-10-0-0-1.ec2.internal",
+            "namespace": "brupop-bottlerocket-aws",
+            "uid": "0b2e9c4e-65f3-4f0c-8f3d-4b4f4a3e9d11",
+            "creationTimestamp": "2026-11-01T08:00:00Z",
+            "generation": 17,
+            "resourceVersion": "482913",
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "ip-10-0-0-1.ec2.internal",
+                "uid": "9d7f0f42-1a6c-4a3e-9d2b-2c1d0e5f6a7b"}],
+            "managedFields": [
+                manager("brupop-reconciler", None, &spec),
+                manager("brupop-agent", Some("status"), &status),
+                manager("brupop-reconciler-conditions", Some("status"), &["conditions"]),
+            ],
+        },
+        "spec": {"state": "StagedAndPerformedUpdate", "state_transition_timestamp": "2026-11-20T09:14:55Z",
+            "version": "1.27.1", "attempt": 7, "leader_term": 12, "baseline_boot_id": BOOT},
+        "status": {"current_version": "1.26.0", "target_version": "1.27.1", "current_state": "Idle", "attempt": 7,
+            "boot_id": BOOT, "crash_count": 0, "conditions": types.map(condition)},
+    })
+}
+
+/// The agent has staged the image, and says so in `message`.
+fn review(user: &str, message: &str) -> Vec<u8> {
+    review_of(&shadow(), user, message)
+}
+
+fn review_of(before: &Value, user: &str, message: &str) -> Vec<u8> {
+    let mut staged = before.clone();
+    staged["status"]["current_state"] = json!("StagedAndPerformedUpdate");
+    staged["status"]["staged"] = json!({"version": "1.27.1", "at": "2026-11-20T09:15:01.123456789Z"});
+    staged["status"]["message"] = json!(message);
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "brupop.bottlerocket.aws", "version": "v2", "kind": "BottlerocketShadow"},
+            "resource":
+                {"group": "brupop.bottlerocket.aws", "version": "v2", "resource": "bottlerocketshadows"},
+            "requestKind": {"group": "brupop.bottlerocket.aws", "version": "v2", "kind": "BottlerocketShadow"},
+            "requestResource":
+                {"group": "brupop.bottlerocket.aws", "version": "v2", "resource": "bottlerocketshadows"},
+            "subResource": "status",
+            "requestSubResource": "status",
+            "name": "brs-ip-10-0-0-1.ec2.internal",
+            "namespace": "brupop-bottlerocket-aws",
+            "operation": "UPDATE",
+            "userInfo": {
+                "username": user,
+                "uid": "b1f3a1a0-1111-4222-8333-444455556666",
+                "groups": ["system:serviceaccounts", "system:serviceaccounts:brupop-bottlerocket-aws",
+                    "system:authenticated"],
+                "extra": {
+                    "authentication.kubernetes.io/credential-id": ["JTI=3f1b0c1e-2222-4333-8444-555566667777"],
+                    "authentication.kubernetes.io/node-name": ["ip-10-0-0-1.ec2.internal"],
+                    "authentication.kubernetes.io/node-uid": ["9d7f0f42-1a6c-4a3e-9d2b-2c1d0e5f6a7b"],
+                    "authentication.kubernetes.io/pod-name": ["brupop-agent-x7k2p"],
+                    "authentication.kubernetes.io/pod-uid": ["c0ffee00-3333-4444-8555-666677778888"],
+                },
+            },
+            "object": staged,
+            "oldObject": before,
+            "dryRun": false,
+            "options": {"kind": "PatchOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "brupop-agent"},
+        },
+    });
+    serde_json::to_vec(&review).unwrap()
+}
+
+fn allowed(body: &[u8], metrics: &Metrics) -> bool {
+    let answer: Value = serde_json::from_slice(&answer(body, metrics).unwrap()).unwrap();
+    answer["response"]["allowed"].as_bool().unwrap()
+}
+
+fn reviews(criterion: &mut Criterion) {
+    let metrics = Metrics::default();
+    let report = review(AGENT, "staged 1.27.1");
+    let foreign = review("system:serviceaccount:brupop-bottlerocket-aws:default", "staged 1.27.1");
+    // An object in etcd has at most 1.5 MiB, and a review has it twice.
+    let mebibyte = "m".repeat(1 << 20);
+    let mut annotated = shadow();
+    annotated["metadata"]["annotations"] = json!({"example.com/notes": mebibyte});
+    let largest = review_of(&annotated, AGENT, "staged 1.27.1");
+    let huge = review(AGENT, &mebibyte);
+    assert!(allowed(&report, &metrics), "the report is meant to be legal");
+    assert!(!allowed(&foreign, &metrics), "a stranger is meant to be refused");
+    assert!(allowed(&largest, &metrics), "what was there before is no fault of the agent");
+    assert!(!allowed(&huge, &metrics), "a message of a mebibyte is meant to be refused");
+
+    let cases = [
+        ("report", &report),
+        ("refusal", &foreign),
+        ("largest-report", &largest),
+        ("refused-message", &huge),
+    ];
+    for (name, body) in cases {
+        criterion.bench_function(&format!("{name}-of-{}-bytes", body.len()), |bencher| {
+            bencher.iter(|| answer(black_box(body), &metrics).unwrap());
+        });
+    }
+    criterion.bench_function(&format!("parsing-the-report-of-{}-bytes", report.len()), |bencher| {
+        bencher
+            .iter(|| serde_json::from_slice::<AdmissionReview<DynamicObject>>(black_box(&report)).unwrap());
+    });
+    criterion.bench_function(&format!("parsing-as-any-json-of-{}-bytes", report.len()), |bencher| {
+        bencher.iter(|| serde_json::from_slice::<Value>(black_box(&report)).unwrap());
+    });
+}
+
+criterion_group!(benches, reviews);
+criterion_main!(benches);
