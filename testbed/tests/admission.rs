@@ -169,7 +169,8 @@ async fn only_agents_depend_on_the_webhook(bed: &Bed, how: &str) -> Result<()> {
             Actor::Reconciler,
             Method::PATCH,
             "/api/v1/nodes/node-0".to_owned(),
-            json!({"spec": {"unschedulable": null}}),
+            // In its marker stands whatever it changes.
+            json!({"metadata": {"annotations": {brupop_api::names::MARKER_ANNOTATION: "{}"}}, "spec": {"unschedulable": null}}),
         ),
         (Actor::Admin, Method::POST, leases, lease),
     ] {
