@@ -1,0 +1,93 @@
+//! The figures, as a table that can be pasted into the documentation.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::cluster::{Hook, Variant, Wait};
+use crate::measure::{Measured, PARALLEL, Times};
+
+/// Our webhook should stay within this factor of one that does nothing.
+const AIM: f64 = 1.2;
+
+/// The tables of both parts, and how our webhook compares with the one that does nothing.
+pub fn render(measured: &Measured, waits: &BTreeMap<Hook, Wait>) -> String {
+    let mut text = String::new();
+    for (title, part) in [
+        ("One after the other".to_owned(), &measured.alone),
+        (format!("{PARALLEL} in parallel"), &measured.parallel),
+    ] {
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            text,
+            "| {title} | patches | p50 | p99 | patches/s | p50 to bare |\n|---|---|---|---|---|---|"
+        );
+        let bare = part.get(&Variant::Bare).map(|times| times.percentile(50));
+        for (variant, times) in part {
+            let (p50, p99) = (times.percentile(50), times.percentile(99));
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} ms | {} ms | {:.0} | {:.2} |",
+                says(*variant),
+                times.count(),
+                millis(p50),
+                millis(p99),
+                per_second(times),
+                bare.map_or(f64::NAN, |bare| p50.as_secs_f64() / bare.as_secs_f64()),
+            );
+        }
+        if let (Some(other), Some(ours)) = (part.get(&Variant::DoNothing), part.get(&Variant::Webhook)) {
+            let _ = writeln!(text, "\n{}\n", compare(other, ours));
+        }
+    }
+    for (hook, wait) in waits {
+        let mean = Duration::try_from_secs_f64(wait.seconds / wait.reviews).unwrap_or_default();
+        let _ = writeln!(text, "The API server waited {} ms on average for {}.", millis(mean), name(*hook));
+    }
+    text
+}
+
+/// Ours to the other one at the median, and how much that varies from turn to turn.
+fn compare(other: &Times, ours: &Times) -> String {
+    let ratio = ours.percentile(50).as_secs_f64() / other.percentile(50).as_secs_f64();
+    let mut turns: Vec<f64> = ours
+        .medians()
+        .zip(other.medians())
+        .map(|(ours, other)| ours.as_secs_f64() / other.as_secs_f64())
+        .collect();
+    turns.sort_by(f64::total_cmp);
+    let (low, high) = (turns.get(turns.len() / 4), turns.get(turns.len() * 3 / 4));
+    format!(
+        "Our webhook to the one that does nothing, at the median: {ratio:.2} (in half of the turns between {:.2} and \
+         {:.2}); the aim is {AIM:.2} at most: {}.",
+        low.unwrap_or(&f64::NAN),
+        high.unwrap_or(&f64::NAN),
+        if ratio <= AIM { "reached" } else { "missed" },
+    )
+}
+
+fn per_second(times: &Times) -> f64 {
+    // Far below 2^53.
+    times.count().to_string().parse::<f64>().unwrap_or(f64::NAN) / times.took.as_secs_f64()
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.2}", time.as_secs_f64() * 1000.0)
+}
+
+fn says(variant: Variant) -> &'static str {
+    match variant {
+        Variant::Bare => "neither webhook nor policies",
+        Variant::Policies => "policies alone",
+        Variant::DoNothing => "a webhook that does nothing",
+        Variant::Webhook => "our webhook alone",
+        Variant::Both => "our webhook and policies",
+    }
+}
+
+fn name(hook: Hook) -> &'static str {
+    match hook {
+        Hook::DoNothing => "the webhook that does nothing",
+        Hook::Ours => "our webhook",
+    }
+}
