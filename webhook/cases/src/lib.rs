@@ -6,6 +6,7 @@
 
 mod actor;
 mod ask;
+pub mod edit;
 pub mod oracle;
 mod review;
 mod row;

@@ -1,0 +1,261 @@
+//! Reviews that no row has: those of the table, with something in them changed. For tests that make up what to change.
+
+use crate::world::World;
+use serde_json::{Map, Value, json};
+
+/// Places of a request that decide on something, as JSON pointers.
+const OF_THE_REQUEST: [&str; 21] = [
+    "/kind/group",
+    "/kind/version",
+    "/kind/kind",
+    "/resource/group",
+    "/resource/version",
+    "/resource/resource",
+    "/subResource",
+    "/name",
+    "/namespace",
+    "/operation",
+    "/dryRun",
+    "/userInfo/username",
+    "/userInfo/groups",
+    "/userInfo/extra",
+    "/userInfo/extra/authentication.kubernetes.io~1node-name",
+    "/userInfo/extra/authentication.kubernetes.io~1node-uid",
+    "/userInfo/extra/authentication.kubernetes.io~1pod-name",
+    "/userInfo/extra/authentication.kubernetes.io~1pod-uid",
+    "/userInfo/extra/unheard-of",
+    "/object",
+    "/oldObject",
+];
+
+/// Places of an object.
+const OF_AN_OBJECT: [&str; 52] = [
+    "/apiVersion",
+    "/kind",
+    "/metadata",
+    "/metadata/name",
+    "/metadata/namespace",
+    "/metadata/uid",
+    "/metadata/generation",
+    "/metadata/resourceVersion",
+    "/metadata/creationTimestamp",
+    "/metadata/deletionTimestamp",
+    "/metadata/generateName",
+    "/metadata/labels",
+    "/metadata/annotations",
+    "/metadata/finalizers",
+    "/metadata/managedFields",
+    "/metadata/unheard-of",
+    "/metadata/ownerReferences",
+    "/metadata/ownerReferences/0",
+    "/metadata/ownerReferences/0/apiVersion",
+    "/metadata/ownerReferences/0/kind",
+    "/metadata/ownerReferences/0/name",
+    "/metadata/ownerReferences/0/uid",
+    "/metadata/ownerReferences/0/controller",
+    "/metadata/ownerReferences/0/unheard-of",
+    "/spec",
+    "/spec/state",
+    "/spec/state_transition_timestamp",
+    "/spec/version",
+    "/spec/attempt",
+    "/spec/leader_term",
+    "/spec/baseline_boot_id",
+    "/spec/reboot_from_boot_id",
+    "/spec/failures",
+    "/spec/failures/count",
+    "/spec/unheard-of",
+    "/status",
+    "/status/current_version",
+    "/status/target_version",
+    "/status/current_state",
+    "/status/crash_count",
+    "/status/state_transition_failure_timestamp",
+    "/status/attempt",
+    "/status/boot_id",
+    "/status/staged",
+    "/status/staged/version",
+    "/status/staged/unheard-of",
+    "/status/reboot_requested",
+    "/status/message",
+    "/status/conditions",
+    "/status/conditions/0/reason",
+    "/status/unheard-of",
+    "/unheard-of",
+];
+
+/// Where a change happens: an index into what there is, modulo its number, so that any will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(pub u8);
+
+/// In which of the two objects, if it is a place of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The new one.
+    New,
+    /// The old one.
+    Old,
+    /// Both, alike: this is no change then, but another situation.
+    Both,
+}
+
+/// What happens there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Edit {
+    /// It is taken away.
+    Remove,
+    /// This stands there.
+    Set(Value),
+    /// What another review has there stands there.
+    AsIn(Value),
+    /// The new object is as the old one there; on a place of the request: it is taken away.
+    Undo,
+}
+
+/// Applies the edit to a review.
+pub fn apply(review: &mut Value, place: Place, side: Side, edit: &Edit) {
+    let request = &mut review["request"];
+    let index = usize::from(place.0) % (OF_THE_REQUEST.len() + OF_AN_OBJECT.len());
+    if let Some(pointer) = OF_THE_REQUEST.get(index) {
+        return put(request, pointer, edit, pointer);
+    }
+    let pointer = OF_AN_OBJECT[index - OF_THE_REQUEST.len()];
+    if *edit == Edit::Undo {
+        let before = request["oldObject"].pointer(pointer).cloned();
+        return put(&mut request["object"], pointer, &before.map_or(Edit::Remove, Edit::Set), "");
+    }
+    for (object, there) in [("object", side != Side::Old), ("oldObject", side != Side::New)] {
+        if there && request[object].is_object() {
+            put(&mut request[object], pointer, edit, &format!("/{object}{pointer}"));
+        }
+    }
+}
+
+fn put(root: &mut Value, pointer: &str, edit: &Edit, in_the_request: &str) {
+    match edit {
+        Edit::Set(value) => set(root, pointer, Some(value.clone())),
+        Edit::AsIn(other) => set(root, pointer, other["request"].pointer(in_the_request).cloned()),
+        Edit::Remove | Edit::Undo => set(root, pointer, None),
+    }
+}
+
+fn set(root: &mut Value, pointer: &str, value: Option<Value>) {
+    let steps: Vec<String> = pointer.split('/').skip(1).map(|step| step.replace("~1", "/")).collect();
+    set_at(root, &steps, value);
+}
+
+/// Members on the way are made if they are missing; items of lists are not.
+fn set_at(here: &mut Value, steps: &[String], value: Option<Value>) {
+    let Some((step, rest)) = steps.split_first() else { return };
+    if here.is_null() {
+        *here = Map::new().into();
+    }
+    match (here, value) {
+        (Value::Array(items), value) => match (step.parse::<usize>(), value) {
+            (Ok(item), _) if item >= items.len() => {}
+            (Ok(item), None) if rest.is_empty() => {
+                items.remove(item);
+            }
+            (Ok(item), Some(value)) if rest.is_empty() => items[item] = value,
+            (Ok(item), value) => set_at(&mut items[item], rest, value),
+            (Err(_), _) => {}
+        },
+        (Value::Object(members), None) if rest.is_empty() => {
+            members.remove(step);
+        }
+        (Value::Object(members), Some(value)) if rest.is_empty() => {
+            members.insert(step.clone(), value);
+        }
+        (Value::Object(members), value) => {
+            set_at(members.entry(step.clone()).or_insert(Value::Null), rest, value);
+        }
+        _ => {}
+    }
+}
+
+/// Values that decide on something somewhere: names and UIDs of the table's world, states, counts, lists.
+pub fn telling_values() -> Vec<Value> {
+    let world = World::on_paper();
+    let accounts = ["brupop-agent", "a-brupop-agent-2", "brupop-reconciler", "brupop-webhook", "default"];
+    let mut values: Vec<Value> = [
+        "",
+        "status",
+        "scale",
+        "CREATE",
+        "UPDATE",
+        "DELETE",
+        "CONNECT",
+        "v1",
+        "v2",
+        "b1",
+        "b2",
+        "1.20.0",
+        "1.21.0",
+        "Idle",
+        "StagedAndPerformedUpdate",
+        "RebootedIntoUpdate",
+        "MonitoringUpdate",
+        "ErrorReset",
+        "Unheard",
+        "2026-01-01T00:00:00Z",
+        "2026-01-01T00:00:00.000Z",
+        "brs-",
+        "kubernetes-admin",
+        "brupop-agent",
+        "system:serviceaccount:elsewhere:brupop-agent",
+        "system:node:node-0",
+    ]
+    .map(Value::from)
+    .into();
+    for node in &world.nodes {
+        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid});
+        values.extend([
+            json!(node.name),
+            json!(node.uid),
+            json!(format!("brs-{}", node.name)),
+            json!([node.name]),
+            json!([node.uid]),
+            json!([owner]),
+            json!([owner, owner]),
+        ]);
+    }
+    for account in accounts {
+        values.push(json!(format!("system:serviceaccount:{}:{account}", world.namespace)));
+        values.push(json!(format!("system:serviceaccount:{}:{account}:{account}", world.namespace)));
+    }
+    let condition = json!({"type": "Progressing", "status": "True", "reason": "Draining", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let managers: Vec<_> = (0..17).map(|n| json!({"manager": n.to_string()})).collect();
+    values.extend([
+        json!(null),
+        json!(false),
+        json!(true),
+        json!(-1),
+        json!(0),
+        json!(1),
+        json!(6),
+        json!(7),
+        json!(7.0),
+        json!(8),
+        json!(9_007_199_254_740_991_u64),
+        json!(u64::MAX),
+        json!({}),
+        json!([]),
+        json!([""]),
+        json!(["node-0", "node-1"]),
+        json!(["p"]),
+        json!({"a": "b"}),
+        json!({"Idle": null}),
+        json!("x".repeat(65)),
+        json!("é".repeat(1025)),
+        json!([condition]),
+        json!(managers[..16]),
+        json!(managers),
+        json!({"version": "1.20.0", "at": "t"}),
+        json!({"version": "1.20.0"}),
+        json!(["1.20.0", "t"]),
+        json!({"count": 1, "attempt": 7, "at": "2026-01-01T00:00:00Z", "reason": "FellBack"}),
+        json!([1, 7, "2026-01-01T00:00:00Z", "FellBack"]),
+    ]);
+    values
+}
