@@ -7,7 +7,7 @@ use brupop_agent::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{Marker, State};
-use brupop_reconciler::facts::{FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_reconciler::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
 
 use crate::objects::{
     ATTEMPTS_MAX, BOOTS, COMMAND_TIME, FAILURES, Ledger, Mark, NODES, NODES_MAX, NOW, Node, SHADOWS, STAGED,
@@ -188,6 +188,8 @@ pub(crate) fn of(
         ledger_term: Some(ledger.term.into()),
         slots: slots(&ledger),
         versions: &NO_VERSIONS,
+        resume: &[],
+        budget: FailureBudget::default(),
         limit: Some(config.limit),
         gate: Gate::Open,
         exclude: false,

@@ -19,12 +19,31 @@ pub struct FleetFacts<'a> {
     pub slots: &'a BTreeMap<String, Slot>,
     /// What became of each version.
     pub versions: &'a BTreeMap<String, VersionRecord>,
+    /// The versions whose halt a person lifts.
+    pub resume: &'a [String],
+    /// How many nodes may fail to reach a version before it is halted.
+    pub budget: FailureBudget,
     /// How many nodes may be updated at once; `None` = unlimited.
     pub limit: Option<u64>,
     /// May new updates start?
     pub gate: Gate,
     /// Are nodes excluded from load balancers before they are cordoned?
     pub exclude: bool,
+}
+
+/// With how many failed nodes a version is halted; `None` = never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailureBudget {
+    /// While no node has reached it.
+    pub unproven: Option<u64>,
+    /// Once a node has reached it.
+    pub proven: Option<u64>,
+}
+
+impl Default for FailureBudget {
+    fn default() -> Self {
+        Self { unproven: Some(1), proven: Some(2) }
+    }
 }
 
 /// May new updates start anywhere?

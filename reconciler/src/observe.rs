@@ -13,7 +13,7 @@ use kube::ResourceExt as _;
 use kube::core::DeserializeGuard;
 
 use crate::drain::Plan;
-use crate::facts::{FleetFacts, Gate, NodeFacts, PodFacts, Situation};
+use crate::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
 use crate::objects::{Ledger, WatchedNode};
 use crate::settings::{Durations, Limit};
 use clock::Clock;
@@ -41,6 +41,8 @@ pub struct Circumstances<'a> {
     pub durations: &'a Durations,
     /// How many nodes at once.
     pub limit: Limit,
+    /// How many may fail to reach a version.
+    pub budget: FailureBudget,
     /// The term in which this process leads.
     pub term: u64,
     /// May new updates start?
@@ -92,6 +94,8 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         ledger_term: status.and_then(|status| status.term),
         slots: status.map_or(&NO_SLOTS, |status| &status.slots),
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
+        resume: snapshot.ledger().map_or(&[], |ledger| &ledger.fleet.spec.resume_versions),
+        budget: circumstances.budget,
         limit: circumstances.limit.of(u64::try_from(labelled).unwrap_or(u64::MAX)),
         gate: circumstances.gate,
         exclude: circumstances.durations.exclusion.is_positive(),

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::{Parser, value_parser};
 use jiff::SignedDuration;
 
+use crate::facts::FailureBudget;
 use crate::schedule::Schedule;
 
 /// Longest time that can be set, in seconds: a week.
@@ -18,6 +19,12 @@ pub struct Settings {
     /// How many nodes may be updated at once: an integer, a percentage of the labelled nodes, or `unlimited`
     #[arg(long, env = "MAX_CONCURRENT_UPDATE", default_value = "1")]
     pub max_concurrent_update: Limit,
+    /// How many nodes may fail to reach a version that none has reached yet, before no further one tries; or `unlimited`
+    #[arg(long, env = "MAX_FAILURES_OF_NEW_VERSION", default_value = "1")]
+    pub max_failures_of_new_version: Failures,
+    /// The same, once a node has reached it
+    #[arg(long, env = "MAX_FAILURES", default_value = "2")]
+    pub max_failures: Failures,
     /// Seconds between the exclusion from load balancers and the drain; 0 leaves load balancers alone
     #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
     pub exclude_from_lb_wait_time_in_sec: u64,
@@ -76,6 +83,11 @@ pub struct Durations {
 }
 
 impl Settings {
+    /// How many nodes may fail to reach a version.
+    pub fn failure_budget(&self) -> FailureBudget {
+        FailureBudget { unproven: self.max_failures_of_new_version.0, proven: self.max_failures.0 }
+    }
+
     /// The durations that decisions rest on.
     pub fn durations(&self) -> Durations {
         // `LONGEST` is far below `i64::MAX`.
@@ -140,6 +152,26 @@ impl FromStr for Limit {
     }
 }
 
+/// How many nodes may fail; `None` = any number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures(pub Option<u64>);
+
+impl FromStr for Failures {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "unlimited" {
+            return Ok(Self(None));
+        }
+        // The ledger keeps the last eight failed nodes of a version.
+        text.parse()
+            .ok()
+            .filter(|number| (1..=8).contains(number))
+            .map(|number| Self(Some(number)))
+            .ok_or_else(|| "write an integer from 1 to 8, such as 2, or unlimited".to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +184,7 @@ mod tests {
     fn the_defaults_are_good() {
         let settings = parse(&[]).unwrap();
         assert_eq!(settings.max_concurrent_update, Limit::Nodes(1));
+        assert_eq!(settings.failure_budget(), FailureBudget::default());
         assert_eq!(settings.durations().exclusion, SignedDuration::ZERO);
         assert_eq!(settings.durations().soak, SignedDuration::from_secs(60));
     }
@@ -178,6 +211,8 @@ mod tests {
             ("--max-concurrent-update=101%", "MAX_CONCURRENT_UPDATE", "100%"),
             ("--max-concurrent-update=many", "MAX_CONCURRENT_UPDATE", "unlimited"),
             ("--max-concurrent-update=", "MAX_CONCURRENT_UPDATE", "unlimited"),
+            ("--max-failures=0", "MAX_FAILURES", "from 1 to 8"),
+            ("--max-failures-of-new-version=9", "MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
             ("--exclude-from-lb-wait-time-in-sec=soon", "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "such as 300"),
             ("--scheduler-cron-expression=* * *", "SCHEDULER_CRON_EXPRESSION", "* * * * * * *"),
             ("--scheduler-cron-expression=0 0 25 * * * *", "SCHEDULER_CRON_EXPRESSION", "* * * * * * *"),

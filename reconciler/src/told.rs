@@ -3,7 +3,7 @@
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Object, State};
 
-use crate::decide::{Abort, Decision, Effect, Reason};
+use crate::decide::{Abort, Decision, Effect, Halted, Reason};
 use crate::drain::PodKey;
 use crate::facts::Situation;
 
@@ -75,6 +75,19 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
         _ if why == Abort::NotLabelled => String::new(),
         _ => "; its agent undoes what it did".to_owned(),
     }
+}
+
+/// What is told when versions are halted.
+pub fn of_halts(halted: &[Halted<'_>]) -> Option<Told> {
+    let each = halted.iter().map(|halted| format!("{}: {}", halted.version, halted.why));
+    let note = each.collect::<Vec<_>>().join("; ");
+    let action = halted.first()?.version;
+    Some(Told {
+        reason: "VersionHalted",
+        warning: true,
+        note: format!("no further node is updated to what too many nodes failed to reach: {note}"),
+        action: format!("Update to {action}"),
+    })
 }
 
 /// What is told when a drain is held up: which eviction is refused, and in which words.

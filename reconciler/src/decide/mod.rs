@@ -9,6 +9,7 @@ mod reason;
 mod slots;
 mod takeover;
 mod update;
+mod versions;
 mod writes;
 
 use brupop_api::{State, Write};
@@ -17,6 +18,7 @@ use crate::facts::{FleetFacts, NodeFacts, Situation};
 pub use reason::{Abort, Reason};
 pub use slots::{Slots, slots};
 pub use takeover::takeover;
+pub use versions::Halted;
 
 /// Something to be done in the cluster.
 #[derive(Clone, Debug, PartialEq)]

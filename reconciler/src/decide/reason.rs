@@ -210,7 +210,8 @@ impl Reason<'_> {
         match self {
             Self::VersionHalted(version) => {
                 format!(
-                    "no new node is updated to {version}; name it in the fleet's spec.resumeVersions to go on"
+                    "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is \
+                     updated to it; to go on, put it (anew) into the fleet's spec.resumeVersions"
                 )
             }
             Self::Starting(version) => format!("the update to {version} begins"),

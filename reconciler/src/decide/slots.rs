@@ -4,16 +4,12 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use brupop_api::fleet::{NodeFailure, Slot, VersionRecord};
+use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write};
 
-use super::{Abort, Reason, idle};
+use super::versions::{Halted, Versions};
+use super::{Reason, idle};
 use crate::facts::{FleetFacts, Situation};
-
-/// Most failures that a version's record keeps; the schema's limit.
-const FAILURES_KEPT: usize = 8;
-/// Most versions that the ledger keeps a record of; the schema's limit.
-const VERSIONS_KEPT: usize = 32;
 
 /// What is to become of the slots.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,6 +18,8 @@ pub struct Slots<'a> {
     pub write: Option<Write<'a>>,
     /// Nodes (by index into the situations) that could begin but got no slot, and why.
     pub queued: Vec<(usize, Reason<'a>)>,
+    /// Versions that this write halts.
+    pub halted: Vec<Halted<'a>>,
 }
 
 /// Gives back the slots of updates that are over, and takes slots for nodes that may begin.
@@ -46,7 +44,9 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     let room = fleet.limit.map_or(usize::MAX, |limit| {
         usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(kept + unavailable)
     });
-    let (taken, queued) = choose(fleet, situations, room);
+    let over = freed.iter().filter_map(|name| by_name.get(name.as_str()).copied());
+    let versions = Versions::after(fleet, over, situations);
+    let (taken, queued) = choose(fleet, situations, room, &versions);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
         freed.iter().map(|name| (Field::Slot(name.as_str()), Value::Absent)).collect();
@@ -55,20 +55,19 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
         let attempt = next_attempt(&situations[index]);
         Some((Field::Slot(shadow.name), Value::Slot(Slot { uid: shadow.uid.to_owned(), attempt })))
     }));
-    let write = (!sets.is_empty()).then(|| {
-        sets.extend(outcomes(fleet, freed.iter().filter_map(|name| by_name.get(name.as_str()).copied())));
-        Write {
-            object: Object::Fleet,
-            tests: vec![
-                (Field::Term, Value::Number(fleet.term)),
-                (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots))),
-            ],
-            sets,
-        }
+    let halted = versions.halted();
+    sets.extend(versions.sets(fleet));
+    let write = (!sets.is_empty()).then(|| Write {
+        object: Object::Fleet,
+        tests: vec![
+            (Field::Term, Value::Number(fleet.term)),
+            (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots))),
+        ],
+        sets,
     });
     let why =
         if kept == 0 && unavailable > 0 { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
-    Slots { write, queued: queued.into_iter().map(|index| (index, why)).collect() }
+    Slots { write, queued: queued.into_iter().map(|index| (index, why)).collect(), halted }
 }
 
 /// Is the attempt that this slot is for over, on facts that cannot be taken back?
@@ -109,7 +108,12 @@ fn next_attempt(situation: &Situation<'_>) -> u64 {
 ///
 /// Updates that run without a slot come first. Then: those asked for by a person, fewer failures, zones in which least is
 /// going on, the reconciler's own node last, by name.
-fn choose(fleet: &FleetFacts<'_>, situations: &[Situation<'_>], room: usize) -> (Vec<usize>, Vec<usize>) {
+fn choose<'a>(
+    fleet: &FleetFacts<'a>,
+    situations: &[Situation<'a>],
+    room: usize,
+    versions: &Versions<'a>,
+) -> (Vec<usize>, Vec<usize>) {
     let mut waiting: Vec<usize> = Vec::new();
     let mut taken: Vec<usize> = Vec::new();
     for (index, situation) in situations.iter().enumerate() {
@@ -120,7 +124,7 @@ fn choose(fleet: &FleetFacts<'_>, situations: &[Situation<'_>], room: usize) -> 
         if shadow.spec.state != State::Idle {
             taken.push(index);
         } else if situation.node.is_some_and(|node| node.marker.is_none())
-            && idle::startable(fleet, situation).is_ok()
+            && idle::startable(fleet, situation).is_ok_and(|version| !versions.halts(version))
         {
             waiting.push(index);
         }
@@ -152,57 +156,4 @@ fn choose(fleet: &FleetFacts<'_>, situations: &[Situation<'_>], room: usize) -> 
     }
     waiting.extend(left_over);
     (taken, waiting)
-}
-
-/// What the ledger remembers of updates that are over: on facts of the Node, and of our own spec.
-fn outcomes<'a: 'b, 'b>(
-    fleet: &FleetFacts<'a>,
-    over: impl Iterator<Item = &'b Situation<'a>>,
-) -> Vec<(Field<'a>, Value<'a>)> {
-    let mut records: BTreeMap<&'a str, VersionRecord> = BTreeMap::new();
-    let mut finished = false;
-    for situation in over {
-        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { continue };
-        let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { continue };
-        let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
-        let record = || fleet.versions.get(version).cloned().unwrap_or_default();
-        match failure {
-            Some(failures) if Abort::is_corroborated(&failures.reason) => {
-                let record = records.entry(version).or_insert_with(record);
-                record.failures.push(NodeFailure {
-                    node: node.name.to_owned(),
-                    at: failures.at.clone(),
-                    reason: failures.reason.clone(),
-                });
-                let surplus = record.failures.len().saturating_sub(FAILURES_KEPT);
-                record.failures.drain(..surplus);
-            }
-            None if node.version == Some(version) => {
-                records.entry(version).or_insert_with(record).succeeded += 1;
-                finished = true;
-            }
-            _ => {}
-        }
-    }
-    let mut sets: Vec<(Field<'a>, Value<'a>)> = Vec::new();
-    let new = records.keys().filter(|version| !fleet.versions.contains_key(**version)).count();
-    let surplus = (fleet.versions.len() + new).saturating_sub(VERSIONS_KEPT);
-    let mut forgettable: Vec<(&'a String, &'a VersionRecord)> = fleet
-        .versions
-        .iter()
-        .filter(|(version, record)| record.halted.is_none() && !records.contains_key(version.as_str()))
-        .collect();
-    forgettable.sort_by_key(|(_, record)| record.first_seen.as_deref());
-    sets.extend(
-        forgettable.iter().take(surplus).map(|(version, _)| (Field::VersionRecord(version), Value::Absent)),
-    );
-    sets.extend(
-        records
-            .into_iter()
-            .map(|(version, record)| (Field::VersionRecord(version), Value::VersionRecord(record))),
-    );
-    if finished {
-        sets.push((Field::LastFinished, Value::text(fleet.now)));
-    }
-    sets
 }

@@ -3,6 +3,7 @@
 
 mod properties;
 mod steps;
+mod versions;
 mod world;
 
 use brupop_api::{Field, State, Value, Write};

@@ -76,6 +76,8 @@ mod tests {
             ledger_term: Some(1),
             slots: &slots,
             versions: &versions,
+            resume: &[],
+            budget: crate::facts::FailureBudget::default(),
             limit: None,
             gate: Gate::Open,
             exclude: false,

@@ -106,8 +106,13 @@ impl Snapshot {
     }
 }
 
-/// The call for a write to the ledger.
-pub(super) fn ledger(snapshot: &Snapshot, write: &Write<'_>, begins_term: Option<u64>) -> Errand {
+/// The call for a write to the ledger, and what is told once it is made.
+pub(super) fn ledger(
+    snapshot: &Snapshot,
+    write: &Write<'_>,
+    begins_term: Option<u64>,
+    told: Option<Told>,
+) -> Errand {
     let nothing = Value::Null;
     let quoted = snapshot.ledger().map_or(&nothing, |ledger| &ledger.quoted);
     Errand {
@@ -115,7 +120,12 @@ pub(super) fn ledger(snapshot: &Snapshot, write: &Write<'_>, begins_term: Option
         call: Call::PatchLedger(write.patch(quoted)),
         seen: snapshot.version(&Key::Ledger),
         begins_term,
-        about: About::default(),
+        about: About {
+            reason: told.as_ref().map_or("", |told| told.reason),
+            told,
+            objects: snapshot.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect(),
+            ..About::default()
+        },
     }
 }
 
@@ -234,6 +244,8 @@ mod tests {
             ledger_term: Some(7),
             slots: &BTreeMap::new(),
             versions: &BTreeMap::new(),
+            resume: &[],
+            budget: crate::facts::FailureBudget::default(),
             limit: None,
             gate: Gate::Open,
             exclude: false,

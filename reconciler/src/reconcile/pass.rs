@@ -21,7 +21,7 @@ use crate::metrics::LastPass;
 use crate::observe::{self, Circumstances, Observed, Snapshot};
 use crate::pending::Readiness;
 use crate::schedule::{Kind, Starts};
-use crate::{canary, evict};
+use crate::{canary, evict, told};
 
 /// Most calls under way at once. What has to wait is decided anew when another call is answered.
 const MAX_CALLS: usize = 32;
@@ -56,6 +56,7 @@ impl Reconciler {
             &Circumstances {
                 durations: &durations,
                 limit: self.settings.max_concurrent_update,
+                budget: self.settings.failure_budget(),
                 term: self.reign.term.unwrap_or(0),
                 gate: observe::gate(paused, self.reign.admission.enforced().is_ok(), allowed),
                 own_node: own_node.as_deref(),
@@ -121,7 +122,7 @@ impl Reconciler {
             return true;
         }
         let (term, write) = decide::takeover(snapshot.status(), &observed.situations);
-        self.run_errand(snapshot, errand::ledger(snapshot, &write, Some(term)), wake);
+        self.run_errand(snapshot, errand::ledger(snapshot, &write, Some(term), None), wake);
         false
     }
 
@@ -159,12 +160,17 @@ impl Reconciler {
             self.starts.none_left();
         }
         if let Some(write) = &slots.write {
-            self.run_errand(snapshot, errand::ledger(snapshot, write, None), wake);
+            self.run_errand(
+                snapshot,
+                errand::ledger(snapshot, write, None, told::of_halts(&slots.halted)),
+                wake,
+            );
         }
         let queued: BTreeMap<usize, Reason<'_>> = slots.queued.into_iter().collect();
         let mut pass = LastPass {
             limit: observed.fleet.limit,
             admission_enforced: self.reign.admission.enforced().is_ok(),
+            halted: count(observed.fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
         let mut counts = Counts { in_use: count(observed.fleet.slots.len()), ..Counts::default() };

@@ -7,7 +7,7 @@ use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{Marker, State};
 
-use crate::facts::{FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use crate::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
 
 pub(super) const OLD: &str = "1.19.4";
 pub(super) const NEW: &str = "1.20.0";
@@ -47,6 +47,8 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         ledger_term: Some(4),
         slots: &SLOT,
         versions: &NO_VERSIONS,
+        resume: &[],
+        budget: FailureBudget::default(),
         limit: Some(1),
         gate: Gate::Open,
         exclude: false,
