@@ -153,7 +153,7 @@ fn situation(
         }),
         shadow: Some(self::shadow(shadow)),
         owner_uid: Some(NODES[usize::from(node.index)]),
-        pods: PodFacts { drained: empty, owners: &[], elsewhere: true },
+        pods: PodFacts { known: true, hopeless: None, drained: empty, owners: &[], elsewhere: true },
         time: TimeFacts {
             exclusion_over: true,
             backing_off: shadow.attempt.unwrap_or(0) >= config.attempts,
@@ -190,6 +190,7 @@ pub(crate) fn of(
         versions: &NO_VERSIONS,
         resume: &[],
         budget: FailureBudget::default(),
+        force: false,
         limit: Some(config.limit),
         gate: Gate::Open,
         exclude: false,

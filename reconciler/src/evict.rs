@@ -78,6 +78,17 @@ pub async fn evict(client: Client, pod: &PodKey) -> Answer {
     }
 }
 
+/// Deletes a pod, if it is still the one of this UID; it has its termination grace period all the same.
+pub async fn delete(client: Client, pod: &PodKey) -> Answer {
+    let preconditions = Preconditions { uid: Some(pod.uid.clone()), ..Preconditions::default() };
+    let params = DeleteParams::default().preconditions(preconditions);
+    match Api::<Pod>::namespaced(client, &pod.namespace).delete(&pod.name, &params).await {
+        Ok(_) => Answer::Accepted,
+        Err(kube::Error::Api(status)) => Answer::of(&status),
+        Err(error) => Answer::Failed(bounded(&error.to_string())),
+    }
+}
+
 /// The evictions that were tried; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug, Default)]
 pub struct Evictions {
@@ -157,14 +168,18 @@ impl Evictions {
             .map(|(pod, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
         let unmanaged = || {
             let pod = plan.unmanaged.first()?;
-            Some(format!("{pod} has no controller that would make it again elsewhere: delete it by hand"))
+            let (namespace, name) = (&pod.namespace, &pod.name);
+            Some(format!(
+                "{namespace}/{name} has no controller that would make it again elsewhere: delete it by hand"
+            ))
         };
         refused.or_else(unmanaged)
     }
 
     /// Forgets pods that no drain is about any more.
     pub fn retain<'p>(&mut self, plans: impl Iterator<Item = &'p Plan>) {
-        let pods: BTreeSet<&PodKey> = plans.flat_map(|plan| &plan.evict).collect();
+        let pods: BTreeSet<&PodKey> =
+            plans.flat_map(|plan| plan.evict.iter().chain(&plan.unmanaged).chain(&plan.last)).collect();
         self.tried.retain(|pod, tried| tried.not_before.is_none() || pods.contains(pod));
     }
 }
@@ -287,7 +302,7 @@ mod tests {
 
     #[test]
     fn an_unmanaged_pod_is_named() {
-        let plan = Plan { unmanaged: vec!["shop/debug".into()], ..Plan::default() };
+        let plan = Plan { unmanaged: vec![pod("debug")], ..Plan::default() };
         assert!(Evictions::default().held_up_by(&plan).unwrap().contains("shop/debug has no controller"));
     }
 

@@ -29,6 +29,8 @@ pub struct FleetFacts<'a> {
     pub gate: Gate,
     /// Are nodes excluded from load balancers before they are cordoned?
     pub exclude: bool,
+    /// Are pods that still stand at the drain's deadline deleted, whatever their budgets say?
+    pub force: bool,
 }
 
 /// With how many failed nodes a version is halted; `None` = never.
@@ -113,6 +115,10 @@ pub struct NodeFacts<'a> {
 /// Pods of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PodFacts<'a> {
+    /// They have been looked at.
+    pub known: bool,
+    /// Why a drain could never empty the node, as things are.
+    pub hopeless: Option<&'a str>,
     /// None is left that a drain would evict.
     pub drained: bool,
     /// The workloads whose pods would be evicted.

@@ -232,7 +232,11 @@ pub fn trim_pod(pod: &mut Pod) {
         ..identity(metadata)
     };
     pod.spec = pod.spec.take().map(|spec| PodSpec { node_name: spec.node_name, ..PodSpec::default() });
-    pod.status = pod.status.take().map(|status| PodStatus { phase: status.phase, ..PodStatus::default() });
+    pod.status = pod.status.take().map(|status| {
+        let mut conditions = status.conditions.unwrap_or_default();
+        conditions.retain(|condition| condition.type_ == "Ready");
+        PodStatus { phase: status.phase, conditions: Some(conditions), ..PodStatus::default() }
+    });
 }
 
 fn identity(metadata: ObjectMeta) -> ObjectMeta {

@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub ledger: Option<Arc<DeserializeGuard<Ledger>>>,
     /// What a drain has to do, by name of the shadow; of those nodes whose pods are watched and known.
     pub drains: BTreeMap<String, Plan>,
+    /// Why a drain of a node could never end, by name of the shadow; also of nodes that were looked at not long ago.
+    pub hopeless: BTreeMap<String, String>,
 }
 
 /// What facts depend on beside objects.
@@ -41,6 +43,8 @@ pub struct Circumstances<'a> {
     pub durations: &'a Durations,
     /// How many nodes at once.
     pub limit: Limit,
+    /// Are pods deleted that still stand at the drain's deadline?
+    pub force: bool,
     /// How many may fail to reach a version.
     pub budget: FailureBudget,
     /// The term in which this process leads.
@@ -98,6 +102,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         budget: circumstances.budget,
         limit: circumstances.limit.of(u64::try_from(labelled).unwrap_or(u64::MAX)),
         gate: circumstances.gate,
+        force: circumstances.force,
         exclude: circumstances.durations.exclusion.is_positive(),
     };
     let mut looking =
@@ -186,6 +191,8 @@ impl<'a> Observer<'a, '_> {
             shadow: facts,
             owner_uid: shadow.and_then(|(_, shadow)| owner_uid(shadow)),
             pods: PodFacts {
+                known: plan.is_some(),
+                hopeless: self.snapshot.hopeless.get(name).map(String::as_str),
                 drained: plan.is_some_and(Plan::is_done),
                 owners: plan.map_or(&[], |plan| &plan.owners),
                 elsewhere: self.snapshot.elsewhere(name, self.takers),

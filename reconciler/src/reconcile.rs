@@ -7,7 +7,7 @@ mod explain;
 mod pass;
 mod wake;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +66,10 @@ struct Reign {
     /// The term that was written into the ledger.
     term: Option<u64>,
     pods: PodWatches,
+    /// Shadows of the nodes that are next, and whose pods must be looked at first.
+    look_at: BTreeSet<String>,
+    /// Shadows of the nodes that no drain could empty, why, and when that was last seen.
+    hopeless: BTreeMap<String, (String, Duration)>,
     pending: Pending<Key>,
     evictions: Evictions,
     admission: Admission,
@@ -90,6 +94,8 @@ impl Reign {
         Self {
             term: None,
             pods: PodWatches::default(),
+            look_at: BTreeSet::new(),
+            hopeless: BTreeMap::new(),
             pending: Pending::default(),
             evictions: Evictions::default(),
             admission: Admission::new(Duration::from_secs(settings.canary_interval_seconds)),

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use clap::{Parser, value_parser};
+use clap::{Parser, ValueEnum, value_parser};
 use jiff::SignedDuration;
 
 use crate::facts::FailureBudget;
@@ -40,6 +40,9 @@ pub struct Settings {
     /// Seconds in which a node must be empty once its drain began
     #[arg(long, env = "DRAIN_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(1))]
     pub drain_deadline_seconds: u64,
+    /// What becomes of a drain that takes too long: `abort` leaves the pods alone and passes the node over; `force` deletes them whatever their budgets say (and needs the right to)
+    #[arg(long, env = "DRAIN_ON_DEADLINE", default_value = "abort")]
+    pub drain_on_deadline: OnDeadline,
     /// Seconds for a reboot, from the grant on
     #[arg(long, env = "REBOOT_DEADLINE_SECONDS", default_value = "1800", value_parser = seconds(1))]
     pub reboot_deadline_seconds: u64,
@@ -150,6 +153,15 @@ impl FromStr for Limit {
                 .to_owned()
         })
     }
+}
+
+/// What becomes of a drain that takes too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnDeadline {
+    /// The update is given up, and what was changed is undone.
+    Abort,
+    /// The pods are deleted.
+    Force,
 }
 
 /// How many nodes may fail; `None` = any number.

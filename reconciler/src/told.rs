@@ -36,7 +36,9 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<T
     let object = match decision.effect.as_ref()? {
         Effect::ConfirmDrained(_) => return told("Drained", "no pod is left that had to move".to_owned()),
         Effect::Write(write) => write.object,
-        Effect::CreateShadow { .. } | Effect::DeleteShadow { .. } | Effect::Evict => return None,
+        Effect::CreateShadow { .. } | Effect::DeleteShadow { .. } | Effect::Evict | Effect::Delete => {
+            return None;
+        }
     };
     match (object, decision.reason) {
         (Object::ShadowSpec(_), Reason::Starting(to)) if shadow.spec.state == State::Idle => {

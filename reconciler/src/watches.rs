@@ -17,13 +17,12 @@ use kube::{Api, Client, Resource};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::budgets::{Budgets, allowed};
-use crate::drain::Plan;
+use crate::budgets::{self, Budgets};
 use crate::objects::{Ledger, WatchedNode, trim_pod};
 use crate::observe::Snapshot;
 
 /// Most nodes whose pods are watched at once. More drain one after the other.
-const MAX_POD_WATCHES: usize = 64;
+const MAX_POD_WATCHES: usize = 256;
 
 /// The objects that everything is decided on, as far as they are known here.
 pub struct Watches {
@@ -85,6 +84,7 @@ impl Watches {
             shadows: shadows.map(|shadow| (named(shadow.meta()), shadow)).collect(),
             ledger,
             drains: BTreeMap::new(),
+            hopeless: BTreeMap::new(),
         })
     }
 }
@@ -112,9 +112,9 @@ impl PodWatches {
             self.budgets = None;
         } else if self.budgets.is_none() {
             let budgets = watcher(Api::all(client.clone()), watcher::Config::default()).modify(strip);
-            let more = |old: &PodDisruptionBudget, new: &PodDisruptionBudget| allowed(old) < allowed(new);
             let signals = (Arc::clone(changed), Arc::clone(failures));
-            self.budgets = Some((Watched::start("budgets", budgets, more, signals), Budgets::default()));
+            self.budgets =
+                Some((Watched::start("budgets", budgets, budgets::matters, signals), Budgets::default()));
         }
         for (shadow, node) in wanted {
             self.watches.entry(shadow.to_owned()).or_insert_with(|| {
@@ -132,12 +132,19 @@ impl PodWatches {
         budgets.relaxed(found.iter().map(AsRef::as_ref))
     }
 
-    /// What a drain has to do on each of the nodes whose pods are known.
-    pub fn drains(&self, plan: impl Fn(&str, &[Arc<Pod>]) -> Plan) -> BTreeMap<String, Plan> {
+    /// What `look` finds out of each node whose pods are known, by name of the shadow; budgets are known, too.
+    pub fn look<T>(
+        &self,
+        look: impl Fn(&str, &[Arc<Pod>], &[Arc<PodDisruptionBudget>]) -> T,
+    ) -> BTreeMap<String, T> {
+        let Some((budgets, _)) = self.budgets.as_ref().filter(|(budgets, _)| budgets.synced()) else {
+            return BTreeMap::new();
+        };
+        let budgets = budgets.store.state();
         self.watches
             .iter()
             .filter(|(_, watched)| watched.synced())
-            .map(|(shadow, watched)| (shadow.clone(), plan(shadow, &watched.store.state())))
+            .map(|(shadow, watched)| (shadow.clone(), look(shadow, &watched.store.state(), &budgets)))
             .collect()
     }
 }

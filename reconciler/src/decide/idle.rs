@@ -61,10 +61,14 @@ pub(super) fn startable<'a>(
         return Err(Reason::VersionHalted(version));
     }
     match fleet.gate {
-        Gate::Open => Ok(version),
-        Gate::OutsideWindow if node.update_now => Ok(version),
-        Gate::OutsideWindow => Err(Reason::OutsideWindow),
-        Gate::Paused => Err(Reason::FleetPaused),
-        Gate::AdmissionNotEnforced => Err(Reason::AdmissionNotEnforced),
+        Gate::Open => {}
+        Gate::OutsideWindow if node.update_now => {}
+        Gate::OutsideWindow => return Err(Reason::OutsideWindow),
+        Gate::Paused => return Err(Reason::FleetPaused),
+        Gate::AdmissionNotEnforced => return Err(Reason::AdmissionNotEnforced),
+    }
+    match situation.pods.hopeless {
+        Some(why) if !fleet.force => Err(Reason::CannotBeEmptied(why)),
+        _ => Ok(version),
     }
 }

@@ -39,6 +39,8 @@ pub enum Effect<'a> {
     },
     /// Evict what a drain evicts.
     Evict,
+    /// Delete what a drain has not brought to go in time, and what no drain evicts.
+    Delete,
 }
 
 /// What to do for a node, and how that is told.

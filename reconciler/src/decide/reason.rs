@@ -31,6 +31,8 @@ pub enum Reason<'a> {
     BackingOff,
     /// No new node is updated to this version.
     VersionHalted(&'a str),
+    /// A drain could never empty the node, as things are.
+    CannotBeEmptied(&'a str),
     /// As many nodes as allowed are being updated.
     LimitReached,
     /// Nodes that are not Ready for other reasons use up the limit.
@@ -70,6 +72,8 @@ pub enum Abort {
     DeadlineExceeded,
     /// The drain took longer than it may.
     DrainTimedOut,
+    /// A pod came, or a budget, that a drain could never get past.
+    CannotBeEmptied,
     /// The host came back with another version than the wanted one.
     FellBack,
     /// The host rebooted by itself before the update was ready.
@@ -89,6 +93,7 @@ impl Abort {
             Self::StepFailed => "StepFailed",
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::DrainTimedOut => "DrainTimedOut",
+            Self::CannotBeEmptied => "CannotBeEmptied",
             Self::FellBack => "FellBack",
             Self::RebootedByItself => "RebootedByItself",
             Self::OtherTarget => "OtherTarget",
@@ -99,7 +104,14 @@ impl Abort {
 
     /// Does it count as a failure of the node, so that it backs off? What people or releases changed does not.
     pub fn is_failure(self) -> bool {
-        !matches!(self, Self::OtherTarget | Self::NodePaused | Self::NotLabelled | Self::RebootedByItself)
+        !matches!(
+            self,
+            Self::OtherTarget
+                | Self::NodePaused
+                | Self::NotLabelled
+                | Self::RebootedByItself
+                | Self::CannotBeEmptied
+        )
     }
 
     /// Is it seen on facts of the Node, which no agent can write? Only such failures count against a version.
@@ -112,6 +124,7 @@ impl Abort {
             Self::StepFailed => "the agent could not do the step; its message says why",
             Self::DeadlineExceeded => "the step took longer than it may",
             Self::DrainTimedOut => "the node could not be emptied in time",
+            Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
             Self::FellBack => "the host came back with another version than the wanted one",
             Self::RebootedByItself => "the host rebooted before its update was ready",
             Self::OtherTarget => "the host would now update to another version, or to none",
@@ -123,7 +136,7 @@ impl Abort {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can be, for metrics.
-    pub const WORDS: [&'static str; 27] = [
+    pub const WORDS: [&'static str; 28] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -137,6 +150,7 @@ impl Reason<'_> {
         "AdmissionNotEnforced",
         "BackingOff",
         "VersionHalted",
+        "CannotBeEmptied",
         "LimitReached",
         "LimitUsedByUnavailableNodes",
         "Starting",
@@ -169,6 +183,7 @@ impl Reason<'_> {
             Self::AdmissionNotEnforced => "AdmissionNotEnforced",
             Self::BackingOff => "BackingOff",
             Self::VersionHalted(_) => "VersionHalted",
+            Self::CannotBeEmptied(_) => "CannotBeEmptied",
             Self::LimitReached => "LimitReached",
             Self::LimitUsedByUnavailableNodes => "LimitUsedByUnavailableNodes",
             Self::Starting(_) => "Starting",
@@ -214,6 +229,9 @@ impl Reason<'_> {
                      updated to it; to go on, put it (anew) into the fleet's spec.resumeVersions"
                 )
             }
+            Self::CannotBeEmptied(why) => {
+                format!("the node is passed over, for no drain could empty it: {why}")
+            }
             Self::Starting(version) => format!("the update to {version} begins"),
             Self::Staging(version) => format!("the host downloads and activates {version}"),
             Self::Aborting(abort) => format!("the update is given up: {}", abort.message()),
@@ -252,7 +270,11 @@ impl Reason<'_> {
             Self::ReturningToService => "the node is put back into service",
             Self::Monitoring => "the node runs the new version and is watched for a while",
             Self::Finishing => "the update is over; the agent tidies up",
-            Self::VersionHalted(_) | Self::Starting(_) | Self::Staging(_) | Self::Aborting(_) => "",
+            Self::VersionHalted(_)
+            | Self::CannotBeEmptied(_)
+            | Self::Starting(_)
+            | Self::Staging(_)
+            | Self::Aborting(_) => "",
         }
     }
 }

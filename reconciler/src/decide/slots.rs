@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write};
@@ -18,6 +18,8 @@ pub struct Slots<'a> {
     pub write: Option<Write<'a>>,
     /// Nodes (by index into the situations) that could begin but got no slot, and why.
     pub queued: Vec<(usize, Reason<'a>)>,
+    /// Nodes (by index) that are next, and whose pods must be looked at before one of them begins.
+    pub look_at: Vec<usize>,
     /// Versions that this write halts.
     pub halted: Vec<Halted<'a>>,
 }
@@ -46,7 +48,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     });
     let over = freed.iter().filter_map(|name| by_name.get(name.as_str()).copied());
     let versions = Versions::after(fleet, over, situations);
-    let (taken, queued) = choose(fleet, situations, room, &versions);
+    let Choice { taken, queued, look_at } = choose(fleet, situations, room, &versions);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
         freed.iter().map(|name| (Field::Slot(name.as_str()), Value::Absent)).collect();
@@ -67,7 +69,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     });
     let why =
         if kept == 0 && unavailable > 0 { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
-    Slots { write, queued: queued.into_iter().map(|index| (index, why)).collect(), halted }
+    Slots { write, queued: queued.into_iter().map(|index| (index, why)).collect(), look_at, halted }
 }
 
 /// Is the attempt that this slot is for over, on facts that cannot be taken back?
@@ -104,7 +106,15 @@ fn next_attempt(situation: &Situation<'_>) -> u64 {
     })
 }
 
-/// Who gets the room there is, and who has to wait.
+/// Who gets the room there is, who has to wait, and about whom more must be known first.
+#[derive(Default)]
+struct Choice {
+    taken: Vec<usize>,
+    queued: Vec<usize>,
+    look_at: Vec<usize>,
+}
+
+/// Who gets the room there is, and who has to wait. Whose pods are not known yet holds its place.
 ///
 /// Updates that run without a slot come first. Then: those asked for by a person, fewer failures, zones in which least is
 /// going on, the reconciler's own node last, by name.
@@ -113,7 +123,7 @@ fn choose<'a>(
     situations: &[Situation<'a>],
     room: usize,
     versions: &Versions<'a>,
-) -> (Vec<usize>, Vec<usize>) {
+) -> Choice {
     let mut waiting: Vec<usize> = Vec::new();
     let mut taken: Vec<usize> = Vec::new();
     for (index, situation) in situations.iter().enumerate() {
@@ -130,30 +140,39 @@ fn choose<'a>(
         }
     }
     let left_over = taken.split_off(taken.len().min(room));
-    let room = room - taken.len();
-    if waiting.len() <= room {
-        taken.append(&mut waiting);
-        return (taken, left_over);
-    }
-    let zone = |index: usize| situations[index].node.and_then(|node| node.zone);
+    let mut room = room - taken.len();
+    let mut choice = Choice { taken, ..Choice::default() };
+    let zone_of = |index: usize| situations[index].node.and_then(|node| node.zone);
     let mut busy: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     for situation in situations.iter().filter(|situation| fleet.slots.contains_key(situation.shadow_name)) {
         *busy.entry(situation.node.and_then(|node| node.zone)).or_default() += 1;
     }
-    for _ in 0..room {
-        let first = waiting.iter().enumerate().min_by_key(|&(_, &index)| {
-            let situation = &situations[index];
-            let asked_for = situation.node.is_some_and(|node| node.update_now);
-            let failures = situation.shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |f| f.count);
-            let ours = situation.node.is_some_and(|node| node.ours);
-            let going_on = busy.get(&zone(index)).copied().unwrap_or(0);
-            (Reverse(asked_for), failures, ours, going_on, situation.shadow_name)
-        });
-        let Some((position, _)) = first else { break };
-        let index = waiting.swap_remove(position);
-        *busy.entry(zone(index)).or_default() += 1;
-        taken.push(index);
+    // Each zone's nodes in their order: its first is all that counts of it.
+    let rank = |index: usize| {
+        let situation = &situations[index];
+        let asked_for = situation.node.is_some_and(|node| node.update_now);
+        let failures = situation.shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |f| f.count);
+        let ours = situation.node.is_some_and(|node| node.ours);
+        (Reverse(asked_for), failures, ours)
+    };
+    waiting.sort_by_cached_key(|&index| (rank(index), situations[index].shadow_name));
+    let mut zones: BTreeMap<Option<&str>, VecDeque<usize>> = BTreeMap::new();
+    for index in waiting {
+        zones.entry(zone_of(index)).or_default().push_back(index);
     }
-    waiting.extend(left_over);
-    (taken, waiting)
+    while room > 0 {
+        let firsts = zones.values_mut().filter(|zone| !zone.is_empty());
+        let first = firsts.min_by_key(|zone| {
+            let going_on = busy.get(&zone_of(zone[0])).copied().unwrap_or(0);
+            (rank(zone[0]), going_on, situations[zone[0]].shadow_name)
+        });
+        let Some(index) = first.and_then(VecDeque::pop_front) else { break };
+        *busy.entry(zone_of(index)).or_default() += 1;
+        room -= 1;
+        let known = situations[index].pods.known;
+        if known { &mut choice.taken } else { &mut choice.look_at }.push(index);
+    }
+    choice.queued = zones.into_values().flatten().collect();
+    choice.queued.extend(left_over);
+    choice
 }

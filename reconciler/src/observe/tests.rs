@@ -75,6 +75,7 @@ fn snapshot(
 
 fn observe_at<'a>(snapshot: &'a Snapshot, durations: &'a Durations, now: &'a str) -> Observed<'a> {
     let circumstances = Circumstances {
+        force: false,
         budget: FailureBudget::default(),
         durations,
         limit: Limit::Percent(50),

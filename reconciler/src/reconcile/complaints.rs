@@ -78,6 +78,7 @@ mod tests {
             versions: &versions,
             resume: &[],
             budget: crate::facts::FailureBudget::default(),
+            force: false,
             limit: None,
             gate: Gate::Open,
             exclude: false,

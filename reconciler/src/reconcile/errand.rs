@@ -157,7 +157,7 @@ pub(super) fn of(
             };
             (Key::Shadow(name.to_owned()), Call::DeleteShadow { name: name.to_owned(), preconditions })
         }
-        Effect::Evict => return None,
+        Effect::Evict | Effect::Delete => return None,
     };
     let told = told::of_effect(situation, decision);
     Some(Errand {
@@ -246,6 +246,7 @@ mod tests {
             versions: &BTreeMap::new(),
             resume: &[],
             budget: crate::facts::FailureBudget::default(),
+            force: false,
             limit: None,
             gate: Gate::Open,
             exclude: false,

@@ -16,7 +16,7 @@ fn failures(reason: &str) -> Failures {
 }
 
 /// Given up, undone, about to give its slot back.
-fn over<'a>(failures: Option<&'a Failures>) -> Situation<'a> {
+fn over(failures: Option<&Failures>) -> Situation<'_> {
     let mut situation = updating(Idle, Idle);
     situation.time.backing_off = true;
     shadow(&mut situation, |shadow| shadow.spec.failures = failures);
@@ -120,17 +120,17 @@ fn a_person_lifts_a_halt_once_each_time_that_the_version_is_put_in() {
     let fell_back = failures("FellBack");
     let listed = [NEW.to_owned()];
     let resumed = FleetFacts { resume: &listed, slots: &NO_SLOTS, ..fleet() };
-    let lifted = record(&resumed, Some(halted(failed(&["a"]))), &[]).unwrap();
-    assert_eq!(lifted, VersionRecord { resumed: true, ..VersionRecord::default() });
+    let gone_on = record(&resumed, Some(halted(failed(&["a"]))), &[]).unwrap();
+    assert_eq!(gone_on, VersionRecord { resumed: true, ..VersionRecord::default() });
 
     let resumed = FleetFacts { resume: &listed, ..fleet() };
-    let again = record(&resumed, Some(lifted.clone()), &[over(Some(&fell_back))]).unwrap();
+    let again = record(&resumed, Some(gone_on.clone()), &[over(Some(&fell_back))]).unwrap();
     assert!(again.halted.is_some() && again.resumed, "still in the list, it does not lift another halt");
     assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..resumed }, Some(again.clone()), &[]), None);
 
     let taken_out = record(&FleetFacts { slots: &NO_SLOTS, ..fleet() }, Some(again), &[]).unwrap();
     assert!(taken_out.halted.is_some() && !taken_out.resumed);
-    assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..resumed }, Some(taken_out), &[]), Some(lifted));
+    assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..resumed }, Some(taken_out), &[]), Some(gone_on));
 
     let first = record(&resumed, None, &[over(Some(&fell_back))]).unwrap();
     assert!(first.halted.is_some(), "nor does a version that was put in before it failed");

@@ -49,6 +49,7 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         versions: &NO_VERSIONS,
         resume: &[],
         budget: FailureBudget::default(),
+        force: false,
         limit: Some(1),
         gate: Gate::Open,
         exclude: false,
@@ -90,7 +91,7 @@ pub(super) fn idle() -> Situation<'static> {
             },
         }),
         owner_uid: Some("node-uid"),
-        pods: PodFacts { drained: false, owners: &[], elsewhere: true },
+        pods: PodFacts { known: true, hopeless: None, drained: false, owners: &[], elsewhere: true },
         time: TimeFacts { exclusion_over: true, soak_over: true, ..TimeFacts::default() },
     }
 }
