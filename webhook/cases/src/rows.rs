@@ -16,6 +16,8 @@ mod fields;
 mod paper;
 mod reconciler;
 mod steps;
+#[cfg(test)]
+mod tests;
 mod ways;
 mod whose;
 

@@ -27,6 +27,7 @@ pub(super) fn creations() -> Vec<Row> {
         "a new shadow, tried": Reconciler, missing(), Ask::Create(json!({})) => Allowed, dry();
         "a new shadow at a later attempt": Reconciler, missing(), spec(json!({"attempt": 8, "leader_term": 3})) => Allowed;
         "a new shadow with a status": Reconciler, missing(), Ask::Create(json!({"status": staged()})) => Allowed;
+        "a new shadow with labels": Reconciler, missing(), Ask::Create(json!({"metadata": {"labels": {"a": "b"}}})) => Allowed;
         "a new shadow by server-side apply": Reconciler, missing(),
             Ask::ApplyNew("", json!({"metadata": {"ownerReferences": null}, "spec": idle()})) => refused();
         "a new shadow on its way": Reconciler, missing(), spec(json!({"state": "StagedAndPerformedUpdate"})) => refused();
@@ -83,13 +84,13 @@ pub(super) fn specs() -> Vec<Row> {
             => stale, alone("reconciler-steer");
         "a stale term, by a person": Admin, (staging(), staged()), spec(json!({"leader_term": 1}))
             => stale, alone("outsider");
-        "an attempt that falls": Reconciler, (staging(), staged()), spec(json!({"attempt": 6}))
+        "an attempt that falls, on the way": Reconciler, (staging(), staged()), spec(json!({"attempt": 6}))
             => BySchema("attempt never falls"), behind(refused());
         "an attempt that falls, while Idle": Reconciler, (done(), at("Idle")), spec(json!({"attempt": 6}))
             => BySchema("attempt never falls"), alone("reconciler-steer");
         "no attempt any more": Reconciler, (staging(), staged()), spec(json!({"attempt": null}))
             => BySchema("attempt never falls"), behind(refused());
-        "a state that is not": Reconciler, (staging(), staged()), spec(json!({"state": "Done"}))
+        "a state to reach that is not": Reconciler, (staging(), staged()), spec(json!({"state": "Done"}))
             => BySchema("Unsupported value"), alone("unreadable");
     }
 }
@@ -124,7 +125,7 @@ pub(super) fn metadata() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-metadata");
     let label = || json!({"labels": {"a": "b"}});
     rows! {
-        "nothing": Reconciler, known(), object(json!({})) => Allowed, stores_nothing();
+        "nothing, by the reconciler": Reconciler, known(), object(json!({})) => Allowed, stores_nothing();
         "a label": Reconciler, known(), object(json!({"metadata": label()})) => refused();
         "an annotation": Reconciler, known(), object(json!({"metadata": {"annotations": {"a": "b"}}})) => refused();
         "a finalizer": Reconciler, known(), object(json!({"metadata": {"finalizers": ["a.b/c"]}})) => refused();
