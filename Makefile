@@ -44,6 +44,19 @@ bench: control-plane build ## 8 nodes at limit 4, hosts that act at once and reb
 	@BRUPOP_BINARIES=$(CURDIR)/target/release exec target/debug/brupop-demo --nodes 8 \
 	  --max-concurrent-update 4 --pods-per-node 0 --download-seconds 0 --reboot-seconds 2
 
+.PHONY: bench-admission
+bench-admission: control-plane build ## What webhook and policies cost an agent's patch, beside neither and beside a webhook that does nothing
+	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
+	@BRUPOP_BINARIES=$(CURDIR)/target/release target/release/brupop-bench-admission
+
+.PHONY: bench-verdict
+bench-verdict: ## A review without the network, as shipped: from its bytes to the bytes of the answer
+	cargo bench --locked --quiet -p brupop-webhook --bench verdict
+
+.PHONY: fuzz
+fuzz: ## Fuzzes the webhook's parser and its verdict (FUZZ_SECONDS or FUZZ_RUNS for each)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_RUNS=$(FUZZ_RUNS) webhook/fuzz/run
+
 .PHONY: model
 model: ## The model in larger worlds; prints states and time (some minutes)
 	@cargo build --release --locked --quiet -p brupop-model

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brupop_api::State;
+use brupop_runtime::callers::Refusals;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -63,6 +64,8 @@ pub struct LastPass {
 pub struct Metrics {
     writes: Family<ByObjectAndResult, Counter>,
     evictions: Family<ByResult, Counter>,
+    /// Scrapes that were refused.
+    pub scrape_refusals: Refusals,
     /// `None` while this process does not lead.
     last_pass: Arc<Mutex<Option<LastPass>>>,
 }
@@ -91,6 +94,11 @@ impl Metrics {
         registry.register("brupop_leader", "1 if this process leads", number(i64::from(pass.is_some())));
         registry.register("brupop_writes", "Writes to the API server", self.writes.clone());
         registry.register("brupop_evictions", "Evictions by the API server's answer", self.evictions.clone());
+        registry.register(
+            "brupop_refused_scrapes",
+            "Scrapes of /metrics refused, by why",
+            self.scrape_refusals.family(),
+        );
         let failures = Counter::<u64>::default();
         failures.inc_by(watch_failures);
         registry.register("brupop_watch_failures", "Times that a watch failed", failures);

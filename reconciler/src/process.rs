@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brupop_api::{identity, names};
-use brupop_runtime::{Cluster, Health, Shutdown, client::ClientError, endpoint};
+use brupop_runtime::callers::{Callers, Right};
+use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
+use brupop_runtime::tls::Resolver;
+use brupop_runtime::{Cluster, Health, Shutdown, client::ClientError, endpoint, metrics_endpoint};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::runtime::events::{Recorder, Reporter};
@@ -42,6 +45,9 @@ pub enum ProcessError {
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
+    /// There is no certificate for /metrics.
+    #[error(transparent)]
+    Certificate(#[from] SelfSignedError),
 }
 
 /// Runs the reconciler until it is told to end.
@@ -51,9 +57,13 @@ pub enum ProcessError {
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let cluster = Cluster::infer("brupop-reconciler").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
-    let address = settings.health_address;
-    let listener =
-        endpoint::listen(address).await.map_err(|source| ProcessError::Listen { address, source })?;
+    let listen = |address| async move {
+        endpoint::listen(address).await.map_err(|source| ProcessError::Listen { address, source })
+    };
+    let (health_listener, metrics_listener) =
+        (listen(settings.health_address).await?, listen(settings.metrics_address).await?);
+    let resolver = Arc::new(Resolver::default());
+    let certificate = SelfSigned::new(&settings.pod_name, Arc::clone(&resolver))?;
     let namespace = cluster.namespace().to_owned();
     let client = cluster.client_without_retry()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace, "reconciler started");
@@ -65,7 +75,13 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         let snapshot = scraped.0.synced().then(|| scraped.0.snapshot().ok()).flatten();
         scraped.1.render(snapshot.as_ref(), scraped.0.failures.load(Ordering::Relaxed))
     };
-    let pages = tokio::spawn(endpoint::serve(listener, health.clone(), render, shutdown.clone()));
+    let scrapers =
+        Callers::new(client.clone(), Right::Get(metrics_endpoint::PATH), metrics.scrape_refusals.clone());
+    let health_pages = endpoint::serve(health_listener, health.clone(), shutdown.clone());
+    let metrics_pages =
+        metrics_endpoint::serve(metrics_listener, resolver, scrapers, render, shutdown.clone());
+    let renewal = certificate.run(shutdown.clone());
+    let pages = tokio::spawn(async move { tokio::join!(health_pages, metrics_pages, renewal) });
     let own_node = tokio::select! {
         node = own_node(&client) => node,
         () = shutdown.requested() => return Ok(()),

@@ -58,9 +58,12 @@ pub struct Settings {
     /// Seconds between two proofs that our admission rules are in force
     #[arg(long, env = "CANARY_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
     pub canary_interval_seconds: u64,
-    /// Address and port for /livez, /readyz and /metrics
+    /// Address and port for /livez and /readyz
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
     pub health_address: SocketAddr,
+    /// Address and port for /metrics (TLS), for those who may get the nonResourceURL /metrics
+    #[arg(long, env = "METRICS_ADDRESS", default_value = "[::]:8444")]
+    pub metrics_address: SocketAddr,
     /// Name of this pod: who holds the Lease, and who reports Events
     #[arg(long, env = "POD_NAME")]
     pub pod_name: String,

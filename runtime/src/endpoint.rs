@@ -1,6 +1,6 @@
-//! The plain HTTP endpoint of a process: `/livez`, `/readyz` and `/metrics`.
+//! The plain HTTP endpoint of a process, for the kubelet: `/livez` and `/readyz`.
 
-use crate::Shutdown;
+use crate::{Shutdown, connections};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -16,16 +16,13 @@ use tokio::sync::Semaphore;
 
 /// Longest wait for the head of a request, also between two requests of one connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest life of a connection; a scraper or kubelet opens another.
+/// Longest life of a connection; the kubelet opens another.
 const CONNECTION_TIMEOUT: Duration = Duration::from_mins(5);
 /// Connections served side by side; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;
 /// Longest head of a request, in bytes (hyper's least is 8 KiB).
 const MAX_HEAD: usize = 16 * 1024;
-/// Wait after an accept that failed, such as for want of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Whether this process lives and is ready, and if not, why. Clones share one state.
@@ -83,47 +80,26 @@ pub async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     }
 }
 
-/// Serves `/livez`, `/readyz` and `/metrics` until the shutdown is requested. `metrics` is called at each scrape and
-/// returns the text of `OpenMetrics`, such as `prometheus_client::encoding::text::encode` writes. Bodies of requests are
-/// not read.
-pub async fn serve<M>(listener: TcpListener, health: Health, metrics: M, shutdown: Shutdown)
-where
-    M: Fn() -> String + Send + Sync + 'static,
-{
-    let metrics = Arc::new(metrics);
+/// Serves `/livez` and `/readyz` until the shutdown is requested. Bodies of requests are not read.
+pub async fn serve(listener: TcpListener, health: Health, shutdown: Shutdown) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            next = next => next,
-            () = shutdown.requested() => return,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection to the health endpoint was lost");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let (health, metrics, shutdown) = (health.clone(), Arc::clone(&metrics), shutdown.clone());
+    connections::accept(listener, &places, shutdown.requested(), |stream, place| {
+        let (health, shutdown) = (health.clone(), shutdown.clone());
         tokio::spawn(async move {
             let _place = place;
             tokio::select! {
-                () = connection(stream, &health, metrics.as_ref()) => {}
+                () = connection(stream, &health) => {}
                 () = tokio::time::sleep(CONNECTION_TIMEOUT) => {}
                 () = shutdown.requested() => {}
             }
         });
-    }
+    })
+    .await;
 }
 
-async fn connection<M: Fn() -> String>(stream: TcpStream, health: &Health, metrics: &M) {
+async fn connection(stream: TcpStream, health: &Health) {
     let service = service_fn(|request: Request<Incoming>| {
-        let answer = answer(request.method(), request.uri().path(), health, metrics);
+        let answer = answer(request.method(), request.uri().path(), health);
         async move { Ok::<_, Infallible>(answer) }
     });
     let served = http1::Builder::new()
@@ -137,38 +113,32 @@ async fn connection<M: Fn() -> String>(stream: TcpStream, health: &Health, metri
     }
 }
 
-fn answer<M: Fn() -> String>(
-    method: &Method,
-    path: &str,
-    health: &Health,
-    metrics: &M,
-) -> Response<Full<Bytes>> {
+fn answer(method: &Method, path: &str, health: &Health) -> Response<Full<Bytes>> {
     if method != Method::GET && method != Method::HEAD {
-        return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is answered here\n".to_owned());
+        return page(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
     }
     let state = |reason: Option<String>| match reason {
-        None => page(StatusCode::OK, TEXT, "ok\n".to_owned()),
-        Some(reason) => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, reason + "\n"),
+        None => page(StatusCode::OK, "ok\n"),
+        Some(reason) => page(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
     };
     match path {
         "/livez" => state(health.read(|state| &state.broken)),
         "/readyz" => state(health.read(|state| &state.unready)),
-        "/metrics" => page(StatusCode::OK, OPENMETRICS, metrics()),
-        _ => page(StatusCode::NOT_FOUND, TEXT, "try /livez, /readyz or /metrics\n".to_owned()),
+        _ => page(StatusCode::NOT_FOUND, "try /livez or /readyz\n"),
     }
 }
 
-fn page(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(text)));
+/// A page of plain text.
+pub(crate) fn page(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(TEXT));
     response
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::task::JoinHandle;
 
@@ -176,10 +146,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let health = Health::starting("watches are not synced");
-        let scrapes = AtomicU32::new(0);
-        let metrics = move || format!("scrapes {}\n# EOF\n", scrapes.fetch_add(1, Ordering::Relaxed) + 1);
         let (trigger, shutdown) = Shutdown::by_hand();
-        let server = tokio::spawn(serve(listener, health.clone(), metrics, shutdown));
+        let server = tokio::spawn(serve(listener, health.clone(), shutdown));
         (address, health, trigger, server)
     }
 
@@ -196,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn health_follows_the_handle_and_metrics_are_made_at_each_scrape() {
+    async fn health_follows_the_handle_and_metrics_are_elsewhere() {
         let (address, health, _trigger, _server) = started().await;
         assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200"));
         let unready = get(address, "/readyz").await;
@@ -210,9 +178,7 @@ mod tests {
         assert!(get(address, "/readyz").await.ends_with("lost\n"));
         health.broken("stuck");
         assert!(get(address, "/livez").await.starts_with("HTTP/1.1 503"));
-        assert!(get(address, "/metrics").await.contains("scrapes 1\n"));
-        assert!(get(address, "/metrics").await.contains("scrapes 2\n"));
-        assert!(get(address, "/").await.starts_with("HTTP/1.1 404"));
+        assert!(get(address, "/metrics").await.starts_with("HTTP/1.1 404"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,14 @@
-//! What the three processes share: logs, shutdown, health and metrics endpoint, client.
+//! What the processes share: logs, shutdown, health, metrics for those who may see them, TLS, client.
 
+pub mod callers;
 pub mod client;
+pub mod connections;
 pub mod endpoint;
 pub mod logs;
+pub mod metrics_endpoint;
+pub mod self_signed;
 pub mod shutdown;
+pub mod tls;
 
 pub use client::{Cluster, install_crypto_provider};
 pub use endpoint::Health;

@@ -17,6 +17,7 @@ pub mod kubelet;
 pub mod nodes;
 pub mod operator;
 pub mod sandbox;
+pub mod scrape;
 mod services;
 pub mod waiting;
 
@@ -26,4 +27,5 @@ pub use fleet::{Fleet, FleetOptions};
 pub use kubelet::{Kubelets, Program};
 pub use nodes::{NewNode, make_nodes};
 pub use sandbox::Sandbox;
+pub use scrape::Scraper;
 pub use waiting::{Elapsed, await_until};

@@ -12,8 +12,11 @@ pub const NAMESPACE: &str = "brupop-bottlerocket-aws";
 /// and by which names their containers call those ports.
 const LISTENERS: [(&str, &[(&str, &str)]); 3] = [
     ("brupop-agent", &[]),
-    ("brupop-reconciler", &[("health", "HEALTH_ADDRESS")]),
-    ("brupop-webhook", &[("admission", "ADMISSION_ADDRESS"), ("health", "HEALTH_ADDRESS")]),
+    ("brupop-reconciler", &[("health", "HEALTH_ADDRESS"), ("metrics", "METRICS_ADDRESS")]),
+    (
+        "brupop-webhook",
+        &[("admission", "ADMISSION_ADDRESS"), ("health", "HEALTH_ADDRESS"), ("metrics", "METRICS_ADDRESS")],
+    ),
 ];
 
 /// The folder with those of the operator's programs that are `wanted`: `BRUPOP_BINARIES`, else where cargo built the program that asks.

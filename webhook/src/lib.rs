@@ -9,5 +9,4 @@ pub mod options;
 pub mod process;
 pub mod review;
 pub mod serve;
-pub mod tls;
 pub mod verdict;

@@ -1,6 +1,7 @@
 //! What the webhook counts.
 
 use crate::verdict::{Actor, Rule};
+use brupop_runtime::callers::Refusals;
 use kube::core::admission::Operation;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -34,6 +35,12 @@ pub struct Metrics {
     pub certificate_expiry: Gauge,
     /// Times the certificates could not be brought in order.
     pub certificate_failures: Counter,
+    /// Times somebody else had damaged `caBundle`, and it was put right.
+    pub ca_bundle_repairs: Counter,
+    /// Scrapes that were refused.
+    pub scrape_refusals: Refusals,
+    /// Reviews that were refused for want of a caller's token.
+    pub caller_refusals: Refusals,
 }
 
 impl Default for Metrics {
@@ -44,6 +51,8 @@ impl Default for Metrics {
         let latency = Histogram::new(LATENCY_BUCKETS);
         let certificate_expiry = Gauge::default();
         let certificate_failures = Counter::default();
+        let ca_bundle_repairs = Counter::default();
+        let (scrape_refusals, caller_refusals) = (Refusals::default(), Refusals::default());
         registry.register(
             "reviews",
             "Admission reviews, by who asked and what was answered",
@@ -67,7 +76,28 @@ impl Default for Metrics {
             "Times that certificates or caBundle could not be brought in order",
             certificate_failures.clone(),
         );
-        Self { registry, reviews, unreadable, latency, certificate_expiry, certificate_failures }
+        registry.register(
+            "ca_bundle_repairs",
+            "Times that somebody else had damaged caBundle and it was put right",
+            ca_bundle_repairs.clone(),
+        );
+        registry.register("refused_scrapes", "Scrapes of /metrics refused, by why", scrape_refusals.family());
+        registry.register(
+            "refused_callers",
+            "Requests for a review refused for want of a token, by why; only if one is required",
+            caller_refusals.family(),
+        );
+        Self {
+            registry,
+            reviews,
+            unreadable,
+            latency,
+            certificate_expiry,
+            certificate_failures,
+            ca_bundle_repairs,
+            scrape_refusals,
+            caller_refusals,
+        }
     }
 }
 

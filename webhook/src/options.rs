@@ -1,6 +1,6 @@
 //! What the webhook is told at start, by flags or environment.
 
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use jiff::SignedDuration;
 use std::net::SocketAddr;
 
@@ -31,9 +31,17 @@ pub struct Options {
     /// Address and port for admission reviews (TLS)
     #[arg(long, env = "ADMISSION_ADDRESS", default_value = "[::]:8443")]
     pub admission_address: SocketAddr,
-    /// Address and port for /livez, /readyz and /metrics
+    /// Refuse reviews from callers without a token of this cluster; API servers must be configured to present one
+    /// (`--admission-control-config-file`)
+    #[arg(long, env = "REQUIRE_CALLER_TOKEN", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub require_caller_token: bool,
+    /// Address and port for /livez and /readyz
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
     pub health_address: SocketAddr,
+    /// Address and port for /metrics (TLS), for those who may get the nonResourceURL /metrics
+    #[arg(long, env = "METRICS_ADDRESS", default_value = "[::]:8444")]
+    pub metrics_address: SocketAddr,
     /// Seconds to go on serving after SIGTERM, until every API server has heard of it
     #[arg(long, env = "LINGER_SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=60))]
     pub linger_seconds: u64,
@@ -77,6 +85,14 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_wanted_only_if_asked_for() {
+        assert!(!parse(&[]).unwrap().require_caller_token);
+        assert!(parse(&["--require-caller-token"]).unwrap().require_caller_token);
+        assert!(parse(&["--require-caller-token=true"]).unwrap().require_caller_token);
+        assert!(!parse(&["--require-caller-token=false"]).unwrap().require_caller_token);
+    }
+
+    #[test]
     fn bad_options_are_refused_with_what_to_write() {
         for (bad, hint) in [
             ("--certificate-lifetime=soon", "such as 2160h"),
@@ -84,6 +100,7 @@ mod tests {
             ("--certificate-lifetime=-1h", "between 10s and 87600h"),
             ("--linger-seconds=61", "0..=60"),
             ("--admission-address=8443", "invalid socket address"),
+            ("--require-caller-token=perhaps", "true, false"),
         ] {
             let sentence = parse(&[bad]).unwrap_err().to_string();
             assert!(sentence.contains(hint), "{bad}: {sentence}");

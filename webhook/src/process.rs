@@ -4,14 +4,15 @@ use crate::certificates::Policy;
 use crate::certificates::keeper::{Keeper, Places};
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::serve::serve;
-use crate::tls::{Resolver, server_config};
-use brupop_runtime::{Cluster, Health, Shutdown, endpoint};
+use crate::serve::{LIMITS, serve};
+use brupop_runtime::callers::{Callers, Right};
+use brupop_runtime::connections::Limits;
+use brupop_runtime::tls::Resolver;
+use brupop_runtime::{Cluster, Health, Shutdown, endpoint, metrics_endpoint};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use tokio_rustls::TlsAcceptor;
 
 /// Why the webhook cannot run.
 #[derive(Debug, Error)]
@@ -43,12 +44,23 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let listen = |address| async move {
         endpoint::listen(address).await.map_err(|source| ProcessError::Listen { address, source })
     };
-    let (admission, health_listener) =
-        (listen(options.admission_address).await?, listen(options.health_address).await?);
+    let (admission, health_listener, metrics_listener) = (
+        listen(options.admission_address).await?,
+        listen(options.health_address).await?,
+        listen(options.metrics_address).await?,
+    );
 
     let metrics = Arc::new(Metrics::default());
     let health = Health::starting("the certificate is not published yet");
     let resolver = Arc::new(Resolver::default());
+    let (scrapers, api_servers) = (
+        Callers::new(
+            cluster.client_without_retry()?,
+            Right::Get(metrics_endpoint::PATH),
+            metrics.scrape_refusals.clone(),
+        ),
+        Callers::new(cluster.client_without_retry()?, Right::Token, metrics.caller_refusals.clone()),
+    );
     let places = Places {
         names: options.certificate_names(cluster.namespace()),
         secret: options.certificates_secret,
@@ -63,17 +75,24 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         health.clone(),
         Arc::clone(&metrics),
     );
-    // Health and certificates are looked after as long as reviews are served, which is longer than until the signal.
+    // All else is looked after as long as reviews are served, which is longer than until the signal.
     let (served, ending) = Shutdown::by_hand();
     let scraped = Arc::clone(&metrics);
-    let pages =
-        tokio::spawn(endpoint::serve(health_listener, health, move || scraped.render(), ending.clone()));
+    let health_pages = tokio::spawn(endpoint::serve(health_listener, health, ending.clone()));
+    let metrics_pages = tokio::spawn(metrics_endpoint::serve(
+        metrics_listener,
+        Arc::clone(&resolver),
+        scrapers,
+        move || scraped.render(),
+        ending.clone(),
+    ));
     let keeping = tokio::spawn(async move { keeper.run(ending).await });
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace = cluster.namespace(), "webhook started");
 
-    let acceptor = TlsAcceptor::from(Arc::new(server_config(resolver)));
-    serve(admission, acceptor, metrics, Duration::from_secs(options.linger_seconds), shutdown).await;
+    let limits = Limits { linger: Duration::from_secs(options.linger_seconds), ..LIMITS };
+    let api_servers = options.require_caller_token.then_some(api_servers);
+    serve(admission, resolver, limits, metrics, api_servers, shutdown).await;
     served.request();
-    let _ = tokio::join!(pages, keeping);
+    let _ = tokio::join!(health_pages, metrics_pages, keeping);
     Ok(())
 }

@@ -2,16 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use brupop_runtime::{Shutdown, shutdown::Trigger};
+use brupop_runtime::connections::Limits;
+use brupop_runtime::{Shutdown, shutdown::Trigger, tls::Resolver};
 use brupop_webhook::certificates::{Generation, Policy, issue::issue};
 use brupop_webhook::metrics::Metrics;
-use brupop_webhook::serve::serve;
-use brupop_webhook::tls::{Resolver, server_config};
+use brupop_webhook::serve::{LIMITS, serve};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
@@ -22,7 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 const NAME: &str = "webhook.ns.svc";
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -48,24 +49,58 @@ fn generation() -> Generation {
     issue(&[NAME.to_owned()], policy, now, now).unwrap()
 }
 
-async fn start(linger: Duration) -> Server {
+/// The shipped limits, with the patience of a test.
+const QUICK: Limits = Limits {
+    connections: 4,
+    handshake: Duration::from_millis(300),
+    head: Duration::from_millis(300),
+    request: Duration::from_millis(300),
+    idle: Duration::from_millis(600),
+    linger: Duration::ZERO,
+    ..LIMITS
+};
+
+async fn start(limits: Limits) -> Server {
     brupop_runtime::install_crypto_provider();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (resolver, metrics) = (Arc::new(Resolver::default()), Arc::new(Metrics::default()));
-    let acceptor = TlsAcceptor::from(Arc::new(server_config(Arc::clone(&resolver))));
     let (trigger, shutdown) = Shutdown::by_hand();
-    let task = tokio::spawn(serve(listener, acceptor, Arc::clone(&metrics), linger, shutdown));
+    let served = serve(listener, Arc::clone(&resolver), limits, Arc::clone(&metrics), None, shutdown);
+    let task = tokio::spawn(served);
     Server { address, resolver, metrics, trigger, task }
+}
+
+/// The server goes over to this certificate; says whether that is a change.
+fn put(server: &Server, generation: &Generation) -> bool {
+    server.resolver.serve(&generation.certificate, &generation.key).unwrap()
+}
+
+/// A server with these limits that has a certificate.
+async fn serving(limits: Limits) -> (Server, Generation) {
+    let server = start(limits).await;
+    let generation = generation();
+    put(&server, &generation);
+    (server, generation)
 }
 
 /// Connects as an API server does that trusts these authorities.
 async fn connect(address: SocketAddr, trusted: &[&Generation]) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_for(address, trusted, b"").await
+}
+
+/// And speaks this protocol, if it names one.
+async fn connect_for(
+    address: SocketAddr,
+    trusted: &[&Generation],
+    protocol: &[u8],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for generation in trusted {
         roots.add(CertificateDer::from_pem_slice(generation.authority.as_bytes()).unwrap()).unwrap();
     }
-    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = if protocol.is_empty() { vec![] } else { vec![protocol.to_vec()] };
     let stream = TcpStream::connect(address).await?;
     let connector = TlsConnector::from(Arc::new(config));
     timeout(DEADLINE, connector.connect(ServerName::try_from(NAME).unwrap(), stream)).await.unwrap()
@@ -92,9 +127,9 @@ async fn post(
 
 #[tokio::test]
 async fn a_review_is_answered_and_counted_and_anything_else_refused() {
-    let server = start(Duration::ZERO).await;
+    let server = start(LIMITS).await;
     let generation = generation();
-    server.resolver.serve(&generation).unwrap();
+    put(&server, &generation);
     let mut sender = open(&server, &[&generation]).await;
 
     let (status, answer) = post(&mut sender, "/validate", REFUSED).await.unwrap();
@@ -134,33 +169,33 @@ async fn a_review_is_answered_and_counted_and_anything_else_refused() {
 
 #[tokio::test]
 async fn the_certificate_is_swapped_while_connections_go_on() {
-    let server = start(Duration::ZERO).await;
+    let server = start(LIMITS).await;
     let (old, new) = (generation(), generation());
     assert!(
         connect(server.address, &[&old]).await.is_err(),
         "nothing is served before there is a certificate"
     );
-    assert!(server.resolver.serve(&old).unwrap());
-    assert!(!server.resolver.serve(&old).unwrap(), "the same again is no change");
+    assert!(put(&server, &old));
+    assert!(!put(&server, &old), "the same again is no change");
     let mut early = open(&server, &[&old, &new]).await;
     assert!(connect(server.address, &[&new]).await.is_err());
 
-    assert!(server.resolver.serve(&new).unwrap());
+    assert!(put(&server, &new));
     assert_eq!(post(&mut early, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
     assert!(connect(server.address, &[&old]).await.is_err());
     let mut late = open(&server, &[&old, &new]).await;
     assert_eq!(post(&mut late, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
 
     let damaged = Generation { key: generation().key, ..old };
-    assert!(server.resolver.serve(&damaged).is_err(), "a key that does not fit");
+    assert!(server.resolver.serve(&damaged.certificate, &damaged.key).is_err(), "a key that does not fit");
     assert!(connect(server.address, &[&new]).await.is_ok(), "what was served stays");
 }
 
 #[tokio::test]
 async fn after_the_signal_it_serves_on_and_then_lets_go() {
-    let server = start(Duration::from_secs(1)).await;
+    let server = start(Limits { linger: Duration::from_secs(1), ..LIMITS }).await;
     let generation = generation();
-    server.resolver.serve(&generation).unwrap();
+    put(&server, &generation);
     let mut idle = open(&server, &[&generation]).await;
     assert_eq!(post(&mut idle, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
 
@@ -174,21 +209,147 @@ async fn after_the_signal_it_serves_on_and_then_lets_go() {
     assert!(post(&mut idle, "/validate", REFUSED).await.is_err(), "idle connections are closed");
 }
 
+/// Reads until the other side ends the connection, and returns what it said.
+async fn rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
+    let mut said = Vec::new();
+    // Whether by an end or by a reset does not matter.
+    let _ = timeout(DEADLINE, stream.read_to_end(&mut said)).await.unwrap();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
 #[tokio::test]
-async fn who_says_nothing_is_let_go() {
-    let server = start(Duration::ZERO).await;
-    let generation = generation();
-    server.resolver.serve(&generation).unwrap();
-    // No handshake; and a body that never comes.
+async fn who_says_nothing_or_not_enough_is_let_go() {
+    let (server, generation) = serving(QUICK).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
-    let mut slow = connect(server.address, &[&generation]).await.unwrap();
-    slow.write_all(b"POST /validate HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{").await.unwrap();
-    let ends = async {
-        // Whether by an end or by a reset does not matter.
-        let _ = silent.read_to_end(&mut Vec::new()).await;
-        let mut answer = Vec::new();
-        let _ = slow.read_to_end(&mut answer).await;
-        assert!(!answer.starts_with(b"HTTP/1.1 200"));
+    assert_eq!(rest(&mut silent).await, "", "no handshake");
+    let mut half = TcpStream::connect(server.address).await.unwrap();
+    half.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
+    assert_eq!(rest(&mut half).await, "", "half a handshake");
+
+    for (protocol, begins) in [
+        (&b"http/1.1"[..], &b""[..]),
+        (b"http/1.1", b"POST /validate HTTP/1.1\r\nhost: a\r\nx: "),
+        (b"http/1.1", b"POST /validate HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{"),
+        (b"h2", b""),
+        (b"h2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+        // Settings, and the head of a request whose end never comes.
+        (b"h2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x82"),
+    ] {
+        let mut slow = connect_for(server.address, &[&generation], protocol).await.unwrap();
+        slow.write_all(begins).await.unwrap();
+        let said = rest(&mut slow).await;
+        assert!(!said.contains(" 200 "), "{begins:?}: {said}");
+    }
+    // And an idle connection after its first request.
+    let mut idle = open(&server, &[&generation]).await;
+    assert_eq!(post(&mut idle, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+    timeout(DEADLINE, async {
+        while idle.ready().await.is_ok() {
+            tokio::task::yield_now().await
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn who_comes_when_all_places_are_taken_waits_for_one() {
+    let (server, generation) = serving(Limits { idle: Duration::from_mins(2), ..QUICK }).await;
+    let mut others = Vec::new();
+    for _ in 0..QUICK.connections {
+        let mut other = open(&server, &[&generation]).await;
+        assert_eq!(post(&mut other, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+        others.push(other);
+    }
+    let address = server.address;
+    let late = tokio::spawn(async move {
+        let stream = connect(address, &[&generation]).await.unwrap();
+        let (mut sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        post(&mut sender, "/validate", REFUSED).await.unwrap().0
+    });
+    // Those who have a place are served meanwhile.
+    for _ in 0..20 {
+        for other in &mut others {
+            assert_eq!(post(other, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+        }
+        assert!(!late.is_finished(), "one more than there are places was served");
+    }
+    others.pop();
+    assert_eq!(timeout(DEADLINE, late).await.unwrap().unwrap(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn http_2_carries_many_reviews_at_a_time_and_a_long_body_is_refused() {
+    let (server, generation) = serving(LIMITS).await;
+    let stream = connect_for(server.address, &[&generation], b"h2").await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let io = TokioIo::new(stream);
+    let (sender, connection) =
+        http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    let ask = |body: String| {
+        let mut sender = sender.clone();
+        let uri = format!("https://{NAME}/validate");
+        let request = Request::post(uri).body(Full::from(body)).unwrap();
+        async move {
+            let answer = timeout(DEADLINE, sender.send_request(request)).await.unwrap()?;
+            hyper::Result::Ok(answer.status())
+        }
     };
-    timeout(DEADLINE, ends).await.unwrap();
+    let answers = futures::future::join_all((0..300).map(|_| ask(REFUSED.to_owned()))).await;
+    assert!(answers.into_iter().all(|answer| answer.unwrap() == StatusCode::OK));
+    assert!(server.metrics.render().contains(r#"rule="agent-identity"} 300"#));
+    assert_eq!(ask(" ".repeat(8 * 1024 * 1024)).await.unwrap(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(ask(REFUSED.to_owned()).await.unwrap(), StatusCode::OK, "the connection goes on");
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_before_it_is_read() {
+    let (server, generation) = serving(LIMITS).await;
+    let mut stream = connect_for(server.address, &[&generation], b"http/1.1").await.unwrap();
+    let head = "POST /validate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 7340033\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let said = rest(&mut stream).await;
+    assert!(said.starts_with("HTTP/1.1 413 "), "{said}");
+    // Without a length there is nothing to believe.
+    let mut stream = connect_for(server.address, &[&generation], b"http/1.1").await.unwrap();
+    let head = "POST /validate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let said = rest(&mut stream).await;
+    assert!(said.starts_with("HTTP/1.1 411 "), "{said}");
+}
+
+#[tokio::test]
+async fn a_request_in_flight_at_the_end_is_answered_and_others_are_sent_elsewhere() {
+    let (server, generation) = serving(Limits { linger: Duration::from_millis(300), ..LIMITS }).await;
+    let mut stream = connect_for(server.address, &[&generation], b"http/1.1").await.unwrap();
+    let (first, last) = REFUSED.split_at(REFUSED.len() - 1);
+    let head =
+        format!("POST /validate HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{first}", REFUSED.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut asked = open(&server, &[&generation]).await;
+    assert_eq!(post(&mut asked, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+
+    server.trigger.request();
+    // Who asks now is answered, and asked to come over another connection.
+    let request = Request::post("/validate").header("host", NAME).body(Full::from(REFUSED)).unwrap();
+    let answer = timeout(DEADLINE, asked.send_request(request)).await.unwrap().unwrap();
+    assert_eq!(
+        (answer.status(), &answer.headers()["connection"]),
+        (StatusCode::OK, &"close".parse().unwrap())
+    );
+
+    // The linger is over, nobody listens; the last byte of the request comes only now.
+    let gone = async {
+        while TcpStream::connect(server.address).await.is_ok() {
+            tokio::task::yield_now().await
+        }
+    };
+    timeout(DEADLINE, gone).await.unwrap();
+    assert!(!server.task.is_finished(), "a request is in flight");
+    stream.write_all(last.as_bytes()).await.unwrap();
+    let said = rest(&mut stream).await;
+    assert!(said.starts_with("HTTP/1.1 200 ") && said.contains("agent-identity"), "{said}");
+    timeout(DEADLINE, server.task).await.unwrap().unwrap();
 }

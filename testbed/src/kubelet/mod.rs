@@ -66,6 +66,8 @@ pub struct PodProcess {
     pub pid: u32,
     /// How often it was started before.
     pub restarts: i32,
+    /// Where it listens, by port of its container.
+    pub listens: BTreeMap<i32, SocketAddr>,
 }
 
 /// The kubelets of all nodes; dropping it kills their processes.
@@ -94,7 +96,15 @@ struct KubeletState {
 struct PodEntry {
     seen: watch::Sender<Arc<Pod>>,
     signals: mpsc::UnboundedSender<Signal>,
-    process: Option<(u32, i32)>,
+    process: Option<RunsAs>,
+}
+
+/// A pod's process: its id, how often it was started before, and where it listens, by port of the container.
+#[derive(Clone)]
+struct RunsAs {
+    pid: u32,
+    restarts: i32,
+    listens: BTreeMap<i32, SocketAddr>,
 }
 
 impl Kubelets {
@@ -169,7 +179,7 @@ fn made_for(file: &Path) -> Result<PathBuf> {
 
 impl PodEntry {
     fn as_process(&self) -> Option<PodProcess> {
-        let (pid, restarts) = self.process?;
+        let RunsAs { pid, restarts, listens } = self.process.clone()?;
         let pod = self.seen.borrow();
         Some(PodProcess {
             namespace: pod.namespace()?,
@@ -178,6 +188,7 @@ impl PodEntry {
             component: pod.labels().get(COMPONENT_LABEL)?.clone(),
             pid,
             restarts,
+            listens,
         })
     }
 }
@@ -231,7 +242,7 @@ impl Kubelet {
         self.programs.get(command).ok_or_else(|| Unrunnable::NoProgram(command.clone()))
     }
 
-    fn set_process(&self, uid: &str, process: Option<(u32, i32)>) {
+    fn set_process(&self, uid: &str, process: Option<RunsAs>) {
         if let Some(entry) = self.lock().pods.get_mut(uid) {
             entry.process = process;
         }

@@ -1,10 +1,10 @@
 //! One pod as a process: started, probed, restarted, ended.
 
-use super::Kubelet;
 use super::container::{CommandLine, ConfigMaps, command_line, config_maps, host_paths, only_container};
 use super::node::Boot;
 use super::probe::Probe;
 use super::status::{self, Said, State};
+use super::{Kubelet, RunsAs};
 use crate::sandbox::{Process, Signal};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -108,7 +108,8 @@ impl PodTask {
         for &(port, address) in &addresses {
             self.kubelet.shared.services.listens(&uid, &self.ip, port, address);
         }
-        self.kubelet.set_process(&uid, process.id().map(|id| (id, restarts)));
+        let listens = addresses.iter().copied().collect();
+        self.kubelet.set_process(&uid, process.id().map(|pid| RunsAs { pid, restarts, listens }));
         let probe = Probe::readiness(container).and_then(|probe| {
             let (_, address) = addresses.iter().find(|(port, _)| *port == probe.port)?;
             Some((probe, *address))

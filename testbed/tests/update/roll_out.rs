@@ -6,6 +6,7 @@ use brupop_testbed::audit::Event;
 use brupop_testbed::await_until;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::scrape::{READER, Scraper};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
@@ -63,10 +64,10 @@ async fn readme_commands_run(fleet: &Fleet) -> Result<()> {
 
 /// What Prometheus would scrape is what the objects say.
 async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
+    let scraper = Scraper::start(&fleet.control_plane, Some(READER)).await?;
     let mut leading = 0;
     for process in fleet.processes("reconciler") {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/metrics", process.pod);
-        let text = fleet.control_plane.kubectl(["get", "--raw", &path]).await?;
+        let text = scraper.scrape(&process).await?;
         let versions = format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} {nodes}"#);
         let states = format!(r#"brupop_hosts_state{{state="Idle"}} {nodes}"#);
         ensure!(text.contains(&versions) && text.contains(&states), "{text}");
@@ -76,8 +77,7 @@ async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
     ensure!(leading == 1, "{leading} reconcilers lead");
     let mut reviewed = false;
     for process in fleet.processes("webhook") {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/metrics", process.pod);
-        let text = fleet.control_plane.kubectl(["get", "--raw", &path]).await?;
+        let text = scraper.scrape(&process).await?;
         ensure!(text.contains("brupop_webhook_certificate_expiry"), "{text}");
         reviewed |= text.contains("brupop_webhook_reviews_total");
     }

@@ -6,6 +6,7 @@ use brupop_testbed::await_until;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{Command, Faults};
 use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::scrape::{READER, Scraper};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
@@ -88,10 +89,10 @@ async fn a_shadow_that_cannot_be_read_stops_nobody_else() -> Result<()> {
             })
         })
         .await?;
+    let scraper = Scraper::start(&fleet.control_plane, Some(READER)).await?;
     let skipped = await_until("it is counted", DEADLINE, async || {
         for process in fleet.processes("reconciler") {
-            let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{}:8080/proxy/metrics", process.pod);
-            let text = fleet.control_plane.kubectl(["get", "--raw", &path]).await.ok()?;
+            let text = scraper.scrape(&process).await.ok()?;
             let line = text
                 .lines()
                 .find(|line| line.starts_with("brupop_") && line.contains("skipped") && line.ends_with(" 1"));

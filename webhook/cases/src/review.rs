@@ -33,10 +33,11 @@ pub fn review(row: &Row) -> Option<Value> {
         Ask::Delete | Ask::DeleteAll => ("DELETE", before.clone(), Value::Null),
         _ => ("UPDATE", before.clone(), after.clone()),
     };
-    // Of a deletion of all there is one review an object, each without a name.
-    let name = match &row.ask {
-        Ask::DeleteAll => Value::Null,
-        Ask::Create(_) => after["metadata"]["name"].clone(),
+    // Of a deletion of all there is one review an object, each without a name; a generated name is filled in.
+    let name = match (&row.ask, &after["metadata"]["generateName"]) {
+        (Ask::DeleteAll, _) => json!(""),
+        (Ask::Create(_), Value::String(begin)) => json!(format!("{begin}x7f2q")),
+        (Ask::Create(_), _) => after["metadata"]["name"].clone(),
         _ => before["metadata"]["name"].clone(),
     };
     let (kind, resource) = ("BottlerocketShadow", "bottlerocketshadows");

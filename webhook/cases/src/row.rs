@@ -23,8 +23,6 @@ pub enum Verdict {
     ByWebhook(&'static str),
     /// Each of the two, also without the other, by a rule of this name.
     ByBoth(&'static str),
-    /// Each of the two: the policy by the first rule, the webhook by the second.
-    ByEach(&'static str, &'static str),
     /// The API server itself, with this code, in these words.
     ByServer(u16, &'static str),
 }
@@ -146,7 +144,7 @@ impl Row {
     pub fn rule(&self) -> Option<&'static str> {
         let status = self.ask.sub_resource() == "status";
         self.alone.or_else(|| match self.behind.unwrap_or(self.verdict) {
-            Verdict::ByWebhook(rule) | Verdict::ByBoth(rule) | Verdict::ByEach(_, rule) => Some(rule),
+            Verdict::ByWebhook(rule) | Verdict::ByBoth(rule) => Some(rule),
             Verdict::Allowed | Verdict::ByPolicy(_) => Some(self.actor.allowing_rule(status)),
             Verdict::ByRbac | Verdict::BySchema(_) | Verdict::ByServer(..) => None,
         })

@@ -2,9 +2,54 @@
 
 use crate::row::Row;
 
+/// Rows, each as `"what it says": who, the shadow's (spec, status), what is asked => who refuses, and what else`.
+macro_rules! rows {
+    ($($says:literal: $actor:expr, $before:expr, $ask:expr => $verdict:expr
+        $(, $also:ident($($argument:expr),*))*;)*) => {
+        vec![$($crate::row::Row::new($says, $actor, $before, $ask, $verdict)$(.$also($($argument),*))*),*]
+    };
+}
+
+mod attempts;
+mod elsewhere;
+mod fields;
+mod paper;
+mod reconciler;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod ways;
 mod whose;
 
 /// All rows.
 pub fn table() -> Vec<Row> {
-    [whose::rows()].concat()
+    [
+        whose::tokens(),
+        whose::accounts(),
+        whose::owners(),
+        fields::own(),
+        fields::foreign(),
+        fields::limits(),
+        steps::reports(),
+        steps::reports_of_others(),
+        steps::moves(),
+        attempts::attempts(),
+        attempts::claims(),
+        attempts::withdrawals(),
+        ways::of_agents(),
+        ways::of_others(),
+        ways::bodies(),
+        reconciler::creations(),
+        reconciler::specs(),
+        reconciler::grants(),
+        reconciler::metadata(),
+        reconciler::statuses(),
+        elsewhere::nodes(),
+        elsewhere::others(),
+        paper::tokens(),
+        paper::objects(),
+        paper::kinds(),
+        paper::reconciler(),
+    ]
+    .concat()
 }

@@ -83,3 +83,23 @@ pub(crate) fn spec(fields: Value) -> Ask {
 pub(crate) fn object(body: Value) -> Ask {
     Ask::Update { sub_resource: "", way: Way::Merge, body }
 }
+
+/// Nothing is asked for, and the agent has reported.
+pub(crate) fn known() -> (Value, Value) {
+    (idle(), at("Idle"))
+}
+
+/// An update is asked for, and the agent has not begun.
+pub(crate) fn staging_known() -> (Value, Value) {
+    (staging(), at("Idle"))
+}
+
+/// What a shadow that is not there would be made from.
+pub(crate) fn missing() -> (Value, Value) {
+    (idle(), Value::Null)
+}
+
+/// The first status.
+pub(crate) fn first_report() -> Ask {
+    status(json!({"current_state": "Idle", "current_version": "1.19.4", "boot_id": "b1"}))
+}

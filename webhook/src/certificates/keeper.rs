@@ -2,7 +2,7 @@
 
 use super::{Action, Generation, Policy, bundle, issue, kept, plan, stored};
 use crate::metrics::Metrics;
-use crate::tls::{Resolver, TlsError};
+use brupop_runtime::tls::{Resolver, TlsError};
 use brupop_runtime::{Health, Shutdown};
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -182,7 +182,7 @@ impl Keeper {
         };
         // What nobody trusts yet is served only if there is nothing better.
         if published.is_ok() || self.resolver.is_empty() {
-            let changed = self.resolver.serve(generation)?;
+            let changed = self.resolver.serve(&generation.certificate, &generation.key)?;
             self.metrics.certificate_expiry.set(generation.not_after.as_second());
             if changed {
                 tracing::info!(not_after = %generation.not_after, names = %generation.names.join(","), "serving certificate");

@@ -1,6 +1,5 @@
 //! TLS whose certificate is swapped in memory.
 
-use crate::certificates::Generation;
 use arc_swap::ArcSwapOption;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject as _;
@@ -17,6 +16,9 @@ pub enum TlsError {
     /// It is no PEM.
     #[error("the certificate or its key cannot be read")]
     Pem(#[source] rustls::pki_types::pem::Error),
+    /// There is none in the PEM.
+    #[error("there is no certificate")]
+    Empty,
     /// Certificate and key do not fit, or are of a kind that is not supported.
     #[error("the certificate cannot be used with its key")]
     Key(#[source] rustls::Error),
@@ -32,20 +34,15 @@ impl Resolver {
         self.0.load().is_none()
     }
 
-    /// Serves this generation from the next handshake on; says whether that is a change.
+    /// Serves this chain and key, both PEM, from the next handshake on; says whether that is a change.
     ///
     /// # Errors
-    /// It cannot be read, or its key does not fit. Then what was served stays.
-    pub fn serve(&self, generation: &Generation) -> Result<bool, TlsError> {
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(generation.certificate.as_bytes())
-            .collect::<Result<_, _>>()
-            .map_err(TlsError::Pem)?;
-        if self.0.load().as_ref().is_some_and(|current| current.cert == chain) {
+    /// They cannot be read, or do not fit. Then what was served stays.
+    pub fn serve(&self, certificate: &str, key: &str) -> Result<bool, TlsError> {
+        let certified = certified(certificate, key)?;
+        if self.0.load().as_ref().is_some_and(|current| current.cert == certified.cert) {
             return Ok(false);
         }
-        let key = PrivateKeyDer::from_pem_slice(generation.key.as_bytes()).map_err(TlsError::Pem)?;
-        let certified = CertifiedKey::new(chain, any_supported_type(&key).map_err(TlsError::Key)?);
-        certified.keys_match().map_err(TlsError::Key)?;
         self.0.store(Some(Arc::new(certified)));
         Ok(true)
     }
@@ -55,6 +52,23 @@ impl ResolvesServerCert for Resolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.load_full()
     }
+}
+
+/// A chain with the key that belongs to it, from PEM.
+///
+/// # Errors
+/// They cannot be read, or do not fit.
+pub fn certified(certificate: &str, key: &str) -> Result<CertifiedKey, TlsError> {
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(TlsError::Pem)?;
+    if chain.is_empty() {
+        return Err(TlsError::Empty);
+    }
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(TlsError::Pem)?;
+    let certified = CertifiedKey::new(chain, any_supported_type(&key).map_err(TlsError::Key)?);
+    certified.keys_match().map_err(TlsError::Key)?;
+    Ok(certified)
 }
 
 /// A TLS 1.3 server for HTTP/2 and HTTP/1.1. No resumption: an old session must not outlive its certificate.

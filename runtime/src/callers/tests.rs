@@ -1,0 +1,154 @@
+use super::*;
+use http::{HeaderValue, Request, Response};
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::sync::Semaphore;
+
+/// Plays the API server: knows `good` and `poor`, of which only `good` may get /metrics.
+#[derive(Clone)]
+struct ApiServer {
+    reviews: Arc<AtomicUsize>,
+    away: Arc<AtomicBool>,
+    /// One answer may be given for each.
+    turns: Arc<Semaphore>,
+}
+
+impl ApiServer {
+    fn start() -> (Self, Client) {
+        let turns = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+        let server = Self { reviews: Arc::default(), away: Arc::default(), turns };
+        let answering = server.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = answering.clone();
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
+        (server, Client::new(service, "default"))
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let _turn = self.turns.acquire().await.unwrap();
+        let token_review = request.uri().path() == "/apis/authentication.k8s.io/v1/tokenreviews";
+        let asked: Value =
+            serde_json::from_slice(&request.into_body().collect_bytes().await.unwrap()).unwrap();
+        if self.away.load(Ordering::SeqCst) {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500,
+                "message": "away", "reason": "InternalError"});
+            return Response::builder().status(500).body(status.to_string().into_bytes().into()).unwrap();
+        }
+        let status = if token_review {
+            self.reviews.fetch_add(1, Ordering::SeqCst);
+            match asked["spec"]["token"].as_str() {
+                Some(token @ ("good" | "poor")) => {
+                    let user = json!({"username": token, "uid": "u", "groups": ["g"], "extra": {"k": ["v"]}});
+                    json!({"authenticated": true, "user": user})
+                }
+                _ => json!({"error": "invalid bearer token"}),
+            }
+        } else {
+            let spec = &asked["spec"];
+            assert_eq!(spec["nonResourceAttributes"], json!({"path": "/metrics", "verb": "get"}));
+            assert_eq!((&spec["uid"], &spec["groups"]), (&json!("u"), &json!(["g"])));
+            assert_eq!(spec["extra"], json!({"k": ["v"]}));
+            json!({"allowed": spec["user"] == "good"})
+        };
+        let mut answer = asked;
+        answer["status"] = status;
+        Response::builder().status(201).body(answer.to_string().into_bytes().into()).unwrap()
+    }
+
+    fn asked(&self) -> usize {
+        self.reviews.load(Ordering::SeqCst)
+    }
+}
+
+fn with(authorization: &'static str) -> HeaderMap {
+    HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(authorization))])
+}
+
+fn callers(right: Right) -> (ApiServer, Arc<Callers>) {
+    let (server, client) = ApiServer::start();
+    (server, Callers::new(client, right, Refusals::default()))
+}
+
+#[tokio::test]
+async fn callers_are_let_in_by_their_tokens() {
+    let (server, callers) = callers(Right::Get("/metrics"));
+    for (authorization, expected) in [
+        ("Bearer good", Ok(())),
+        ("bearer good", Ok(())),
+        ("Bearer poor", Err(StatusCode::FORBIDDEN)),
+        ("Bearer made-up", Err(StatusCode::UNAUTHORIZED)),
+        ("Bearer ", Err(StatusCode::UNAUTHORIZED)),
+        ("Basic good", Err(StatusCode::UNAUTHORIZED)),
+        ("good", Err(StatusCode::UNAUTHORIZED)),
+    ] {
+        assert_eq!(callers.admit(&with(authorization)).await, expected, "{authorization}");
+    }
+    assert_eq!(callers.admit(&HeaderMap::new()).await, Err(StatusCode::UNAUTHORIZED));
+    let mut twice = with("Bearer poor");
+    twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer good"));
+    assert_eq!(callers.admit(&twice).await, Err(StatusCode::UNAUTHORIZED), "which of the two?");
+    assert_eq!(server.asked(), 3, "each token once, and nobody about what is no token");
+    let refused = |reason| callers.refusals.0.get_or_create(&ByReason { reason }).get();
+    assert_eq!((refused("unauthenticated"), refused("forbidden"), refused("unavailable")), (6, 1, 0));
+}
+
+#[tokio::test]
+async fn where_a_token_is_enough_nobody_is_asked_about_rights() {
+    let (_server, callers) = callers(Right::Token);
+    assert_eq!(callers.admit(&with("Bearer poor")).await, Ok(()));
+    assert_eq!(callers.admit(&with("Bearer made-up")).await, Err(StatusCode::UNAUTHORIZED));
+}
+
+#[tokio::test]
+async fn many_who_come_at_once_with_one_token_make_one_review() {
+    let (server, callers) = callers(Right::Get("/metrics"));
+    let turns = server.turns.clone().acquire_many_owned(u32::MAX >> 3).await.unwrap();
+    let came: Vec<_> = (0..50)
+        .map(|_| {
+            let callers = Arc::clone(&callers);
+            tokio::spawn(async move { callers.admit(&with("Bearer good")).await })
+        })
+        .collect();
+    // One goes away; the others still get their answer.
+    came[0].abort();
+    tokio::task::yield_now().await;
+    drop(turns);
+    for came in came.into_iter().skip(1) {
+        assert_eq!(came.await.unwrap(), Ok(()));
+    }
+    assert_eq!(server.asked(), 1);
+}
+
+#[tokio::test]
+async fn while_the_api_server_is_away_what_is_known_still_holds() {
+    let (server, callers) = callers(Right::Get("/metrics"));
+    assert_eq!(callers.admit(&with("Bearer good")).await, Ok(()));
+    server.away.store(true, Ordering::SeqCst);
+    assert_eq!(callers.admit(&with("Bearer good")).await, Ok(()));
+    assert_eq!(callers.admit(&with("Bearer poor")).await, Err(StatusCode::SERVICE_UNAVAILABLE));
+    server.away.store(false, Ordering::SeqCst);
+    assert_eq!(callers.admit(&with("Bearer poor")).await, Err(StatusCode::FORBIDDEN), "no failure is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_api_server_holds_nobody_for_long_and_too_many_are_turned_away() {
+    let (server, callers) = callers(Right::Get("/metrics"));
+    server.turns.forget_permits(usize::MAX);
+    let began = tokio::time::Instant::now();
+    let came: Vec<_> = (0..MOST_REVIEWS)
+        .map(|number| {
+            let callers = Arc::clone(&callers);
+            tokio::spawn(async move { callers.standing(&number.to_string()).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    assert!(matches!(callers.standing("one more").await, Err(Unavailable::TooMany)));
+    for came in came {
+        assert!(matches!(came.await.unwrap(), Err(Unavailable::Timeout)));
+    }
+    assert!(began.elapsed() <= REVIEW_TIMEOUT + Duration::from_millis(100));
+    assert!(callers.lock().asked.is_empty());
+}

@@ -1,0 +1,128 @@
+//! Which fields of a status are an agent's, and how long they may be.
+
+use crate::actor::Actor::{Admin, Agent, Reconciler};
+use crate::row::Row;
+use crate::row::Verdict::{Allowed, ByBoth, BySchema, ByWebhook};
+use crate::situations::{
+    at, conditions, explained, first_report, granted, idle, known, staged, staging, staging_known, status,
+    through_status,
+};
+use serde_json::{Value, json};
+
+const TIME: &str = "2026-01-01T00:00:00Z";
+
+/// An agent's own fields.
+pub(super) fn own() -> Vec<Row> {
+    let failed = || (idle(), at_with(&json!({"crash_count": 2, "state_transition_failure_timestamp": TIME})));
+    let targeted = || (idle(), at_with(&json!({"target_version": "1.20.0"})));
+    rows! {
+        "a first report": Agent, (idle(), Value::Null), first_report() => Allowed;
+        "a first report beside conditions": Agent, (idle(), conditions("NoUpdate")), first_report() => Allowed;
+        "nothing": Agent, known(), status(json!({})) => Allowed, stores_nothing();
+        "nothing, said as null": Agent, known(), status(json!({"message": null})) => Allowed, stores_nothing();
+        "the version that runs": Agent, known(), status(json!({"current_version": "1.19.5"})) => Allowed;
+        "a target": Agent, known(), status(json!({"target_version": "1.20.0"})) => Allowed;
+        "no target any more": Agent, targeted(), status(json!({"target_version": null})) => Allowed;
+        "another boot": Agent, known(), status(json!({"boot_id": "b2"})) => Allowed;
+        "what it staged": Agent, staging_known(), status(json!({"staged": {"version": "1.20.0", "at": TIME}}))
+            => Allowed;
+        "a failure counted": Agent, known(),
+            status(json!({"crash_count": 1, "state_transition_failure_timestamp": TIME})) => Allowed;
+        "failures reset": Agent, failed(),
+            status(json!({"crash_count": 0, "state_transition_failure_timestamp": null})) => Allowed;
+    }
+}
+
+fn at_with(fields: &Value) -> Value {
+    crate::row::merged(&at("Idle"), fields)
+}
+
+/// What is not an agent's. Through `/status` the API server drops what is no status, and what the schema does not know.
+pub(super) fn foreign() -> Vec<Row> {
+    let two = json!([
+        {"type": "Progressing", "status": "False", "reason": "NoUpdate", "message": "", "lastTransitionTime": TIME},
+        {"type": "Ready", "status": "True", "reason": "Fine", "message": "", "lastTransitionTime": TIME}]);
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "node-0",
+        "uid": "00000000-0000-4000-8000-000000000000"}]);
+    let said = || (idle(), explained());
+    rows! {
+        "a condition of its own": Agent, known(), status(conditions("Fine")) => ByBoth("agent-own-fields");
+        "the reconciler's condition, changed": Agent, said(), status(conditions("Fine")) => ByBoth("agent-own-fields");
+        "a condition beside the reconciler's": Agent, said(), status(json!({"conditions": two}))
+            => ByBoth("agent-own-fields");
+        "all conditions, emptied": Agent, said(), status(json!({"conditions": []})) => ByBoth("agent-own-fields");
+        "all conditions, removed beside news": Agent, said(), status(json!({"conditions": null, "message": "m"}))
+            => ByBoth("agent-own-fields");
+        "the reconciler's condition, said again": Agent, said(), status(conditions("NoUpdate"))
+            => Allowed, stores_nothing();
+        "a spec through the status": Agent, known(),
+            through_status(json!({"spec": {"state": "MonitoringUpdate", "reboot_from_boot_id": "b1"}}))
+            => Allowed, stores_nothing();
+        "a label through the status": Agent, known(), through_status(json!({"metadata": {"labels": {"a": "b"}}}))
+            => Allowed, stores_nothing();
+        "an annotation through the status": Agent, known(),
+            through_status(json!({"metadata": {"annotations": {"a": "b"}}})) => Allowed, stores_nothing();
+        "a finalizer through the status": Agent, known(),
+            through_status(json!({"metadata": {"finalizers": ["a.b/c"]}})) => Allowed, stores_nothing();
+        "another owner through the status": Agent, known(),
+            through_status(json!({"metadata": {"ownerReferences": owner}})) => Allowed, stores_nothing();
+        "no owner through the status": Agent, known(),
+            through_status(json!({"metadata": {"ownerReferences": null}})) => Allowed, stores_nothing();
+        "a spec through the status, by the reconciler": Reconciler, known(),
+            through_status(json!({"spec": {"attempt": 9}})) => Allowed, stores_nothing();
+        "a spec through the status, by a person": Admin, known(),
+            through_status(json!({"spec": {"attempt": 9}})) => Allowed, stores_nothing();
+        "a field that nobody knows": Agent, known(), status(json!({"owner": "me"})) => Allowed, stores_nothing();
+        "a field that nobody knows, below another": Agent, (staging(), at_with(&json!({"staged": {"version": "1.20.0", "at": TIME}}))),
+            status(json!({"staged": {"by": "me"}})) => Allowed, stores_nothing();
+        "a field that nobody knows, beside spec and status": Agent, known(), through_status(json!({"data": {"a": "b"}}))
+            => Allowed, stores_nothing();
+    }
+}
+
+/// What the schema refuses; the webhook would do so, too.
+pub(super) fn limits() -> Vec<Row> {
+    let long = |length| "1".repeat(length);
+    let version = |length: usize| format!("1.0.0-{}", "a".repeat(length - 6));
+    let (too_long, unreadable) = (BySchema("Too long"), || ByWebhook("unreadable"));
+    let limit = || ByWebhook("agent-limits");
+    rows! {
+        "a message of 1,024 characters": Agent, known(), status(json!({"message": long(1024)})) => Allowed;
+        "a message of 1,024 characters of four bytes": Agent, known(), status(json!({"message": "🦀".repeat(1024)}))
+            => Allowed;
+        "a message of 1,025 characters": Agent, known(), status(json!({"message": long(1025)}))
+            => too_long, behind(limit());
+        "a message near the limit of a request": Agent, known(), status(json!({"message": long(2_900_000)}))
+            => too_long, behind(limit());
+        "a message over the limit of a request": Agent, known(), status(json!({"message": long(3_200_000)}))
+            => crate::row::Verdict::ByServer(413, "limit is 3145728"), behind(limit());
+        "a version of 64 characters": Agent, known(), status(json!({"current_version": version(64)})) => Allowed;
+        "a version of 65 characters": Agent, known(), status(json!({"current_version": version(65)}))
+            => too_long, behind(limit());
+        "a target of 65 characters": Agent, known(), status(json!({"target_version": version(65)}))
+            => too_long, behind(limit());
+        "a boot id of 65 characters": Agent, known(), status(json!({"boot_id": long(65)})) => too_long, behind(limit());
+        "a claim of 65 characters": Agent, (granted(), staged()), status(json!({"reboot_requested": long(65)}))
+            => too_long, behind(limit());
+        "a staged version of 65 characters": Agent, staging_known(),
+            status(json!({"staged": {"version": version(65), "at": TIME}})) => too_long, behind(limit());
+        "a staged time of 65 characters": Agent, staging_known(),
+            status(json!({"staged": {"version": "1.20.0", "at": long(65)}})) => too_long, behind(limit());
+        "a crash count beyond what JSON counts": Agent, known(), status(json!({"crash_count": 9_007_199_254_740_992_u64}))
+            => BySchema("should be less than or equal to"), behind(limit());
+        "a crash count below zero": Agent, known(), status(json!({"crash_count": -1}))
+            => BySchema("should be greater than or equal to 0"), behind(unreadable());
+        "a version that is none": Agent, known(), status(json!({"current_version": "latest"}))
+            => BySchema("status.current_version"), alone("agent-report");
+        "a time that is none": Agent, known(), status(json!({"state_transition_failure_timestamp": "now"}))
+            => BySchema("state_transition_failure_timestamp"), alone("agent-report");
+        "a state that is not": Agent, staging_known(), status(json!({"current_state": "Done"}))
+            => BySchema("Unsupported value"), behind(unreadable());
+        "an attempt that is no number": Agent, staging_known(), status(json!({"attempt": "7"}))
+            => BySchema("status.attempt"), behind(unreadable());
+        "a staged image that is no object": Agent, staging_known(), status(json!({"staged": "1.20.0"}))
+            => BySchema("status.staged"), behind(unreadable());
+        "a status that is a list": Agent, known(), status(json!([1])) => BySchema("status"), behind(ByBoth("agent-own-fields"));
+        "a status that is a word": Agent, known(), status(json!("Idle")) => BySchema("status"), behind(ByBoth("agent-own-fields"));
+    }
+}

@@ -1,0 +1,165 @@
+//! What the reconciler may write.
+
+use crate::actor::Actor::{Admin, Reconciler};
+use crate::ask::Ask;
+use crate::row::Verdict::{Allowed, BySchema, ByWebhook};
+use crate::row::{Row, merged};
+use crate::situations::{
+    at, claimed, conditions, done, explained, granted, idle, known, missing, object, rebooting, spec, staged,
+    staging, state, status, through_status,
+};
+use serde_json::{Value, json};
+
+fn owned_by(kind: &str, name: &str) -> Value {
+    json!({"metadata": {"ownerReferences": [
+        {"apiVersion": "v1", "kind": kind, "name": name, "uid": "00000000-0000-4000-8000-000000000000"}]}})
+}
+
+/// A shadow is made Idle, for the Node that owns it.
+pub(super) fn creations() -> Vec<Row> {
+    let refused = || ByWebhook("reconciler-create");
+    let spec = |fields: Value| Ask::Create(json!({"spec": fields}));
+    let two = json!({"metadata": {"ownerReferences": [
+        owned_by("Node", "node-0")["metadata"]["ownerReferences"][0],
+        owned_by("Node", "node-1")["metadata"]["ownerReferences"][0]]}});
+    rows! {
+        "a new shadow": Reconciler, missing(), Ask::Create(json!({})) => Allowed;
+        "a new shadow, tried": Reconciler, missing(), Ask::Create(json!({})) => Allowed, dry();
+        "a new shadow at a later attempt": Reconciler, missing(), spec(json!({"attempt": 8, "leader_term": 3})) => Allowed;
+        "a new shadow with a status": Reconciler, missing(), Ask::Create(json!({"status": staged()})) => Allowed;
+        "a new shadow with labels": Reconciler, missing(), Ask::Create(json!({"metadata": {"labels": {"a": "b"}}})) => Allowed;
+        "a new shadow by server-side apply": Reconciler, missing(),
+            Ask::ApplyNew("", json!({"metadata": {"ownerReferences": null}, "spec": idle()})) => refused();
+        "a new shadow on its way": Reconciler, missing(), spec(json!({"state": "StagedAndPerformedUpdate"})) => refused();
+        "a new shadow with a grant": Reconciler, missing(), spec(json!({"attempt": 1, "reboot_from_boot_id": "b1"}))
+            => ByWebhook("reconciler-grant");
+        "a new shadow of nobody": Reconciler, missing(), Ask::Create(json!({"metadata": {"ownerReferences": null}}))
+            => refused();
+        "a new shadow of a pod": Reconciler, missing(), Ask::Create(owned_by("Pod", "node-0")) => refused();
+        "a new shadow of another Node": Reconciler, missing(), Ask::Create(owned_by("Node", "node-1")) => refused();
+        "a new shadow of two Nodes": Reconciler, missing(), Ask::Create(two) => refused();
+        "a new shadow named after another Node": Reconciler, missing(),
+            Ask::Create(json!({"metadata": {"name": "brs-node-9"}})) => refused();
+        "a new shadow named like none": Reconciler, missing(), Ask::Create(json!({"metadata": {"name": "node-0"}}))
+            => refused();
+        "a new shadow under a generated name": Reconciler, missing(),
+            Ask::Create(json!({"metadata": {"name": null, "generateName": "brs-node-0"}})) => refused();
+        "a new shadow with a finalizer": Reconciler, missing(),
+            Ask::Create(json!({"metadata": {"finalizers": ["a.b/c"]}})) => ByWebhook("reconciler-metadata");
+        "a new shadow with an annotation": Reconciler, missing(),
+            Ask::Create(json!({"metadata": {"annotations": {"a": "b"}}})) => ByWebhook("reconciler-metadata");
+    }
+}
+
+/// Terms never fall; an attempt begins from Idle, and keeps its version and the boot that it began in.
+pub(super) fn specs() -> Vec<Row> {
+    let refused = || ByWebhook("reconciler-attempt");
+    let stale = BySchema("no longer leads");
+    let failures =
+        json!({"failures": {"count": 1, "attempt": 7, "at": "2026-01-01T00:00:00Z", "reason": "FellBack"}});
+    rows! {
+        "the first update": Reconciler, known(), spec(staging()) => Allowed;
+        "the next update": Reconciler, (done(), at("Idle")), spec(merged(&staging(), &json!({"attempt": 8, "version": "1.21.0"})))
+            => Allowed;
+        "a higher term": Reconciler, (staging(), staged()), spec(json!({"leader_term": 3})) => Allowed;
+        "its failures": Reconciler, (staging(), staged()), spec(failures) => Allowed;
+        "a slot that is spent": Reconciler, (done(), at("Idle")), spec(json!({"attempt": 8})) => Allowed;
+        "an abort, the first boot forgotten": Reconciler, (staging(), staged()),
+            spec(json!({"state": "Idle", "baseline_boot_id": null})) => Allowed;
+        "an attempt for upstream's update": Reconciler,
+            (json!({"state": "StagedAndPerformedUpdate"}), json!({"current_state": "StagedAndPerformedUpdate"})),
+            spec(json!({"attempt": 1, "leader_term": 2})) => Allowed;
+        "an update at the attempt before": Reconciler, (done(), at("Idle")), spec(staging()) => refused();
+        "an update at no attempt": Reconciler, known(), spec(json!({"state": "StagedAndPerformedUpdate"})) => refused();
+        "another attempt on the way": Reconciler, (staging(), staged()), spec(json!({"attempt": 8})) => refused();
+        "another attempt with the next step": Reconciler, (staging(), staged()),
+            spec(json!({"state": "RebootedIntoUpdate", "attempt": 8})) => refused();
+        "another version on the way": Reconciler, (staging(), staged()), spec(json!({"version": "1.21.0"})) => refused();
+        "no version any more": Reconciler, (staging(), staged()), spec(json!({"version": null})) => refused();
+        "another first boot on the way": Reconciler, (rebooting(), staged()), spec(json!({"baseline_boot_id": "b2"}))
+            => refused();
+        "a stale term": Reconciler, (staging(), staged()), spec(json!({"leader_term": 1}))
+            => stale, alone("reconciler-steer");
+        "no term any more": Reconciler, (staging(), staged()), spec(json!({"leader_term": null}))
+            => stale, alone("reconciler-steer");
+        "a stale term, by a person": Admin, (staging(), staged()), spec(json!({"leader_term": 1}))
+            => stale, alone("outsider");
+        "an attempt that falls, on the way": Reconciler, (staging(), staged()), spec(json!({"attempt": 6}))
+            => BySchema("attempt never falls"), behind(refused());
+        "an attempt that falls, while Idle": Reconciler, (done(), at("Idle")), spec(json!({"attempt": 6}))
+            => BySchema("attempt never falls"), alone("reconciler-steer");
+        "no attempt any more": Reconciler, (staging(), staged()), spec(json!({"attempt": null}))
+            => BySchema("attempt never falls"), behind(refused());
+        "a state to reach that is not": Reconciler, (staging(), staged()), spec(json!({"state": "Done"}))
+            => BySchema("Unsupported value"), alone("unreadable");
+    }
+}
+
+/// A reboot is granted with the state that asks for it, while none is claimed.
+pub(super) fn grants() -> Vec<Row> {
+    let refused = || ByWebhook("reconciler-grant");
+    let grant = |boot: &str| spec(json!({"reboot_from_boot_id": boot}));
+    let upstream =
+        |state: &str| (json!({"state": state}), json!({"current_state": "StagedAndPerformedUpdate"}));
+    rows! {
+        "the grant with its state": Reconciler, (staging(), staged()), spec(granted()) => Allowed;
+        "the grant after its state": Reconciler, (rebooting(), staged()), grant("b1") => Allowed;
+        "a grant for another boot": Reconciler, (granted(), staged()), grant("b2") => Allowed;
+        "a grant withdrawn": Reconciler, (granted(), staged()), spec(json!({"reboot_from_boot_id": null})) => Allowed;
+        "an abort": Reconciler, (granted(), staged()), spec(json!({"state": "Idle", "reboot_from_boot_id": null}))
+            => Allowed;
+        "an abort that leaves the grant": Reconciler, (granted(), staged()), spec(json!({"state": "Idle"})) => Allowed;
+        "a grant while staging": Reconciler, (staging(), staged()), grant("b1") => refused();
+        "a grant while Idle": Reconciler, (done(), at("Idle")), grant("b1") => refused();
+        "a grant at no attempt": Reconciler, upstream("StagedAndPerformedUpdate"),
+            spec(json!({"state": "RebootedIntoUpdate", "reboot_from_boot_id": "b1"})) => refused();
+        "a grant while one is claimed": Reconciler, (rebooting(), claimed()), grant("b1") => refused();
+        "another grant while one is claimed": Reconciler, (granted(), claimed()), grant("b2") => refused();
+        "a grant that stays, while one is claimed": Reconciler, (granted(), claimed()), spec(json!({"leader_term": 3}))
+            => Allowed;
+    }
+}
+
+/// Of a shadow that exists, the spec only.
+pub(super) fn metadata() -> Vec<Row> {
+    let refused = || ByWebhook("reconciler-metadata");
+    let label = || json!({"labels": {"a": "b"}});
+    rows! {
+        "nothing, by the reconciler": Reconciler, known(), object(json!({})) => Allowed, stores_nothing();
+        "a label": Reconciler, known(), object(json!({"metadata": label()})) => refused();
+        "an annotation": Reconciler, known(), object(json!({"metadata": {"annotations": {"a": "b"}}})) => refused();
+        "a finalizer": Reconciler, known(), object(json!({"metadata": {"finalizers": ["a.b/c"]}})) => refused();
+        "a label beside a step": Reconciler, known(), object(json!({"metadata": label(), "spec": staging()})) => refused();
+        "a label taken away": Reconciler, known(), object(json!({"metadata": {"labels": null}}))
+            => refused(), with_metadata(label());
+        "a label, by a person": Admin, known(), object(json!({"metadata": label()})) => Allowed;
+        "another owner": Reconciler, known(), object(owned_by("Node", "node-0")) => ByWebhook("reconciler-owner");
+        "no owner any more": Reconciler, known(), object(json!({"metadata": {"ownerReferences": null}}))
+            => ByWebhook("reconciler-owner");
+        "a status through the object": Reconciler, known(), object(json!({"status": {"message": "m"}}))
+            => Allowed, stores_nothing();
+    }
+}
+
+/// Conditions, and no other part of a status.
+pub(super) fn statuses() -> Vec<Row> {
+    let refused = || ByWebhook("reconciler-conditions-only");
+    let canary = status(json!({"message": brupop_api::names::canary::STATUS_MESSAGE}));
+    let said = || (idle(), explained());
+    rows! {
+        "a condition": Reconciler, known(), status(conditions("NoUpdate")) => Allowed;
+        "a condition before any report": Reconciler, (idle(), Value::Null), status(conditions("AgentSilent")) => Allowed;
+        "a condition changed": Reconciler, said(), status(conditions("Draining")) => Allowed;
+        "conditions removed": Reconciler, said(), status(json!({"conditions": null})) => Allowed;
+        "the canary": Reconciler, known(), canary => refused(), dry();
+        "a state in the agent's place": Reconciler, (staging(), at("Idle")), state("StagedAndPerformedUpdate") => refused();
+        "a claim in the agent's place": Reconciler, (granted(), staged()), status(json!({"reboot_requested": "b1"}))
+            => refused();
+        "a claim taken away": Reconciler, (granted(), claimed()), status(json!({"reboot_requested": null})) => refused();
+        "an attempt in the agent's place": Reconciler, (staging(), json!({"current_state": "Idle"})),
+            status(json!({"attempt": 7})) => refused();
+        "a condition beside a message": Reconciler, known(),
+            status(merged(&conditions("NoUpdate"), &json!({"message": "m"}))) => refused();
+        "the status removed": Reconciler, known(), through_status(json!({"status": null})) => refused();
+    }
+}

@@ -1,0 +1,44 @@
+//! Any bytes: no panic; an answer is a well-formed review that belongs to the question; and what it allows is the
+//! caller's own.
+
+#![no_main]
+
+use brupop_admission_cases::oracle::objection;
+use brupop_webhook::metrics::Metrics;
+use brupop_webhook::review::answer;
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+use std::sync::LazyLock;
+
+static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::default);
+
+/// Most bytes that may go to the audit log under one key, whatever is in the review.
+const ANNOTATION_MAX: usize = 4096;
+
+fuzz_target!(|bytes: &[u8]| {
+    // What is no review is refused by the API server. It cannot allow anything.
+    let Ok(answer) = answer(bytes, &METRICS) else { return };
+    let review: Value = serde_json::from_slice(bytes).expect("what is answered can be read");
+    let answer: Value = serde_json::from_slice(&answer).expect("an answer is JSON");
+
+    assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
+    assert_eq!(answer["kind"], "AdmissionReview");
+    assert!(answer["request"].is_null());
+    let response = &answer["response"];
+    assert!(review["request"]["uid"].is_string());
+    assert_eq!(response["uid"], review["request"]["uid"]);
+    assert!(response["patch"].is_null(), "it validates, and changes nothing");
+    for key in ["diff", "changed"] {
+        let annotation = response["auditAnnotations"][key].as_str().expect("it leaves a trace");
+        assert!(annotation.len() <= ANNOTATION_MAX, "{key} has {} bytes", annotation.len());
+    }
+    match response["allowed"].as_bool().expect("it is allowed or not") {
+        true => assert_eq!(objection(&review), None, "this is allowed: {review}"),
+        false => {
+            assert_eq!(response["status"]["code"], 403);
+            let message = response["status"]["message"].as_str().unwrap_or_default();
+            let rule = response["auditAnnotations"]["rule"].as_str().unwrap_or_default();
+            assert!(message.starts_with(rule) && message.len() > rule.len(), "a refusal says why: {message}");
+        }
+    }
+});
