@@ -302,7 +302,7 @@ impl World {
             }
             // Evicted pods come back to a node that can be scheduled to.
             Some(Effect::Evict | Effect::Delete) => {
-                self.places[node].empty |= self.places[node].node.unschedulable
+                self.places[node].empty |= self.places[node].node.unschedulable;
             }
             Some(Effect::CreateShadow { .. } | Effect::DeleteShadow { .. }) | None => {}
         }

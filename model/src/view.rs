@@ -191,6 +191,7 @@ pub(crate) fn of(
         resume: &[],
         budget: FailureBudget::default(),
         force: false,
+        resting: false,
         limit: Some(config.limit),
         gate: Gate::Open,
         exclude: false,

@@ -27,6 +27,8 @@ pub struct FleetFacts<'a> {
     pub limit: Option<u64>,
     /// May new updates start?
     pub gate: Gate,
+    /// An update ended not long ago, and another one has to wait for that.
+    pub resting: bool,
     /// Are nodes excluded from load balancers before they are cordoned?
     pub exclude: bool,
     /// Are pods that still stand at the drain's deadline deleted, whatever their budgets say?
@@ -135,6 +137,8 @@ pub struct TimeFacts {
     pub exclusion_over: bool,
     /// The node failed not long ago.
     pub backing_off: bool,
+    /// The node was made not long ago.
+    pub young: bool,
     /// The present step takes longer than it may.
     pub step_overdue: bool,
     /// The drain takes longer than it may.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use brupop_api::{BottlerocketFleet, Marker, names};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -77,6 +78,7 @@ impl WatchedNode {
         self.metadata = ObjectMeta {
             labels: keep(metadata.labels.take(), NODE_LABELS),
             annotations: keep(metadata.annotations.take(), NODE_ANNOTATIONS),
+            creation_timestamp: metadata.creation_timestamp.take(),
             ..identity(metadata)
         };
         self.status.conditions.retain(|condition| condition.type_ == "Ready");
@@ -157,6 +159,11 @@ impl WatchedNode {
             .split(' ')
             .next()
             .filter(|v| !v.is_empty())
+    }
+
+    /// When it was made.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.metadata.creation_timestamp.as_ref().map(|created| created.0)
     }
 
     /// What we changed on it; an error if the annotation cannot be read.

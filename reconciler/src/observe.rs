@@ -92,7 +92,10 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
 
     let status = snapshot.status();
     let labelled = snapshot.nodes.values().filter(|node| node.labelled()).count();
+    let mut clock = Clock::new(circumstances.now);
+    let finished = status.and_then(|status| status.last_finished.as_deref());
     let fleet = FleetFacts {
+        resting: !clock.passed(finished, circumstances.durations.pause, true),
         now: circumstances.now_text,
         term: circumstances.term,
         ledger_term: status.and_then(|status| status.term),
@@ -105,8 +108,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         force: circumstances.force,
         exclude: circumstances.durations.exclusion.is_positive(),
     };
-    let mut looking =
-        Observer { snapshot, circumstances, takers: snapshot.takers(), clock: Clock::new(circumstances.now) };
+    let mut looking = Observer { snapshot, circumstances, takers: snapshot.takers(), clock };
     let mut observed =
         Observed { fleet, situations: vec![], unreadable: BTreeMap::new(), too_long: vec![], next: None };
     for name in snapshot.concerned() {
@@ -185,6 +187,10 @@ impl<'a> Observer<'a, '_> {
         let facts = shadow.map(|(facts, _)| facts);
         let transition = shadow.and_then(|(_, shadow)| shadow.spec.state_transition_timestamp.as_deref());
         let plan = self.snapshot.drains.get(name);
+        let created = self.snapshot.nodes.get(name).and_then(|node| node.created());
+        let durations = self.circumstances.durations;
+        let mut time = self.clock.facts(durations, facts.as_ref(), transition, marker);
+        time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
         let situation = Situation {
             shadow_name: name,
             node,
@@ -197,7 +203,7 @@ impl<'a> Observer<'a, '_> {
                 owners: plan.map_or(&[], |plan| &plan.owners),
                 elsewhere: self.snapshot.elsewhere(name, self.takers),
             },
-            time: self.clock.facts(self.circumstances.durations, facts.as_ref(), transition, marker),
+            time,
         };
         (situation, unreadable)
     }

@@ -42,6 +42,9 @@ pub enum ProcessError {
         #[source]
         source: std::io::Error,
     },
+    /// The schedule makes no sense.
+    #[error("{0}")]
+    Schedule(String),
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
@@ -55,6 +58,7 @@ pub enum ProcessError {
 /// # Errors
 /// It cannot start. Once it runs, what goes wrong is tried again and said.
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
+    let schedule = settings.schedule().map_err(ProcessError::Schedule)?;
     let cluster = Cluster::infer("brupop-reconciler").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let listen = |address| async move {
@@ -105,7 +109,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         Reporter { controller: "brupop-reconciler".into(), instance: Some(settings.pod_name.clone()) };
     let recorder = Recorder::new(client.clone(), reporter);
     let caller = Caller { client, namespace };
-    Reconciler::new(settings, own_node, caller, recorder, watches, elected, metrics)
+    Reconciler::new(settings, schedule, own_node, caller, recorder, watches, elected, metrics)
         .run(shutdown.clone())
         .await;
     resign.request();

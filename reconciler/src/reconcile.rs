@@ -27,7 +27,7 @@ use crate::evict::{Answer, Evictions};
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
 use crate::pending::Pending;
-use crate::schedule::Starts;
+use crate::schedule::{Schedule, Starts};
 use crate::settings::Settings;
 use crate::watches::{PodWatches, Watches};
 use complaints::Complaints;
@@ -44,6 +44,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// What the loop works with.
 pub struct Reconciler {
     settings: Settings,
+    schedule: Schedule,
     own_node: Option<String>,
     caller: Caller,
     recorder: Recorder,
@@ -111,6 +112,7 @@ impl Reconciler {
     /// A reconciler that does not lead yet. `own_node` is the node it runs on, if it is known.
     pub fn new(
         settings: Settings,
+        schedule: Schedule,
         own_node: Option<String>,
         caller: Caller,
         recorder: Recorder,
@@ -121,6 +123,7 @@ impl Reconciler {
         let reign = Reign::new(&settings);
         Self {
             settings,
+            schedule,
             own_node,
             caller,
             recorder,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Parser, ValueEnum, value_parser};
 use jiff::SignedDuration;
+use jiff::tz::TimeZone;
 
 use crate::facts::FailureBudget;
 use crate::schedule::Schedule;
@@ -28,9 +29,24 @@ pub struct Settings {
     /// Seconds between the exclusion from load balancers and the drain; 0 leaves load balancers alone
     #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
     pub exclude_from_lb_wait_time_in_sec: u64,
-    /// When updates may start: seven fields, seconds first, in UTC
+    /// When updates may start: seven fields, seconds first; with a duration also five, minutes first
     #[arg(long, env = "SCHEDULER_CRON_EXPRESSION", default_value = "* * * * * * *")]
-    pub scheduler_cron_expression: Schedule,
+    pub scheduler_cron_expression: String,
+    /// Time zone of the cron expression, by its name in the IANA database
+    #[arg(long, env = "SCHEDULER_TIME_ZONE", default_value = "UTC", value_parser = time_zone)]
+    pub scheduler_time_zone: TimeZone,
+    /// For how long updates may start each time that the cron expression fires, such as `4h` or `90m`
+    #[arg(long, env = "SCHEDULER_WINDOW_DURATION", value_parser = window)]
+    pub scheduler_window_duration: Option<SignedDuration>,
+    /// Seconds that must be left of the window for an update to start
+    #[arg(long, env = "SCHEDULER_MIN_REMAINING_SECONDS", default_value = "0", value_parser = seconds(0))]
+    pub scheduler_min_remaining_seconds: u64,
+    /// Seconds for which a node must have existed before it is updated
+    #[arg(long, env = "MIN_NODE_AGE_SECONDS", default_value = "300", value_parser = seconds(0))]
+    pub min_node_age_seconds: u64,
+    /// Seconds after the end of an update in which no other one starts
+    #[arg(long, env = "PAUSE_BETWEEN_UPDATES_SECONDS", default_value = "0", value_parser = seconds(0))]
+    pub pause_between_updates_seconds: u64,
     /// Seconds for which an updated node is watched before its update counts as done
     #[arg(long, env = "SOAK_SECONDS", default_value = "60", value_parser = seconds(0))]
     pub soak_seconds: u64,
@@ -86,12 +102,34 @@ pub struct Durations {
     pub settle: SignedDuration,
     /// Wait after the first failure.
     pub back_off_base: SignedDuration,
+    /// Of a node, before it is updated.
+    pub min_node_age: SignedDuration,
+    /// Between the end of an update and the start of another.
+    pub pause: SignedDuration,
 }
 
 impl Settings {
+    /// When updates may start.
+    ///
+    /// # Errors
+    /// What is wrong with the expression, and what to write instead.
+    pub fn schedule(&self) -> Result<Schedule, String> {
+        Schedule::new(
+            &self.scheduler_cron_expression,
+            self.scheduler_time_zone.clone(),
+            self.scheduler_window_duration,
+        )
+        .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{}\": {why}", self.scheduler_cron_expression))
+    }
+
     /// How many nodes may fail to reach a version.
     pub fn failure_budget(&self) -> FailureBudget {
         FailureBudget { unproven: self.max_failures_of_new_version.0, proven: self.max_failures.0 }
+    }
+
+    /// What must be left of the window for an update to start.
+    pub fn min_remaining(&self) -> SignedDuration {
+        SignedDuration::from_secs(i64::try_from(self.scheduler_min_remaining_seconds).unwrap_or(i64::MAX))
     }
 
     /// The durations that decisions rest on.
@@ -106,8 +144,23 @@ impl Settings {
             reboot: of(self.reboot_deadline_seconds),
             settle: of(self.settle_deadline_seconds),
             back_off_base: of(self.back_off_base_seconds),
+            min_node_age: of(self.min_node_age_seconds),
+            pause: of(self.pause_between_updates_seconds),
         }
     }
+}
+
+fn time_zone(name: &str) -> Result<TimeZone, String> {
+    TimeZone::get(name)
+        .map_err(|_| "write a name of the IANA database, such as Europe/Berlin or UTC".to_owned())
+}
+
+fn window(text: &str) -> Result<SignedDuration, String> {
+    let week = SignedDuration::from_hours(7 * 24);
+    text.parse()
+        .ok()
+        .filter(|duration: &SignedDuration| duration.is_positive() && *duration <= week)
+        .ok_or_else(|| "write hours and minutes up to a week, such as 4h or 90m".to_owned())
 }
 
 fn seconds(least: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
@@ -229,14 +282,20 @@ mod tests {
             ("--max-failures=0", "MAX_FAILURES", "from 1 to 8"),
             ("--max-failures-of-new-version=9", "MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
             ("--exclude-from-lb-wait-time-in-sec=soon", "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "such as 300"),
-            ("--scheduler-cron-expression=* * *", "SCHEDULER_CRON_EXPRESSION", "* * * * * * *"),
-            ("--scheduler-cron-expression=0 0 25 * * * *", "SCHEDULER_CRON_EXPRESSION", "* * * * * * *"),
+            ("--scheduler-time-zone=Berlin", "SCHEDULER_TIME_ZONE", "Europe/Berlin"),
+            ("--scheduler-window-duration=0h", "SCHEDULER_WINDOW_DURATION", "such as 4h"),
+            ("--scheduler-window-duration=4", "SCHEDULER_WINDOW_DURATION", "such as 4h"),
             ("--soak-seconds=1m", "SOAK_SECONDS", "such as 300"),
             ("--drain-deadline-seconds=0", "DRAIN_DEADLINE_SECONDS", "from 1"),
             ("--lease-duration-seconds=1", "LEASE_DURATION_SECONDS", "3..=300"),
         ] {
             let sentence = parse(&[bad]).unwrap_err().to_string();
             assert!(sentence.contains(variable) && sentence.contains(hint), "{bad}: {sentence}");
+        }
+        for bad in ["* * *", "0 0 25 * * * *"] {
+            let settings = parse(&[&format!("--scheduler-cron-expression={bad}")]).unwrap();
+            let sentence = settings.schedule().unwrap_err();
+            assert!(sentence.contains("SCHEDULER_CRON_EXPRESSION") && sentence.contains("* * * * * * *"));
         }
         let missing = Settings::try_parse_from(["reconciler"]).unwrap_err().to_string();
         assert!(missing.contains("POD_NAME"), "{missing}");

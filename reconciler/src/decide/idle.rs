@@ -67,6 +67,12 @@ pub(super) fn startable<'a>(
         Gate::Paused => return Err(Reason::FleetPaused),
         Gate::AdmissionNotEnforced => return Err(Reason::AdmissionNotEnforced),
     }
+    if situation.time.young && !node.update_now {
+        return Err(Reason::NodeTooYoung);
+    }
+    if fleet.resting && !node.update_now {
+        return Err(Reason::PausingBetweenUpdates);
+    }
     match situation.pods.hopeless {
         Some(why) if !fleet.force => Err(Reason::CannotBeEmptied(why)),
         _ => Ok(version),

@@ -31,6 +31,10 @@ pub enum Reason<'a> {
     BackingOff,
     /// No new node is updated to this version.
     VersionHalted(&'a str),
+    /// The node was made not long ago.
+    NodeTooYoung,
+    /// An update ended not long ago.
+    PausingBetweenUpdates,
     /// A drain could never empty the node, as things are.
     CannotBeEmptied(&'a str),
     /// As many nodes as allowed are being updated.
@@ -136,7 +140,7 @@ impl Abort {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can be, for metrics.
-    pub const WORDS: [&'static str; 28] = [
+    pub const WORDS: [&'static str; 30] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -150,6 +154,8 @@ impl Reason<'_> {
         "AdmissionNotEnforced",
         "BackingOff",
         "VersionHalted",
+        "NodeTooYoung",
+        "PausingBetweenUpdates",
         "CannotBeEmptied",
         "LimitReached",
         "LimitUsedByUnavailableNodes",
@@ -183,6 +189,8 @@ impl Reason<'_> {
             Self::AdmissionNotEnforced => "AdmissionNotEnforced",
             Self::BackingOff => "BackingOff",
             Self::VersionHalted(_) => "VersionHalted",
+            Self::NodeTooYoung => "NodeTooYoung",
+            Self::PausingBetweenUpdates => "PausingBetweenUpdates",
             Self::CannotBeEmptied(_) => "CannotBeEmptied",
             Self::LimitReached => "LimitReached",
             Self::LimitUsedByUnavailableNodes => "LimitUsedByUnavailableNodes",
@@ -255,6 +263,10 @@ impl Reason<'_> {
                 "our admission rules were not seen to be in force: see the webhook's pods and the policies"
             }
             Self::BackingOff => "the last attempt failed; the node waits before the next (spec.failures)",
+            Self::NodeTooYoung => "the node is new: it is left alone for a while (MIN_NODE_AGE_SECONDS)",
+            Self::PausingBetweenUpdates => {
+                "an update ended not long ago, and the fleet rests (PAUSE_BETWEEN_UPDATES_SECONDS)"
+            }
             Self::LimitReached => "as many nodes as allowed are being updated (MAX_CONCURRENT_UPDATE)",
             Self::LimitUsedByUnavailableNodes => {
                 "nodes that are not Ready for other reasons use up the limit (MAX_CONCURRENT_UPDATE)"

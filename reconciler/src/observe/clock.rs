@@ -28,8 +28,13 @@ impl Clock {
     }
 
     /// Has so much time passed since then? Without a time that can be read, `otherwise`.
-    fn passed(&mut self, since: Option<&str>, wait: SignedDuration, otherwise: bool) -> bool {
-        let Some(since) = since.and_then(|since| since.parse::<Timestamp>().ok()) else { return otherwise };
+    pub(super) fn passed(&mut self, since: Option<&str>, wait: SignedDuration, otherwise: bool) -> bool {
+        let since = since.and_then(|since| since.parse::<Timestamp>().ok());
+        since.map_or(otherwise, |since| self.is_older(since, wait))
+    }
+
+    /// Has so much time passed since then?
+    pub(super) fn is_older(&mut self, since: Timestamp, wait: SignedDuration) -> bool {
         let at = since.saturating_add(wait).unwrap_or(Timestamp::MAX);
         if at > self.now {
             self.next = Some(self.next.map_or(at, |next| next.min(at)));

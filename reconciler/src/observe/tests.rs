@@ -21,6 +21,8 @@ fn durations() -> Durations {
         reboot: seconds(1800),
         settle: seconds(600),
         back_off_base: seconds(120),
+        min_node_age: seconds(0),
+        pause: seconds(0),
     }
 }
 

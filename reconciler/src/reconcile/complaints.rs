@@ -79,6 +79,7 @@ mod tests {
             resume: &[],
             budget: crate::facts::FailureBudget::default(),
             force: false,
+            resting: false,
             limit: None,
             gate: Gate::Open,
             exclude: false,

@@ -247,6 +247,7 @@ mod tests {
             resume: &[],
             budget: crate::facts::FailureBudget::default(),
             force: false,
+            resting: false,
             limit: None,
             gate: Gate::Open,
             exclude: false,

@@ -14,7 +14,6 @@ use crate::conditions::{self, FleetWanted, Wanted};
 use crate::decide::Reason;
 use crate::facts::Situation;
 use crate::observe::{Observed, Snapshot};
-use crate::schedule::Starts;
 use crate::told::{self, Told};
 
 impl Reconciler {
@@ -106,7 +105,7 @@ impl Reconciler {
         match reason {
             Reason::Draining => self.reign.evictions.held_up_by(snapshot.drains.get(name)?),
             Reason::OutsideWindow => {
-                let opens = Starts::opens(&self.settings.scheduler_cron_expression, now)?;
+                let opens = self.schedule.opens(now)?;
                 Some(format!("it opens at {opens}"))
             }
             Reason::AdmissionNotEnforced => self.reign.admission.enforced().err().map(str::to_owned),

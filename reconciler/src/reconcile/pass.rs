@@ -21,7 +21,7 @@ use crate::facts::{FleetFacts, Gate, Situation};
 use crate::metrics::LastPass;
 use crate::observe::{self, Circumstances, Observed, Snapshot};
 use crate::pending::Readiness;
-use crate::schedule::{Kind, Starts};
+use crate::schedule::Kind;
 use crate::settings::OnDeadline;
 use crate::{budgets, canary, evict, told};
 
@@ -52,7 +52,7 @@ impl Reconciler {
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
         let updates_run = snapshot.status().is_some_and(|status| !status.slots.is_empty());
-        let allowed = self.starts.allowed(&self.settings.scheduler_cron_expression, now, updates_run);
+        let allowed = self.starts.allowed(&self.schedule, now, self.settings.min_remaining(), updates_run);
         let durations = self.settings.durations();
         let own_node = self.own_node.clone();
         let observed = observe::observe(
@@ -71,8 +71,7 @@ impl Reconciler {
         );
         wake.by_time(observed.next, now, self.now());
         if !allowed {
-            let opens = Starts::opens(&self.settings.scheduler_cron_expression, now);
-            wake.by_time(opens, now, self.now());
+            wake.by_time(self.schedule.opens(now), now, self.now());
         }
         if self.take_over(&snapshot, &observed, &mut wake) {
             self.try_out(&snapshot, &mut wake);
@@ -196,7 +195,7 @@ impl Reconciler {
     ) -> LastPass {
         let slots = decide::slots(&observed.fleet, &observed.situations);
         if observed.fleet.gate == Gate::Open
-            && self.settings.scheduler_cron_expression.kind() == Kind::Shot
+            && self.schedule.kind() == Kind::Shot
             && slots.write.is_none()
             && slots.queued.is_empty()
             && observed.fleet.slots.is_empty()

@@ -50,6 +50,7 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         resume: &[],
         budget: FailureBudget::default(),
         force: false,
+        resting: false,
         limit: Some(1),
         gate: Gate::Open,
         exclude: false,
