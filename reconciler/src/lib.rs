@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod objects;
 pub mod observe;
 pub mod pending;
+pub mod plan;
 pub mod process;
 pub mod reconcile;
 pub mod schedule;

@@ -8,6 +8,7 @@ mod idle;
 mod reason;
 mod slots;
 mod takeover;
+mod turns;
 mod update;
 mod versions;
 mod writes;
@@ -18,6 +19,7 @@ use crate::facts::{FleetFacts, NodeFacts, Situation};
 pub use reason::{Abort, Reason};
 pub use slots::{Slots, slots};
 pub use takeover::takeover;
+pub use turns::turns;
 pub use versions::Halted;
 
 /// Something to be done in the cluster.

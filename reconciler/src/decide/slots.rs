@@ -1,14 +1,14 @@
 //! The ledger: who may be updated, who is done. One conditional patch a pass gives back and takes.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write};
 
+use super::Reason;
+use super::turns::Turns;
 use super::versions::{Halted, Versions};
-use super::{Reason, idle};
 use crate::facts::{FleetFacts, Situation};
 
 /// What is to become of the slots.
@@ -16,6 +16,8 @@ use crate::facts::{FleetFacts, Situation};
 pub struct Slots<'a> {
     /// The ledger's next version, if it is to change.
     pub write: Option<Write<'a>>,
+    /// Nodes (by index into the situations) that this write gives a slot, in their order.
+    pub taken: Vec<usize>,
     /// Nodes (by index into the situations) that could begin but got no slot, and why.
     pub queued: Vec<(usize, Reason<'a>)>,
     /// Nodes (by index) that are next, and whose pods must be looked at before one of them begins.
@@ -69,7 +71,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     });
     let why =
         if kept == 0 && unavailable > 0 { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
-    Slots { write, queued: queued.into_iter().map(|index| (index, why)).collect(), look_at, halted }
+    Slots { write, taken, queued: queued.into_iter().map(|index| (index, why)).collect(), look_at, halted }
 }
 
 /// Is the attempt that this slot is for over, on facts that cannot be taken back?
@@ -107,72 +109,32 @@ fn next_attempt(situation: &Situation<'_>) -> u64 {
 }
 
 /// Who gets the room there is, who has to wait, and about whom more must be known first.
-#[derive(Default)]
 struct Choice {
     taken: Vec<usize>,
     queued: Vec<usize>,
     look_at: Vec<usize>,
 }
 
-/// Who gets the room there is, and who has to wait. Whose pods are not known yet holds its place.
-///
-/// Updates that run without a slot come first. Then: those asked for by a person, fewer failures, zones in which least is
-/// going on, the reconciler's own node last, by name.
+/// Updates that run without a slot come first, then those whose turn it is. Whose pods are not known yet holds its place.
 fn choose<'a>(
     fleet: &FleetFacts<'a>,
     situations: &[Situation<'a>],
     room: usize,
     versions: &Versions<'a>,
 ) -> Choice {
-    let mut waiting: Vec<usize> = Vec::new();
-    let mut taken: Vec<usize> = Vec::new();
-    for (index, situation) in situations.iter().enumerate() {
-        let Some(shadow) = situation.shadow else { continue };
-        if situation.node.is_none() || fleet.slots.contains_key(situation.shadow_name) {
-            continue;
-        }
-        if shadow.spec.state != State::Idle {
-            taken.push(index);
-        } else if situation.node.is_some_and(|node| node.marker.is_none())
-            && idle::startable(fleet, situation).is_ok_and(|version| !versions.halts(version))
-        {
-            waiting.push(index);
-        }
-    }
+    let mut taken: Vec<usize> = (0..situations.len()).filter(|&at| runs(fleet, &situations[at])).collect();
     let left_over = taken.split_off(taken.len().min(room));
-    let mut room = room - taken.len();
-    let mut choice = Choice { taken, ..Choice::default() };
-    let zone_of = |index: usize| situations[index].node.and_then(|node| node.zone);
-    let mut busy: BTreeMap<Option<&str>, usize> = BTreeMap::new();
-    for situation in situations.iter().filter(|situation| fleet.slots.contains_key(situation.shadow_name)) {
-        *busy.entry(situation.node.and_then(|node| node.zone)).or_default() += 1;
+    let mut turns = Turns::new(fleet, situations, |version| !versions.halts(version));
+    let mut look_at = Vec::new();
+    for index in turns.by_ref().take(room - taken.len()) {
+        if situations[index].pods.known { &mut taken } else { &mut look_at }.push(index);
     }
-    // Each zone's nodes in their order: its first is all that counts of it.
-    let rank = |index: usize| {
-        let situation = &situations[index];
-        let asked_for = situation.node.is_some_and(|node| node.update_now);
-        let failures = situation.shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |f| f.count);
-        let ours = situation.node.is_some_and(|node| node.ours);
-        (Reverse(asked_for), failures, ours)
-    };
-    waiting.sort_by_cached_key(|&index| (rank(index), situations[index].shadow_name));
-    let mut zones: BTreeMap<Option<&str>, VecDeque<usize>> = BTreeMap::new();
-    for index in waiting {
-        zones.entry(zone_of(index)).or_default().push_back(index);
-    }
-    while room > 0 {
-        let firsts = zones.values_mut().filter(|zone| !zone.is_empty());
-        let first = firsts.min_by_key(|zone| {
-            let going_on = busy.get(&zone_of(zone[0])).copied().unwrap_or(0);
-            (rank(zone[0]), going_on, situations[zone[0]].shadow_name)
-        });
-        let Some(index) = first.and_then(VecDeque::pop_front) else { break };
-        *busy.entry(zone_of(index)).or_default() += 1;
-        room -= 1;
-        let known = situations[index].pods.known;
-        if known { &mut choice.taken } else { &mut choice.look_at }.push(index);
-    }
-    choice.queued = zones.into_values().flatten().collect();
-    choice.queued.extend(left_over);
-    choice
+    Choice { taken, queued: turns.rest().chain(left_over).collect(), look_at }
+}
+
+/// Does an update run that has no slot?
+fn runs(fleet: &FleetFacts<'_>, situation: &Situation<'_>) -> bool {
+    situation.node.is_some()
+        && situation.shadow.is_some_and(|shadow| shadow.spec.state != State::Idle)
+        && !fleet.slots.contains_key(situation.shadow_name)
 }

@@ -45,7 +45,7 @@ impl<'a> Versions<'a> {
     where
         'a: 'b,
     {
-        let mut versions = Self { changed: BTreeMap::new(), halted: vec![], finished: false };
+        let mut versions = Self::unchanged();
         for (version, record) in fleet.versions {
             let listed = fleet.resume.contains(version);
             if listed != record.resumed {
@@ -66,6 +66,11 @@ impl<'a> Versions<'a> {
         }
         versions.halt(fleet);
         versions
+    }
+
+    /// No record changes.
+    pub(super) fn unchanged() -> Self {
+        Self { changed: BTreeMap::new(), halted: vec![], finished: false }
     }
 
     /// Is no new node to be updated to this version, by what changes now?
