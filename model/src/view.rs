@@ -156,6 +156,7 @@ fn situation(
         pods: PodFacts { known: true, hopeless: None, drained: empty, owners: &[], elsewhere: true },
         time: TimeFacts {
             exclusion_over: true,
+            young: false,
             backing_off: shadow.attempt.unwrap_or(0) >= config.attempts,
             step_overdue: overdue,
             drain_overdue: false,

@@ -111,8 +111,8 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let electing = tokio::spawn(leadership::run(election, client.clone(), resigned, sender));
     let reporter = Reporter { controller: "brupop-reconciler".into(), instance: Some(us) };
     let recorder = Recorder::new(client.clone(), reporter);
-    let caller = Caller { client, namespace };
-    Reconciler::new(settings, schedule, own_node, caller, recorder, watches, elected, metrics)
+    let caller = Caller { client, namespace, own_node };
+    Reconciler::new(settings, schedule, caller, recorder, watches, elected, metrics)
         .run(shutdown.clone())
         .await;
     resign.request();

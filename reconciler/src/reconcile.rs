@@ -45,7 +45,6 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Reconciler {
     settings: Settings,
     schedule: Schedule,
-    own_node: Option<String>,
     caller: Caller,
     recorder: Recorder,
     watches: Arc<Watches>,
@@ -109,11 +108,10 @@ impl Reign {
 }
 
 impl Reconciler {
-    /// A reconciler that does not lead yet. `own_node` is the node it runs on, if it is known.
+    /// A reconciler that does not lead yet.
     pub fn new(
         settings: Settings,
         schedule: Schedule,
-        own_node: Option<String>,
         caller: Caller,
         recorder: Recorder,
         watches: Arc<Watches>,
@@ -124,7 +122,6 @@ impl Reconciler {
         Self {
             settings,
             schedule,
-            own_node,
             caller,
             recorder,
             watches,

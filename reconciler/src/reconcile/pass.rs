@@ -54,7 +54,7 @@ impl Reconciler {
         let updates_run = snapshot.status().is_some_and(|status| !status.slots.is_empty());
         let allowed = self.starts.allowed(&self.schedule, now, self.settings.min_remaining(), updates_run);
         let durations = self.settings.durations();
-        let own_node = self.own_node.clone();
+        let own_node = self.caller.own_node.clone();
         let observed = observe::observe(
             &snapshot,
             &Circumstances {
