@@ -11,6 +11,7 @@ use policies::attacks::{self, Row};
 use policies::bed::{Actor, Bed, Overlay};
 use policies::hand_edits;
 use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -170,4 +171,27 @@ async fn policies_confine_who_they_should_and_warn_whom_they_should() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn and_so_they_do_under_other_names_and_on_trusted_nodes() -> Result<()> {
     hold_under(Overlay::RENAMED).await
+}
+
+#[test]
+fn an_agents_own_fields_are_all_of_the_status_but_the_conditions() -> Result<()> {
+    let read = |file: &str| -> Result<Json> {
+        let path = format!("{}/../manifests/{file}", env!("CARGO_MANIFEST_DIR"));
+        Ok(serde_yaml_ng::from_str(&std::fs::read_to_string(&path).context(path)?)?)
+    };
+    let named = |list: &Json, name: &str| {
+        list.as_array().into_iter().flatten().find(|one| one["name"] == name).cloned()
+    };
+    let crd = read("bottlerocketshadow-crd.yaml")?;
+    let version = named(&crd["spec"]["versions"], "v2").context("no v2")?;
+    let status = &version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+    let fields = status.as_object().context("no status")?.keys().filter(|field| *field != "conditions");
+    let fields: BTreeSet<_> = fields.cloned().collect();
+
+    let policy = read("agent-policy.yaml")?;
+    let own = named(&policy["spec"]["variables"], "own").context("no own")?;
+    let own = own["expression"].as_str().context("no expression")?.replace('\'', "\"");
+    let own: BTreeSet<String> = serde_json::from_str(&own)?;
+    ensure!(own == fields, "the policy lists {own:?}, the schema {fields:?}");
+    Ok(())
 }
