@@ -110,10 +110,17 @@ fn managers(request: &Request) -> Result<(), Refusal> {
     ))
 }
 
+/// Reads one half of a shadow.
 pub(super) fn read<T: DeserializeOwned>(map: &Map<String, Value>, half: &str) -> Result<T, Refusal> {
-    T::deserialize(map).map_err(|error| {
+    let unreadable = |error: String| {
         Rule::Unreadable.refuse(half, format!("it must read as a BottlerocketShadow v2, but: {error}"))
-    })
+    };
+    // serde takes `{"Idle": null}` for a state. Nobody else does.
+    let mut states = ["state", "current_state"].iter().filter_map(|field| map.get(*field));
+    if let Some(state) = states.find(|state| !state.is_string()) {
+        return Err(unreadable(format!("{state} is no state")));
+    }
+    T::deserialize(map).map_err(|error| unreadable(error.to_string()))
 }
 
 /// The echo never runs ahead of the spec, and never goes back.
