@@ -1,11 +1,13 @@
-//! Evictions: which are due, what the API server answered, and what holds a drain up. Pure but for [`evict`].
+//! Evictions: which are due, what the API server answered, and what holds a drain up. Pure but for [`evict`] and [`delete`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions};
 use kube::Client;
-use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use kube::core::Status;
 
 use crate::drain::{Plan, PodKey};
@@ -68,10 +70,9 @@ fn bounded(message: &str) -> String {
 
 /// Evicts a pod, if it is still the one of this UID. The client should hand over 429 rather than try again.
 pub async fn evict(client: Client, pod: &PodKey) -> Answer {
-    let preconditions = Preconditions { uid: Some(pod.uid.clone()), ..Preconditions::default() };
-    let delete_options = DeleteParams::default().preconditions(preconditions);
-    let params = EvictParams { delete_options: Some(delete_options), ..EvictParams::default() };
-    match Api::<Pod>::namespaced(client, &pod.namespace).evict(&pod.name, &params).await {
+    let (eviction, params) = (eviction(pod), PostParams::default());
+    let pods = Api::<Pod>::namespaced(client, &pod.namespace);
+    match pods.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction).await {
         Ok(_) => Answer::Accepted,
         Err(kube::Error::Api(status)) => Answer::of(&status),
         Err(error) => Answer::Failed(bounded(&error.to_string())),
@@ -80,12 +81,24 @@ pub async fn evict(client: Client, pod: &PodKey) -> Answer {
 
 /// Deletes a pod, if it is still the one of this UID; it has its termination grace period all the same.
 pub async fn delete(client: Client, pod: &PodKey) -> Answer {
-    let preconditions = Preconditions { uid: Some(pod.uid.clone()), ..Preconditions::default() };
+    let preconditions = kube::api::Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
     let params = DeleteParams::default().preconditions(preconditions);
     match Api::<Pod>::namespaced(client, &pod.namespace).delete(&pod.name, &params).await {
         Ok(_) => Answer::Accepted,
         Err(kube::Error::Api(status)) => Answer::of(&status),
         Err(error) => Answer::Failed(bounded(&error.to_string())),
+    }
+}
+
+/// Not by `Api::evict`: in kube 5.0 it calls the field `delete_options`, and the API server drops what it does not know.
+fn eviction(pod: &PodKey) -> Eviction {
+    let preconditions = Preconditions { uid: Some(pod.uid.clone()), ..Preconditions::default() };
+    Eviction {
+        metadata: ObjectMeta { name: Some(pod.name.clone()), ..ObjectMeta::default() },
+        delete_options: Some(DeleteOptions {
+            preconditions: Some(preconditions),
+            ..DeleteOptions::default()
+        }),
     }
 }
 
@@ -199,6 +212,13 @@ mod tests {
 
     fn ms(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn a_pod_is_evicted_by_its_uid_in_the_words_of_the_api() {
+        let eviction = serde_json::to_value(eviction(&pod("a"))).unwrap();
+        assert_eq!(eviction["deleteOptions"], serde_json::json!({"preconditions": {"uid": "uid-a"}}));
+        assert_eq!((&eviction["apiVersion"], &eviction["kind"]), (&"policy/v1".into(), &"Eviction".into()));
     }
 
     #[test]

@@ -75,6 +75,8 @@ impl Fleet {
         let mut env: Vec<(&str, &str)> = vec![
             ("BOTTLEROCKET_API_SOCKET", "/run/api.sock"),
             ("BOOT_ID_FILE", "/proc/sys/kernel/random/boot_id"),
+            // Every node here is new.
+            ("MIN_NODE_AGE_SECONDS", "0"),
         ];
         env.extend(options.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let kubelets = Kubelets::start(&control_plane, programs(&binaries, &env));

@@ -160,7 +160,10 @@ async fn tunnel(mut stream: UnixStream, client: Client, backends: Backends) {
     let connect = async {
         let address = read_connect(&mut stream).await?;
         let backend = backends.resolve(&client, &address).await.with_context(|| address.clone())?;
-        TcpStream::connect(backend).await.with_context(|| format!("{address} is {backend}"))
+        let stream = TcpStream::connect(backend).await.with_context(|| format!("{address} is {backend}"))?;
+        // Without it a review waits 40 ms for the acknowledgement of its own headers, which no real proxy costs it.
+        stream.set_nodelay(true)?;
+        anyhow::Ok(stream)
     };
     let connected = timeout(CONNECT_TIMEOUT, connect).await.context("too slow").flatten();
     let result = match connected {

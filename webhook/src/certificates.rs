@@ -2,19 +2,32 @@
 //!
 //! A *generation* is an authority with the one serving certificate it ever signed; the authority's key is thrown away.
 //! A new generation is published (its authority joins `caBundle`) before it is served, so that API servers and replicas
-//! that lag behind still find each other. [`plan`] decides, [`issue`] makes, [`keeper`] reads, writes and waits.
+//! that lag behind still find each other.
+//!
+//! Clocks are not trusted: what is kept, and what `caBundle` holds, depends on the Secret alone, so that replicas with
+//! different clocks want the same; certificates are valid from 1970 on, so that nobody's clock is behind one; and the
+//! newest that does not seem expired is served. A clock decides only when another one is made.
+//!
+//! [`plan`] decides, [`issue`] makes, [`pass`] goes through it once, [`keeper`] reads, writes and waits.
 
 pub mod issue;
 pub mod keeper;
+mod pass;
+pub mod provided;
 mod stored;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Longest time between two looks at the Secret and the wall clock.
+/// Longest time between two looks at the Secret.
 const LOOK_EVERY: SignedDuration = SignedDuration::from_mins(5);
-/// Generations kept in the Secret, the newest ones: one served, one published, one on its way out.
-const KEPT: usize = 3;
+/// A difference between wall clock and time passed that is no drift.
+const JUMP: SignedDuration = SignedDuration::from_secs(5);
+/// Generations kept in the Secret, the newest ones: one served, one published, and those that a replica with another
+/// clock may serve.
+const KEPT: usize = 4;
+/// Who sees a generation further ahead than this has another clock than its maker, and need not wait for it.
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 
 /// How long certificates last.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +59,6 @@ pub struct Generation {
     pub names: Vec<String>,
     /// Not served before, while another one can be.
     pub serve_from: Timestamp,
-    /// Not valid before.
-    pub not_before: Timestamp,
     /// Not valid from then on.
     pub not_after: Timestamp,
 }
@@ -64,7 +75,12 @@ impl std::fmt::Debug for Generation {
 
 impl Generation {
     fn good_for(&self, names: &[String], now: Timestamp) -> bool {
-        self.not_before <= now && now < self.not_after && names.iter().all(|name| self.names.contains(name))
+        now < self.not_after && names.iter().all(|name| self.names.contains(name))
+    }
+
+    /// Published a moment ago: not everybody has heard of it.
+    fn waits(&self, now: Timestamp) -> bool {
+        now < self.serve_from && self.serve_from <= later(now, LONGEST_WAIT)
     }
 
     fn renewed_at(&self, policy: Policy) -> Timestamp {
@@ -89,14 +105,11 @@ pub enum Action<'a> {
     },
 }
 
-/// Decides what to do about the generations found in the Secret. Damaged or foreign contents are no generations.
+/// Decides what to do about the generations found in the Secret, the newest last. Damaged or foreign contents are no
+/// generations.
 pub fn plan<'a>(found: &'a [Generation], names: &[String], policy: Policy, now: Timestamp) -> Action<'a> {
     let good = || found.iter().filter(|generation| generation.good_for(names, now));
-    let due = good()
-        .filter(|generation| generation.serve_from <= now)
-        .max_by_key(|generation| generation.serve_from);
-    // A generation published by a replica whose clock is ahead is better than none.
-    let served = due.or_else(|| good().min_by_key(|generation| generation.serve_from));
+    let served = newest(found, names, now);
     let renewal = good().map(|generation| generation.renewed_at(policy)).max();
     let (Some(generation), Some(renewal)) = (served, renewal.filter(|renewal| now < *renewal)) else {
         let wait = if served.is_some() { policy.overlap } else { SignedDuration::ZERO };
@@ -108,24 +121,54 @@ pub fn plan<'a>(found: &'a [Generation], names: &[String], policy: Policy, now: 
     Action::Serve { generation, look_again }
 }
 
-/// The generations worth keeping beside a new one: not expired, and the newest of them.
-pub fn kept(found: &[Generation], now: Timestamp) -> Vec<Generation> {
-    let mut kept: Vec<_> = found.iter().filter(|generation| now < generation.not_after).cloned().collect();
-    kept.sort_by_key(|generation| std::cmp::Reverse(generation.not_after));
-    kept.truncate(KEPT - 1);
-    kept
+/// The newest that is good; of those that should wait, the oldest, which is better than none.
+fn newest<'a>(
+    found: impl IntoIterator<Item = &'a Generation, IntoIter: DoubleEndedIterator + Clone>,
+    names: &[String],
+    now: Timestamp,
+) -> Option<&'a Generation> {
+    let mut good = found.into_iter().filter(|generation| generation.good_for(names, now));
+    good.clone().rfind(|generation| !generation.waits(now)).or_else(|| good.next())
 }
 
-/// What `caBundle` should hold: the authorities of all generations that have not expired, in a stable order.
-pub fn bundle(found: &[Generation], now: Timestamp) -> String {
-    let mut authorities: Vec<_> = found
-        .iter()
-        .filter(|generation| now < generation.not_after)
-        .map(|it| it.authority.as_str())
-        .collect();
+/// What to serve instead of what is served now, if what was planned could not be published: something that is in
+/// `published`, the `caBundle` as it was last seen, if there is any that is good; else `planned` if what is served is not
+/// good, either.
+pub fn makeshift<'a>(
+    found: &'a [Generation],
+    planned: &'a Generation,
+    serving: Option<&Generation>,
+    published: &str,
+    names: &[String],
+    now: Timestamp,
+) -> Option<&'a Generation> {
+    let good = |generation: &&Generation| generation.good_for(names, now);
+    let known = |generation: &&Generation| published.contains(&generation.authority);
+    match serving.filter(good) {
+        Some(serving) if known(&serving) => None,
+        serving => {
+            let known: Vec<_> = found.iter().filter(known).collect();
+            newest(known, names, now).or(Some(planned).filter(|_| serving.is_none()))
+        }
+    }
+}
+
+/// The generations worth keeping beside a new one: the newest of them. Whether one has expired depends on whom you ask.
+pub fn kept(found: &[Generation]) -> Vec<Generation> {
+    found[found.len().saturating_sub(KEPT - 1)..].to_vec()
+}
+
+/// What `caBundle` should hold: the authorities of all generations, in a stable order. One that has expired does no harm.
+pub fn bundle(found: &[Generation]) -> String {
+    let mut authorities: Vec<_> = found.iter().map(|it| it.authority.as_str()).collect();
     authorities.sort_unstable();
     authorities.dedup();
     authorities.concat()
+}
+
+/// Did the wall clock jump, back or ahead, while this much time `passed`?
+pub fn jumped(before: Timestamp, passed: SignedDuration, now: Timestamp) -> bool {
+    now.duration_since(later(before, passed)).abs() > JUMP
 }
 
 fn later(now: Timestamp, wait: SignedDuration) -> Timestamp {

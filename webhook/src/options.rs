@@ -1,6 +1,6 @@
 //! What the webhook is told at start, by flags or environment.
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, ValueEnum};
 use jiff::SignedDuration;
 use std::net::SocketAddr;
 
@@ -9,10 +9,23 @@ const SHORTEST_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
 /// Longest: ten years.
 const LONGEST_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 3650);
 
+/// Who makes certificates and publishes their authorities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Certificates {
+    /// This program.
+    Own,
+    /// Somebody else.
+    Provided,
+}
+
 /// Validating admission webhook for the shadows of Bottlerocket hosts.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-webhook", version)]
 pub struct Options {
+    /// Who makes our certificate: we, in a Secret for all replicas, and write `caBundle`; or somebody else such as
+    /// cert-manager, in a Secret of type `kubernetes.io/tls`, and sees to `caBundle`, too
+    #[arg(long, env = "CERTIFICATES", value_enum, default_value_t = Certificates::Own)]
+    pub certificates: Certificates,
     /// Name of the Secret, in our own namespace, that holds the certificates
     #[arg(long, env = "CERTIFICATES_SECRET")]
     pub certificates_secret: String,
@@ -101,6 +114,7 @@ mod tests {
             ("--linger-seconds=61", "0..=60"),
             ("--admission-address=8443", "invalid socket address"),
             ("--require-caller-token=perhaps", "true, false"),
+            ("--certificates=bought", "own, provided"),
         ] {
             let sentence = parse(&[bad]).unwrap_err().to_string();
             assert!(sentence.contains(hint), "{bad}: {sentence}");

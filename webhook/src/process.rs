@@ -2,13 +2,17 @@
 
 use crate::certificates::Policy;
 use crate::certificates::keeper::{Keeper, Places};
+use crate::certificates::provided::Provided;
 use crate::metrics::Metrics;
-use crate::options::Options;
+use crate::options::{Certificates, Options};
 use crate::serve::{LIMITS, serve};
 use brupop_runtime::callers::{Callers, Right};
 use brupop_runtime::connections::Limits;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{Cluster, Health, Shutdown, endpoint, metrics_endpoint};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::Client;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,24 +65,10 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         ),
         Callers::new(cluster.client_without_retry()?, Right::Token, metrics.caller_refusals.clone()),
     );
-    let places = Places {
-        names: options.certificate_names(cluster.namespace()),
-        secret: options.certificates_secret,
-        configuration: options.webhook_configuration,
-    };
-    let keeper = Keeper::new(
-        cluster.client()?,
-        cluster.namespace(),
-        places,
-        Policy::of_lifetime(options.certificate_lifetime),
-        Arc::clone(&resolver),
-        health.clone(),
-        Arc::clone(&metrics),
-    );
     // All else is looked after as long as reviews are served, which is longer than until the signal.
     let (served, ending) = Shutdown::by_hand();
     let scraped = Arc::clone(&metrics);
-    let health_pages = tokio::spawn(endpoint::serve(health_listener, health, ending.clone()));
+    let health_pages = tokio::spawn(endpoint::serve(health_listener, health.clone(), ending.clone()));
     let metrics_pages = tokio::spawn(metrics_endpoint::serve(
         metrics_listener,
         Arc::clone(&resolver),
@@ -86,7 +76,15 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         move || scraped.render(),
         ending.clone(),
     ));
-    let keeping = tokio::spawn(async move { keeper.run(ending).await });
+    let keeping = tokio::spawn(keep(
+        cluster.client()?,
+        cluster.namespace(),
+        &options,
+        &resolver,
+        &health,
+        &metrics,
+        ending,
+    ));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace = cluster.namespace(), "webhook started");
 
     let limits = Limits { linger: Duration::from_secs(options.linger_seconds), ..LIMITS };
@@ -95,4 +93,30 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     served.request();
     let _ = tokio::join!(health_pages, metrics_pages, keeping);
     Ok(())
+}
+
+/// Looks after what TLS serves until the shutdown is requested.
+fn keep(
+    client: Client,
+    namespace: &str,
+    options: &Options,
+    resolver: &Arc<Resolver>,
+    health: &Health,
+    metrics: &Arc<Metrics>,
+    shutdown: Shutdown,
+) -> BoxFuture<'static, ()> {
+    let (resolver, health, metrics) = (Arc::clone(resolver), health.clone(), Arc::clone(metrics));
+    let (secret, names) = (options.certificates_secret.clone(), options.certificate_names(namespace));
+    match options.certificates {
+        Certificates::Own => {
+            let places = Places { secret, configuration: options.webhook_configuration.clone(), names };
+            let policy = Policy::of_lifetime(options.certificate_lifetime);
+            let keeper = Keeper::new(client, namespace, places, policy, resolver, health, metrics);
+            async move { keeper.run(shutdown).await }.boxed()
+        }
+        Certificates::Provided => {
+            let provided = Provided::new(client, namespace, secret, names, resolver, health, metrics);
+            async move { provided.run(shutdown).await }.boxed()
+        }
+    }
 }

@@ -1,12 +1,53 @@
 //! From the bytes of an `AdmissionReview` to the bytes of its answer.
 
 use crate::metrics::Metrics;
-use crate::verdict::{Change, Verdict, verdict};
-use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
+use crate::verdict::{Change, Request, Verdict, verdict};
+use kube::core::Status;
 use kube::core::response::StatusSummary;
-use kube::core::{DynamicObject, Status};
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 use thiserror::Error;
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// The question.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Question {
+    api_version: String,
+    kind: String,
+    request: Option<Request>,
+}
+
+/// The answer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    audit_annotations: Annotations<'a>,
+}
+
+/// What the audit log keeps, under the webhook's name.
+#[derive(Serialize)]
+struct Annotations<'a> {
+    rule: &'static str,
+    node: &'a str,
+    changed: &'a str,
+    diff: String,
+}
 
 /// Why a request cannot be answered with a verdict. The API server then refuses the write.
 #[derive(Debug, Error)]
@@ -28,7 +69,8 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
     let answered = parse(body).and_then(|request| {
         let change = Change::of(&request);
         let verdict = verdict(&request, &change);
-        let response = serde_json::to_vec(&respond(&request, &change, &verdict).into_review())?;
+        let changed = change.summary();
+        let response = serde_json::to_vec(&respond(&request, &change, &changed, &verdict))?;
         metrics.reviewed(
             verdict.actor,
             &request.operation,
@@ -36,7 +78,7 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
             verdict.rule(),
             started.elapsed(),
         );
-        log(&request, &change, &verdict);
+        log(&request, &changed, &verdict);
         Ok(response)
     });
     if let Err(error) = &answered {
@@ -46,44 +88,35 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
     answered
 }
 
-fn parse(body: &[u8]) -> Result<AdmissionRequest<DynamicObject>, ReviewError> {
-    let review: AdmissionReview<DynamicObject> = serde_json::from_slice(body)?;
-    if review.types.kind != "AdmissionReview" || review.types.api_version != "admission.k8s.io/v1" {
+fn parse(body: &[u8]) -> Result<Request, ReviewError> {
+    let question: Question = serde_json::from_slice(body)?;
+    if question.kind != KIND || question.api_version != API_VERSION {
         return Err(ReviewError::NoRequest);
     }
-    review.try_into().map_err(|_| ReviewError::NoRequest)
+    question.request.ok_or(ReviewError::NoRequest)
 }
 
-fn respond(
-    request: &AdmissionRequest<DynamicObject>,
-    change: &Change,
-    verdict: &Verdict,
-) -> AdmissionResponse {
-    let mut response = AdmissionResponse::from(request);
-    response.audit_annotations = [
-        ("rule", verdict.rule().as_str().to_owned()),
-        ("node", node(request).unwrap_or_default().to_owned()),
-        ("changed", change.summary()),
-        ("diff", change.diff()),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into();
-    if let Err(refusal) = &verdict.outcome {
-        response.allowed = false;
-        response.result = Status {
-            status: Some(StatusSummary::Failure),
-            code: 403,
-            message: refusal.to_string(),
-            reason: "Forbidden".to_owned(),
-            metadata: None,
-            details: None,
-        };
-    }
-    response
+fn respond<'a>(request: &'a Request, change: &Change<'_>, changed: &'a str, verdict: &Verdict) -> Answer<'a> {
+    let status = verdict.outcome.as_ref().err().map(|refusal| Status {
+        status: Some(StatusSummary::Failure),
+        code: 403,
+        message: refusal.to_string(),
+        reason: "Forbidden".to_owned(),
+        metadata: None,
+        details: None,
+    });
+    let audit_annotations = Annotations {
+        rule: verdict.rule().as_str(),
+        node: node(request).unwrap_or_default(),
+        changed,
+        diff: change.diff(),
+    };
+    let response = Response { uid: &request.uid, allowed: status.is_none(), status, audit_annotations };
+    Answer { api_version: API_VERSION, kind: KIND, response }
 }
 
 /// The node that the caller's token is bound to, if it is bound to one.
-fn node(request: &AdmissionRequest<DynamicObject>) -> Option<&str> {
+fn node(request: &Request) -> Option<&str> {
     let extra = request.user_info.extra.as_ref()?;
     match extra.get("authentication.kubernetes.io/node-name")?.as_slice() {
         [node] => Some(node),
@@ -91,11 +124,11 @@ fn node(request: &AdmissionRequest<DynamicObject>) -> Option<&str> {
     }
 }
 
-fn log(request: &AdmissionRequest<DynamicObject>, change: &Change, verdict: &Verdict) {
+fn log(request: &Request, changed: &str, verdict: &Verdict) {
     let node = node(request).unwrap_or_default();
     let user = request.user_info.username.as_deref().unwrap_or_default();
     let (actor, rule, dry_run) = (verdict.actor.as_str(), verdict.rule().as_str(), request.dry_run);
-    let (shadow, changed) = (&request.name, change.summary());
+    let shadow = &request.name;
     match &verdict.outcome {
         Ok(_) => tracing::info!(shadow, node, actor, rule, changed, dry_run, "allowed"),
         // The canary's refusal is good news, once a minute.

@@ -7,6 +7,7 @@ mod agent;
 mod change;
 mod limits;
 mod reconciler;
+mod request;
 mod rules;
 mod steer;
 
@@ -15,10 +16,9 @@ mod table;
 
 use brupop_api::identity::{Component, component};
 use brupop_api::names;
-use kube::core::DynamicObject;
-use kube::core::admission::AdmissionRequest;
 
 pub use change::Change;
+pub use request::{Object, Request};
 pub use rules::{Refusal, Rule};
 
 /// Who asks, as far as a metric may tell.
@@ -84,14 +84,14 @@ impl Verdict {
 }
 
 /// Decides. Whether it is a dry run makes no difference, and there are no side effects.
-pub fn verdict(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Verdict {
+pub fn verdict(request: &Request, change: &Change<'_>) -> Verdict {
     let username = request.user_info.username.as_deref().unwrap_or_default();
     let namespace = request.namespace.as_deref().unwrap_or_default();
     let actor = Actor::of(username, namespace);
     Verdict { actor, outcome: known_kind(request).and_then(|()| decide(actor, request, change)) }
 }
 
-fn decide(actor: Actor, request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<Rule, Refusal> {
+fn decide(actor: Actor, request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
     match actor {
         Actor::Agent => agent::decide(request, change),
         Actor::Reconciler => reconciler::decide(request, change),
@@ -109,7 +109,7 @@ fn decide(actor: Actor, request: &AdmissionRequest<DynamicObject>, change: &Chan
 }
 
 /// We can only vouch for what we understand: another version's fields are not ours.
-fn known_kind(request: &AdmissionRequest<DynamicObject>) -> Result<(), Refusal> {
+fn known_kind(request: &Request) -> Result<(), Refusal> {
     let (kind, resource) = (&request.kind, &request.resource);
     let known = kind.group == names::GROUP
         && kind.version == "v2"

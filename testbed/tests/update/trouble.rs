@@ -2,19 +2,22 @@
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::BottlerocketShadow;
-use brupop_testbed::await_until;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{Command, Faults};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
+use brupop_testbed::{Fleet, await_until};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use crate::{DEADLINE, fleet, quick, seen};
+use crate::{DEADLINE, fleet, quick, seen, with};
+
+/// The release that mends [`NEW`].
+const FIXED: &str = "1.20.1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_falls_back_or_fails_costs_its_own_update_only() -> Result<()> {
-    let (_alone, mut fleet) = fleet(3, quick()).await?;
+    let (_alone, mut fleet) = fleet(3, with(quick(), "MAX_FAILURES_OF_NEW_VERSION", "unlimited")).await?;
     fleet.deploy("cart", 3, "1").await?;
     fleet.hosts[0].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.hosts[1].set_faults(Faults::failing(Command::Prepare, "no space left on device"));
@@ -48,6 +51,65 @@ async fn a_host_that_falls_back_or_fails_costs_its_own_update_only() -> Result<(
     .await?;
     let failed: Vec<_> = status.versions[NEW].failures.iter().map(|failure| failure.node.as_str()).collect();
     ensure!(failed == ["node-0"] && status.versions[NEW].succeeded == 1, "{status:?}");
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_image_stops_after_the_first_node_until_a_person_or_a_new_release_goes_on() -> Result<()> {
+    let (_alone, mut fleet) = fleet(3, quick()).await?;
+    let bad = |falls_back_on_boot| {
+        let faults = Faults { falls_back_on_boot, ..Faults::default() };
+        fleet.hosts.iter().for_each(|host| host.set_faults(faults.clone()));
+    };
+    bad(true);
+    fleet.publish(NEW)?;
+    fleet
+        .until("the version is halted", DEADLINE, |history| {
+            let reasons: Vec<_> = history.now().map(|(_, seen)| seen.reason.clone()).collect();
+            reasons.iter().filter(|reason| *reason == "VersionHalted").count() >= 2
+                && history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
+        })
+        .await?;
+    let boots =
+        |fleet: &Fleet| fleet.history().outcomes().values().map(|outcome| outcome.boots - 1).sum::<usize>();
+    ensure!(boots(&fleet) == 1, "{} reboots", boots(&fleet));
+    let ledger = fleet.ledger();
+    let told = await_until("the fleet says so", DEADLINE, async || {
+        let status = ledger.get("fleet").await.ok()?.status?;
+        let condition = status.conditions.into_iter().find(|condition| condition.type_ == "Halted")?;
+        (status.halted.as_deref() == Some(NEW) && condition.reason == "FailureBudgetSpent")
+            .then_some(condition)
+    })
+    .await?;
+    ensure!(told.message.contains("FellBack"), "{told:?}");
+
+    // A person takes the risk: it is tried once more, and halted by the next node that fails.
+    let resume = Patch::Merge(json!({"spec": {"resumeVersions": [NEW]}}));
+    ledger.patch("fleet", &PatchParams::default(), &resume).await?;
+    fleet
+        .until("one more has tried", DEADLINE, |history| {
+            let tried = history.outcomes().values().map(|outcome| outcome.boots - 1).sum::<usize>() == 2;
+            tried && history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
+        })
+        .await?;
+    await_until("it is halted once more", DEADLINE, async || {
+        let status = ledger.get("fleet").await.ok()?.status?;
+        (status.slots.is_empty() && status.versions[NEW].halted.is_some()).then_some(())
+    })
+    .await?;
+
+    bad(false);
+    fleet.publish(FIXED)?;
+    fleet
+        .until("the nodes that do not back off run the new release", DEADLINE, |history| {
+            history.now().filter(|(_, seen)| seen.version.as_deref() == Some(FIXED)).count() >= 1
+                && history.now().all(|(_, seen)| {
+                    seen.is_idle()
+                        && !seen.is_unavailable()
+                        && (seen.version.as_deref() == Some(FIXED) || seen.reason == "BackingOff")
+                })
+        })
+        .await?;
     fleet.check()
 }
 

@@ -259,3 +259,51 @@ pub fn telling_values() -> Vec<Value> {
     ]);
     values
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(pointer: &str) -> Place {
+        let index = OF_THE_REQUEST.iter().chain(&OF_AN_OBJECT).position(|other| *other == pointer);
+        Place(u8::try_from(index.expect("a place of the list")).expect("a short list"))
+    }
+
+    #[test]
+    fn an_edit_changes_its_place_and_nothing_else() {
+        let owner = json!({"uid": "u"});
+        let before = json!({"request": {"name": "a", "object": {"metadata": {"ownerReferences": [owner]}, "spec": {"attempt": 7}},
+            "oldObject": {"metadata": {"ownerReferences": [owner]}, "spec": {"attempt": 6}}}});
+        for (pointer, side, edit, at, expected) in [
+            ("/name", Side::New, Edit::Set(json!("b")), "/request/name", json!("b")),
+            ("/spec/attempt", Side::New, Edit::Set(json!(8)), "/request/object/spec/attempt", json!(8)),
+            ("/spec/attempt", Side::New, Edit::Undo, "/request/object/spec/attempt", json!(6)),
+            ("/spec/attempt", Side::Old, Edit::Remove, "/request/oldObject/spec", json!({})),
+            (
+                "/metadata/ownerReferences/0/uid",
+                Side::Old,
+                Edit::Set(json!("v")),
+                "/request/oldObject/metadata/ownerReferences/0",
+                json!({"uid": "v"}),
+            ),
+            (
+                "/status/staged/version",
+                Side::New,
+                Edit::Set(json!("1")),
+                "/request/object/status",
+                json!({"staged": {"version": "1"}}),
+            ),
+        ] {
+            let mut after = before.clone();
+            apply(&mut after, place(pointer), side, &edit);
+            assert_eq!(after.pointer(at), Some(&expected), "{pointer}, {edit:?}");
+            let changed = json_patch::diff(&before, &after);
+            assert_eq!(changed.0.len(), 1, "{pointer}, {edit:?}: {changed}");
+        }
+        let (other, mut after) =
+            (json!({"request": {"oldObject": {"spec": {"attempt": 3}}}}), before.clone());
+        apply(&mut after, place("/spec/attempt"), Side::Both, &Edit::AsIn(other));
+        assert_eq!(after["request"]["oldObject"]["spec"]["attempt"], 3);
+        assert_eq!(after["request"]["object"]["spec"], json!({}), "the other review has no new object");
+    }
+}

@@ -112,8 +112,11 @@ fn without_null(value: &Value) -> Value {
 fn same_but_for(request: &Value, half: &str, own: &dyn Fn(&str) -> bool) -> Objection {
     let rest = |object: &Value| {
         let mut object = without_null(object);
-        if let Some(members) = object.get_mut(half).and_then(Value::as_object_mut) {
-            members.retain(|name, _| !own(name));
+        match object.get_mut(half) {
+            Some(Value::Object(members)) => members.retain(|name, _| !own(name)),
+            // What is no object has no members. It is the caller's if all of the half is.
+            Some(other) if own("") => *other = Value::Null,
+            _ => {}
         }
         settled(&object)
     };

@@ -116,7 +116,7 @@ impl Row {
         Self { version, ..self }
     }
 
-    pub(crate) fn as_if(self, as_if: Value) -> Self {
+    pub(crate) fn reviewed_as(self, as_if: Value) -> Self {
         Self { as_if, ..self }
     }
 

@@ -32,7 +32,9 @@ fn known_fields(value: &mut Value, schema: &Value) {
             }
         }
         (Value::Array(items), schema) => {
-            items.iter_mut().for_each(|item| known_fields(item, &schema["items"]))
+            for item in items {
+                known_fields(item, &schema["items"]);
+            }
         }
         _ => {}
     }

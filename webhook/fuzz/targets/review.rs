@@ -18,7 +18,8 @@ const ANNOTATION_MAX: usize = 4096;
 fuzz_target!(|bytes: &[u8]| {
     // What is no review is refused by the API server. It cannot allow anything.
     let Ok(answer) = answer(bytes, &METRICS) else { return };
-    let review: Value = serde_json::from_slice(bytes).expect("what is answered can be read");
+    // What the verdict has no use for is skipped, and may be such that no strict parser takes it.
+    let Ok(review) = serde_json::from_slice::<Value>(bytes) else { return };
     let answer: Value = serde_json::from_slice(&answer).expect("an answer is JSON");
 
     assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");

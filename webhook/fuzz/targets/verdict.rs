@@ -5,15 +5,15 @@
 use brupop_admission_cases::edit::{Edit, Place, Side, apply, telling_values};
 use brupop_admission_cases::oracle::objection;
 use brupop_admission_cases::{review, table};
-use brupop_webhook::verdict::{Change, verdict};
-use kube::core::DynamicObject;
-use kube::core::admission::AdmissionRequest;
+use brupop_webhook::verdict::{Change, Request, verdict};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-static REVIEWS: LazyLock<Vec<Value>> = LazyLock::new(|| table().iter().filter_map(review).collect());
+static REVIEWS: LazyLock<Vec<Value>> =
+    LazyLock::new(|| table().iter().filter_map(review).map(without_ballast).collect());
 static VALUES: LazyLock<Vec<Value>> = LazyLock::new(telling_values);
 
 /// Names that a made-up object may have.
@@ -21,6 +21,19 @@ const NAMES: [&str; 8] =
     ["version", "at", "count", "uid", "name", "state", "authentication.kubernetes.io/node-name", "type"];
 
 const EDITS_MAX: usize = 8;
+
+/// Of a field manager nothing counts but that it is there; and a review without them is changed twice as often.
+fn without_ballast(mut review: Value) -> Value {
+    for object in ["object", "oldObject"] {
+        let managers = review["request"]
+            .get_mut(object)
+            .and_then(|object| object.pointer_mut("/metadata/managedFields"));
+        for manager in managers.and_then(Value::as_array_mut).into_iter().flatten() {
+            *manager = Value::Null;
+        }
+    }
+    review
+}
 
 /// Two bytes choose the row; then come the edits. What is missing at the end counts as zeros.
 fn edited(bytes: &[u8]) -> Result<Value> {
@@ -72,10 +85,7 @@ fn any_json(bytes: &mut Unstructured<'_>, depth: u8) -> Result<Value> {
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(review) = edited(bytes) else { return };
-    let Ok(request) = serde_json::from_value::<AdmissionRequest<DynamicObject>>(review["request"].clone())
-    else {
-        return;
-    };
+    let Ok(request) = Request::deserialize(&review["request"]) else { return };
     if verdict(&request, &Change::of(&request)).outcome.is_ok() {
         assert_eq!(objection(&review), None, "this is allowed: {review}");
     }

@@ -1,16 +1,13 @@
 //! Makes a generation: an authority, and the one certificate it signs.
 
 use super::{Generation, Policy};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 use std::time::Duration;
 use thiserror::Error;
-
-/// Certificates are valid from this long ago, for clocks that are behind.
-const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
 
 /// Why a certificate could not be made.
 #[derive(Debug, Error)]
@@ -21,7 +18,8 @@ pub struct IssueError {
     source: rcgen::Error,
 }
 
-/// Makes a generation for these names (DNS names or addresses), valid from an hour ago.
+/// Makes a generation for these names (DNS names or addresses), valid from 1970 on: it must not matter whose clock is
+/// behind.
 ///
 /// # Errors
 /// A name is neither a DNS name nor an address, or there is no randomness to be had.
@@ -31,11 +29,10 @@ pub fn issue(
     now: Timestamp,
     serve_from: Timestamp,
 ) -> Result<Generation, IssueError> {
-    let not_before = now.saturating_sub(BACKDATED).unwrap_or(now);
     let not_after = super::later(now, policy.lifetime);
     let make = || -> Result<Generation, rcgen::Error> {
         let authority_key = KeyPair::generate()?;
-        let mut authority = dated(CertificateParams::default(), not_before, not_after);
+        let mut authority = dated(CertificateParams::default(), not_after);
         // The name differs from generation to generation: several of them stand in one `caBundle`.
         authority
             .distinguished_name
@@ -46,7 +43,7 @@ pub fn issue(
         let issuer = Issuer::new(authority, authority_key);
 
         let key = KeyPair::generate()?;
-        let mut serving = dated(CertificateParams::new(names)?, not_before, not_after);
+        let mut serving = dated(CertificateParams::new(names)?, not_after);
         serving.distinguished_name.push(DnType::CommonName, "brupop-webhook");
         serving.use_authority_key_identifier_extension = true;
         serving.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -57,19 +54,18 @@ pub fn issue(
             key: key.serialize_pem(),
             names: names.to_vec(),
             serve_from,
-            not_before,
             not_after,
         })
     };
     make().map_err(|source| IssueError { names: names.join(", "), source })
 }
 
-fn dated(mut params: CertificateParams, not_before: Timestamp, not_after: Timestamp) -> CertificateParams {
+fn dated(mut params: CertificateParams, not_after: Timestamp) -> CertificateParams {
     let date = |time: Timestamp| {
         let seconds = Duration::from_secs(time.as_second().try_into().unwrap_or_default());
         rcgen::date_time_ymd(1970, 1, 1) + seconds
     };
-    params.not_before = date(not_before);
+    params.not_before = date(Timestamp::UNIX_EPOCH);
     params.not_after = date(not_after);
     params.distinguished_name = rcgen::DistinguishedName::new();
     params

@@ -1,11 +1,12 @@
-//! Keeps Secret, `caBundle` and what TLS serves in step: reads, writes what [`plan`] says, waits.
+//! Keeps Secret, `caBundle` and what TLS serves in step: reads, writes what [`super::plan`] says, waits.
 
-use super::{Action, Generation, Policy, bundle, issue, kept, plan, stored};
+use super::pass::{Passed, Publication, Published, Store, pass};
+use super::{Generation, Policy, issue, jumped, stored};
 use crate::metrics::Metrics;
 use brupop_runtime::tls::{Resolver, TlsError};
 use brupop_runtime::{Health, Shutdown};
-use futures::StreamExt as _;
-use jiff::Timestamp;
+use futures::{Stream, StreamExt as _};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -14,15 +15,17 @@ use kube::{Api, Client};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
+use tokio::time::Instant;
 
-/// Times a renewal is tried while other replicas write the Secret, too.
-const RACES: usize = 8;
 /// Longest time for one pass with all its calls.
 const PASS_TIMEOUT: Duration = Duration::from_mins(1);
 /// Patches in a row that may come too late because of another replica before it is a matter for people.
 const LOST_RACES: u32 = 4;
+/// Shortest time between two passes, whatever happens.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Time between two looks at the wall clock, which may jump.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Why certificates could not be brought in order this time.
 #[derive(Debug, Error)]
@@ -85,13 +88,21 @@ impl KeeperError {
 
 /// Keeps the certificates of one replica. Replicas agree through the Secret.
 pub struct Keeper {
-    secrets: Api<Secret>,
-    configurations: Api<ValidatingWebhookConfiguration>,
-    places: Places,
+    kept: Kept,
     policy: Policy,
     resolver: Arc<Resolver>,
     health: Health,
     metrics: Arc<Metrics>,
+}
+
+/// What a keeper knows from one pass to the next.
+#[derive(Default)]
+struct Memory {
+    serving: Option<Generation>,
+    /// The `caBundle` that was last in place.
+    bundle: Option<String>,
+    failures: u32,
+    said: bool,
 }
 
 impl Keeper {
@@ -105,147 +116,234 @@ impl Keeper {
         health: Health,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self {
-            secrets: Api::namespaced(client.clone(), namespace),
-            configurations: Api::all(client),
-            places,
-            policy,
-            resolver,
-            health,
-            metrics,
-        }
+        let secrets = Api::namespaced(client.clone(), namespace);
+        let kept = Kept { secrets, configurations: Api::all(client), places, policy };
+        Self { kept, policy, resolver, health, metrics }
     }
 
-    /// Looks after the certificates until the shutdown is requested: at computed times, and whenever the configuration
-    /// changes. Ready from the first time on that all is in order; later damage is repaired and said.
+    /// Looks after the certificates until the shutdown is requested: at computed times, when the clock jumps, and whenever
+    /// the configuration changes. Ready from the first time on that all is in order; later damage is repaired and said.
     pub async fn run(&self, shutdown: Shutdown) {
-        let ours = watcher::Config::default().fields(&format!("metadata.name={}", self.places.configuration));
-        let changes = watcher(self.configurations.clone(), ours).default_backoff();
+        let ours =
+            watcher::Config::default().fields(&format!("metadata.name={}", self.kept.places.configuration));
+        let changes = watcher(self.kept.configurations.clone(), ours).default_backoff();
         let mut changes = std::pin::pin!(changes);
-        let (mut failures, mut said) = (0_u32, false);
+        let mut memory = Memory::default();
         loop {
-            let pass = tokio::time::timeout(PASS_TIMEOUT, self.pass()).await;
-            let pause = match pass.unwrap_or(Err(KeeperError::Timeout)) {
-                Ok(look_again) => {
-                    if said {
-                        tracing::info!(failures, "certificates are in order again");
-                    }
-                    (failures, said) = (0, false);
-                    self.health.ready();
-                    Duration::try_from(look_again.duration_since(Timestamp::now())).unwrap_or_default()
-                }
-                Err(error) => {
-                    if !said && error.worth_saying(failures) {
-                        said = true;
-                        tracing::warn!(
-                            error = &error as &dyn std::error::Error,
-                            "certificates are not in order"
-                        );
-                    }
-                    failures = failures.saturating_add(1);
-                    self.metrics.certificate_failures.inc();
-                    FIRST_PAUSE.saturating_mul(1 << failures.min(8)).min(LONGEST_PAUSE)
-                }
+            let passing = pass(&self.kept, &self.kept.places.names, self.policy, memory.serving.as_ref());
+            let passed = tokio::select! {
+                () = shutdown.requested() => return,
+                passed = tokio::time::timeout(PASS_TIMEOUT, passing) => passed,
             };
-            // A deadline in the past cannot make this spin: the shortest pause is as long as a renewal takes.
-            let sleep = tokio::time::sleep(pause.max(FIRST_PAUSE));
-            tokio::pin!(sleep);
-            loop {
-                tokio::select! {
-                    () = shutdown.requested() => return,
-                    () = &mut sleep => break,
-                    change = changes.next() => match change {
-                        // While the API server refuses us, its events are no reason to ask it more often.
-                        Some(Ok(_)) if failures == 0 => break,
-                        Some(Ok(_)) => {}
-                        Some(Err(error)) => tracing::debug!(%error, "watch of the webhook configuration"),
-                        None => return,
-                    },
-                }
+            let passed = passed.unwrap_or(Err(KeeperError::Timeout));
+            let outcome = passed.and_then(|passed| self.take_up(passed, &mut memory));
+            let waiting = self.wait(self.judge(outcome, &mut memory), &mut changes, memory.failures == 0);
+            tokio::select! {
+                () = shutdown.requested() => return,
+                () = waiting => {}
             }
         }
     }
 
-    /// Brings everything in order once, and says when to look again.
-    async fn pass(&self) -> Result<Timestamp, KeeperError> {
-        // Read first: whoever published in between has changed this, so that our patch will not fit.
-        let configuration = self.configuration().await;
-        let found = self.generations().await?;
-        let now = Timestamp::now();
-        let Action::Serve { generation, look_again } = plan(&found, &self.places.names, self.policy, now)
-        else {
-            return Err(KeeperError::Race(self.places.secret.clone()));
-        };
-        let published = match configuration {
-            Ok(configuration) => self.publish(&configuration, &bundle(&found, now)).await,
-            Err(error) => Err(error),
-        };
-        // What nobody trusts yet is served only if there is nothing better.
-        if published.is_ok() || self.resolver.is_empty() {
-            let changed = self.resolver.serve(&generation.certificate, &generation.key)?;
+    /// Serves what is to be served, and takes note of what is published.
+    fn take_up(&self, passed: Passed<KeeperError>, memory: &mut Memory) -> Result<Timestamp, KeeperError> {
+        if let Some(generation) = passed.serve {
+            self.resolver.serve(&generation.certificate, &generation.key)?;
             self.metrics.certificate_expiry.set(generation.not_after.as_second());
-            if changed {
-                tracing::info!(not_after = %generation.not_after, names = %generation.names.join(","), "serving certificate");
+            tracing::info!(not_after = %generation.not_after, names = %generation.names.join(","), "serving certificate");
+            memory.serving = Some(generation);
+        }
+        let Published { bundle, written, look_again } = passed.published?;
+        let configuration = &self.kept.places.configuration;
+        if written && memory.bundle.as_ref() == Some(&bundle) {
+            self.metrics.ca_bundle_repairs.inc();
+            tracing::warn!(%configuration, "somebody else had changed caBundle; it is as it should be again");
+        } else if written {
+            tracing::info!(%configuration, "published the certificate authorities");
+        }
+        memory.bundle = Some(bundle);
+        Ok(look_again)
+    }
+
+    /// Says what there is to be said, and when to look again.
+    fn judge(&self, outcome: Result<Timestamp, KeeperError>, memory: &mut Memory) -> Wait {
+        match outcome {
+            Ok(look_again) => {
+                if memory.said {
+                    tracing::info!(failures = memory.failures, "certificates are in order again");
+                }
+                (memory.failures, memory.said) = (0, false);
+                self.health.ready();
+                Wait::UntilClock(look_again)
+            }
+            Err(error) => {
+                if !memory.said && error.worth_saying(memory.failures) {
+                    memory.said = true;
+                    tracing::warn!(error = &error as &dyn std::error::Error, "certificates are not in order");
+                }
+                memory.failures = memory.failures.saturating_add(1);
+                self.metrics.certificate_failures.inc();
+                Wait::For(FIRST_PAUSE.saturating_mul(1 << memory.failures.min(8)).min(LONGEST_PAUSE))
             }
         }
-        published.map(|()| look_again)
+    }
+
+    /// Waits until it is time, or the clock jumps, or the configuration changes; while the API server refuses us, its
+    /// events are no reason to ask it more often. However often things change, this takes as long as the shortest pause.
+    async fn wait<E: std::fmt::Display>(
+        &self,
+        wait: Wait,
+        changes: &mut (impl Stream<Item = Result<watcher::Event<ValidatingWebhookConfiguration>, E>> + Unpin),
+        heed: bool,
+    ) {
+        let floor = Instant::now() + FIRST_PAUSE;
+        let timer = wait.over();
+        let mut timer = std::pin::pin!(timer);
+        loop {
+            tokio::select! {
+                () = &mut timer => break,
+                change = changes.next() => match change {
+                    Some(Ok(_)) if heed => break,
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => tracing::debug!(%error, "watch of the webhook configuration"),
+                    // A watch does not end; if it does, there is still the clock.
+                    None => {
+                        timer.await;
+                        break;
+                    }
+                },
+            }
+        }
+        tokio::time::sleep_until(floor).await;
+    }
+}
+
+/// What to wait for.
+enum Wait {
+    /// A time of the wall clock.
+    UntilClock(Timestamp),
+    /// So long, whatever the wall clock says.
+    For(Duration),
+}
+
+impl Wait {
+    async fn over(self) {
+        let until = match self {
+            Self::For(pause) => return tokio::time::sleep(pause).await,
+            Self::UntilClock(until) => until,
+        };
+        let (began, clock) = (Instant::now(), Timestamp::now());
+        loop {
+            tokio::time::sleep(TICK.min(FIRST_PAUSE.max(until_then(until)))).await;
+            let passed = SignedDuration::try_from(began.elapsed()).unwrap_or(SignedDuration::MAX);
+            let now = Timestamp::now();
+            if now >= until {
+                return;
+            }
+            if jumped(clock, passed, now) {
+                return tracing::warn!(expected = %super::later(clock, passed), %now, "the wall clock jumped");
+            }
+        }
+    }
+}
+
+fn until_then(then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(Timestamp::now())).unwrap_or_default()
+}
+
+/// The objects in the cluster.
+struct Kept {
+    secrets: Api<Secret>,
+    configurations: Api<ValidatingWebhookConfiguration>,
+    places: Places,
+    policy: Policy,
+}
+
+impl Kept {
+    fn of_secret(&self, source: kube::Error) -> KeeperError {
+        KeeperError::Secret { name: self.places.secret.clone(), source: Box::new(source) }
+    }
+
+    fn of_configuration(&self, source: kube::Error) -> KeeperError {
+        KeeperError::Configuration { name: self.places.configuration.clone(), source: Box::new(source) }
+    }
+}
+
+impl Store for Kept {
+    type Error = KeeperError;
+    type Secret = Secret;
+    type Configuration = ValidatingWebhookConfiguration;
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<Generation, KeeperError> {
+        Ok(issue::issue(&self.places.names, self.policy, now, serve_from)?)
+    }
+
+    async fn secret(&self) -> Result<(Secret, Vec<Generation>), KeeperError> {
+        let secret = self.secrets.get(&self.places.secret).await.map_err(|error| self.of_secret(error))?;
+        let found = stored::read(&secret);
+        Ok((secret, found))
+    }
+
+    async fn replace(&self, mut secret: Secret, generations: &[Generation]) -> Result<bool, KeeperError> {
+        stored::write(&mut secret, generations)?;
+        match self.secrets.replace(&self.places.secret, &PostParams::default(), &secret).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
+            Err(error) => Err(self.of_secret(error)),
+        }
     }
 
     async fn configuration(&self) -> Result<ValidatingWebhookConfiguration, KeeperError> {
         let name = &self.places.configuration;
-        self.configurations
-            .get(name)
-            .await
-            .map_err(|source| KeeperError::Configuration { name: name.clone(), source: Box::new(source) })
+        self.configurations.get(name).await.map_err(|error| self.of_configuration(error))
     }
 
-    /// The generations in the Secret, after having added one if it is time. Of several replicas that add one at the
-    /// same time the first wins; the others read again and find it.
-    async fn generations(&self) -> Result<Vec<Generation>, KeeperError> {
-        let name = &self.places.secret;
-        let failed = |source| KeeperError::Secret { name: name.clone(), source: Box::new(source) };
-        for _ in 0..RACES {
-            let mut secret = self.secrets.get(name).await.map_err(failed)?;
-            let mut found = stored::read(&secret);
-            let now = Timestamp::now();
-            let Action::Renew { serve_from } = plan(&found, &self.places.names, self.policy, now) else {
-                return Ok(found);
-            };
-            found = kept(&found, now);
-            found.push(issue::issue(&self.places.names, self.policy, now, serve_from)?);
-            stored::write(&mut secret, &found)?;
-            match self.secrets.replace(name, &PostParams::default(), &secret).await {
-                Ok(_) => {
-                    tracing::info!(secret = %name, %serve_from, "made a new certificate");
-                    return Ok(found);
-                }
-                Err(kube::Error::Api(status)) if status.is_conflict() => {}
-                Err(source) => return Err(failed(source)),
-            }
-        }
-        Err(KeeperError::Race(name.clone()))
+    fn trusted(configuration: &ValidatingWebhookConfiguration) -> String {
+        stored::trusted(configuration)
     }
 
-    /// Writes `caBundle` where it differs, provided that the configuration is still the one that was read.
     async fn publish(
         &self,
         configuration: &ValidatingWebhookConfiguration,
         bundle: &str,
-    ) -> Result<(), KeeperError> {
-        let Some(patch) = stored::publication(configuration, bundle) else { return Ok(()) };
+    ) -> Result<Publication, KeeperError> {
+        let Some(patch) = stored::publication(configuration, bundle) else {
+            return Ok(Publication::Found);
+        };
         let name = &self.places.configuration;
-        let failed = |source| KeeperError::Configuration { name: name.clone(), source: Box::new(source) };
-        let patch = serde_json::from_value(patch)?;
-        let patch = Patch::<ValidatingWebhookConfiguration>::Json(patch);
+        let patch = Patch::<ValidatingWebhookConfiguration>::Json(serde_json::from_value(patch)?);
         match self.configurations.patch(name, &PatchParams::default(), &patch).await {
-            Ok(_) => {}
+            Ok(_) => Ok(Publication::Written),
             // How the API server says that a `test` did not hold.
             Err(kube::Error::Api(status)) if status.is_invalid() || status.is_conflict() => {
-                return Err(KeeperError::Outrun(name.clone()));
+                Ok(Publication::Overtaken)
             }
-            Err(source) => return Err(failed(source)),
+            Err(error) => Err(self.of_configuration(error)),
         }
-        tracing::info!(configuration = %name, "published the certificate authorities");
-        Ok(())
+    }
+
+    fn outrun(&self) -> KeeperError {
+        KeeperError::Race(self.places.secret.clone())
+    }
+
+    fn overtaken(&self) -> KeeperError {
+        KeeperError::Outrun(self.places.configuration.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_stands_still_while_time_passes_wakes_the_keeper() {
+        // Tokio's time runs ahead, the wall clock does not: as if it had been set back again and again.
+        let began = Instant::now();
+        Wait::UntilClock(super::super::later(Timestamp::now(), super::super::LOOK_EVERY)).over().await;
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 }

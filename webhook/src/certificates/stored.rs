@@ -1,10 +1,18 @@
 //! How generations stand in the Secret, and their authorities in the configuration.
 
 use super::Generation;
+use brupop_runtime::tls;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Key of the Secret's data under which the generations are.
 const DATA_KEY: &str = "generations.json";
@@ -39,13 +47,54 @@ pub(super) fn publication(
     Some(patch.into())
 }
 
-/// Whatever cannot be read counts as nothing: a new generation takes its place.
+/// What API servers trust, if they trust it for every entry.
+pub(super) fn trusted(configuration: &ValidatingWebhookConfiguration) -> String {
+    let mut bundles = configuration.webhooks.iter().flatten().map(|entry| {
+        entry.client_config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()).unwrap_or_default()
+    });
+    let first = bundles.next().unwrap_or_default();
+    if bundles.all(|bundle| bundle == first) {
+        String::from_utf8_lossy(first).into_owned()
+    } else {
+        String::new()
+    }
+}
+
+/// Whatever cannot be read or used counts as nothing: a new generation takes its place.
 pub(super) fn read(secret: &Secret) -> Vec<Generation> {
     let Some(data) = secret.data.as_ref().and_then(|data| data.get(DATA_KEY)) else { return Vec::new() };
-    serde_json::from_slice(&data.0).unwrap_or_else(|error| {
+    let entries: Vec<serde_json::Value> = serde_json::from_slice(&data.0).unwrap_or_else(|error| {
         tracing::warn!(secret = %secret.name_any(), %error, "the generations in the Secret cannot be read");
         Vec::new()
-    })
+    });
+    let usable = |entry| serde_json::from_value(entry).ok().filter(holds);
+    let total = entries.len();
+    let usable: Vec<_> = entries.into_iter().filter_map(usable).collect();
+    if usable.len() < total {
+        let damaged = total - usable.len();
+        tracing::warn!(secret = %secret.name_any(), damaged, "generations in the Secret cannot be used");
+    }
+    usable
+}
+
+/// Is it true what a generation says of itself: certificate and key fit, and whoever trusts the authority trusts the
+/// certificate, for these names, until the end?
+fn holds(generation: &Generation) -> bool {
+    let verify = || {
+        let certified = tls::certified(&generation.certificate, &generation.key).ok()?;
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(generation.authority.as_bytes()).ok()?).ok()?;
+        let verifier = WebPkiServerVerifier::builder(Arc::new(roots)).build().ok()?;
+        let (leaf, chain) = certified.cert.split_first()?;
+        let last = u64::try_from(generation.not_after.as_second()).ok()?.checked_sub(1)?;
+        let last = UnixTime::since_unix_epoch(Duration::from_secs(last));
+        let valid = |name: &String| {
+            let name = ServerName::try_from(name.as_str()).ok()?;
+            verifier.verify_server_cert(leaf, chain, &name, &[], last).ok()
+        };
+        generation.names.iter().all(|name| valid(name).is_some()).then_some(())
+    };
+    !generation.names.is_empty() && verify().is_some()
 }
 
 #[cfg(test)]
@@ -96,7 +145,45 @@ mod tests {
     }
 
     #[test]
+    fn a_generation_that_is_damaged_in_any_part_counts_as_nothing_and_the_others_stay() {
+        brupop_runtime::install_crypto_provider();
+        let policy = Policy::of_lifetime(SignedDuration::from_hours(1));
+        let now = Timestamp::now();
+        let make = || issue(&["a.b.svc".to_owned(), "10.0.0.1".to_owned()], policy, now, now).unwrap();
+        let (good, other) = (make(), make());
+        let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
+        for (says, damaged) in [
+            ("no authority", Generation { authority: String::new(), ..good.clone() }),
+            ("garbage", Generation { authority: garbage.clone(), ..good.clone() }),
+            ("another's authority", Generation { authority: other.authority.clone(), ..good.clone() }),
+            ("no certificate", Generation { certificate: String::new(), ..good.clone() }),
+            ("garbage", Generation { certificate: garbage, ..good.clone() }),
+            ("another's key", Generation { key: other.key.clone(), ..good.clone() }),
+            ("a name too many", Generation { names: vec!["c.svc".to_owned()], ..good.clone() }),
+            ("no name", Generation { names: vec![], ..good.clone() }),
+            ("a longer life", Generation { not_after: now + SignedDuration::from_hours(2), ..good.clone() }),
+        ] {
+            let mut secret = Secret::default();
+            write(&mut secret, &[damaged, other.clone()]).unwrap();
+            assert_eq!(read(&secret), [other.clone()], "{says}");
+        }
+        let mut secret = Secret::default();
+        let data = serde_json::json!([{"authority": 1}, good, "x"]).to_string().into_bytes();
+        secret.data.get_or_insert_default().insert(DATA_KEY.to_owned(), ByteString(data));
+        assert_eq!(read(&secret), [good]);
+    }
+
+    #[test]
+    fn trusted_is_what_every_entry_trusts() {
+        assert_eq!(trusted(&configuration(&[Some("ab"), Some("ab")])), "ab");
+        for bundles in [&[][..], &[None], &[Some("ab"), None], &[Some("ab"), Some("b")]] {
+            assert_eq!(trusted(&configuration(bundles)), "", "{bundles:?}");
+        }
+    }
+
+    #[test]
     fn what_is_written_is_read_again() {
+        brupop_runtime::install_crypto_provider();
         let policy = Policy::of_lifetime(SignedDuration::from_hours(1));
         let now = Timestamp::now();
         let made = [issue(&["a.b.svc".to_owned()], policy, now, now).unwrap()];

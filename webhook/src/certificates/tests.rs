@@ -1,5 +1,6 @@
+mod races;
+
 use super::*;
-use proptest::prelude::*;
 
 const POLICY: Policy =
     Policy { lifetime: SignedDuration::from_hours(90), overlap: SignedDuration::from_mins(1) };
@@ -15,7 +16,6 @@ fn generation(id: &str, serve_from: i64, not_after: i64) -> Generation {
         key: String::new(),
         names: vec!["webhook.ns.svc".to_owned()],
         serve_from: at(serve_from),
-        not_before: at(serve_from - 60),
         not_after: at(not_after),
     }
 }
@@ -50,11 +50,13 @@ fn the_plan_row_by_row() {
             "renew, serve from 3601",
         ),
         ("published, not yet served", vec![a(), b(3601)], name, 3600, "serve a, look at 3601"),
-        ("the order in the Secret does not matter", vec![b(3601), a()], name, 3600, "serve a, look at 3601"),
+        ("the newest is the last", vec![b(2), a()], name, 10, "serve a, look at 15"),
         ("served when due", vec![a(), b(3601)], name, 3601, "serve b, look at 3606"),
         ("expired while nobody looked", vec![a()], name, month, "renew, serve from 5400"),
         ("the old one expires beside the new one", vec![a(), b(3601)], name, month, "serve b, look at 5405"),
-        ("the clock went back before all of them", vec![b(3601)], name, 3000, "renew, serve from 3000"),
+        ("the clock went back before all of them", vec![b(3601)], name, 3000, "serve b, look at 3005"),
+        ("the newest was made by a clock far ahead", vec![a(), b(90_000)], name, 10, "serve b, look at 15"),
+        ("the newest was made by a clock far behind", vec![a(), b(-90_000)], name, 10, "serve a, look at 15"),
         ("published by a clock that is ahead", vec![b(30)], name, 0, "serve b, look at 5"),
         ("good for another name only", vec![a()], &["team-webhook.ns.svc"], 10, "renew, serve from 10"),
         (
@@ -77,44 +79,59 @@ fn the_plan_row_by_row() {
 }
 
 #[test]
-fn the_bundle_holds_old_and_new_until_the_old_one_expires() {
+fn the_bundle_holds_all_there_are_whatever_the_clock_says() {
     let found = [generation("b", 3601, 9000), generation("a", 0, 5400)];
-    assert_eq!(bundle(&found, at(3600)), "authority of a\nauthority of b\n");
-    assert_eq!(bundle(&found, at(5400)), "authority of b\n");
-    assert_eq!(bundle(&[], at(0)), "");
+    assert_eq!(bundle(&found), "authority of a\nauthority of b\n");
+    assert_eq!(bundle(&[]), "");
 }
 
 #[test]
-fn what_expired_and_what_is_too_much_is_not_kept() {
+fn the_newest_are_kept() {
     let found: Vec<_> = (1..=5).map(|n| generation(&n.to_string(), n, n * 100)).collect();
-    let ids: Vec<_> = kept(&found, at(100)).into_iter().map(|it| it.certificate).collect();
-    assert_eq!(ids, ["5", "4"]);
-    assert!(kept(&found, at(500)).is_empty());
+    let ids: Vec<_> = kept(&found).into_iter().map(|it| it.certificate).collect();
+    assert_eq!(ids, ["3", "4", "5"]);
+    assert_eq!(kept(&found[..2]), found[..2]);
 }
 
-proptest! {
-    /// Whatever the clock does between two looks, something valid is served right after each, what is served was
-    /// published, and the Secret does not grow.
-    #[test]
-    fn any_clock_ends_with_something_valid_served(steps in prop::collection::vec(-8000_i64..8000, 1..20)) {
-        let names = vec!["webhook.ns.svc".to_owned()];
-        let (mut found, mut now) = (Vec::new(), 0);
-        for (number, step) in steps.into_iter().enumerate() {
-            now += step;
-            if let Action::Renew { serve_from } = plan(&found, &names, POLICY, at(now)) {
-                found = kept(&found, at(now));
-                let fresh = generation(&number.to_string(), 0, 0);
-                let not_after = at(now) + POLICY.lifetime;
-                let not_before = at(now) - SignedDuration::from_hours(1);
-                found.push(Generation { serve_from, not_before, not_after, ..fresh });
-            }
-            let Action::Serve { generation, look_again } = plan(&found, &names, POLICY, at(now)) else {
-                panic!("renewing twice at one time");
-            };
-            prop_assert!(generation.not_before <= at(now) && at(now) < generation.not_after);
-            prop_assert!(bundle(&found, at(now)).contains(&generation.authority));
-            prop_assert!(at(now) < look_again && look_again <= at(now + 5));
-            prop_assert!(found.len() <= KEPT);
-        }
+#[test]
+fn what_cannot_be_published_is_served_only_if_there_is_nothing_better() {
+    let (old, other, new) =
+        (generation("old", 0, 100), generation("other", 1, 200), generation("new", 2, 300));
+    let found = [old.clone(), other.clone(), new.clone()];
+    let names = ["webhook.ns.svc".to_owned()];
+    for (says, serving, published, now, expected) in [
+        ("it goes on with what is known", Some(&old), "authority of old\n", 10, None),
+        (
+            "what it serves is not known any more, another is",
+            Some(&old),
+            "authority of other\n",
+            10,
+            Some("other"),
+        ),
+        ("a start: what is known comes before what is new", None, "authority of other\n", 10, Some("other")),
+        ("a start, and nothing is known", None, "", 10, Some("new")),
+        ("nothing is known, and what it serves is as good", Some(&old), "", 10, None),
+        ("what it serves has expired", Some(&old), "authority of old\n", 150, Some("new")),
+        (
+            "it has, and another is known",
+            Some(&old),
+            "authority of old\nauthority of other\n",
+            150,
+            Some("other"),
+        ),
+    ] {
+        let chosen = makeshift(&found, &new, serving, published, &names, at(now));
+        assert_eq!(chosen.map(|it| it.certificate.as_str()), expected, "{says}");
     }
+}
+
+#[test]
+fn a_jump_is_what_no_clock_drifts_by() {
+    let passed = SignedDuration::from_secs(60);
+    let after = |seconds| at(0) + SignedDuration::from_secs(seconds);
+    for (seconds, expected) in [(60, false), (56, false), (65, false), (66, true), (54, true), (-3600, true)]
+    {
+        assert_eq!(jumped(at(0), passed, after(seconds)), expected, "{seconds} s");
+    }
+    assert!(jumped(at(0), passed, at(5_000_000)));
 }

@@ -1,14 +1,14 @@
 //! What an agent may write: the status of its own node's shadow, along the state machine, at its own attempt.
 
-use super::{Change, Refusal, Rule, limits};
+use super::{Change, Object, Refusal, Request, Rule, limits};
 use brupop_api::identity::{PodIdentity, pod_identity};
 use brupop_api::transitions::status_may_become;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionRequest, Operation};
+use kube::core::admission::Operation;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// The fields of a status that are the agent's.
 const OWN_FIELDS: [&str; 10] = [
@@ -27,9 +27,9 @@ const OWN_FIELDS: [&str; 10] = [
 /// Most entries of managedFields after an agent's write: a few for each of our processes, and for people.
 const MANAGERS_MAX: usize = 16;
 
-pub(super) fn decide(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<Rule, Refusal> {
-    let extra = request.user_info.extra.clone().unwrap_or_default();
-    let me = pod_identity(&extra).map_err(|error| {
+pub(super) fn decide(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
+    let nothing = BTreeMap::new();
+    let me = pod_identity(request.user_info.extra.as_ref().unwrap_or(&nothing)).map_err(|error| {
         Rule::AgentIdentity.refuse("", format!("{error}; use the token that is mounted into the agent's pod"))
     })?;
     let (Operation::Update, Some("status")) = (&request.operation, request.sub_resource.as_deref()) else {
@@ -56,16 +56,15 @@ fn own(me: &PodIdentity) -> String {
 }
 
 /// The shadow named after the token's node, and owned by the very Node of the token: another may have had its name.
-fn own_shadow(request: &AdmissionRequest<DynamicObject>, me: &PodIdentity) -> Result<(), Refusal> {
+fn own_shadow(request: &Request, me: &PodIdentity) -> Result<(), Refusal> {
     if request.name != own(me) {
         return Err(Rule::AgentOwnNode.refuse(
             "metadata.name",
             format!("the agent on {} may update the status of {} only", me.node_name, own(me)),
         ));
     }
-    let old = request.old_object.as_ref();
-    let owners = old.and_then(|old| old.metadata.owner_references.as_deref()).unwrap_or_default();
-    if let [owner] = owners
+    let owners = request.old_object.as_ref().map(Object::owners).unwrap_or_default();
+    if let [owner] = owners.as_slice()
         && is_node(owner, &me.node_name)
         && owner.uid == me.node_uid
     {
@@ -84,7 +83,7 @@ pub(super) fn is_node(owner: &OwnerReference, name: &str) -> bool {
     owner.api_version == "v1" && owner.kind == "Node" && owner.name == name
 }
 
-fn own_fields(change: &Change, me: &PodIdentity) -> Result<(), Refusal> {
+fn own_fields(change: &Change<'_>, me: &PodIdentity) -> Result<(), Refusal> {
     let foreign = change
         .fields
         .iter()
@@ -99,10 +98,8 @@ fn own_fields(change: &Change, me: &PodIdentity) -> Result<(), Refusal> {
     })
 }
 
-fn managers(request: &AdmissionRequest<DynamicObject>) -> Result<(), Refusal> {
-    let count = |object: Option<&DynamicObject>| {
-        object.and_then(|object| object.metadata.managed_fields.as_ref()).map_or(0, Vec::len)
-    };
+fn managers(request: &Request) -> Result<(), Refusal> {
+    let count = |object: Option<&Object>| object.map_or(0, |object| object.managers);
     let (old, new) = (count(request.old_object.as_ref()), count(request.object.as_ref()));
     if new <= MANAGERS_MAX || new <= old {
         return Ok(());
@@ -113,10 +110,17 @@ fn managers(request: &AdmissionRequest<DynamicObject>) -> Result<(), Refusal> {
     ))
 }
 
+/// Reads one half of a shadow.
 pub(super) fn read<T: DeserializeOwned>(map: &Map<String, Value>, half: &str) -> Result<T, Refusal> {
-    T::deserialize(Value::Object(map.clone())).map_err(|error| {
+    let unreadable = |error: String| {
         Rule::Unreadable.refuse(half, format!("it must read as a BottlerocketShadow v2, but: {error}"))
-    })
+    };
+    // serde takes `{"Idle": null}` for a state. Nobody else does.
+    let mut states = ["state", "current_state"].iter().filter_map(|field| map.get(*field));
+    if let Some(state) = states.find(|state| !state.is_string()) {
+        return Err(unreadable(format!("{state} is no state")));
+    }
+    T::deserialize(map).map_err(|error| unreadable(error.to_string()))
 }
 
 /// The echo never runs ahead of the spec, and never goes back.

@@ -1,16 +1,15 @@
 //! What the reconciler may write: shadows, their spec and metadata; of a status, the conditions.
 
 use super::agent::{is_node, read};
-use super::{Change, Refusal, Rule, steer};
+use super::{Change, Object, Refusal, Request, Rule, steer};
 use brupop_api::transitions::spec_may_move;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
-use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionRequest, Operation};
+use kube::core::admission::Operation;
 
-pub(super) fn decide(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<Rule, Refusal> {
+pub(super) fn decide(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
     match (&request.operation, request.sub_resource.as_deref().unwrap_or_default()) {
         (Operation::Create, "") => create(request, change),
-        (Operation::Update, "") => update(change, request),
+        (Operation::Update, "") => update(change),
         (Operation::Delete, "") => Ok(Rule::ReconcilerSteer),
         (Operation::Update, "status") => status(change),
         (operation, sub_resource) => Err(Rule::UnknownRequest.refuse(
@@ -23,18 +22,18 @@ pub(super) fn decide(request: &AdmissionRequest<DynamicObject>, change: &Change)
     }
 }
 
-fn create(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<Rule, Refusal> {
-    let metadata = request.object.as_ref().map(|new| new.metadata.clone()).unwrap_or_default();
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    let named_after_owner = names::node_of_shadow(&request.name)
-        .is_some_and(|node| matches!(owners, [owner] if is_node(owner, node) && !owner.uid.is_empty()));
+fn create(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
+    let owners = change.new.owners();
+    let named_after_owner = names::node_of_shadow(&request.name).is_some_and(
+        |node| matches!(owners.as_slice(), [owner] if is_node(owner, node) && !owner.uid.is_empty()),
+    );
     if !named_after_owner {
         return Err(Rule::ReconcilerCreate.refuse(
             "metadata.ownerReferences",
             "a shadow is named brs-<node> and has that Node as its only owner".to_owned(),
         ));
     }
-    if metadata.annotations.is_some() || metadata.finalizers.is_some() {
+    if ["annotations", "finalizers"].iter().any(|held| change.new.metadata.contains_key(*held)) {
         return Err(Rule::ReconcilerMetadata
             .refuse("metadata", "a shadow is created without annotations and finalizers".to_owned()));
     }
@@ -46,11 +45,9 @@ fn create(request: &AdmissionRequest<DynamicObject>, change: &Change) -> Result<
     Ok(Rule::ReconcilerSteer)
 }
 
-fn update(change: &Change, request: &AdmissionRequest<DynamicObject>) -> Result<Rule, Refusal> {
-    let owners = |object: &Option<DynamicObject>| {
-        object.as_ref().and_then(|object| object.metadata.owner_references.clone()).unwrap_or_default()
-    };
-    if owners(&request.old_object) != owners(&request.object) {
+fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
+    let owners = |object: &'_ Object| object.metadata.get("ownerReferences").cloned();
+    if owners(change.old) != owners(change.new) {
         return Err(Rule::ReconcilerOwner.refuse(
             "metadata.ownerReferences",
             "owners never change: for another Node, delete the shadow and create it again".to_owned(),
@@ -77,7 +74,7 @@ fn update(change: &Change, request: &AdmissionRequest<DynamicObject>) -> Result<
     Ok(Rule::ReconcilerSteer)
 }
 
-fn status(change: &Change) -> Result<Rule, Refusal> {
+fn status(change: &Change<'_>) -> Result<Rule, Refusal> {
     match change.fields.iter().find(|field| *field != "status.conditions") {
         None => Ok(Rule::ReconcilerConditions),
         Some(field) => Err(Rule::ReconcilerConditionsOnly.refuse(

@@ -16,8 +16,8 @@ fn node(body: Value) -> Ask {
 }
 
 /// The same with the marker, in which stands whatever the reconciler changes.
-fn marked(body: Value) -> Ask {
-    node(crate::row::merged(&json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "{}"}}}), &body))
+fn marked(body: &Value) -> Ask {
+    node(crate::row::merged(&json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "{}"}}}), body))
 }
 
 /// The reconciler's patches of Nodes; as dry runs.
@@ -33,19 +33,19 @@ pub(super) fn nodes() -> Vec<Row> {
         Ask::Other(Method::PATCH, "/api/v1/nodes/node-0/status", json!({"status": {"phase": "Running"}}));
     let end = Ask::Other(Method::DELETE, "/api/v1/nodes/node-0", Value::Null);
     rows! {
-        "a node out of service": Reconciler, known(), marked(out_of_service) => Allowed, dry();
+        "a node out of service": Reconciler, known(), marked(&out_of_service) => Allowed, dry();
         "the canary that the policy refuses": Reconciler, known(), node(canary)
             => ByPolicy("reconciler-node-annotations"), dry();
-        "another label of a node": Reconciler, known(), marked(json!({"metadata": {"labels": {"a": "b"}}}))
+        "another label of a node": Reconciler, known(), marked(&json!({"metadata": {"labels": {"a": "b"}}}))
             => ByPolicy("reconciler-node-labels"), dry();
-        "the opt-in taken back": Reconciler, known(), marked(opted_out) => ByPolicy("reconciler-node-labels"), dry();
-        "another taint of a node": Reconciler, known(), marked(taints("a", "NoExecute"))
+        "the opt-in taken back": Reconciler, known(), marked(&opted_out) => ByPolicy("reconciler-node-labels"), dry();
+        "another taint of a node": Reconciler, known(), marked(&taints("a", "NoExecute"))
             => ByPolicy("reconciler-node-taints"), dry();
-        "our taint, with a sting": Reconciler, known(), marked(taints("brupop.bottlerocket.aws/updating", "NoExecute"))
+        "our taint, with a sting": Reconciler, known(), marked(&taints("brupop.bottlerocket.aws/updating", "NoExecute"))
             => ByPolicy("reconciler-node-taints"), dry();
-        "a node's finalizer": Reconciler, known(), marked(json!({"metadata": {"finalizers": ["a.b/c"]}}))
+        "a node's finalizer": Reconciler, known(), marked(&json!({"metadata": {"finalizers": ["a.b/c"]}}))
             => ByPolicy("reconciler-node-rest"), dry();
-        "a node's provider": Reconciler, known(), marked(json!({"spec": {"providerID": "x://y"}}))
+        "a node's provider": Reconciler, known(), marked(&json!({"spec": {"providerID": "x://y"}}))
             => ByPolicy("reconciler-node-rest"), dry();
         "a node's status": Reconciler, known(), status => ByRbac, dry();
         "a node's end": Reconciler, known(), end.clone() => ByRbac, dry();

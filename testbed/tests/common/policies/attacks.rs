@@ -1,0 +1,111 @@
+//! What a stolen token of the reconciler or the webhook may still do, and what it may not.
+
+use super::bed::Actor::{Agent, Reconciler, Webhook};
+use super::bed::{Actor, Bed};
+use anyhow::{Result, ensure};
+use brupop_api::names;
+use http::Method;
+use serde_json::{Value as Json, json};
+
+mod nodes;
+mod records;
+mod webhook;
+
+pub use nodes::nodes;
+pub use records::{evictions, records};
+pub use webhook::webhook;
+
+/// Who refuses.
+#[derive(Clone, Copy, Debug)]
+pub enum Verdict {
+    Allowed,
+    /// The policy, by this rule.
+    Policy(&'static str),
+    /// The role; without it, the policy, by this rule.
+    Rbac(&'static str),
+    /// The API server's own validation.
+    Invalid,
+}
+
+use Verdict::{Allowed, Invalid, Policy, Rbac};
+
+/// (what it says, who, method, path, body, verdict); all are dry runs.
+pub type Row = (&'static str, Actor, Method, String, Json, Verdict);
+
+const NODES: &str = "/api/v1/nodes";
+
+/// The Nodes that the rows are about.
+pub async fn prepare(bed: &Bed) -> Result<()> {
+    let opted_in = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0", "a": "b"});
+    let marker = json!({names::MARKER_ANNOTATION: "{}"});
+    let taints =
+        json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]);
+    for (name, labels, annotations, spec) in [
+        ("in", opted_in, json!({"c": "d"}), json!({"taints": taints, "providerID": "x://y"})),
+        ("out", json!({}), json!({}), json!({})),
+        ("left-marked", json!({}), marker, json!({"unschedulable": true})),
+        ("left-cordoned", json!({}), json!({}), json!({"unschedulable": true})),
+    ] {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": labels, "annotations": annotations}, "spec": spec,
+        });
+        bed.must(Method::POST, NODES, &node).await?;
+        // A new Node gets the taint `not-ready` from the API server.
+        let taints = json!({"spec": {"taints": spec["taints"]}});
+        bed.must(Method::PATCH, &format!("{NODES}/{name}"), &taints).await?;
+    }
+    // Events and a fleet of others'.
+    bed.must(
+        Method::POST,
+        "/apis/events.k8s.io/v1/namespaces/default/events",
+        &event("theirs", "kubelet", "Node"),
+    )
+    .await?;
+    let fleets = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets");
+    bed.must(Method::POST, &fleets, &fleet(names::FLEET, &json!({"paused": true}))).await?;
+    Ok(())
+}
+
+fn event(name: &str, controller: &str, kind: &str) -> Json {
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
+        "reportingController": controller, "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal",
+        "eventTime": "2026-01-01T00:00:00.000000Z", "regarding": {"kind": kind, "name": "in"},
+    })
+}
+
+fn fleet(name: &str, spec: &Json) -> Json {
+    json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
+        "metadata": {"name": name}, "spec": spec})
+}
+
+fn with_marker(mut patch: Json) -> Json {
+    patch["metadata"]["annotations"][names::MARKER_ANNOTATION] = json!("{}");
+    patch
+}
+
+/// What does not hold of a row. Without roles, whoever asks may do everything but for the policies.
+pub async fn check(bed: &Bed, row: &Row, roles: bool) -> Result<()> {
+    let (_, actor, method, path, body, verdict) = row;
+    let dry = if path.ends_with("/eviction") { String::new() } else { "?dryRun=All".to_owned() };
+    let path = if method == Method::GET { path.clone() } else { format!("{path}{dry}") };
+    let answer = bed.ask(*actor, None, method.clone(), &path, body).await?;
+    let denied = |rule: &str| {
+        let message = answer.message();
+        answer.code == 403
+            && message.contains("ValidatingAdmissionPolicy")
+            && message.contains(&format!("denied request: {rule}: "))
+    };
+    let holds = match verdict {
+        Allowed => (200..300).contains(&answer.code) && answer.warnings.is_empty(),
+        Policy(rule) => denied(rule),
+        Rbac(_) if roles => answer.code == 403 && answer.message().contains(" cannot "),
+        // No policy of ours stands behind the role.
+        Rbac("") => true,
+        Rbac(rule) => denied(rule),
+        Invalid => answer.code == 422 || answer.code == 400,
+    };
+    ensure!(holds, "not {verdict:?}, but {answer:?}");
+    Ok(())
+}

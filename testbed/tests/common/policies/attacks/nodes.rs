@@ -1,0 +1,132 @@
+//! The reconciler and Nodes.
+
+use super::*;
+
+const TAINT: &str = names::UPDATING_TAINT;
+const EXCLUDE: &str = names::EXCLUDE_FROM_LB_LABEL;
+
+/// The reconciler and Nodes.
+pub fn nodes() -> Vec<Row> {
+    let on = |node: &str, says, patch: Json, verdict| {
+        (says, Reconciler, Method::PATCH, format!("{NODES}/{node}"), patch, verdict)
+    };
+    let marked = |says, patch: Json, verdict| on("in", says, with_marker(patch), verdict);
+    let taints = |says, taints: Json, verdict| marked(says, json!({"spec": {"taints": taints}}), verdict);
+    let op = |says, op: &str, path: &str, value: Json, verdict| {
+        let marker = json!({"op": "add", "path": "/metadata/annotations/brupop.bottlerocket.aws~1marker", "value": "{}"});
+        on("in", says, json!([marker, {"op": op, "path": path, "value": value}]), verdict)
+    };
+    let (a, b) = (
+        json!({"key": "a", "effect": "NoSchedule"}),
+        json!({"key": "b", "value": "c", "effect": "NoExecute"}),
+    );
+    let ours = json!({"key": TAINT, "effect": "NoSchedule"});
+    let (label, annotation, taint, rest) = (
+        "reconciler-node-labels",
+        "reconciler-node-annotations",
+        "reconciler-node-taints",
+        "reconciler-node-rest",
+    );
+    let (marker, opted_in) = ("reconciler-node-marker", "reconciler-node-opted-in");
+    let all = json!({"metadata": {"labels": {EXCLUDE: "true"}},
+        "spec": {"unschedulable": true, "taints": [a, b, ours]}});
+    let undo = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: null}}, "spec": {"unschedulable": null}});
+    vec![
+        marked("taken out of service, and marked", all, Allowed),
+        taints("our taint among the others", json!([a, ours, b]), Allowed),
+        on("left-marked", "put back into service, no longer opted in", undo, Allowed),
+        on("left-cordoned", "taken over from upstream", with_marker(json!({})), Allowed),
+        on(
+            "out",
+            "out of service, never opted in",
+            with_marker(json!({"spec": {"unschedulable": true}})),
+            Policy(opted_in),
+        ),
+        on("out", "a marker where none is wanted", with_marker(json!({})), Policy(opted_in)),
+        on("in", "out of service, not marked", json!({"spec": {"unschedulable": true}}), Policy(marker)),
+        on("in", "excluded, not marked", json!({"metadata": {"labels": {EXCLUDE: "true"}}}), Policy(marker)),
+        marked("another label", json!({"metadata": {"labels": {"x": "y"}}}), Policy(label)),
+        marked("a label changed", json!({"metadata": {"labels": {"a": "c"}}}), Policy(label)),
+        marked("a label removed", json!({"metadata": {"labels": {"a": null}}}), Policy(label)),
+        marked("all labels removed", json!({"metadata": {"labels": null}}), Policy(label)),
+        marked(
+            "the opt-in taken back",
+            json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: null}}}),
+            Policy(label),
+        ),
+        marked("another annotation", json!({"metadata": {"annotations": {"x": "y"}}}), Policy(annotation)),
+        marked(
+            "a pause",
+            json!({"metadata": {"annotations": {names::PAUSE_ANNOTATION: "true"}}}),
+            Policy(annotation),
+        ),
+        marked(
+            "an annotation removed",
+            json!({"metadata": {"annotations": {"c": null}}}),
+            Policy(annotation),
+        ),
+        on(
+            "in",
+            "the canary",
+            json!({"metadata": {"annotations": {names::canary::NODE_ANNOTATION: "x"}}}),
+            Policy(names::canary::POLICY_RULE),
+        ),
+        taints("taints in another order", json!([b, a]), Policy(taint)),
+        taints("a taint removed", json!([a]), Policy(taint)),
+        taints("no taints any more", Json::Null, Policy(taint)),
+        taints("another taint", json!([a, b, {"key": "x", "effect": "NoExecute"}]), Policy(taint)),
+        taints("a taint made stronger", json!([{"key": "a", "effect": "NoExecute"}, b]), Policy(taint)),
+        taints("ours, with a sting", json!([a, b, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),
+        taints("ours, twice over", json!([a, b, ours, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),
+        marked("another provider", json!({"spec": {"providerID": "x://z"}}), Invalid),
+        marked("the provider removed", json!({"spec": {"providerID": null}}), Invalid),
+        on("left-marked", "a provider", json!({"spec": {"providerID": "x://z"}}), Policy(rest)),
+        marked(
+            "addresses of pods",
+            json!({"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}}),
+            Policy(rest),
+        ),
+        op("a finalizer", "add", "/metadata/finalizers", json!(["a.b/c"]), Policy(rest)),
+        op(
+            "an owner",
+            "add",
+            "/metadata/ownerReferences",
+            json!([{"apiVersion": "v1", "kind": "Node", "name": "out", "uid": "u"}]),
+            Policy(rest),
+        ),
+        op("another name", "replace", "/metadata/name", json!("other"), Invalid),
+        (
+            "a Node by PUT",
+            Reconciler,
+            Method::PUT,
+            format!("{NODES}/out"),
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "out"}, "spec": {"providerID": "x://y"}}),
+            Rbac("reconciler-node-rest"),
+        ),
+        (
+            "a status",
+            Reconciler,
+            Method::PATCH,
+            format!("{NODES}/in/status"),
+            json!({"status": {"phase": "Running"}}),
+            Rbac("reconciler-node"),
+        ),
+        (
+            "a new Node",
+            Reconciler,
+            Method::POST,
+            NODES.to_owned(),
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}}),
+            Rbac("reconciler-node"),
+        ),
+        (
+            "a Node's end",
+            Reconciler,
+            Method::DELETE,
+            format!("{NODES}/in"),
+            Json::Null,
+            Rbac("reconciler-node"),
+        ),
+        ("all Nodes' end", Reconciler, Method::DELETE, NODES.to_owned(), Json::Null, Rbac("reconciler-node")),
+    ]
+}

@@ -1,0 +1,82 @@
+//! The webhook, its configuration and its Secret.
+
+use super::*;
+
+/// The webhook, its configuration and its Secret.
+pub fn webhook(bed: &Bed) -> Vec<Row> {
+    const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let name = (bed.named)("brupop-webhook");
+    let path = format!("{CONFIGURATIONS}/{name}");
+    let rule = "webhook-ca-bundle";
+    let patch =
+        |says, operations: Json, verdict| (says, Webhook, Method::PATCH, path.clone(), operations, verdict);
+    let set = |says, at: &str, value: Json| {
+        patch(says, json!([{"op": "add", "path": at, "value": value}]), Policy(rule))
+    };
+    let remove = |says, at: &str| patch(says, json!([{"op": "remove", "path": at}]), Policy(rule));
+    let secrets = format!("/api/v1/namespaces/{}/secrets", bed.namespace);
+    let everything =
+        json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]);
+    let copy = json!([{"op": "copy", "from": "/webhooks/0", "path": "/webhooks/-"},
+        {"op": "replace", "path": "/webhooks/1/name", "value": "more.brupop.bottlerocket.aws"}]);
+    let moved = json!([{"op": "remove", "path": "/webhooks/0/clientConfig/service"},
+        {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": "https://elsewhere.example.org/"}]);
+    let caught = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""},
+        {"op": "add", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
+    let new = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "new"}, "webhooks": []});
+    vec![
+        patch(
+            "its caBundle",
+            json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]),
+            Allowed,
+        ),
+        patch("its caBundle and one thing more", caught, Policy(rule)),
+        patch("another entry", copy, Policy(rule)),
+        patch("another server", moved, Policy(rule)),
+        remove("no entry any more", "/webhooks/0"),
+        remove("no entries at all", "/webhooks"),
+        remove("no condition", "/webhooks/0/matchConditions"),
+        remove("no rules", "/webhooks/0/rules"),
+        set("another name", "/webhooks/0/name", json!("other.brupop.bottlerocket.aws")),
+        set("another Service", "/webhooks/0/clientConfig/service/name", json!("elsewhere")),
+        set("another namespace", "/webhooks/0/clientConfig/service/namespace", json!("elsewhere")),
+        set("another path", "/webhooks/0/clientConfig/service/path", json!("/yes")),
+        set("another port", "/webhooks/0/clientConfig/service/port", json!(444)),
+        set("mildness", "/webhooks/0/failurePolicy", json!("Ignore")),
+        set("all that is written", "/webhooks/0/rules", everything),
+        set("fewer sub-resources", "/webhooks/0/rules/0/resources", json!(["bottlerocketshadows"])),
+        set("fewer operations", "/webhooks/0/rules/0/operations", json!(["DELETE"])),
+        set("never", "/webhooks/0/matchConditions/0/expression", json!("1 > 2")),
+        set("no objects", "/webhooks/0/objectSelector", json!({"matchLabels": {"a": "b"}})),
+        set("no namespaces", "/webhooks/0/namespaceSelector", json!({"matchLabels": {"a": "b"}})),
+        set("another version asked for", "/webhooks/0/matchPolicy", json!("Exact")),
+        set("a long time-out", "/webhooks/0/timeoutSeconds", json!(30)),
+        set("side effects", "/webhooks/0/sideEffects", json!("NoneOnDryRun")),
+        set("another review", "/webhooks/0/admissionReviewVersions", json!(["v1", "v1beta1"])),
+        set("a label", "/metadata/labels/x", json!("y")),
+        set("an annotation", "/metadata/annotations", json!({"x": "y"})),
+        set("a finalizer", "/metadata/finalizers", json!(["a.b/c"])),
+        ("its end", Webhook, Method::DELETE, path.clone(), Json::Null, Rbac(rule)),
+        ("a new one", Webhook, Method::POST, CONFIGURATIONS.to_owned(), new, Rbac(rule)),
+        (
+            "its Secret",
+            Webhook,
+            Method::GET,
+            format!("{secrets}/{}", (bed.named)("brupop-webhook-certificates")),
+            Json::Null,
+            Allowed,
+        ),
+        ("all Secrets", Webhook, Method::GET, secrets.clone(), Json::Null, Rbac("")),
+        ("another Secret", Webhook, Method::GET, format!("{secrets}/other"), Json::Null, Rbac("")),
+        ("the agent, a Node", Agent, Method::PATCH, format!("{NODES}/in"), with_marker(json!({})), Rbac("")),
+        (
+            "the webhook, a Node",
+            Webhook,
+            Method::PATCH,
+            format!("{NODES}/in"),
+            with_marker(json!({})),
+            Rbac(""),
+        ),
+    ]
+}

@@ -1,0 +1,201 @@
+//! The shipped policies on an API server, without any of the shipped programs: who asks, and what comes back.
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::operator::apply_overlay;
+use brupop_testbed::{ControlPlane, Options};
+use http::{HeaderMap, Method};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Actor {
+    /// A person who may do everything.
+    Admin,
+    Agent,
+    Reconciler,
+    Webhook,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: u16,
+    pub body: Json,
+    /// Texts of the Warning headers.
+    pub warnings: Vec<String>,
+    /// UIDs of the FlowSchema and of the PriorityLevelConfiguration by which the request was let in.
+    pub flow: (String, String),
+}
+
+impl Answer {
+    /// What was said of a refusal.
+    pub fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap_or_default()
+    }
+}
+
+pub struct Bed {
+    pub control_plane: ControlPlane,
+    pub namespace: &'static str,
+    /// What the overlay makes of a name.
+    pub named: fn(&str) -> String,
+    clients: BTreeMap<Actor, Client>,
+}
+
+impl Bed {
+    /// Applies the overlay. There is no webhook, and nobody is asked to wait for it.
+    pub async fn start(overlay: Overlay) -> Result<Self> {
+        let control_plane = ControlPlane::start(Options::API).await?;
+        let folder = overlay.folder(&control_plane)?;
+        apply_overlay(&control_plane, &folder).await?;
+        let webhook = (overlay.named)("brupop-webhook");
+        let never =
+            json!([{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": "false"}]);
+        let patch =
+            ["patch", "validatingwebhookconfiguration", &webhook, "--type=json", "-p", &never.to_string()];
+        control_plane.kubectl(patch).await?;
+        let mut bed = Self {
+            clients: BTreeMap::from([(Actor::Admin, control_plane.client())]),
+            control_plane,
+            namespace: overlay.namespace,
+            named: overlay.named,
+        };
+        for (actor, account) in [
+            (Actor::Agent, "brupop-agent"),
+            (Actor::Reconciler, "brupop-reconciler"),
+            (Actor::Webhook, "brupop-webhook"),
+        ] {
+            let token = bed.token(&(bed.named)(account)).await?;
+            bed.clients.insert(actor, bed.control_plane.client_for_token(&token).await?);
+        }
+        Ok(bed)
+    }
+
+    /// What an account is answered to which nobody gave anything.
+    pub async fn ask_as_stranger(&self, path: &str) -> Result<Answer> {
+        let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.namespace);
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stranger"}});
+        self.must(Method::POST, &accounts, &account).await?;
+        let client = self.control_plane.client_for_token(&self.token("stranger").await?).await?;
+        send(&client, http::Request::get(path).body(Body::empty())?).await
+    }
+
+    async fn token(&self, account: &str) -> Result<String> {
+        let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", self.namespace);
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let answer = self.must(Method::POST, &path, &request).await?;
+        Ok(answer["status"]["token"].as_str().context("no token")?.to_owned())
+    }
+
+    /// What the actor is answered. `as_user` is whom an administrator impersonates: a kubelet as it is, others with all
+    /// rights.
+    pub async fn ask(
+        &self,
+        actor: Actor,
+        as_user: Option<&str>,
+        method: Method,
+        path: &str,
+        body: &Json,
+    ) -> Result<Answer> {
+        let kind = match (&method, body) {
+            (&Method::PATCH, Json::Array(_)) => "application/json-patch+json",
+            (&Method::PATCH, _) => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let mut request = http::Request::builder().method(method).uri(path).header("content-type", kind);
+        if let Some(user) = as_user {
+            let group = if user.starts_with("system:node:") { "system:nodes" } else { "system:masters" };
+            request = request.header("impersonate-user", user).header("impersonate-group", group);
+        }
+        let bytes = if body.is_null() { vec![] } else { body.to_string().into_bytes() };
+        send(&self.clients[&actor], request.body(Body::from(bytes))?).await
+    }
+
+    /// What an administrator is answered, who must not be refused.
+    pub async fn must(&self, method: Method, path: &str, body: &Json) -> Result<Json> {
+        let answer = self.ask(Actor::Admin, None, method, path, body).await?;
+        ensure!((200..300).contains(&answer.code), "{path}: {answer:?}");
+        Ok(answer.body)
+    }
+
+    /// `/apis/…/namespaces/<ours>/<kind>`
+    pub fn ours(&self, group_version: &str, kind: &str) -> String {
+        format!("/apis/{group_version}/namespaces/{}/{kind}", self.namespace)
+    }
+}
+
+async fn send(client: &Client, request: http::Request<Body>) -> Result<Answer> {
+    let (parts, body) = client.send(request).await?.into_parts();
+    let bytes = body.collect().await?.to_bytes();
+    let header = |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    Ok(Answer {
+        code: parts.status.as_u16(),
+        body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        warnings: warnings(&parts.headers)?,
+        flow: (
+            header("x-kubernetes-pf-flowschema-uid").to_owned(),
+            header("x-kubernetes-pf-prioritylevel-uid").to_owned(),
+        ),
+    })
+}
+
+/// `299 - "text"`, with quotes escaped.
+fn warnings(headers: &HeaderMap) -> Result<Vec<String>> {
+    let texts = headers.get_all("warning").iter().map(|value| {
+        let text = value.to_str()?;
+        let quoted = text.strip_prefix("299 - ").with_context(|| text.to_owned())?;
+        Ok(serde_json::from_str(quoted)?)
+    });
+    texts.collect()
+}
+
+/// Which overlay, and what it makes of names.
+#[derive(Clone, Copy)]
+pub struct Overlay {
+    pub namespace: &'static str,
+    pub named: fn(&str) -> String,
+    /// Its kustomization, if it is not the default overlay; `resources` and `components` are paths in this repository.
+    pub kustomization: Option<fn() -> Json>,
+}
+
+impl Overlay {
+    pub const DEFAULT: Self =
+        Self { namespace: brupop_testbed::operator::NAMESPACE, named: str::to_owned, kustomization: None };
+
+    /// Another namespace, prefix and suffix, and on trusted nodes only.
+    pub const RENAMED: Self = Self {
+        namespace: "updates",
+        named: |name| format!("team-{name}-blue"),
+        kustomization: Some(|| {
+            json!({
+                "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+                "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue",
+                "resources": ["manifests"], "components": ["kustomize/components/trusted-placement"],
+            })
+        }),
+    };
+
+    /// The folder to apply.
+    fn folder(&self, control_plane: &ControlPlane) -> Result<String> {
+        let Some(kustomization) = self.kustomization else { return Ok("default".to_owned()) };
+        let folder = control_plane.dir().join("overlay");
+        std::fs::create_dir_all(&folder)?;
+        // kustomize takes relative paths only.
+        let up: String = folder.canonicalize()?.components().skip(1).map(|_| "../").collect();
+        let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize()?;
+        let repository = up + repository.strip_prefix("/")?.to_str().context("a path of letters")?;
+        let mut kustomization = kustomization();
+        for list in ["resources", "components"] {
+            for path in kustomization[list].as_array_mut().into_iter().flatten() {
+                *path = json!(format!("{repository}/{}", path.as_str().unwrap_or_default()));
+            }
+        }
+        std::fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
+        Ok(folder.to_str().context("a path of letters")?.to_owned())
+    }
+}

@@ -1,0 +1,135 @@
+//! What people are told of edits that will be overwritten.
+
+use super::bed::{Actor, Bed};
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::names;
+use http::Method;
+use serde_json::{Value as Json, json};
+
+/// Users that are not people, whatever their rights.
+const MACHINES: [&str; 5] = [
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:serviceaccount:kube-system:namespace-controller",
+    "system:kube-controller-manager",
+    "system:node:edited",
+    "system:apiserver",
+];
+
+/// Each edit goes through; people are told the words, machines nothing.
+pub async fn check(bed: &Bed) -> Result<()> {
+    let shadows = bed.ours("brupop.bottlerocket.aws/v2", "bottlerocketshadows");
+    let (shadow, fleet) = (
+        format!("{shadows}/brs-edited"),
+        bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets/fleet"),
+    );
+    let node = "/api/v1/nodes/edited".to_owned();
+    let labels = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0"});
+    bed.must(
+        Method::POST,
+        "/api/v1/nodes",
+        &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "edited", "labels": labels}}),
+    )
+    .await?;
+    bed.must(
+        Method::POST,
+        &shadows,
+        &json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "metadata": {"name": "brs-edited"}, "spec": {"state": "Idle"}}),
+    )
+    .await?;
+
+    let pause = "kubectl annotate node edited brupop.bottlerocket.aws/pause=true";
+    let pause_all = format!(
+        "kubectl patch brf fleet -n {} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",
+        bed.namespace
+    );
+    let annotation = |key: &str, value: Json| json!({"metadata": {"annotations": {key: value}}});
+    let edits: [(&str, String, Json, &[&str]); 11] = [
+        (
+            "a spec",
+            shadow.clone(),
+            json!({"spec": {"version": "1.2.3"}}),
+            &["by-hand-spec", pause, &pause_all, "update-now"],
+        ),
+        ("a spec as it was", shadow.clone(), json!({"spec": {"version": "1.2.3"}}), &[]),
+        ("a label of a shadow", shadow.clone(), json!({"metadata": {"labels": {"a": "b"}}}), &[]),
+        (
+            "a status",
+            format!("{shadow}/status"),
+            json!({"status": {"message": "m"}}),
+            &["by-hand-status", pause],
+        ),
+        ("the fleet's pause", fleet.clone(), json!({"spec": {"paused": true}}), &[]),
+        (
+            "the ledger",
+            format!("{fleet}/status"),
+            json!({"status": {"term": 7}}),
+            &["by-hand-fleet", &pause_all],
+        ),
+        (
+            "a marker",
+            node.clone(),
+            annotation(names::MARKER_ANNOTATION, json!("{}")),
+            &["by-hand-marker", pause],
+        ),
+        ("a pause", node.clone(), annotation(names::PAUSE_ANNOTATION, json!("true")), &[]),
+        ("a cordon", node.clone(), json!({"spec": {"unschedulable": true}}), &[]),
+        (
+            "a marker's end",
+            node.clone(),
+            annotation(names::MARKER_ANNOTATION, Json::Null),
+            &["by-hand-marker", "kubectl uncordon edited"],
+        ),
+        ("a Node's status", format!("{node}/status"), json!({"status": {"phase": "Running"}}), &[]),
+    ];
+    for (says, path, body, words) in &edits {
+        for machine in MACHINES {
+            // Of a kubelet, NodeRestriction lets through what is its own Node's.
+            let answer = bed
+                .ask(Actor::Admin, Some(machine), Method::PATCH, &format!("{path}?dryRun=All"), body)
+                .await?;
+            ensure!(answer.warnings.is_empty(), "{machine}: {says}: {:?}", answer.warnings);
+            ensure!(
+                answer.code == 200 || machine.starts_with("system:node:"),
+                "{machine}: {says}: {answer:?}"
+            );
+        }
+        let answer = bed.ask(Actor::Admin, None, Method::PATCH, path, body).await?;
+        ensure!(answer.code == 200, "{says}: {answer:?}");
+        told(says, &answer.warnings, words)?;
+        let stored = bed.must(Method::GET, path, &Json::Null).await?;
+        let mut expected = stored.clone();
+        json_patch::merge(&mut expected, body);
+        ensure!(stored == expected, "{says}: not stored: {stored}");
+    }
+    for machine in MACHINES.iter().filter(|user| !user.starts_with("system:node:")) {
+        let answer = bed
+            .ask(Actor::Admin, Some(machine), Method::DELETE, &format!("{shadow}?dryRun=All"), &Json::Null)
+            .await?;
+        ensure!(answer.code == 200 && answer.warnings.is_empty(), "{machine}: {answer:?}");
+    }
+    // A service account of somebody's pipeline is as good as a person.
+    let pipeline = "system:serviceaccount:ci:deployer";
+    for (path, words) in
+        [(&shadow, ["by-hand-delete", pause]), (&fleet, ["by-hand-fleet", pause_all.as_str()])]
+    {
+        let answer = bed.ask(Actor::Admin, Some(pipeline), Method::DELETE, path, &Json::Null).await?;
+        ensure!(answer.code == 200, "{path}: {answer:?}");
+        told(path, &answer.warnings, &words)?;
+        let gone = bed.ask(Actor::Admin, None, Method::GET, path, &Json::Null).await?;
+        ensure!(gone.code == 404, "{path} is still there");
+    }
+    Ok(())
+}
+
+fn told(says: &str, warnings: &[String], words: &[&str]) -> Result<()> {
+    if words.is_empty() {
+        ensure!(warnings.is_empty(), "{says}: {warnings:?}");
+        return Ok(());
+    }
+    let [warning] = warnings else { anyhow::bail!("{says}: not one warning: {warnings:?}") };
+    let missing = words.iter().find(|word| !warning.contains(**word));
+    missing
+        .map_or(Ok(()), |word| Err(anyhow::anyhow!("{word}")))
+        .with_context(|| format!("{says}: {warning} lacks"))
+}

@@ -1,0 +1,5 @@
+//! The shipped policies, attacked by the very accounts that they confine.
+
+pub mod attacks;
+pub mod bed;
+pub mod hand_edits;

@@ -1,0 +1,269 @@
+//! Certificates are rotated and replicas are restarted in turn while agents report: no report is lost to that.
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::{BottlerocketShadow, names};
+use brupop_testbed::kubeconfig::Credential;
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
+use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, ResourceExt as _};
+use serde_json::{Value as Json, from_value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+const AGENTS: usize = 8;
+const REPORTS: usize = 5_000;
+const ROTATIONS: usize = 5;
+const RESTARTS: usize = 4;
+/// A third before its end a certificate is renewed: every 8 seconds.
+const LIFETIME: &str = "12s";
+/// Between two reports of an agent: all of them take about as long as the rotations.
+const PACE: Duration = Duration::from_millis(50);
+const DEADLINE: Duration = Duration::from_mins(1);
+/// For all of it; on two cores with nothing else to do it takes a minute.
+const LONGEST: Duration = Duration::from_mins(4);
+
+/// An agent that reports on its node by its pod's token. Its client tries nothing twice.
+struct Agent {
+    shadows: Api<BottlerocketShadow>,
+    name: String,
+    uid: String,
+    generation: i64,
+}
+
+impl Agent {
+    async fn of(control_plane: &ControlPlane, node: &Node) -> Result<Self> {
+        let client = control_plane.client();
+        let name = names::shadow_name(&node.name_any());
+        let shadow: BottlerocketShadow = from_value(json!({
+            "metadata": {
+                "name": name,
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Node", "name": node.name_any(), "uid": node.uid()},
+                ],
+            },
+            "spec": {"state": "Idle"},
+        }))?;
+        let all = Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE);
+        let shadow = all.create(&PostParams::default(), &shadow).await?;
+        let status = Patch::Merge(json!({"status": {"current_state": "Idle", "current_version": "1.19.4"}}));
+        all.patch_status(&name, &PatchParams::default(), &status).await?;
+
+        let pods = Api::<Pod>::namespaced(client, NAMESPACE);
+        let on_node = of("agent").fields(&format!("spec.nodeName={}", node.name_any()));
+        let pod = await_until(format!("an agent's pod on {}", node.name_any()), DEADLINE, async || {
+            pods.list(&on_node).await.ok()?.items.pop()
+        });
+        let pod = pod.await?;
+        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
+        let account = account.context("a pod without an account")?;
+        let token = control_plane.bound_token(NAMESPACE, account, &pod.name_any()).await?;
+        let shadows = Api::namespaced(client_without_retry(control_plane, &token).await?, NAMESPACE);
+        let (uid, generation) = (shadow.uid(), shadow.metadata.generation);
+        Ok(Self { shadows, name, uid: uid.context("uid")?, generation: generation.context("generation")? })
+    }
+
+    /// As the agent sends it: with tests.
+    async fn report(&self, message: &str) -> Result<(), kube::Error> {
+        let patch: Json = json!([
+            {"op": "test", "path": "/metadata/uid", "value": self.uid},
+            {"op": "test", "path": "/metadata/generation", "value": self.generation},
+            {"op": "add", "path": "/status/message", "value": message},
+        ]);
+        let patch = Patch::<()>::Json(from_value(patch).map_err(kube::Error::SerdeError)?);
+        self.shadows.patch_status(&self.name, &PatchParams::default(), &patch).await.map(drop)
+    }
+
+    /// Reports until it is told to end; every report that did not get through.
+    async fn go_on(self, done: Arc<AtomicUsize>, enough: Arc<AtomicBool>) -> Vec<String> {
+        let mut failed = Vec::new();
+        let mut ticks = interval(PACE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let began = Instant::now();
+        for n in 0_usize.. {
+            ticks.tick().await;
+            if enough.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.report(&format!("report {n}")).await {
+                Ok(()) => drop(done.fetch_add(1, Ordering::Relaxed)),
+                Err(error) => {
+                    let at = began.elapsed().as_secs_f32();
+                    failed.push(format!("{} after {at:.1} s: {error}", self.name));
+                }
+            }
+        }
+        failed
+    }
+}
+
+async fn client_without_retry(control_plane: &ControlPlane, token: &str) -> Result<Client> {
+    let kubeconfig = control_plane.server().kubeconfig(&Credential::Token(token), NAMESPACE);
+    let kubeconfig: Kubeconfig = from_value(kubeconfig)?;
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+fn of(component: &str) -> ListParams {
+    ListParams::default().labels(&format!("{}={component}", names::COMPONENT_LABEL))
+}
+
+/// Expiry times of the certificates that running replicas took up in place of others, as they say themselves.
+fn taken_up(logs: &Path) -> Result<BTreeSet<String>> {
+    let mut taken_up = BTreeSet::new();
+    for entry in std::fs::read_dir(logs)? {
+        let path = entry?.path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("brupop-webhook")) {
+            let text = std::fs::read_to_string(&path)?;
+            let lines = text.lines().filter(|line| line.contains("serving certificate"));
+            let expiries = lines.filter_map(|line| line.split("not_after=").nth(1)?.split(' ').next());
+            taken_up.extend(expiries.skip(1).map(str::to_owned));
+        }
+    }
+    Ok(taken_up)
+}
+
+/// The authorities by which API servers know the webhook; each rotation begins with another one.
+async fn bundle(control_plane: &ControlPlane) -> Option<String> {
+    let path = "jsonpath={.webhooks[0].clientConfig.caBundle}";
+    let get = ["get", "validatingwebhookconfiguration", "brupop-webhook", "-o", path];
+    control_plane.kubectl(get).await.ok()
+}
+
+/// Restarts replicas as people do, and notes which processes there were.
+struct Restarts<'a> {
+    control_plane: &'a ControlPlane,
+    kubelets: &'a Kubelets,
+    pods: Api<Pod>,
+    seen: BTreeSet<u32>,
+}
+
+impl Restarts<'_> {
+    /// One round: all of them by a rolling update, then one more by hand.
+    async fn round(&mut self) -> Result<()> {
+        let deployment = "deployment/brupop-webhook";
+        self.control_plane.kubectl(["-n", NAMESPACE, "rollout", "restart", deployment]).await?;
+        self.control_plane
+            .kubectl(["-n", NAMESPACE, "rollout", "status", deployment, "--timeout=60s"])
+            .await?;
+        let ready = self.two_are_ready(None).await?;
+        let first = ready.first().context("no replica")?;
+        self.control_plane.kubectl(["-n", NAMESPACE, "delete", "pod", first, "--wait=false"]).await?;
+        self.two_are_ready(Some(first)).await?;
+        Ok(())
+    }
+
+    /// Names of two replicas that are ready and stay.
+    async fn two_are_ready(&mut self, without: Option<&str>) -> Result<Vec<String>> {
+        let ready = await_until("two replicas are ready", DEADLINE, async || {
+            let pods = self.pods.list(&of("webhook")).await.ok()?;
+            let ready = |pod: &Pod| {
+                let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+                pod.metadata.deletion_timestamp.is_none()
+                    && conditions.into_iter().flatten().any(|is| is.type_ == "Ready" && is.status == "True")
+            };
+            let names = pods.iter().filter(|pod| ready(pod)).map(Pod::name_any);
+            let names: Vec<_> = names.filter(|name| without != Some(name.as_str())).collect();
+            (names.len() == 2).then_some(names)
+        });
+        let ready = ready.await?;
+        self.seen.extend(self.running());
+        Ok(ready)
+    }
+
+    fn running(&self) -> BTreeSet<u32> {
+        let processes = self.kubelets.processes().into_iter();
+        processes.filter(|process| process.component == "webhook").map(|process| process.pid).collect()
+    }
+
+    /// Processes that have come to their end.
+    fn ended(&self) -> usize {
+        self.seen.difference(&self.running()).count()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_report_is_lost_while_certificates_are_rotated_and_replicas_restarted() -> Result<()> {
+    let logs = tracing_subscriber::fmt().with_env_filter("warn,kube_client=off").with_test_writer();
+    let _ = logs.try_init();
+    let binaries = binaries(&["brupop-webhook"])?;
+    let control_plane = ControlPlane::start(Options::CLUSTER).await?;
+    apply_overlay(&control_plane, "default").await?;
+    let client = control_plane.client();
+    let nodes = make_nodes(&client, AGENTS).await?;
+    let programs = programs(&binaries, &[("CERTIFICATE_LIFETIME", LIFETIME)]);
+    let webhook = programs.into_iter().filter(|(command, _)| command == "/brupop-webhook");
+    let kubelets = Kubelets::start(&control_plane, webhook);
+    let mut agents = Vec::new();
+    for node in &nodes {
+        agents.push(Agent::of(&control_plane, node).await?);
+    }
+    let pods = Api::<Pod>::namespaced(client, NAMESPACE);
+    let mut restarts =
+        Restarts { control_plane: &control_plane, kubelets: &kubelets, pods, seen: BTreeSet::new() };
+    restarts.two_are_ready(None).await?;
+    for agent in &agents {
+        await_until("the first report", DEADLINE, async || agent.report("here").await.ok()).await?;
+    }
+
+    let mut audit = control_plane.audit().from_now();
+    let logs = control_plane.sandbox().logs();
+    let (done, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut reporting = JoinSet::new();
+    for agent in agents {
+        reporting.spawn(agent.go_on(Arc::clone(&done), Arc::clone(&enough)));
+    }
+    let began = Instant::now();
+    let counts = loop {
+        let known = bundle(&control_plane).await.context("caBundle")?;
+        restarts.round().await?;
+        let rotation = await_until("a rotation", DEADLINE, async || {
+            bundle(&control_plane).await.filter(|bundle| *bundle != known)
+        });
+        rotation.await?;
+        let counts = (done.load(Ordering::Relaxed), taken_up(&logs)?.len(), restarts.ended());
+        if counts.0 >= REPORTS && counts.1 >= ROTATIONS && counts.2 >= RESTARTS {
+            break counts;
+        }
+        ensure!(
+            began.elapsed() < LONGEST,
+            "reports, rotations, restarts: {counts:?} in {:?}",
+            began.elapsed()
+        );
+    };
+    enough.store(true, Ordering::Relaxed);
+    let failed = reporting.join_all().await.concat();
+    println!(
+        "{} reports, {} rotations, {} restarts in {:.0} s",
+        done.load(Ordering::Relaxed),
+        counts.1,
+        counts.2,
+        began.elapsed().as_secs_f32()
+    );
+    ensure!(failed.is_empty(), "{} reports failed:\n{}", failed.len(), failed.join("\n"));
+
+    // The API server's own account of it: each one was reviewed by the webhook, and stored.
+    let events = audit.read()?;
+    let reports = events.iter().filter(|event| {
+        event.user.username == format!("system:serviceaccount:{NAMESPACE}:brupop-agent")
+            && event.verb == "patch"
+    });
+    let reviewed = reports.clone().filter(|event| {
+        let rule = event.annotations.get("shadows.brupop.bottlerocket.aws/rule");
+        event.code() == 200 && rule.is_some_and(|rule| rule == "agent-report")
+    });
+    let (asked, reviewed, done) = (reports.count(), reviewed.count(), done.load(Ordering::Relaxed));
+    ensure!(
+        (asked, reviewed) == (done, done),
+        "{done} reports, {asked} in the audit log, {reviewed} reviewed"
+    );
+    Ok(())
+}

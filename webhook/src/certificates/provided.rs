@@ -1,0 +1,183 @@
+//! Certificates that somebody else makes, such as cert-manager, who also sees to `caBundle`: read, and never written.
+
+use crate::metrics::Metrics;
+use brupop_runtime::tls::{Resolver, TlsError};
+use brupop_runtime::{Health, Shutdown};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Secret;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use rustls::client::verify_server_name;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Keys of a Secret of type `kubernetes.io/tls`.
+const CERTIFICATE: &str = "tls.crt";
+const KEY: &str = "tls.key";
+
+/// Why a Secret's certificate is not served.
+#[derive(Debug, Error)]
+pub enum ProvidedError {
+    /// There is no such key, or it is no text.
+    #[error("Secret {secret} has no {key}")]
+    Missing {
+        /// Its name.
+        secret: String,
+        /// The key.
+        key: &'static str,
+    },
+    /// What it holds cannot be served.
+    #[error("Secret {secret}")]
+    Tls {
+        /// Its name.
+        secret: String,
+        /// Why.
+        #[source]
+        source: TlsError,
+    },
+    /// It is no certificate.
+    #[error("Secret {secret}: {CERTIFICATE} is no certificate")]
+    NoCertificate {
+        /// Its name.
+        secret: String,
+    },
+    /// API servers would not take it for ours.
+    #[error("Secret {secret}: {CERTIFICATE} is not good for {name}")]
+    Name {
+        /// Its name.
+        secret: String,
+        /// The name that API servers call us by.
+        name: String,
+    },
+}
+
+/// Serves the certificate of a Secret that somebody else keeps.
+pub struct Provided {
+    secrets: Api<Secret>,
+    secret: String,
+    names: Vec<String>,
+    resolver: Arc<Resolver>,
+    health: Health,
+    metrics: Arc<Metrics>,
+}
+
+impl Provided {
+    /// Of the Secret of this name in `namespace`; `names` are those that API servers call us by.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        secret: String,
+        names: Vec<String>,
+        resolver: Arc<Resolver>,
+        health: Health,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { secrets: Api::namespaced(client, namespace), secret, names, resolver, health, metrics }
+    }
+
+    /// Follows the Secret until the shutdown is requested. Ready from the first certificate on; what cannot be served is
+    /// said, and what was served before goes on.
+    pub async fn run(&self, shutdown: Shutdown) {
+        let ours = watcher::Config::default().fields(&format!("metadata.name={}", self.secret));
+        let mut events = std::pin::pin!(watcher(self.secrets.clone(), ours).default_backoff());
+        let mut found = false;
+        loop {
+            let event = tokio::select! {
+                () = shutdown.requested() => return,
+                event = events.next() => event,
+            };
+            match event {
+                Some(Ok(Event::Apply(secret) | Event::InitApply(secret))) => {
+                    found = true;
+                    self.take_up(&secret);
+                }
+                Some(Ok(Event::Init)) => found = false,
+                Some(Ok(Event::InitDone)) if found => {}
+                Some(Ok(Event::InitDone | Event::Delete(_))) => {
+                    self.metrics.certificate_failures.inc();
+                    tracing::warn!(secret = self.secret, "there is no such Secret: waiting for it");
+                }
+                Some(Err(error)) => {
+                    self.metrics.certificate_failures.inc();
+                    tracing::warn!(secret = self.secret, %error, "the Secret cannot be watched");
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn take_up(&self, secret: &Secret) {
+        match self.serve(secret) {
+            Ok(changed) => {
+                self.health.ready();
+                if changed {
+                    tracing::info!(secret = self.secret, "serving the certificate that was provided");
+                }
+            }
+            Err(error) => {
+                self.metrics.certificate_failures.inc();
+                tracing::warn!(error = &error as &dyn std::error::Error, "the certificate cannot be served");
+            }
+        }
+    }
+
+    fn serve(&self, secret: &Secret) -> Result<bool, ProvidedError> {
+        let name = || self.secret.clone();
+        let certificate = text(secret, CERTIFICATE).ok_or_else(|| missing(name(), CERTIFICATE))?;
+        let key = text(secret, KEY).ok_or_else(|| missing(name(), KEY))?;
+        let expiry = checked(certificate, &self.names).map_err(|wrong| match wrong {
+            Some(wrong) => ProvidedError::Name { secret: name(), name: wrong },
+            None => ProvidedError::NoCertificate { secret: name() },
+        })?;
+        let served = self.resolver.serve(certificate, key);
+        let changed = served.map_err(|source| ProvidedError::Tls { secret: name(), source })?;
+        self.metrics.certificate_expiry.set(expiry);
+        Ok(changed)
+    }
+}
+
+fn missing(secret: String, key: &'static str) -> ProvidedError {
+    ProvidedError::Missing { secret, key }
+}
+
+fn text<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
+    std::str::from_utf8(&secret.data.as_ref()?.get(key)?.0).ok().filter(|text| !text.trim().is_empty())
+}
+
+/// When the certificate expires, in seconds since 1970; or the name that it is not good for, if it is one at all.
+fn checked(certificate: &str, names: &[String]) -> Result<i64, Option<String>> {
+    let leaf = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|_| None)?;
+    let parsed = ParsedCertificate::try_from(&leaf).map_err(|_| None)?;
+    for name in names {
+        let good =
+            ServerName::try_from(name.as_str()).is_ok_and(|name| verify_server_name(&parsed, &name).is_ok());
+        if !good {
+            return Err(Some(name.clone()));
+        }
+    }
+    let (_, parsed) = x509_parser::parse_x509_certificate(&leaf).map_err(|_| None)?;
+    Ok(parsed.validity().not_after.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificates::{Policy, issue::issue};
+    use jiff::{SignedDuration, Timestamp};
+
+    #[test]
+    fn a_certificate_is_checked_for_our_names_and_says_when_it_expires() {
+        let (now, policy) = (Timestamp::now(), Policy::of_lifetime(SignedDuration::from_hours(2)));
+        let names = ["s.ns.svc".to_owned(), "10.0.0.1".to_owned()];
+        let made = issue(&names, policy, now, now).unwrap();
+        assert_eq!(checked(&made.certificate, &names), Ok(made.not_after.as_second()));
+        assert_eq!(checked(&made.certificate, &["t.ns.svc".to_owned()]), Err(Some("t.ns.svc".to_owned())));
+        for garbage in ["", "x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+            assert_eq!(checked(garbage, &names), Err(None), "{garbage}");
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Several replicas with clocks of their own, one Secret, one configuration: the very pass that ships, interleaved call by
+//! call, with conflicts, lost replicas, damage by others and clocks that jump by hours and years.
+
+use super::super::pass::{Passed, Publication, Store, pass};
+use super::*;
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+const NAME: &str = "webhook.ns.svc";
+
+/// The cluster.
+#[derive(Default)]
+struct World {
+    /// With its resource version.
+    secret: RefCell<(u64, Vec<Generation>)>,
+    configuration: RefCell<(u64, String)>,
+    made: Cell<usize>,
+    writes: Cell<usize>,
+    minute: Cell<i64>,
+}
+
+/// A conflict, in the end the only thing that goes wrong here.
+#[derive(Debug)]
+struct Outrun;
+
+/// How one replica sees the cluster.
+struct Seen {
+    world: Rc<World>,
+    /// Its clock's error, in minutes.
+    error: Rc<Cell<i64>>,
+}
+
+/// Lets the others have their turn.
+async fn turn() {
+    let mut had = false;
+    std::future::poll_fn(|_| if std::mem::replace(&mut had, true) { Poll::Ready(()) } else { Poll::Pending })
+        .await;
+}
+
+impl Store for Seen {
+    type Error = Outrun;
+    type Secret = u64;
+    type Configuration = (u64, String);
+
+    fn now(&self) -> Timestamp {
+        at(self.world.minute.get() + self.error.get())
+    }
+
+    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<Generation, Outrun> {
+        let number = self.world.made.replace(self.world.made.get() + 1);
+        let not_after = later(now, POLICY.lifetime);
+        Ok(Generation { serve_from, not_after, ..generation(&format!("#{number}"), 0, 0) })
+    }
+
+    async fn secret(&self) -> Result<(u64, Vec<Generation>), Outrun> {
+        turn().await;
+        Ok(self.world.secret.borrow().clone())
+    }
+
+    async fn replace(&self, read: u64, generations: &[Generation]) -> Result<bool, Outrun> {
+        turn().await;
+        let mut secret = self.world.secret.borrow_mut();
+        if secret.0 != read {
+            return Ok(false);
+        }
+        *secret = (read + 1, generations.to_vec());
+        self.world.writes.set(self.world.writes.get() + 1);
+        Ok(true)
+    }
+
+    async fn configuration(&self) -> Result<(u64, String), Outrun> {
+        turn().await;
+        Ok(self.world.configuration.borrow().clone())
+    }
+
+    fn trusted((_, bundle): &(u64, String)) -> String {
+        bundle.clone()
+    }
+
+    async fn publish(&self, (read, had): &(u64, String), bundle: &str) -> Result<Publication, Outrun> {
+        if had == bundle {
+            return Ok(Publication::Found);
+        }
+        turn().await;
+        let mut configuration = self.world.configuration.borrow_mut();
+        if configuration.0 != *read {
+            return Ok(Publication::Overtaken);
+        }
+        *configuration = (read + 1, bundle.to_owned());
+        self.world.writes.set(self.world.writes.get() + 1);
+        Ok(Publication::Written)
+    }
+
+    fn outrun(&self) -> Outrun {
+        Outrun
+    }
+
+    fn overtaken(&self) -> Outrun {
+        Outrun
+    }
+}
+
+type Passing = Pin<Box<dyn Future<Output = Result<Passed<Outrun>, Outrun>>>>;
+
+struct Replica {
+    world: Rc<World>,
+    error: Rc<Cell<i64>>,
+    passing: Option<Passing>,
+    serving: Option<Generation>,
+    /// Version of the configuration when the pass began: later ones are events that it has not heard of.
+    heard: Option<u64>,
+    /// By its own clock; unset: at once.
+    look_again: Option<Timestamp>,
+}
+
+impl Replica {
+    fn new(world: &Rc<World>, error: i64) -> Self {
+        let (world, error) = (Rc::clone(world), Rc::new(Cell::new(error)));
+        Self { world, error, passing: None, serving: None, heard: None, look_again: None }
+    }
+
+    fn now(&self) -> Timestamp {
+        at(self.world.minute.get() + self.error.get())
+    }
+
+    /// There is something to do.
+    fn is_due(&self) -> bool {
+        let version = self.world.configuration.borrow().0;
+        self.passing.is_some()
+            || self.heard != Some(version)
+            || self.look_again.is_none_or(|look_again| look_again <= self.now())
+    }
+
+    /// Makes one call to the API server, or begins. What it went over to serve, if it did.
+    fn step(&mut self) -> Option<Generation> {
+        if !self.is_due() {
+            return None;
+        }
+        if self.passing.is_none() {
+            self.heard = Some(self.world.configuration.borrow().0);
+            let seen = Seen { world: Rc::clone(&self.world), error: Rc::clone(&self.error) };
+            let serving = self.serving.clone();
+            self.passing =
+                Some(Box::pin(
+                    async move { pass(&seen, &[NAME.to_owned()], POLICY, serving.as_ref()).await },
+                ));
+        }
+        let passing = self.passing.as_mut()?;
+        let Poll::Ready(passed) = passing.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+            return None;
+        };
+        self.passing = None;
+        self.look_again = None;
+        let passed = passed.ok()?;
+        self.look_again = passed.published.ok().map(|published| published.look_again);
+        if passed.serve.is_some() {
+            self.serving.clone_from(&passed.serve);
+        }
+        passed.serve
+    }
+
+    /// The process dies, in the middle of whatever it does, and is started again.
+    fn restart(&mut self) {
+        *self = Self::new(&self.world, self.error.get());
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A replica makes a call.
+    Call(usize),
+    /// A replica's clock is off by this many minutes from now on.
+    Jump(usize, i64),
+    Restart(usize),
+    /// Time passes, in minutes.
+    Wait(i64),
+    /// Somebody writes nonsense into `caBundle`.
+    Wipe,
+    /// Somebody empties the Secret.
+    Damage,
+}
+
+fn error() -> impl Strategy<Value = i64> {
+    const YEAR: i64 = 366 * 24 * 60;
+    prop_oneof![Just(0), -3_i64..=3, -600_i64..600, (-30 * YEAR..30 * YEAR)]
+}
+
+fn steps(damage: u32) -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        60 => (0_usize..4).prop_map(Step::Call),
+        4 => (0_usize..4, error()).prop_map(|(replica, error)| Step::Jump(replica, error)),
+        2 => (0_usize..4).prop_map(Step::Restart),
+        4 => prop_oneof![1_i64..10, 1_i64..8000].prop_map(Step::Wait),
+        damage => prop_oneof![Just(Step::Wipe), Just(Step::Damage)],
+    ];
+    prop::collection::vec(step, 1..400)
+}
+
+/// All make their calls until nobody has anything to do; fails if that does not end.
+fn settle(replicas: &mut [Replica]) -> Result<(), TestCaseError> {
+    for _ in 0..1000 {
+        if !replicas.iter().any(Replica::is_due) {
+            return Ok(());
+        }
+        for replica in &mut *replicas {
+            replica.step();
+        }
+    }
+    Err(TestCaseError::fail("they go on for ever"))
+}
+
+fn published(world: &World, generation: &Generation) -> bool {
+    world.configuration.borrow().1.contains(&generation.authority)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    /// What a replica goes over to is published at that moment, or nothing that is published is good any more; what it
+    /// goes on with is published, or it has just not heard yet that it is not. And when the clocks are right again, all
+    /// come to serve the same valid certificate, and then leave everything alone.
+    #[test]
+    fn replicas_that_race_serve_what_is_published_and_come_to_agree(
+        errors in prop::collection::vec(error(), 4),
+        steps in steps(2),
+    ) {
+        let world = Rc::new(World::default());
+        let mut replicas: Vec<_> = errors.iter().map(|error| Replica::new(&world, *error)).collect();
+        let names = [NAME.to_owned()];
+        for step in steps {
+            match step {
+                Step::Call(number) => {
+                    let served = replicas[number].step();
+                    if let Some(served) = served.filter(|served| !published(&world, served)) {
+                        let now = replicas[number].now();
+                        let secret = world.secret.borrow();
+                        let better = secret.1.iter().find(|it| it.good_for(&names, now) && published(&world, it));
+                        prop_assert!(better.is_none(), "{number} serves {served:?} instead of {better:?}");
+                    }
+                }
+                // The keeper is woken by a jump.
+                Step::Jump(number, error) => {
+                    replicas[number].error.set(error);
+                    replicas[number].look_again = None;
+                }
+                Step::Restart(number) => replicas[number].restart(),
+                Step::Wait(minutes) => world.minute.set(world.minute.get() + minutes),
+                Step::Wipe => {
+                    let version = world.configuration.borrow().0;
+                    *world.configuration.borrow_mut() = (version + 1, "garbage".to_owned());
+                }
+                Step::Damage => {
+                    let version = world.secret.borrow().0;
+                    *world.secret.borrow_mut() = (version + 1, vec![]);
+                }
+            }
+            for (number, replica) in replicas.iter().enumerate() {
+                let on_its_way = replica.is_due();
+                let serving = replica.serving.as_ref();
+                prop_assert!(
+                    serving.is_none_or(|serving| on_its_way || published(&world, serving)),
+                    "{number} rests and serves what nobody trusts: {serving:?}"
+                );
+            }
+            prop_assert!(world.secret.borrow().1.len() <= KEPT);
+        }
+
+        // With clocks as they are, they come to rest.
+        settle(&mut replicas)?;
+        for replica in &mut replicas {
+            replica.error.set(0);
+            replica.look_again = None;
+        }
+        settle(&mut replicas)?;
+        // What waits for its time has come.
+        world.minute.set(world.minute.get() + 61);
+        settle(&mut replicas)?;
+        let first = replicas[0].serving.clone();
+        for replica in &replicas {
+            prop_assert_eq!(&replica.serving, &first);
+        }
+        let served = first.ok_or_else(|| TestCaseError::fail("nothing is served"))?;
+        prop_assert!(served.good_for(&names, replicas[0].now()) && published(&world, &served));
+
+        let writes = world.writes.get();
+        for _ in 0..20 {
+            world.minute.set(world.minute.get() + 1);
+            settle(&mut replicas)?;
+        }
+        prop_assert!(world.writes.get() <= writes + 2, "they do not leave things alone");
+    }
+
+    /// Clocks that differ, by whatever, but do not jump: replicas come to rest after a few writes, and stay there.
+    #[test]
+    fn clocks_that_differ_are_no_reason_to_write_for_ever(errors in prop::collection::vec(error(), 1..6)) {
+        let world = Rc::new(World::default());
+        let mut replicas: Vec<_> = errors.iter().map(|error| Replica::new(&world, *error)).collect();
+        settle(&mut replicas)?;
+        prop_assert!(world.writes.get() <= 2 * replicas.len() + 2, "{} writes", world.writes.get());
+        let writes = world.writes.get();
+        for _ in 0..12 {
+            world.minute.set(world.minute.get() + 5);
+            settle(&mut replicas)?;
+        }
+        prop_assert!(world.writes.get() <= writes + 2, "{} writes more", world.writes.get() - writes);
+    }
+
+    /// Months of renewals by replicas whose clocks differ by minutes: at no moment, not between two calls either, does
+    /// one serve what is not published.
+    #[test]
+    fn renewals_leave_no_gap(
+        errors in prop::collection::vec(-5_i64..=5, 3),
+        order in prop::collection::vec(0_usize..3, 800),
+    ) {
+        let world = Rc::new(World::default());
+        let mut replicas: Vec<_> = errors.iter().map(|error| Replica::new(&world, *error)).collect();
+        settle(&mut replicas)?;
+        let first = replicas[0].serving.clone();
+        for number in order {
+            replicas[number].step();
+            for replica in &replicas {
+                let serving = replica.serving.as_ref().ok_or_else(|| TestCaseError::fail("nothing served"))?;
+                prop_assert!(published(&world, serving), "{serving:?}");
+                prop_assert!(serving.good_for(&[NAME.to_owned()], replica.now()), "{serving:?}");
+            }
+            if !replicas.iter().any(Replica::is_due) {
+                let secret = world.secret.borrow();
+                let waits = replicas.iter().any(|it| secret.1.iter().any(|made| made.waits(it.now())));
+                world.minute.set(world.minute.get() + if waits { 1 } else { 600 });
+            }
+        }
+        prop_assert!(replicas[0].serving != first && world.made.get() > 2, "{} made", world.made.get());
+    }
+}

@@ -1,0 +1,162 @@
+//! As much of a review as the verdict looks at. Objects stay the JSON that they are, so that a change of a field that
+//! is not known here is seen, too.
+
+use k8s_openapi::api::authentication::v1::UserInfo;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::admission::Operation;
+use kube::core::{GroupVersionKind, GroupVersionResource};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// The request of an `AdmissionReview`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// What the answer is known by.
+    pub uid: String,
+    /// Kind of the object.
+    pub kind: GroupVersionKind,
+    /// The resource.
+    pub resource: GroupVersionResource,
+    /// The sub-resource, if it is about one.
+    #[serde(default)]
+    pub sub_resource: Option<String>,
+    /// Name of the object.
+    #[serde(default)]
+    pub name: String,
+    /// Namespace of the object.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// What is to be done.
+    pub operation: Operation,
+    /// Who asks.
+    pub user_info: UserInfo,
+    /// The object as it would be stored; none if it would be gone.
+    #[serde(default)]
+    pub object: Option<Object>,
+    /// The object as it is; none if there is none yet.
+    #[serde(default)]
+    pub old_object: Option<Object>,
+    /// Nothing will be stored.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// An object without members that are null, and without what the API server keeps in the metadata itself:
+/// `managedFields`, `resourceVersion` and `generation`.
+#[derive(Clone, Debug, Default)]
+pub struct Object {
+    /// `apiVersion` and `kind`.
+    pub(super) types: Map<String, Value>,
+    pub(super) metadata: Map<String, Value>,
+    pub(super) spec: Map<String, Value>,
+    pub(super) status: Map<String, Value>,
+    /// What no shadow has.
+    pub(super) rest: Map<String, Value>,
+    /// Number of entries of `managedFields`.
+    pub(super) managers: usize,
+}
+
+impl Object {
+    /// The owners; none if they cannot be read.
+    pub(super) fn owners(&self) -> Vec<OwnerReference> {
+        let owners = self.metadata.get("ownerReferences").map(Vec::deserialize);
+        owners.and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Members)
+    }
+}
+
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Object, A::Error> {
+        let mut object = Object::default();
+        while let Some(name) = members.next_key::<String>()? {
+            match name.as_str() {
+                "metadata" => {
+                    let metadata = members.next_value::<Option<Metadata>>()?.unwrap_or_default();
+                    (object.metadata, object.managers) = (metadata.fields, metadata.managers);
+                }
+                "spec" => object.spec = half(members.next_value()?),
+                "status" => object.status = half(members.next_value()?),
+                "apiVersion" | "kind" => put(&mut object.types, name, members.next_value()?),
+                _ => put(&mut object.rest, name, members.next_value()?),
+            }
+        }
+        Ok(object)
+    }
+}
+
+#[derive(Default)]
+struct Metadata {
+    fields: Map<String, Value>,
+    managers: usize,
+}
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MetadataMembers)
+    }
+}
+
+struct MetadataMembers;
+
+impl<'de> Visitor<'de> for MetadataMembers {
+    type Value = Metadata;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("metadata")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Metadata, A::Error> {
+        let mut metadata = Metadata::default();
+        while let Some(name) = members.next_key::<String>()? {
+            match name.as_str() {
+                // About half of a review is in here, and only their number matters.
+                "managedFields" => {
+                    let entries = members.next_value::<Option<Vec<IgnoredAny>>>()?;
+                    metadata.managers = entries.map_or(0, |entries| entries.len());
+                }
+                "resourceVersion" | "generation" => {
+                    members.next_value::<IgnoredAny>()?;
+                }
+                _ => put(&mut metadata.fields, name, members.next_value()?),
+            }
+        }
+        Ok(metadata)
+    }
+}
+
+/// The last one of a name counts, as in any map.
+fn put(map: &mut Map<String, Value>, name: String, value: Value) {
+    if value.is_null() {
+        map.remove(&name);
+    } else {
+        map.insert(name, value);
+    }
+}
+
+fn half(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(mut fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields
+        }
+        Value::Null => Map::new(),
+        // Not an object: keep it in sight, under a name that no field has.
+        other => Map::from_iter([(String::new(), other)]),
+    }
+}

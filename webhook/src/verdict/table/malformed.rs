@@ -1,0 +1,53 @@
+//! Bytes that no API server sends: never a panic, never an answer that allows.
+
+use crate::metrics::Metrics;
+use crate::review::answer;
+use brupop_admission_cases::{review, table};
+use serde_json::{Value, json};
+
+/// The bytes of an allowed review, with `deep` as the message of the new status.
+fn with_message(deep: &str) -> String {
+    let row = table().into_iter().find(|row| row.says == "an agent's news").unwrap();
+    let mut review = review(&row).unwrap();
+    review["request"]["object"]["status"]["message"] = json!("MARK");
+    review.to_string().replace("\"MARK\"", deep)
+}
+
+fn allowed(body: &str) -> bool {
+    let Ok(bytes) = answer(body.as_bytes(), &Metrics::default()) else { return false };
+    let answer: Value = serde_json::from_slice(&bytes).unwrap();
+    answer["response"]["allowed"] == true
+}
+
+#[test]
+fn depth_is_limited_by_the_parser() {
+    let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    assert!(allowed(&with_message("\"m\"")), "the review is one that is allowed");
+    for levels in [1, 100, 10_000, 1_000_000] {
+        assert!(!allowed(&with_message(&deep(levels))), "{levels} levels");
+    }
+    let error = answer(with_message(&deep(10_000)).as_bytes(), &Metrics::default()).unwrap_err();
+    assert!(error.to_string().contains("recursion limit exceeded"), "{error}");
+}
+
+#[test]
+fn what_is_no_review_is_not_allowed() {
+    let whole = with_message("\"m\"");
+    let replaced = |from: &str, to: &str| whole.replace(from, to);
+    for (says, body) in [
+        ("nothing", String::new()),
+        ("half of it", whole[..whole.len() / 2].to_owned()),
+        ("another version", replaced("admission.k8s.io/v1", "admission.k8s.io/v1beta1")),
+        ("another kind", replaced("\"AdmissionReview\"", "\"TokenReview\"")),
+        ("no request", replaced("\"request\"", "\"response\"")),
+        ("an operation that is not", replaced("\"UPDATE\"", "\"UPSERT\"")),
+        ("extras that are no lists", replaced("[\"node-0\"]", "\"node-0\"")),
+        (
+            "a user name that is no text",
+            replaced("\"system:serviceaccount:brupop-bottlerocket-aws:brupop-agent\"", "7"),
+        ),
+    ] {
+        assert_ne!(body, whole, "{says}");
+        assert!(!allowed(&body), "{says}");
+    }
+}
