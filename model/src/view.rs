@@ -149,6 +149,7 @@ fn situation(
             zone: None,
             paused: false,
             update_now: false,
+            agent_ready: true,
             ours: false,
         }),
         shadow: Some(self::shadow(shadow)),

@@ -110,6 +110,8 @@ pub struct NodeFacts<'a> {
     pub paused: bool,
     /// A person asked for this node's update now, whatever the window; a back-off holds all the same.
     pub update_now: bool,
+    /// The pod of its agent is Ready.
+    pub agent_ready: bool,
     /// This process runs on it.
     pub ours: bool,
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use brupop_api::{BottlerocketFleet, Marker, names};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
@@ -55,6 +55,34 @@ struct NodeCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
+    #[serde(default, rename = "lastTransitionTime")]
+    since: Option<Timestamp>,
+}
+
+/// An agent's pod, as far as it tells whether the agent is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentPod {
+    /// The node that it runs on.
+    pub node: String,
+    /// Since when it is Ready; `None` if it is not.
+    pub ready_since: Option<Timestamp>,
+}
+
+impl AgentPod {
+    /// What this pod tells; `None` if it is on no node yet.
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let node = pod.spec.as_ref()?.node_name.clone()?;
+        let leaving = pod.metadata.deletion_timestamp.is_some();
+        let conditions =
+            pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let ready = conditions
+            .iter()
+            .find(|condition| condition.type_ == "Ready" && condition.status == "True" && !leaving);
+        let since = |time: &Time| time.0;
+        let ready_since =
+            ready.map(|ready| ready.last_transition_time.as_ref().map_or(Timestamp::MIN, since));
+        Some(Self { node, ready_since })
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -126,6 +154,12 @@ impl WatchedNode {
             .conditions
             .iter()
             .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    }
+
+    /// Since when it has been Ready without interruption, if it is.
+    pub fn ready_since(&self) -> Option<Timestamp> {
+        let ready = self.status.conditions.iter().find(|condition| condition.type_ == "Ready")?;
+        (ready.status == "True").then(|| ready.since.unwrap_or(Timestamp::MIN))
     }
 
     /// Cordoned.

@@ -14,7 +14,7 @@ use kube::core::DeserializeGuard;
 
 use crate::drain::Plan;
 use crate::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
-use crate::objects::{Ledger, WatchedNode};
+use crate::objects::{AgentPod, Ledger, WatchedNode};
 use crate::settings::{Durations, Limit};
 use clock::Clock;
 
@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub nodes: BTreeMap<String, Arc<WatchedNode>>,
     /// The shadows, by name; those that cannot be read, too.
     pub shadows: BTreeMap<String, Arc<DeserializeGuard<BottlerocketShadow>>>,
+    /// The agents' pods, by the name that their node's shadow has or would have.
+    pub agents: BTreeMap<String, AgentPod>,
     /// The ledger, if there is one.
     pub ledger: Option<Arc<DeserializeGuard<Ledger>>>,
     /// What a drain has to do, by name of the shadow; of those nodes whose pods are watched and known.
@@ -174,7 +176,8 @@ struct Observer<'a, 'c> {
 impl<'a> Observer<'a, '_> {
     fn situation(&mut self, name: &'a str) -> (Situation<'a>, Option<String>) {
         let mut unreadable = None;
-        let node = self.snapshot.nodes.get(name).map(|node| self.node(node, &mut unreadable));
+        let agent = self.snapshot.agents.get(name);
+        let node = self.snapshot.nodes.get(name).map(|node| self.node(node, agent, &mut unreadable));
         let shadow = match self.snapshot.shadows.get(name).map(|guard| &guard.0) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow).map(|facts| (facts, shadow)),
             Some(Err(error)) => {
@@ -189,7 +192,10 @@ impl<'a> Observer<'a, '_> {
         let plan = self.snapshot.drains.get(name);
         let created = self.snapshot.nodes.get(name).and_then(|node| node.created());
         let durations = self.circumstances.durations;
-        let mut time = self.clock.facts(durations, facts.as_ref(), transition, marker);
+        let ready_since = self.snapshot.nodes.get(name).and_then(|node| node.ready_since());
+        let all_well_since =
+            ready_since.zip(agent.and_then(|agent| agent.ready_since)).map(|(node, agent)| node.max(agent));
+        let mut time = self.clock.facts(durations, facts.as_ref(), transition, marker, all_well_since);
         time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
         let situation = Situation {
             shadow_name: name,
@@ -208,7 +214,12 @@ impl<'a> Observer<'a, '_> {
         (situation, unreadable)
     }
 
-    fn node(&self, node: &'a WatchedNode, unreadable: &mut Option<String>) -> NodeFacts<'a> {
+    fn node(
+        &self,
+        node: &'a WatchedNode,
+        agent: Option<&AgentPod>,
+        unreadable: &mut Option<String>,
+    ) -> NodeFacts<'a> {
         /// Stands for a marker that cannot be read: something is there, and the slot is kept.
         static UNREAD: Marker = Marker {
             shadow_uid: String::new(),
@@ -240,6 +251,7 @@ impl<'a> Observer<'a, '_> {
             zone: node.zone(),
             paused: node.paused(),
             update_now: node.update_now(),
+            agent_ready: agent.is_some_and(|agent| agent.ready_since.is_some()),
             ours: self.circumstances.own_node == Some(name),
         }
     }

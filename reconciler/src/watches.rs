@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::budgets::{self, Budgets};
-use crate::objects::{Ledger, WatchedNode, trim_pod};
+use crate::objects::{AgentPod, Ledger, WatchedNode, trim_pod};
 use crate::observe::Snapshot;
 
 /// Most nodes whose pods are watched at once. More drain one after the other.
@@ -29,6 +29,7 @@ pub struct Watches {
     nodes: Watched<WatchedNode>,
     shadows: Watched<DeserializeGuard<BottlerocketShadow>>,
     fleet: Watched<DeserializeGuard<Ledger>>,
+    agents: Watched<Pod>,
     /// Is told of each change that matters.
     pub changed: Arc<Notify>,
     /// Times that a watch failed.
@@ -43,11 +44,19 @@ impl Watches {
         let everything = watcher::Config::default;
         let nodes = watcher(Api::<WatchedNode>::all(client.clone()), everything()).modify(WatchedNode::trim);
         let shadows = watcher(Api::namespaced(client.clone(), namespace), everything()).modify(strip);
+        let agents = everything().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+        let agents = watcher(Api::<Pod>::namespaced(client.clone(), namespace), agents).modify(trim_pod);
         let fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
         let fleet = watcher(Api::namespaced(client.clone(), namespace), fleet);
         Self {
             nodes: Watched::start("Nodes", nodes, |old, new| !old.same_facts(new), signals()),
             shadows: Watched::start("shadows", shadows, |_, _| true, signals()),
+            agents: Watched::start(
+                "the agents' pods",
+                agents,
+                |old, new| AgentPod::of(old) != AgentPod::of(new),
+                signals(),
+            ),
             fleet: Watched::start("the fleet", fleet, |_, _| true, signals()),
             changed,
             failures,
@@ -56,7 +65,7 @@ impl Watches {
 
     /// Has each watch yielded all there is, once?
     pub fn synced(&self) -> bool {
-        self.nodes.synced() && self.shadows.synced() && self.fleet.synced()
+        self.nodes.synced() && self.shadows.synced() && self.fleet.synced() && self.agents.synced()
     }
 
     /// Resolves when each watch has yielded all there is.
@@ -65,6 +74,7 @@ impl Watches {
         let _ = self.nodes.store.wait_until_ready().await;
         let _ = self.shadows.store.wait_until_ready().await;
         let _ = self.fleet.store.wait_until_ready().await;
+        let _ = self.agents.store.wait_until_ready().await;
     }
 
     /// What is known now. An error if the ledger is there and cannot be read: then nothing may be decided.
@@ -79,9 +89,18 @@ impl Watches {
         let named = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
         let nodes = self.nodes.store.state().into_iter();
         let shadows = self.shadows.store.state().into_iter();
+        let mut agents = BTreeMap::<String, AgentPod>::new();
+        for agent in self.agents.store.state().iter().filter_map(|pod| AgentPod::of(pod)) {
+            // One that leaves may stand beside the one that follows.
+            let known = agents.entry(names::shadow_name(&agent.node)).or_default();
+            if known.ready_since.is_none() {
+                *known = agent;
+            }
+        }
         Ok(Snapshot {
             nodes: nodes.map(|node| (names::shadow_name(&named(node.meta())), node)).collect(),
             shadows: shadows.map(|shadow| (named(shadow.meta()), shadow)).collect(),
+            agents,
             ledger,
             drains: BTreeMap::new(),
             hopeless: BTreeMap::new(),

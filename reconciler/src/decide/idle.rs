@@ -50,6 +50,9 @@ pub(super) fn startable<'a>(
     if !shadow.reports(State::Idle) {
         return Err(Reason::Finishing);
     }
+    if !node.agent_ready {
+        return Err(Reason::AgentSilent);
+    }
     let Some(version) = shadow.update() else { return Err(Reason::NoUpdate) };
     if situation.time.backing_off {
         return Err(Reason::BackingOff);

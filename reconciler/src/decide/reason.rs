@@ -15,6 +15,8 @@ pub enum Reason<'a> {
     NotLabelled,
     /// The agent has not reported, or not in this boot of the node.
     NotReported,
+    /// The pod of the agent is not Ready.
+    AgentSilent,
     /// The host knows of no update.
     NoUpdate,
     /// The Node is not Ready.
@@ -80,6 +82,8 @@ pub enum Abort {
     CannotBeEmptied,
     /// The host came back with another version than the wanted one.
     FellBack,
+    /// The node was not Ready after the update.
+    NotReady,
     /// The host rebooted by itself before the update was ready.
     RebootedByItself,
     /// The host would now update to another version, or to none.
@@ -99,6 +103,7 @@ impl Abort {
             Self::DrainTimedOut => "DrainTimedOut",
             Self::CannotBeEmptied => "CannotBeEmptied",
             Self::FellBack => "FellBack",
+            Self::NotReady => "NotReady",
             Self::RebootedByItself => "RebootedByItself",
             Self::OtherTarget => "OtherTarget",
             Self::NodePaused => "NodePaused",
@@ -120,7 +125,7 @@ impl Abort {
 
     /// Is it seen on facts of the Node, which no agent can write? Only such failures count against a version.
     pub fn is_corroborated(reason: &str) -> bool {
-        reason == Self::FellBack.as_str()
+        [Self::FellBack, Self::NotReady].iter().any(|seen| reason == seen.as_str())
     }
 
     fn message(self) -> &'static str {
@@ -130,6 +135,7 @@ impl Abort {
             Self::DrainTimedOut => "the node could not be emptied in time",
             Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
             Self::FellBack => "the host came back with another version than the wanted one",
+            Self::NotReady => "the node was not Ready with the new version",
             Self::RebootedByItself => "the host rebooted before its update was ready",
             Self::OtherTarget => "the host would now update to another version, or to none",
             Self::NodePaused => "a person paused this node",
@@ -140,12 +146,13 @@ impl Abort {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can be, for metrics.
-    pub const WORDS: [&'static str; 30] = [
+    pub const WORDS: [&'static str; 31] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
         "NotLabelled",
         "NotReported",
+        "AgentSilent",
         "NoUpdate",
         "NodeNotReady",
         "FleetPaused",
@@ -181,6 +188,7 @@ impl Reason<'_> {
             Self::NodeReplaced => "NodeReplaced",
             Self::NotLabelled => "NotLabelled",
             Self::NotReported => "NotReported",
+            Self::AgentSilent => "AgentSilent",
             Self::NoUpdate => "NoUpdate",
             Self::NodeNotReady => "NodeNotReady",
             Self::FleetPaused => "FleetPaused",
@@ -212,7 +220,9 @@ impl Reason<'_> {
     /// The status of the condition Progressing.
     pub fn status(&self) -> ConditionStatus {
         match self {
-            Self::NotReported | Self::NodeGone | Self::NotLeading => ConditionStatus::Unknown,
+            Self::NotReported | Self::AgentSilent | Self::NodeGone | Self::NotLeading => {
+                ConditionStatus::Unknown
+            }
             Self::Starting(_)
             | Self::Staging(_)
             | Self::ExcludedFromLoadBalancers
@@ -254,6 +264,7 @@ impl Reason<'_> {
             Self::NodeReplaced => "the node was made again under the same name; it gets a new shadow",
             Self::NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
             Self::NotReported => "the agent on this node has not reported since it booted: see its pod",
+            Self::AgentSilent => "the agent's pod on this node is not Ready: see its logs",
             Self::NoUpdate => "the host knows of no update",
             Self::NodeNotReady => "the node is not Ready",
             Self::FleetPaused => "a person paused the fleet (spec.paused of the BottlerocketFleet)",

@@ -223,7 +223,7 @@ pub(super) fn monitoring<'a>(
     if !node.ready {
         // It was in service; whether it comes back is no longer a matter of this step alone.
         if situation.time.step_overdue {
-            return abort(fleet, shadow, Abort::DeadlineExceeded);
+            return abort(fleet, shadow, Abort::NotReady);
         }
         return Decision::wait(Reason::NodeNotReady);
     }

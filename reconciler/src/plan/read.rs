@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use super::{Output, PlanArgs, circumstances, plan, table};
 use crate::apply::is_ours;
 use crate::drain::Plan as Drain;
-use crate::objects::{Ledger, WatchedNode};
+use crate::objects::{AgentPod, Ledger, WatchedNode};
 use crate::observe::{self, Snapshot};
 use crate::settings::Settings;
 use crate::{budgets, decide};
@@ -87,6 +87,10 @@ async fn snapshot(client: &Client, namespace: &str) -> Result<Snapshot, PlanErro
         all("the shadows", Api::namespaced(client.clone(), namespace)).await?;
     let fleets: Vec<DeserializeGuard<Ledger>> =
         all("the fleet", Api::namespaced(client.clone(), namespace)).await?;
+    let agents = ListParams::default().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+    let agents = Api::<Pod>::namespaced(client.clone(), namespace).list(&agents).await;
+    let agents =
+        agents.map_err(|source| PlanError::Read { what: "the agents' pods", source: Box::new(source) })?;
     let named = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
     let fleets = fleets.into_iter().map(Arc::new);
     Ok(Snapshot {
@@ -95,6 +99,11 @@ async fn snapshot(client: &Client, namespace: &str) -> Result<Snapshot, PlanErro
             .map(|node| (names::shadow_name(&named(node.meta())), Arc::new(node)))
             .collect(),
         shadows: shadows.into_iter().map(|shadow| (named(shadow.meta()), Arc::new(shadow))).collect(),
+        agents: agents
+            .iter()
+            .filter_map(AgentPod::of)
+            .map(|agent| (names::shadow_name(&agent.node), agent))
+            .collect(),
         ledger: fleets.into_iter().find(|fleet| fleet.name_any() == names::FLEET),
         drains: BTreeMap::new(),
         hopeless: BTreeMap::new(),

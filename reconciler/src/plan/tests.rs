@@ -27,6 +27,7 @@ fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
             zone: None,
             paused,
             update_now: false,
+            agent_ready: true,
             ours: false,
         }),
         shadow: Some(ShadowFacts {

@@ -220,6 +220,7 @@ mod tests {
             zone: None,
             paused: false,
             update_now: false,
+            agent_ready: true,
             ours: false,
         }
     }

@@ -82,6 +82,7 @@ fn which_failures_count() {
     let fleet = FleetFacts { budget, ..fleet() };
     for (reason, counts) in [
         ("FellBack", true),
+        ("NotReady", true),
         // An agent can say so, and nobody else has seen it.
         ("StepFailed", false),
         ("DeadlineExceeded", false),

@@ -75,6 +75,7 @@ pub(super) fn idle() -> Situation<'static> {
             zone: Some("a"),
             paused: false,
             update_now: false,
+            agent_ready: true,
             ours: false,
         }),
         shadow: Some(ShadowFacts {
