@@ -13,6 +13,7 @@ pub mod drain;
 pub mod evict;
 pub mod facts;
 pub mod leadership;
+pub mod leave;
 pub mod metrics;
 pub mod objects;
 pub mod observe;

@@ -1,7 +1,7 @@
 //! Updates the Bottlerocket hosts of a cluster, a few at a time.
 
 use brupop_reconciler::settings::{Command, Settings};
-use brupop_reconciler::{plan, process};
+use brupop_reconciler::{leave, plan, process};
 use brupop_runtime::logs;
 use clap::Parser as _;
 use std::io::Write as _;
@@ -16,23 +16,27 @@ async fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     match &settings.command {
-        None => match process::run(settings).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the reconciler cannot run");
-                ExitCode::FAILURE
-            }
-        },
-        Some(Command::Plan(args)) => match plan::run(&settings, args).await {
-            // A reader that has seen enough, such as `head`, is no failure.
-            Ok(text) => {
-                let _ = std::io::stdout().write_all(text.as_bytes());
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "there is no plan");
-                ExitCode::FAILURE
-            }
-        },
+        None => ended("the reconciler cannot run", process::run(settings.clone()).await),
+        Some(Command::Plan(args)) => {
+            ended("there is no plan", plan::run(&settings, args).await.map(|text| say(&text)))
+        }
+        Some(Command::DrainToIdle(args)) => {
+            ended("not Idle", leave::run(args, |line| say(&format!("{line}\n"))).await)
+        }
     }
+}
+
+fn ended<E: std::error::Error + 'static>(what: &str, result: Result<(), E>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "{what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A reader that has seen enough, such as `head`, is no failure.
+fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }

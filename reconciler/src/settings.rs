@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
 use crate::facts::FailureBudget;
+use crate::leave::LeaveArgs;
 use crate::plan::PlanArgs;
 use crate::schedule::Schedule;
 
@@ -94,6 +95,8 @@ pub struct Settings {
 pub enum Command {
     /// Prints what would happen now, in which order, and why not for the rest; writes nothing
     Plan(PlanArgs),
+    /// Waits until no update runs and nothing of ours is left on any Node, before uninstalling; writes nothing
+    DrainToIdle(LeaveArgs),
 }
 
 /// The durations that [`crate::observe`] turns into facts.
