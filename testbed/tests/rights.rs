@@ -57,8 +57,8 @@ async fn names(control_plane: &ControlPlane) -> Result<Vec<String>> {
     let ours = ["get", "clusterroles,roles", "-A", "-l", "app.kubernetes.io/part-of=brupop", "-o", "json"];
     let roles: Json = serde_json::from_str(&control_plane.kubectl(ours).await?)?;
     let roles = roles["items"].as_array().context("no roles")?;
-    let rules = roles.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
-    let names = rules.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
+    let granted = roles.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
+    let names = granted.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
     Ok(names.filter_map(Json::as_str).map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect())
 }
 
