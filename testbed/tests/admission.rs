@@ -12,7 +12,7 @@ mod raw;
 use admission_audit::{events, impersonation_is_in_the_audit_log, refusals_are_in_the_audit_log};
 use admission_bed::{Bed, DEADLINE, Gates};
 use anyhow::{Context as _, Result, ensure};
-use brupop_admission_cases::{Actor, Host, table};
+use brupop_admission_cases::{Actor, Host, Request, table};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
@@ -198,6 +198,34 @@ async fn delete(control_plane: &ControlPlane, what: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// However an agent calls itself, the record of who wrote what stays short; only the webhook sees to that.
+async fn managers_do_not_grow(bed: &Bed) -> Result<()> {
+    bed.idle_shadow(Host::First).await?;
+    let path = bed.shadow_path(Host::First);
+    let name = path.rsplit('/').next();
+    let applied = json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "metadata": {"name": name}, "status": {"message": "m"}});
+    let mut refusal = None;
+    for manager in 0..32 {
+        let asked = Request {
+            method: Method::PATCH,
+            path: format!("{path}/status?fieldManager=m{manager}&force=true"),
+            content_type: "application/apply-patch+yaml",
+            body: applied.to_string(),
+        };
+        match bed.send(Actor::Agent, asked).await? {
+            Ok(_) => ensure!(refusal.is_none(), "m{manager} is let in again"),
+            Err(refused) => refusal = refusal.or(Some(refused)),
+        }
+    }
+    let (code, message) = refusal.context("32 managers")?;
+    ensure!(code == 403 && message.contains("agent-managed-fields") && message.contains("16"), "{message}");
+    let stored = bed.ask(Actor::Admin, Method::GET, &path, &Json::Null).await?;
+    let managers = stored.map(|object| object["metadata"]["managedFields"].as_array().map(Vec::len));
+    ensure!(managers == Ok(Some(16)), "{managers:?}");
+    Ok(())
+}
+
 /// Gives every account of the namespace all rights, or takes them away again; what they had before they keep.
 async fn all_rights(bed: &Bed, given: bool) -> Result<()> {
     const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
@@ -268,6 +296,7 @@ async fn agents_write_their_own_nodes_status_and_nothing_else() -> Result<()> {
     let events = events(&control_plane.audit(), began_at)?;
     refusals_are_in_the_audit_log(&events)?;
     impersonation_is_in_the_audit_log(&events, NAMESPACE)?;
+    managers_do_not_grow(&bed).await?;
     the_webhook_is_confined(&bed, &control_plane, "brupop-webhook").await?;
     passed("webhook and policies");
 

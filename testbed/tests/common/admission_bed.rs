@@ -33,16 +33,22 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Awaits that everybody is there, and that the API server has noticed who is gone.
+    /// Awaits that everybody is there.
     pub async fn take_part(control_plane: &ControlPlane, namespace: &str, nodes: &[Node]) -> Result<Self> {
-        let bed = Self { cast: cast(control_plane, namespace, nodes).await?, known: Mutex::default() };
-        let shadows = bed.shadows_path();
-        let gone = await_until("the end of a deleted pod's token", DEADLINE, async || {
-            let answer = bed.ask(Actor::DeletedPod, Method::GET, &shadows, &Json::Null).await;
-            matches!(answer, Ok(Err((401, _)))).then_some(())
-        });
-        gone.await?;
-        Ok(bed)
+        Ok(Self { cast: cast(control_plane, namespace, nodes).await?, known: Mutex::default() })
+    }
+
+    /// Awaits that the API server's cache has forgotten the tokens of what is gone.
+    async fn forgotten(&self) -> Result<()> {
+        let shadows = self.shadows_path();
+        for actor in Actor::ALL.into_iter().filter(|actor| actor.is_gone()) {
+            await_until(format!("the end of the token of {actor:?}"), DEADLINE, async || {
+                let answer = self.ask(actor, Method::GET, &shadows, &Json::Null).await;
+                matches!(answer, Ok(Err((401, _)))).then_some(())
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     fn world(&self) -> &World {
@@ -72,7 +78,7 @@ impl Bed {
         self.send(actor, Request { method, path: path.to_owned(), content_type, body }).await
     }
 
-    async fn send(&self, actor: Actor, asked: Request) -> Result<Answer> {
+    pub async fn send(&self, actor: Actor, asked: Request) -> Result<Answer> {
         let caller = &self.cast.callers[&actor];
         let mut request = http::Request::builder()
             .method(asked.method)
@@ -216,8 +222,15 @@ impl Bed {
 
     /// All rows for the API server: how many, and those that do not hold, by what they say.
     pub async fn check_all(&self, gates: Gates, table: &[Row]) -> (usize, Vec<String>) {
-        let rows = table.iter().filter(|row| row.is_for_the_api_server());
-        self.check_these(&format!("{gates:?}"), gates, rows.map(|row| (row, row.verdict))).await
+        let rows = || table.iter().filter(|row| row.is_for_the_api_server()).map(|row| (row, row.verdict));
+        let setup = format!("{gates:?}");
+        let (here, mut wrong) =
+            self.check_these(&setup, gates, rows().filter(|(row, _)| !row.actor.is_gone())).await;
+        wrong.extend(self.forgotten().await.err().map(|error| error.to_string()));
+        let (gone, more) =
+            self.check_these(&setup, gates, rows().filter(|(row, _)| row.actor.is_gone())).await;
+        wrong.extend(more);
+        (here + gone, wrong)
     }
 
     /// The rows that RBAC refuses, now that it does not: what is behind it.

@@ -61,8 +61,9 @@ pub async fn cast(control_plane: &ControlPlane, namespace: &str, nodes: &[KubeNo
     stage.node(&longest).await?;
     let pod = stage.pod(namespace, "longest", account, &longest).await?;
     tokens.insert(Actor::LongestAgent, stage.token_of(&pod).await?);
-    let (former, token) = stage.former(account, &again).await?;
-    tokens.insert(Actor::FormerNode, token);
+    let (former, [of_pod, of_node]) = stage.former(account, &again).await?;
+    tokens.insert(Actor::FormerNode, of_pod);
+    tokens.insert(Actor::FormerNodeBound, of_node);
     let pod = stage.pod(namespace, "again-2", account, &again).await?;
     tokens.insert(Actor::NewNode, stage.token_of(&pod).await?);
 
@@ -166,15 +167,17 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// UID of a Node and a token of a pod on it; the Node has been made again since.
-    async fn former(&self, account: &str, name: &str) -> Result<(String, String)> {
+    /// UID of a Node, and tokens of a pod on it and of itself; the Node has been made again since.
+    async fn former(&self, account: &str, name: &str) -> Result<(String, [String; 2])> {
         let uid = self.node(name).await?.uid().context("a UID")?;
         let pod = self.pod(self.namespace, "again-1", account, name).await?;
-        let token = self.token_of(&pod).await?;
-        self.use_once(&token).await?;
+        let tokens = [self.token_of(&pod).await?, self.node_bound(account, &pod).await?];
+        for token in &tokens {
+            self.use_once(token).await?;
+        }
         Api::<KubeNode>::all(self.client.clone()).delete(name, &DeleteParams::default()).await?;
         self.node(name).await?;
-        Ok((uid, token))
+        Ok((uid, tokens))
     }
 
     /// A Node of this name that has not opted in; the one that is there, if there is one.

@@ -76,6 +76,10 @@ pub(super) fn of_agents() -> Vec<Row> {
             => ByRbac, behind(behind());
         "a sub-resource that is not, by merge patch": Agent, known(), by(Way::Merge, "scale", scale.clone())
             => ByRbac, behind(NO_SUCH_OBJECT), alone("agent-status-only");
+        "a sub-resource that is not, by JSON patch": Agent, known(), by(Way::JsonPatch, "scale", json!([]))
+            => ByRbac, behind(NO_SUCH_OBJECT), alone("agent-status-only");
+        "a sub-resource that is not, by server-side apply": Agent, known(), by(Way::Apply, "scale", scale.clone())
+            => ByRbac, behind(NO_SUCH_OBJECT), alone("agent-status-only");
         "a sub-resource that is not, by PUT": Agent, known(), by(Way::Put, "scale", scale)
             => ByRbac, behind(NO_SUCH_OBJECT), alone("agent-status-only");
         "a shadow created": Agent, missing(), Ask::Create(json!({})) => ByRbac, behind(behind());
@@ -88,6 +92,7 @@ pub(super) fn of_agents() -> Vec<Row> {
         "its own shadow deleted": Agent, known(), Ask::Delete => ByRbac, behind(behind());
         "its own shadow deleted, tried": Agent, known(), Ask::Delete => ByRbac, behind(behind()), dry();
         "all shadows deleted": Agent, known(), Ask::DeleteAll => ByRbac, behind(behind());
+        "all shadows deleted, tried": Agent, known(), Ask::DeleteAll => ByRbac, behind(behind()), dry();
         "the status, as v1": Agent, known(), message() => NO_SUCH_VERSION, of_version("v1"), alone("unknown-kind");
         "the status, as v3": Agent, known(), message() => NO_SUCH_VERSION, of_version("v3"), alone("unknown-kind");
     }
