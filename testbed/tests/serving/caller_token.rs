@@ -33,7 +33,8 @@ async fn agents_write_when_the_api_server_presents_its_token_and_only_then() -> 
         ["patch", "service", "brupop-webhook", "-n", NAMESPACE, "--type=json", "-p", patch.as_str()];
     bed.control_plane.kubectl(service).await?;
     bed.configure("/clientConfig/service/port", json!(444)).await?;
-    let said = agent.is_refused("wants the API server's token").await?;
+    // How an API server puts it that it was answered 401.
+    let said = agent.is_refused("the server has asked for the client to provide credentials").await?;
     ensure!(said.contains("failed calling webhook"), "{said}");
 
     bed.configure("/clientConfig/service/port", json!(443)).await?;

@@ -140,9 +140,11 @@ impl Agent {
 
     /// Awaits that a report is refused with these words.
     async fn is_refused(&self, words: &str) -> Result<String> {
+        let mut last = None;
         let refused = await_until(format!("a refusal with {words:?}"), DEADLINE, async || {
-            self.report(words).await.filter(|said| said.contains(words))
+            last = self.report(words).await;
+            last.clone().filter(|said| said.contains(words))
         });
-        Ok(refused.await?)
+        refused.await.with_context(|| format!("{last:?}"))
     }
 }
