@@ -50,6 +50,7 @@ bench: control-plane build ## 8 nodes at limit 4, hosts that act at once and reb
 bench-admission: control-plane build ## What webhook and policies cost an agent's patch, beside neither and beside a webhook that does nothing
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
 	@BRUPOP_BINARIES=$(CURDIR)/target/release target/release/brupop-bench-admission
+	@$(MAKE) --no-print-directory bench-verdict
 
 .PHONY: bench-verdict
 bench-verdict: ## A review without the network, as shipped: from its bytes to the bytes of the answer

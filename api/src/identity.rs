@@ -49,6 +49,10 @@ pub enum IdentityError {
 pub fn component(username: &str, namespace: &str) -> Option<Component> {
     let account =
         username.strip_prefix("system:serviceaccount:")?.strip_prefix(namespace)?.strip_prefix(':')?;
+    // No account is named like this, so it is none of ours.
+    if account.contains(':') {
+        return None;
+    }
     [
         (names::AGENT_ACCOUNT, Component::Agent),
         (names::RECONCILER_ACCOUNT, Component::Reconciler),
@@ -93,6 +97,8 @@ mod tests {
             ("system:serviceaccount:ns:brupop-reconciler", Some(Component::Reconciler)),
             ("system:serviceaccount:ns:brupop-webhook", Some(Component::Webhook)),
             ("system:serviceaccount:ns:default", None),
+            ("system:serviceaccount:ns:brupop-agent:x", None),
+            ("system:serviceaccount:ns:x:brupop-agent", None),
             ("system:serviceaccount:ns2:brupop-agent", None),
             ("system:serviceaccount:n:brupop-agent", None),
             ("system:serviceaccount:ns", None),

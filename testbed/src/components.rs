@@ -1,6 +1,7 @@
 //! The command lines of the control plane's programs.
 
 use crate::certificates::Authority;
+use crate::control_plane::Presents;
 use anyhow::{Context as _, Result};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -32,6 +33,7 @@ pub(crate) struct Layout<'a> {
     pub api_port: u16,
     /// A kubeconfig with all rights.
     pub admin: &'a Path,
+    pub presents: Presents,
 }
 
 /// Socket of the proxy by which the API server reaches Services.
@@ -41,6 +43,10 @@ pub(crate) fn egress_socket(dir: &Path) -> PathBuf {
 
 pub(crate) fn audit_log(dir: &Path) -> PathBuf {
     dir.join("audit.log")
+}
+
+pub(crate) fn webhook_token(dir: &Path) -> PathBuf {
+    dir.join("webhook-token")
 }
 
 impl Layout<'_> {
@@ -90,7 +96,31 @@ impl Layout<'_> {
             .arg(file("audit-policy-file", &policy))
             .arg(file("audit-log-path", &audit_log(self.dir)))
             .args(["--audit-log-mode=blocking", "--audit-log-maxsize=4096", "--profiling=false"]);
+        if self.presents == Presents::Token {
+            command.arg(file("admission-control-config-file", &self.admission_configuration()?));
+        }
         Ok(command)
+    }
+
+    /// Tells the API server which token it presents to whom: users are named after the webhook's Service.
+    fn admission_configuration(&self) -> Result<PathBuf> {
+        let (kubeconfig, configuration) =
+            (self.dir.join("webhooks.kubeconfig"), self.dir.join("admission.json"));
+        let service = format!("brupop-webhook.{}.svc", crate::operator::NAMESPACE);
+        let users = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config",
+            "users": [{"name": service, "user": {"tokenFile": webhook_token(self.dir)}}],
+        });
+        let plugin = serde_json::json!({
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+            "plugins": [{"name": "ValidatingAdmissionWebhook", "configuration": {
+                "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration",
+                "kubeConfigFile": kubeconfig,
+            }}],
+        });
+        std::fs::write(&kubeconfig, users.to_string())?;
+        std::fs::write(&configuration, plugin.to_string())?;
+        Ok(configuration)
     }
 
     pub(crate) fn controller_manager(&self) -> Command {

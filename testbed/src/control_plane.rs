@@ -3,7 +3,7 @@
 use crate::audit::AuditLog;
 use crate::binaries::control_plane_binaries;
 use crate::certificates::Authority;
-use crate::components::{Layout, audit_log, egress_socket, free_port};
+use crate::components::{Layout, audit_log, egress_socket, free_port, webhook_token};
 use crate::kubeconfig::{Credential, Server};
 use crate::sandbox::{Process, Sandbox, tail};
 use crate::services::Services;
@@ -37,13 +37,26 @@ pub struct Options {
     pub scheduler: bool,
     /// kwok: leases of nodes, and pods that become Running and go when deleted.
     pub kwok: bool,
+    /// By what webhooks know the API server.
+    pub presents: Presents,
+}
+
+/// What the API server presents to our webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presents {
+    /// As in most clusters.
+    Nothing,
+    /// The token in [`ControlPlane::webhook_token`], which must be there before the first review.
+    Token,
 }
 
 impl Options {
     /// etcd and the API server alone.
-    pub const API: Self = Self { controllers: false, scheduler: false, kwok: false };
+    pub const API: Self =
+        Self { controllers: false, scheduler: false, kwok: false, presents: Presents::Nothing };
     /// All of it.
-    pub const CLUSTER: Self = Self { controllers: true, scheduler: true, kwok: true };
+    pub const CLUSTER: Self =
+        Self { controllers: true, scheduler: true, kwok: true, presents: Presents::Nothing };
 }
 
 /// A running control plane. Dropping it, or the death of this process, ends all that it started, and removes its files.
@@ -101,7 +114,15 @@ impl ControlPlane {
         // Bound before the API server starts, which looks for it.
         let services = Services::serve(&egress_socket(dir), client.clone())?;
 
-        let layout = Layout { binaries, dir, authority: &authority, etcd_port, api_port, admin: &admin };
+        let layout = Layout {
+            binaries,
+            dir,
+            authority: &authority,
+            etcd_port,
+            api_port,
+            admin: &admin,
+            presents: options.presents,
+        };
         let mut processes = vec![
             sandbox.spawn("etcd", layout.etcd()?)?,
             sandbox.spawn("kube-apiserver", layout.api_server()?)?,
@@ -176,6 +197,12 @@ impl ControlPlane {
     /// The API server's audit log.
     pub fn audit(&self) -> AuditLog {
         AuditLog::new(audit_log(self.dir()))
+    }
+
+    /// Where the API server finds the token that it presents to the default overlay's webhook on port 443, and to
+    /// nobody else, if it is started with [`Presents::Token`].
+    pub fn webhook_token(&self) -> PathBuf {
+        webhook_token(self.dir())
     }
 
     /// The end of a process's log: of a program by its name, of a pod's by the pod's.

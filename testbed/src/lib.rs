@@ -22,7 +22,7 @@ mod services;
 pub mod waiting;
 
 pub use audit::AuditLog;
-pub use control_plane::{ControlPlane, Options};
+pub use control_plane::{ControlPlane, Options, Presents};
 pub use fleet::{Fleet, FleetOptions};
 pub use kubelet::{Kubelets, Program};
 pub use nodes::{NewNode, make_nodes};

@@ -16,7 +16,7 @@ use crate::kubelet::PodProcess;
 const PORT: i32 = 8444;
 /// Namespace and name of the scraper's account.
 const SCRAPER: &str = "prometheus";
-/// The ClusterRole that is shipped for scrapers.
+/// The `ClusterRole` that is shipped for scrapers.
 pub const READER: &str = "brupop-metrics-reader";
 
 /// Scrapes with one token.
@@ -25,7 +25,7 @@ pub struct Scraper {
 }
 
 impl Scraper {
-    /// A scraper with the token of an account that is bound to a ClusterRole, usually [`READER`]; to none: an account
+    /// A scraper with the token of an account that is bound to a `ClusterRole`, usually [`READER`]; to none: an account
     /// that may not scrape.
     ///
     /// # Errors

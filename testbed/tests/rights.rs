@@ -12,7 +12,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use http::Method;
 use kube::Client;
 use rights::list::{differences, lines, read};
-use rights::questions::{self, Question};
+use rights::questions::{self, Object, Place, Question};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -57,8 +57,8 @@ async fn names(control_plane: &ControlPlane) -> Result<Vec<String>> {
     let ours = ["get", "clusterroles,roles", "-A", "-l", "app.kubernetes.io/part-of=brupop", "-o", "json"];
     let roles: Json = serde_json::from_str(&control_plane.kubectl(ours).await?)?;
     let roles = roles["items"].as_array().context("no roles")?;
-    let rules = roles.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
-    let names = rules.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
+    let granted = roles.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
+    let names = granted.flat_map(|rule| rule["resourceNames"].as_array().into_iter().flatten());
     Ok(names.filter_map(Json::as_str).map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect())
 }
 
@@ -95,4 +95,34 @@ async fn the_accounts_may_do_what_is_listed_and_nothing_else() -> Result<()> {
     let wrong = differences(&listed, &found);
     ensure!(wrong.is_empty(), "docs/rights.txt is not what the API server says:\n{}", wrong.join("\n"));
     Ok(())
+}
+
+#[test]
+fn differences_are_lines_to_add_and_to_remove() {
+    let listed = read("# a comment\n\nagent  get,list  pods  in our namespace\nagent  get  /api/*\n");
+    let found = BTreeSet::from(["agent get pods in our namespace".to_owned(), "agent get /api/*".to_owned()]);
+    assert_eq!(
+        differences(&listed, &found),
+        ["- agent get,list pods in our namespace", "+ agent get pods in our namespace"]
+    );
+}
+
+#[test]
+fn what_is_allowed_everywhere_is_one_line_and_a_name_counts_only_where_not_all_may_be_had() {
+    let may = |verb, place, name: &str| {
+        let (group, resource, name) = (String::new(), "pods/log".to_owned(), name.to_owned());
+        Question { object: Object::Resource { group, resource, place, name }, verb }
+    };
+    let everywhere = Place::NAMESPACED.map(|place| may("get", place, ""));
+    let mut allowed = BTreeSet::from(everywhere);
+    allowed.extend([may("get", Place::Ours, "a"), may("patch", Place::Ours, "a")]);
+    let path = |path: &str| Question { object: Object::Path(path.to_owned()), verb: "get" };
+    allowed.extend([path("/api"), path("/apis/a"), path("/apis/b")]);
+    let expected = [
+        "x get /api",
+        "x get /apis/*",
+        "x get pods/log in every namespace",
+        "x patch pods/log named a in our namespace",
+    ];
+    assert_eq!(lines("x", &allowed), BTreeSet::from(expected.map(str::to_owned)));
 }

@@ -80,7 +80,7 @@ pub async fn serve(
     connections::serve(listener, resolver, limits, handler, shutdown).await;
 }
 
-/// The API server passes on what is said here to whoever wanted to write.
+/// For people who try it by hand: an API server tells who wanted to write no more than the status, in words of its own.
 fn stranger(status: StatusCode) -> Response<http_body_util::Full<Bytes>> {
     let says = match status {
         StatusCode::UNAUTHORIZED => {

@@ -285,8 +285,7 @@ async fn http_2_carries_many_reviews_at_a_time_and_a_long_body_is_refused() {
     let stream = connect_for(server.address, &[&generation], b"h2").await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let io = TokioIo::new(stream);
-    let (sender, connection) =
-        http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), io).await.unwrap();
+    let (sender, connection) = http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
     let ask = |body: String| {
         let mut sender = sender.clone();

@@ -1,21 +1,19 @@
-//! The shipped operator in a namespace, tokens of everybody who plays a part, and one shadow to try things on.
+//! The shipped operator in a namespace, everybody who plays a part, and shadows to try the rows on.
 
-use super::admission_rows::{Actor, Change, Row, Verdict};
-use super::raw;
+use super::admission_tokens::{Cast, cast};
 use anyhow::{Context as _, Result, bail, ensure};
-use brupop_api::names;
+use brupop_admission_cases::{Actor, Ask, Host, Request, Row, Stored, Verdict, World};
 use brupop_testbed::{ControlPlane, await_until};
 use http::Method;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
-use kube::api::{Api, ListParams, PostParams};
-use kube::{Client, ResourceExt as _};
-use serde_json::{Value as Json, from_value, json};
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub const DEADLINE: Duration = Duration::from_mins(1);
-const ELSEWHERE: &str = "elsewhere";
+/// Keeps a shadow whose owner is not there from the garbage collector.
+const KEPT: &str = "testbed.example/kept";
 
 /// Which of the two gates are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,176 +27,249 @@ pub enum Gates {
 pub type Answer = Result<Json, (u16, String)>;
 
 pub struct Bed {
-    pub namespace: String,
-    pub clients: BTreeMap<Actor, Client>,
-    /// Pods of the webhook.
-    pub webhooks: Vec<String>,
-    nodes: Vec<Node>,
+    pub cast: Cast,
+    /// The shadows as the last row left them.
+    known: Mutex<BTreeMap<Host, Json>>,
 }
 
 impl Bed {
-    /// Awaits the pods that the overlay's controllers make, and takes a token for each actor.
-    pub async fn take_part(control_plane: &ControlPlane, namespace: &str, nodes: Vec<Node>) -> Result<Self> {
-        let admin = control_plane.client();
-        let pods = Api::<Pod>::namespaced(admin.clone(), namespace);
-        let of = async |component: &str, count: usize| {
-            let wanted = ListParams::default().labels(&format!("{}={component}", names::COMPONENT_LABEL));
-            await_until(format!("{count} pods of the {component}"), DEADLINE, async || {
-                let mut found = pods.list(&wanted).await.ok()?.items;
-                found.retain(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
-                (found.len() >= count).then_some(found)
-            })
-            .await
-        };
-        let (agents, webhooks) = (of("agent", nodes.len()).await?, of("webhook", 2).await?);
-        let reconcilers = of("reconciler", 1).await?;
-        let on = |node: &str| {
-            agents
-                .iter()
-                .find(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(node)))
-        };
-        let (agent, other) = (on("node-0").context("node-0")?, on("node-1").context("node-1")?);
-
-        let mut tokens = BTreeMap::new();
-        for (actor, pod) in [
-            (Actor::Agent, agent),
-            (Actor::OtherAgent, other),
-            (Actor::Reconciler, &reconcilers[0]),
-            (Actor::Webhook, &webhooks[0]),
-        ] {
-            tokens.insert(actor, control_plane.bound_token(namespace, account(pod)?, &pod.name_any()).await?);
-        }
-        tokens.insert(Actor::Unbound, unbound_token(&admin, namespace, account(agent)?).await?);
-        tokens.insert(Actor::Stray, stray(control_plane, namespace, account(agent)?).await?);
-        tokens.insert(Actor::Elsewhere, elsewhere(control_plane, agent).await?);
-        let mut clients = BTreeMap::from([(Actor::Admin, admin)]);
-        for (actor, token) in tokens {
-            clients.insert(actor, control_plane.client_for_token(&token).await?);
-        }
-        let webhooks = webhooks.iter().map(Pod::name_any).collect();
-        Ok(Self { namespace: namespace.to_owned(), clients, webhooks, nodes })
+    /// Awaits that everybody is there.
+    pub async fn take_part(control_plane: &ControlPlane, namespace: &str, nodes: &[Node]) -> Result<Self> {
+        Ok(Self { cast: cast(control_plane, namespace, nodes).await?, known: Mutex::default() })
     }
 
-    pub fn shadow_path(&self, node: usize) -> String {
-        format!("{}/brs-node-{node}", self.shadows_path())
+    /// Awaits that the API server's cache has forgotten the tokens of what is gone.
+    async fn forgotten(&self) -> Result<()> {
+        let shadows = self.shadows_path();
+        for actor in Actor::ALL.into_iter().filter(|actor| actor.is_gone()) {
+            await_until(format!("the end of the token of {actor:?}"), DEADLINE, async || {
+                let answer = self.ask(actor, Method::GET, &shadows, &Json::Null).await;
+                matches!(answer, Ok(Err((401, _)))).then_some(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    fn world(&self) -> &World {
+        &self.cast.world
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.world().namespace
+    }
+
+    pub fn shadow_path(&self, host: Host) -> String {
+        format!("{}/brs-{}", self.shadows_path(), self.world().node(host).name)
     }
 
     fn shadows_path(&self) -> String {
-        format!("/apis/brupop.bottlerocket.aws/v2/namespaces/{}/bottlerocketshadows", self.namespace)
+        format!("/apis/brupop.bottlerocket.aws/v2/namespaces/{}/bottlerocketshadows", self.namespace())
     }
 
+    /// Asks in JSON; the body of a PATCH is a JSON patch if it is a list, else a merge patch.
     pub async fn ask(&self, actor: Actor, method: Method, path: &str, body: &Json) -> Result<Answer> {
-        match raw::request(&self.clients[&actor], method, path, body).await {
+        let content_type = match (&method, body) {
+            (&Method::PATCH, Json::Array(_)) => "application/json-patch+json",
+            (&Method::PATCH, _) => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.send(actor, Request { method, path: path.to_owned(), content_type, body }).await
+    }
+
+    pub async fn send(&self, actor: Actor, asked: Request) -> Result<Answer> {
+        let caller = &self.cast.callers[&actor];
+        let mut request = http::Request::builder()
+            .method(asked.method)
+            .uri(&asked.path)
+            .header("content-type", asked.content_type);
+        for (name, value) in &caller.headers {
+            request = request.header(name, value);
+        }
+        match caller.client.request(request.body(asked.body.into_bytes())?).await {
             Ok(answer) => Ok(Ok(answer)),
             Err(kube::Error::Api(status)) => Ok(Err((status.code, status.message.clone()))),
-            Err(error) => Err(error).context(format!("{actor:?}: {path}")),
+            Err(error) => Err(error).context(format!("{actor:?}: {}", asked.path)),
         }
     }
 
-    /// Makes a shadow anew, with this spec and status. `status.owner` stands for another UID of its Node.
-    pub async fn shadow(&self, node: usize, spec: &Json, status: &Json) -> Result<Json> {
-        let path = self.shadow_path(node);
-        if let Err((code, message)) = self.ask(Actor::Admin, Method::DELETE, &path, &Json::Null).await? {
-            ensure!(code == 404, "{message}");
+    async fn admin(&self, method: Method, path: &str, body: &Json) -> Result<Json> {
+        let answer = self.ask(Actor::Admin, method, path, body).await?;
+        answer.map_err(|(code, message)| anyhow::anyhow!("{path}: {code} {message}"))
+    }
+
+    /// What is stored under this path; null if nothing is.
+    async fn stored(&self, path: &str) -> Result<Json> {
+        match self.ask(Actor::Admin, Method::GET, path, &Json::Null).await? {
+            Ok(object) => Ok(object),
+            Err((404, _)) => Ok(Json::Null),
+            Err((code, message)) => bail!("{path}: {code} {message}"),
         }
-        let name = format!("node-{node}");
-        let uid = status.get("owner").cloned().unwrap_or_else(|| json!(self.nodes[node].uid()));
-        let shadow = json!({
-            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
-            "metadata": {
-                "name": format!("brs-{name}"),
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}],
-            },
-            "spec": spec,
-        });
-        let admin = &self.clients[&Actor::Admin];
-        let mut made = raw::request(admin, Method::POST, &self.shadows_path(), &shadow).await?;
-        if !status.is_null() && status.get("owner").is_none() {
-            made["status"] = status.clone();
-            made = raw::request(admin, Method::PUT, &format!("{path}/status"), &made).await?;
+    }
+
+    async fn delete(&self, path: &str) -> Result<()> {
+        match self.ask(Actor::Admin, Method::DELETE, path, &Json::Null).await? {
+            // It waits for a finalizer that a row has set.
+            Ok(object) if object["metadata"].get("finalizers").is_some() => {
+                self.admin(Method::PATCH, path, &json!({"metadata": {"finalizers": null}})).await?;
+                Ok(())
+            }
+            Ok(_) | Err((404, _)) => Ok(()),
+            Err((code, message)) => bail!("{path}: {code} {message}"),
+        }
+    }
+
+    /// Makes the row's shadow anew, unless it is there as it should be.
+    async fn shadow(&self, row: &Row) -> Result<Json> {
+        let mut shadow = row.shadow(self.world());
+        if !row.metadata.is_null() {
+            shadow["metadata"]["finalizers"] = json!([KEPT]);
+        }
+        let known = self.forget(row.of);
+        if let Some(known) = known.filter(|known| content(known) == content(&shadow)) {
+            return Ok(known);
+        }
+        let path = self.shadow_path(row.of);
+        self.delete(&path).await?;
+        let mut made = self.admin(Method::POST, &self.shadows_path(), &shadow).await?;
+        if let Some(status) = shadow.get("status") {
+            let status = json!({"status": status});
+            made = self.admin(Method::PATCH, &format!("{path}/status"), &status).await?;
         }
         Ok(made)
     }
 
-    /// Asks what a row asks. The answer, what was stored before and what is stored after.
-    async fn run(&self, row: &Row) -> Result<(Answer, Json, Json)> {
-        let (_, actor, spec, status, change, _) = row;
-        let target = usize::from(matches!(change, Change::StatusOf(_)));
-        let mut before = self.shadow(target, spec, status).await?;
-        let path = self.shadow_path(target);
-        let (method, path_asked, body) = match change {
-            Change::Status(body) | Change::StatusOf(body) => {
-                (Method::PATCH, format!("{path}/status"), body.clone())
-            }
-            Change::DryStatus(body) => (Method::PATCH, format!("{path}/status?dryRun=All"), body.clone()),
-            Change::Object(body) => (Method::PATCH, path.clone(), body.clone()),
-            Change::Put(body) => (Method::PUT, format!("{path}/status"), merged(&before, body)),
-            Change::Create(body) => {
-                self.ask(Actor::Admin, Method::DELETE, &path, &Json::Null)
-                    .await?
-                    .map_err(|(_, said)| anyhow::anyhow!(said))?;
-                let mut new = merged(&before, body);
-                for field in ["uid", "resourceVersion", "generation", "managedFields", "creationTimestamp"] {
-                    new["metadata"].as_object_mut().context("metadata")?.remove(field);
-                }
-                before = Json::Null;
-                (Method::POST, self.shadows_path(), new)
-            }
-            Change::Delete => (Method::DELETE, path.clone(), Json::Null),
-            Change::DeleteAll => (Method::DELETE, self.shadows_path(), Json::Null),
-            Change::Node(below, body) => {
-                (Method::PATCH, format!("/api/v1/nodes/node-0{below}?dryRun=All"), body.clone())
-            }
-            Change::Request(method, path, body) => {
-                (method.clone(), path.replace("{namespace}", &self.namespace), body.clone())
-            }
+    fn forget(&self, host: Host) -> Option<Json> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&host)
+    }
+
+    /// A shadow that is Idle and known, for single questions.
+    pub async fn idle_shadow(&self, host: Host) -> Result<()> {
+        let path = self.shadow_path(host);
+        self.forget(host);
+        self.delete(&path).await?;
+        let node = self.world().node(host);
+        let shadow = json!({
+            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "metadata": {
+                "name": format!("brs-{}", node.name),
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}],
+            },
+            "spec": {"state": "Idle"},
+        });
+        self.admin(Method::POST, &self.shadows_path(), &shadow).await?;
+        let status = json!({"status": {"current_state": "Idle", "boot_id": "b1"}});
+        self.admin(Method::PATCH, &format!("{path}/status"), &status).await?;
+        Ok(())
+    }
+
+    /// The verdict is given, by the one who should, and what is stored afterwards is as it should be.
+    async fn check(&self, gates: Gates, row: &Row, verdict: Verdict) -> Result<()> {
+        if !row.ask.is_about_a_shadow() {
+            let answer = self.send(row.actor, row.request(self.world(), &Json::Null)).await?;
+            return compare(verdict, gates, &answer);
+        }
+        self.check_shadow(gates, row, verdict).await
+    }
+
+    async fn check_shadow(&self, gates: Gates, row: &Row, verdict: Verdict) -> Result<()> {
+        let path = self.shadow_path(row.of);
+        let before = if row.ask.creates() {
+            self.forget(row.of);
+            self.delete(&path).await?;
+            Json::Null
+        } else {
+            self.shadow(row).await?
         };
-        let answer = self.ask(*actor, method, &path_asked, &body).await?;
-        let after = self.ask(Actor::Admin, Method::GET, &path, &Json::Null).await?;
-        Ok((answer, before, after.unwrap_or_default()))
+        let draft = if row.ask.creates() { row.shadow(self.world()) } else { before.clone() };
+        let answer = self.send(row.actor, row.request(self.world(), &draft)).await?;
+        if row.ask == Ask::DeleteAll {
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+        compare(verdict, gates, &answer)?;
+        let Ok(answer) = answer else {
+            let after = self.stored(&path).await?;
+            ensure!(content(&after) == content(&before), "refused, and yet changed: {after}");
+            // Not even written again, unless the garbage collector has come by.
+            ensure!(after == before || !row.metadata.is_null(), "refused, and yet written: {after}");
+            self.remember(row, after);
+            return Ok(());
+        };
+        // What is created may have another name than was expected.
+        let made = answer["metadata"]["name"].as_str().filter(|_| row.ask.creates());
+        let path = made.map_or(path, |name| format!("{}/{name}", self.shadows_path()));
+        let after = self.stored(&path).await?;
+        let expected = match row.stored {
+            Stored::Unchanged => before.clone(),
+            Stored::AsAsked => row.after(&draft).context("the row cannot tell what is stored")?,
+        };
+        ensure!(content(&after) == content(&expected), "stored {after}, not {expected}");
+        if row.ask.creates() {
+            self.delete(&path).await?;
+        } else if after == before {
+            self.remember(row, after);
+        }
+        Ok(())
     }
 
-    /// The row's verdict is given, by the one who should, and what is stored afterwards is as it should be.
-    pub async fn check(&self, gates: Gates, row: &Row) -> Result<()> {
-        let (_, _, _, _, change, verdict) = row;
-        let (answer, before, after) = self.run(row).await?;
-        match (refusal(*verdict, gates), answer) {
-            (Some((code, words)), Err((refused, message))) => {
-                let fits = refused == code && words.iter().all(|word| message.contains(word));
-                ensure!(fits, "not {code} {words:?}, but {refused}: {message}");
-                ensure!(after == before, "refused, and yet changed: {after}");
-                Ok(())
-            }
-            (None, Ok(answer)) => {
-                let expected = expected(change, &before, &answer)?;
-                let content = |object: &Json| {
-                    let metadata = |field: &str| object["metadata"].get(field).cloned();
-                    let kept = ["ownerReferences", "labels", "finalizers", "annotations"].map(metadata);
-                    (kept, object.get("spec").cloned(), object.get("status").cloned())
-                };
-                ensure!(content(&after) == content(&expected), "stored {after}, not {expected}");
-                Ok(())
-            }
-            (expected, answer) => bail!("not {expected:?}, but {answer:?}"),
+    fn remember(&self, row: &Row, stored: Json) {
+        // What has another owner may be collected at any time.
+        if row.metadata.is_null() && !stored.is_null() {
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(row.of, stored);
         }
     }
 
-    /// All rows that do not hold, by what they say.
-    pub async fn check_all(&self, gates: Gates, table: &[Row]) -> Vec<String> {
-        let mut wrong = Vec::new();
-        for row in table {
-            if let Err(error) = self.check(gates, row).await {
-                wrong.push(format!("{gates:?}: {:?}: {}: {error:#}", row.1, row.0));
+    /// All rows for the API server: how many, and those that do not hold, by what they say.
+    pub async fn check_all(&self, gates: Gates, table: &[Row]) -> (usize, Vec<String>) {
+        let rows = || table.iter().filter(|row| row.is_for_the_api_server()).map(|row| (row, row.verdict));
+        let setup = format!("{gates:?}");
+        let (here, mut wrong) =
+            self.check_these(&setup, gates, rows().filter(|(row, _)| !row.actor.is_gone())).await;
+        wrong.extend(self.forgotten().await.err().map(|error| error.to_string()));
+        let (gone, more) =
+            self.check_these(&setup, gates, rows().filter(|(row, _)| row.actor.is_gone())).await;
+        wrong.extend(more);
+        (here + gone, wrong)
+    }
+
+    /// The rows that RBAC refuses, now that it does not: what is behind it.
+    pub async fn check_behind_rbac(&self, gates: Gates, table: &[Row]) -> (usize, Vec<String>) {
+        let rows = table.iter().filter(|row| row.is_for_the_api_server() && row.verdict == Verdict::ByRbac);
+        let behind = rows.filter_map(|row| Some((row, row.behind?)));
+        self.check_these(&format!("behind RBAC, {gates:?}"), gates, behind).await
+    }
+
+    async fn check_these(
+        &self,
+        setup: &str,
+        gates: Gates,
+        rows: impl Iterator<Item = (&Row, Verdict)>,
+    ) -> (usize, Vec<String>) {
+        let (mut checked, mut wrong) = (0, Vec::new());
+        for (row, verdict) in rows {
+            checked += 1;
+            if let Err(error) = self.check(gates, row, verdict).await {
+                let text = format!("{error:#}");
+                let end = text.floor_char_boundary(900);
+                wrong.push(format!("{setup}: {:?}: {}: {}", row.actor, row.says, &text[..end]));
             }
         }
-        wrong
+        (checked, wrong)
     }
 }
 
-fn merged(before: &Json, change: &Json) -> Json {
-    let mut after = before.clone();
-    json_patch::merge(&mut after, change);
-    after
+/// The answer is the verdict's, with these gates.
+fn compare(verdict: Verdict, gates: Gates, answer: &Answer) -> Result<()> {
+    match (refusal(verdict, gates), answer) {
+        (Some((code, words)), Err((refused, message))) => {
+            let fits = *refused == code && words.iter().all(|word| message.contains(word));
+            ensure!(fits, "not {code} {words:?}, but {refused}: {message}");
+            Ok(())
+        }
+        (None, Ok(_)) => Ok(()),
+        (expected, answer) => bail!("not {expected:?}, but {answer:?}"),
+    }
 }
 
 /// Code and words of the refusal, if there is one with these gates.
@@ -208,6 +279,7 @@ fn refusal(verdict: Verdict, gates: Gates) -> Option<(u16, [&'static str; 2])> {
     match (verdict, gates) {
         (Verdict::ByRbac, _) => Some((403, ["cannot", "User \""])),
         (Verdict::BySchema(words), _) => Some((422, [words, "is invalid"])),
+        (Verdict::ByServer(code, words), _) => Some((code, [words, ""])),
         (Verdict::ByPolicy(rule) | Verdict::ByBoth(rule), Gates::Both | Gates::PolicyAlone) => {
             Some((403, [rule, POLICY]))
         }
@@ -217,75 +289,15 @@ fn refusal(verdict: Verdict, gates: Gates) -> Option<(u16, [&'static str; 2])> {
     }
 }
 
-/// What is stored after a change that is allowed.
-fn expected(change: &Change, before: &Json, answer: &Json) -> Result<Json> {
-    let mut after = before.clone();
-    match change {
-        // Only the status goes through `/status`.
-        Change::Status(Json::Array(patch)) => {
-            let patch: json_patch::Patch = from_value(json!(patch))?;
-            json_patch::patch(&mut after, &patch)?;
+/// What a row can change: not what the API server fills in. Fields that are null, and a status without any, are none.
+fn content(object: &Json) -> ([Option<Json>; 4], [Json; 2]) {
+    let metadata = |field: &str| object["metadata"].get(field).cloned();
+    let half = |name: &str| {
+        let mut half = object[name].clone();
+        if let Some(fields) = half.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
         }
-        Change::Status(body) | Change::StatusOf(body) => {
-            json_patch::merge(&mut after, &json!({"status": {}}));
-            let only = body.get("status").cloned().unwrap_or_else(|| json!({}));
-            json_patch::merge(&mut after, &json!({"status": only}));
-        }
-        Change::Object(body) => json_patch::merge(&mut after, body),
-        Change::Create(_) => after = answer.clone(),
-        Change::Delete => after = Json::Null,
-        Change::DryStatus(_) | Change::Node(..) | Change::Request(..) => {}
-        Change::Put(_) | Change::DeleteAll => bail!("no row expects {change:?} to be allowed"),
-    }
-    Ok(after)
-}
-
-fn account(pod: &Pod) -> Result<&str> {
-    let spec = pod.spec.as_ref().context("spec")?;
-    spec.service_account_name.as_deref().context("a pod without an account")
-}
-
-/// A token of the account itself.
-async fn unbound_token(client: &Client, namespace: &str, account: &str) -> Result<String> {
-    let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
-    let answer = Api::<ServiceAccount>::namespaced(client.clone(), namespace)
-        .create_token_request(account, &PostParams::default(), &request)
-        .await?;
-    Ok(answer.status.context("no token")?.token)
-}
-
-/// An account of the operator's namespace with the agents' role.
-async fn stray(control_plane: &ControlPlane, namespace: &str, role: &str) -> Result<String> {
-    let client = control_plane.client();
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
-    let stray = from_value(json!({"metadata": {"name": "stray"}}))?;
-    accounts.create(&PostParams::default(), &stray).await?;
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "stray"},
-        // Role and account of the agents have the same name.
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": "stray", "namespace": namespace}],
-    });
-    let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
-    raw::request(&client, Method::POST, &path, &binding).await?;
-    unbound_token(&client, namespace, "stray").await
-}
-
-/// Account and pod of the agent's names, in a namespace of another's.
-async fn elsewhere(control_plane: &ControlPlane, agent: &Pod) -> Result<String> {
-    let client = control_plane.client();
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}});
-    match raw::request(&client, Method::POST, "/api/v1/namespaces", &namespace).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        made => drop(made?),
-    }
-    let account: ServiceAccount = from_value(json!({"metadata": {"name": account(agent)?}}))?;
-    Api::namespaced(client.clone(), ELSEWHERE).create(&PostParams::default(), &account).await?;
-    let (account, name) = (account.name_any(), agent.name_any());
-    let pod: Pod = from_value(json!({
-        "metadata": {"name": name},
-        "spec": {"nodeName": "node-0", "serviceAccountName": account, "containers": [{"name": "c", "image": "none"}]},
-    }))?;
-    Api::namespaced(client, ELSEWHERE).create(&PostParams::default(), &pod).await?;
-    control_plane.bound_token(ELSEWHERE, &account, &name).await
+        if half == json!({}) { Json::Null } else { half }
+    };
+    (["ownerReferences", "labels", "finalizers", "annotations"].map(metadata), ["spec", "status"].map(half))
 }

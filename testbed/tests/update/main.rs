@@ -4,6 +4,7 @@
 
 mod kills;
 mod quiet;
+mod recovery;
 mod roll_out;
 mod trouble;
 

@@ -20,6 +20,8 @@ pub enum Actor {
     NodeBound,
     /// The agents' account, by the token of a pod on the first node that has been deleted.
     DeletedPod,
+    /// The agents' account, by a token that is bound to a Node that was deleted and made again since.
+    FormerNodeBound,
     /// The agents' account, by the token of a pod on a Node that was deleted and made again, taken before that.
     FormerNode,
     /// The same, taken afterwards.
@@ -47,7 +49,7 @@ const CLAIMS: [&str; 4] = ["node-name", "node-uid", "pod-name", "pod-uid"];
 
 impl Actor {
     /// Each of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Agent,
         Self::OtherAgent,
         Self::LongestAgent,
@@ -55,6 +57,7 @@ impl Actor {
         Self::SecretBound,
         Self::NodeBound,
         Self::DeletedPod,
+        Self::FormerNodeBound,
         Self::FormerNode,
         Self::NewNode,
         Self::Elsewhere,
@@ -76,6 +79,15 @@ impl Actor {
             Self::Admin | Self::Elsewhere => None,
             _ => Some("brupop-agent"),
         }
+    }
+
+    /// Whether the API server itself does not know the token any more, once its cache has gone.
+    pub fn is_gone(self) -> bool {
+        matches!(self, Self::DeletedPod | Self::FormerNodeBound)
+    }
+
+    fn is_of_the_former_node(self) -> bool {
+        matches!(self, Self::FormerNode | Self::FormerNodeBound)
     }
 
     /// The rule by which the webhook allows what this actor may do; `status`: through the sub-resource of that name.
@@ -109,11 +121,11 @@ impl Actor {
         let host = match self {
             Self::OtherAgent | Self::Reconciler | Self::Webhook => Host::Second,
             Self::LongestAgent => Host::Longest,
-            Self::FormerNode | Self::NewNode => Host::Again,
+            Self::FormerNodeBound | Self::FormerNode | Self::NewNode => Host::Again,
             _ => Host::First,
         };
         let node = world.node(host);
-        let uid = if self == Self::FormerNode { &world.former_uid } else { &node.uid };
+        let uid = if self.is_of_the_former_node() { &world.former_uid } else { &node.uid };
         let values = |claim: &str| match claim {
             "node-name" if self == Self::ImpersonatorOfTwo => {
                 json!([node.name, world.node(Host::Second).name])
@@ -129,7 +141,7 @@ impl Actor {
             | Self::Stray
             | Self::Admin
             | Self::ImpersonatorOfTheAccount => &[],
-            Self::NodeBound => &CLAIMS[..2],
+            Self::NodeBound | Self::FormerNodeBound => &CLAIMS[..2],
             _ => &CLAIMS,
         };
         told.iter().map(|claim| (format!("authentication.kubernetes.io/{claim}"), values(claim))).collect()

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
 use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, Program, await_until};
 use futures::future::try_join_all;
@@ -18,8 +18,9 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 
-use crate::measure::{Measured, PARALLEL};
+use crate::measure::PARALLEL;
 use crate::reports::{ACCOUNT, Agent};
+use crate::waits::{self, Wait};
 
 /// Longest wait for anything to come up.
 pub const DEADLINE: Duration = Duration::from_mins(1);
@@ -54,15 +55,6 @@ pub enum Hook {
     DoNothing,
     /// Ours.
     Ours,
-}
-
-/// How long the API server waited for a webhook's answers.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wait {
-    /// Reviews that were allowed.
-    pub reviews: f64,
-    /// Seconds for all of them together.
-    pub seconds: f64,
 }
 
 /// The cluster, and the agents of each variant.
@@ -166,10 +158,10 @@ impl Cluster {
             let others = first.try_out(second, &json!({"message": "not mine"})).await.ok()?;
             let claim = first.try_out(first, &json!({"reboot_requested": "x"})).await.ok()?;
             let ours = hook == Some(Hook::Ours);
-            let open = hook.is_none() || self.waits().await.ok()?.values().any(|wait| wait.reviews > 0.0);
+            let open = hook.is_none() || self.waits().await.ok()?.values().any(|wait| wait.reviews > 0);
             let so = by_policy(&others) == policies
                 && by_webhook(&others) == (ours && !policies)
-                && others.is_none() == !(ours || policies)
+                && others.is_some() == (ours || policies)
                 && by_webhook(&claim) == ours
                 && claim.is_none() != ours;
             last = Some((others, claim));
@@ -185,42 +177,9 @@ impl Cluster {
     pub async fn waits(&self) -> Result<BTreeMap<Hook, Wait>> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = self.control_plane.client().request_text(request).await?;
-        Ok([(Hook::DoNothing, OTHER), (Hook::Ours, OURS.1)]
-            .map(|(hook, name)| (hook, wait(&text, name)))
-            .into())
+        let of = |(hook, name)| anyhow::Ok((hook, waits::wait(&text, name)?));
+        [(Hook::DoNothing, OTHER), (Hook::Ours, OURS.1)].into_iter().map(of).collect()
     }
-
-    /// Every patch was reviewed by whom it should be.
-    ///
-    /// # Errors
-    /// A webhook was asked too rarely.
-    pub fn check(&self, measured: &Measured, waits: &BTreeMap<Hook, Wait>) -> Result<()> {
-        for (hook, wait) in waits {
-            let asked = Variant::ALL.into_iter().filter(|variant| variant.gates().0 == Some(*hook));
-            let patches: usize = asked.map(|variant| measured.patches(variant)).sum();
-            let reviews = patches.to_string().parse::<f64>()?;
-            ensure!(wait.reviews >= reviews, "{hook:?}: {patches} patches, {} reviews", wait.reviews);
-        }
-        Ok(())
-    }
-}
-
-/// Sums up the API server's histogram of this webhook's allowed reviews.
-fn wait(metrics: &str, name: &str) -> Wait {
-    const METRIC: &str = "apiserver_admission_webhook_admission_duration_seconds_";
-    let name = format!(r#"name="{name}""#);
-    let lines = metrics.lines().filter_map(|line| line.strip_prefix(METRIC));
-    let lines = lines.filter(|line| line.contains(&name) && line.contains(r#"rejected="false""#));
-    let mut wait = Wait::default();
-    for line in lines {
-        let value = line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0);
-        if line.starts_with("sum{") {
-            wait.seconds += value;
-        } else if line.starts_with("count{") {
-            wait.reviews += value;
-        }
-    }
-    wait
 }
 
 /// The program behind the pods of the webhook that does nothing, and the bundle it is known by.
@@ -266,7 +225,7 @@ async fn install_do_nothing(client: &Client, bundle: String) -> Result<()> {
     let configurations = Api::<ValidatingWebhookConfiguration>::all(client.clone());
     let ours = configurations.get(OURS.0).await?;
     let mut webhook = ours.webhooks.and_then(|mut webhooks| webhooks.pop()).context("no webhook")?;
-    webhook.name = OTHER.to_owned();
+    OTHER.clone_into(&mut webhook.name);
     webhook.namespace_selector = Some(from_value(selector(WEBHOOK, Hook::DoNothing.label()))?);
     let service = webhook.client_config.service.as_mut().context("no service")?;
     (service.name, service.namespace) = (DO_NOTHING.to_owned(), DO_NOTHING.to_owned());
@@ -335,29 +294,4 @@ async fn create(client: &Client, object: Json) -> Result<()> {
     };
     api.create(&PostParams::default(), &object).await.with_context(|| object.name_any())?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_webhooks_waits_are_added_up_over_its_operations() {
-        let line = |kind: &str, operation: &str, rejected: bool, value: &str| {
-            format!(
-                r#"apiserver_admission_webhook_admission_duration_seconds_{kind}{{name="w",operation="{operation}",rejected="{rejected}",type="validating"}} {value}"#
-            )
-        };
-        let metrics = [
-            line("sum", "UPDATE", false, "1.5"),
-            line("count", "UPDATE", false, "300"),
-            line("sum", "CREATE", false, "0.5"),
-            line("count", "CREATE", false, "100"),
-            line("count", "UPDATE", true, "7"),
-        ]
-        .join("\n");
-        let found = wait(&metrics, "w");
-        assert_eq!((found.seconds.to_string(), found.reviews.to_string()), ("2".into(), "400".into()));
-        assert!(wait(&metrics, "other").reviews < 1.0);
-    }
 }

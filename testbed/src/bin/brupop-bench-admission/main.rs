@@ -5,6 +5,7 @@ mod do_nothing;
 mod measure;
 mod reports;
 mod table;
+mod waits;
 
 use std::process::ExitCode;
 
@@ -59,7 +60,7 @@ async fn bench(rounds: u32) -> Result<()> {
     eprintln!("measuring");
     let measured = measure::all(&cluster, rounds).await?;
     let waits = cluster.waits().await?;
-    cluster.check(&measured, &waits)?;
+    waits::check(&measured, &waits)?;
     println!("{}", table::render(&measured, &waits));
     Ok(())
 }

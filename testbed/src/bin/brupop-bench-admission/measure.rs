@@ -13,9 +13,9 @@ pub const PARALLEL: usize = 32;
 /// Patches of one turn in the first part, one after the other.
 const PORTION: usize = 20;
 /// Patches of each agent in one turn of the second part.
-const PARALLEL_PORTION: usize = 13;
+const PARALLEL_PORTION: usize = 5;
 /// Turns in the first part for one in the second.
-const TURNS: u32 = 10;
+const TURNS: u32 = 4;
 /// Turns before any time is taken.
 const WARM_UP: u32 = 2;
 

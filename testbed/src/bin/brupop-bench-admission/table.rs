@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::cluster::{Hook, Variant, Wait};
+use crate::cluster::{Hook, Variant};
 use crate::measure::{Measured, PARALLEL, Times};
+use crate::waits::Wait;
 
 /// Our webhook should stay within this factor of one that does nothing.
 const AIM: f64 = 1.2;
@@ -41,8 +42,8 @@ pub fn render(measured: &Measured, waits: &BTreeMap<Hook, Wait>) -> String {
         }
     }
     for (hook, wait) in waits {
-        let mean = Duration::try_from_secs_f64(wait.seconds / wait.reviews).unwrap_or_default();
-        let _ = writeln!(text, "The API server waited {} ms on average for {}.", millis(mean), name(*hook));
+        let mean = millis(wait.mean());
+        let _ = writeln!(text, "The API server waited {mean} ms on average for {}.", name(*hook));
     }
     text
 }
@@ -67,8 +68,7 @@ fn compare(other: &Times, ours: &Times) -> String {
 }
 
 fn per_second(times: &Times) -> f64 {
-    // Far below 2^53.
-    times.count().to_string().parse::<f64>().unwrap_or(f64::NAN) / times.took.as_secs_f64()
+    u32::try_from(times.count()).map_or(f64::NAN, f64::from) / times.took.as_secs_f64()
 }
 
 fn millis(time: Duration) -> String {

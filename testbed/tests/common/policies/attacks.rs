@@ -21,7 +21,7 @@ pub enum Verdict {
     Allowed,
     /// The policy, by this rule.
     Policy(&'static str),
-    /// The role; without it, the policy, by this rule.
+    /// The role; without it, the policy, by this rule, if there is one behind it.
     Rbac(&'static str),
     /// The API server's own validation.
     Invalid,
@@ -99,11 +99,8 @@ pub async fn check(bed: &Bed, row: &Row, roles: bool) -> Result<()> {
     };
     let holds = match verdict {
         Allowed => (200..300).contains(&answer.code) && answer.warnings.is_empty(),
-        Policy(rule) => denied(rule),
         Rbac(_) if roles => answer.code == 403 && answer.message().contains(" cannot "),
-        // No policy of ours stands behind the role.
-        Rbac("") => true,
-        Rbac(rule) => denied(rule),
+        Policy(rule) | Rbac(rule) => denied(rule),
         Invalid => answer.code == 422 || answer.code == 400,
     };
     ensure!(holds, "not {verdict:?}, but {answer:?}");

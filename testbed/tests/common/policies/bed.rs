@@ -28,7 +28,7 @@ pub struct Answer {
     pub body: Json,
     /// Texts of the Warning headers.
     pub warnings: Vec<String>,
-    /// UIDs of the FlowSchema and of the PriorityLevelConfiguration by which the request was let in.
+    /// UIDs of the flow schema and of the priority level by which the request was let in.
     pub flow: (String, String),
 }
 

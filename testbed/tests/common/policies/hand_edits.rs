@@ -15,14 +15,8 @@ const MACHINES: [&str; 5] = [
     "system:apiserver",
 ];
 
-/// Each edit goes through; people are told the words, machines nothing.
-pub async fn check(bed: &Bed) -> Result<()> {
-    let shadows = bed.ours("brupop.bottlerocket.aws/v2", "bottlerocketshadows");
-    let (shadow, fleet) = (
-        format!("{shadows}/brs-edited"),
-        bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets/fleet"),
-    );
-    let node = "/api/v1/nodes/edited".to_owned();
+/// A Node and its shadow, to be edited.
+async fn prepare(bed: &Bed, shadows: &str) -> Result<()> {
     let labels = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0"});
     bed.must(
         Method::POST,
@@ -32,12 +26,23 @@ pub async fn check(bed: &Bed) -> Result<()> {
     .await?;
     bed.must(
         Method::POST,
-        &shadows,
+        shadows,
         &json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
             "metadata": {"name": "brs-edited"}, "spec": {"state": "Idle"}}),
     )
     .await?;
+    Ok(())
+}
 
+/// Each edit goes through; people are told the words, machines nothing.
+pub async fn check(bed: &Bed) -> Result<()> {
+    let shadows = bed.ours("brupop.bottlerocket.aws/v2", "bottlerocketshadows");
+    let (shadow, fleet) = (
+        format!("{shadows}/brs-edited"),
+        bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets/fleet"),
+    );
+    let node = "/api/v1/nodes/edited".to_owned();
+    prepare(bed, &shadows).await?;
     let pause = "kubectl annotate node edited brupop.bottlerocket.aws/pause=true";
     let pause_all = format!(
         "kubectl patch brf fleet -n {} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",

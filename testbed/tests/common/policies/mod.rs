@@ -2,4 +2,5 @@
 
 pub mod attacks;
 pub mod bed;
+pub mod flow;
 pub mod hand_edits;

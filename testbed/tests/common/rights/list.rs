@@ -25,7 +25,7 @@ pub fn lines(who: &str, allowed: &BTreeSet<Question>) -> BTreeSet<String> {
         let named = if name.is_empty() { String::new() } else { format!(" named {name}") };
         line(who, &verbs, &format!("{resource}{named} {place}"))
     });
-    let paths = families(paths).into_iter().map(|(path, verbs)| line(who, &verbs, &path));
+    let paths = families(&paths).into_iter().map(|(path, verbs)| line(who, &verbs, &path));
     resources.chain(paths).collect()
 }
 
@@ -80,13 +80,13 @@ fn wording(allowed: &BTreeSet<Question>, question: &Question, place: Place) -> S
 }
 
 /// Paths below the same first segment that all allow the same are one: `/apis/*`.
-fn families(paths: BTreeMap<&str, Verbs>) -> BTreeMap<String, Verbs> {
+fn families(paths: &BTreeMap<&str, Verbs>) -> BTreeMap<String, Verbs> {
     let family = |path: &str| {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         if path.trim_start_matches('/').contains('/') { format!("/{first}/*") } else { path.to_owned() }
     };
     let mut families = BTreeMap::<String, BTreeSet<Verbs>>::new();
-    for (path, verbs) in &paths {
+    for (path, verbs) in paths {
         families.entry(family(path)).or_default().insert(verbs.clone());
     }
     let name = |path: &str| if families[&family(path)].len() == 1 { family(path) } else { path.to_owned() };

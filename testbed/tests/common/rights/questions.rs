@@ -146,8 +146,8 @@ fn about(
     let places = if namespaced { &Place::NAMESPACED[..] } else { &[Place::Cluster] };
     for &place in places {
         // A name means something in our namespace and where there are no namespaces.
-        let named = matches!(place, Place::Ours | Place::Cluster).then_some(names).unwrap_or_default();
-        for name in std::iter::once("").chain(named.iter().map(String::as_str)) {
+        let known = matches!(place, Place::Ours | Place::Cluster).then_some(names).unwrap_or_default();
+        for name in std::iter::once("").chain(known.iter().map(String::as_str)) {
             let (group, resource, name) = (group.to_owned(), resource.to_owned(), name.to_owned());
             let object = Object::Resource { group, resource, place, name };
             questions.extend(verbs.iter().map(|verb| Question { object: object.clone(), verb }));

@@ -17,7 +17,9 @@ fn node(body: Value) -> Ask {
 
 /// The same with the marker, in which stands whatever the reconciler changes.
 fn marked(body: &Value) -> Ask {
-    node(crate::row::merged(&json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "{}"}}}), body))
+    let mut patch = body.clone();
+    patch["metadata"]["annotations"] = json!({names::MARKER_ANNOTATION: "{}"});
+    node(patch)
 }
 
 /// The reconciler's patches of Nodes; as dry runs.

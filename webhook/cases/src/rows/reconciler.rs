@@ -19,6 +19,9 @@ fn owned_by(kind: &str, name: &str) -> Value {
 pub(super) fn creations() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-create");
     let spec = |fields: Value| Ask::Create(json!({"spec": fields}));
+    let name = "n".repeat(250);
+    let too_long =
+        Ask::Create(merged(&owned_by("Node", &name), &json!({"metadata": {"name": format!("brs-{name}")}})));
     let two = json!({"metadata": {"ownerReferences": [
         owned_by("Node", "node-0")["metadata"]["ownerReferences"][0],
         owned_by("Node", "node-1")["metadata"]["ownerReferences"][0]]}});
@@ -42,6 +45,8 @@ pub(super) fn creations() -> Vec<Row> {
             Ask::Create(json!({"metadata": {"name": "brs-node-9"}})) => refused();
         "a new shadow named like none": Reconciler, missing(), Ask::Create(json!({"metadata": {"name": "node-0"}}))
             => refused();
+        "a new shadow of a Node whose name is too long": Reconciler, missing(), too_long
+            => BySchema("must be no more than 253 characters"), alone("reconciler-steer");
         "a new shadow under a generated name": Reconciler, missing(),
             Ask::Create(json!({"metadata": {"name": null, "generateName": "brs-node-0"}})) => refused();
         "a new shadow with a finalizer": Reconciler, missing(),

@@ -9,7 +9,8 @@ use crate::situations::{
 };
 use serde_json::{Value, json};
 
-const NO_SUCH_PATH: Verdict = ByServer(404, "could not find the requested resource");
+const NO_SUCH_VERSION: Verdict = ByServer(404, "page not found");
+const NO_SUCH_OBJECT: Verdict = ByServer(404, "\"brs-node-0\" not found");
 
 fn by(way: Way, sub_resource: &'static str, body: Value) -> Ask {
     Ask::Update { sub_resource, way, body }
@@ -74,21 +75,26 @@ pub(super) fn of_agents() -> Vec<Row> {
         "the object's owners": Agent, known(), object(json!({"metadata": {"ownerReferences": null}}))
             => ByRbac, behind(behind());
         "a sub-resource that is not, by merge patch": Agent, known(), by(Way::Merge, "scale", scale.clone())
-            => ByRbac, behind(NO_SUCH_PATH), alone("agent-status-only");
+            => ByRbac, behind(NO_SUCH_OBJECT), alone("agent-status-only");
+        "a sub-resource that is not, by JSON patch": Agent, known(), by(Way::JsonPatch, "scale", json!([]))
+            => ByRbac, behind(NO_SUCH_OBJECT), alone("agent-status-only");
+        "a sub-resource that is not, by server-side apply": Agent, known(), by(Way::Apply, "scale", scale.clone())
+            => ByRbac, behind(NO_SUCH_OBJECT), alone("agent-status-only");
         "a sub-resource that is not, by PUT": Agent, known(), by(Way::Put, "scale", scale)
-            => ByRbac, behind(NO_SUCH_PATH), alone("agent-status-only");
+            => ByRbac, behind(NO_SUCH_OBJECT), alone("agent-status-only");
         "a shadow created": Agent, missing(), Ask::Create(json!({})) => ByRbac, behind(behind());
         "a shadow created, tried": Agent, missing(), Ask::Create(json!({})) => ByRbac, behind(behind()), dry();
         "a shadow created under a generated name": Agent, missing(), generated() => ByRbac, behind(behind());
         "a shadow created by server-side apply": Agent, missing(), Ask::ApplyNew("", json!({"spec": idle()}))
             => ByRbac, behind(behind());
         "a shadow created by server-side apply of its status": Agent, missing(), Ask::ApplyNew("status", news())
-            => ByRbac, behind(behind());
+            => NO_SUCH_OBJECT, alone("agent-status-only");
         "its own shadow deleted": Agent, known(), Ask::Delete => ByRbac, behind(behind());
         "its own shadow deleted, tried": Agent, known(), Ask::Delete => ByRbac, behind(behind()), dry();
         "all shadows deleted": Agent, known(), Ask::DeleteAll => ByRbac, behind(behind());
-        "the status, as v1": Agent, known(), message() => NO_SUCH_PATH, of_version("v1"), alone("unknown-kind");
-        "the status, as v3": Agent, known(), message() => NO_SUCH_PATH, of_version("v3"), alone("unknown-kind");
+        "all shadows deleted, tried": Agent, known(), Ask::DeleteAll => ByRbac, behind(behind()), dry();
+        "the status, as v1": Agent, known(), message() => NO_SUCH_VERSION, of_version("v1"), alone("unknown-kind");
+        "the status, as v3": Agent, known(), message() => NO_SUCH_VERSION, of_version("v3"), alone("unknown-kind");
     }
 }
 
@@ -110,14 +116,14 @@ pub(super) fn of_others() -> Vec<Row> {
             by(Way::JsonPatch, "", json!([{"op": "replace", "path": "/spec/state", "value": "MonitoringUpdate"}]))
             => ByWebhook("reconciler-transition");
         "a sub-resource that is not, by the reconciler": Reconciler, known(), by(Way::Merge, "scale", json!({}))
-            => ByRbac, behind(NO_SUCH_PATH), alone("unknown-request");
+            => ByRbac, behind(NO_SUCH_OBJECT), alone("unknown-request");
         "a shadow deleted": Reconciler, known(), Ask::Delete => Allowed;
         "a shadow deleted, tried": Reconciler, known(), Ask::Delete => Allowed, dry();
         "all shadows deleted, by the reconciler": Reconciler, known(), Ask::DeleteAll => ByRbac, behind(Allowed);
         "the spec, as v3, by the reconciler": Reconciler, known(), object(json!({"spec": {"attempt": 8}}))
-            => NO_SUCH_PATH, of_version("v3"), alone("unknown-kind");
+            => NO_SUCH_VERSION, of_version("v3"), alone("unknown-kind");
         "the spec, as v1, by a person": Admin, known(), object(json!({"spec": {"attempt": 8}}))
-            => NO_SUCH_PATH, of_version("v1"), alone("unknown-kind");
+            => NO_SUCH_VERSION, of_version("v1"), alone("unknown-kind");
         "a shadow deleted, by a person": Admin, known(), Ask::Delete => Allowed;
         "a shadow created, by a person": Admin, missing(), Ask::Create(json!({})) => Allowed;
     };
@@ -159,7 +165,7 @@ pub(super) fn bodies() -> Vec<Row> {
         ))
     };
     let many: serde_json::Map<_, _> =
-        (0..20_000).map(|n| (format!("unknown_{n}"), json!("x".repeat(64)))).collect();
+        (0..50).map(|n| (format!("unknown_{n}"), json!("x".repeat(32_000)))).collect();
     rows! {
         "100 levels of what nobody knows": Agent, known(), deep(100) => Allowed, stores_nothing();
         "1,000 levels of what nobody knows": Agent, known(), deep(1000) => Allowed, stores_nothing();

@@ -1,7 +1,7 @@
 //! Whose shadow, by whose token.
 
 use crate::actor::Actor::{
-    Admin, Agent, DeletedPod, Elsewhere, FormerNode, Impersonator, ImpersonatorOfTheAccount,
+    Admin, Agent, DeletedPod, Elsewhere, FormerNode, FormerNodeBound, Impersonator, ImpersonatorOfTheAccount,
     ImpersonatorOfTwo, LongestAgent, NewNode, NodeBound, OtherAgent, Reconciler, SecretBound, Stray, Unbound,
     Webhook,
 };
@@ -30,6 +30,8 @@ pub(super) fn tokens() -> Vec<Row> {
             => ByServer(401, "Unauthorized"), alone("agent-report");
         "a token of a pod of the same name in another namespace": Elsewhere, known(), message()
             => ByRbac, alone("outsider");
+        "a token bound to a Node that was deleted, whose name another has now": FormerNodeBound, known(), message()
+            => ByServer(401, "Unauthorized"), of(Again), alone("agent-identity");
         "a token of a Node that was deleted, on the Node that has its name now": FormerNode, known(), message()
             => ByBoth("agent-node-uid"), of(Again);
         "a token of a Node that was made again, on its shadow": NewNode, known(), message() => Allowed, of(Again);

@@ -7,44 +7,41 @@ const EXCLUDE: &str = names::EXCLUDE_FROM_LB_LABEL;
 
 /// The reconciler and Nodes.
 pub fn nodes() -> Vec<Row> {
-    let on = |node: &str, says, patch: Json, verdict| {
-        (says, Reconciler, Method::PATCH, format!("{NODES}/{node}"), patch, verdict)
-    };
-    let marked = |says, patch: Json, verdict| on("in", says, with_marker(patch), verdict);
-    let taints = |says, taints: Json, verdict| marked(says, json!({"spec": {"taints": taints}}), verdict);
-    let op = |says, op: &str, path: &str, value: Json, verdict| {
-        let marker = json!({"op": "add", "path": "/metadata/annotations/brupop.bottlerocket.aws~1marker", "value": "{}"});
-        on("in", says, json!([marker, {"op": op, "path": path, "value": value}]), verdict)
-    };
-    let (a, b) = (
-        json!({"key": "a", "effect": "NoSchedule"}),
-        json!({"key": "b", "value": "c", "effect": "NoExecute"}),
-    );
-    let ours = json!({"key": TAINT, "effect": "NoSchedule"});
-    let (label, annotation, taint, rest) = (
-        "reconciler-node-labels",
-        "reconciler-node-annotations",
-        "reconciler-node-taints",
-        "reconciler-node-rest",
-    );
-    let (marker, opted_in) = ("reconciler-node-marker", "reconciler-node-opted-in");
-    let all = json!({"metadata": {"labels": {EXCLUDE: "true"}},
-        "spec": {"unschedulable": true, "taints": [a, b, ours]}});
+    [service(), metadata(), taints(), rest(), methods()].concat()
+}
+
+fn on(node: &str, says: &'static str, patch: Json, verdict: Verdict) -> Row {
+    (says, Reconciler, Method::PATCH, format!("{NODES}/{node}"), patch, verdict)
+}
+
+fn marked(says: &'static str, patch: Json, verdict: Verdict) -> Row {
+    on("in", says, with_marker(patch), verdict)
+}
+
+/// Out of service and back.
+fn service() -> Vec<Row> {
+    let (unmarked, uninvited) = (Policy("reconciler-node-marker"), Policy("reconciler-node-opted-in"));
+    let all = json!({"metadata": {"labels": {EXCLUDE: "true"}}, "spec": {"unschedulable": true}});
     let undo = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: null}}, "spec": {"unschedulable": null}});
     vec![
         marked("taken out of service, and marked", all, Allowed),
-        taints("our taint among the others", json!([a, ours, b]), Allowed),
         on("left-marked", "put back into service, no longer opted in", undo, Allowed),
         on("left-cordoned", "taken over from upstream", with_marker(json!({})), Allowed),
         on(
             "out",
             "out of service, never opted in",
             with_marker(json!({"spec": {"unschedulable": true}})),
-            Policy(opted_in),
+            uninvited,
         ),
-        on("out", "a marker where none is wanted", with_marker(json!({})), Policy(opted_in)),
-        on("in", "out of service, not marked", json!({"spec": {"unschedulable": true}}), Policy(marker)),
-        on("in", "excluded, not marked", json!({"metadata": {"labels": {EXCLUDE: "true"}}}), Policy(marker)),
+        on("out", "a marker where none is wanted", with_marker(json!({})), uninvited),
+        on("in", "out of service, not marked", json!({"spec": {"unschedulable": true}}), unmarked),
+        on("in", "excluded, not marked", json!({"metadata": {"labels": {EXCLUDE: "true"}}}), unmarked),
+    ]
+}
+
+fn metadata() -> Vec<Row> {
+    let (label, annotation) = ("reconciler-node-labels", "reconciler-node-annotations");
+    vec![
         marked("another label", json!({"metadata": {"labels": {"x": "y"}}}), Policy(label)),
         marked("a label changed", json!({"metadata": {"labels": {"a": "c"}}}), Policy(label)),
         marked("a label removed", json!({"metadata": {"labels": {"a": null}}}), Policy(label)),
@@ -71,6 +68,17 @@ pub fn nodes() -> Vec<Row> {
             json!({"metadata": {"annotations": {names::canary::NODE_ANNOTATION: "x"}}}),
             Policy(names::canary::POLICY_RULE),
         ),
+    ]
+}
+
+fn taints() -> Vec<Row> {
+    let taints = |says, taints: Json, verdict| marked(says, json!({"spec": {"taints": taints}}), verdict);
+    let a = json!({"key": "a", "effect": "NoSchedule"});
+    let b = json!({"key": "b", "value": "c", "effect": "NoExecute"});
+    let ours = json!({"key": TAINT, "effect": "NoSchedule"});
+    let taint = "reconciler-node-taints";
+    vec![
+        taints("our taint among the others", json!([a, ours, b]), Allowed),
         taints("taints in another order", json!([b, a]), Policy(taint)),
         taints("a taint removed", json!([a]), Policy(taint)),
         taints("no taints any more", Json::Null, Policy(taint)),
@@ -78,6 +86,17 @@ pub fn nodes() -> Vec<Row> {
         taints("a taint made stronger", json!([{"key": "a", "effect": "NoExecute"}, b]), Policy(taint)),
         taints("ours, with a sting", json!([a, b, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),
         taints("ours, twice over", json!([a, b, ours, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),
+    ]
+}
+
+/// What else a Node has.
+fn rest() -> Vec<Row> {
+    let op = |says, op: &str, path: &str, value: Json, verdict| {
+        let mark = json!({"op": "add", "path": "/metadata/annotations/brupop.bottlerocket.aws~1marker", "value": "{}"});
+        on("in", says, json!([mark, {"op": op, "path": path, "value": value}]), verdict)
+    };
+    let rest = "reconciler-node-rest";
+    vec![
         marked("another provider", json!({"spec": {"providerID": "x://z"}}), Invalid),
         marked("the provider removed", json!({"spec": {"providerID": null}}), Invalid),
         on("left-marked", "a provider", json!({"spec": {"providerID": "x://z"}}), Policy(rest)),
@@ -95,6 +114,12 @@ pub fn nodes() -> Vec<Row> {
             Policy(rest),
         ),
         op("another name", "replace", "/metadata/name", json!("other"), Invalid),
+    ]
+}
+
+/// Other ways than a patch.
+fn methods() -> Vec<Row> {
+    vec![
         (
             "a Node by PUT",
             Reconciler,

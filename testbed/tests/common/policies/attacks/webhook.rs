@@ -8,12 +8,12 @@ pub fn webhook(bed: &Bed) -> Vec<Row> {
     let name = (bed.named)("brupop-webhook");
     let path = format!("{CONFIGURATIONS}/{name}");
     let rule = "webhook-ca-bundle";
-    let patch =
+    let change =
         |says, operations: Json, verdict| (says, Webhook, Method::PATCH, path.clone(), operations, verdict);
     let set = |says, at: &str, value: Json| {
-        patch(says, json!([{"op": "add", "path": at, "value": value}]), Policy(rule))
+        change(says, json!([{"op": "add", "path": at, "value": value}]), Policy(rule))
     };
-    let remove = |says, at: &str| patch(says, json!([{"op": "remove", "path": at}]), Policy(rule));
+    let remove = |says, at: &str| change(says, json!([{"op": "remove", "path": at}]), Policy(rule));
     let secrets = format!("/api/v1/namespaces/{}/secrets", bed.namespace);
     let everything =
         json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]);
@@ -26,14 +26,14 @@ pub fn webhook(bed: &Bed) -> Vec<Row> {
     let new = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "new"}, "webhooks": []});
     vec![
-        patch(
+        change(
             "its caBundle",
             json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]),
             Allowed,
         ),
-        patch("its caBundle and one thing more", caught, Policy(rule)),
-        patch("another entry", copy, Policy(rule)),
-        patch("another server", moved, Policy(rule)),
+        change("its caBundle and one thing more", caught, Policy(rule)),
+        change("another entry", copy, Policy(rule)),
+        change("another server", moved, Policy(rule)),
         remove("no entry any more", "/webhooks/0"),
         remove("no entries at all", "/webhooks"),
         remove("no condition", "/webhooks/0/matchConditions"),

@@ -1,0 +1,103 @@
+//! By which priority level requests come in, and who waits when agents ask for too much.
+
+use super::bed::{Actor, Bed};
+use anyhow::{Context as _, Result, bail, ensure};
+use brupop_testbed::await_until;
+use futures::StreamExt as _;
+use http::Method;
+use serde_json::Value as Json;
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+/// What is asked at once, each of which takes 3 s.
+const FLOOD: usize = 100;
+/// Agents' seats of the API server's 600.
+const SEATS: u64 = 23;
+/// Whoever does not wait behind agents.
+const AT_ONCE: Duration = Duration::from_millis(1500);
+
+/// Each of our accounts comes in by its own flow schema and level, and nobody else does.
+pub async fn requests_are_classified(bed: &Bed) -> Result<()> {
+    let uid = async |kind: &str, name: &str| -> Result<String> {
+        let path = format!("/apis/flowcontrol.apiserver.k8s.io/v1/{kind}/{name}");
+        let object = bed.must(Method::GET, &path, &Json::Null).await?;
+        Ok(object["metadata"]["uid"].as_str().context("no UID")?.to_owned())
+    };
+    let (agent, operator) = ((bed.named)("brupop-agent"), (bed.named)("brupop-operator"));
+    let rows = [
+        (Actor::Agent, agent.as_str(), agent.as_str()),
+        (Actor::Reconciler, &operator, &operator),
+        (Actor::Webhook, &operator, &operator),
+        (Actor::Admin, "exempt", "exempt"),
+    ];
+    let shadows = bed.ours("brupop.bottlerocket.aws/v2", "bottlerocketshadows");
+    for (actor, schema, level) in rows {
+        let expected = (uid("flowschemas", schema).await?, uid("prioritylevelconfigurations", level).await?);
+        for path in [shadows.as_str(), "/api/v1/nodes", "/version"] {
+            let classified = await_until(format!("{actor:?} by {schema}"), DEADLINE, async || {
+                let answer = bed.ask(actor, None, Method::GET, path, &Json::Null).await.ok()?;
+                (answer.flow == expected).then_some(())
+            });
+            classified.await?;
+        }
+    }
+    // Whoever else has a token, as before.
+    let stranger = bed.ask_as_stranger("/version").await?;
+    ensure!(
+        stranger.flow.0 == uid("flowschemas", "service-accounts").await?,
+        "a stranger: {:?}",
+        stranger.flow
+    );
+    Ok(())
+}
+
+/// Figures of the agents' level: requests that wait, and seats that are taken.
+async fn agents_level(bed: &Bed) -> Result<(u64, u64)> {
+    let request = http::Request::get("/metrics").body(vec![])?;
+    let text = bed.control_plane.client().request_text(request).await?;
+    let level = format!("priority_level=\"{}\"", (bed.named)("brupop-agent"));
+    let figure = |name: &str| {
+        let lines =
+            text.lines().filter(|line| line.starts_with(&format!("{name}{{")) && line.contains(&level));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    };
+    Ok((
+        figure("apiserver_flowcontrol_current_inqueue_requests"),
+        figure("apiserver_flowcontrol_current_executing_seats"),
+    ))
+}
+
+/// A stolen token of an agent asks for what takes long, a hundred times at once: for a state that is not there yet.
+pub async fn agents_keep_each_other_waiting_and_nobody_else(bed: &Bed) -> Result<()> {
+    let shadows = bed.ours("brupop.bottlerocket.aws/v2", "bottlerocketshadows");
+    let list = bed.must(Method::GET, &shadows, &Json::Null).await?;
+    let version: u64 = list["metadata"]["resourceVersion"].as_str().context("no version")?.parse()?;
+    let future =
+        format!("{shadows}?resourceVersion={}&resourceVersionMatch=NotOlderThan", version + 1_000_000);
+    let ask = async |_| bed.ask(Actor::Agent, None, Method::GET, &future, &Json::Null).await;
+    let flood = futures::stream::iter(0..).map(ask).buffer_unordered(FLOOD).for_each(async |_| ());
+
+    let others = async {
+        let waiting = await_until("agents wait for agents", DEADLINE, async || {
+            agents_level(bed).await.ok().filter(|(waiting, taken)| *waiting > 0 && *taken > 0)
+        });
+        waiting.await?;
+        for actor in [Actor::Reconciler, Actor::Webhook, Actor::Admin] {
+            let began = Instant::now();
+            let answer = bed.ask(actor, None, Method::GET, "/version", &Json::Null).await?;
+            ensure!(
+                answer.code == 200 && began.elapsed() < AT_ONCE,
+                "{actor:?}: {:?}: {answer:?}",
+                began.elapsed()
+            );
+        }
+        let (waiting, taken) = agents_level(bed).await?;
+        ensure!(waiting > 0 && (1..=SEATS).contains(&taken), "{waiting} wait, {taken} seats are taken");
+        println!("{}: of {FLOOD} agents' requests {waiting} wait, {taken} seats are taken", bed.namespace);
+        Ok(())
+    };
+    tokio::select! {
+        () = flood => bail!("the flood ended"),
+        result = others => result,
+    }
+}

@@ -1,0 +1,177 @@
+//! The component `cert-manager`: somebody else makes the certificate and publishes its authority.
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{ControlPlane, Options, await_until};
+use k8s_openapi::ByteString;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use serde::Deserialize as _;
+use serde_json::{Value as Json, json};
+use std::path::{Path, PathBuf};
+
+use crate::{Bed, CONFIGURATION, DEADLINE};
+
+const COMPONENT: &str = "kustomize/components/cert-manager";
+
+/// A throw-away overlay.
+fn overlay(plane: &ControlPlane, name: &str, kustomization: &Json) -> Result<PathBuf> {
+    let folder = plane.dir().join(name);
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
+    Ok(folder)
+}
+
+/// A path of the repository, as kustomize wants it: relative.
+fn repository(plane: &ControlPlane, path: &str) -> Result<String> {
+    let up: String = plane.dir().canonicalize()?.components().map(|_| "../").collect();
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize()?;
+    Ok(format!("{up}{}/{path}", root.strip_prefix("/")?.to_str().context("a path of letters")?))
+}
+
+/// The objects of an overlay.
+async fn rendered(plane: &ControlPlane, overlay: &Path) -> Result<Vec<Json>> {
+    let text = plane.kubectl(["kustomize".as_ref(), overlay.as_os_str()]).await?;
+    let documents = serde_yaml_ng::Deserializer::from_str(&text);
+    Ok(documents.map(Json::deserialize).collect::<Result<_, _>>()?)
+}
+
+fn is_cert_managers(object: &Json) -> bool {
+    object["apiVersion"].as_str().is_some_and(|version| version.starts_with("cert-manager.io/"))
+}
+
+fn the<'a>(objects: &'a [Json], kind: &str, name: &str) -> Result<&'a Json> {
+    let is = |object: &&Json| object["kind"] == kind && object["metadata"]["name"] == name;
+    objects.iter().find(is).with_context(|| format!("there is no {kind} {name}"))
+}
+
+/// Names that stand in other texts are those of the objects.
+fn names_fit(objects: &[Json], name: &str, namespace: &str) -> Result<Vec<String>> {
+    let certificate = the(objects, "Certificate", name)?;
+    let names: Vec<String> = serde_json::from_value(certificate["spec"]["dnsNames"].clone())?;
+    ensure!(names == [format!("{name}.{namespace}.svc"), format!("{name}.{namespace}")], "{names:?}");
+    let configuration = the(objects, "ValidatingWebhookConfiguration", name)?;
+    let from = &configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"];
+    ensure!(*from == format!("{namespace}/{name}"), "{from}");
+    let authority = certificate["spec"]["issuerRef"]["name"].as_str().context("issuer")?;
+    let issuer = the(objects, "Issuer", authority)?;
+    let of_authority = objects.iter().filter(|object| {
+        object["kind"] == "Certificate" && object["spec"]["secretName"] == issuer["spec"]["ca"]["secretName"]
+    });
+    ensure!(of_authority.count() == 1, "{issuer}");
+
+    let role = the(objects, "Role", name)?;
+    let reads = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"],
+        "resourceNames": [certificate["spec"]["secretName"]]}]);
+    ensure!(role["rules"] == reads, "{role}");
+    let rules = the(objects, "ClusterRole", name)?["rules"].to_string();
+    ensure!(!rules.contains("validatingwebhookconfigurations"), "{rules}");
+    let secrets = objects.iter().filter(|object| object["kind"] == "Secret").count();
+    ensure!(secrets == 0, "{secrets} Secrets are shipped");
+    Ok(names)
+}
+
+/// What cert-manager does: makes a certificate for these names, and tells API servers by which authority to know it.
+struct CertManager {
+    authority: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl CertManager {
+    fn new() -> Result<Self> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "brupop-webhook authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key)?.pem();
+        Ok(Self { authority: Issuer::new(params, key), pem })
+    }
+
+    async fn write(&self, plane: &ControlPlane, names: &[String]) -> Result<()> {
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(names)?.signed_by(&key, &self.authority)?.pem();
+        self.write_raw(plane, &certificate, &key.serialize_pem()).await
+    }
+
+    async fn write_raw(&self, plane: &ControlPlane, certificate: &str, key: &str) -> Result<()> {
+        let data = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+            "metadata": {"name": "brupop-webhook-tls", "namespace": NAMESPACE},
+            "data": {"tls.crt": data(certificate), "tls.key": data(key), "ca.crt": data(&self.pem)},
+        });
+        let file = plane.dir().join("secret.json");
+        std::fs::write(&file, secret.to_string())?;
+        plane.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await?;
+        Ok(())
+    }
+}
+
+async fn renamed_overlays_render_with_fitting_names(plane: &ControlPlane) -> Result<()> {
+    let inner = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue",
+        "resources": [repository(plane, "manifests")?],
+        "components": [repository(plane, COMPONENT)?],
+    });
+    let inner = overlay(plane, "renamed", &inner)?;
+    let outer = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": ["../renamed"], "components": [repository(plane, &format!("{COMPONENT}/names"))?],
+    });
+    ensure!(inner.is_dir());
+    let objects = rendered(plane, &overlay(plane, "around", &outer)?).await?;
+    names_fit(&objects, "team-brupop-webhook-blue", "updates").map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provided_certificate_is_served_and_a_renewed_one_taken_up() -> Result<()> {
+    let mut names = Vec::new();
+    let bed = Bed::start(Options::CLUSTER, &["brupop-webhook"], &[], async |plane| {
+        renamed_overlays_render_with_fitting_names(plane).await?;
+        let kustomization = json!({
+            "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+            "resources": [repository(plane, "kustomize/overlays/default")?],
+            "components": [repository(plane, COMPONENT)?],
+        });
+        let mut objects = rendered(plane, &overlay(plane, "provided", &kustomization)?).await?;
+        names = names_fit(&objects, CONFIGURATION, NAMESPACE)?;
+        // There is no cert-manager here to know these.
+        objects.retain(|object| !is_cert_managers(object));
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let file = plane.dir().join("provided.json");
+        std::fs::write(&file, list.to_string())?;
+        plane.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await.map(drop)
+    })
+    .await?;
+    let agent = bed.agent().await?;
+    let processes = bed.processes("webhook", 2).await?;
+    let said = async |words: &str| {
+        let all = await_until(format!("all say {words:?}"), DEADLINE, async || {
+            let said = |pod: &str| bed.control_plane.log(pod).contains(words);
+            processes.iter().all(|process| said(&process.pod)).then_some(())
+        });
+        all.await
+    };
+    said("there is no such Secret").await?;
+
+    let first = CertManager::new()?;
+    bed.configure("/clientConfig/caBundle", json!(ByteString(first.pem.clone().into_bytes()))).await?;
+    first.write(&bed.control_plane, &names).await?;
+    agent.gets_through("the provided certificate").await?;
+
+    // What cannot be served changes nothing.
+    first.write(&bed.control_plane, &["somebody.else.svc".to_owned()]).await?;
+    said("is not good for").await?;
+    first.write_raw(&bed.control_plane, "garbage", "garbage").await?;
+    said("is no certificate").await?;
+    ensure!(agent.report("what was served goes on").await.is_none());
+
+    // A renewed one by another authority: API servers that trust that one alone are served, without a restart.
+    let second = CertManager::new()?;
+    second.write(&bed.control_plane, &names).await?;
+    bed.configure("/clientConfig/caBundle", json!(ByteString(second.pem.clone().into_bytes()))).await?;
+    agent.gets_through("the renewed certificate").await?;
+    ensure!(bed.bundle().await? == second.pem.as_bytes(), "the webhook wrote caBundle");
+    ensure!(bed.processes("webhook", 2).await?.iter().all(|process| process.restarts == 0));
+    Ok(())
+}
