@@ -17,6 +17,9 @@ pub struct LeaveArgs {
     /// Seconds after which to give up waiting; what runs goes on all the same
     #[arg(long, default_value = "3600", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout_seconds: u64,
+    /// Namespace of the operator; by default that of the pod, or of the kubeconfig's context
+    #[arg(long, short)]
+    pub namespace: Option<String>,
 }
 
 /// Why it is not over.
@@ -97,7 +100,8 @@ pub fn left(snapshot: &Snapshot) -> Left {
 pub async fn run(args: &LeaveArgs, say: impl Fn(&str)) -> Result<(), LeaveError> {
     let cluster = Cluster::infer("brupop-reconciler-drain-to-idle").await?;
     let shutdown = Shutdown::on_signals().map_err(LeaveError::Signals)?;
-    let watches = Watches::start(&cluster.client()?, cluster.namespace());
+    let namespace = args.namespace.as_deref().unwrap_or(cluster.namespace());
+    let watches = Watches::start(&cluster.client()?, namespace);
     let mut said = Left::Nothing;
     let waiting = async {
         watches.wait_until_synced().await;

@@ -23,6 +23,9 @@ pub struct PlanArgs {
     /// How to print it
     #[arg(long, short, default_value = "table")]
     pub output: Output,
+    /// Namespace of the operator; by default that of the pod, or of the kubeconfig's context
+    #[arg(long, short)]
+    pub namespace: Option<String>,
 }
 
 /// How a plan is printed.

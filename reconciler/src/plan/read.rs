@@ -57,7 +57,7 @@ pub enum PlanError {
 pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanError> {
     let schedule = settings.schedule().map_err(PlanError::Schedule)?;
     let cluster = Cluster::infer("brupop-reconciler-plan").await?;
-    let (client, namespace) = (cluster.client()?, cluster.namespace());
+    let (client, namespace) = (cluster.client()?, args.namespace.as_deref().unwrap_or(cluster.namespace()));
     let mut snapshot = snapshot(&client, namespace).await?;
     let (now, durations) = (Timestamp::now(), settings.durations());
     let text = now.to_string();

@@ -3,6 +3,7 @@
 //! One fleet at a time: each takes both cores of a small machine.
 
 mod kills;
+mod passed_over;
 mod quiet;
 mod recovery;
 mod roll_out;
