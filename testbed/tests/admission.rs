@@ -4,13 +4,18 @@
 mod admission_audit;
 #[path = "common/admission_bed.rs"]
 mod admission_bed;
+#[path = "common/admission_outage.rs"]
+mod admission_outage;
 #[path = "common/admission_tokens.rs"]
 mod admission_tokens;
 #[path = "common/raw.rs"]
 mod raw;
 
-use admission_audit::{events, impersonation_is_in_the_audit_log, refusals_are_in_the_audit_log};
+use admission_audit::{
+    events, impersonation_is_in_the_audit_log, refusals_are_in_the_audit_log, rules_are_in_the_audit_log,
+};
 use admission_bed::{Bed, DEADLINE, Gates};
+use admission_outage::only_agents_depend_on_the_webhook;
 use anyhow::{Context as _, Result, ensure};
 use brupop_admission_cases::{Actor, Host, Request, table};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
@@ -19,10 +24,7 @@ use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
 use http::Method;
 use serde_json::{Value as Json, json};
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// Whoever is not asked about by the webhook does not wait for it; its time-out is 3 s.
-const AT_ONCE: Duration = Duration::from_millis(1500);
+use std::time::Instant;
 
 /// What only the webhook refuses an agent: a claim without a grant. As a dry run.
 async fn claim(bed: &Bed) -> Result<admission_bed::Answer> {
@@ -113,47 +115,6 @@ async fn the_webhook_is_confined(bed: &Bed, control_plane: &ControlPlane, name: 
     Ok(())
 }
 
-/// The webhook does not answer: agents are refused, and nobody else so much as waits.
-async fn only_agents_depend_on_the_webhook(bed: &Bed, how: &str) -> Result<()> {
-    bed.idle_shadow(Host::First).await?;
-    // The API server's own calls to a webhook that it has just lost are not retried by us.
-    let failing = await_until(format!("a refusal while the webhook is {how}"), DEADLINE, async || {
-        let path = format!("{}/status", bed.shadow_path(Host::First));
-        match bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"message": how}})).await {
-            Ok(Err((500, message))) if message.contains("failed calling webhook") => Some(message),
-            _ => None,
-        }
-    });
-    println!("{how}: {}", failing.await?);
-    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": how}});
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases".to_owned();
-    let path = bed.shadow_path(Host::First);
-    for (actor, method, path, body) in [
-        (Actor::Admin, Method::PATCH, path.clone(), json!({"metadata": {"labels": {"by": "hand"}}})),
-        (Actor::Admin, Method::PATCH, format!("{path}/status"), json!({"status": {"message": "by hand"}})),
-        (
-            Actor::Admin,
-            Method::PATCH,
-            "/api/v1/nodes/node-0".to_owned(),
-            json!({"spec": {"unschedulable": true}}),
-        ),
-        (
-            Actor::Reconciler,
-            Method::PATCH,
-            "/api/v1/nodes/node-0".to_owned(),
-            // In its marker stands whatever it changes.
-            json!({"metadata": {"annotations": {brupop_api::names::MARKER_ANNOTATION: "{}"}}, "spec": {"unschedulable": null}}),
-        ),
-        (Actor::Admin, Method::POST, leases, lease),
-    ] {
-        let began = Instant::now();
-        let answer = bed.ask(actor, method, &path, &body).await?;
-        ensure!(answer.is_ok(), "{how}: {actor:?}: {path}: {answer:?}");
-        ensure!(began.elapsed() < AT_ONCE, "{how}: {actor:?}: {path} took {:?}", began.elapsed());
-    }
-    Ok(())
-}
-
 /// Applied again, over what the webhook and the controllers have written since, the overlay changes nothing.
 async fn applying_again_changes_nothing(control_plane: &ControlPlane) -> Result<()> {
     let budgets = async || {
@@ -213,7 +174,7 @@ async fn managers_do_not_grow(bed: &Bed) -> Result<()> {
             content_type: "application/apply-patch+yaml",
             body: applied.to_string(),
         };
-        match bed.send(Actor::Agent, asked).await? {
+        match bed.send(Actor::Agent, asked, "managers").await? {
             Ok(_) => ensure!(refusal.is_none(), "m{manager} is let in again"),
             Err(refused) => refusal = refusal.or(Some(refused)),
         }
@@ -295,6 +256,7 @@ async fn agents_write_their_own_nodes_status_and_nothing_else() -> Result<()> {
     wrong.extend(every_row(&bed, Gates::Both, "both").await?);
     let events = events(&control_plane.audit(), began_at)?;
     refusals_are_in_the_audit_log(&events)?;
+    rules_are_in_the_audit_log(&events, &table())?;
     impersonation_is_in_the_audit_log(&events, NAMESPACE)?;
     managers_do_not_grow(&bed).await?;
     the_webhook_is_confined(&bed, &control_plane, "brupop-webhook").await?;
@@ -315,12 +277,13 @@ async fn agents_write_their_own_nodes_status_and_nothing_else() -> Result<()> {
 
     apply_overlay(&control_plane, "default").await?;
     gates_are(&bed, Gates::Both).await?;
-    for pod in &bed.cast.webhooks {
-        kubelets.signal(NAMESPACE, pod, Signal::STOP);
+    let webhooks = kubelets.processes();
+    for process in &webhooks {
+        kubelets.signal(&process.namespace, &process.pod, Signal::STOP);
     }
     only_agents_depend_on_the_webhook(&bed, "hung").await?;
-    for pod in &bed.cast.webhooks {
-        kubelets.signal(NAMESPACE, pod, Signal::CONT);
+    for process in &webhooks {
+        kubelets.signal(&process.namespace, &process.pod, Signal::CONT);
     }
     scale_webhook(&control_plane, 0).await?;
     await_until("the end of the webhook", DEADLINE, async || kubelets.processes().is_empty().then_some(()))

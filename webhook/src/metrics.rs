@@ -133,3 +133,46 @@ impl Metrics {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names, kinds and units as Prometheus' conventions have them: base units, in the name; counters are totals.
+    #[test]
+    fn the_metrics_one_by_one() {
+        let metrics = Metrics::default();
+        metrics.reviewed(
+            Actor::Agent,
+            &Operation::Update,
+            false,
+            Rule::AgentOwnNode,
+            Duration::from_micros(60),
+        );
+        let text = metrics.render();
+        let described: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        assert_eq!(
+            described,
+            [
+                "brupop_webhook_reviews counter",
+                "brupop_webhook_unreadable_reviews counter",
+                "brupop_webhook_review_duration_seconds histogram",
+                "brupop_webhook_certificate_expiry_timestamp_seconds gauge",
+                "brupop_webhook_certificate_failures counter",
+                "brupop_webhook_ca_bundle_repairs counter",
+                "brupop_webhook_refused_scrapes counter",
+                "brupop_webhook_refused_callers counter",
+            ]
+        );
+        for line in [
+            r#"brupop_webhook_reviews_total{actor="agent",operation="UPDATE",verdict="refused",rule="agent-own-node"} 1"#,
+            r#"brupop_webhook_review_duration_seconds_bucket{le="0.00005"} 0"#,
+            r#"brupop_webhook_review_duration_seconds_bucket{le="0.0001"} 1"#,
+            r#"brupop_webhook_refused_scrapes_total{reason="unauthenticated"} 0"#,
+            r#"brupop_webhook_refused_scrapes_total{reason="forbidden"} 0"#,
+            r#"brupop_webhook_refused_callers_total{reason="unavailable"} 0"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+}

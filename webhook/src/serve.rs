@@ -8,16 +8,21 @@ use brupop_runtime::{Shutdown, tls::Resolver};
 use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use http_body_util::Either;
-use hyper::body::Bytes;
+use hyper::body::{Body as _, Bytes};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use warp::Filter;
 
-/// Longest body: an old and a new object of the 3 MiB that the API server accepts, and what surrounds them.
-const MAX_BODY: u64 = 7 * 1024 * 1024;
+/// Longest body, in bytes: an old and a new object of the 1.5 MiB that etcd stores, and what surrounds them. More memory
+/// than a pod has must not hang on one request: read, a crafted body takes fifty times its length.
+const MAX_BODY: u64 = 3_670_016;
+
+/// Bodies longer than this, in bytes, are read and judged one at a time. No common review of a shadow comes near it.
+const LONG_BODY: u64 = 128 * 1024;
 
 /// What API servers may spend. They speak HTTP/1.1 to webhooks, a connection for each review that is under way, give up
 /// after 3 seconds, and keep idle connections for 90.
@@ -63,14 +68,19 @@ pub async fn serve(
     shutdown: Shutdown,
 ) {
     let routes = TowerToHyperService::new(warp::service(routes(metrics)));
+    let long_bodies = Arc::new(Semaphore::new(1));
     let handler = move |request: http::Request<hyper::body::Incoming>| {
-        let (routes, callers) = (routes.clone(), callers.clone());
+        let (routes, callers, long_bodies) = (routes.clone(), callers.clone(), Arc::clone(&long_bodies));
         async move {
             if let Some(callers) = callers
                 && let Err(status) = callers.admit(request.headers()).await
             {
                 return stranger(status).map(Either::Left);
             }
+            // Without a length a request is refused, further on.
+            let long = request.body().size_hint().upper().is_some_and(|length| length > LONG_BODY);
+            // Nobody closes the semaphore; and who waits for too long is let go.
+            let _turn = if long { long_bodies.acquire_owned().await.ok() } else { None };
             match routes.call(request).await {
                 Ok(response) => response.map(Either::Right),
                 Err(never) => match never {},

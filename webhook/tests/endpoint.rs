@@ -245,7 +245,7 @@ async fn who_says_nothing_or_not_enough_is_let_go() {
     assert_eq!(post(&mut idle, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
     timeout(DEADLINE, async {
         while idle.ready().await.is_ok() {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await
@@ -307,7 +307,7 @@ async fn http_2_carries_many_reviews_at_a_time_and_a_long_body_is_refused() {
 async fn a_body_over_the_limit_is_refused_before_it_is_read() {
     let (server, generation) = serving(LIMITS).await;
     let mut stream = connect_for(server.address, &[&generation], b"http/1.1").await.unwrap();
-    let head = "POST /validate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 7340033\r\n\r\n";
+    let head = "POST /validate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3670017\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let said = rest(&mut stream).await;
     assert!(said.starts_with("HTTP/1.1 413 "), "{said}");
@@ -317,6 +317,22 @@ async fn a_body_over_the_limit_is_refused_before_it_is_read() {
     stream.write_all(head.as_bytes()).await.unwrap();
     let said = rest(&mut stream).await;
     assert!(said.starts_with("HTTP/1.1 411 "), "{said}");
+}
+
+#[tokio::test]
+async fn long_bodies_take_turns_and_hold_nobody_else_up() {
+    let (server, generation) = serving(Limits { connections: 64, ..QUICK }).await;
+    let long = REFUSED.replacen('{', &format!("{{{}", " ".repeat(1024 * 1024)), 1);
+    let head = format!("POST /validate HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", long.len());
+    // Somebody sends a long one slowly, and is let go in time.
+    let mut slow = connect(server.address, &[&generation]).await.unwrap();
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let mut other = open(&server, &[&generation]).await;
+    for _ in 0..10 {
+        assert_eq!(post(&mut other, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+    }
+    assert!(!rest(&mut slow).await.contains(" 200 "));
+    assert_eq!(post(&mut other, "/validate", &long).await.unwrap().0, StatusCode::OK, "its turn has come");
 }
 
 #[tokio::test]
@@ -342,7 +358,7 @@ async fn a_request_in_flight_at_the_end_is_answered_and_others_are_sent_elsewher
     // The linger is over, nobody listens; the last byte of the request comes only now.
     let gone = async {
         while TcpStream::connect(server.address).await.is_ok() {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     };
     timeout(DEADLINE, gone).await.unwrap();

@@ -1,6 +1,7 @@
 //! What the API server's audit log tells of refusals, and of agents that are none.
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_admission_cases::{Ask, Row, Verdict};
 use brupop_testbed::audit::{AuditLog, Event};
 
 /// Both refusals leave their lines in the API server's audit log, with who, whose and why.
@@ -55,5 +56,33 @@ pub fn impersonation_is_in_the_audit_log(events: &[Event], namespace: &str) -> R
     ensure!(rule.is_some_and(|rule| rule == "agent-report"), "{passed:?}");
     let refused = events.iter().any(|event| told(event, 403, &["node-0", "node-1"]));
     ensure!(refused, "no line of the agent that was impersonated with two nodes");
+    Ok(())
+}
+
+/// Of the rows that came before the gates, the log names the rule: the webhook's own word, or the policy's. Rows call
+/// themselves by what they say.
+///
+/// Of nearly all: the API server may first try with a stale object from its cache, ask the webhook about that, and ask
+/// again with a fresh one. Its log keeps the first annotations. The answer is the last one's, and that is the row's.
+pub fn rules_are_in_the_audit_log(events: &[Event], table: &[Row]) -> Result<()> {
+    let (mut named, mut stale) = (0, Vec::new());
+    for row in table.iter().filter(|row| row.is_for_the_api_server() && row.ask.is_about_a_shadow()) {
+        // What is too deep cannot be read here; accounts of other namespaces are asked about by nobody.
+        if matches!(row.ask, Ask::Text(_)) || row.actor.account().is_none() {
+            continue;
+        }
+        let (key, rule) = match row.verdict {
+            Verdict::Allowed => ("shadows.brupop.bottlerocket.aws/rule", row.rule().context("a rule")?),
+            Verdict::ByWebhook(rule) => ("shadows.brupop.bottlerocket.aws/rule", rule),
+            Verdict::ByBoth(rule) => ("validation.policy.admission.k8s.io/validation_failure", rule),
+            _ => continue,
+        };
+        let event = events.iter().find(|event| event.user_agent == row.says);
+        let event = event.with_context(|| format!("no line of: {}", row.says))?;
+        let noted = event.annotations.get(key).with_context(|| format!("{}: no {key}", row.says))?;
+        if noted.contains(rule) { named += 1 } else { stale.push((&row.says, noted)) }
+    }
+    println!("the audit log names the rules of {named} rows, and another of {}: {stale:?}", stale.len());
+    ensure!(named >= 150 && stale.len() * 10 < named, "of too many rows another rule is named");
     Ok(())
 }

@@ -75,15 +75,17 @@ impl Bed {
             _ => "application/json",
         };
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.send(actor, Request { method, path: path.to_owned(), content_type, body }).await
+        self.send(actor, Request { method, path: path.to_owned(), content_type, body }, "testbed").await
     }
 
-    pub async fn send(&self, actor: Actor, asked: Request) -> Result<Answer> {
+    /// `says` is how the caller calls itself: the audit log keeps it.
+    pub async fn send(&self, actor: Actor, asked: Request, says: &str) -> Result<Answer> {
         let caller = &self.cast.callers[&actor];
         let mut request = http::Request::builder()
             .method(asked.method)
             .uri(&asked.path)
-            .header("content-type", asked.content_type);
+            .header("content-type", asked.content_type)
+            .header("user-agent", says);
         for (name, value) in &caller.headers {
             request = request.header(name, value);
         }
@@ -167,7 +169,7 @@ impl Bed {
     /// The verdict is given, by the one who should, and what is stored afterwards is as it should be.
     async fn check(&self, gates: Gates, row: &Row, verdict: Verdict) -> Result<()> {
         if !row.ask.is_about_a_shadow() {
-            let answer = self.send(row.actor, row.request(self.world(), &Json::Null)).await?;
+            let answer = self.send(row.actor, row.request(self.world(), &Json::Null), &row.says).await?;
             return compare(verdict, gates, &answer);
         }
         self.check_shadow(gates, row, verdict).await
@@ -183,7 +185,7 @@ impl Bed {
             self.shadow(row).await?
         };
         let draft = if row.ask.creates() { row.shadow(self.world()) } else { before.clone() };
-        let answer = self.send(row.actor, row.request(self.world(), &draft)).await?;
+        let answer = self.send(row.actor, row.request(self.world(), &draft), &row.says).await?;
         if row.ask == Ask::DeleteAll {
             self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }

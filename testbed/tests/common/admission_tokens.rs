@@ -21,11 +21,9 @@ pub struct Caller {
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The pods of the operator, and who may ask in whose name.
+/// Who asks, and the names of whom they ask about.
 pub struct Cast {
     pub callers: BTreeMap<Actor, Caller>,
-    /// Pods of the webhook.
-    pub webhooks: Vec<String>,
     pub world: World,
 }
 
@@ -78,8 +76,7 @@ pub async fn cast(control_plane: &ControlPlane, namespace: &str, nodes: &[KubeNo
         callers.insert(actor, Caller { client: stage.client.clone(), headers });
     }
     callers.insert(Actor::Admin, Caller { client: stage.client, headers: Vec::new() });
-    let webhooks = webhooks.iter().map(Pod::name_any).collect();
-    Ok(Cast { callers, webhooks, world })
+    Ok(Cast { callers, world })
 }
 
 fn impersonating(actor: Actor, world: &World, account: &str) -> Result<Vec<(HeaderName, HeaderValue)>> {

@@ -85,8 +85,10 @@ impl Bed {
             "spec": {"state": "Idle"},
         }))?;
         let shadows = Api::<BottlerocketShadow>::namespaced(client, NAMESPACE);
-        if shadows.get_opt(&shadow.name_any()).await?.is_none() {
-            shadows.create(&PostParams::default(), &shadow).await?;
+        match shadows.create(&PostParams::default(), &shadow).await {
+            // The reconciler's, where it runs.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            made => drop(made?),
         }
         let token = self.control_plane.bound_token(NAMESPACE, &account, &pod.name_any()).await?;
         let client = self.control_plane.client_for_token(&token).await?;

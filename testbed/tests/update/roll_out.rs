@@ -33,8 +33,14 @@ async fn a_fleet_is_updated_two_at_a_time_and_the_ledger_tells() -> Result<()> {
         ensure!(spec.unschedulable.is_none() && !spec.taints.iter().flatten().any(ours), "{spec:?}");
         ensure!(node.annotations().keys().all(|key| !key.contains("marker")), "{:?}", node.annotations());
     }
-    let columns = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE, "brs-node-0"]).await?;
-    for column in ["STATE", "TARGET VERSION", "CRASH COUNT", "REASON", NEW, "NoUpdate"] {
+    // Why a node does not move is said after the slot is given back.
+    let columns = await_until("the columns tell that it is done", DEADLINE, async || {
+        let columns =
+            fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE, "brs-node-0"]).await.ok()?;
+        columns.contains("NoUpdate").then_some(columns)
+    })
+    .await?;
+    for column in ["STATE", "TARGET VERSION", "CRASH COUNT", "REASON", NEW] {
         ensure!(columns.contains(column), "{columns}");
     }
     let events = fleet.control_plane.kubectl(["get", "events", "-A"]).await?;

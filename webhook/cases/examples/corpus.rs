@@ -25,12 +25,10 @@ fn main() -> io::Result<()> {
         fs::write(folder.join("verdict").join(format!("row-{row}")), number.to_le_bytes())?;
         words_of(review, &mut words);
     }
-    let dictionary: String = words
-        .iter()
-        .filter(|word| word.len() <= WORD_MAX)
-        .map(|word| format!("\"{}\"\n", word.replace('\\', "\\\\").replace('"', "\\\"")))
-        .collect();
-    fs::write(folder.join("dictionary"), dictionary)
+    let quoted = words.iter().filter(|word| word.len() <= WORD_MAX);
+    let lines: Vec<String> =
+        quoted.map(|word| format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))).collect();
+    fs::write(folder.join("dictionary"), lines.join("\n") + "\n")
 }
 
 /// Members' names, strings and numbers, as JSON has them.

@@ -80,7 +80,7 @@ fn owner_node<'a>(object: &'a Value, node: &str) -> Option<&'a str> {
 }
 
 /// The object but for what the API server keeps itself, and with nothing in it that says nothing: a member that is
-/// null is as good as absent, and so is an empty spec or status.
+/// null is as good as absent, and so is an empty half.
 fn settled(object: &Value) -> Value {
     let mut object = without_null(object);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -90,7 +90,8 @@ fn settled(object: &Value) -> Value {
     }
     let empty = Value::from(Map::new());
     if let Some(members) = object.as_object_mut() {
-        members.retain(|name, half| !["spec", "status"].contains(&name.as_str()) || *half != empty);
+        members
+            .retain(|name, half| !["metadata", "spec", "status"].contains(&name.as_str()) || *half != empty);
     }
     object
 }

@@ -1,0 +1,58 @@
+//! Who is kept waiting, and who is refused, while the webhook does not answer.
+
+use super::admission_bed::{Bed, DEADLINE};
+use anyhow::{Context as _, Result, ensure};
+use brupop_admission_cases::{Actor, Host};
+use brupop_testbed::await_until;
+use http::Method;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Whoever is not asked about by the webhook does not wait for it; its time-out is 3 s.
+const AT_ONCE: Duration = Duration::from_millis(1500);
+
+/// The webhook does not answer: agents are refused, and nobody else so much as waits.
+pub async fn only_agents_depend_on_the_webhook(bed: &Bed, how: &str) -> Result<()> {
+    bed.idle_shadow(Host::First).await?;
+    // The API server's own calls to a webhook that it has just lost are not retried by us.
+    let mut last = None;
+    let failing = await_until(format!("a refusal while the webhook is {how}"), DEADLINE, async || {
+        let path = format!("{}/status", bed.shadow_path(Host::First));
+        match bed.ask(Actor::Agent, Method::PATCH, &path, &json!({"status": {"message": how}})).await {
+            Ok(Err((500, message))) if message.contains("failed calling webhook") => Some(message),
+            answer => {
+                last = Some(answer);
+                None
+            }
+        }
+    });
+    let failing = failing.await;
+    println!("{how}: {}", failing.with_context(|| format!("{last:?}"))?);
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": how}});
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases".to_owned();
+    let path = bed.shadow_path(Host::First);
+    for (actor, method, path, body) in [
+        (Actor::Admin, Method::PATCH, path.clone(), json!({"metadata": {"labels": {"by": "hand"}}})),
+        (Actor::Admin, Method::PATCH, format!("{path}/status"), json!({"status": {"message": "by hand"}})),
+        (
+            Actor::Admin,
+            Method::PATCH,
+            "/api/v1/nodes/node-0".to_owned(),
+            json!({"spec": {"unschedulable": true}}),
+        ),
+        (
+            Actor::Reconciler,
+            Method::PATCH,
+            "/api/v1/nodes/node-0".to_owned(),
+            // In its marker stands whatever it changes.
+            json!({"metadata": {"annotations": {brupop_api::names::MARKER_ANNOTATION: "{}"}}, "spec": {"unschedulable": null}}),
+        ),
+        (Actor::Admin, Method::POST, leases, lease),
+    ] {
+        let began = Instant::now();
+        let answer = bed.ask(actor, method, &path, &body).await?;
+        ensure!(answer.is_ok(), "{how}: {actor:?}: {path}: {answer:?}");
+        ensure!(began.elapsed() < AT_ONCE, "{how}: {actor:?}: {path} took {:?}", began.elapsed());
+    }
+    Ok(())
+}
