@@ -1,34 +1,14 @@
 //! Nodes that no drain could empty are passed over, untouched, and said; others go on. And what `plan` and
 //! `drain-to-idle` print of it.
 
-use std::process::Output;
-
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value as Json, json};
-use tokio::process::Command;
 
-use crate::{DEADLINE, fleet, quick, seen};
-
-/// The reconciler's program, run by a person who may do everything.
-async fn reconciler(fleet: &Fleet, arguments: &[&str]) -> Result<Output> {
-    let program = binaries(&["brupop-reconciler"])?.join("brupop-reconciler");
-    let output = Command::new(program)
-        .args(arguments)
-        .args(["-n", NAMESPACE])
-        .env_clear()
-        .env("KUBECONFIG", fleet.control_plane.kubeconfig())
-        .env("CANARY_INTERVAL_SECONDS", "5")
-        .env("MIN_NODE_AGE_SECONDS", "0")
-        .kill_on_drop(true)
-        .output()
-        .await?;
-    Ok(output)
-}
+use crate::{DEADLINE, fleet, quick, reconciler, seen};
 
 async fn message(fleet: &Fleet, node: &str) -> Result<String> {
     let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
