@@ -52,6 +52,10 @@ bench-admission: control-plane build ## What webhook and policies cost an agent'
 	@BRUPOP_BINARIES=$(CURDIR)/target/release target/release/brupop-bench-admission
 	@$(MAKE) --no-print-directory bench-verdict
 
+.PHONY: bench-pass
+bench-pass: ## One pass of the reconciler over 5,000 nodes: observe, and decide
+	cargo bench --locked --quiet -p brupop-reconciler --bench pass
+
 .PHONY: bench-verdict
 bench-verdict: ## A review without the network, as shipped: from its bytes to the bytes of the answer
 	cargo bench --locked --quiet -p brupop-webhook --bench verdict
