@@ -217,7 +217,7 @@ fn published(world: &World, generation: &Generation) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     /// What a replica goes over to is published at that moment, or nothing that is published is good any more; what it
     /// goes on with is published, or it has just not heard yet that it is not. And when the clocks are right again, all
