@@ -5,7 +5,7 @@ use crate::binaries::control_plane_binaries;
 use crate::certificates::Authority;
 use crate::components::{Layout, audit_log, egress_socket, free_port, webhook_token};
 use crate::kubeconfig::{Credential, Server};
-use crate::sandbox::{Process, Sandbox, tail};
+use crate::sandbox::{Process, Sandbox, Signal, tail};
 use crate::services::Services;
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
@@ -151,6 +151,15 @@ impl ControlPlane {
     /// One of the programs has ended: its status and the end of its log.
     pub fn check(&mut self) -> Result<()> {
         self.processes.iter_mut().try_for_each(Process::check)
+    }
+
+    /// Sends a signal to one of the control plane's programs.
+    ///
+    /// # Errors
+    /// It is not one of those that were started, or has ended.
+    pub fn signal(&self, program: &str, signal: Signal) -> Result<()> {
+        let process = self.processes.iter().find(|process| process.name() == program);
+        process.with_context(|| format!("{program} was not started"))?.signal(signal)
     }
 
     /// A client that may do everything (user `admin`).

@@ -277,6 +277,7 @@ async fn agents_write_their_own_nodes_status_and_nothing_else() -> Result<()> {
 
     apply_overlay(&control_plane, "default").await?;
     gates_are(&bed, Gates::Both).await?;
+    passed("both gates are closed again");
     let webhooks = kubelets.processes();
     for process in &webhooks {
         kubelets.signal(&process.namespace, &process.pod, Signal::STOP);
@@ -288,6 +289,7 @@ async fn agents_write_their_own_nodes_status_and_nothing_else() -> Result<()> {
     scale_webhook(&control_plane, 0).await?;
     await_until("the end of the webhook", DEADLINE, async || kubelets.processes().is_empty().then_some(()))
         .await?;
+    passed("the webhook has ended");
     only_agents_depend_on_the_webhook(&bed, "dead").await?;
     passed("without the webhook");
 

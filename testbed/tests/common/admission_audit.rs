@@ -59,8 +59,8 @@ pub fn impersonation_is_in_the_audit_log(events: &[Event], namespace: &str) -> R
     Ok(())
 }
 
-/// Of the rows that came before the gates, the log names the rule: the webhook's own word, or the policy's. Rows call
-/// themselves by what they say.
+/// The log names the rule of each row that came before the gates: of a refusal in the answer, of what was let through in
+/// the webhook's annotation. Rows call themselves by what they say.
 ///
 /// Of nearly all: the API server may first try with a stale object from its cache, ask the webhook about that, and ask
 /// again with a fresh one. Its log keeps the first annotations. The answer is the last one's, and that is the row's.
@@ -71,16 +71,28 @@ pub fn rules_are_in_the_audit_log(events: &[Event], table: &[Row]) -> Result<()>
         if matches!(row.ask, Ask::Text(_)) || row.actor.account().is_none() {
             continue;
         }
-        let (key, rule) = match row.verdict {
-            Verdict::Allowed => ("shadows.brupop.bottlerocket.aws/rule", row.rule().context("a rule")?),
-            Verdict::ByWebhook(rule) => ("shadows.brupop.bottlerocket.aws/rule", rule),
-            Verdict::ByBoth(rule) => ("validation.policy.admission.k8s.io/validation_failure", rule),
-            _ => continue,
+        let line = || {
+            let event = events.iter().find(|event| event.user_agent == row.says);
+            event.with_context(|| format!("no line of: {}", row.says))
         };
-        let event = events.iter().find(|event| event.user_agent == row.says);
-        let event = event.with_context(|| format!("no line of: {}", row.says))?;
-        let noted = event.annotations.get(key).with_context(|| format!("{}: no {key}", row.says))?;
-        if noted.contains(rule) { named += 1 } else { stale.push((&row.says, noted)) }
+        match row.verdict {
+            Verdict::Allowed => {
+                let noted = line()?.annotations.get("shadows.brupop.bottlerocket.aws/rule");
+                let noted = noted.with_context(|| format!("{}: no annotation", row.says))?;
+                if row.rule() == Some(noted) { named += 1 } else { stale.push((&row.says, noted)) }
+            }
+            Verdict::ByWebhook(rule) | Verdict::ByBoth(rule) => {
+                let event = line()?;
+                let status = event.response_status.as_ref();
+                ensure!(
+                    status.is_some_and(|status| status.message.contains(rule)),
+                    "{}: {event:?}",
+                    row.says
+                );
+                named += 1;
+            }
+            _ => {}
+        }
     }
     println!("the audit log names the rules of {named} rows, and another of {}: {stale:?}", stale.len());
     ensure!(named >= 150 && stale.len() * 10 < named, "of too many rows another rule is named");

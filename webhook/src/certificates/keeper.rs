@@ -1,15 +1,16 @@
 //! Keeps Secret, `caBundle` and what TLS serves in step: reads, writes what [`super::plan`] says, waits.
 
-use super::pass::{Passed, Publication, Published, Store, pass};
-use super::{Generation, Policy, issue, jumped, stored};
+mod kept;
+
+use super::pass::{Passed, Published, pass};
+use super::{Generation, Policy, issue, jumped};
 use crate::metrics::Metrics;
 use brupop_runtime::tls::{Resolver, TlsError};
 use brupop_runtime::{Health, Shutdown};
 use futures::{Stream, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Patch, PatchParams, PostParams};
+use kept::Kept;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use std::sync::Arc;
@@ -249,90 +250,6 @@ impl Wait {
 
 fn until_then(then: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(Timestamp::now())).unwrap_or_default()
-}
-
-/// The objects in the cluster.
-struct Kept {
-    secrets: Api<Secret>,
-    configurations: Api<ValidatingWebhookConfiguration>,
-    places: Places,
-    policy: Policy,
-}
-
-impl Kept {
-    fn of_secret(&self, source: kube::Error) -> KeeperError {
-        KeeperError::Secret { name: self.places.secret.clone(), source: Box::new(source) }
-    }
-
-    fn of_configuration(&self, source: kube::Error) -> KeeperError {
-        KeeperError::Configuration { name: self.places.configuration.clone(), source: Box::new(source) }
-    }
-}
-
-impl Store for Kept {
-    type Error = KeeperError;
-    type Secret = Secret;
-    type Configuration = ValidatingWebhookConfiguration;
-
-    fn now(&self) -> Timestamp {
-        Timestamp::now()
-    }
-
-    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<Generation, KeeperError> {
-        Ok(issue::issue(&self.places.names, self.policy, now, serve_from)?)
-    }
-
-    async fn secret(&self) -> Result<(Secret, Vec<Generation>), KeeperError> {
-        let secret = self.secrets.get(&self.places.secret).await.map_err(|error| self.of_secret(error))?;
-        let found = stored::read(&secret);
-        Ok((secret, found))
-    }
-
-    async fn replace(&self, mut secret: Secret, generations: &[Generation]) -> Result<bool, KeeperError> {
-        stored::write(&mut secret, generations)?;
-        match self.secrets.replace(&self.places.secret, &PostParams::default(), &secret).await {
-            Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-            Err(error) => Err(self.of_secret(error)),
-        }
-    }
-
-    async fn configuration(&self) -> Result<ValidatingWebhookConfiguration, KeeperError> {
-        let name = &self.places.configuration;
-        self.configurations.get(name).await.map_err(|error| self.of_configuration(error))
-    }
-
-    fn trusted(configuration: &ValidatingWebhookConfiguration) -> String {
-        stored::trusted(configuration)
-    }
-
-    async fn publish(
-        &self,
-        configuration: &ValidatingWebhookConfiguration,
-        bundle: &str,
-    ) -> Result<Publication, KeeperError> {
-        let Some(patch) = stored::publication(configuration, bundle) else {
-            return Ok(Publication::Found);
-        };
-        let name = &self.places.configuration;
-        let patch = Patch::<ValidatingWebhookConfiguration>::Json(serde_json::from_value(patch)?);
-        match self.configurations.patch(name, &PatchParams::default(), &patch).await {
-            Ok(_) => Ok(Publication::Written),
-            // How the API server says that a `test` did not hold.
-            Err(kube::Error::Api(status)) if status.is_invalid() || status.is_conflict() => {
-                Ok(Publication::Overtaken)
-            }
-            Err(error) => Err(self.of_configuration(error)),
-        }
-    }
-
-    fn outrun(&self) -> KeeperError {
-        KeeperError::Race(self.places.secret.clone())
-    }
-
-    fn overtaken(&self) -> KeeperError {
-        KeeperError::Outrun(self.places.configuration.clone())
-    }
 }
 
 #[cfg(test)]

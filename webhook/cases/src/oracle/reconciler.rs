@@ -88,10 +88,18 @@ fn attempt(old: &Value, new: &Value, from: &str, to: &str) -> Objection {
 fn readable(spec: &Value) -> bool {
     let texts = ["state_transition_timestamp", "version", "baseline_boot_id", "reboot_from_boot_id"];
     let failures = &spec["failures"];
-    let failed = failures["count"].is_u64()
-        && (failures.get("attempt").is_none() || failures["attempt"].is_u64())
-        && failures["at"].is_string()
-        && failures["reason"].is_string();
+    let failed = match failures.as_array().map(Vec::as_slice) {
+        // The same without names, which a reader may well take.
+        Some([count, attempt, at, reason]) => {
+            count.is_u64() && attempt.is_u64() && at.is_string() && reason.is_string()
+        }
+        _ => {
+            failures["count"].is_u64()
+                && (failures.get("attempt").is_none() || failures["attempt"].is_u64())
+                && failures["at"].is_string()
+                && failures["reason"].is_string()
+        }
+    };
     STATES.contains(&text(&spec["state"]))
         && texts.iter().all(|field| spec[field].is_null() || spec[field].is_string())
         && ["attempt", "leader_term"].iter().all(|field| spec[field].is_null() || spec[field].is_u64())

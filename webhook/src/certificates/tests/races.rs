@@ -18,6 +18,8 @@ struct World {
     secret: RefCell<(u64, Vec<Generation>)>,
     configuration: RefCell<(u64, String)>,
     made: Cell<usize>,
+    /// A replica took from `caBundle` what the Secret holds.
+    withdrawn: Cell<bool>,
     writes: Cell<usize>,
     minute: Cell<i64>,
 }
@@ -88,6 +90,12 @@ impl Store for Seen {
         let mut configuration = self.world.configuration.borrow_mut();
         if configuration.0 != *read {
             return Ok(Publication::Overtaken);
+        }
+        let lost = |made: &Generation| {
+            configuration.1.contains(&made.authority) && !bundle.contains(&made.authority)
+        };
+        if self.world.secret.borrow().1.iter().any(lost) {
+            self.world.withdrawn.set(true);
         }
         *configuration = (read + 1, bundle.to_owned());
         self.world.writes.set(self.world.writes.get() + 1);
@@ -217,7 +225,7 @@ fn published(world: &World, generation: &Generation) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     /// What a replica goes over to is published at that moment, or nothing that is published is good any more; what it
     /// goes on with is published, or it has just not heard yet that it is not. And when the clocks are right again, all
@@ -266,6 +274,7 @@ proptest! {
                 );
             }
             prop_assert!(world.secret.borrow().1.len() <= KEPT);
+            prop_assert!(!world.withdrawn.get(), "a replica withdrew what another has published");
         }
 
         // With clocks as they are, they come to rest.
