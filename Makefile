@@ -13,6 +13,7 @@ MAX_CONCURRENT_UPDATE ?= 1
 PODS_PER_NODE ?= 2
 REBOOT_SECONDS ?= 3
 EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC ?= 0
+FAULT ?=
 
 .PHONY: help
 help: ## This list
@@ -27,11 +28,12 @@ control-plane: ## The test bed's control plane, built once into a cache
 	@testbed/build-control-plane >/dev/null
 
 .PHONY: demo
-demo: control-plane build ## A fleet of simulated hosts is updated on a real control plane (NODES, MAX_CONCURRENT_UPDATE, ...)
+demo: control-plane build ## A fleet of simulated hosts is updated on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, ...)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
 	@BRUPOP_BINARIES=$(CURDIR)/target/release exec target/debug/brupop-demo --nodes $(NODES) \
 	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
-	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC)
+	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC) \
+	  $(FAULT:%=--fault %)
 
 .PHONY: test
 test: control-plane build ## Unit, property and table tests, the bounded model, and the tests on the real control plane
@@ -49,6 +51,10 @@ bench-admission: control-plane build ## What webhook and policies cost an agent'
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
 	@BRUPOP_BINARIES=$(CURDIR)/target/release target/release/brupop-bench-admission
 	@$(MAKE) --no-print-directory bench-verdict
+
+.PHONY: bench-pass
+bench-pass: ## One pass of the reconciler over 5,000 nodes: observe, and decide
+	cargo bench --locked --quiet -p brupop-reconciler --bench pass
 
 .PHONY: bench-verdict
 bench-verdict: ## A review without the network, as shipped: from its bytes to the bytes of the answer

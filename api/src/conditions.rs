@@ -10,6 +10,9 @@ pub const DEGRADED: &str = "Degraded";
 /// Condition type of the fleet: are our admission rules seen to be in force.
 pub const ADMISSION_ENFORCED: &str = "AdmissionEnforced";
 
+/// Condition type of the fleet: have too many nodes failed to reach a version, so that no further one tries.
+pub const HALTED: &str = "Halted";
+
 /// One condition, shaped like `metav1.Condition`, with limits on every string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -301,7 +301,9 @@ impl World {
                 }
             }
             // Evicted pods come back to a node that can be scheduled to.
-            Some(Effect::Evict) => self.places[node].empty |= self.places[node].node.unschedulable,
+            Some(Effect::Evict | Effect::Delete) => {
+                self.places[node].empty |= self.places[node].node.unschedulable;
+            }
             Some(Effect::CreateShadow { .. } | Effect::DeleteShadow { .. }) | None => {}
         }
     }

@@ -7,7 +7,7 @@ use brupop_agent::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{Marker, State};
-use brupop_reconciler::facts::{FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_reconciler::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
 
 use crate::objects::{
     ATTEMPTS_MAX, BOOTS, COMMAND_TIME, FAILURES, Ledger, Mark, NODES, NODES_MAX, NOW, Node, SHADOWS, STAGED,
@@ -149,13 +149,15 @@ fn situation(
             zone: None,
             paused: false,
             update_now: false,
+            agent_ready: true,
             ours: false,
         }),
         shadow: Some(self::shadow(shadow)),
         owner_uid: Some(NODES[usize::from(node.index)]),
-        pods: PodFacts { drained: empty, owners: &[], elsewhere: true },
+        pods: PodFacts { known: true, hopeless: None, drained: empty, owners: &[], elsewhere: true },
         time: TimeFacts {
             exclusion_over: true,
+            young: false,
             backing_off: shadow.attempt.unwrap_or(0) >= config.attempts,
             step_overdue: overdue,
             drain_overdue: false,
@@ -188,6 +190,10 @@ pub(crate) fn of(
         ledger_term: Some(ledger.term.into()),
         slots: slots(&ledger),
         versions: &NO_VERSIONS,
+        resume: &[],
+        budget: FailureBudget::default(),
+        force: false,
+        resting: false,
         limit: Some(config.limit),
         gate: Gate::Open,
         exclude: false,

@@ -100,13 +100,15 @@ impl Call {
     }
 }
 
-/// Makes calls.
+/// Makes calls; knows who and where we are.
 #[derive(Clone)]
 pub struct Caller {
     /// Does not try again behind our back.
     pub client: Client,
     /// Our namespace.
     pub namespace: String,
+    /// The node that this process runs on, if it is known.
+    pub own_node: Option<String>,
 }
 
 impl Caller {

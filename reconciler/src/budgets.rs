@@ -1,9 +1,14 @@
-//! Budgets that allow more than they did: what they held up is asked for again at once. Pure.
+//! Budgets: which allow more than they did, so that what they held up is asked for again at once; and which can never
+//! allow what a drain asks. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
+use kube::core::{Selector, SelectorExt as _};
+
+use crate::drain::{Fate, fate};
 
 /// How many disruptions each budget (namespace, name) allowed when it was last looked at.
 #[derive(Debug, Default)]
@@ -29,6 +34,84 @@ impl Budgets {
     }
 }
 
+/// Why these pods of one node can never all be evicted, as pods and budgets are: nothing would bring one back, or its
+/// budgets allow no disruption with as many pods as there are. `ours` tells the operator's own pods, which are exempt.
+pub fn hopeless<'p>(
+    pods: impl IntoIterator<Item = &'p Pod>,
+    budgets: &[impl AsRef<PodDisruptionBudget>],
+    ours: impl Fn(&Pod) -> bool,
+) -> Option<String> {
+    let mut why: Vec<String> = vec![];
+    for pod in pods {
+        if ours(pod) {
+            continue;
+        }
+        let namespace = pod.namespace().unwrap_or_default();
+        match fate(pod, false) {
+            Fate::Unmanaged => why.push(format!(
+                "{namespace}/{} has no controller that would make it again elsewhere: delete it by hand",
+                pod.name_any()
+            )),
+            // What is not Ready may be evicted by other rules, and what is finished always.
+            Fate::Evicted if is_ready(pod) => {
+                let selecting = budgets.iter().map(AsRef::as_ref).filter(|budget| selects(budget, pod));
+                why.extend(forbidden(&namespace, &selecting.collect::<Vec<_>>()));
+            }
+            Fate::Evicted | Fate::Stays | Fate::Leaving => {}
+        }
+    }
+    // The same as long as anything of it is.
+    why.into_iter().min()
+}
+
+/// Why the budgets that select a pod never let it go.
+fn forbidden(namespace: &str, selecting: &[&PodDisruptionBudget]) -> Option<String> {
+    match selecting {
+        [] => None,
+        [budget] => {
+            let status = budget.status.as_ref()?;
+            let seen = status.observed_generation.is_none_or(|seen| Some(seen) == budget.metadata.generation);
+            let never = seen && status.expected_pods > 0 && status.desired_healthy >= status.expected_pods;
+            never.then(|| {
+                format!(
+                    "the PodDisruptionBudget {namespace}/{} wants all of its {} pods healthy: let it allow one \
+                     disruption, or add a pod",
+                    budget.name_any(),
+                    status.expected_pods
+                )
+            })
+        }
+        [first, second, ..] => Some(format!(
+            "the PodDisruptionBudgets {namespace}/{} and {} select the same pods, and Kubernetes evicts no pod of two \
+             budgets",
+            first.name_any(),
+            second.name_any()
+        )),
+    }
+}
+
+fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
+    budget.namespace() == pod.namespace()
+        && selector
+            .and_then(|selector| Selector::try_from(selector).ok())
+            .is_some_and(|selector| selector.matches(pod.labels()))
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Does this budget say something else than before, that a drain could care about?
+pub fn matters(old: &PodDisruptionBudget, new: &PodDisruptionBudget) -> bool {
+    let shape = |budget: &PodDisruptionBudget| {
+        let status = budget.status.as_ref();
+        (budget.metadata.generation, status.map(|status| (status.expected_pods, status.desired_healthy)))
+    };
+    allowed(old) < allowed(new) || shape(old) != shape(new)
+}
+
 /// How many disruptions this budget allows now.
 pub fn allowed(budget: &PodDisruptionBudget) -> i32 {
     budget.status.as_ref().map_or(0, |status| status.disruptions_allowed)
@@ -37,7 +120,9 @@ pub fn allowed(budget: &PodDisruptionBudget) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
     use serde_json::json;
+    use std::sync::Arc;
 
     fn budget(namespace: &str, name: &str, allowed: i32) -> PodDisruptionBudget {
         serde_json::from_value(json!({
@@ -45,6 +130,78 @@ mod tests {
             "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
         }))
         .unwrap()
+    }
+
+    fn pod(name: &str, owner: Option<&str>, ready: &str) -> Pod {
+        let owners = owner.map(|kind| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": "o", "controller": true}]));
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": name, "labels": {"app": "cart"}, "ownerReferences": owners},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+        }))
+        .unwrap()
+    }
+
+    fn over(name: &str, app: &str, expected: i32, desired: i32) -> Arc<PodDisruptionBudget> {
+        let budget = json!({
+            "metadata": {"namespace": "shop", "name": name, "generation": 2},
+            "spec": {"selector": {"matchLabels": {"app": app}}},
+            "status": {"observedGeneration": 2, "disruptionsAllowed": 0, "currentHealthy": expected,
+                "desiredHealthy": desired, "expectedPods": expected},
+        });
+        Arc::new(serde_json::from_value(budget).unwrap())
+    }
+
+    #[test]
+    fn what_can_never_be_evicted_is_found_and_named() {
+        let of = |kind| pod("cart-0", Some(kind), "True");
+        let cart = of("ReplicaSet");
+        let unseen = || {
+            let mut budget = over("all", "cart", 2, 2);
+            Arc::make_mut(&mut budget).metadata.generation = Some(3);
+            budget
+        };
+        let everything = || {
+            let mut budget = over("everything", "cart", 2, 2);
+            Arc::make_mut(&mut budget).spec.as_mut().unwrap().selector = Some(LabelSelector::default());
+            budget
+        };
+        let nothing = || {
+            let mut budget = over("nothing", "cart", 2, 2);
+            Arc::make_mut(&mut budget).spec.as_mut().unwrap().selector = None;
+            budget
+        };
+        for (says, pod, budgets, word) in [
+            ("no budget", &cart, vec![], None),
+            ("one that allows a disruption", &cart, vec![over("most", "cart", 2, 1)], None),
+            (
+                "one that allows none",
+                &cart,
+                vec![over("all", "cart", 2, 2)],
+                Some("shop/all wants all of its 2"),
+            ),
+            ("of all pods", &cart, vec![everything()], Some("shop/everything")),
+            ("of no pods", &cart, vec![nothing()], None),
+            ("of other pods", &cart, vec![over("all", "mail", 2, 2)], None),
+            ("without pods", &cart, vec![over("all", "cart", 0, 0)], None),
+            ("not looked at since it changed", &cart, vec![unseen()], None),
+            (
+                "two",
+                &cart,
+                vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)],
+                Some("shop/a and b select"),
+            ),
+            ("not Ready", &pod("cart-0", Some("ReplicaSet"), "False"), vec![over("all", "cart", 2, 2)], None),
+            ("of a DaemonSet", &of("DaemonSet"), vec![over("all", "cart", 2, 2)], None),
+            ("unmanaged", &pod("debug", None, "True"), vec![], Some("shop/debug has no controller")),
+        ] {
+            let why = hopeless([pod], &budgets, |_| false);
+            assert_eq!(
+                why.as_deref().map(|why| word.is_some_and(|word| why.contains(word))),
+                word.map(|_| true),
+                "{says}: {why:?}"
+            );
+            assert_eq!(hopeless([pod], &budgets, |_| true), None, "{says}, but ours");
+        }
     }
 
     #[test]

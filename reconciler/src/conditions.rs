@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, PROGRESSING};
+use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, PROGRESSING};
 use brupop_api::fleet::Counts;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
 use kube::Resource;
@@ -42,6 +42,18 @@ impl Wanted {
             Err(why) => (ConditionStatus::False, "NotRefused", why.to_owned()),
         };
         Self { type_: ADMISSION_ENFORCED, status, reason, message: bounded(message) }
+    }
+
+    /// The condition `Halted` of the fleet, from the versions that are halted and why.
+    pub fn halted<'v>(versions: impl Iterator<Item = (&'v str, &'v str)>) -> Self {
+        let versions: Vec<String> = versions.map(|(version, why)| format!("{version}: {why}")).collect();
+        let (status, reason, message) = if versions.is_empty() {
+            (ConditionStatus::False, "WithinFailureBudget", "no version is halted".to_owned())
+        } else {
+            let advice = "put a version (anew) into spec.resumeVersions to go on with it";
+            (ConditionStatus::True, "FailureBudgetSpent", format!("{advice}; {}", versions.join("; ")))
+        };
+        Self { type_: HALTED, status, reason, message: bounded(message) }
     }
 
     /// Does it stand there already?
@@ -97,6 +109,8 @@ pub struct FleetWanted {
     pub counts: Counts,
     /// Versions that no new node is updated to.
     pub halted: Option<String>,
+    /// Has the failure budget of a version been spent?
+    pub halt: Wanted,
     /// Are our admission rules in force? `None` = not looked at yet.
     pub admission: Option<Wanted>,
 }
@@ -108,6 +122,7 @@ impl FleetWanted {
             status.limit == self.limit
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
+                && self.halt.stands_in(&status.conditions)
                 && self.admission.as_ref().is_none_or(|wanted| wanted.stands_in(&status.conditions))
         })
     }
@@ -125,9 +140,8 @@ impl FleetWanted {
         if let Some(halted) = &self.halted {
             status["halted"] = json!(halted);
         }
-        if let Some(admission) = admission {
-            status["conditions"] = json!([admission]);
-        }
+        let halt = Some(self.halt.over(conditions, now));
+        status["conditions"] = json!(admission.into_iter().chain(halt).collect::<Vec<_>>());
         json!({
             "apiVersion": BottlerocketFleet::api_version(&()),
             "kind": BottlerocketFleet::kind(&()),
@@ -239,6 +253,7 @@ mod tests {
             limit: None,
             counts: Counts { nodes: 3, ..Counts::default() },
             halted: None,
+            halt: Wanted::halted([].into_iter()),
             admission: Some(Wanted::admission(Err("the webhook let through what it must refuse"))),
         };
         let fleet = |status: &Value| -> BottlerocketFleet {

@@ -39,8 +39,8 @@ pub struct Plan {
     pub last: Vec<PodKey>,
     /// Pods on their way out.
     pub leaving: usize,
-    /// Pods that nothing would bring back, as `namespace/name`; they hold the drain up.
-    pub unmanaged: Vec<String>,
+    /// Pods that nothing would bring back; they hold the drain up.
+    pub unmanaged: Vec<PodKey>,
     /// The workloads whose pods are evicted or leaving, `<apiVersion>/<kind>/<namespace>/<name>`, sorted.
     pub owners: Vec<String>,
 }
@@ -57,19 +57,21 @@ impl Plan {
         for pod in pods {
             let ours = ours(pod);
             let fate = fate(pod, ours && !ours_go);
-            let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+            let namespace = pod.namespace().unwrap_or_default();
+            let key = || PodKey {
+                namespace: namespace.clone(),
+                name: pod.name_any(),
+                uid: pod.uid().unwrap_or_default(),
+            };
             match fate {
                 Fate::Stays => continue,
                 // The webhook lingers for those that still talk to it. Another one is Ready by then, as its budget saw
                 // to, and a reboot ends connections no worse than the end of the linger.
                 Fate::Leaving if ours => continue,
                 Fate::Leaving => plan.leaving += 1,
-                Fate::Unmanaged => plan.unmanaged.push(format!("{namespace}/{name}")),
-                Fate::Evicted => {
-                    let key =
-                        PodKey { namespace: namespace.clone(), name, uid: pod.uid().unwrap_or_default() };
-                    if ours { plan.last.push(key) } else { plan.evict.push(key) }
-                }
+                Fate::Unmanaged => plan.unmanaged.push(key()),
+                Fate::Evicted if ours => plan.last.push(key()),
+                Fate::Evicted => plan.evict.push(key()),
             }
             if let Some(owner) = controller(pod) {
                 plan.owners.push(format!("{}/{}/{namespace}/{}", owner.api_version, owner.kind, owner.name));
@@ -83,6 +85,15 @@ impl Plan {
         plan.owners.sort_unstable();
         plan.owners.dedup();
         plan
+    }
+
+    /// The same, when what does not go is deleted in its place.
+    #[must_use]
+    pub fn forced(mut self) -> Self {
+        self.evict.append(&mut self.unmanaged);
+        self.evict.append(&mut self.last);
+        self.evict.sort_unstable();
+        self
     }
 
     /// Nothing is left to evict, to wait for, or to ask a person about.
@@ -168,9 +179,11 @@ mod tests {
         let plan = Plan::of(&pods, |_| false, true);
         assert_eq!(plan.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(plan.leaving, 1);
-        assert_eq!(plan.unmanaged, ["shop/d"]);
+        assert_eq!(plan.unmanaged.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["d"]);
         assert_eq!(plan.owners, ["apps/v1/ReplicaSet/shop/cart", "apps/v1/StatefulSet/shop/cart"]);
         assert!(!plan.is_done());
+        let forced = plan.clone().forced();
+        assert_eq!(forced.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b", "d"]);
         assert!(Plan::of(&pods[2..3], |_| false, true).is_done());
     }
 

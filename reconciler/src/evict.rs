@@ -1,4 +1,4 @@
-//! Evictions: which are due, what the API server answered, and what holds a drain up. Pure but for [`evict`].
+//! Evictions: which are due, what the API server answered, and what holds a drain up. Pure but for [`evict`] and [`delete`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions};
 use kube::Client;
-use kube::api::{Api, ObjectMeta, PostParams};
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use kube::core::Status;
 
 use crate::drain::{Plan, PodKey};
@@ -73,6 +73,17 @@ pub async fn evict(client: Client, pod: &PodKey) -> Answer {
     let (eviction, params) = (eviction(pod), PostParams::default());
     let pods = Api::<Pod>::namespaced(client, &pod.namespace);
     match pods.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction).await {
+        Ok(_) => Answer::Accepted,
+        Err(kube::Error::Api(status)) => Answer::of(&status),
+        Err(error) => Answer::Failed(bounded(&error.to_string())),
+    }
+}
+
+/// Deletes a pod, if it is still the one of this UID; it has its termination grace period all the same.
+pub async fn delete(client: Client, pod: &PodKey) -> Answer {
+    let preconditions = kube::api::Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
+    let params = DeleteParams::default().preconditions(preconditions);
+    match Api::<Pod>::namespaced(client, &pod.namespace).delete(&pod.name, &params).await {
         Ok(_) => Answer::Accepted,
         Err(kube::Error::Api(status)) => Answer::of(&status),
         Err(error) => Answer::Failed(bounded(&error.to_string())),
@@ -170,14 +181,18 @@ impl Evictions {
             .map(|(pod, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
         let unmanaged = || {
             let pod = plan.unmanaged.first()?;
-            Some(format!("{pod} has no controller that would make it again elsewhere: delete it by hand"))
+            let (namespace, name) = (&pod.namespace, &pod.name);
+            Some(format!(
+                "{namespace}/{name} has no controller that would make it again elsewhere: delete it by hand"
+            ))
         };
         refused.or_else(unmanaged)
     }
 
     /// Forgets pods that no drain is about any more.
     pub fn retain<'p>(&mut self, plans: impl Iterator<Item = &'p Plan>) {
-        let pods: BTreeSet<&PodKey> = plans.flat_map(|plan| &plan.evict).collect();
+        let pods: BTreeSet<&PodKey> =
+            plans.flat_map(|plan| plan.evict.iter().chain(&plan.unmanaged).chain(&plan.last)).collect();
         self.tried.retain(|pod, tried| tried.not_before.is_none() || pods.contains(pod));
     }
 }
@@ -307,7 +322,7 @@ mod tests {
 
     #[test]
     fn an_unmanaged_pod_is_named() {
-        let plan = Plan { unmanaged: vec!["shop/debug".into()], ..Plan::default() };
+        let plan = Plan { unmanaged: vec![pod("debug")], ..Plan::default() };
         assert!(Evictions::default().held_up_by(&plan).unwrap().contains("shop/debug has no controller"));
     }
 

@@ -19,12 +19,35 @@ pub struct FleetFacts<'a> {
     pub slots: &'a BTreeMap<String, Slot>,
     /// What became of each version.
     pub versions: &'a BTreeMap<String, VersionRecord>,
+    /// The versions whose halt a person lifts.
+    pub resume: &'a [String],
+    /// How many nodes may fail to reach a version before it is halted.
+    pub budget: FailureBudget,
     /// How many nodes may be updated at once; `None` = unlimited.
     pub limit: Option<u64>,
     /// May new updates start?
     pub gate: Gate,
+    /// An update ended not long ago, and another one has to wait for that.
+    pub resting: bool,
     /// Are nodes excluded from load balancers before they are cordoned?
     pub exclude: bool,
+    /// Are pods that still stand at the drain's deadline deleted, whatever their budgets say?
+    pub force: bool,
+}
+
+/// With how many failed nodes a version is halted; `None` = never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailureBudget {
+    /// While no node has reached it.
+    pub unproven: Option<u64>,
+    /// Once a node has reached it.
+    pub proven: Option<u64>,
+}
+
+impl Default for FailureBudget {
+    fn default() -> Self {
+        Self { unproven: Some(1), proven: Some(2) }
+    }
 }
 
 /// May new updates start anywhere?
@@ -87,6 +110,8 @@ pub struct NodeFacts<'a> {
     pub paused: bool,
     /// A person asked for this node's update now, whatever the window; a back-off holds all the same.
     pub update_now: bool,
+    /// The pod of its agent is Ready.
+    pub agent_ready: bool,
     /// This process runs on it.
     pub ours: bool,
 }
@@ -94,6 +119,10 @@ pub struct NodeFacts<'a> {
 /// Pods of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PodFacts<'a> {
+    /// They have been looked at.
+    pub known: bool,
+    /// Why a drain could never empty the node, as things are.
+    pub hopeless: Option<&'a str>,
     /// None is left that a drain would evict.
     pub drained: bool,
     /// The workloads whose pods would be evicted.
@@ -110,6 +139,8 @@ pub struct TimeFacts {
     pub exclusion_over: bool,
     /// The node failed not long ago.
     pub backing_off: bool,
+    /// The node was made not long ago.
+    pub young: bool,
     /// The present step takes longer than it may.
     pub step_overdue: bool,
     /// The drain takes longer than it may.

@@ -1,8 +1,10 @@
 //! Updates the Bottlerocket hosts of a cluster, a few at a time.
 
-use brupop_reconciler::{process, settings::Settings};
+use brupop_reconciler::settings::{Command, Settings};
+use brupop_reconciler::{leave, plan, process};
 use brupop_runtime::logs;
 use clap::Parser as _;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 #[tokio::main(flavor = "current_thread")]
@@ -13,11 +15,28 @@ async fn main() -> ExitCode {
         eprintln!("{error}");
         return ExitCode::from(2);
     }
-    match process::run(settings).await {
+    match &settings.command {
+        None => ended("the reconciler cannot run", process::run(settings.clone()).await),
+        Some(Command::Plan(args)) => {
+            ended("there is no plan", plan::run(&settings, args).await.map(|text| say(&text)))
+        }
+        Some(Command::DrainToIdle(args)) => {
+            ended("not Idle", leave::run(args, |line| say(&format!("{line}\n"))).await)
+        }
+    }
+}
+
+fn ended<E: std::error::Error + 'static>(what: &str, result: Result<(), E>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the reconciler cannot run");
+            tracing::error!(error = &error as &dyn std::error::Error, "{what}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// A reader that has seen enough, such as `head`, is no failure.
+fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -53,6 +53,8 @@ pub struct LastPass {
     pub reasons: BTreeMap<&'static str, i64>,
     /// Objects that cannot be read.
     pub skipped: i64,
+    /// Versions that no further node is updated to.
+    pub halted: u64,
     /// Were our admission rules seen to be in force?
     pub admission_enforced: bool,
 }
@@ -159,6 +161,11 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
     }
     registry.register("brupop_skipped_objects", "Objects that cannot be read", number(pass.skipped));
     registry.register(
+        "brupop_halted_versions",
+        "Versions that too many nodes failed to reach, so that no further one tries",
+        number(i64::try_from(pass.halted).unwrap_or(i64::MAX)),
+    );
+    registry.register(
         "brupop_admission_enforced",
         "1 if webhook and policy were seen to refuse what they must",
         number(i64::from(pass.admission_enforced)),
@@ -191,7 +198,13 @@ mod tests {
         let snapshot = snapshot(hosts.map(|(state, version)| (state, version.to_owned())));
         let metrics = Metrics::default();
         let reasons = BTreeMap::from([("NoUpdate", 2)]);
-        metrics.passed(Some(LastPass { limit: Some(3), reasons, skipped: 1, admission_enforced: true }));
+        metrics.passed(Some(LastPass {
+            limit: Some(3),
+            reasons,
+            skipped: 1,
+            halted: 1,
+            admission_enforced: true,
+        }));
         metrics.wrote("ledger", "written");
         let text = metrics.render(Some(&snapshot), 5);
         for line in [
@@ -205,6 +218,7 @@ mod tests {
             "brupop_slots_in_use 0",
             "brupop_slots_limit 3",
             "brupop_skipped_objects 1",
+            "brupop_halted_versions 1",
             "brupop_admission_enforced 1",
             "brupop_watch_failures_total 5",
             "brupop_writes_total{object=\"ledger\",result=\"written\"} 1",

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use brupop_api::{BottlerocketFleet, Marker, names};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
@@ -54,6 +55,34 @@ struct NodeCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
+    #[serde(default, rename = "lastTransitionTime")]
+    since: Option<Timestamp>,
+}
+
+/// An agent's pod, as far as it tells whether the agent is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentPod {
+    /// The node that it runs on.
+    pub node: String,
+    /// Since when it is Ready; `None` if it is not.
+    pub ready_since: Option<Timestamp>,
+}
+
+impl AgentPod {
+    /// What this pod tells; `None` if it is on no node yet.
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let node = pod.spec.as_ref()?.node_name.clone()?;
+        let leaving = pod.metadata.deletion_timestamp.is_some();
+        let conditions =
+            pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let ready = conditions
+            .iter()
+            .find(|condition| condition.type_ == "Ready" && condition.status == "True" && !leaving);
+        let since = |time: &Time| time.0;
+        let ready_since =
+            ready.map(|ready| ready.last_transition_time.as_ref().map_or(Timestamp::MIN, since));
+        Some(Self { node, ready_since })
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -77,6 +106,7 @@ impl WatchedNode {
         self.metadata = ObjectMeta {
             labels: keep(metadata.labels.take(), NODE_LABELS),
             annotations: keep(metadata.annotations.take(), NODE_ANNOTATIONS),
+            creation_timestamp: metadata.creation_timestamp.take(),
             ..identity(metadata)
         };
         self.status.conditions.retain(|condition| condition.type_ == "Ready");
@@ -126,6 +156,12 @@ impl WatchedNode {
             .any(|condition| condition.type_ == "Ready" && condition.status == "True")
     }
 
+    /// Since when it has been Ready without interruption, if it is.
+    pub fn ready_since(&self) -> Option<Timestamp> {
+        let ready = self.status.conditions.iter().find(|condition| condition.type_ == "Ready")?;
+        (ready.status == "True").then(|| ready.since.unwrap_or(Timestamp::MIN))
+    }
+
     /// Cordoned.
     pub fn unschedulable(&self) -> bool {
         self.spec.unschedulable
@@ -157,6 +193,11 @@ impl WatchedNode {
             .split(' ')
             .next()
             .filter(|v| !v.is_empty())
+    }
+
+    /// When it was made.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.metadata.creation_timestamp.as_ref().map(|created| created.0)
     }
 
     /// What we changed on it; an error if the annotation cannot be read.
@@ -232,7 +273,11 @@ pub fn trim_pod(pod: &mut Pod) {
         ..identity(metadata)
     };
     pod.spec = pod.spec.take().map(|spec| PodSpec { node_name: spec.node_name, ..PodSpec::default() });
-    pod.status = pod.status.take().map(|status| PodStatus { phase: status.phase, ..PodStatus::default() });
+    pod.status = pod.status.take().map(|status| {
+        let mut conditions = status.conditions.unwrap_or_default();
+        conditions.retain(|condition| condition.type_ == "Ready");
+        PodStatus { phase: status.phase, conditions: Some(conditions), ..PodStatus::default() }
+    });
 }
 
 fn identity(metadata: ObjectMeta) -> ObjectMeta {

@@ -13,8 +13,8 @@ use kube::ResourceExt as _;
 use kube::core::DeserializeGuard;
 
 use crate::drain::Plan;
-use crate::facts::{FleetFacts, Gate, NodeFacts, PodFacts, Situation};
-use crate::objects::{Ledger, WatchedNode};
+use crate::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
+use crate::objects::{AgentPod, Ledger, WatchedNode};
 use crate::settings::{Durations, Limit};
 use clock::Clock;
 
@@ -28,10 +28,14 @@ pub struct Snapshot {
     pub nodes: BTreeMap<String, Arc<WatchedNode>>,
     /// The shadows, by name; those that cannot be read, too.
     pub shadows: BTreeMap<String, Arc<DeserializeGuard<BottlerocketShadow>>>,
+    /// The agents' pods, by the name that their node's shadow has or would have.
+    pub agents: BTreeMap<String, AgentPod>,
     /// The ledger, if there is one.
     pub ledger: Option<Arc<DeserializeGuard<Ledger>>>,
     /// What a drain has to do, by name of the shadow; of those nodes whose pods are watched and known.
     pub drains: BTreeMap<String, Plan>,
+    /// Why a drain of a node could never end, by name of the shadow; also of nodes that were looked at not long ago.
+    pub hopeless: BTreeMap<String, String>,
 }
 
 /// What facts depend on beside objects.
@@ -41,6 +45,10 @@ pub struct Circumstances<'a> {
     pub durations: &'a Durations,
     /// How many nodes at once.
     pub limit: Limit,
+    /// Are pods deleted that still stand at the drain's deadline?
+    pub force: bool,
+    /// How many may fail to reach a version.
+    pub budget: FailureBudget,
     /// The term in which this process leads.
     pub term: u64,
     /// May new updates start?
@@ -86,18 +94,23 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
 
     let status = snapshot.status();
     let labelled = snapshot.nodes.values().filter(|node| node.labelled()).count();
+    let mut clock = Clock::new(circumstances.now);
+    let finished = status.and_then(|status| status.last_finished.as_deref());
     let fleet = FleetFacts {
+        resting: !clock.passed(finished, circumstances.durations.pause, true),
         now: circumstances.now_text,
         term: circumstances.term,
         ledger_term: status.and_then(|status| status.term),
         slots: status.map_or(&NO_SLOTS, |status| &status.slots),
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
+        resume: snapshot.ledger().map_or(&[], |ledger| &ledger.fleet.spec.resume_versions),
+        budget: circumstances.budget,
         limit: circumstances.limit.of(u64::try_from(labelled).unwrap_or(u64::MAX)),
         gate: circumstances.gate,
+        force: circumstances.force,
         exclude: circumstances.durations.exclusion.is_positive(),
     };
-    let mut looking =
-        Observer { snapshot, circumstances, takers: snapshot.takers(), clock: Clock::new(circumstances.now) };
+    let mut looking = Observer { snapshot, circumstances, takers: snapshot.takers(), clock };
     let mut observed =
         Observed { fleet, situations: vec![], unreadable: BTreeMap::new(), too_long: vec![], next: None };
     for name in snapshot.concerned() {
@@ -163,7 +176,8 @@ struct Observer<'a, 'c> {
 impl<'a> Observer<'a, '_> {
     fn situation(&mut self, name: &'a str) -> (Situation<'a>, Option<String>) {
         let mut unreadable = None;
-        let node = self.snapshot.nodes.get(name).map(|node| self.node(node, &mut unreadable));
+        let agent = self.snapshot.agents.get(name);
+        let node = self.snapshot.nodes.get(name).map(|node| self.node(node, agent, &mut unreadable));
         let shadow = match self.snapshot.shadows.get(name).map(|guard| &guard.0) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow).map(|facts| (facts, shadow)),
             Some(Err(error)) => {
@@ -176,22 +190,36 @@ impl<'a> Observer<'a, '_> {
         let facts = shadow.map(|(facts, _)| facts);
         let transition = shadow.and_then(|(_, shadow)| shadow.spec.state_transition_timestamp.as_deref());
         let plan = self.snapshot.drains.get(name);
+        let created = self.snapshot.nodes.get(name).and_then(|node| node.created());
+        let durations = self.circumstances.durations;
+        let ready_since = self.snapshot.nodes.get(name).and_then(|node| node.ready_since());
+        let all_well_since =
+            ready_since.zip(agent.and_then(|agent| agent.ready_since)).map(|(node, agent)| node.max(agent));
+        let mut time = self.clock.facts(durations, facts.as_ref(), transition, marker, all_well_since);
+        time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
         let situation = Situation {
             shadow_name: name,
             node,
             shadow: facts,
             owner_uid: shadow.and_then(|(_, shadow)| owner_uid(shadow)),
             pods: PodFacts {
+                known: plan.is_some(),
+                hopeless: self.snapshot.hopeless.get(name).map(String::as_str),
                 drained: plan.is_some_and(Plan::is_done),
                 owners: plan.map_or(&[], |plan| &plan.owners),
                 elsewhere: self.snapshot.elsewhere(name, self.takers),
             },
-            time: self.clock.facts(self.circumstances.durations, facts.as_ref(), transition, marker),
+            time,
         };
         (situation, unreadable)
     }
 
-    fn node(&self, node: &'a WatchedNode, unreadable: &mut Option<String>) -> NodeFacts<'a> {
+    fn node(
+        &self,
+        node: &'a WatchedNode,
+        agent: Option<&AgentPod>,
+        unreadable: &mut Option<String>,
+    ) -> NodeFacts<'a> {
         /// Stands for a marker that cannot be read: something is there, and the slot is kept.
         static UNREAD: Marker = Marker {
             shadow_uid: String::new(),
@@ -223,6 +251,7 @@ impl<'a> Observer<'a, '_> {
             zone: node.zone(),
             paused: node.paused(),
             update_now: node.update_now(),
+            agent_ready: agent.is_some_and(|agent| agent.ready_since.is_some()),
             ours: self.circumstances.own_node == Some(name),
         }
     }

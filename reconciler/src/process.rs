@@ -42,6 +42,12 @@ pub enum ProcessError {
         #[source]
         source: std::io::Error,
     },
+    /// The pod's name is needed.
+    #[error("set POD_NAME to the name of this pod: the Lease is held, and Events are reported, under it")]
+    PodName,
+    /// The schedule makes no sense.
+    #[error("{0}")]
+    Schedule(String),
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
@@ -55,6 +61,8 @@ pub enum ProcessError {
 /// # Errors
 /// It cannot start. Once it runs, what goes wrong is tried again and said.
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
+    let schedule = settings.schedule().map_err(ProcessError::Schedule)?;
+    let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
     let cluster = Cluster::infer("brupop-reconciler").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let listen = |address| async move {
@@ -63,7 +71,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let (health_listener, metrics_listener) =
         (listen(settings.health_address).await?, listen(settings.metrics_address).await?);
     let resolver = Arc::new(Resolver::default());
-    let certificate = SelfSigned::new(&settings.pod_name, Arc::clone(&resolver))?;
+    let certificate = SelfSigned::new(&us, Arc::clone(&resolver))?;
     let namespace = cluster.namespace().to_owned();
     let client = cluster.client_without_retry()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace, "reconciler started");
@@ -94,18 +102,17 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let election = Election {
         namespace: namespace.clone(),
         lease: names::LEASE.to_owned(),
-        us: settings.pod_name.clone(),
+        us: us.clone(),
         timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
     };
     let (sender, elected) = watch::channel(None);
     // The Lease is given back only when nothing of ours is under way any more.
     let (resign, resigned) = Shutdown::by_hand();
     let electing = tokio::spawn(leadership::run(election, client.clone(), resigned, sender));
-    let reporter =
-        Reporter { controller: "brupop-reconciler".into(), instance: Some(settings.pod_name.clone()) };
+    let reporter = Reporter { controller: "brupop-reconciler".into(), instance: Some(us) };
     let recorder = Recorder::new(client.clone(), reporter);
-    let caller = Caller { client, namespace };
-    Reconciler::new(settings, own_node, caller, recorder, watches, elected, metrics)
+    let caller = Caller { client, namespace, own_node };
+    Reconciler::new(settings, schedule, caller, recorder, watches, elected, metrics)
         .run(shutdown.clone())
         .await;
     resign.request();

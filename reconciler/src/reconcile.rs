@@ -7,7 +7,7 @@ mod explain;
 mod pass;
 mod wake;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::evict::{Answer, Evictions};
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
 use crate::pending::Pending;
-use crate::schedule::Starts;
+use crate::schedule::{Schedule, Starts};
 use crate::settings::Settings;
 use crate::watches::{PodWatches, Watches};
 use complaints::Complaints;
@@ -44,7 +44,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// What the loop works with.
 pub struct Reconciler {
     settings: Settings,
-    own_node: Option<String>,
+    schedule: Schedule,
     caller: Caller,
     recorder: Recorder,
     watches: Arc<Watches>,
@@ -66,6 +66,10 @@ struct Reign {
     /// The term that was written into the ledger.
     term: Option<u64>,
     pods: PodWatches,
+    /// Shadows of the nodes that are next, and whose pods must be looked at first.
+    look_at: BTreeSet<String>,
+    /// Shadows of the nodes that no drain could empty, why, and when that was last seen.
+    hopeless: BTreeMap<String, (String, Duration)>,
     pending: Pending<Key>,
     evictions: Evictions,
     admission: Admission,
@@ -90,6 +94,8 @@ impl Reign {
         Self {
             term: None,
             pods: PodWatches::default(),
+            look_at: BTreeSet::new(),
+            hopeless: BTreeMap::new(),
             pending: Pending::default(),
             evictions: Evictions::default(),
             admission: Admission::new(Duration::from_secs(settings.canary_interval_seconds)),
@@ -102,10 +108,10 @@ impl Reign {
 }
 
 impl Reconciler {
-    /// A reconciler that does not lead yet. `own_node` is the node it runs on, if it is known.
+    /// A reconciler that does not lead yet.
     pub fn new(
         settings: Settings,
-        own_node: Option<String>,
+        schedule: Schedule,
         caller: Caller,
         recorder: Recorder,
         watches: Arc<Watches>,
@@ -115,7 +121,7 @@ impl Reconciler {
         let reign = Reign::new(&settings);
         Self {
             settings,
-            own_node,
+            schedule,
             caller,
             recorder,
             watches,

@@ -1,20 +1,30 @@
-//! When updates may start: `SCHEDULER_CRON_EXPRESSION` with upstream's two meanings.
+//! When updates may start: a cron expression with upstream's two meanings, or with a third.
 //!
-//! If the expression fires in two seconds that follow each other it is a *window*: nodes start while it matches.
-//! Otherwise each time it fires is a *shot*: from then on nodes start until none is left.
+//! With seven fields and no duration, as upstream's users wrote it: if the expression fires in two seconds that follow
+//! each other it is a *window*, and nodes start while it matches; otherwise each time it fires is a *shot*, and from then
+//! on nodes start until none is left. With a duration, each time it fires opens a *span* of that length.
+//!
+//! The fields are read in the time zone. A fire time that the clock skips in spring is that much later, and one that it
+//! shows twice in autumn is the first; a window is open as long as the clock on the wall says so.
 
-use std::str::FromStr;
+mod starts;
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil::DateTime;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
+pub use starts::Starts;
+
 /// Fire times looked at to tell a window from a shot: more than there are in a minute of shots.
 const LOOKED_AT: usize = 61;
+/// The most that a clock on the wall is put back or forth at once.
+const LARGEST_SHIFT: SignedDuration = SignedDuration::from_hours(3);
 const ALWAYS: &str = "* * * * * * *";
-const HINT: &str = "write seven fields (second minute hour day month weekday year, in UTC), such as \
+const HINT: &str = "write seven fields (second minute hour day month weekday year), such as \
                     \"* * * * * * *\" for always or \"* * 2-4 * * SAT *\" for Saturdays from 2 to 5 o'clock";
+const SPAN_HINT: &str = "with SCHEDULER_WINDOW_DURATION write when the window opens in five fields (minute hour day month \
+                         weekday), such as \"0 2 * * SAT\", or in seven";
 
 /// What the expression means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +35,8 @@ pub enum Kind {
     Window,
     /// Nodes may start from each fire time on until none is left.
     Shot,
+    /// Nodes may start for so long after each fire time.
+    Span(SignedDuration),
 }
 
 /// A schedule, understood.
@@ -32,173 +44,88 @@ pub enum Kind {
 pub struct Schedule {
     cron: Cron,
     kind: Kind,
+    zone: TimeZone,
 }
 
-impl FromStr for Schedule {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+impl Schedule {
+    /// The schedule that this expression means in this time zone, with or without a duration.
+    ///
+    /// # Errors
+    /// What is wrong with the expression, and what to write instead.
+    pub fn new(text: &str, zone: TimeZone, duration: Option<SignedDuration>) -> Result<Self, String> {
+        let hint = if duration.is_some() { SPAN_HINT } else { HINT };
         let fields = text.split_whitespace().count();
-        if fields != 7 {
-            return Err(format!("it has {fields} fields: {HINT}"));
+        if fields != 7 && (fields != 5 || duration.is_none()) {
+            return Err(format!("it has {fields} fields: {hint}"));
         }
         // The options under which croner takes and means what upstream's parser does.
         let parser = CronParser::builder()
-            .seconds(Seconds::Required)
+            .seconds(if fields == 5 { Seconds::Disallowed } else { Seconds::Required })
             .year(Year::Optional)
-            .alternative_weekdays(true)
-            .dom_and_dow(true)
+            .alternative_weekdays(fields == 7)
+            .dom_and_dow(fields == 7)
             .sloppy_ranges(true)
             .build();
-        let cron = parser.parse(text).map_err(|error| format!("{error}: {HINT}"))?;
-        let always = text.split_whitespace().eq(ALWAYS.split_whitespace());
+        let cron = parser.parse(text).map_err(|error| format!("{error}: {hint}"))?;
         // Any instant does: a pattern of seconds repeats in each minute that matches.
         let fires: Vec<DateTime> =
             cron.iter_after(DateTime::constant(2020, 1, 1, 0, 0, 0, 0)).take(LOOKED_AT).collect();
         if fires.is_empty() {
-            return Err(format!("it never fires: {HINT}"));
+            return Err(format!("it never fires: {hint}"));
         }
         let adjacent =
             fires.windows(2).any(|pair| pair[1].duration_since(pair[0]) == SignedDuration::from_secs(1));
-        let kind = match (always, adjacent) {
-            (true, _) => Kind::Always,
-            (false, true) => Kind::Window,
-            (false, false) => Kind::Shot,
+        let always = text.split_whitespace().eq(ALWAYS.split_whitespace());
+        let kind = match duration {
+            _ if always => Kind::Always,
+            Some(_) if adjacent => {
+                return Err(format!("it fires each second, so it has no times at which to open: {hint}"));
+            }
+            Some(duration) => Kind::Span(duration),
+            None if adjacent => Kind::Window,
+            None => Kind::Shot,
         };
-        Ok(Self { cron, kind })
+        Ok(Self { cron, kind, zone })
     }
-}
 
-impl Schedule {
     /// What the expression means.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Does the expression match this second?
+    /// Does the expression match this second of the clock on the wall?
     pub fn matches(&self, at: Timestamp) -> bool {
-        self.cron.is_time_matching(&civil(at)).unwrap_or(false)
+        self.cron.is_time_matching(&self.civil(at)).unwrap_or(false)
     }
 
     /// The first time after this one at which it fires, if there is one.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        let next = self.cron.find_next_occurrence(&civil(after), false).ok()?;
-        next.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
+        // Where the clock was put back in between, the same times on the wall come once more.
+        let earlier = after.saturating_sub(LARGEST_SHIFT).unwrap_or(Timestamp::MIN);
+        let shifted = self.zone.to_offset(earlier) != self.zone.to_offset(after);
+        let from = self.civil(if shifted { earlier } else { after });
+        self.cron.iter_after(from).filter_map(|fires| self.instant(fires)).find(|fires| *fires > after)
     }
-}
 
-fn civil(at: Timestamp) -> DateTime {
-    at.to_zoned(TimeZone::UTC).datetime()
-}
-
-/// Whether new nodes may start; remembers the shot that is under way.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Starts {
-    looked_at: Option<Timestamp>,
-    shot: bool,
-}
-
-impl Starts {
-    /// May new nodes start now? A shot that was under way when this process took over is known by updates that run.
-    pub fn allowed(&mut self, schedule: &Schedule, now: Timestamp, updates_run: bool) -> bool {
-        match schedule.kind {
-            Kind::Always => true,
-            Kind::Window => schedule.matches(now),
-            Kind::Shot => {
-                match self.looked_at {
-                    None => self.shot = updates_run || schedule.matches(now),
-                    Some(before) if schedule.next(before).is_some_and(|fires| fires <= now) => {
-                        self.shot = true;
-                    }
-                    Some(_) => {}
-                }
-                self.looked_at = Some(now);
-                self.shot
-            }
+    /// The first time after this one at which nodes may start, seen from a time at which they may not.
+    pub fn opens(&self, after: Timestamp) -> Option<Timestamp> {
+        let fires = self.next(after)?;
+        if self.kind != Kind::Window {
+            return Some(fires);
         }
+        // An hour that comes twice opens the window once more, although it fires only once.
+        let turn = self.zone.following(after).next().map(|turn| turn.timestamp());
+        turn.filter(|turn| *turn < fires && self.matches(*turn)).or(Some(fires))
     }
 
-    /// No node is left that could start, and none is being updated: the shot is over.
-    pub fn none_left(&mut self) {
-        self.shot = false;
+    fn civil(&self, at: Timestamp) -> DateTime {
+        self.zone.to_datetime(at)
     }
 
-    /// When nodes may start next, seen from a time at which they may not.
-    pub fn opens(schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
-        schedule.next(now)
+    fn instant(&self, at: DateTime) -> Option<Timestamp> {
+        self.zone.to_ambiguous_timestamp(at).compatible().ok()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn schedule(text: &str) -> Schedule {
-        text.parse().unwrap()
-    }
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn two_meanings_of_an_expression() {
-        for (text, kind) in [
-            ("* * * * * * *", Kind::Always),
-            ("  *  * * * * * * ", Kind::Always),
-            ("* * 10-11 * * * *", Kind::Window),
-            ("* * * * * SAT,SUN *", Kind::Window),
-            ("0-29 * * * * * *", Kind::Window),
-            ("0 0 3 * * MON *", Kind::Shot),
-            ("0 * * * * * *", Kind::Shot),
-            ("*/2 * * * * * *", Kind::Shot),
-            ("0 0 3 1 1 * 2030", Kind::Shot),
-        ] {
-            assert_eq!(schedule(text).kind(), kind, "{text}");
-        }
-    }
-
-    #[test]
-    fn nonsense_is_refused() {
-        for text in ["", "* * * * *", "* * * * * *", "61 * * * * * *", "* * * 31 2 * *", "a b c d e f g"] {
-            let sentence = text.parse::<Schedule>().unwrap_err();
-            assert!(sentence.contains("* * * * * * *"), "{text}: {sentence}");
-        }
-    }
-
-    #[test]
-    fn a_window_is_open_while_it_matches() {
-        let window = schedule("* * 10-11 * * MON-FRI *");
-        let mut starts = Starts::default();
-        for (time, open) in [
-            ("2026-11-20T09:59:59Z", false), // a Friday
-            ("2026-11-20T10:00:00Z", true),
-            ("2026-11-20T11:59:59.999Z", true),
-            ("2026-11-20T12:00:00Z", false),
-            ("2026-11-21T10:30:00Z", false),
-        ] {
-            assert_eq!(starts.allowed(&window, at(time), false), open, "{time}");
-        }
-        assert_eq!(Starts::opens(&window, at("2026-11-20T12:00:00Z")), Some(at("2026-11-23T10:00:00Z")));
-    }
-
-    #[test]
-    fn a_shot_lasts_until_none_is_left() {
-        let nightly = schedule("0 0 3 * * * *");
-        let mut starts = Starts::default();
-        let allowed = |time: &str, starts: &mut Starts| starts.allowed(&nightly, at(time), false);
-        assert!(!allowed("2026-11-20T02:59:59Z", &mut starts));
-        assert!(allowed("2026-11-20T03:00:07Z", &mut starts), "fired between two looks");
-        assert!(allowed("2026-11-20T09:00:00Z", &mut starts));
-        starts.none_left();
-        assert!(!allowed("2026-11-20T09:00:01Z", &mut starts));
-        assert!(allowed("2026-11-21T03:00:00Z", &mut starts));
-    }
-
-    #[test]
-    fn a_new_leader_goes_on_with_a_shot_that_is_under_way() {
-        let nightly = schedule("0 0 3 * * * *");
-        assert!(Starts::default().allowed(&nightly, at("2026-11-20T04:00:00Z"), true));
-        assert!(!Starts::default().allowed(&nightly, at("2026-11-20T04:00:00Z"), false));
-    }
-}
+mod tests;

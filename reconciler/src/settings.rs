@@ -3,9 +3,13 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use clap::{Parser, value_parser};
+use clap::{Parser, Subcommand, ValueEnum, value_parser};
 use jiff::SignedDuration;
+use jiff::tz::TimeZone;
 
+use crate::facts::FailureBudget;
+use crate::leave::LeaveArgs;
+use crate::plan::PlanArgs;
 use crate::schedule::Schedule;
 
 /// Longest time that can be set, in seconds: a week.
@@ -18,12 +22,33 @@ pub struct Settings {
     /// How many nodes may be updated at once: an integer, a percentage of the labelled nodes, or `unlimited`
     #[arg(long, env = "MAX_CONCURRENT_UPDATE", default_value = "1")]
     pub max_concurrent_update: Limit,
+    /// How many nodes may fail to reach a version that none has reached yet, before no further one tries; or `unlimited`
+    #[arg(long, env = "MAX_FAILURES_OF_NEW_VERSION", default_value = "1")]
+    pub max_failures_of_new_version: Failures,
+    /// The same, once a node has reached it
+    #[arg(long, env = "MAX_FAILURES", default_value = "2")]
+    pub max_failures: Failures,
     /// Seconds between the exclusion from load balancers and the drain; 0 leaves load balancers alone
     #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
     pub exclude_from_lb_wait_time_in_sec: u64,
-    /// When updates may start: seven fields, seconds first, in UTC
+    /// When updates may start: seven fields, seconds first; with a duration also five, minutes first
     #[arg(long, env = "SCHEDULER_CRON_EXPRESSION", default_value = "* * * * * * *")]
-    pub scheduler_cron_expression: Schedule,
+    pub scheduler_cron_expression: String,
+    /// Time zone of the cron expression, by its name in the IANA database
+    #[arg(long, env = "SCHEDULER_TIME_ZONE", default_value = "UTC", value_parser = time_zone)]
+    pub scheduler_time_zone: TimeZone,
+    /// For how long updates may start each time that the cron expression fires, such as `4h` or `90m`
+    #[arg(long, env = "SCHEDULER_WINDOW_DURATION", value_parser = window)]
+    pub scheduler_window_duration: Option<SignedDuration>,
+    /// Seconds that must be left of the window for an update to start
+    #[arg(long, env = "SCHEDULER_MIN_REMAINING_SECONDS", default_value = "0", value_parser = seconds(0))]
+    pub scheduler_min_remaining_seconds: u64,
+    /// Seconds for which a node must have existed before it is updated
+    #[arg(long, env = "MIN_NODE_AGE_SECONDS", default_value = "300", value_parser = seconds(0))]
+    pub min_node_age_seconds: u64,
+    /// Seconds after the end of an update in which no other one starts
+    #[arg(long, env = "PAUSE_BETWEEN_UPDATES_SECONDS", default_value = "0", value_parser = seconds(0))]
+    pub pause_between_updates_seconds: u64,
     /// Seconds for which an updated node is watched before its update counts as done
     #[arg(long, env = "SOAK_SECONDS", default_value = "60", value_parser = seconds(0))]
     pub soak_seconds: u64,
@@ -33,6 +58,9 @@ pub struct Settings {
     /// Seconds in which a node must be empty once its drain began
     #[arg(long, env = "DRAIN_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(1))]
     pub drain_deadline_seconds: u64,
+    /// What becomes of a drain that takes too long: `abort` leaves the pods alone and passes the node over; `force` deletes them whatever their budgets say (and needs the right to)
+    #[arg(long, env = "DRAIN_ON_DEADLINE", default_value = "abort")]
+    pub drain_on_deadline: OnDeadline,
     /// Seconds for a reboot, from the grant on
     #[arg(long, env = "REBOOT_DEADLINE_SECONDS", default_value = "1800", value_parser = seconds(1))]
     pub reboot_deadline_seconds: u64,
@@ -56,7 +84,19 @@ pub struct Settings {
     pub metrics_address: SocketAddr,
     /// Name of this pod: who holds the Lease, and who reports Events
     #[arg(long, env = "POD_NAME")]
-    pub pod_name: String,
+    pub pod_name: Option<String>,
+    /// What to do instead of reconciling
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do instead of reconciling.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Prints what would happen now, in which order, and why not for the rest; writes nothing
+    Plan(PlanArgs),
+    /// Waits until no update runs and nothing of ours is left on any Node, before uninstalling; writes nothing
+    DrainToIdle(LeaveArgs),
 }
 
 /// The durations that [`crate::observe`] turns into facts.
@@ -76,9 +116,36 @@ pub struct Durations {
     pub settle: SignedDuration,
     /// Wait after the first failure.
     pub back_off_base: SignedDuration,
+    /// Of a node, before it is updated.
+    pub min_node_age: SignedDuration,
+    /// Between the end of an update and the start of another.
+    pub pause: SignedDuration,
 }
 
 impl Settings {
+    /// When updates may start.
+    ///
+    /// # Errors
+    /// What is wrong with the expression, and what to write instead.
+    pub fn schedule(&self) -> Result<Schedule, String> {
+        Schedule::new(
+            &self.scheduler_cron_expression,
+            self.scheduler_time_zone.clone(),
+            self.scheduler_window_duration,
+        )
+        .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{}\": {why}", self.scheduler_cron_expression))
+    }
+
+    /// How many nodes may fail to reach a version.
+    pub fn failure_budget(&self) -> FailureBudget {
+        FailureBudget { unproven: self.max_failures_of_new_version.0, proven: self.max_failures.0 }
+    }
+
+    /// What must be left of the window for an update to start.
+    pub fn min_remaining(&self) -> SignedDuration {
+        SignedDuration::from_secs(i64::try_from(self.scheduler_min_remaining_seconds).unwrap_or(i64::MAX))
+    }
+
     /// The durations that decisions rest on.
     pub fn durations(&self) -> Durations {
         // `LONGEST` is far below `i64::MAX`.
@@ -91,8 +158,23 @@ impl Settings {
             reboot: of(self.reboot_deadline_seconds),
             settle: of(self.settle_deadline_seconds),
             back_off_base: of(self.back_off_base_seconds),
+            min_node_age: of(self.min_node_age_seconds),
+            pause: of(self.pause_between_updates_seconds),
         }
     }
+}
+
+fn time_zone(name: &str) -> Result<TimeZone, String> {
+    TimeZone::get(name)
+        .map_err(|_| "write a name of the IANA database, such as Europe/Berlin or UTC".to_owned())
+}
+
+fn window(text: &str) -> Result<SignedDuration, String> {
+    let week = SignedDuration::from_hours(7 * 24);
+    text.parse()
+        .ok()
+        .filter(|duration: &SignedDuration| duration.is_positive() && *duration <= week)
+        .ok_or_else(|| "write hours and minutes up to a week, such as 4h or 90m".to_owned())
 }
 
 fn seconds(least: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
@@ -143,6 +225,35 @@ impl FromStr for Limit {
     }
 }
 
+/// What becomes of a drain that takes too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnDeadline {
+    /// The update is given up, and what was changed is undone.
+    Abort,
+    /// The pods are deleted.
+    Force,
+}
+
+/// How many nodes may fail; `None` = any number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures(pub Option<u64>);
+
+impl FromStr for Failures {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "unlimited" {
+            return Ok(Self(None));
+        }
+        // The ledger keeps the last eight failed nodes of a version.
+        text.parse()
+            .ok()
+            .filter(|number| (1..=8).contains(number))
+            .map(|number| Self(Some(number)))
+            .ok_or_else(|| "write an integer from 1 to 8, such as 2, or unlimited".to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +266,7 @@ mod tests {
     fn the_defaults_are_good() {
         let settings = parse(&[]).unwrap();
         assert_eq!(settings.max_concurrent_update, Limit::Nodes(1));
+        assert_eq!(settings.failure_budget(), FailureBudget::default());
         assert_eq!(settings.durations().exclusion, SignedDuration::ZERO);
         assert_eq!(settings.durations().soak, SignedDuration::from_secs(60));
     }
@@ -181,9 +293,12 @@ mod tests {
             ("--max-concurrent-update=101%", "MAX_CONCURRENT_UPDATE", "100%"),
             ("--max-concurrent-update=many", "MAX_CONCURRENT_UPDATE", "unlimited"),
             ("--max-concurrent-update=", "MAX_CONCURRENT_UPDATE", "unlimited"),
+            ("--max-failures=0", "MAX_FAILURES", "from 1 to 8"),
+            ("--max-failures-of-new-version=9", "MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
             ("--exclude-from-lb-wait-time-in-sec=soon", "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "such as 300"),
-            ("--scheduler-cron-expression=* * *", "SCHEDULER_CRON_EXPRESSION", "* * * * * * *"),
-            ("--scheduler-cron-expression=0 0 25 * * * *", "SCHEDULER_CRON_EXPRESSION", "* * * * * * *"),
+            ("--scheduler-time-zone=Berlin", "SCHEDULER_TIME_ZONE", "Europe/Berlin"),
+            ("--scheduler-window-duration=0h", "SCHEDULER_WINDOW_DURATION", "such as 4h"),
+            ("--scheduler-window-duration=4", "SCHEDULER_WINDOW_DURATION", "such as 4h"),
             ("--soak-seconds=1m", "SOAK_SECONDS", "such as 300"),
             ("--drain-deadline-seconds=0", "DRAIN_DEADLINE_SECONDS", "from 1"),
             ("--lease-duration-seconds=1", "LEASE_DURATION_SECONDS", "3..=300"),
@@ -191,7 +306,11 @@ mod tests {
             let sentence = parse(&[bad]).unwrap_err().to_string();
             assert!(sentence.contains(variable) && sentence.contains(hint), "{bad}: {sentence}");
         }
-        let missing = Settings::try_parse_from(["reconciler"]).unwrap_err().to_string();
-        assert!(missing.contains("POD_NAME"), "{missing}");
+        for bad in ["* * *", "0 0 25 * * * *"] {
+            let settings = parse(&[&format!("--scheduler-cron-expression={bad}")]).unwrap();
+            let sentence = settings.schedule().unwrap_err();
+            assert!(sentence.contains("SCHEDULER_CRON_EXPRESSION") && sentence.contains("* * * * * * *"));
+        }
+        assert_eq!(Settings::try_parse_from(["reconciler"]).unwrap().pod_name, None);
     }
 }

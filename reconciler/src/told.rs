@@ -3,7 +3,7 @@
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Object, State};
 
-use crate::decide::{Abort, Decision, Effect, Reason};
+use crate::decide::{Abort, Decision, Effect, Halted, Reason};
 use crate::drain::PodKey;
 use crate::facts::Situation;
 
@@ -36,7 +36,9 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<T
     let object = match decision.effect.as_ref()? {
         Effect::ConfirmDrained(_) => return told("Drained", "no pod is left that had to move".to_owned()),
         Effect::Write(write) => write.object,
-        Effect::CreateShadow { .. } | Effect::DeleteShadow { .. } | Effect::Evict => return None,
+        Effect::CreateShadow { .. } | Effect::DeleteShadow { .. } | Effect::Evict | Effect::Delete => {
+            return None;
+        }
     };
     match (object, decision.reason) {
         (Object::ShadowSpec(_), Reason::Starting(to)) if shadow.spec.state == State::Idle => {
@@ -75,6 +77,19 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
         _ if why == Abort::NotLabelled => String::new(),
         _ => "; its agent undoes what it did".to_owned(),
     }
+}
+
+/// What is told when versions are halted.
+pub fn of_halts(halted: &[Halted<'_>]) -> Option<Told> {
+    let each = halted.iter().map(|halted| format!("{}: {}", halted.version, halted.why));
+    let note = each.collect::<Vec<_>>().join("; ");
+    let action = halted.first()?.version;
+    Some(Told {
+        reason: "VersionHalted",
+        warning: true,
+        note: format!("no further node is updated to what too many nodes failed to reach: {note}"),
+        action: format!("Update to {action}"),
+    })
 }
 
 /// What is told when a drain is held up: which eviction is refused, and in which words.

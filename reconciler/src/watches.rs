@@ -17,19 +17,19 @@ use kube::{Api, Client, Resource};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::budgets::{Budgets, allowed};
-use crate::drain::Plan;
-use crate::objects::{Ledger, WatchedNode, trim_pod};
+use crate::budgets::{self, Budgets};
+use crate::objects::{AgentPod, Ledger, WatchedNode, trim_pod};
 use crate::observe::Snapshot;
 
 /// Most nodes whose pods are watched at once. More drain one after the other.
-const MAX_POD_WATCHES: usize = 64;
+const MAX_POD_WATCHES: usize = 256;
 
 /// The objects that everything is decided on, as far as they are known here.
 pub struct Watches {
     nodes: Watched<WatchedNode>,
     shadows: Watched<DeserializeGuard<BottlerocketShadow>>,
     fleet: Watched<DeserializeGuard<Ledger>>,
+    agents: Watched<Pod>,
     /// Is told of each change that matters.
     pub changed: Arc<Notify>,
     /// Times that a watch failed.
@@ -44,11 +44,19 @@ impl Watches {
         let everything = watcher::Config::default;
         let nodes = watcher(Api::<WatchedNode>::all(client.clone()), everything()).modify(WatchedNode::trim);
         let shadows = watcher(Api::namespaced(client.clone(), namespace), everything()).modify(strip);
+        let agents = everything().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+        let agents = watcher(Api::<Pod>::namespaced(client.clone(), namespace), agents).modify(trim_pod);
         let fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
         let fleet = watcher(Api::namespaced(client.clone(), namespace), fleet);
         Self {
             nodes: Watched::start("Nodes", nodes, |old, new| !old.same_facts(new), signals()),
             shadows: Watched::start("shadows", shadows, |_, _| true, signals()),
+            agents: Watched::start(
+                "the agents' pods",
+                agents,
+                |old, new| AgentPod::of(old) != AgentPod::of(new),
+                signals(),
+            ),
             fleet: Watched::start("the fleet", fleet, |_, _| true, signals()),
             changed,
             failures,
@@ -57,7 +65,7 @@ impl Watches {
 
     /// Has each watch yielded all there is, once?
     pub fn synced(&self) -> bool {
-        self.nodes.synced() && self.shadows.synced() && self.fleet.synced()
+        self.nodes.synced() && self.shadows.synced() && self.fleet.synced() && self.agents.synced()
     }
 
     /// Resolves when each watch has yielded all there is.
@@ -66,6 +74,7 @@ impl Watches {
         let _ = self.nodes.store.wait_until_ready().await;
         let _ = self.shadows.store.wait_until_ready().await;
         let _ = self.fleet.store.wait_until_ready().await;
+        let _ = self.agents.store.wait_until_ready().await;
     }
 
     /// What is known now. An error if the ledger is there and cannot be read: then nothing may be decided.
@@ -80,11 +89,21 @@ impl Watches {
         let named = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
         let nodes = self.nodes.store.state().into_iter();
         let shadows = self.shadows.store.state().into_iter();
+        let mut agents = BTreeMap::<String, AgentPod>::new();
+        for agent in self.agents.store.state().iter().filter_map(|pod| AgentPod::of(pod)) {
+            // One that leaves may stand beside the one that follows.
+            let known = agents.entry(names::shadow_name(&agent.node)).or_default();
+            if known.ready_since.is_none() {
+                *known = agent;
+            }
+        }
         Ok(Snapshot {
             nodes: nodes.map(|node| (names::shadow_name(&named(node.meta())), node)).collect(),
             shadows: shadows.map(|shadow| (named(shadow.meta()), shadow)).collect(),
+            agents,
             ledger,
             drains: BTreeMap::new(),
+            hopeless: BTreeMap::new(),
         })
     }
 }
@@ -112,9 +131,9 @@ impl PodWatches {
             self.budgets = None;
         } else if self.budgets.is_none() {
             let budgets = watcher(Api::all(client.clone()), watcher::Config::default()).modify(strip);
-            let more = |old: &PodDisruptionBudget, new: &PodDisruptionBudget| allowed(old) < allowed(new);
             let signals = (Arc::clone(changed), Arc::clone(failures));
-            self.budgets = Some((Watched::start("budgets", budgets, more, signals), Budgets::default()));
+            self.budgets =
+                Some((Watched::start("budgets", budgets, budgets::matters, signals), Budgets::default()));
         }
         for (shadow, node) in wanted {
             self.watches.entry(shadow.to_owned()).or_insert_with(|| {
@@ -132,12 +151,19 @@ impl PodWatches {
         budgets.relaxed(found.iter().map(AsRef::as_ref))
     }
 
-    /// What a drain has to do on each of the nodes whose pods are known.
-    pub fn drains(&self, plan: impl Fn(&str, &[Arc<Pod>]) -> Plan) -> BTreeMap<String, Plan> {
+    /// What `look` finds out of each node whose pods are known, by name of the shadow; budgets are known, too.
+    pub fn look<T>(
+        &self,
+        look: impl Fn(&str, &[Arc<Pod>], &[Arc<PodDisruptionBudget>]) -> T,
+    ) -> BTreeMap<String, T> {
+        let Some((budgets, _)) = self.budgets.as_ref().filter(|(budgets, _)| budgets.synced()) else {
+            return BTreeMap::new();
+        };
+        let budgets = budgets.store.state();
         self.watches
             .iter()
             .filter(|(_, watched)| watched.synced())
-            .map(|(shadow, watched)| (shadow.clone(), plan(shadow, &watched.store.state())))
+            .map(|(shadow, watched)| (shadow.clone(), look(shadow, &watched.store.state(), &budgets)))
             .collect()
     }
 }

@@ -75,6 +75,8 @@ impl Fleet {
         let mut env: Vec<(&str, &str)> = vec![
             ("BOTTLEROCKET_API_SOCKET", "/run/api.sock"),
             ("BOOT_ID_FILE", "/proc/sys/kernel/random/boot_id"),
+            // Every node here is new.
+            ("MIN_NODE_AGE_SECONDS", "0"),
         ];
         env.extend(options.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let kubelets = Kubelets::start(&control_plane, programs(&binaries, &env));
@@ -223,6 +225,36 @@ impl Fleet {
         await_until(format!("{replicas} pods of {name} run"), DEADLINE, async || {
             let status = deployments.get(name).await.ok()?.status?;
             (usize::try_from(status.available_replicas?).ok()? == replicas).then_some(())
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// One more pod under the budget of a Deployment made by [`Fleet::deploy`], for which there is no node; returns when
+    /// the budget counts it as away.
+    ///
+    /// # Errors
+    /// The API server refuses, or the budget does not take notice in time.
+    pub async fn deploy_spare(&self, name: &str) -> Result<()> {
+        let spare: Deployment = from_value(json!({
+            "metadata": {"name": format!("{name}-spare")},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": {"app": name, "spare": "yes"}},
+                "template": {
+                    "metadata": {"labels": {"app": name, "spare": "yes"}},
+                    "spec": {
+                        "nodeSelector": {"example.com/no-node-has-this": "yes"},
+                        "containers": [{"name": name, "image": "none"}],
+                    },
+                },
+            },
+        }))?;
+        Api::namespaced(self.client(), SHOP).create(&PostParams::default(), &spare).await?;
+        let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
+        await_until(format!("the budget of {name} allows no disruption"), DEADLINE, async || {
+            let status = budgets.get(name).await.ok()?.status?;
+            (status.disruptions_allowed == 0 && status.expected_pods > status.current_healthy).then_some(())
         })
         .await?;
         Ok(())

@@ -22,6 +22,10 @@ pub(super) fn empty<'a>(
     let now = || Some(fleet.now.to_owned());
 
     if marker.drain_started_at.is_none() {
+        if situation.pods.hopeless.is_some() && !fleet.force {
+            let why = Abort::CannotBeEmptied;
+            return Err(Decision::write(writes::abort(fleet, shadow, why), Reason::Aborting(why)));
+        }
         if fleet.exclude && !node.excluded && marker.excluded_at.is_none() {
             let excluded = Marker { excluded_at: now(), ..marker };
             let sets = [(Field::ExcludedFromLoadBalancers, Value::Set)];
@@ -45,7 +49,8 @@ pub(super) fn empty<'a>(
             },
         ));
     }
-    if situation.time.drain_overdue && marker.drained_at.is_none() {
+    let overdue = situation.time.drain_overdue && marker.drained_at.is_none();
+    if overdue && !fleet.force {
         let why = Abort::DrainTimedOut;
         return Err(Decision::write(writes::abort(fleet, shadow, why), Reason::Aborting(why)));
     }
@@ -59,7 +64,8 @@ pub(super) fn empty<'a>(
             return Err(cordon(node, Marker { tainted: true, ..marker }));
         }
         if !situation.pods.drained {
-            return Err(Decision { effect: Some(Effect::Evict), reason: Reason::Draining });
+            let effect = if overdue { Effect::Delete } else { Effect::Evict };
+            return Err(Decision { effect: Some(effect), reason: Reason::Draining });
         }
         let drained = Marker { drained_at: now(), ..marker };
         let write = writes::mark(node, [(Field::Unschedulable, Value::Set)], [], drained);

@@ -50,6 +50,9 @@ pub(super) fn startable<'a>(
     if !shadow.reports(State::Idle) {
         return Err(Reason::Finishing);
     }
+    if !node.agent_ready {
+        return Err(Reason::AgentSilent);
+    }
     let Some(version) = shadow.update() else { return Err(Reason::NoUpdate) };
     if situation.time.backing_off {
         return Err(Reason::BackingOff);
@@ -61,10 +64,20 @@ pub(super) fn startable<'a>(
         return Err(Reason::VersionHalted(version));
     }
     match fleet.gate {
-        Gate::Open => Ok(version),
-        Gate::OutsideWindow if node.update_now => Ok(version),
-        Gate::OutsideWindow => Err(Reason::OutsideWindow),
-        Gate::Paused => Err(Reason::FleetPaused),
-        Gate::AdmissionNotEnforced => Err(Reason::AdmissionNotEnforced),
+        Gate::Open => {}
+        Gate::OutsideWindow if node.update_now => {}
+        Gate::OutsideWindow => return Err(Reason::OutsideWindow),
+        Gate::Paused => return Err(Reason::FleetPaused),
+        Gate::AdmissionNotEnforced => return Err(Reason::AdmissionNotEnforced),
+    }
+    if situation.time.young && !node.update_now {
+        return Err(Reason::NodeTooYoung);
+    }
+    if fleet.resting && !node.update_now {
+        return Err(Reason::PausingBetweenUpdates);
+    }
+    match situation.pods.hopeless {
+        Some(why) if !fleet.force => Err(Reason::CannotBeEmptied(why)),
+        _ => Ok(version),
     }
 }

@@ -8,7 +8,9 @@ mod idle;
 mod reason;
 mod slots;
 mod takeover;
+mod turns;
 mod update;
+mod versions;
 mod writes;
 
 use brupop_api::{State, Write};
@@ -17,6 +19,8 @@ use crate::facts::{FleetFacts, NodeFacts, Situation};
 pub use reason::{Abort, Reason};
 pub use slots::{Slots, slots};
 pub use takeover::takeover;
+pub use turns::turns;
+pub use versions::Halted;
 
 /// Something to be done in the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +41,8 @@ pub enum Effect<'a> {
     },
     /// Evict what a drain evicts.
     Evict,
+    /// Delete what a drain has not brought to go in time, and what no drain evicts.
+    Delete,
 }
 
 /// What to do for a node, and how that is told.

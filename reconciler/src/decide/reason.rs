@@ -15,6 +15,8 @@ pub enum Reason<'a> {
     NotLabelled,
     /// The agent has not reported, or not in this boot of the node.
     NotReported,
+    /// The pod of the agent is not Ready.
+    AgentSilent,
     /// The host knows of no update.
     NoUpdate,
     /// The Node is not Ready.
@@ -31,6 +33,12 @@ pub enum Reason<'a> {
     BackingOff,
     /// No new node is updated to this version.
     VersionHalted(&'a str),
+    /// The node was made not long ago.
+    NodeTooYoung,
+    /// An update ended not long ago.
+    PausingBetweenUpdates,
+    /// A drain could never empty the node, as things are.
+    CannotBeEmptied(&'a str),
     /// As many nodes as allowed are being updated.
     LimitReached,
     /// Nodes that are not Ready for other reasons use up the limit.
@@ -70,8 +78,12 @@ pub enum Abort {
     DeadlineExceeded,
     /// The drain took longer than it may.
     DrainTimedOut,
+    /// A pod came, or a budget, that a drain could never get past.
+    CannotBeEmptied,
     /// The host came back with another version than the wanted one.
     FellBack,
+    /// The node was not Ready after the update.
+    NotReady,
     /// The host rebooted by itself before the update was ready.
     RebootedByItself,
     /// The host would now update to another version, or to none.
@@ -89,7 +101,9 @@ impl Abort {
             Self::StepFailed => "StepFailed",
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::DrainTimedOut => "DrainTimedOut",
+            Self::CannotBeEmptied => "CannotBeEmptied",
             Self::FellBack => "FellBack",
+            Self::NotReady => "NotReady",
             Self::RebootedByItself => "RebootedByItself",
             Self::OtherTarget => "OtherTarget",
             Self::NodePaused => "NodePaused",
@@ -99,12 +113,19 @@ impl Abort {
 
     /// Does it count as a failure of the node, so that it backs off? What people or releases changed does not.
     pub fn is_failure(self) -> bool {
-        !matches!(self, Self::OtherTarget | Self::NodePaused | Self::NotLabelled | Self::RebootedByItself)
+        !matches!(
+            self,
+            Self::OtherTarget
+                | Self::NodePaused
+                | Self::NotLabelled
+                | Self::RebootedByItself
+                | Self::CannotBeEmptied
+        )
     }
 
     /// Is it seen on facts of the Node, which no agent can write? Only such failures count against a version.
     pub fn is_corroborated(reason: &str) -> bool {
-        reason == Self::FellBack.as_str()
+        [Self::FellBack, Self::NotReady].iter().any(|seen| reason == seen.as_str())
     }
 
     fn message(self) -> &'static str {
@@ -112,7 +133,9 @@ impl Abort {
             Self::StepFailed => "the agent could not do the step; its message says why",
             Self::DeadlineExceeded => "the step took longer than it may",
             Self::DrainTimedOut => "the node could not be emptied in time",
+            Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
             Self::FellBack => "the host came back with another version than the wanted one",
+            Self::NotReady => "the node was not Ready with the new version",
             Self::RebootedByItself => "the host rebooted before its update was ready",
             Self::OtherTarget => "the host would now update to another version, or to none",
             Self::NodePaused => "a person paused this node",
@@ -123,12 +146,13 @@ impl Abort {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can be, for metrics.
-    pub const WORDS: [&'static str; 27] = [
+    pub const WORDS: [&'static str; 31] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
         "NotLabelled",
         "NotReported",
+        "AgentSilent",
         "NoUpdate",
         "NodeNotReady",
         "FleetPaused",
@@ -137,6 +161,9 @@ impl Reason<'_> {
         "AdmissionNotEnforced",
         "BackingOff",
         "VersionHalted",
+        "NodeTooYoung",
+        "PausingBetweenUpdates",
+        "CannotBeEmptied",
         "LimitReached",
         "LimitUsedByUnavailableNodes",
         "Starting",
@@ -161,6 +188,7 @@ impl Reason<'_> {
             Self::NodeReplaced => "NodeReplaced",
             Self::NotLabelled => "NotLabelled",
             Self::NotReported => "NotReported",
+            Self::AgentSilent => "AgentSilent",
             Self::NoUpdate => "NoUpdate",
             Self::NodeNotReady => "NodeNotReady",
             Self::FleetPaused => "FleetPaused",
@@ -169,6 +197,9 @@ impl Reason<'_> {
             Self::AdmissionNotEnforced => "AdmissionNotEnforced",
             Self::BackingOff => "BackingOff",
             Self::VersionHalted(_) => "VersionHalted",
+            Self::NodeTooYoung => "NodeTooYoung",
+            Self::PausingBetweenUpdates => "PausingBetweenUpdates",
+            Self::CannotBeEmptied(_) => "CannotBeEmptied",
             Self::LimitReached => "LimitReached",
             Self::LimitUsedByUnavailableNodes => "LimitUsedByUnavailableNodes",
             Self::Starting(_) => "Starting",
@@ -189,7 +220,9 @@ impl Reason<'_> {
     /// The status of the condition Progressing.
     pub fn status(&self) -> ConditionStatus {
         match self {
-            Self::NotReported | Self::NodeGone | Self::NotLeading => ConditionStatus::Unknown,
+            Self::NotReported | Self::AgentSilent | Self::NodeGone | Self::NotLeading => {
+                ConditionStatus::Unknown
+            }
             Self::Starting(_)
             | Self::Staging(_)
             | Self::ExcludedFromLoadBalancers
@@ -210,8 +243,12 @@ impl Reason<'_> {
         match self {
             Self::VersionHalted(version) => {
                 format!(
-                    "no new node is updated to {version}; name it in the fleet's spec.resumeVersions to go on"
+                    "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is \
+                     updated to it; to go on, put it (anew) into the fleet's spec.resumeVersions"
                 )
+            }
+            Self::CannotBeEmptied(why) => {
+                format!("the node is passed over, for no drain could empty it: {why}")
             }
             Self::Starting(version) => format!("the update to {version} begins"),
             Self::Staging(version) => format!("the host downloads and activates {version}"),
@@ -227,6 +264,7 @@ impl Reason<'_> {
             Self::NodeReplaced => "the node was made again under the same name; it gets a new shadow",
             Self::NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
             Self::NotReported => "the agent on this node has not reported since it booted: see its pod",
+            Self::AgentSilent => "the agent's pod on this node is not Ready: see its logs",
             Self::NoUpdate => "the host knows of no update",
             Self::NodeNotReady => "the node is not Ready",
             Self::FleetPaused => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
@@ -236,6 +274,10 @@ impl Reason<'_> {
                 "our admission rules were not seen to be in force: see the webhook's pods and the policies"
             }
             Self::BackingOff => "the last attempt failed; the node waits before the next (spec.failures)",
+            Self::NodeTooYoung => "the node is new: it is left alone for a while (MIN_NODE_AGE_SECONDS)",
+            Self::PausingBetweenUpdates => {
+                "an update ended not long ago, and the fleet rests (PAUSE_BETWEEN_UPDATES_SECONDS)"
+            }
             Self::LimitReached => "as many nodes as allowed are being updated (MAX_CONCURRENT_UPDATE)",
             Self::LimitUsedByUnavailableNodes => {
                 "nodes that are not Ready for other reasons use up the limit (MAX_CONCURRENT_UPDATE)"
@@ -251,7 +293,11 @@ impl Reason<'_> {
             Self::ReturningToService => "the node is put back into service",
             Self::Monitoring => "the node runs the new version and is watched for a while",
             Self::Finishing => "the update is over; the agent tidies up",
-            Self::VersionHalted(_) | Self::Starting(_) | Self::Staging(_) | Self::Aborting(_) => "",
+            Self::VersionHalted(_)
+            | Self::CannotBeEmptied(_)
+            | Self::Starting(_)
+            | Self::Staging(_)
+            | Self::Aborting(_) => "",
         }
     }
 }

@@ -1,27 +1,29 @@
 //! The ledger: who may be updated, who is done. One conditional patch a pass gives back and takes.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use brupop_api::fleet::{NodeFailure, Slot, VersionRecord};
+use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write};
 
-use super::{Abort, Reason, idle};
+use super::Reason;
+use super::turns::Turns;
+use super::versions::{Halted, Versions};
 use crate::facts::{FleetFacts, Situation};
-
-/// Most failures that a version's record keeps; the schema's limit.
-const FAILURES_KEPT: usize = 8;
-/// Most versions that the ledger keeps a record of; the schema's limit.
-const VERSIONS_KEPT: usize = 32;
 
 /// What is to become of the slots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slots<'a> {
     /// The ledger's next version, if it is to change.
     pub write: Option<Write<'a>>,
+    /// Nodes (by index into the situations) that this write gives a slot, in their order.
+    pub taken: Vec<usize>,
     /// Nodes (by index into the situations) that could begin but got no slot, and why.
     pub queued: Vec<(usize, Reason<'a>)>,
+    /// Nodes (by index) that are next, and whose pods must be looked at before one of them begins.
+    pub look_at: Vec<usize>,
+    /// Versions that this write halts.
+    pub halted: Vec<Halted<'a>>,
 }
 
 /// Gives back the slots of updates that are over, and takes slots for nodes that may begin.
@@ -46,7 +48,9 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     let room = fleet.limit.map_or(usize::MAX, |limit| {
         usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(kept + unavailable)
     });
-    let (taken, queued) = choose(fleet, situations, room);
+    let over = freed.iter().filter_map(|name| by_name.get(name.as_str()).copied());
+    let versions = Versions::after(fleet, over, situations);
+    let Choice { taken, queued, look_at } = choose(fleet, situations, room, &versions);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
         freed.iter().map(|name| (Field::Slot(name.as_str()), Value::Absent)).collect();
@@ -55,20 +59,19 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
         let attempt = next_attempt(&situations[index]);
         Some((Field::Slot(shadow.name), Value::Slot(Slot { uid: shadow.uid.to_owned(), attempt })))
     }));
-    let write = (!sets.is_empty()).then(|| {
-        sets.extend(outcomes(fleet, freed.iter().filter_map(|name| by_name.get(name.as_str()).copied())));
-        Write {
-            object: Object::Fleet,
-            tests: vec![
-                (Field::Term, Value::Number(fleet.term)),
-                (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots))),
-            ],
-            sets,
-        }
+    let halted = versions.halted();
+    sets.extend(versions.sets(fleet));
+    let write = (!sets.is_empty()).then(|| Write {
+        object: Object::Fleet,
+        tests: vec![
+            (Field::Term, Value::Number(fleet.term)),
+            (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots))),
+        ],
+        sets,
     });
     let why =
         if kept == 0 && unavailable > 0 { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
-    Slots { write, queued: queued.into_iter().map(|index| (index, why)).collect() }
+    Slots { write, taken, queued: queued.into_iter().map(|index| (index, why)).collect(), look_at, halted }
 }
 
 /// Is the attempt that this slot is for over, on facts that cannot be taken back?
@@ -105,104 +108,33 @@ fn next_attempt(situation: &Situation<'_>) -> u64 {
     })
 }
 
-/// Who gets the room there is, and who has to wait.
-///
-/// Updates that run without a slot come first. Then: those asked for by a person, fewer failures, zones in which least is
-/// going on, the reconciler's own node last, by name.
-fn choose(fleet: &FleetFacts<'_>, situations: &[Situation<'_>], room: usize) -> (Vec<usize>, Vec<usize>) {
-    let mut waiting: Vec<usize> = Vec::new();
-    let mut taken: Vec<usize> = Vec::new();
-    for (index, situation) in situations.iter().enumerate() {
-        let Some(shadow) = situation.shadow else { continue };
-        if situation.node.is_none() || fleet.slots.contains_key(situation.shadow_name) {
-            continue;
-        }
-        if shadow.spec.state != State::Idle {
-            taken.push(index);
-        } else if situation.node.is_some_and(|node| node.marker.is_none())
-            && idle::startable(fleet, situation).is_ok()
-        {
-            waiting.push(index);
-        }
-    }
-    let left_over = taken.split_off(taken.len().min(room));
-    let room = room - taken.len();
-    if waiting.len() <= room {
-        taken.append(&mut waiting);
-        return (taken, left_over);
-    }
-    let zone = |index: usize| situations[index].node.and_then(|node| node.zone);
-    let mut busy: BTreeMap<Option<&str>, usize> = BTreeMap::new();
-    for situation in situations.iter().filter(|situation| fleet.slots.contains_key(situation.shadow_name)) {
-        *busy.entry(situation.node.and_then(|node| node.zone)).or_default() += 1;
-    }
-    for _ in 0..room {
-        let first = waiting.iter().enumerate().min_by_key(|&(_, &index)| {
-            let situation = &situations[index];
-            let asked_for = situation.node.is_some_and(|node| node.update_now);
-            let failures = situation.shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |f| f.count);
-            let ours = situation.node.is_some_and(|node| node.ours);
-            let going_on = busy.get(&zone(index)).copied().unwrap_or(0);
-            (Reverse(asked_for), failures, ours, going_on, situation.shadow_name)
-        });
-        let Some((position, _)) = first else { break };
-        let index = waiting.swap_remove(position);
-        *busy.entry(zone(index)).or_default() += 1;
-        taken.push(index);
-    }
-    waiting.extend(left_over);
-    (taken, waiting)
+/// Who gets the room there is, who has to wait, and about whom more must be known first.
+struct Choice {
+    taken: Vec<usize>,
+    queued: Vec<usize>,
+    look_at: Vec<usize>,
 }
 
-/// What the ledger remembers of updates that are over: on facts of the Node, and of our own spec.
-fn outcomes<'a: 'b, 'b>(
+/// Updates that run without a slot come first, then those whose turn it is. Whose pods are not known yet holds its place.
+fn choose<'a>(
     fleet: &FleetFacts<'a>,
-    over: impl Iterator<Item = &'b Situation<'a>>,
-) -> Vec<(Field<'a>, Value<'a>)> {
-    let mut records: BTreeMap<&'a str, VersionRecord> = BTreeMap::new();
-    let mut finished = false;
-    for situation in over {
-        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { continue };
-        let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { continue };
-        let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
-        let record = || fleet.versions.get(version).cloned().unwrap_or_default();
-        match failure {
-            Some(failures) if Abort::is_corroborated(&failures.reason) => {
-                let record = records.entry(version).or_insert_with(record);
-                record.failures.push(NodeFailure {
-                    node: node.name.to_owned(),
-                    at: failures.at.clone(),
-                    reason: failures.reason.clone(),
-                });
-                let surplus = record.failures.len().saturating_sub(FAILURES_KEPT);
-                record.failures.drain(..surplus);
-            }
-            None if node.version == Some(version) => {
-                records.entry(version).or_insert_with(record).succeeded += 1;
-                finished = true;
-            }
-            _ => {}
-        }
+    situations: &[Situation<'a>],
+    room: usize,
+    versions: &Versions<'a>,
+) -> Choice {
+    let mut taken: Vec<usize> = (0..situations.len()).filter(|&at| runs(fleet, &situations[at])).collect();
+    let left_over = taken.split_off(taken.len().min(room));
+    let mut turns = Turns::new(fleet, situations, |version| !versions.halts(version));
+    let mut look_at = Vec::new();
+    for index in turns.by_ref().take(room - taken.len()) {
+        if situations[index].pods.known { &mut taken } else { &mut look_at }.push(index);
     }
-    let mut sets: Vec<(Field<'a>, Value<'a>)> = Vec::new();
-    let new = records.keys().filter(|version| !fleet.versions.contains_key(**version)).count();
-    let surplus = (fleet.versions.len() + new).saturating_sub(VERSIONS_KEPT);
-    let mut forgettable: Vec<(&'a String, &'a VersionRecord)> = fleet
-        .versions
-        .iter()
-        .filter(|(version, record)| record.halted.is_none() && !records.contains_key(version.as_str()))
-        .collect();
-    forgettable.sort_by_key(|(_, record)| record.first_seen.as_deref());
-    sets.extend(
-        forgettable.iter().take(surplus).map(|(version, _)| (Field::VersionRecord(version), Value::Absent)),
-    );
-    sets.extend(
-        records
-            .into_iter()
-            .map(|(version, record)| (Field::VersionRecord(version), Value::VersionRecord(record))),
-    );
-    if finished {
-        sets.push((Field::LastFinished, Value::text(fleet.now)));
-    }
-    sets
+    Choice { taken, queued: turns.rest().chain(left_over).collect(), look_at }
+}
+
+/// Does an update run that has no slot?
+fn runs(fleet: &FleetFacts<'_>, situation: &Situation<'_>) -> bool {
+    situation.node.is_some()
+        && situation.shadow.is_some_and(|shadow| shadow.spec.state != State::Idle)
+        && !fleet.slots.contains_key(situation.shadow_name)
 }

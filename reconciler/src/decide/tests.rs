@@ -1,8 +1,10 @@
 //! Tables and properties of the decisions. The model checker holds the whole protocol; here stands what each
 //! situation leads to.
 
+mod hopeless;
 mod properties;
 mod steps;
+mod versions;
 mod world;
 
 use brupop_api::{Field, State, Value, Write};

@@ -26,6 +26,12 @@ fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
     }
 }
 
+/// Has the host gone into its reboot, and not been seen since? On our grant, and on the agent's claim of it.
+pub(super) fn went_away(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> bool {
+    shadow.spec.reboot_from_boot_id.is_some()
+        && (boot(node, shadow) != Boot::Same || shadow.status.reboot_requested == Some(node.boot_id))
+}
+
 fn abort<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, why: Abort) -> Decision<'a> {
     Decision::write(writes::abort(fleet, shadow, why), Reason::Aborting(why))
 }
@@ -217,7 +223,7 @@ pub(super) fn monitoring<'a>(
     if !node.ready {
         // It was in service; whether it comes back is no longer a matter of this step alone.
         if situation.time.step_overdue {
-            return abort(fleet, shadow, Abort::DeadlineExceeded);
+            return abort(fleet, shadow, Abort::NotReady);
         }
         return Decision::wait(Reason::NodeNotReady);
     }

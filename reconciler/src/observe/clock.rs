@@ -28,8 +28,13 @@ impl Clock {
     }
 
     /// Has so much time passed since then? Without a time that can be read, `otherwise`.
-    fn passed(&mut self, since: Option<&str>, wait: SignedDuration, otherwise: bool) -> bool {
-        let Some(since) = since.and_then(|since| since.parse::<Timestamp>().ok()) else { return otherwise };
+    pub(super) fn passed(&mut self, since: Option<&str>, wait: SignedDuration, otherwise: bool) -> bool {
+        let since = since.and_then(|since| since.parse::<Timestamp>().ok());
+        since.map_or(otherwise, |since| self.is_older(since, wait))
+    }
+
+    /// Has so much time passed since then?
+    pub(super) fn is_older(&mut self, since: Timestamp, wait: SignedDuration) -> bool {
         let at = since.saturating_add(wait).unwrap_or(Timestamp::MAX);
         if at > self.now {
             self.next = Some(self.next.map_or(at, |next| next.min(at)));
@@ -37,13 +42,15 @@ impl Clock {
         at <= self.now
     }
 
-    /// The facts of one node. `transition` is when the spec's state was set.
+    /// The facts of one node. `transition` is when the spec's state was set; `all_well_since`, since when node and agent
+    /// have been Ready without interruption.
     pub(super) fn facts(
         &mut self,
         durations: &Durations,
         shadow: Option<&ShadowFacts<'_>>,
         transition: Option<&str>,
         marker: Option<&Marker>,
+        all_well_since: Option<Timestamp>,
     ) -> TimeFacts {
         let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
         if let Some(marker) = marker {
@@ -80,7 +87,9 @@ impl Clock {
                 facts.step_overdue = self.passed(transition, durations.reboot + emptying, false);
             }
             State::MonitoringUpdate => {
-                facts.soak_over = self.passed(transition, durations.soak, true);
+                let watched = self.passed(transition, durations.soak, true);
+                let well = all_well_since.is_some_and(|since| self.is_older(since, durations.soak));
+                facts.soak_over = watched && well;
                 facts.step_overdue = self.passed(transition, durations.soak + durations.settle, false);
             }
         }
@@ -94,7 +103,11 @@ impl Clock {
         transition: Option<&str>,
     ) -> bool {
         if let Some(failures) = shadow.spec.failures
-            && !self.passed(Some(&failures.at), back_off(durations.back_off_base, failures.count), true)
+            && !self.passed(
+                Some(&failures.at),
+                back_off(durations.back_off_base, failures.count, shadow.uid),
+                true,
+            )
         {
             return true;
         }
@@ -109,11 +122,17 @@ impl Clock {
     }
 }
 
-/// The wait after so many failures: the base, doubled with each further failure, at most a day.
-fn back_off(base: SignedDuration, failures: u64) -> SignedDuration {
+/// The wait after so many failures: the base, doubled with each further failure, and up to an eighth more by the
+/// shadow's UID, so that nodes that failed together do not come back together; at most a day.
+pub(super) fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     let factor = 1_i32.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(i32::MAX);
-    base.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF)
+    let wait = base.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF);
+    // FNV-1a: the same for each reconciler that looks.
+    let hash =
+        uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let part = i32::try_from(hash % 128).unwrap_or(0);
+    (wait + wait / 1024 * part).min(LONGEST_BACK_OFF)
 }
 
 #[cfg(test)]
@@ -126,8 +145,20 @@ mod tests {
         for (failures, minutes) in
             [(0, 2), (1, 2), (2, 4), (3, 8), (9, 512), (10, 1024), (11, 1440), (32, 1440), (u64::MAX, 1440)]
         {
-            assert_eq!(back_off(base, failures), SignedDuration::from_mins(minutes), "{failures} failures");
+            let least = SignedDuration::from_mins(minutes);
+            for uid in ["", "a", "2c1cbb16-7d3a-4a6e-9a0b-3f1f0c6c4b10"] {
+                let wait = back_off(base, failures, uid);
+                let most = (least + least / 8).min(LONGEST_BACK_OFF);
+                assert!((least..=most).contains(&wait), "{failures} failures: {wait:?}");
+            }
         }
+    }
+
+    #[test]
+    fn nodes_that_failed_together_do_not_come_back_together() {
+        let waits: std::collections::BTreeSet<_> =
+            (0..20).map(|node| back_off(SignedDuration::from_mins(2), 1, &format!("uid-{node}"))).collect();
+        assert!(waits.len() > 10, "{waits:?}");
     }
 
     #[test]

@@ -21,6 +21,8 @@ fn durations() -> Durations {
         reboot: seconds(1800),
         settle: seconds(600),
         back_off_base: seconds(120),
+        min_node_age: seconds(0),
+        pause: seconds(0),
     }
 }
 
@@ -63,8 +65,12 @@ fn snapshot(
     nodes: impl IntoIterator<Item = (&'static str, Value)>,
     shadows: impl IntoIterator<Item = (&'static str, Value, Value)>,
 ) -> Snapshot {
+    let nodes: BTreeMap<String, _> =
+        nodes.into_iter().map(|(name, more)| (names::shadow_name(name), node(name, more))).collect();
+    let agent = |node: &String| AgentPod { node: node.clone(), ready_since: Some(Timestamp::MIN) };
     Snapshot {
-        nodes: nodes.into_iter().map(|(name, more)| (names::shadow_name(name), node(name, more))).collect(),
+        agents: nodes.keys().map(|shadow| (shadow.clone(), agent(shadow))).collect(),
+        nodes,
         shadows: shadows
             .into_iter()
             .map(|(name, spec, status)| (name.to_owned(), shadow(name, &spec, &status)))
@@ -75,6 +81,8 @@ fn snapshot(
 
 fn observe_at<'a>(snapshot: &'a Snapshot, durations: &'a Durations, now: &'a str) -> Observed<'a> {
     let circumstances = Circumstances {
+        force: false,
+        budget: FailureBudget::default(),
         durations,
         limit: Limit::Percent(50),
         term: 4,
@@ -84,6 +92,32 @@ fn observe_at<'a>(snapshot: &'a Snapshot, durations: &'a Durations, now: &'a str
         now_text: now,
     };
     observe(snapshot, &circumstances)
+}
+
+#[test]
+fn a_soak_begins_anew_when_node_or_agent_was_not_ready_meanwhile() {
+    let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:58:00Z", "attempt": 7});
+    let soaked = |node_since: &str, agent: Option<&str>| {
+        let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": node_since});
+        let mut snapshot = snapshot(
+            [("n", json!({"status": {"conditions": [ready]}}))],
+            [("brs-n", spec.clone(), json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
+        );
+        let ready_since = agent.map(|since| since.parse().unwrap());
+        snapshot.agents.insert("brs-n".to_owned(), AgentPod { node: "n".to_owned(), ready_since });
+        let durations = durations();
+        let observed = observe_at(&snapshot, &durations, NOW);
+        (observed.situations[0].time.soak_over, observed.next.map(|next| next.to_string()))
+    };
+    let long_ago = "2026-11-21T03:00:00Z";
+    assert!(soaked(long_ago, Some(long_ago)).0);
+    assert_eq!(
+        soaked("2026-11-21T03:59:30Z", Some(long_ago)),
+        (false, Some("2026-11-21T04:00:30Z".to_owned())),
+        "the node was away in between"
+    );
+    assert!(!soaked(long_ago, Some("2026-11-21T03:59:30Z")).0, "its agent was");
+    assert!(!soaked(long_ago, None).0, "its agent is");
 }
 
 #[test]
@@ -182,6 +216,7 @@ fn the_clock_has_its_say_in_each_state() {
     failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
     let mut granted = since("RebootedIntoUpdate");
     granted["reboot_from_boot_id"] = json!("boot-1");
+    let thrice = clock::back_off(SignedDuration::from_mins(2), 3, "uid-brs-n").as_secs() + 1;
     for (what, spec, status, says, after) in [
         ("not taken up", since("StagedAndPerformedUpdate"), silent, overdue, 600),
         ("staging", since("StagedAndPerformedUpdate"), reports("Idle"), overdue, 3600),
@@ -197,7 +232,7 @@ fn the_clock_has_its_say_in_each_state() {
         ("soaking", since("MonitoringUpdate"), reports("MonitoringUpdate"), soaked, 60),
         ("monitored", since("MonitoringUpdate"), reports("MonitoringUpdate"), overdue, 660),
         ("not acknowledged", since("Idle"), reports("MonitoringUpdate"), overdue, 600),
-        ("failed thrice", failed, reports("Idle"), |time| !time.backing_off, 480),
+        ("failed thrice", failed, reports("Idle"), |time| !time.backing_off, thrice),
         ("other target", since("Idle"), reports("Idle"), |time| !time.backing_off, 60),
     ] {
         let snapshot = snapshot([("n", json!({}))], [("brs-n", spec, status)]);

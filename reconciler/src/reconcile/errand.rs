@@ -106,8 +106,13 @@ impl Snapshot {
     }
 }
 
-/// The call for a write to the ledger.
-pub(super) fn ledger(snapshot: &Snapshot, write: &Write<'_>, begins_term: Option<u64>) -> Errand {
+/// The call for a write to the ledger, and what is told once it is made.
+pub(super) fn ledger(
+    snapshot: &Snapshot,
+    write: &Write<'_>,
+    begins_term: Option<u64>,
+    told: Option<Told>,
+) -> Errand {
     let nothing = Value::Null;
     let quoted = snapshot.ledger().map_or(&nothing, |ledger| &ledger.quoted);
     Errand {
@@ -115,7 +120,12 @@ pub(super) fn ledger(snapshot: &Snapshot, write: &Write<'_>, begins_term: Option
         call: Call::PatchLedger(write.patch(quoted)),
         seen: snapshot.version(&Key::Ledger),
         begins_term,
-        about: About::default(),
+        about: About {
+            reason: told.as_ref().map_or("", |told| told.reason),
+            told,
+            objects: snapshot.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect(),
+            ..About::default()
+        },
     }
 }
 
@@ -147,7 +157,7 @@ pub(super) fn of(
             };
             (Key::Shadow(name.to_owned()), Call::DeleteShadow { name: name.to_owned(), preconditions })
         }
-        Effect::Evict => return None,
+        Effect::Evict | Effect::Delete => return None,
     };
     let told = told::of_effect(situation, decision);
     Some(Errand {
@@ -210,6 +220,7 @@ mod tests {
             zone: None,
             paused: false,
             update_now: false,
+            agent_ready: true,
             ours: false,
         }
     }
@@ -234,6 +245,10 @@ mod tests {
             ledger_term: Some(7),
             slots: &BTreeMap::new(),
             versions: &BTreeMap::new(),
+            resume: &[],
+            budget: crate::facts::FailureBudget::default(),
+            force: false,
+            resting: false,
             limit: None,
             gate: Gate::Open,
             exclude: false,

@@ -14,7 +14,6 @@ use crate::conditions::{self, FleetWanted, Wanted};
 use crate::decide::Reason;
 use crate::facts::Situation;
 use crate::observe::{Observed, Snapshot};
-use crate::schedule::Starts;
 use crate::told::{self, Told};
 
 impl Reconciler {
@@ -106,7 +105,7 @@ impl Reconciler {
         match reason {
             Reason::Draining => self.reign.evictions.held_up_by(snapshot.drains.get(name)?),
             Reason::OutsideWindow => {
-                let opens = Starts::opens(&self.settings.scheduler_cron_expression, now)?;
+                let opens = self.schedule.opens(now)?;
                 Some(format!("it opens at {opens}"))
             }
             Reason::AdmissionNotEnforced => self.reign.admission.enforced().err().map(str::to_owned),
@@ -134,13 +133,17 @@ impl Reconciler {
         wake: &mut Wake,
     ) {
         let Some(ledger) = snapshot.ledger() else { return };
-        let halted = observed.fleet.versions.iter().filter(|(_, record)| record.halted.is_some());
-        let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
+        let halts = observed.fleet.versions.iter().filter_map(|(version, record)| {
+            Some((version.as_str(), record.halted.as_ref()?.reason.as_str()))
+        });
+        let halts: Vec<(&str, &str)> = halts.collect();
+        let halted: Vec<&str> = halts.iter().map(|(version, _)| *version).collect();
         let admission = &self.reign.admission;
         let wanted = FleetWanted {
             limit: observed.fleet.limit,
             counts,
             halted: (!halted.is_empty()).then(|| halted.join(",").chars().take(1024).collect()),
+            halt: Wanted::halted(halts.into_iter()),
             admission: admission.is_known().then(|| Wanted::admission(admission.enforced())),
         };
         if wanted.stands_in(&ledger.fleet) {

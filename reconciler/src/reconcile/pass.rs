@@ -1,6 +1,6 @@
 //! One pass: observe, decide for each node, set going what may go now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
@@ -8,6 +8,7 @@ use brupop_api::fleet::Counts;
 use brupop_api::{State, names};
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
+use k8s_openapi::api::core::v1::Pod;
 
 use super::complaints::Subject;
 use super::errand::{self, About, Errand, Key};
@@ -20,13 +21,16 @@ use crate::facts::{FleetFacts, Gate, Situation};
 use crate::metrics::LastPass;
 use crate::observe::{self, Circumstances, Observed, Snapshot};
 use crate::pending::Readiness;
-use crate::schedule::{Kind, Starts};
-use crate::{canary, evict};
+use crate::schedule::Kind;
+use crate::settings::OnDeadline;
+use crate::{budgets, canary, evict, told};
 
 /// Most calls under way at once. What has to wait is decided anew when another call is answered.
 const MAX_CALLS: usize = 32;
 /// Most evictions under way at once, beside other calls.
 const MAX_EVICTIONS: usize = 32;
+/// How long a node is passed over after its pods were last looked at, if there are too many such nodes to watch all.
+const PASSED_OVER: Duration = Duration::from_mins(5);
 
 impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
@@ -42,20 +46,22 @@ impl Reconciler {
             }
         };
         self.complaints.settled(&Subject::Fleet);
-        self.watch_pods(&mut snapshot);
+        self.watch_pods(&mut snapshot, &mut wake);
         let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
         let updates_run = snapshot.status().is_some_and(|status| !status.slots.is_empty());
-        let allowed = self.starts.allowed(&self.settings.scheduler_cron_expression, now, updates_run);
+        let allowed = self.starts.allowed(&self.schedule, now, self.settings.min_remaining(), updates_run);
         let durations = self.settings.durations();
-        let own_node = self.own_node.clone();
+        let own_node = self.caller.own_node.clone();
         let observed = observe::observe(
             &snapshot,
             &Circumstances {
                 durations: &durations,
                 limit: self.settings.max_concurrent_update,
+                force: self.settings.drain_on_deadline == OnDeadline::Force,
+                budget: self.settings.failure_budget(),
                 term: self.reign.term.unwrap_or(0),
                 gate: observe::gate(paused, self.reign.admission.enforced().is_ok(), allowed),
                 own_node: own_node.as_deref(),
@@ -65,8 +71,7 @@ impl Reconciler {
         );
         wake.by_time(observed.next, now, self.now());
         if !allowed {
-            let opens = Starts::opens(&self.settings.scheduler_cron_expression, now);
-            wake.by_time(opens, now, self.now());
+            wake.by_time(self.schedule.opens(now), now, self.now());
         }
         if self.take_over(&snapshot, &observed, &mut wake) {
             self.try_out(&snapshot, &mut wake);
@@ -77,8 +82,15 @@ impl Reconciler {
     }
 
     /// Watches the pods of nodes that are, or soon will be, emptied; and makes plans of what is known.
-    fn watch_pods(&mut self, snapshot: &mut Snapshot) {
-        let mut wanted: Vec<(bool, &str, &str)> = vec![];
+    fn watch_pods(&mut self, snapshot: &mut Snapshot, wake: &mut Wake) {
+        #[derive(PartialEq, Eq, PartialOrd, Ord)]
+        enum For {
+            Drain,
+            Start,
+            DrainSoon,
+            Another,
+        }
+        let mut wanted: Vec<(For, &str, &str)> = vec![];
         for (name, node) in &snapshot.nodes {
             let Some(facts) = snapshot.shadow(name).and_then(ShadowFacts::of) else { continue };
             let emptied = match facts.spec.state {
@@ -87,22 +99,54 @@ impl Reconciler {
                 State::Idle | State::MonitoringUpdate | State::ErrorReset => false,
             };
             let begun = facts.reached() || matches!(node.marker(), Ok(Some(_)));
-            if emptied && let Some(node) = names::node_of_shadow(name) {
-                wanted.push((!begun, name, node));
+            let why = match emptied {
+                true if begun => For::Drain,
+                true => For::DrainSoon,
+                false
+                    if snapshot.status().is_some_and(|status| status.slots.contains_key(name))
+                        && facts.spec.state == State::Idle =>
+                {
+                    For::DrainSoon
+                }
+                false if self.reign.look_at.contains(name) => For::Start,
+                // Until it is started or passed over, and then as long as there is room to see that change.
+                false if self.reign.hopeless.contains_key(name) => For::Another,
+                false => continue,
+            };
+            if let Some(node) = names::node_of_shadow(name) {
+                wanted.push((why, name, node));
             }
         }
         wanted.sort_unstable();
         let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
         self.reign.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
         let (takers, namespace) = (snapshot.takers(), &self.caller.namespace);
-        let drains = self.reign.pods.drains(|name, pods| {
+        let ours = |pod: &Pod| is_ours(pod, namespace);
+        let looked = self.reign.pods.look(|name, pods, budgets| {
             let tainted = snapshot.nodes.get(name).is_some_and(|node| node.tainted());
             let ours_go = tainted && snapshot.elsewhere(name, takers);
-            Plan::of(pods.iter().map(AsRef::as_ref), |pod| is_ours(pod, namespace), ours_go)
+            let pods = || pods.iter().map(AsRef::as_ref);
+            (Plan::of(pods(), ours, ours_go), budgets::hopeless(pods(), budgets, ours))
         });
-        snapshot.drains = drains;
-        self.reign.evictions.retain(snapshot.drains.values());
         let now = self.now();
+        for (name, (plan, hopeless)) in looked {
+            match hopeless {
+                Some(why) => drop(self.reign.hopeless.insert(name.clone(), (why, now))),
+                None => drop(self.reign.hopeless.remove(&name)),
+            }
+            snapshot.drains.insert(name, plan);
+        }
+        let (shadows, drains) = (&snapshot.shadows, &snapshot.drains);
+        self.reign.hopeless.retain(|name, (_, seen)| {
+            let watched = drains.contains_key(name);
+            if !watched {
+                wake.by(*seen + PASSED_OVER);
+            }
+            shadows.contains_key(name) && (watched || now < *seen + PASSED_OVER)
+        });
+        let hopeless = self.reign.hopeless.iter().map(|(name, (why, _))| (name.clone(), why.clone()));
+        snapshot.hopeless = hopeless.collect();
+        self.reign.evictions.retain(snapshot.drains.values());
         for namespace in self.reign.pods.relaxed() {
             self.reign.evictions.retry(&namespace, now);
         }
@@ -121,7 +165,7 @@ impl Reconciler {
             return true;
         }
         let (term, write) = decide::takeover(snapshot.status(), &observed.situations);
-        self.run_errand(snapshot, errand::ledger(snapshot, &write, Some(term)), wake);
+        self.run_errand(snapshot, errand::ledger(snapshot, &write, Some(term), None), wake);
         false
     }
 
@@ -151,7 +195,7 @@ impl Reconciler {
     ) -> LastPass {
         let slots = decide::slots(&observed.fleet, &observed.situations);
         if observed.fleet.gate == Gate::Open
-            && self.settings.scheduler_cron_expression.kind() == Kind::Shot
+            && self.schedule.kind() == Kind::Shot
             && slots.write.is_none()
             && slots.queued.is_empty()
             && observed.fleet.slots.is_empty()
@@ -159,12 +203,24 @@ impl Reconciler {
             self.starts.none_left();
         }
         if let Some(write) = &slots.write {
-            self.run_errand(snapshot, errand::ledger(snapshot, write, None), wake);
+            self.run_errand(
+                snapshot,
+                errand::ledger(snapshot, write, None, told::of_halts(&slots.halted)),
+                wake,
+            );
+        }
+        let look_at: BTreeSet<String> =
+            slots.look_at.iter().map(|&index| observed.situations[index].shadow_name.to_owned()).collect();
+        if look_at != self.reign.look_at {
+            self.reign.look_at = look_at;
+            // Their watches begin with the next pass.
+            self.watches.changed.notify_one();
         }
         let queued: BTreeMap<usize, Reason<'_>> = slots.queued.into_iter().collect();
         let mut pass = LastPass {
             limit: observed.fleet.limit,
             admission_enforced: self.reign.admission.enforced().is_ok(),
+            halted: count(observed.fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
         let mut counts = Counts { in_use: count(observed.fleet.slots.len()), ..Counts::default() };
@@ -211,11 +267,11 @@ impl Reconciler {
             // Its pods are not known yet; the watch will tell.
             return;
         }
-        if matches!(effect, Effect::Evict) {
-            if let Some(plan) = plan {
-                self.evict(plan, wake);
-            }
-            return;
+        match (effect, plan) {
+            (Effect::Evict, Some(plan)) => return self.evict(plan, false, wake),
+            (Effect::Delete, Some(plan)) => return self.evict(&plan.clone().forced(), true, wake),
+            (Effect::Evict | Effect::Delete, None) => return,
+            _ => {}
         }
         let other = [Key::Node(name.to_owned()), Key::Shadow(name.to_owned())];
         if other.iter().any(|key| !self.is_ready(snapshot, key, wake)) {
@@ -226,14 +282,15 @@ impl Reconciler {
         }
     }
 
-    fn evict(&mut self, plan: &Plan, wake: &mut Wake) {
+    fn evict(&mut self, plan: &Plan, force: bool, wake: &mut Wake) {
         let now = self.now();
         let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
         for pod in self.reign.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
             self.reign.evictions.begin(pod.clone());
             let client = self.caller.client.clone();
             self.evicting.spawn(async move {
-                let answer = evict::evict(client, &pod).await;
+                let answer =
+                    if force { evict::delete(client, &pod).await } else { evict::evict(client, &pod).await };
                 (pod, answer)
             });
         }

@@ -30,7 +30,8 @@ impl Wake {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{Schedule, Starts};
+    use crate::schedule::Schedule;
+    use jiff::tz::TimeZone;
 
     #[test]
     fn the_earliest_instant_counts() {
@@ -46,7 +47,7 @@ mod tests {
     fn a_window_is_looked_at_when_it_opens() {
         let now: Timestamp = "2026-11-20T09:59:58.25Z".parse().unwrap();
         let instant = Duration::from_secs(100);
-        let opens = |text: &str| Starts::opens(&text.parse::<Schedule>().unwrap(), now);
+        let opens = |text: &str| Schedule::new(text, TimeZone::UTC, None).unwrap().opens(now);
         let mut wake = Wake::default();
         wake.by_time(opens("0 0 3 1 1 * 2020"), now, instant);
         assert_eq!(wake.at(), None, "it never opens again");

@@ -3,17 +3,21 @@
 //! One fleet at a time: each takes both cores of a small machine.
 
 mod kills;
+mod passed_over;
 mod quiet;
 mod recovery;
 mod roll_out;
 mod trouble;
 
+use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Durations;
+use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::{Fleet, FleetOptions};
+use tokio::process::Command;
 use tokio::sync::{Mutex, MutexGuard};
 
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -74,4 +78,20 @@ fn seen(fleet: &Fleet, node: &str) -> Result<Seen> {
     let history = fleet.history();
     let seen = history.now().find(|(name, _)| *name == node).map(|(_, seen)| seen.clone());
     seen.with_context(|| format!("{node} is not known"))
+}
+
+/// The reconciler's program, run by a person who may do everything.
+async fn reconciler(fleet: &Fleet, arguments: &[&str]) -> Result<Output> {
+    let program = binaries(&["brupop-reconciler"])?.join("brupop-reconciler");
+    let output = Command::new(program)
+        .args(arguments)
+        .args(["-n", NAMESPACE])
+        .env_clear()
+        .env("KUBECONFIG", fleet.control_plane.kubeconfig())
+        .env("CANARY_INTERVAL_SECONDS", "5")
+        .env("MIN_NODE_AGE_SECONDS", "0")
+        .kill_on_drop(true)
+        .output()
+        .await?;
+    Ok(output)
 }

@@ -7,7 +7,7 @@ use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{Marker, State};
 
-use crate::facts::{FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use crate::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
 
 pub(super) const OLD: &str = "1.19.4";
 pub(super) const NEW: &str = "1.20.0";
@@ -47,6 +47,10 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         ledger_term: Some(4),
         slots: &SLOT,
         versions: &NO_VERSIONS,
+        resume: &[],
+        budget: FailureBudget::default(),
+        force: false,
+        resting: false,
         limit: Some(1),
         gate: Gate::Open,
         exclude: false,
@@ -71,6 +75,7 @@ pub(super) fn idle() -> Situation<'static> {
             zone: Some("a"),
             paused: false,
             update_now: false,
+            agent_ready: true,
             ours: false,
         }),
         shadow: Some(ShadowFacts {
@@ -88,7 +93,7 @@ pub(super) fn idle() -> Situation<'static> {
             },
         }),
         owner_uid: Some("node-uid"),
-        pods: PodFacts { drained: false, owners: &[], elsewhere: true },
+        pods: PodFacts { known: true, hopeless: None, drained: false, owners: &[], elsewhere: true },
         time: TimeFacts { exclusion_over: true, soak_over: true, ..TimeFacts::default() },
     }
 }

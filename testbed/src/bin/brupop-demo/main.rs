@@ -1,5 +1,6 @@
 //! `make demo`: a fleet of simulated Bottlerocket hosts is updated by the shipped operator on a real control plane.
 
+mod bad_image;
 mod summary;
 mod table;
 mod trespass;
@@ -12,7 +13,7 @@ use brupop_reconciler::settings::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Durations;
 use brupop_testbed::{Fleet, FleetOptions};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Updates a fleet of simulated Bottlerocket hosts by the shipped programs, on a real control plane.
@@ -37,9 +38,19 @@ struct Arguments {
     /// Seconds between exclusion from load balancers and drain; 0 = no exclusion
     #[arg(long, default_value_t = 0)]
     exclude_from_lb_seconds: u64,
+    /// What goes wrong: `bad-image` shows a version that no host comes up with
+    #[arg(long)]
+    fault: Option<Fault>,
     /// Leave the cluster running when the fleet is updated, until Ctrl-C
     #[arg(long)]
     stay: bool,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Fault {
+    /// The new image does not come up on any host: each falls back to the old one.
+    BadImage,
 }
 
 impl Arguments {
@@ -133,6 +144,10 @@ async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
     }
     trespass::try_and_show(&fleet).await?;
 
+    if arguments.fault == Some(Fault::BadImage) {
+        let passed = bad_image::show(&fleet, arguments.deadline()).await?;
+        return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     println!(
         "-- publishing Bottlerocket {NEW}: every host runs {OLD}, at most {} at once",
         arguments.max_concurrent_update

@@ -16,7 +16,23 @@ const HEAD: [&str; 8] =
     ["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON", "NODE"];
 const WIDTHS: [usize; 8] = [14, 25, 9, 25, 15, 12, 27, 24];
 
+/// Shows the fleet until every node runs this version, Idle, with nothing left on it.
 pub async fn show_until_updated(fleet: &Fleet, version: &str, deadline: Duration) -> Result<()> {
+    show_until(fleet, "every node is updated", deadline, |now| {
+        now.iter().all(|(_, seen)| {
+            seen.is_idle() && !seen.is_unavailable() && seen.version.as_deref() == Some(version)
+        })
+    })
+    .await
+}
+
+/// Shows the fleet until this holds of its nodes.
+pub async fn show_until(
+    fleet: &Fleet,
+    what: &str,
+    deadline: Duration,
+    done: impl Fn(&[(String, Seen)]) -> bool,
+) -> Result<()> {
     let began = Instant::now();
     let terminal = std::io::stdout().is_terminal();
     let mut shown: Vec<(String, Seen)> = vec![];
@@ -37,14 +53,11 @@ pub async fn show_until_updated(fleet: &Fleet, version: &str, deadline: Duration
                 println!("{}", line(&row(change)));
             }
         }
-        let done = now.iter().all(|(_, seen)| {
-            seen.is_idle() && !seen.is_unavailable() && seen.version.as_deref() == Some(version)
-        });
-        if done {
+        if done(&now) {
             return Ok(());
         }
         if began.elapsed() > deadline {
-            bail!("the fleet is not updated after {} s", deadline.as_secs());
+            bail!("after {} s it is not so that {what}", deadline.as_secs());
         }
         shown = now;
     }

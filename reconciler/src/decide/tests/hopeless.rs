@@ -1,0 +1,84 @@
+//! Nodes that no drain could empty are passed over, before anything is done to them; others go on.
+
+use State::{Idle, StagedAndPerformedUpdate};
+
+use super::world::*;
+use super::*;
+use crate::decide::{Abort, Reason, node as decide, slots};
+use crate::facts::{FleetFacts, Situation};
+
+const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
+
+fn without_slots() -> FleetFacts<'static> {
+    FleetFacts { slots: &NO_SLOTS, ..fleet() }
+}
+
+fn named(name: &'static str, uid: &'static str) -> Situation<'static> {
+    let mut situation = idle();
+    situation.shadow_name = name;
+    shadow(&mut situation, |shadow| (shadow.name, shadow.uid) = (name, uid));
+    situation
+}
+
+fn taken(fleet: &FleetFacts<'_>, situations: &[Situation<'_>]) -> Vec<String> {
+    let slots = slots(fleet, situations).write.into_iter().flat_map(|write| write.sets);
+    slots
+        .filter_map(|(field, value)| match (field, value) {
+            (Field::Slot(name), Value::Slot(_)) => Some(name.to_owned()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_node_that_cannot_be_emptied_is_passed_over_and_the_next_one_goes_on() {
+    let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
+    first.pods.hopeless = Some(WHY);
+    assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"]);
+    assert_eq!(decide(&without_slots(), &first).reason, Reason::CannotBeEmptied(WHY));
+    assert!(Reason::CannotBeEmptied(WHY).message().ends_with(WHY));
+    first.pods.hopeless = None;
+    assert_eq!(taken(&without_slots(), &[first, second]), ["brs-a"], "looked at again");
+}
+
+#[test]
+fn a_node_whose_pods_are_not_known_holds_its_place_until_they_are() {
+    let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
+    first.pods.known = false;
+    let next = slots(&without_slots(), &[first, second]);
+    assert_eq!((next.write, next.look_at), (None, vec![0]));
+    let two = FleetFacts { limit: Some(2), ..without_slots() };
+    assert_eq!(taken(&two, &[first, second]), ["brs-b"]);
+}
+
+#[test]
+fn what_comes_up_before_the_cordon_ends_the_update_and_is_no_failure() {
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    situation.pods.hopeless = Some(WHY);
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(decision.reason, Reason::Aborting(Abort::CannotBeEmptied));
+    assert_eq!(next_state(&decision), Some(Idle));
+    assert_eq!(sets(write(&decision), Field::SpecFailures), None);
+
+    let cordoned = marker(1, false);
+    marked(&mut situation, &cordoned);
+    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::Evict), "what was begun has its deadline");
+}
+
+#[test]
+fn a_drain_ends_at_its_deadline_as_configured() {
+    let cordoned = marker(1, false);
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    marked(&mut situation, &cordoned);
+    situation.time.drain_overdue = true;
+    assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::DrainTimedOut));
+    let forced = FleetFacts { force: true, ..fleet() };
+    assert_eq!(decide(&forced, &situation).effect, Some(Effect::Delete));
+    situation.time.drain_overdue = false;
+    assert_eq!(decide(&forced, &situation).effect, Some(Effect::Evict), "not before it");
+
+    let mut hopeless = idle();
+    hopeless.pods.hopeless = Some(WHY);
+    let forced = FleetFacts { force: true, ..without_slots() };
+    assert_eq!(taken(&forced, &[hopeless]), [SHADOW], "the deadline will see to it");
+}

@@ -1,0 +1,185 @@
+//! Which failures count against a version, when it is halted, and who lifts that.
+
+use std::collections::BTreeMap;
+
+use State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
+use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::shadow::Failures;
+
+use super::world::*;
+use super::*;
+use crate::decide::{Halted, Reason, node as decide, slots};
+use crate::facts::{FailureBudget, FleetFacts, Situation};
+
+fn failures(reason: &str) -> Failures {
+    Failures { count: 1, attempt: 1, at: "2026-11-21T03:00:00Z".to_owned(), reason: reason.to_owned() }
+}
+
+/// Given up, undone, about to give its slot back.
+fn over(failures: Option<&Failures>) -> Situation<'_> {
+    let mut situation = updating(Idle, Idle);
+    situation.time.backing_off = true;
+    shadow(&mut situation, |shadow| shadow.spec.failures = failures);
+    situation
+}
+
+fn failed(nodes: &[&str]) -> VersionRecord {
+    let failure = |node: &&str| NodeFailure {
+        node: (*node).to_owned(),
+        at: "2026-11-21T02:00:00Z".to_owned(),
+        reason: "FellBack".to_owned(),
+    };
+    VersionRecord { failures: nodes.iter().map(failure).collect(), ..VersionRecord::default() }
+}
+
+fn halted(record: VersionRecord) -> VersionRecord {
+    let halt = Halt { at: "2026-11-21T02:00:00Z".to_owned(), reason: "a (FellBack)".to_owned() };
+    VersionRecord { halted: Some(halt), ..record }
+}
+
+/// The record of the new version after a pass.
+fn record(
+    fleet: &FleetFacts<'_>,
+    known: Option<VersionRecord>,
+    situations: &[Situation<'_>],
+) -> Option<VersionRecord> {
+    let versions: BTreeMap<_, _> = known.into_iter().map(|record| (NEW.to_owned(), record)).collect();
+    let write = slots(&FleetFacts { versions: &versions, ..*fleet }, situations).write?;
+    match sets(&write, Field::VersionRecord(NEW)) {
+        Some(Value::VersionRecord(record)) => Some(record),
+        _ => None,
+    }
+}
+
+fn names(record: &VersionRecord) -> Vec<&str> {
+    record.failures.iter().map(|failure| failure.node.as_str()).collect()
+}
+
+#[test]
+fn the_first_failure_of_a_new_version_halts_it() {
+    let fell_back = failures("FellBack");
+    let mut next = idle();
+    next.shadow_name = "brs-o";
+    node(&mut next, |node| node.name = "o");
+    shadow(&mut next, |shadow| (shadow.name, shadow.uid) = ("brs-o", "o-uid"));
+    let passed = slots(&fleet(), &[over(Some(&fell_back)), next]);
+    let write = passed.write.unwrap();
+    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
+    assert_eq!(sets(&write, Field::Slot("brs-o")), None, "no other node begins in the same breath");
+    assert_eq!(passed.halted, [Halted { version: NEW, why: "n (FellBack)".to_owned() }]);
+
+    let versions = BTreeMap::from([(NEW.to_owned(), halted(failed(&["n"])))]);
+    let fleet = FleetFacts { versions: &versions, slots: &NO_SLOTS, ..fleet() };
+    assert_eq!(decide(&fleet, &next).reason, Reason::VersionHalted(NEW));
+    assert_eq!(slots(&fleet, &[next]).write, None);
+    shadow(&mut next, |shadow| shadow.status.target_version = Some("1.20.1"));
+    assert!(slots(&fleet, &[next]).write.is_some(), "another version starts afresh");
+}
+
+#[test]
+fn which_failures_count() {
+    let budget = FailureBudget { unproven: None, proven: Some(2) };
+    let fleet = FleetFacts { budget, ..fleet() };
+    for (reason, counts) in [
+        ("FellBack", true),
+        ("NotReady", true),
+        // An agent can say so, and nobody else has seen it.
+        ("StepFailed", false),
+        ("DeadlineExceeded", false),
+        ("DrainTimedOut", false),
+    ] {
+        let failures = failures(reason);
+        let record = record(&fleet, None, &[over(Some(&failures))]);
+        assert_eq!(record.map(|record| names(&record) == ["n"]), counts.then_some(true), "{reason}");
+    }
+}
+
+#[test]
+fn a_proven_version_is_halted_by_the_second_node_and_not_by_one_that_fails_twice() {
+    let fell_back = failures("FellBack");
+    let proven = |nodes: &[&str]| VersionRecord { succeeded: 3, ..failed(nodes) };
+    let after = |known| record(&fleet(), Some(known), &[over(Some(&fell_back))]).unwrap();
+    assert_eq!(after(proven(&[])).halted, None);
+    let again = after(proven(&["n"]));
+    assert_eq!((names(&again), &again.halted), (vec!["n"], &None));
+    let both = after(proven(&["gone-since"]));
+    assert_eq!(both.halted.unwrap().reason, "n (FellBack), gone-since (FellBack)");
+}
+
+#[test]
+fn nothing_is_halted_without_a_budget() {
+    let fell_back = failures("FellBack");
+    let fleet = FleetFacts { budget: FailureBudget { unproven: None, proven: None }, ..fleet() };
+    let many = failed(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+    let record = record(&fleet, Some(many), &[over(Some(&fell_back))]).unwrap();
+    assert_eq!(names(&record), ["b", "c", "d", "e", "f", "g", "h", "n"], "the last eight");
+    assert_eq!(record.halted, None);
+}
+
+#[test]
+fn a_person_lifts_a_halt_once_each_time_that_the_version_is_put_in() {
+    let fell_back = failures("FellBack");
+    let listed = [NEW.to_owned()];
+    let resumed = FleetFacts { resume: &listed, slots: &NO_SLOTS, ..fleet() };
+    let gone_on = record(&resumed, Some(halted(failed(&["a"]))), &[]).unwrap();
+    assert_eq!(gone_on, VersionRecord { resumed: true, ..VersionRecord::default() });
+
+    let resumed = FleetFacts { resume: &listed, ..fleet() };
+    let again = record(&resumed, Some(gone_on.clone()), &[over(Some(&fell_back))]).unwrap();
+    assert!(again.halted.is_some() && again.resumed, "still in the list, it does not lift another halt");
+    assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..resumed }, Some(again.clone()), &[]), None);
+
+    let taken_out = record(&FleetFacts { slots: &NO_SLOTS, ..fleet() }, Some(again), &[]).unwrap();
+    assert!(taken_out.halted.is_some() && !taken_out.resumed);
+    assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..resumed }, Some(taken_out), &[]), Some(gone_on));
+
+    let first = record(&resumed, None, &[over(Some(&fell_back))]).unwrap();
+    assert!(first.halted.is_some(), "nor does a version that was put in before it failed");
+}
+
+#[test]
+fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
+    let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    shadow(&mut away, |shadow| {
+        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_requested = Some(FIRST_BOOT);
+    });
+    node(&mut away, |node| node.ready = false);
+    assert_eq!(record(&fleet(), None, &[away]), None, "in time");
+    away.time.step_overdue = true;
+    let write = slots(&fleet(), &[away]).write.unwrap();
+    assert_eq!(sets(&write, Field::Slot(SHADOW)), None);
+    let missing = record(&fleet(), None, &[away]).unwrap();
+    assert_eq!(missing.halted.clone().unwrap().reason, "n (NotReturned)");
+    assert_eq!(record(&fleet(), Some(missing.clone()), &[away]), None, "once");
+
+    let mut unclaimed = away;
+    shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
+    assert_eq!(record(&fleet(), None, &[unclaimed]), None, "it may have gone away by itself");
+    let mut ready = away;
+    node(&mut ready, |node| node.ready = true);
+    assert_eq!(record(&fleet(), None, &[ready]), None, "a claim is the agent's word");
+
+    let mut late = over(None);
+    rebooted(&mut late, NEW);
+    let late = record(&fleet(), Some(missing), &[late]).unwrap();
+    assert_eq!((late.succeeded, names(&late)), (1, vec![]));
+    assert!(late.halted.is_some(), "only a person lifts a halt");
+}
+
+#[test]
+fn records_are_bounded() {
+    let old = |n: u32| (format!("1.0.{n}"), VersionRecord { succeeded: 1, ..VersionRecord::default() });
+    let mut versions: BTreeMap<String, VersionRecord> = (0..32).map(old).collect();
+    versions.get_mut("1.0.0").unwrap().halted = Some(Halt::default());
+    let fell_back = failures("FellBack");
+    let fleet = FleetFacts { versions: &versions, ..fleet() };
+    let write = slots(&fleet, &[over(Some(&fell_back))]).write.unwrap();
+    let forgotten: Vec<_> = versions
+        .keys()
+        .filter(|version| sets(&write, Field::VersionRecord(version)) == Some(Value::Absent))
+        .collect();
+    assert_eq!(forgotten, ["1.0.1"], "one makes room, and a halt is not forgotten");
+    let slot = Slot { uid: UID.to_owned(), attempt: 1 };
+    assert_eq!(fleet.slots[SHADOW], slot);
+}

@@ -1,0 +1,81 @@
+//! In which order nodes begin: those asked for by a person, fewer failures, the reconciler's own node last, zones in
+//! which least is going on, by name.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use brupop_api::State;
+
+use super::idle;
+use crate::facts::{FleetFacts, Situation};
+
+/// The nodes (by index into the situations) that could begin, in the order of their turns, whatever the limit.
+pub fn turns<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Vec<usize> {
+    Turns::new(fleet, situations, |_| true).collect()
+}
+
+/// The turns, one after the other: each that is taken makes its zone busier.
+pub(super) struct Turns<'s, 'a> {
+    situations: &'s [Situation<'a>],
+    /// Each zone's nodes in their order: its first is all that counts of it.
+    waiting: BTreeMap<Option<&'a str>, VecDeque<usize>>,
+    busy: BTreeMap<Option<&'a str>, usize>,
+}
+
+impl<'s, 'a> Turns<'s, 'a> {
+    /// The turns of nodes that could begin an update to a version that goes on.
+    pub(super) fn new(
+        fleet: &FleetFacts<'a>,
+        situations: &'s [Situation<'a>],
+        goes_on: impl Fn(&str) -> bool,
+    ) -> Self {
+        let mut turns = Self { situations, waiting: BTreeMap::new(), busy: BTreeMap::new() };
+        let mut order: Vec<usize> = Vec::new();
+        for (index, situation) in situations.iter().enumerate() {
+            let Some((node, shadow)) = situation.node.zip(situation.shadow) else { continue };
+            if fleet.slots.contains_key(situation.shadow_name) {
+                *turns.busy.entry(node.zone).or_default() += 1;
+            } else if shadow.spec.state == State::Idle
+                && node.marker.is_none()
+                && idle::startable(fleet, situation).is_ok_and(&goes_on)
+            {
+                order.push(index);
+            }
+        }
+        order.sort_by_cached_key(|&index| (turns.rank(index), situations[index].shadow_name));
+        for index in order {
+            turns.waiting.entry(turns.zone(index)).or_default().push_back(index);
+        }
+        turns
+    }
+
+    /// Those whose turn has not come.
+    pub(super) fn rest(self) -> impl Iterator<Item = usize> + use<'s, 'a> {
+        self.waiting.into_values().flatten()
+    }
+
+    fn zone(&self, index: usize) -> Option<&'a str> {
+        self.situations[index].node.and_then(|node| node.zone)
+    }
+
+    fn rank(&self, index: usize) -> (Reverse<bool>, u64, bool) {
+        let situation = &self.situations[index];
+        let asked_for = situation.node.is_some_and(|node| node.update_now);
+        let failures = situation.shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |f| f.count);
+        (Reverse(asked_for), failures, situation.node.is_some_and(|node| node.ours))
+    }
+}
+
+impl Iterator for Turns<'_, '_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let firsts = self.waiting.iter().filter_map(|(zone, nodes)| Some((*zone, *nodes.front()?)));
+        let (zone, _) = firsts.min_by_key(|&(zone, index)| {
+            let going_on = self.busy.get(&zone).copied().unwrap_or(0);
+            (self.rank(index), going_on, self.situations[index].shadow_name)
+        })?;
+        *self.busy.entry(zone).or_default() += 1;
+        self.waiting.get_mut(&zone)?.pop_front()
+    }
+}

@@ -1,0 +1,193 @@
+//! What the ledger remembers of each version: how many nodes reached it, which failed, and whether it goes on.
+//!
+//! All of it rests on facts of the Node and on our own spec; no agent's word counts a failure or lifts a halt.
+
+use std::collections::BTreeMap;
+
+use brupop_api::fleet::{Halt, NodeFailure, VersionRecord};
+use brupop_api::{Field, State, Value};
+
+use super::{Abort, update};
+use crate::facts::{FleetFacts, Situation};
+
+/// Most failures that a version's record keeps; the schema's limit.
+const FAILURES_KEPT: usize = 8;
+/// Most versions that the ledger keeps a record of; the schema's limit.
+const VERSIONS_KEPT: usize = 32;
+/// Most nodes that a halt names.
+const NODES_NAMED: usize = 3;
+/// The reason of a failure that is counted while the host is still away.
+const NOT_RETURNED: &str = "NotReturned";
+
+/// A version that is halted now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Halted<'a> {
+    /// The version.
+    pub version: &'a str,
+    /// The nodes that failed to reach it, and how.
+    pub why: String,
+}
+
+/// The records that change.
+pub(super) struct Versions<'a> {
+    changed: BTreeMap<&'a str, VersionRecord>,
+    halted: Vec<Halted<'a>>,
+    finished: bool,
+}
+
+impl<'a> Versions<'a> {
+    /// The records after a person's word, after these updates that are over, and after reboots that take too long.
+    pub(super) fn after<'b>(
+        fleet: &FleetFacts<'a>,
+        over: impl Iterator<Item = &'b Situation<'a>>,
+        situations: &[Situation<'a>],
+    ) -> Self
+    where
+        'a: 'b,
+    {
+        let mut versions = Self::unchanged();
+        for (version, record) in fleet.versions {
+            let listed = fleet.resume.contains(version);
+            if listed != record.resumed {
+                versions.change(fleet, version, |record| {
+                    record.resumed = listed;
+                    if listed {
+                        record.halted = None;
+                        record.failures.clear();
+                    }
+                });
+            }
+        }
+        for situation in over {
+            versions.count(fleet, situation);
+        }
+        for situation in situations {
+            versions.count_missing(fleet, situation);
+        }
+        versions.halt(fleet);
+        versions
+    }
+
+    /// No record changes.
+    pub(super) fn unchanged() -> Self {
+        Self { changed: BTreeMap::new(), halted: vec![], finished: false }
+    }
+
+    /// Is no new node to be updated to this version, by what changes now?
+    pub(super) fn halts(&self, version: &str) -> bool {
+        self.changed.get(version).is_some_and(|record| record.halted.is_some())
+    }
+
+    /// The versions that are halted now.
+    pub(super) fn halted(&self) -> Vec<Halted<'a>> {
+        self.halted.clone()
+    }
+
+    fn change(&mut self, fleet: &FleetFacts<'a>, version: &'a str, change: impl FnOnce(&mut VersionRecord)) {
+        let record = self.changed.entry(version).or_insert_with(|| {
+            let new = || VersionRecord {
+                resumed: fleet.resume.iter().any(|listed| listed == version),
+                ..VersionRecord::default()
+            };
+            fleet.versions.get(version).cloned().unwrap_or_else(new)
+        });
+        change(record);
+    }
+
+    /// Counts an update that is over.
+    fn count(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
+        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
+        let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
+        match shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt) {
+            Some(failures) if Abort::is_corroborated(&failures.reason) => {
+                self.failed(fleet, version, node.name, &failures.at, &failures.reason);
+            }
+            None if node.version == Some(version) => {
+                self.change(fleet, version, |record| {
+                    record.succeeded += 1;
+                    // It came late, but it came.
+                    record.failures.retain(|failure| failure.node != node.name);
+                });
+                self.finished = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a host that has been away for longer than a reboot may take. Its slot stays.
+    fn count_missing(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
+        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
+        let (Some(_), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
+        let away =
+            shadow.spec.state == State::RebootedIntoUpdate && !node.ready && situation.time.step_overdue;
+        let record = self.changed.get(version).or_else(|| fleet.versions.get(version));
+        let known = record.is_some_and(|record| record.failures.iter().any(|it| it.node == node.name));
+        if away && !known && update::went_away(&node, &shadow) {
+            self.failed(fleet, version, node.name, fleet.now, NOT_RETURNED);
+        }
+    }
+
+    fn failed(&mut self, fleet: &FleetFacts<'a>, version: &'a str, node: &str, at: &str, reason: &str) {
+        self.change(fleet, version, |record| {
+            record.failures.retain(|failure| failure.node != node);
+            record.failures.push(NodeFailure {
+                node: node.to_owned(),
+                at: at.to_owned(),
+                reason: reason.to_owned(),
+            });
+            let surplus = record.failures.len().saturating_sub(FAILURES_KEPT);
+            record.failures.drain(..surplus);
+        });
+    }
+
+    fn halt(&mut self, fleet: &FleetFacts<'a>) {
+        for (version, record) in &mut self.changed {
+            let budget = if record.succeeded == 0 { fleet.budget.unproven } else { fleet.budget.proven };
+            let failed = u64::try_from(record.failures.len()).unwrap_or(u64::MAX);
+            if record.halted.is_some() || failed == 0 || budget.is_none_or(|budget| failed < budget) {
+                continue;
+            }
+            let why = failed_nodes(&record.failures);
+            record.halted = Some(Halt { at: fleet.now.to_owned(), reason: why.clone() });
+            self.halted.push(Halted { version, why });
+        }
+    }
+
+    /// What is to be set in the ledger.
+    pub(super) fn sets(self, fleet: &FleetFacts<'a>) -> Vec<(Field<'a>, Value<'a>)> {
+        let mut sets: Vec<(Field<'a>, Value<'a>)> = Vec::new();
+        let new = self.changed.keys().filter(|version| !fleet.versions.contains_key(**version)).count();
+        let surplus = (fleet.versions.len() + new).saturating_sub(VERSIONS_KEPT);
+        let mut forgettable: Vec<(&'a String, &'a VersionRecord)> = fleet
+            .versions
+            .iter()
+            .filter(|(version, record)| {
+                record.halted.is_none() && !self.changed.contains_key(version.as_str())
+            })
+            .collect();
+        forgettable.sort_by_key(|(_, record)| record.first_seen.as_deref());
+        let forgotten = forgettable.iter().take(surplus);
+        sets.extend(forgotten.map(|(version, _)| (Field::VersionRecord(version), Value::Absent)));
+        sets.extend(
+            self.changed
+                .into_iter()
+                .map(|(version, record)| (Field::VersionRecord(version), Value::VersionRecord(record))),
+        );
+        if self.finished {
+            sets.push((Field::LastFinished, Value::text(fleet.now)));
+        }
+        sets
+    }
+}
+
+/// The failed nodes in a bounded phrase, the last ones first.
+fn failed_nodes(failures: &[NodeFailure]) -> String {
+    let named = failures.iter().rev().take(NODES_NAMED).map(|failure| {
+        // A node's name may be as long as the whole phrase.
+        let node: String = failure.node.chars().take(48).collect();
+        format!("{node} ({})", failure.reason)
+    });
+    let more = failures.len().saturating_sub(NODES_NAMED);
+    let more = (more > 0).then(|| format!("{more} more"));
+    named.chain(more).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,169 @@
+//! `brupop-reconciler plan`: what would happen now, in which order, and why not for the rest. Reads, and writes nothing.
+//!
+//! The very functions that the reconciler runs decide here, on objects read once.
+
+mod read;
+mod table;
+
+use brupop_api::names;
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::decide::{self, Reason};
+use crate::observe::{self, Circumstances, Observed, Snapshot};
+use crate::schedule::{Schedule, Starts};
+use crate::settings::{OnDeadline, Settings};
+
+pub use read::{PlanError, run};
+
+/// What is asked of `plan`.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArgs {
+    /// How to print it
+    #[arg(long, short, default_value = "table")]
+    pub output: Output,
+    /// Namespace of the operator; by default that of the pod, or of the kubeconfig's context
+    #[arg(long, short)]
+    pub namespace: Option<String>,
+}
+
+/// How a plan is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// What becomes of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "what", content = "turn")]
+pub enum Next {
+    /// It is being updated.
+    Running,
+    /// Its update starts now.
+    Starts,
+    /// It could start and waits for its turn, counted from 1.
+    Waits(usize),
+    /// It does not start.
+    Stays,
+}
+
+/// One node of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// Name of the node.
+    pub node: String,
+    /// The version that it runs, as its agent says.
+    pub version: Option<String>,
+    /// The version that it is, or would be, updated to.
+    pub target: Option<String>,
+    /// What becomes of it.
+    pub next: Next,
+    /// Why: a stable word, as in the condition Progressing.
+    pub reason: &'static str,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// The plan of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// How many nodes may be updated at once; none = unlimited.
+    pub limit: Option<u64>,
+    /// How many are.
+    pub in_use: usize,
+    /// Versions that no further node is updated to.
+    pub halted: Vec<String>,
+    /// The nodes: those in mid-update, those that start, those that wait in their order, the rest by name.
+    pub nodes: Vec<Row>,
+}
+
+/// What the decisions rest on beside objects, as a leader would see it now. The last canary stands in the fleet's
+/// conditions.
+fn circumstances<'a>(
+    snapshot: &Snapshot,
+    settings: &'a Settings,
+    schedule: &Schedule,
+    durations: &'a crate::settings::Durations,
+    now: Timestamp,
+    now_text: &'a str,
+) -> Circumstances<'a> {
+    let status = snapshot.status();
+    let conditions = status.map_or(&[][..], |status| &status.conditions);
+    let enforced = conditions.iter().any(|condition| {
+        condition.type_ == brupop_api::conditions::ADMISSION_ENFORCED
+            && condition.status == brupop_api::conditions::ConditionStatus::True
+    });
+    let updates_run = status.is_some_and(|status| !status.slots.is_empty());
+    let allowed = Starts::default().allowed(schedule, now, settings.min_remaining(), updates_run);
+    let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
+    Circumstances {
+        durations,
+        limit: settings.max_concurrent_update,
+        force: settings.drain_on_deadline == OnDeadline::Force,
+        budget: settings.failure_budget(),
+        term: status.and_then(|status| status.term).unwrap_or(0),
+        gate: observe::gate(paused, enforced, allowed),
+        own_node: None,
+        now,
+        now_text,
+    }
+}
+
+/// The plan, as these facts make it.
+fn plan(observed: &Observed<'_>) -> Plan {
+    let fleet = &observed.fleet;
+    let slots = decide::slots(fleet, &observed.situations);
+    let starts: Vec<usize> = slots.taken.clone();
+    let turns = decide::turns(fleet, &observed.situations);
+    let waits: Vec<usize> = turns.into_iter().filter(|index| !starts.contains(index)).collect();
+    let mut nodes: Vec<Row> = Vec::new();
+    for (index, situation) in observed.situations.iter().enumerate() {
+        let turn = waits.iter().position(|waits| *waits == index);
+        let reason = match (starts.contains(&index), turn) {
+            (true, _) => Reason::Starting(situation.shadow.and_then(|shadow| shadow.update()).unwrap_or("")),
+            (false, Some(_)) => Reason::LimitReached,
+            (false, None) => decide::node(fleet, situation).reason,
+        };
+        let slot = situation.slot(fleet).is_some();
+        let next = match turn {
+            _ if slot => Next::Running,
+            _ if starts.contains(&index) => Next::Starts,
+            Some(turn) => Next::Waits(turn + 1),
+            None => Next::Stays,
+        };
+        let unreadable = observed.unreadable.get(&index);
+        let shadow = situation.shadow;
+        nodes.push(Row {
+            node: names::node_of_shadow(situation.shadow_name).unwrap_or(situation.shadow_name).to_owned(),
+            version: shadow.and_then(|shadow| shadow.status.current_version).map(str::to_owned),
+            target: shadow
+                .and_then(|shadow| if slot { shadow.spec.version } else { shadow.update() })
+                .map(str::to_owned),
+            next: if unreadable.is_some() { Next::Stays } else { next },
+            reason: if unreadable.is_some() { "NotUnderstood" } else { reason.as_str() },
+            message: unreadable.cloned().unwrap_or_else(|| reason.message()),
+        });
+    }
+    nodes.sort_by_key(|row| match row.next {
+        Next::Running => (0, 0),
+        Next::Starts => (1, 0),
+        Next::Waits(turn) => (2, turn),
+        Next::Stays => (3, 0),
+    });
+    let halted = fleet.versions.iter().filter(|(_, record)| record.halted.is_some());
+    Plan {
+        limit: fleet.limit,
+        in_use: fleet.slots.len(),
+        halted: halted.map(|(version, _)| version.clone()).collect(),
+        nodes,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! A fleet in mid-roll-out, as `plan` shows it.
+
+use std::collections::BTreeMap;
+
+use brupop_api::State;
+use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
+use brupop_api::fleet::Slot;
+
+use super::*;
+use crate::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+
+fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
+    let name = names::node_of_shadow(shadow).unwrap();
+    Situation {
+        shadow_name: shadow,
+        node: Some(NodeFacts {
+            name,
+            uid: name,
+            labelled: true,
+            ready: true,
+            boot_id: "b",
+            version: Some("1.19.4"),
+            unschedulable: false,
+            excluded: false,
+            tainted: false,
+            marker: None,
+            zone: None,
+            paused,
+            update_now: false,
+            agent_ready: true,
+            ours: false,
+        }),
+        shadow: Some(ShadowFacts {
+            name: shadow,
+            uid: shadow,
+            generation: 1,
+            spec: SpecFacts::default(),
+            status: StatusFacts {
+                present: true,
+                current_version: Some("1.19.4"),
+                target_version: Some("1.20.0"),
+                current_state: Some(State::Idle),
+                boot_id: Some("b"),
+                ..StatusFacts::default()
+            },
+        }),
+        owner_uid: Some(name),
+        pods: PodFacts { known: true, drained: true, elsewhere: true, ..PodFacts::default() },
+        time: TimeFacts { exclusion_over: true, ..TimeFacts::default() },
+    }
+}
+
+#[test]
+fn who_runs_who_starts_who_waits_and_who_does_not() {
+    let mut running = node("brs-e", false);
+    running.shadow.as_mut().unwrap().spec = SpecFacts {
+        state: State::StagedAndPerformedUpdate,
+        version: Some("1.20.0"),
+        attempt: Some(1),
+        baseline_boot_id: Some("b"),
+        ..SpecFacts::default()
+    };
+    let mut stuck = node("brs-c", false);
+    stuck.pods.hopeless = Some("the PodDisruptionBudget shop/cart wants all of its 2 pods healthy");
+    let situations = vec![
+        node("brs-d", false),
+        node("brs-b", true),
+        node("brs-a", false),
+        stuck,
+        running,
+        node("brs-f", false),
+    ];
+    let slots = BTreeMap::from([("brs-e".to_owned(), Slot { uid: "brs-e".to_owned(), attempt: 1 })]);
+    let versions = BTreeMap::new();
+    let fleet = FleetFacts {
+        now: "2026-11-21T04:00:00Z",
+        term: 1,
+        ledger_term: Some(1),
+        slots: &slots,
+        versions: &versions,
+        resume: &[],
+        budget: FailureBudget::default(),
+        force: false,
+        resting: false,
+        limit: Some(2),
+        gate: Gate::Open,
+        exclude: false,
+    };
+    let observed = Observed { fleet, situations, unreadable: BTreeMap::new(), too_long: vec![], next: None };
+    let plan = plan(&observed);
+    let rows: Vec<_> = plan.nodes.iter().map(|row| (row.node.as_str(), row.next, row.reason)).collect();
+    assert_eq!(
+        rows,
+        [
+            ("e", Next::Running, "Staging"),
+            ("a", Next::Starts, "Starting"),
+            ("d", Next::Waits(1), "LimitReached"),
+            ("f", Next::Waits(2), "LimitReached"),
+            ("b", Next::Stays, "NodePaused"),
+            ("c", Next::Stays, "CannotBeEmptied"),
+        ]
+    );
+    let text = table::of(&plan);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "1 of 2 in update");
+    assert!(lines[4].starts_with("d     1.19.4   1.20.0  waits (1)  LimitReached"), "{text}");
+    let json = serde_json::to_value(&plan).unwrap();
+    assert_eq!(json["nodes"][2]["next"], serde_json::json!({"what": "waits", "turn": 1}));
+}

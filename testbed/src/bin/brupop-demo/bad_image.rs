@@ -1,0 +1,63 @@
+//! `make demo FAULT=bad-image`: a version that no host comes up with stops after the first node, until a person or a new
+//! release goes on.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brupop_testbed::Fleet;
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::history::Seen;
+use brupop_testbed::host::Faults;
+use brupop_testbed::operator::NAMESPACE;
+
+use crate::table;
+
+/// The release that mends it.
+const FIXED: &str = "1.20.1";
+
+/// Shows it; is all of it as it should be?
+pub async fn show(fleet: &Fleet, deadline: Duration) -> Result<bool> {
+    println!("-- publishing Bottlerocket {NEW}, with which no host comes up: each falls back to {OLD}");
+    for host in &fleet.hosts {
+        host.set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
+    }
+    fleet.publish(NEW)?;
+    let halted = |seen: &Seen| seen.is_idle() && !seen.is_unavailable() && is_told(seen);
+    table::show_until(fleet, "every node says why it stays", deadline, |now| {
+        now.iter().all(|(_, seen)| halted(seen))
+    })
+    .await?;
+    let tried = fleet.history().outcomes().values().filter(|outcome| outcome.boots > 1).count();
+    println!("-- {tried} of {} nodes tried; the others keep {OLD}, in service", fleet.hosts.len());
+    kubectl(fleet, &["get", "brf", "-n", NAMESPACE]).await?;
+    let condition =
+        "jsonpath={range .status.conditions[?(@.type==\"Halted\")]}{.reason}: {.message}{\"\\n\"}{end}";
+    kubectl(fleet, &["get", "brf", "fleet", "-n", NAMESPACE, "-o", condition]).await?;
+
+    println!("-- publishing {FIXED}, which comes up: another version starts afresh");
+    for host in &fleet.hosts {
+        host.set_faults(Faults::default());
+    }
+    fleet.publish(FIXED)?;
+    table::show_until_updated(fleet, FIXED, deadline).await?;
+    let checks = [
+        (tried == 1, "one node tried the bad image, and no other".to_owned()),
+        (true, format!("every node runs {FIXED}, in service")),
+    ];
+    for (holds, what) in &checks {
+        println!("{} {what}", if *holds { "ok  " } else { "FAIL" });
+    }
+    Ok(checks.iter().all(|(holds, _)| *holds))
+}
+
+fn is_told(seen: &Seen) -> bool {
+    matches!(seen.reason.as_str(), "VersionHalted" | "BackingOff")
+}
+
+/// What a person would type, and what it prints.
+async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {
+    println!("   $ kubectl {}", arguments.join(" "));
+    let text = fleet.control_plane.kubectl(arguments.to_vec()).await?;
+    text.lines().for_each(|line| println!("   {line}"));
+    Ok(())
+}
