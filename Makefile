@@ -4,7 +4,6 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PROGRAMS := brupop-agent brupop-reconciler brupop-webhook
-OVERLAYS := $(notdir $(wildcard kustomize/overlays/*))
 CARGO_DENY_VERSION := 0.20.2
 
 # For `make demo`.
@@ -99,10 +98,7 @@ manifests-check: manifests
 
 .PHONY: overlays-check
 overlays-check: control-plane
-	@kubectl=$$(testbed/build-control-plane)/kubectl; \
-	for overlay in $(OVERLAYS); do \
-	  $$kubectl kustomize kustomize/overlays/$$overlay >/dev/null && echo "overlay $$overlay renders"; \
-	done
+	@.ci/overlays $$(testbed/build-control-plane)/kubectl
 
 .PHONY: clean
 clean: ## Removes what cargo built; the control plane's cache stays (rm -r ~/.cache/brupop-testbed)

@@ -81,6 +81,12 @@ pub struct Places {
 }
 
 impl KeeperError {
+    /// Is the configuration not there?
+    fn says_deleted(&self) -> bool {
+        matches!(self, Self::Configuration { source, .. }
+            if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 404))
+    }
+
     /// Is it for people to know, after this many failures in a row? Lost races only if they do not end.
     fn worth_saying(&self, failures: u32) -> bool {
         !matches!(self, Self::Outrun(_)) || failures >= LOST_RACES
@@ -104,6 +110,8 @@ struct Memory {
     bundle: Option<String>,
     failures: u32,
     said: bool,
+    /// There is no configuration: its return is worth a look at once.
+    deleted: bool,
 }
 
 impl Keeper {
@@ -138,7 +146,11 @@ impl Keeper {
             };
             let passed = passed.unwrap_or(Err(KeeperError::Timeout));
             let outcome = passed.and_then(|passed| self.take_up(passed, &mut memory));
-            let waiting = self.wait(self.judge(outcome, &mut memory), &mut changes, memory.failures == 0);
+            let waiting = self.wait(
+                self.judge(outcome, &mut memory),
+                &mut changes,
+                memory.failures == 0 || memory.deleted,
+            );
             tokio::select! {
                 () = shutdown.requested() => return,
                 () = waiting => {}
@@ -173,7 +185,7 @@ impl Keeper {
                 if memory.said {
                     tracing::info!(failures = memory.failures, "certificates are in order again");
                 }
-                (memory.failures, memory.said) = (0, false);
+                (memory.failures, memory.said, memory.deleted) = (0, false, false);
                 self.health.ready();
                 Wait::UntilClock(look_again)
             }
@@ -183,6 +195,7 @@ impl Keeper {
                     tracing::warn!(error = &error as &dyn std::error::Error, "certificates are not in order");
                 }
                 memory.failures = memory.failures.saturating_add(1);
+                memory.deleted = error.says_deleted();
                 self.metrics.certificate_failures.inc();
                 Wait::For(FIRST_PAUSE.saturating_mul(1 << memory.failures.min(8)).min(LONGEST_PAUSE))
             }
