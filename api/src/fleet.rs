@@ -104,7 +104,7 @@ pub struct VersionRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::crds::two_names")]
     pub reported_by: Vec<String>,
-    /// The last nodes that failed to reach it since it was last resumed, on facts of the Node; each node once.
+    /// The last nodes that failed to reach it, on facts of the Node; each node once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub failures: Vec<NodeFailure>,
@@ -115,10 +115,11 @@ pub struct VersionRecord {
     /// Set when no new node is to be updated to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<Halt>,
-    /// The version stands in `spec.resumeVersions`, and what that lifts was lifted. Failures count anew since; to lift
-    /// another halt, a person takes the version out and puts it in again.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub resumed: bool,
+    /// Since when the version stands in `spec.resumeVersions`: only failures after that count. To lift another halt, a
+    /// person takes the version out, so that this goes, and puts it in again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::time_or_null")]
+    pub resumed_at: Option<String>,
 }
 
 /// A node that failed to reach a version.

@@ -107,7 +107,9 @@ fn is_ready(pod: &Pod) -> bool {
 pub fn matters(old: &PodDisruptionBudget, new: &PodDisruptionBudget) -> bool {
     let shape = |budget: &PodDisruptionBudget| {
         let status = budget.status.as_ref();
-        (budget.metadata.generation, status.map(|status| (status.expected_pods, status.desired_healthy)))
+        let seen =
+            status.map(|status| (status.expected_pods, status.desired_healthy, status.observed_generation));
+        (budget.metadata.generation, seen)
     };
     allowed(old) < allowed(new) || shape(old) != shape(new)
 }

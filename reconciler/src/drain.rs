@@ -37,6 +37,8 @@ pub struct Plan {
     pub evict: Vec<PodKey>,
     /// Pods of the operator itself, to evict when no other is left: each of them may be the one that drains.
     pub last: Vec<PodKey>,
+    /// It is the turn of the operator's own pods: `evict` holds no others.
+    pub ours_go: bool,
     /// Pods on their way out.
     pub leaving: usize,
     /// Pods that nothing would bring back; they hold the drain up.
@@ -79,6 +81,7 @@ impl Plan {
         }
         if plan.evict.is_empty() && plan.leaving == 0 && plan.unmanaged.is_empty() {
             plan.evict = std::mem::take(&mut plan.last);
+            plan.ours_go = true;
         }
         plan.evict.sort_unstable();
         plan.unmanaged.sort_unstable();
@@ -87,11 +90,10 @@ impl Plan {
         plan
     }
 
-    /// The same, when what does not go is deleted in its place.
+    /// The same, when what nothing would bring back goes, too.
     #[must_use]
     pub fn forced(mut self) -> Self {
         self.evict.append(&mut self.unmanaged);
-        self.evict.append(&mut self.last);
         self.evict.sort_unstable();
         self
     }

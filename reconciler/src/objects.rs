@@ -83,6 +83,18 @@ impl AgentPod {
             ready.map(|ready| ready.last_transition_time.as_ref().map_or(Timestamp::MIN, since));
         Some(Self { node, ready_since })
     }
+
+    /// The agents by the name of their node's shadow. One that leaves may stand beside the one that follows.
+    pub fn by_shadow<'p>(pods: impl Iterator<Item = &'p Pod>) -> BTreeMap<String, Self> {
+        let mut agents = BTreeMap::<String, Self>::new();
+        for agent in pods.filter_map(Self::of) {
+            let known = agents.entry(names::shadow_name(&agent.node)).or_default();
+            if known.ready_since.is_none() {
+                *known = agent;
+            }
+        }
+        agents
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

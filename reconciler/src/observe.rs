@@ -97,7 +97,8 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
     let mut clock = Clock::new(circumstances.now);
     let finished = status.and_then(|status| status.last_finished.as_deref());
     let fleet = FleetFacts {
-        resting: !clock.passed(finished, circumstances.durations.pause, true),
+        resting: circumstances.durations.pause.is_positive()
+            && !clock.passed(finished, circumstances.durations.pause, true),
         now: circumstances.now_text,
         term: circumstances.term,
         ledger_term: status.and_then(|status| status.term),

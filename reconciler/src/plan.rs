@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::decide::{self, Reason};
 use crate::observe::{self, Circumstances, Observed, Snapshot};
 use crate::schedule::{Schedule, Starts};
-use crate::settings::{OnDeadline, Settings};
+use crate::settings::{Durations, OnDeadline, Settings};
 
 pub use read::{PlanError, run};
 
@@ -89,7 +89,8 @@ fn circumstances<'a>(
     snapshot: &Snapshot,
     settings: &'a Settings,
     schedule: &Schedule,
-    durations: &'a crate::settings::Durations,
+    durations: &'a Durations,
+    own_node: Option<&'a str>,
     now: Timestamp,
     now_text: &'a str,
 ) -> Circumstances<'a> {
@@ -109,7 +110,7 @@ fn circumstances<'a>(
         budget: settings.failure_budget(),
         term: status.and_then(|status| status.term).unwrap_or(0),
         gate: observe::gate(paused, enforced, allowed),
-        own_node: None,
+        own_node,
         now,
         now_text,
     }

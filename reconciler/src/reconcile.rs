@@ -5,6 +5,7 @@ mod complaints;
 mod errand;
 mod explain;
 mod pass;
+mod pods;
 mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use std::time::Duration;
 use brupop_runtime::Shutdown;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use jiff::Timestamp;
 use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -52,6 +54,8 @@ pub struct Reconciler {
     metrics: Metrics,
     epoch: Instant,
     starts: Starts,
+    /// When nodes may start next, while they may not.
+    opens: Option<Timestamp>,
     /// Never dropped half-way: the API server would have charged the budget, and not deleted the pod. It then takes two
     /// minutes until the budget allows another eviction.
     evicting: JoinSet<(PodKey, Answer)>,
@@ -129,6 +133,7 @@ impl Reconciler {
             metrics,
             epoch: Instant::now(),
             starts: Starts::default(),
+            opens: None,
             evicting: JoinSet::new(),
             reign,
             elected_before: false,

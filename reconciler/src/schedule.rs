@@ -20,6 +20,10 @@ pub use starts::Starts;
 const LOOKED_AT: usize = 61;
 /// The most that a clock on the wall is put back or forth at once.
 const LARGEST_SHIFT: SignedDuration = SignedDuration::from_hours(3);
+/// Looked at for the end of a window: a week.
+const LONGEST_WINDOW_MINUTES: u32 = 7 * 24 * 60;
+/// Fire times that a clock put forth can skip, looked at every ten minutes.
+const SKIPPED_AT_MOST: u32 = 24;
 const ALWAYS: &str = "* * * * * * *";
 const HINT: &str = "write seven fields (second minute hour day month weekday year), such as \
                     \"* * * * * * *\" for always or \"* * 2-4 * * SAT *\" for Saturdays from 2 to 5 o'clock";
@@ -109,13 +113,32 @@ impl Schedule {
 
     /// The first time after this one at which nodes may start, seen from a time at which they may not.
     pub fn opens(&self, after: Timestamp) -> Option<Timestamp> {
-        let fires = self.next(after)?;
         if self.kind != Kind::Window {
-            return Some(fires);
+            return self.next(after);
         }
-        // An hour that comes twice opens the window once more, although it fires only once.
-        let turn = self.zone.following(after).next().map(|turn| turn.timestamp());
-        turn.filter(|turn| *turn < fires && self.matches(*turn)).or(Some(fires))
+        // It may be open, with too little left of it; then it is the next one that counts.
+        let minute = SignedDuration::from_mins(1);
+        let mut after = after;
+        for _ in 0..LONGEST_WINDOW_MINUTES {
+            if !self.matches(after) {
+                break;
+            }
+            after = after.saturating_add(minute).ok()?;
+        }
+        for _ in 0..SKIPPED_AT_MOST {
+            let fires = self.next(after)?;
+            // An hour that comes twice opens the window once more, although it fires only once.
+            let turn = self.zone.following(after).next().map(|turn| turn.timestamp());
+            if let Some(turn) = turn.filter(|turn| *turn < fires && self.matches(*turn)) {
+                return Some(turn);
+            }
+            if self.matches(fires) {
+                return Some(fires);
+            }
+            // The clock on the wall skips this one.
+            after = fires.saturating_add(minute * 10).ok()?;
+        }
+        None
     }
 
     fn civil(&self, at: Timestamp) -> DateTime {

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use crate::facts::FailureBudget;
 use crate::leave::LeaveArgs;
 use crate::plan::PlanArgs;
-use crate::schedule::Schedule;
+use crate::schedule::{Kind, Schedule};
 
 /// Longest time that can be set, in seconds: a week.
 const LONGEST: u64 = 7 * 24 * 3600;
@@ -134,6 +134,14 @@ impl Settings {
             self.scheduler_window_duration,
         )
         .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{}\": {why}", self.scheduler_cron_expression))
+        .and_then(|schedule| match schedule.kind() {
+            Kind::Span(length) if length < self.min_remaining() => Err(
+                "SCHEDULER_MIN_REMAINING_SECONDS is more than SCHEDULER_WINDOW_DURATION, so nothing would ever start: \
+                 write less"
+                    .to_owned(),
+            ),
+            _ => Ok(schedule),
+        })
     }
 
     /// How many nodes may fail to reach a version.
@@ -311,6 +319,13 @@ mod tests {
             let sentence = settings.schedule().unwrap_err();
             assert!(sentence.contains("SCHEDULER_CRON_EXPRESSION") && sentence.contains("* * * * * * *"));
         }
+        let never = parse(&[
+            "--scheduler-cron-expression=0 2 * * *",
+            "--scheduler-window-duration=1h",
+            "--scheduler-min-remaining-seconds=7200",
+        ]);
+        let sentence = never.unwrap().schedule().unwrap_err();
+        assert!(sentence.contains("SCHEDULER_MIN_REMAINING_SECONDS"), "{sentence}");
         assert_eq!(Settings::try_parse_from(["reconciler"]).unwrap().pod_name, None);
     }
 }

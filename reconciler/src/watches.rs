@@ -89,14 +89,7 @@ impl Watches {
         let named = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
         let nodes = self.nodes.store.state().into_iter();
         let shadows = self.shadows.store.state().into_iter();
-        let mut agents = BTreeMap::<String, AgentPod>::new();
-        for agent in self.agents.store.state().iter().filter_map(|pod| AgentPod::of(pod)) {
-            // One that leaves may stand beside the one that follows.
-            let known = agents.entry(names::shadow_name(&agent.node)).or_default();
-            if known.ready_since.is_none() {
-                *known = agent;
-            }
-        }
+        let agents = AgentPod::by_shadow(self.agents.store.state().iter().map(AsRef::as_ref));
         Ok(Snapshot {
             nodes: nodes.map(|node| (names::shadow_name(&named(node.meta())), node)).collect(),
             shadows: shadows.map(|shadow| (named(shadow.meta()), shadow)).collect(),
@@ -269,6 +262,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
     }
 }
 
-fn strip<K: Resource>(object: &mut K) {
+/// Drops who owns which field: nothing here is decided on it.
+pub(crate) fn strip<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
 }

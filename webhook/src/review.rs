@@ -10,6 +10,8 @@ use thiserror::Error;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
+/// Longest name in logs and annotations, in bytes: that of any object.
+const NAME_MAX: usize = 253;
 
 /// The question.
 #[derive(Deserialize)]
@@ -119,16 +121,21 @@ fn respond<'a>(request: &'a Request, change: &Change<'_>, changed: &'a str, verd
 fn node(request: &Request) -> Option<&str> {
     let extra = request.user_info.extra.as_ref()?;
     match extra.get("authentication.kubernetes.io/node-name")?.as_slice() {
-        [node] => Some(node),
+        [node] => Some(bounded(node)),
         _ => None,
     }
 }
 
+/// As long as a name may be: whoever reaches this endpoint can write what he likes into a review.
+fn bounded(text: &str) -> &str {
+    &text[..text.floor_char_boundary(NAME_MAX)]
+}
+
 fn log(request: &Request, changed: &str, verdict: &Verdict) {
     let node = node(request).unwrap_or_default();
-    let user = request.user_info.username.as_deref().unwrap_or_default();
+    let user = bounded(request.user_info.username.as_deref().unwrap_or_default());
     let (actor, rule, dry_run) = (verdict.actor.as_str(), verdict.rule().as_str(), request.dry_run);
-    let shadow = &request.name;
+    let shadow = bounded(&request.name);
     match &verdict.outcome {
         Ok(_) => tracing::info!(shadow, node, actor, rule, changed, dry_run, "allowed"),
         // The canary's refusal is good news, once a minute.

@@ -56,7 +56,8 @@ pub(super) fn empty<'a>(
     }
     if !node.unschedulable {
         // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
-        return Err(cordon(node, Marker { cordoned_at: now(), drained_at: None, ..marker }));
+        let again = Marker { cordoned_at: now(), drain_started_at: now(), drained_at: None, ..marker };
+        return Err(cordon(node, again));
     }
     if marker.drained_at.is_none() {
         if situation.pods.elsewhere && !node.tainted {

@@ -37,6 +37,8 @@ pub enum Reason<'a> {
     NodeTooYoung,
     /// An update ended not long ago.
     PausingBetweenUpdates,
+    /// Its turn has come; whether it can be emptied is looked at first.
+    LookingAtPods,
     /// A drain could never empty the node, as things are.
     CannotBeEmptied(&'a str),
     /// As many nodes as allowed are being updated.
@@ -146,7 +148,7 @@ impl Abort {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can be, for metrics.
-    pub const WORDS: [&'static str; 31] = [
+    pub const WORDS: [&'static str; 32] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -163,6 +165,7 @@ impl Reason<'_> {
         "VersionHalted",
         "NodeTooYoung",
         "PausingBetweenUpdates",
+        "LookingAtPods",
         "CannotBeEmptied",
         "LimitReached",
         "LimitUsedByUnavailableNodes",
@@ -199,6 +202,7 @@ impl Reason<'_> {
             Self::VersionHalted(_) => "VersionHalted",
             Self::NodeTooYoung => "NodeTooYoung",
             Self::PausingBetweenUpdates => "PausingBetweenUpdates",
+            Self::LookingAtPods => "LookingAtPods",
             Self::CannotBeEmptied(_) => "CannotBeEmptied",
             Self::LimitReached => "LimitReached",
             Self::LimitUsedByUnavailableNodes => "LimitUsedByUnavailableNodes",
@@ -278,6 +282,7 @@ impl Reason<'_> {
             Self::PausingBetweenUpdates => {
                 "an update ended not long ago, and the fleet rests (PAUSE_BETWEEN_UPDATES_SECONDS)"
             }
+            Self::LookingAtPods => "it is the node's turn; its pods and their budgets are looked at first",
             Self::LimitReached => "as many nodes as allowed are being updated (MAX_CONCURRENT_UPDATE)",
             Self::LimitUsedByUnavailableNodes => {
                 "nodes that are not Ready for other reasons use up the limit (MAX_CONCURRENT_UPDATE)"

@@ -71,7 +71,9 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     });
     let why =
         if kept == 0 && unavailable > 0 { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
-    Slots { write, taken, queued: queued.into_iter().map(|index| (index, why)).collect(), look_at, halted }
+    let queued = queued.into_iter().map(|index| (index, why));
+    let looked_at = look_at.iter().map(|&index| (index, Reason::LookingAtPods));
+    Slots { write, taken, queued: queued.chain(looked_at).collect(), look_at, halted }
 }
 
 /// Is the attempt that this slot is for over, on facts that cannot be taken back?

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use brupop_api::fleet::{Halt, NodeFailure, VersionRecord};
-use brupop_api::{Field, State, Value};
+use brupop_api::{Field, State, Value, names};
+use jiff::Timestamp;
 
 use super::{Abort, update};
 use crate::facts::{FleetFacts, Situation};
@@ -48,12 +49,11 @@ impl<'a> Versions<'a> {
         let mut versions = Self::unchanged();
         for (version, record) in fleet.versions {
             let listed = fleet.resume.contains(version);
-            if listed != record.resumed {
+            if listed != record.resumed_at.is_some() {
                 versions.change(fleet, version, |record| {
-                    record.resumed = listed;
+                    record.resumed_at = listed.then(|| fleet.now.to_owned());
                     if listed {
                         record.halted = None;
-                        record.failures.clear();
                     }
                 });
             }
@@ -63,6 +63,7 @@ impl<'a> Versions<'a> {
         }
         for situation in situations {
             versions.count_missing(fleet, situation);
+            versions.count_early(fleet, situation);
         }
         versions.halt(fleet);
         versions
@@ -85,8 +86,10 @@ impl<'a> Versions<'a> {
 
     fn change(&mut self, fleet: &FleetFacts<'a>, version: &'a str, change: impl FnOnce(&mut VersionRecord)) {
         let record = self.changed.entry(version).or_insert_with(|| {
+            let listed = fleet.resume.iter().any(|listed| listed == version);
             let new = || VersionRecord {
-                resumed: fleet.resume.iter().any(|listed| listed == version),
+                first_seen: Some(fleet.now.to_owned()),
+                resumed_at: listed.then(|| fleet.now.to_owned()),
                 ..VersionRecord::default()
             };
             fleet.versions.get(version).cloned().unwrap_or_else(new)
@@ -96,8 +99,19 @@ impl<'a> Versions<'a> {
 
     /// Counts an update that is over.
     fn count(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
-        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
+        let Some(shadow) = situation.shadow else { return };
         let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
+        self.finished = true;
+        let Some(node) = situation.node else {
+            // Whatever took its Node away: it went into its reboot, and was not seen again.
+            let claimed = shadow.spec.reboot_from_boot_id.is_some()
+                && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
+            if shadow.spec.state == State::RebootedIntoUpdate && claimed {
+                let node = names::node_of_shadow(shadow.name).unwrap_or(shadow.name);
+                self.failed(fleet, version, node, fleet.now, NOT_RETURNED);
+            }
+            return;
+        };
         match shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt) {
             Some(failures) if Abort::is_corroborated(&failures.reason) => {
                 self.failed(fleet, version, node.name, &failures.at, &failures.reason);
@@ -108,7 +122,6 @@ impl<'a> Versions<'a> {
                     // It came late, but it came.
                     record.failures.retain(|failure| failure.node != node.name);
                 });
-                self.finished = true;
             }
             _ => {}
         }
@@ -124,6 +137,19 @@ impl<'a> Versions<'a> {
         let known = record.is_some_and(|record| record.failures.iter().any(|it| it.node == node.name));
         if away && !known && update::went_away(&node, &shadow) {
             self.failed(fleet, version, node.name, fleet.now, NOT_RETURNED);
+        }
+    }
+
+    /// Counts a failure whose slot is not given back yet: the node may be away for long.
+    fn count_early(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
+        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
+        let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
+        let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
+        let Some(failure) = failure.filter(|failure| Abort::is_corroborated(&failure.reason)) else { return };
+        let record = self.changed.get(version).or_else(|| fleet.versions.get(version));
+        let noted = |noted: &NodeFailure| noted.node == node.name && noted.at == failure.at;
+        if !record.is_some_and(|record| record.failures.iter().any(noted)) {
+            self.failed(fleet, version, node.name, &failure.at, &failure.reason);
         }
     }
 
@@ -143,11 +169,14 @@ impl<'a> Versions<'a> {
     fn halt(&mut self, fleet: &FleetFacts<'a>) {
         for (version, record) in &mut self.changed {
             let budget = if record.succeeded == 0 { fleet.budget.unproven } else { fleet.budget.proven };
-            let failed = u64::try_from(record.failures.len()).unwrap_or(u64::MAX);
+            let counting =
+                record.failures.iter().filter(|failure| is_after(failure, record.resumed_at.as_deref()));
+            let counting: Vec<&NodeFailure> = counting.collect();
+            let failed = u64::try_from(counting.len()).unwrap_or(u64::MAX);
             if record.halted.is_some() || failed == 0 || budget.is_none_or(|budget| failed < budget) {
                 continue;
             }
-            let why = failed_nodes(&record.failures);
+            let why = failed_nodes(&counting);
             record.halted = Some(Halt { at: fleet.now.to_owned(), reason: why.clone() });
             self.halted.push(Halted { version, why });
         }
@@ -158,14 +187,10 @@ impl<'a> Versions<'a> {
         let mut sets: Vec<(Field<'a>, Value<'a>)> = Vec::new();
         let new = self.changed.keys().filter(|version| !fleet.versions.contains_key(**version)).count();
         let surplus = (fleet.versions.len() + new).saturating_sub(VERSIONS_KEPT);
-        let mut forgettable: Vec<(&'a String, &'a VersionRecord)> = fleet
-            .versions
-            .iter()
-            .filter(|(version, record)| {
-                record.halted.is_none() && !self.changed.contains_key(version.as_str())
-            })
-            .collect();
-        forgettable.sort_by_key(|(_, record)| record.first_seen.as_deref());
+        let known = fleet.versions.iter().filter(|(version, _)| !self.changed.contains_key(version.as_str()));
+        let mut forgettable: Vec<(&'a String, &'a VersionRecord)> = known.collect();
+        // A halt is forgotten rather than that nothing more could be written.
+        forgettable.sort_by_key(|(_, record)| (record.halted.is_some(), record.first_seen.as_deref()));
         let forgotten = forgettable.iter().take(surplus);
         sets.extend(forgotten.map(|(version, _)| (Field::VersionRecord(version), Value::Absent)));
         sets.extend(
@@ -180,8 +205,14 @@ impl<'a> Versions<'a> {
     }
 }
 
+/// Did it fail after the version was resumed? What cannot be told counts.
+fn is_after(failure: &NodeFailure, resumed_at: Option<&str>) -> bool {
+    let at = |text: &str| text.parse::<Timestamp>().ok();
+    resumed_at.and_then(at).zip(at(&failure.at)).is_none_or(|(resumed, failed)| failed > resumed)
+}
+
 /// The failed nodes in a bounded phrase, the last ones first.
-fn failed_nodes(failures: &[NodeFailure]) -> String {
+fn failed_nodes(failures: &[&NodeFailure]) -> String {
     let named = failures.iter().rev().take(NODES_NAMED).map(|failure| {
         // A node's name may be as long as the whole phrase.
         let node: String = failure.node.chars().take(48).collect();

@@ -71,7 +71,7 @@ impl Clock {
             State::StagedAndPerformedUpdate => {
                 let wait = if shadow.reached() {
                     // What follows staging has deadlines of its own; this is for a node that stands still between.
-                    durations.stage + durations.exclusion + durations.drain
+                    durations.stage + durations.exclusion + durations.drain * 2
                 } else if shadow.status.attempt == shadow.spec.attempt {
                     durations.stage
                 } else {
@@ -90,7 +90,10 @@ impl Clock {
                 let watched = self.passed(transition, durations.soak, true);
                 let well = all_well_since.is_some_and(|since| self.is_older(since, durations.soak));
                 facts.soak_over = watched && well;
-                facts.step_overdue = self.passed(transition, durations.soak + durations.settle, false);
+                // What began anew has its time, too.
+                let wait = durations.soak + durations.settle;
+                let had_time = all_well_since.is_none_or(|since| self.is_older(since, wait));
+                facts.step_overdue = self.passed(transition, wait, false) && had_time;
             }
         }
         facts

@@ -121,6 +121,23 @@ fn a_soak_begins_anew_when_node_or_agent_was_not_ready_meanwhile() {
 }
 
 #[test]
+fn a_soak_that_began_anew_has_its_time_too() {
+    let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z", "attempt": 7});
+    let overdue = |agent: Option<&str>| {
+        let mut snapshot = snapshot(
+            [("n", json!({}))],
+            [("brs-n", spec.clone(), json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
+        );
+        let ready_since = agent.map(|since| since.parse().unwrap());
+        snapshot.agents.insert("brs-n".to_owned(), AgentPod { node: "n".to_owned(), ready_since });
+        observe_at(&snapshot, &durations(), NOW).situations[0].time.step_overdue
+    };
+    assert!(overdue(None), "nobody is well");
+    assert!(!overdue(Some("2026-11-21T03:59:30Z")));
+    assert!(overdue(Some("2026-11-21T03:30:00Z")));
+}
+
+#[test]
 fn the_fleet_is_seen() {
     let mut snapshot = snapshot([("a", json!({})), ("b", json!({})), ("c", json!({})), ("n", json!({}))], []);
     let durations = durations();
@@ -225,7 +242,7 @@ fn the_clock_has_its_say_in_each_state() {
             since("StagedAndPerformedUpdate"),
             reports("StagedAndPerformedUpdate"),
             overdue,
-            3600 + 930,
+            3600 + 30 + 1800,
         ),
         ("granted", granted, reports("StagedAndPerformedUpdate"), overdue, 1800),
         ("grant withdrawn", since("RebootedIntoUpdate"), reports("Idle"), overdue, 1800 + 930),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use brupop_api::{BottlerocketShadow, names};
 use brupop_runtime::{Cluster, client::ClientError};
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,15 +18,17 @@ use serde::de::DeserializeOwned;
 use super::{Output, PlanArgs, circumstances, plan, table};
 use crate::apply::is_ours;
 use crate::drain::Plan as Drain;
-use crate::objects::{AgentPod, Ledger, WatchedNode};
+use crate::objects::{AgentPod, Ledger, WatchedNode, trim_pod};
 use crate::observe::{self, Snapshot};
 use crate::settings::Settings;
-use crate::{budgets, decide};
+use crate::{budgets, decide, watches};
 
 /// Objects read in one answer.
 const PAGE: u32 = 500;
-/// Nodes, in the order of their turns, whose pods are looked at.
-const LOOKED_AT: usize = 32;
+/// Nodes, in the order of their turns, whose pods are looked at: as many as the leader watches at once.
+const LOOKED_AT: usize = 256;
+/// At least so many; most plans are about a few.
+const AT_ONCE: usize = 16;
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
@@ -61,36 +64,56 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
     let mut snapshot = snapshot(&client, namespace).await?;
     let (now, durations) = (Timestamp::now(), settings.durations());
     let text = now.to_string();
-    // Once to find whose turn it is, and once more with their pods.
-    for last in [false, true] {
-        let circumstances = circumstances(&snapshot, settings, &schedule, &durations, now, &text);
+    let own_node = leaders_node(&client, namespace).await?;
+    // Whoever's turn it is may be passed over for its pods, and then it is the next one's.
+    while snapshot.drains.len() < LOOKED_AT {
+        let circumstances =
+            circumstances(&snapshot, settings, &schedule, &durations, own_node.as_deref(), now, &text);
         let observed = observe::observe(&snapshot, &circumstances);
-        if last {
-            let plan = plan(&observed);
-            return Ok(match args.output {
-                Output::Table => table::of(&plan),
-                Output::Json => serde_json::to_string_pretty(&plan)? + "\n",
-            });
+        let turns = decide::turns(&observed.fleet, &observed.situations).into_iter();
+        let room = observed.fleet.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LOOKED_AT);
+        let first = turns.take(room.clamp(AT_ONCE, LOOKED_AT));
+        let unknown = first.filter(|&index| !observed.situations[index].pods.known);
+        let next: Vec<String> =
+            unknown.map(|index| observed.situations[index].shadow_name.to_owned()).collect();
+        if next.is_empty() {
+            break;
         }
-        let turns = decide::turns(&observed.fleet, &observed.situations);
-        let next = turns.into_iter().take(LOOKED_AT).map(|index| observed.situations[index].shadow_name);
-        let next: Vec<String> = next.map(str::to_owned).collect();
         look_at_pods(&client, namespace, &mut snapshot, next).await?;
     }
-    Ok(String::new())
+    let circumstances =
+        circumstances(&snapshot, settings, &schedule, &durations, own_node.as_deref(), now, &text);
+    let mut observed = observe::observe(&snapshot, &circumstances);
+    // As if we led, also where nobody has yet.
+    observed.fleet.ledger_term = Some(observed.fleet.term);
+    let plan = plan(&observed);
+    Ok(match args.output {
+        Output::Table => table::of(&plan),
+        Output::Json => serde_json::to_string_pretty(&plan)? + "\n",
+    })
+}
+
+/// The node of the reconciler that leads: its own turn comes last.
+async fn leaders_node(client: &Client, namespace: &str) -> Result<Option<String>, PlanError> {
+    let failed = |source| PlanError::Read { what: "the Lease and its holder", source: Box::new(source) };
+    let leases = Api::<Lease>::namespaced(client.clone(), namespace);
+    let holder =
+        leases.get_opt(names::LEASE).await.map_err(failed)?.and_then(|lease| lease.spec?.holder_identity);
+    let Some(holder) = holder.filter(|holder| !holder.is_empty()) else { return Ok(None) };
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+    Ok(pods.get_opt(&holder).await.map_err(failed)?.and_then(|pod| pod.spec?.node_name))
 }
 
 async fn snapshot(client: &Client, namespace: &str) -> Result<Snapshot, PlanError> {
-    let mut nodes: Vec<WatchedNode> = all("the Nodes", Api::all(client.clone())).await?;
-    nodes.iter_mut().for_each(WatchedNode::trim);
+    let any = ListParams::default;
+    let nodes = all("the Nodes", &Api::all(client.clone()), any(), WatchedNode::trim).await?;
     let shadows: Vec<DeserializeGuard<BottlerocketShadow>> =
-        all("the shadows", Api::namespaced(client.clone(), namespace)).await?;
+        all("the shadows", &Api::namespaced(client.clone(), namespace), any(), watches::strip).await?;
     let fleets: Vec<DeserializeGuard<Ledger>> =
-        all("the fleet", Api::namespaced(client.clone(), namespace)).await?;
-    let agents = ListParams::default().labels(&format!("{}=agent", names::COMPONENT_LABEL));
-    let agents = Api::<Pod>::namespaced(client.clone(), namespace).list(&agents).await;
-    let agents =
-        agents.map_err(|source| PlanError::Read { what: "the agents' pods", source: Box::new(source) })?;
+        all("the fleet", &Api::namespaced(client.clone(), namespace), any(), |_| ()).await?;
+    let agents = any().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+    let agents = all("the agents' pods", &pods, agents, trim_pod).await?;
     let named = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
     let fleets = fleets.into_iter().map(Arc::new);
     Ok(Snapshot {
@@ -99,11 +122,7 @@ async fn snapshot(client: &Client, namespace: &str) -> Result<Snapshot, PlanErro
             .map(|node| (names::shadow_name(&named(node.meta())), Arc::new(node)))
             .collect(),
         shadows: shadows.into_iter().map(|shadow| (named(shadow.meta()), Arc::new(shadow))).collect(),
-        agents: agents
-            .iter()
-            .filter_map(AgentPod::of)
-            .map(|agent| (names::shadow_name(&agent.node), agent))
-            .collect(),
+        agents: AgentPod::by_shadow(agents.iter()),
         ledger: fleets.into_iter().find(|fleet| fleet.name_any() == names::FLEET),
         drains: BTreeMap::new(),
         hopeless: BTreeMap::new(),
@@ -116,8 +135,10 @@ async fn look_at_pods(
     snapshot: &mut Snapshot,
     shadows: Vec<String>,
 ) -> Result<(), PlanError> {
-    let budgets: Vec<Arc<PodDisruptionBudget>> =
-        all("the PodDisruptionBudgets", Api::all(client.clone())).await?.into_iter().map(Arc::new).collect();
+    let budgets: Vec<PodDisruptionBudget> =
+        all("the PodDisruptionBudgets", &Api::all(client.clone()), ListParams::default(), watches::strip)
+            .await?;
+    let budgets: Vec<Arc<PodDisruptionBudget>> = budgets.into_iter().map(Arc::new).collect();
     for shadow in shadows {
         let Some(node) = names::node_of_shadow(&shadow) else { continue };
         let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
@@ -132,16 +153,23 @@ async fn look_at_pods(
     Ok(())
 }
 
-async fn all<K>(what: &'static str, api: Api<K>) -> Result<Vec<K>, PlanError>
+/// All objects, page by page, each trimmed at once.
+async fn all<K>(
+    what: &'static str,
+    api: &Api<K>,
+    params: ListParams,
+    trim: impl Fn(&mut K),
+) -> Result<Vec<K>, PlanError>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let mut found = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = params.limit(PAGE);
     loop {
         let page = api.list(&params).await;
-        let page = page.map_err(|source| PlanError::Read { what, source: Box::new(source) })?;
-        found.extend(page.items);
+        let mut page = page.map_err(|source| PlanError::Read { what, source: Box::new(source) })?;
+        page.items.iter_mut().for_each(&trim);
+        found.append(&mut page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
             None => return Ok(found),

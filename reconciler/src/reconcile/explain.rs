@@ -67,7 +67,7 @@ impl Reconciler {
             self.tell_refusal(snapshot, situation);
         }
         let mut message = reason.message();
-        if let Some(more) = self.detail(snapshot, name, reason, now) {
+        if let Some(more) = self.detail(snapshot, name, reason) {
             message = format!("{message}; {more}");
         }
         let wanted = Wanted::progressing(reason.status(), reason.as_str(), message);
@@ -101,13 +101,10 @@ impl Reconciler {
     }
 
     /// What this process knows beyond the reason; as stable as the reason itself.
-    fn detail(&self, snapshot: &Snapshot, name: &str, reason: &Reason<'_>, now: Timestamp) -> Option<String> {
+    fn detail(&self, snapshot: &Snapshot, name: &str, reason: &Reason<'_>) -> Option<String> {
         match reason {
             Reason::Draining => self.reign.evictions.held_up_by(snapshot.drains.get(name)?),
-            Reason::OutsideWindow => {
-                let opens = self.schedule.opens(now)?;
-                Some(format!("it opens at {opens}"))
-            }
+            Reason::OutsideWindow => Some(format!("it opens at {}", self.opens?)),
             Reason::AdmissionNotEnforced => self.reign.admission.enforced().err().map(str::to_owned),
             _ => None,
         }

@@ -3,18 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Counts;
-use brupop_api::{State, names};
+use brupop_api::names;
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
-use k8s_openapi::api::core::v1::Pod;
 
 use super::complaints::Subject;
 use super::errand::{self, About, Errand, Key};
 use super::wake::Wake;
 use super::{Answered, Reconciler};
-use crate::apply::{Call, is_ours};
+use crate::apply::Call;
 use crate::decide::{self, Decision, Effect, Reason};
 use crate::drain::Plan;
 use crate::facts::{FleetFacts, Gate, Situation};
@@ -23,14 +21,12 @@ use crate::observe::{self, Circumstances, Observed, Snapshot};
 use crate::pending::Readiness;
 use crate::schedule::Kind;
 use crate::settings::OnDeadline;
-use crate::{budgets, canary, evict, told};
+use crate::{canary, evict, told};
 
 /// Most calls under way at once. What has to wait is decided anew when another call is answered.
 const MAX_CALLS: usize = 32;
 /// Most evictions under way at once, beside other calls.
 const MAX_EVICTIONS: usize = 32;
-/// How long a node is passed over after its pods were last looked at, if there are too many such nodes to watch all.
-const PASSED_OVER: Duration = Duration::from_mins(5);
 
 impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
@@ -70,86 +66,14 @@ impl Reconciler {
             },
         );
         wake.by_time(observed.next, now, self.now());
-        if !allowed {
-            wake.by_time(self.schedule.opens(now), now, self.now());
-        }
+        self.opens = if allowed { None } else { self.schedule.opens(now) };
+        wake.by_time(self.opens, now, self.now());
         if self.take_over(&snapshot, &observed, &mut wake) {
             self.try_out(&snapshot, &mut wake);
             let pass = self.decide(&snapshot, &observed, now, &mut wake);
             self.metrics.passed(Some(pass));
         }
         wake.at()
-    }
-
-    /// Watches the pods of nodes that are, or soon will be, emptied; and makes plans of what is known.
-    fn watch_pods(&mut self, snapshot: &mut Snapshot, wake: &mut Wake) {
-        #[derive(PartialEq, Eq, PartialOrd, Ord)]
-        enum For {
-            Drain,
-            Start,
-            DrainSoon,
-            Another,
-        }
-        let mut wanted: Vec<(For, &str, &str)> = vec![];
-        for (name, node) in &snapshot.nodes {
-            let Some(facts) = snapshot.shadow(name).and_then(ShadowFacts::of) else { continue };
-            let emptied = match facts.spec.state {
-                State::StagedAndPerformedUpdate => true,
-                State::RebootedIntoUpdate => facts.spec.reboot_from_boot_id.is_none(),
-                State::Idle | State::MonitoringUpdate | State::ErrorReset => false,
-            };
-            let begun = facts.reached() || matches!(node.marker(), Ok(Some(_)));
-            let why = match emptied {
-                true if begun => For::Drain,
-                true => For::DrainSoon,
-                false
-                    if snapshot.status().is_some_and(|status| status.slots.contains_key(name))
-                        && facts.spec.state == State::Idle =>
-                {
-                    For::DrainSoon
-                }
-                false if self.reign.look_at.contains(name) => For::Start,
-                // Until it is started or passed over, and then as long as there is room to see that change.
-                false if self.reign.hopeless.contains_key(name) => For::Another,
-                false => continue,
-            };
-            if let Some(node) = names::node_of_shadow(name) {
-                wanted.push((why, name, node));
-            }
-        }
-        wanted.sort_unstable();
-        let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
-        self.reign.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
-        let (takers, namespace) = (snapshot.takers(), &self.caller.namespace);
-        let ours = |pod: &Pod| is_ours(pod, namespace);
-        let looked = self.reign.pods.look(|name, pods, budgets| {
-            let tainted = snapshot.nodes.get(name).is_some_and(|node| node.tainted());
-            let ours_go = tainted && snapshot.elsewhere(name, takers);
-            let pods = || pods.iter().map(AsRef::as_ref);
-            (Plan::of(pods(), ours, ours_go), budgets::hopeless(pods(), budgets, ours))
-        });
-        let now = self.now();
-        for (name, (plan, hopeless)) in looked {
-            match hopeless {
-                Some(why) => drop(self.reign.hopeless.insert(name.clone(), (why, now))),
-                None => drop(self.reign.hopeless.remove(&name)),
-            }
-            snapshot.drains.insert(name, plan);
-        }
-        let (shadows, drains) = (&snapshot.shadows, &snapshot.drains);
-        self.reign.hopeless.retain(|name, (_, seen)| {
-            let watched = drains.contains_key(name);
-            if !watched {
-                wake.by(*seen + PASSED_OVER);
-            }
-            shadows.contains_key(name) && (watched || now < *seen + PASSED_OVER)
-        });
-        let hopeless = self.reign.hopeless.iter().map(|(name, (why, _))| (name.clone(), why.clone()));
-        snapshot.hopeless = hopeless.collect();
-        self.reign.evictions.retain(snapshot.drains.values());
-        for namespace in self.reign.pods.relaxed() {
-            self.reign.evictions.retry(&namespace, now);
-        }
     }
 
     /// Does the ledger stand in our term? Otherwise sees to it.
@@ -199,6 +123,7 @@ impl Reconciler {
             && slots.write.is_none()
             && slots.queued.is_empty()
             && observed.fleet.slots.is_empty()
+            && !observed.fleet.resting
         {
             self.starts.none_left();
         }
@@ -209,8 +134,10 @@ impl Reconciler {
                 wake,
             );
         }
+        // Those that get a slot, too: their pods are wanted as soon as it is seen.
+        let next = slots.look_at.iter().chain(&slots.taken);
         let look_at: BTreeSet<String> =
-            slots.look_at.iter().map(|&index| observed.situations[index].shadow_name.to_owned()).collect();
+            next.map(|&index| observed.situations[index].shadow_name.to_owned()).collect();
         if look_at != self.reign.look_at {
             self.reign.look_at = look_at;
             // Their watches begin with the next pass.
@@ -269,7 +196,8 @@ impl Reconciler {
         }
         match (effect, plan) {
             (Effect::Evict, Some(plan)) => return self.evict(plan, false, wake),
-            (Effect::Delete, Some(plan)) => return self.evict(&plan.clone().forced(), true, wake),
+            // Our own are evicted as ever: where their budget holds, somebody needs them.
+            (Effect::Delete, Some(plan)) => return self.evict(&plan.clone().forced(), !plan.ours_go, wake),
             (Effect::Evict | Effect::Delete, None) => return,
             _ => {}
         }

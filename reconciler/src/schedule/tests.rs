@@ -143,6 +143,11 @@ fn a_window_follows_the_clock_on_the_wall() {
     ] {
         assert_eq!(open(&window, time), expected, "{time}");
     }
+    assert_eq!(
+        window.opens(at("2026-03-29T00:30:00Z")),
+        Some(at("2026-03-30T00:00:00Z")),
+        "skipped in spring"
+    );
     let one = Schedule::new("* * 1 * * * *", berlin(), None).unwrap();
     assert_eq!(one.opens(at("2026-10-25T00:30:00Z")), Some(at("2026-10-26T00:00:00Z")));
 }
@@ -151,6 +156,8 @@ fn a_window_follows_the_clock_on_the_wall() {
 fn what_does_not_fit_into_the_rest_does_not_start() {
     let window = schedule("* * 10-11 * * * *");
     let two_hours = spans("0 10 * * *", "UTC", 2);
+    let ends = at("2026-11-20T11:40:00Z");
+    assert_eq!(window.opens(ends), Some(at("2026-11-21T10:00:00Z")), "not in the next second");
     let hourly = spans("0 * * * *", "UTC", 2);
     for schedule in [&window, &two_hours] {
         let fits = |time: &str, minutes| {

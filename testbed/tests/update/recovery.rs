@@ -46,11 +46,13 @@ async fn nodes_that_reboot_without_the_webhook_come_back_and_nothing_else_starts
     }
     fleet
         .until("three nodes are back in service", DEADLINE, |history| {
-            history.now().filter(|(node, _)| REBOOTING.contains(node)).all(|(_, seen)| {
+            let back = |seen: &Seen| {
                 !seen.is_unavailable()
                     && seen.goal == RebootedIntoUpdate
                     && seen.version.as_deref() == Some(OLD)
-            })
+            };
+            let rebooted = history.now().filter(|(node, seen)| REBOOTING.contains(node) && back(seen));
+            rebooted.count() == REBOOTING.len()
         })
         .await?;
     for node in REBOOTING {

@@ -1,5 +1,8 @@
 //! The rules by name, and what a refusal says.
 
+/// Longest sentence of a refusal, in bytes; two names of objects and some words fit in.
+const ALLOWED_MAX: usize = 1024;
+
 /// A rule that allows or refuses; its name is stable, and stands in messages, metrics and audit annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
@@ -113,6 +116,6 @@ impl std::fmt::Display for Refusal {
         if !self.field.is_empty() {
             write!(f, " ({})", self.field)?;
         }
-        write!(f, ": {}", self.allowed)
+        write!(f, ": {}", &self.allowed[..self.allowed.floor_char_boundary(ALLOWED_MAX)])
     }
 }

@@ -8,9 +8,10 @@ use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State};
 pub(super) fn attempt(old: &BottlerocketShadowSpec, new: &BottlerocketShadowSpec) -> Result<(), Refusal> {
     let refuse = |field, allowed: String| Err(Rule::ReconcilerAttempt.refuse(field, allowed));
     let starts = old.state == State::Idle && new.state != State::Idle;
-    if starts && new.attempt <= old.attempt {
-        let before = old.attempt.unwrap_or_default();
-        return refuse("spec.attempt", format!("an update begins with a higher attempt than {before}"));
+    let next = old.attempt.map_or(new.attempt.or(Some(1)), |before| before.checked_add(1));
+    if (starts || new.attempt != old.attempt) && new.attempt != next {
+        let next = next.unwrap_or_default();
+        return refuse("spec.attempt", format!("attempts are counted: an update begins with attempt {next}"));
     }
     let (
         State::StagedAndPerformedUpdate | State::RebootedIntoUpdate | State::MonitoringUpdate,

@@ -3,7 +3,7 @@
 mod malformed;
 mod soundness;
 
-use super::{Change, Request, Verdict, verdict};
+use super::{Change, Request, Rule, Verdict, verdict};
 use brupop_admission_cases::{review, table};
 use serde_json::Value;
 
@@ -17,8 +17,41 @@ fn wrong(verdict: &Verdict, rule: &str, says: &str) -> Option<String> {
     let allows = ["agent-report", "reconciler-steer", "reconciler-conditions", "outsider"].contains(&rule);
     let fits = verdict.rule().as_str() == rule && verdict.outcome.is_ok() == allows;
     let sentence = verdict.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    let tells = allows || (sentence.starts_with(rule) && sentence.len() > rule.len() + 10);
+    let field = verdict.outcome.as_ref().err().map(|refusal| refusal.field.as_str()).unwrap_or_default();
+    let names = fields(verdict.rule()).iter().any(|known| match known.strip_suffix('*') {
+        Some(half) => field.starts_with(half) && field.len() > half.len(),
+        None => field == *known,
+    });
+    let tells = allows || (sentence.starts_with(rule) && sentence.len() > rule.len() + 10 && names);
     (!fits || !tells).then(|| format!("{says}: not {rule}, but {:?}", verdict.outcome))
+}
+
+/// The fields that a refusal by this rule may name; `*` stands for any, the empty one for the request as a whole.
+fn fields(rule: Rule) -> &'static [&'static str] {
+    match rule {
+        Rule::AgentReport | Rule::ReconcilerSteer | Rule::ReconcilerConditions | Rule::Outsider => &[],
+        Rule::AgentIdentity
+        | Rule::AgentStatusOnly
+        | Rule::WebhookNothing
+        | Rule::UnknownAccount
+        | Rule::UnknownKind
+        | Rule::UnknownRequest => &[""],
+        Rule::AgentOwnNode => &["metadata.name"],
+        Rule::AgentNodeUid | Rule::ReconcilerOwner => &["metadata.ownerReferences"],
+        Rule::AgentOwnFields => &["*"],
+        Rule::AgentAttempt => &["status.attempt"],
+        Rule::AgentTransition => &["status.current_state"],
+        Rule::AgentClaim => &["status.reboot_requested"],
+        Rule::AgentManagedFields => &["metadata.managedFields"],
+        Rule::AgentLimits => &["status.*"],
+        Rule::ReconcilerCreate => &["metadata.ownerReferences", "spec.state"],
+        Rule::ReconcilerTransition => &["spec.state"],
+        Rule::ReconcilerMetadata => &["*"],
+        Rule::ReconcilerAttempt => &["spec.attempt", "spec.version", "spec.baseline_boot_id"],
+        Rule::ReconcilerGrant => &["spec.reboot_from_boot_id"],
+        Rule::ReconcilerConditionsOnly => &["*"],
+        Rule::Unreadable => &["spec", "status"],
+    }
 }
 
 #[test]

@@ -122,18 +122,27 @@ fn a_person_lifts_a_halt_once_each_time_that_the_version_is_put_in() {
     let listed = [NEW.to_owned()];
     let resumed = FleetFacts { resume: &listed, slots: &NO_SLOTS, ..fleet() };
     let gone_on = record(&resumed, Some(halted(failed(&["a"]))), &[]).unwrap();
-    assert_eq!(gone_on, VersionRecord { resumed: true, ..VersionRecord::default() });
+    assert_eq!((names(&gone_on), &gone_on.halted), (vec!["a"], &None));
+    assert_eq!(gone_on.resumed_at.as_deref(), Some(resumed.now));
 
-    let resumed = FleetFacts { resume: &listed, ..fleet() };
+    let resumed = FleetFacts { resume: &listed, now: "2026-11-21T06:00:00Z", ..fleet() };
+    let fell_back = Failures { at: "2026-11-21T05:00:00Z".to_owned(), ..fell_back };
     let again = record(&resumed, Some(gone_on.clone()), &[over(Some(&fell_back))]).unwrap();
-    assert!(again.halted.is_some() && again.resumed, "still in the list, it does not lift another halt");
+    assert!(
+        again.halted.as_ref().is_some_and(|halt| halt.reason == "n (FellBack)") && again.resumed_at.is_some(),
+        "still in the list, it does not lift another halt"
+    );
     assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..resumed }, Some(again.clone()), &[]), None);
 
     let taken_out = record(&FleetFacts { slots: &NO_SLOTS, ..fleet() }, Some(again), &[]).unwrap();
-    assert!(taken_out.halted.is_some() && !taken_out.resumed);
-    assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..resumed }, Some(taken_out), &[]), Some(gone_on));
+    assert!(taken_out.halted.is_some() && taken_out.resumed_at.is_none());
+    let put_in = record(&FleetFacts { slots: &NO_SLOTS, ..resumed }, Some(taken_out), &[]).unwrap();
+    assert!(put_in.halted.is_none() && put_in.resumed_at.as_deref() == Some(resumed.now));
 
-    let first = record(&resumed, None, &[over(Some(&fell_back))]).unwrap();
+    // Put in before it has failed, a version is known from its first failure on.
+    let first =
+        record(&FleetFacts { now: "2026-11-21T04:30:00Z", ..resumed }, None, &[over(Some(&fell_back))])
+            .unwrap();
     assert!(first.halted.is_some(), "nor does a version that was put in before it failed");
 }
 
@@ -153,6 +162,12 @@ fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
     assert_eq!(missing.halted.clone().unwrap().reason, "n (NotReturned)");
     assert_eq!(record(&fleet(), Some(missing.clone()), &[away]), None, "once");
 
+    let listed = [NEW.to_owned()];
+    let resumed = FleetFacts { resume: &listed, now: "2026-11-21T06:00:00Z", ..fleet() };
+    let gone_on = record(&resumed, Some(missing.clone()), &[away]).unwrap();
+    assert!(gone_on.halted.is_none(), "and a person may go on while it is away");
+    assert_eq!(record(&resumed, Some(gone_on), &[away]), None);
+
     let mut unclaimed = away;
     shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
     assert_eq!(record(&fleet(), None, &[unclaimed]), None, "it may have gone away by itself");
@@ -160,11 +175,31 @@ fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
     node(&mut ready, |node| node.ready = true);
     assert_eq!(record(&fleet(), None, &[ready]), None, "a claim is the agent's word");
 
+    let mut deleted = away;
+    deleted.node = None;
+    let deleted = record(&fleet(), None, &[deleted]).unwrap();
+    assert_eq!(deleted.halted.unwrap().reason, "n (NotReturned)", "nor does it help to delete its Node");
+
     let mut late = over(None);
     rebooted(&mut late, NEW);
     let late = record(&fleet(), Some(missing), &[late]).unwrap();
     assert_eq!((late.succeeded, names(&late)), (1, vec![]));
     assert!(late.halted.is_some(), "only a person lifts a halt");
+}
+
+#[test]
+fn a_node_that_is_not_ready_after_its_update_counts_before_its_slot_is_given_back() {
+    let over = marker(1, true);
+    let failures = failures("NotReady");
+    let mut situation = updating(Idle, Idle);
+    marked(&mut situation, &over);
+    node(&mut situation, |node| node.ready = false);
+    shadow(&mut situation, |shadow| shadow.spec.failures = Some(&failures));
+    let write = slots(&fleet(), &[situation]).write.unwrap();
+    assert_eq!(sets(&write, Field::Slot(SHADOW)), None);
+    let noted = record(&fleet(), None, &[situation]).unwrap();
+    assert_eq!(noted.halted.as_ref().unwrap().reason, "n (NotReady)");
+    assert_eq!(record(&fleet(), Some(noted), &[situation]), None, "once");
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub async fn check(bed: &Bed) -> Result<()> {
         bed.namespace
     );
     let annotation = |key: &str, value: Json| json!({"metadata": {"annotations": {key: value}}});
-    let edits: [(&str, String, Json, &[&str]); 11] = [
+    let edits: [(&str, String, Json, &[&str]); 12] = [
         (
             "a spec",
             shadow.clone(),
@@ -79,6 +79,12 @@ pub async fn check(bed: &Bed) -> Result<()> {
         ),
         ("a pause", node.clone(), annotation(names::PAUSE_ANNOTATION, json!("true")), &[]),
         ("a cordon", node.clone(), json!({"spec": {"unschedulable": true}}), &[]),
+        (
+            "a cordon of ours, taken back",
+            node.clone(),
+            json!({"spec": {"unschedulable": null}}),
+            &["by-hand-uncordon", pause],
+        ),
         (
             "a marker's end",
             node.clone(),

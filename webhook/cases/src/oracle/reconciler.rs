@@ -65,12 +65,12 @@ fn update(request: &Value) -> Objection {
     })
 }
 
-/// The attempt goes up when an update begins; version and first boot stay while it runs.
+/// The attempt goes up by one when an update begins; version and first boot stay while it runs.
 fn attempt(old: &Value, new: &Value, from: &str, to: &str) -> Objection {
     let (before, after) = (&old["attempt"], &new["attempt"]);
     if from == "Idle" {
-        let higher = after.as_u64() > before.as_u64();
-        return hold(to == "Idle" || higher, || {
+        let next = before.as_u64().map_or(after.is_u64(), |before| after.as_u64() == before.checked_add(1));
+        return hold(next || (to == "Idle" && after == before), || {
             format!("an update begins at attempt {after} after {before}")
         });
     }

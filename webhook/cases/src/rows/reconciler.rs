@@ -8,6 +8,7 @@ use crate::situations::{
     at, claimed, conditions, done, explained, granted, idle, known, missing, object, rebooting, spec, staged,
     staging, state, status, through_status,
 };
+use crate::world::Host::Longest;
 use serde_json::{Value, json};
 
 fn owned_by(kind: &str, name: &str) -> Value {
@@ -31,8 +32,12 @@ pub(super) fn creations() -> Vec<Row> {
         "a new shadow at a later attempt": Reconciler, missing(), spec(json!({"attempt": 8, "leader_term": 3})) => Allowed;
         "a new shadow with a status": Reconciler, missing(), Ask::Create(json!({"status": staged()})) => Allowed;
         "a new shadow with labels": Reconciler, missing(), Ask::Create(json!({"metadata": {"labels": {"a": "b"}}})) => Allowed;
-        "a new shadow by server-side apply": Reconciler, missing(),
+        "a new shadow by server-side apply": Reconciler, missing(), Ask::ApplyNew("", json!({"spec": idle()})) => Allowed;
+        "a new shadow of nobody by server-side apply": Reconciler, missing(),
             Ask::ApplyNew("", json!({"metadata": {"ownerReferences": null}, "spec": idle()})) => refused();
+        "a new shadow of the longest legal name": Reconciler, missing(), Ask::Create(json!({})) => Allowed, of(Longest);
+        "an attempt left out": Reconciler, (done(), at("Idle")), object(json!({"spec": {"attempt": 9}}))
+            => ByWebhook("reconciler-attempt");
         "a new shadow on its way": Reconciler, missing(), spec(json!({"state": "StagedAndPerformedUpdate"})) => refused();
         "a new shadow with a grant": Reconciler, missing(), spec(json!({"attempt": 1, "reboot_from_boot_id": "b1"}))
             => ByWebhook("reconciler-grant");
@@ -92,7 +97,7 @@ pub(super) fn specs() -> Vec<Row> {
         "an attempt that falls, on the way": Reconciler, (staging(), staged()), spec(json!({"attempt": 6}))
             => BySchema("attempt never falls"), behind(refused());
         "an attempt that falls, while Idle": Reconciler, (done(), at("Idle")), spec(json!({"attempt": 6}))
-            => BySchema("attempt never falls"), alone("reconciler-steer");
+            => BySchema("attempt never falls"), alone("reconciler-attempt");
         "no attempt any more": Reconciler, (staging(), staged()), spec(json!({"attempt": null}))
             => BySchema("attempt never falls"), behind(refused());
         "a state to reach that is not": Reconciler, (staging(), staged()), spec(json!({"state": "Done"}))

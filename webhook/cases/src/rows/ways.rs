@@ -5,7 +5,7 @@ use crate::ask::{Ask, Way};
 use crate::row::Verdict::{Allowed, ByBoth, ByRbac, ByServer, ByWebhook};
 use crate::row::{Row, Verdict};
 use crate::situations::{
-    at, conditions, explained, idle, known, message, missing, object, status, through_status,
+    at, conditions, explained, idle, known, message, missing, object, staged, staging, status, through_status,
 };
 use serde_json::{Value, json};
 
@@ -112,6 +112,12 @@ pub(super) fn of_others() -> Vec<Row> {
             => ByRbac, behind(Allowed);
         "the spec by server-side apply, by the reconciler": Reconciler, known(),
             by(Way::Apply, "", json!({"spec": {"state": "Idle", "attempt": 8}})) => Allowed;
+        "the grant by JSON patch, as the reconciler sends it": Reconciler, (staging(), staged()),
+            by(Way::JsonPatch, "", json!([
+                {"op": "test", "path": "/status/current_state", "value": "StagedAndPerformedUpdate"},
+                {"op": "test", "path": "/spec/state", "value": "StagedAndPerformedUpdate"},
+                {"op": "replace", "path": "/spec/state", "value": "RebootedIntoUpdate"},
+                {"op": "add", "path": "/spec/reboot_from_boot_id", "value": "b1"}])) => Allowed;
         "a step left out by JSON patch": Reconciler, (json!({"state": "Idle", "attempt": 7}), at("Idle")),
             by(Way::JsonPatch, "", json!([{"op": "replace", "path": "/spec/state", "value": "MonitoringUpdate"}]))
             => ByWebhook("reconciler-transition");

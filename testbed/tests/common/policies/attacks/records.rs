@@ -83,6 +83,11 @@ pub fn evictions(uid: &str) -> Vec<Row> {
         (says, Reconciler, Method::POST, path, body, verdict)
     };
     let uid = json!({"uid": uid});
+    let delete = |says, mut options: Json, verdict| {
+        options["dryRun"] = json!(["All"]);
+        let path = "/api/v1/namespaces/default/pods/pod".to_owned();
+        (says, Reconciler, Method::DELETE, path, options, verdict)
+    };
     let rule = Policy("reconciler-eviction");
     let dry = json!(["All"]);
     vec![
@@ -100,13 +105,12 @@ pub fn evictions(uid: &str) -> Vec<Row> {
             json!({"dryRun": dry, "preconditions": uid, "orphanDependents": true}),
             rule,
         ),
-        (
-            "a pod deleted",
-            Reconciler,
-            Method::DELETE,
-            "/api/v1/namespaces/default/pods/pod".to_owned(),
-            Json::Null,
-            Rbac(""),
+        delete("a pod deleted", json!({}), Rbac("reconciler-deletion")),
+        delete("a pod deleted by its UID", json!({"preconditions": uid}), Rbac("")),
+        delete(
+            "a pod deleted at once",
+            json!({"preconditions": uid, "gracePeriodSeconds": 0}),
+            Rbac("reconciler-deletion"),
         ),
     ]
 }

@@ -1,0 +1,94 @@
+//! Whose pods are watched, and what is seen of them: what a drain has to do, and what no drain gets past.
+
+use std::time::Duration;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::{State, names};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::Reconciler;
+use super::wake::Wake;
+use crate::apply::is_ours;
+use crate::budgets;
+use crate::drain::Plan;
+use crate::objects::WatchedNode;
+use crate::observe::Snapshot;
+
+/// How long a node is passed over after its pods were last looked at, if there are too many such nodes to watch all.
+const PASSED_OVER: Duration = Duration::from_mins(5);
+
+/// What the pods of a node are watched for, the most important first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum For {
+    /// It is being emptied, or about to be.
+    Drain,
+    /// It is the next to begin.
+    Start,
+    /// It will be emptied when its host is ready.
+    DrainSoon,
+    /// It was passed over; a change of its pods may end that.
+    Another,
+}
+
+impl Reconciler {
+    /// Watches the pods of nodes that are, or soon will be, emptied; and makes plans of what is known.
+    pub(super) fn watch_pods(&mut self, snapshot: &mut Snapshot, wake: &mut Wake) {
+        let mut wanted: Vec<(For, &str, &str)> = vec![];
+        for (name, node) in &snapshot.nodes {
+            let wanted_for = self.wanted_for(snapshot, name, node);
+            if let Some((wanted_for, node)) = wanted_for.zip(names::node_of_shadow(name)) {
+                wanted.push((wanted_for, name, node));
+            }
+        }
+        wanted.sort_unstable();
+        let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
+        self.reign.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
+        let (takers, namespace) = (snapshot.takers(), &self.caller.namespace);
+        let ours = |pod: &Pod| is_ours(pod, namespace);
+        let looked = self.reign.pods.look(|name, pods, budgets| {
+            let tainted = snapshot.nodes.get(name).is_some_and(|node| node.tainted());
+            let ours_go = tainted && snapshot.elsewhere(name, takers);
+            let pods = || pods.iter().map(AsRef::as_ref);
+            (Plan::of(pods(), ours, ours_go), budgets::hopeless(pods(), budgets, ours))
+        });
+        let now = self.now();
+        for (name, (plan, hopeless)) in looked {
+            match hopeless {
+                Some(why) => drop(self.reign.hopeless.insert(name.clone(), (why, now))),
+                None => drop(self.reign.hopeless.remove(&name)),
+            }
+            snapshot.drains.insert(name, plan);
+        }
+        let (shadows, drains) = (&snapshot.shadows, &snapshot.drains);
+        self.reign.hopeless.retain(|name, (_, seen)| {
+            let watched = drains.contains_key(name);
+            if !watched {
+                wake.by(*seen + PASSED_OVER);
+            }
+            shadows.contains_key(name) && (watched || now < *seen + PASSED_OVER)
+        });
+        let hopeless = self.reign.hopeless.iter().map(|(name, (why, _))| (name.clone(), why.clone()));
+        snapshot.hopeless = hopeless.collect();
+        self.reign.evictions.retain(snapshot.drains.values());
+        for namespace in self.reign.pods.relaxed() {
+            self.reign.evictions.retry(&namespace, now);
+        }
+    }
+
+    fn wanted_for(&self, snapshot: &Snapshot, name: &str, node: &WatchedNode) -> Option<For> {
+        let shadow = ShadowFacts::of(snapshot.shadow(name)?)?;
+        let begun = shadow.reached() || matches!(node.marker(), Ok(Some(_)));
+        let has_slot = snapshot.status().is_some_and(|status| status.slots.contains_key(name));
+        let granted = shadow.spec.reboot_from_boot_id.is_some();
+        match shadow.spec.state {
+            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if granted => None,
+            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if begun => Some(For::Drain),
+            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate => Some(For::DrainSoon),
+            State::Idle if has_slot => Some(For::DrainSoon),
+            State::Idle if self.reign.look_at.contains(name) => Some(For::Start),
+            // As long as there is room to see that change.
+            State::Idle if self.reign.hopeless.contains_key(name) => Some(For::Another),
+            State::Idle | State::MonitoringUpdate | State::ErrorReset => None,
+        }
+    }
+}
