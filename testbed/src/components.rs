@@ -13,7 +13,8 @@ use tokio::process::Command;
 const SERVICE_RANGE: &str = "10.0.0.0/24";
 const POD_RANGE: &str = "10.244.0.0/16";
 
-const AUDIT_POLICY: &str = r#"{
+/// Records everything.
+pub(crate) const AUDIT_POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
   "omitStages": ["RequestReceived"], "omitManagedFields": true,
   "rules": [
@@ -34,6 +35,7 @@ pub(crate) struct Layout<'a> {
     /// A kubeconfig with all rights.
     pub admin: &'a Path,
     pub presents: Presents,
+    pub audit_policy: &'a str,
 }
 
 /// Socket of the proxy by which the API server reaches Services.
@@ -68,8 +70,8 @@ impl Layout<'_> {
     }
 
     pub(crate) fn api_server(&self) -> Result<Command> {
-        let policy = self.dir.join("audit-policy.json");
-        std::fs::write(&policy, AUDIT_POLICY)?;
+        let policy = self.dir.join("audit-policy.yaml");
+        std::fs::write(&policy, self.audit_policy)?;
         let egress = self.dir.join("egress.json");
         let selector = serde_json::json!({
             "apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration",

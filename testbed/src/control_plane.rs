@@ -3,7 +3,7 @@
 use crate::audit::AuditLog;
 use crate::binaries::control_plane_binaries;
 use crate::certificates::Authority;
-use crate::components::{Layout, audit_log, egress_socket, free_port, webhook_token};
+use crate::components::{AUDIT_POLICY, Layout, audit_log, egress_socket, free_port, webhook_token};
 use crate::kubeconfig::{Credential, Server};
 use crate::sandbox::{Process, Sandbox, Signal, tail};
 use crate::services::Services;
@@ -39,6 +39,8 @@ pub struct Options {
     pub kwok: bool,
     /// By what webhooks know the API server.
     pub presents: Presents,
+    /// The API server's audit policy, if it is not to record everything.
+    pub audit_policy: Option<&'static str>,
 }
 
 /// What the API server presents to our webhook.
@@ -52,11 +54,21 @@ pub enum Presents {
 
 impl Options {
     /// etcd and the API server alone.
-    pub const API: Self =
-        Self { controllers: false, scheduler: false, kwok: false, presents: Presents::Nothing };
+    pub const API: Self = Self {
+        controllers: false,
+        scheduler: false,
+        kwok: false,
+        presents: Presents::Nothing,
+        audit_policy: None,
+    };
     /// All of it.
-    pub const CLUSTER: Self =
-        Self { controllers: true, scheduler: true, kwok: true, presents: Presents::Nothing };
+    pub const CLUSTER: Self = Self {
+        controllers: true,
+        scheduler: true,
+        kwok: true,
+        presents: Presents::Nothing,
+        audit_policy: None,
+    };
 }
 
 /// A running control plane. Dropping it, or the death of this process, ends all that it started, and removes its files.
@@ -122,6 +134,7 @@ impl ControlPlane {
             api_port,
             admin: &admin,
             presents: options.presents,
+            audit_policy: options.audit_policy.unwrap_or(AUDIT_POLICY),
         };
         let mut processes = vec![
             sandbox.spawn("etcd", layout.etcd()?)?,

@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/auditors.md");
+const DOCUMENT: &str = include_str!("../../docs/auditors.md");
 /// What policies note.
 const POLICY: &str = "validation.policy.admission.k8s.io/validation_failure";
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -137,7 +137,10 @@ impl Bed {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lines_that_auditors_are_shown_are_those_of_the_audit_log() -> Result<()> {
     let binaries = binaries(&["brupop-webhook"])?;
-    let control_plane = ControlPlane::start(Options::CLUSTER).await?;
+    // By the audit policy that the document tells people to have.
+    let audit_policy = DOCUMENT.split("```yaml\n").nth(1).and_then(|block| block.split("```").next());
+    let audit_policy = Some(audit_policy.context("the document shows no audit policy")?);
+    let control_plane = ControlPlane::start(Options { audit_policy, ..Options::CLUSTER }).await?;
     apply_overlay(&control_plane, "default").await?;
     let nodes = make_nodes(&control_plane.client(), 2).await?;
     let webhook = programs(&binaries, &[]).into_iter().filter(|(command, _)| command == "/brupop-webhook");
@@ -167,7 +170,8 @@ async fn the_lines_that_auditors_are_shown_are_those_of_the_audit_log() -> Resul
         ("impersonated", bed.line(200, async || bed.as_if_agent(json!({"message": "m"})).await).await?),
         ("by-hand", bed.line(200, by_hand).await?),
     ]);
-    let shown = shown(&std::fs::read_to_string(DOCUMENT).context(DOCUMENT)?)?;
+    let shown = shown(DOCUMENT)?;
+    ensure!(shown.keys().eq(found.keys()), "shown: {:?}, made: {:?}", shown.keys(), found.keys());
     // What is explained is not only of the same shape, but the same.
     for (name, annotation) in [
         ("refused-by-policy", POLICY),

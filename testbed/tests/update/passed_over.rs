@@ -1,14 +1,17 @@
 //! Nodes that no drain could empty are passed over, untouched, and said; others go on. And what `plan` and
 //! `drain-to-idle` print of it.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::operator::apply_overlay;
 use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value as Json, json};
 
-use crate::{DEADLINE, fleet, quick, reconciler, seen};
+use crate::{DEADLINE, assert_kind, fleet, quick, reconciler, seen, with};
 
 async fn message(fleet: &Fleet, node: &str) -> Result<String> {
     let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
@@ -86,5 +89,41 @@ async fn a_budget_that_never_allows_a_disruption_is_named_before_anything_is_tou
         ledger.get("fleet").await.ok()?.status.filter(|status| status.slots.is_empty())
     })
     .await?;
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_at_the_deadline_is_deleted_where_people_want_that() -> Result<()> {
+    let env = with(with(quick(), "DRAIN_ON_DEADLINE", "force"), "DRAIN_DEADLINE_SECONDS", "3");
+    let (_alone, mut fleet) = fleet(2, env).await?;
+    // The component's overlay, over the one that stands there: the right to delete.
+    let folder = fleet.control_plane.dir().join("forced");
+    std::fs::create_dir_all(&folder)?;
+    let up: String = folder.canonicalize()?.components().skip(1).map(|_| "../").collect();
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize()?;
+    let path = |path: &str| {
+        anyhow::Ok(format!("{up}{}/{path}", root.strip_prefix("/")?.to_str().context("letters")?))
+    };
+    let kustomization = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": [path("kustomize/overlays/default")?],
+        "components": [path("kustomize/components/force-drain")?],
+    });
+    std::fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
+    apply_overlay(&fleet.control_plane, folder.to_str().context("letters")?).await?;
+
+    let pods = Api::<Pod>::namespaced(fleet.client(), "default");
+    for (name, node) in [("debug", "node-0"), ("debug-too", "node-1")] {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "c", "image": "none"}]},
+        }))?;
+        pods.create(&PostParams::default(), &pod).await?;
+    }
+    fleet.publish(NEW)?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    ensure!(pods.list(&ListParams::default()).await?.items.is_empty(), "they still stand");
+    assert_kind(&fleet, 1)?;
     fleet.check()
 }

@@ -76,6 +76,7 @@ impl Arguments {
             ("START_JITTER", "0s".to_owned()),
             ("POLL_INTERVAL", "50ms".to_owned()),
             ("CANARY_INTERVAL_SECONDS", "5".to_owned()),
+            ("BACK_OFF_BASE_SECONDS", "10".to_owned()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
