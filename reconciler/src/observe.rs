@@ -2,7 +2,7 @@
 
 mod clock;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brupop_api::facts::ShadowFacts;
@@ -155,15 +155,15 @@ impl Snapshot {
         self.shadows.get(name)?.0.as_ref().ok()
     }
 
-    /// Names of the shadows that are there, or should be, or were.
-    fn concerned(&self) -> BTreeSet<&str> {
+    /// Names of the shadows that are there, or should be, or were; in order.
+    fn concerned(&self) -> Vec<&str> {
         let ours = |node: &WatchedNode| node.labelled() || !matches!(node.marker(), Ok(None));
-        self.nodes
-            .iter()
-            .filter(|(_, node)| ours(node))
-            .map(|(name, _)| name.as_str())
-            .chain(self.shadows.keys().map(String::as_str))
-            .collect()
+        let nodes = self.nodes.iter().filter(|(_, node)| ours(node)).map(|(name, _)| name.as_str());
+        let mut names: Vec<&str> = nodes.chain(self.shadows.keys().map(String::as_str)).collect();
+        // Two runs that are in order: the stable sort merges them.
+        names.sort();
+        names.dedup();
+        names
     }
 }
 
