@@ -38,7 +38,7 @@ fn fields(rule: Rule) -> &'static [&'static str] {
         | Rule::UnknownRequest => &[""],
         Rule::AgentOwnNode => &["metadata.name"],
         Rule::AgentNodeUid | Rule::ReconcilerOwner => &["metadata.ownerReferences"],
-        Rule::AgentOwnFields => &["*"],
+        Rule::AgentOwnFields | Rule::ReconcilerMetadata | Rule::ReconcilerConditionsOnly => &["*"],
         Rule::AgentAttempt => &["status.attempt"],
         Rule::AgentTransition => &["status.current_state"],
         Rule::AgentClaim => &["status.reboot_requested"],
@@ -46,10 +46,8 @@ fn fields(rule: Rule) -> &'static [&'static str] {
         Rule::AgentLimits => &["status.*"],
         Rule::ReconcilerCreate => &["metadata.ownerReferences", "spec.state"],
         Rule::ReconcilerTransition => &["spec.state"],
-        Rule::ReconcilerMetadata => &["*"],
         Rule::ReconcilerAttempt => &["spec.attempt", "spec.version", "spec.baseline_boot_id"],
         Rule::ReconcilerGrant => &["spec.reboot_from_boot_id"],
-        Rule::ReconcilerConditionsOnly => &["*"],
         Rule::Unreadable => &["spec", "status"],
     }
 }
