@@ -1,6 +1,7 @@
 //! From objects and the time to facts. Pure: the clock is an argument.
 
 mod clock;
+mod side_by_side;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situati
 use crate::objects::{AgentPod, Ledger, WatchedNode};
 use crate::settings::{Durations, Limit};
 use clock::Clock;
+use side_by_side::{SideBySide, union};
 
 /// Longest name of a shadow: that of any object.
 const NAME_MAX: usize = 253;
@@ -111,7 +113,16 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         force: circumstances.force,
         exclude: circumstances.durations.exclusion.is_positive(),
     };
-    let mut looking = Observer { snapshot, circumstances, takers: snapshot.takers(), clock };
+    let mut looking = Observer {
+        circumstances,
+        takers: snapshot.takers(),
+        clock,
+        nodes: SideBySide::of(&snapshot.nodes),
+        shadows: SideBySide::of(&snapshot.shadows),
+        agents: SideBySide::of(&snapshot.agents),
+        drains: SideBySide::of(&snapshot.drains),
+        hopeless: SideBySide::of(&snapshot.hopeless),
+    };
     let mut observed =
         Observed { fleet, situations: vec![], unreadable: BTreeMap::new(), too_long: vec![], next: None };
     for name in snapshot.concerned() {
@@ -156,29 +167,32 @@ impl Snapshot {
     }
 
     /// Names of the shadows that are there, or should be, or were; in order.
-    fn concerned(&self) -> Vec<&str> {
+    fn concerned(&self) -> impl Iterator<Item = &str> {
         let ours = |node: &WatchedNode| node.labelled() || !matches!(node.marker(), Ok(None));
-        let nodes = self.nodes.iter().filter(|(_, node)| ours(node)).map(|(name, _)| name.as_str());
-        let mut names: Vec<&str> = nodes.chain(self.shadows.keys().map(String::as_str)).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        let nodes = self.nodes.iter().filter(move |(_, node)| ours(node)).map(|(name, _)| name.as_str());
+        union(nodes, self.shadows.keys().map(String::as_str))
     }
 }
 
+/// Goes through all that there is, by name.
 struct Observer<'a, 'c> {
-    snapshot: &'a Snapshot,
     circumstances: &'c Circumstances<'a>,
     takers: usize,
     clock: Clock,
+    nodes: SideBySide<'a, Arc<WatchedNode>>,
+    shadows: SideBySide<'a, Arc<DeserializeGuard<BottlerocketShadow>>>,
+    agents: SideBySide<'a, AgentPod>,
+    drains: SideBySide<'a, Plan>,
+    hopeless: SideBySide<'a, String>,
 }
 
 impl<'a> Observer<'a, '_> {
+    /// The situation of this name, which comes after those before.
     fn situation(&mut self, name: &'a str) -> (Situation<'a>, Option<String>) {
         let mut unreadable = None;
-        let agent = self.snapshot.agents.get(name);
-        let node = self.snapshot.nodes.get(name).map(|node| self.node(node, agent, &mut unreadable));
-        let shadow = match self.snapshot.shadows.get(name).map(|guard| &guard.0) {
+        let (watched, agent) = (self.nodes.at(name), self.agents.at(name));
+        let node = watched.map(|node| self.node(node, agent, &mut unreadable));
+        let shadow = match self.shadows.at(name).map(|guard| &guard.0) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow).map(|facts| (facts, shadow)),
             Some(Err(error)) => {
                 unreadable = Some(format!("the shadow cannot be read: {error}"));
@@ -189,10 +203,10 @@ impl<'a> Observer<'a, '_> {
         let marker = node.and_then(|node| node.marker);
         let facts = shadow.map(|(facts, _)| facts);
         let transition = shadow.and_then(|(_, shadow)| shadow.spec.state_transition_timestamp.as_deref());
-        let plan = self.snapshot.drains.get(name);
-        let created = self.snapshot.nodes.get(name).and_then(|node| node.created());
+        let plan = self.drains.at(name);
+        let created = watched.and_then(|node| node.created());
         let durations = self.circumstances.durations;
-        let ready_since = self.snapshot.nodes.get(name).and_then(|node| node.ready_since());
+        let ready_since = watched.and_then(|node| node.ready_since());
         let all_well_since =
             ready_since.zip(agent.and_then(|agent| agent.ready_since)).map(|(node, agent)| node.max(agent));
         let mut time = self.clock.facts(durations, facts.as_ref(), transition, marker, all_well_since);
@@ -204,10 +218,10 @@ impl<'a> Observer<'a, '_> {
             owner_uid: shadow.and_then(|(_, shadow)| owner_uid(shadow)),
             pods: PodFacts {
                 known: plan.is_some(),
-                hopeless: self.snapshot.hopeless.get(name).map(String::as_str),
+                hopeless: self.hopeless.at(name).map(String::as_str),
                 drained: plan.is_some_and(Plan::is_done),
                 owners: plan.map_or(&[], |plan| &plan.owners),
-                elsewhere: self.snapshot.elsewhere(name, self.takers),
+                elsewhere: self.takers > usize::from(watched.is_some_and(|node| node.takes_pods())),
             },
             time,
         };

@@ -58,7 +58,8 @@ async fn readme_commands_run(fleet: &Fleet) -> Result<()> {
     let blocks = readme.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
     let commands: Vec<&str> = blocks
         .flat_map(str::lines)
-        .filter(|line| line.starts_with("kubectl ") && !line.starts_with("kubectl apply"))
+        // What installs and uninstalls has a path in it.
+        .filter(|line| line.starts_with("kubectl ") && !line.contains(" -k kustomize/"))
         .collect();
     ensure!(commands.len() >= 8, "{commands:?}");
     for command in commands {
