@@ -44,6 +44,7 @@ pub(super) fn decide(request: &Request, change: &Change<'_>) -> Result<Rule, Ref
     let spec: BottlerocketShadowSpec = read(&change.old.spec, "spec")?;
     let old: BottlerocketShadowStatus = read(&change.old.status, "status")?;
     let new: BottlerocketShadowStatus = read(&change.new.status, "status")?;
+    limits::staged(change)?;
     limits::within(&old, &new)?;
     attempt(&spec, &old, &new)?;
     transition(&spec, &old, &new)?;

@@ -1,9 +1,23 @@
 //! The schema's limits on what an agent writes, once more: a definition that somebody loosened, or that upstream left
 //! behind, has none.
 
-use super::{Refusal, Rule};
+use super::{Change, Refusal, Rule};
 use brupop_api::BottlerocketShadowStatus;
 use brupop_api::crds::{BOOT_ID_MAX, COUNTER_MAX, MESSAGE_MAX, TIME_MAX, VERSION_MAX};
+use serde_json::Value;
+
+/// Of what it staged, an agent says version and time, and no more: the schema drops the rest.
+pub(super) fn staged(change: &Change<'_>) -> Result<(), Refusal> {
+    let staged = change.new.status.get("staged");
+    let known = |name: &String| ["version", "at"].contains(&name.as_str());
+    let more = staged.and_then(Value::as_object).is_some_and(|staged| !staged.keys().all(known));
+    if more && staged != change.old.status.get("staged") {
+        return Err(
+            Rule::AgentOwnFields.refuse("status.staged", "it may hold version and at only".to_owned())
+        );
+    }
+    Ok(())
+}
 
 /// What is changed keeps within the limits; what was too long before and stays as it was is not this write's fault.
 pub(super) fn within(old: &BottlerocketShadowStatus, new: &BottlerocketShadowStatus) -> Result<(), Refusal> {

@@ -1,5 +1,6 @@
 //! Bytes that no API server sends: never a panic, never an answer that allows.
 
+use super::{Rule, judge};
 use crate::metrics::Metrics;
 use crate::review::answer;
 use brupop_admission_cases::{review, table};
@@ -49,5 +50,19 @@ fn what_is_no_review_is_not_allowed() {
     ] {
         assert_ne!(body, whole, "{says}");
         assert!(!allowed(&body), "{says}");
+    }
+}
+
+/// The schema drops it; without the schema, it would be a place for anything.
+#[test]
+fn what_an_agent_staged_holds_version_and_time_only() {
+    let report = table().iter().filter(|row| row.rule() == Some("agent-report")).find_map(review).unwrap();
+    for (staged, rule) in [
+        (json!({"version": "1.20.0", "at": "2026-01-02T00:00:00Z"}), Rule::AgentReport),
+        (json!({"version": "1.20.0", "at": "2026-01-02T00:00:00Z", "more": "x"}), Rule::AgentOwnFields),
+    ] {
+        let mut review = report.clone();
+        review["request"]["object"]["status"]["staged"] = staged;
+        assert_eq!(judge(&review).rule(), rule);
     }
 }
