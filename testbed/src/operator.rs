@@ -3,6 +3,7 @@
 use crate::control_plane::ControlPlane;
 use crate::kubelet::Program;
 use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 
 /// Namespace of the default overlay.
@@ -55,11 +56,11 @@ pub fn programs(binaries: &Path, env: &[(&str, &str)]) -> Vec<(String, Program)>
     LISTENERS.map(program).into()
 }
 
-/// `kubectl apply -k kustomize/overlays/<overlay>`; what it said is returned.
+/// `kubectl apply -k kustomize/overlays/<overlay>`, or of the whole path of a folder; what it said is returned.
 ///
 /// # Errors
 /// It failed, or it warned.
-pub async fn apply_overlay(control_plane: &ControlPlane, overlay: &str) -> Result<String> {
+pub async fn apply_overlay(control_plane: &ControlPlane, overlay: impl AsRef<Path>) -> Result<String> {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../kustomize/overlays")).join(overlay);
     let output = control_plane.kubectl_output(["apply".as_ref(), "-k".as_ref(), path.as_os_str()]).await?;
     let warnings = String::from_utf8_lossy(&output.stderr);
@@ -69,4 +70,34 @@ pub async fn apply_overlay(control_plane: &ControlPlane, overlay: &str) -> Resul
         path.display()
     );
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// A throw-away overlay of this name, for [`apply_overlay`] or `kubectl kustomize`. Its `resources` and `components` are
+/// paths in this repository, or begin with `../` and are other throw-away overlays.
+///
+/// # Errors
+/// It cannot be written.
+pub fn throw_away_overlay(
+    control_plane: &ControlPlane,
+    name: &str,
+    mut kustomization: Json,
+) -> Result<PathBuf> {
+    let folder = control_plane.dir().join(name);
+    std::fs::create_dir_all(&folder)?;
+    // kustomize takes relative paths only.
+    let up: String = folder.canonicalize()?.components().skip(1).map(|_| "../").collect();
+    let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize()?;
+    let repository = up + repository.strip_prefix("/")?.to_str().context("a path of letters")?;
+    for list in ["resources", "components"] {
+        for path in kustomization.get_mut(list).and_then(Json::as_array_mut).into_iter().flatten() {
+            let told = path.as_str().context("a path")?;
+            if !told.starts_with("../") {
+                *path = json!(format!("{repository}/{told}"));
+            }
+        }
+    }
+    kustomization["apiVersion"] = json!("kustomize.config.k8s.io/v1beta1");
+    kustomization["kind"] = json!("Kustomization");
+    std::fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
+    Ok(folder)
 }

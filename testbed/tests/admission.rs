@@ -18,12 +18,11 @@ use admission_bed::{Bed, DEADLINE, Gates};
 use admission_outage::only_agents_depend_on_the_webhook;
 use anyhow::{Context as _, Result, ensure};
 use brupop_admission_cases::{Actor, Host, Request, table};
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs, throw_away_overlay};
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{ControlPlane, Kubelets, Options, await_until, make_nodes};
 use http::Method;
 use serde_json::{Value as Json, json};
-use std::path::Path;
 use std::time::Instant;
 
 /// What only the webhook refuses an agent: a claim without a grant. As a dry run.
@@ -130,22 +129,6 @@ async fn applying_again_changes_nothing(control_plane: &ControlPlane) -> Result<
     ensure!(changed.is_empty() && again.lines().count() > 25, "applied again: {changed:?}");
     ensure!(budgets().await? == before, "the budgets have changed: {before}");
     Ok(())
-}
-
-/// A throw-away overlay with another namespace and other names.
-fn renamed_overlay(control_plane: &ControlPlane) -> Result<std::path::PathBuf> {
-    let overlay = control_plane.dir().join("renamed");
-    std::fs::create_dir_all(&overlay)?;
-    // kustomize takes relative paths only.
-    let up: String = overlay.canonicalize()?.components().skip(1).map(|_| "../").collect();
-    let manifests = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests")).canonicalize()?;
-    let manifests = up + manifests.strip_prefix("/")?.to_str().context("a path of letters")?;
-    let kustomization = json!({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-        "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue", "resources": [manifests],
-    });
-    std::fs::write(overlay.join("kustomization.yaml"), kustomization.to_string())?;
-    Ok(overlay)
 }
 
 async fn scale_webhook(control_plane: &ControlPlane, replicas: u8) -> Result<()> {
@@ -296,8 +279,10 @@ async fn agents_write_their_own_nodes_status_and_nothing_else() -> Result<()> {
     // Two operators in one cluster would each be asked about both: one is enough to be held to.
     delete(&control_plane, &["validatingwebhookconfiguration", "brupop-webhook"]).await?;
     delete(&control_plane, &["validatingadmissionpolicy", "--all"]).await?;
-    let overlay = renamed_overlay(&control_plane)?;
-    apply_overlay(&control_plane, overlay.to_str().context("a path of letters")?).await?;
+    let renamed = json!({
+        "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue", "resources": ["manifests"],
+    });
+    apply_overlay(&control_plane, throw_away_overlay(&control_plane, "renamed", renamed)?).await?;
     let renamed = Bed::take_part(&control_plane, "updates", &nodes).await?;
     gates_are(&renamed, Gates::Both).await?;
     wrong.extend(every_row(&renamed, Gates::Both, "both, under other names").await?);

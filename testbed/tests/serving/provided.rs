@@ -1,32 +1,17 @@
 //! The component `cert-manager`: somebody else makes the certificate and publishes its authority.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::operator::{NAMESPACE, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options, await_until};
 use k8s_openapi::ByteString;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::{Bed, CONFIGURATION, DEADLINE};
 
 const COMPONENT: &str = "kustomize/components/cert-manager";
-
-/// A throw-away overlay.
-fn overlay(plane: &ControlPlane, name: &str, kustomization: &Json) -> Result<PathBuf> {
-    let folder = plane.dir().join(name);
-    std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
-    Ok(folder)
-}
-
-/// A path of the repository, as kustomize wants it: relative.
-fn repository(plane: &ControlPlane, path: &str) -> Result<String> {
-    let up: String = plane.dir().canonicalize()?.components().map(|_| "../").collect();
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize()?;
-    Ok(format!("{up}{}/{path}", root.strip_prefix("/")?.to_str().context("a path of letters")?))
-}
 
 /// The objects of an overlay.
 async fn rendered(plane: &ControlPlane, overlay: &Path) -> Result<Vec<Json>> {
@@ -108,18 +93,16 @@ impl CertManager {
 
 async fn renamed_overlays_render_with_fitting_names(plane: &ControlPlane) -> Result<()> {
     let inner = json!({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
         "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue",
-        "resources": [repository(plane, "manifests")?],
-        "components": [repository(plane, COMPONENT)?],
+        "resources": ["manifests"],
+        "components": [COMPONENT],
     });
-    let inner = overlay(plane, "renamed", &inner)?;
+    let inner = throw_away_overlay(plane, "renamed", inner)?;
     let outer = json!({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-        "resources": ["../renamed"], "components": [repository(plane, &format!("{COMPONENT}/names"))?],
+        "resources": ["../renamed"], "components": [format!("{COMPONENT}/names")],
     });
     ensure!(inner.is_dir());
-    let objects = rendered(plane, &overlay(plane, "around", &outer)?).await?;
+    let objects = rendered(plane, &throw_away_overlay(plane, "around", outer)?).await?;
     names_fit(&objects, "team-brupop-webhook-blue", "updates").map(drop)
 }
 
@@ -129,11 +112,10 @@ async fn a_provided_certificate_is_served_and_a_renewed_one_taken_up() -> Result
     let bed = Bed::start(Options::CLUSTER, &["brupop-webhook"], &[], async |plane| {
         renamed_overlays_render_with_fitting_names(plane).await?;
         let kustomization = json!({
-            "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-            "resources": [repository(plane, "kustomize/overlays/default")?],
-            "components": [repository(plane, COMPONENT)?],
+                "resources": ["kustomize/overlays/default"],
+            "components": [COMPONENT],
         });
-        let mut objects = rendered(plane, &overlay(plane, "provided", &kustomization)?).await?;
+        let mut objects = rendered(plane, &throw_away_overlay(plane, "provided", kustomization)?).await?;
         names = names_fit(&objects, CONFIGURATION, NAMESPACE)?;
         // There is no cert-manager here to know these.
         objects.retain(|object| !is_cert_managers(object));

@@ -1,11 +1,9 @@
 //! Nodes that no drain could empty are passed over, untouched, and said; others go on. And what `plan` and
 //! `drain-to-idle` print of it.
 
-use std::path::Path;
-
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::operator::apply_overlay;
+use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -97,20 +95,11 @@ async fn what_is_left_at_the_deadline_is_deleted_where_people_want_that() -> Res
     let env = with(with(quick(), "DRAIN_ON_DEADLINE", "force"), "DRAIN_DEADLINE_SECONDS", "3");
     let (_alone, mut fleet) = fleet(2, env).await?;
     // The component's overlay, over the one that stands there: the right to delete.
-    let folder = fleet.control_plane.dir().join("forced");
-    std::fs::create_dir_all(&folder)?;
-    let up: String = folder.canonicalize()?.components().skip(1).map(|_| "../").collect();
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize()?;
-    let path = |path: &str| {
-        anyhow::Ok(format!("{up}{}/{path}", root.strip_prefix("/")?.to_str().context("letters")?))
-    };
-    let kustomization = json!({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-        "resources": [path("kustomize/overlays/default")?],
-        "components": [path("kustomize/components/force-drain")?],
+    let forced = json!({
+        "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/force-drain"],
     });
-    std::fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
-    apply_overlay(&fleet.control_plane, folder.to_str().context("letters")?).await?;
+    let forced = throw_away_overlay(&fleet.control_plane, "forced", forced)?;
+    apply_overlay(&fleet.control_plane, forced).await?;
 
     let pods = Api::<Pod>::namespaced(fleet.client(), "default");
     for (name, node) in [("debug", "node-0"), ("debug-too", "node-1")] {

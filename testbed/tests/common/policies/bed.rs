@@ -1,7 +1,7 @@
 //! The shipped policies on an API server, without any of the shipped programs: who asks, and what comes back.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::operator::apply_overlay;
+use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options};
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt as _;
@@ -9,7 +9,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -173,7 +173,6 @@ impl Overlay {
         named: |name| format!("team-{name}-blue"),
         kustomization: Some(|| {
             json!({
-                "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
                 "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue",
                 "resources": ["manifests"], "components": ["kustomize/components/trusted-placement"],
             })
@@ -181,21 +180,8 @@ impl Overlay {
     };
 
     /// The folder to apply.
-    fn folder(&self, control_plane: &ControlPlane) -> Result<String> {
-        let Some(kustomization) = self.kustomization else { return Ok("default".to_owned()) };
-        let folder = control_plane.dir().join("overlay");
-        std::fs::create_dir_all(&folder)?;
-        // kustomize takes relative paths only.
-        let up: String = folder.canonicalize()?.components().skip(1).map(|_| "../").collect();
-        let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize()?;
-        let repository = up + repository.strip_prefix("/")?.to_str().context("a path of letters")?;
-        let mut kustomization = kustomization();
-        for list in ["resources", "components"] {
-            for path in kustomization[list].as_array_mut().into_iter().flatten() {
-                *path = json!(format!("{repository}/{}", path.as_str().unwrap_or_default()));
-            }
-        }
-        std::fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
-        Ok(folder.to_str().context("a path of letters")?.to_owned())
+    fn folder(&self, control_plane: &ControlPlane) -> Result<PathBuf> {
+        let Some(kustomization) = self.kustomization else { return Ok("default".into()) };
+        throw_away_overlay(control_plane, "overlay", kustomization())
     }
 }
