@@ -8,7 +8,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 
-use crate::drain::{Fate, fate};
+use crate::drain::{Fate, fate, unmanaged};
+use crate::objects::ready_condition;
 
 /// How many disruptions each budget (namespace, name) allowed when it was last looked at.
 #[derive(Debug, Default)]
@@ -48,12 +49,9 @@ pub fn hopeless<'p>(
         }
         let namespace = pod.namespace().unwrap_or_default();
         match fate(pod, false) {
-            Fate::Unmanaged => why.push(format!(
-                "{namespace}/{} has no controller that would make it again elsewhere: delete it by hand",
-                pod.name_any()
-            )),
+            Fate::Unmanaged => why.push(unmanaged(&namespace, &pod.name_any())),
             // What is not Ready may be evicted by other rules, and what is finished always.
-            Fate::Evicted if is_ready(pod) => {
+            Fate::Evicted if ready_condition(pod).is_some() => {
                 let selecting = budgets.iter().map(AsRef::as_ref).filter(|budget| selects(budget, pod));
                 why.extend(forbidden(&namespace, &selecting.collect::<Vec<_>>()));
             }
@@ -96,11 +94,6 @@ fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
         && selector
             .and_then(|selector| Selector::try_from(selector).ok())
             .is_some_and(|selector| selector.matches(pod.labels()))
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Does this budget say something else than before, that a drain could care about?

@@ -30,6 +30,11 @@ pub struct PodKey {
     pub uid: String,
 }
 
+/// Why a drain does not get past a pod that nothing would bring back.
+pub fn unmanaged(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name} has no controller that would make it again elsewhere: delete it by hand")
+}
+
 /// What a drain of a node has to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {

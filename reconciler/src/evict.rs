@@ -10,7 +10,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use kube::core::Status;
 
-use crate::drain::{Plan, PodKey};
+use crate::drain::{Plan, PodKey, unmanaged};
 
 /// Wait after a first refusal; doubled with each further one. A budget that allows more starts anew.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -179,14 +179,8 @@ impl Evictions {
         let refused = self
             .refusal(plan)
             .map(|(pod, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
-        let unmanaged = || {
-            let pod = plan.unmanaged.first()?;
-            let (namespace, name) = (&pod.namespace, &pod.name);
-            Some(format!(
-                "{namespace}/{name} has no controller that would make it again elsewhere: delete it by hand"
-            ))
-        };
-        refused.or_else(unmanaged)
+        let left = || plan.unmanaged.first().map(|pod| unmanaged(&pod.namespace, &pod.name));
+        refused.or_else(left)
     }
 
     /// Forgets pods that no drain is about any more.

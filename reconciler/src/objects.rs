@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use brupop_api::{BottlerocketFleet, Marker, names};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -59,6 +59,12 @@ struct NodeCondition {
     since: Option<Timestamp>,
 }
 
+/// The condition by which a pod is Ready, if it is.
+pub fn ready_condition(pod: &Pod) -> Option<&PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
 /// An agent's pod, as far as it tells whether the agent is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentPod {
@@ -73,11 +79,7 @@ impl AgentPod {
     pub fn of(pod: &Pod) -> Option<Self> {
         let node = pod.spec.as_ref()?.node_name.clone()?;
         let leaving = pod.metadata.deletion_timestamp.is_some();
-        let conditions =
-            pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let ready = conditions
-            .iter()
-            .find(|condition| condition.type_ == "Ready" && condition.status == "True" && !leaving);
+        let ready = ready_condition(pod).filter(|_| !leaving);
         let since = |time: &Time| time.0;
         let ready_since =
             ready.map(|ready| ready.last_transition_time.as_ref().map_or(Timestamp::MIN, since));
@@ -162,10 +164,7 @@ impl WatchedNode {
 
     /// The condition Ready is True.
     pub fn ready(&self) -> bool {
-        self.status
-            .conditions
-            .iter()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        self.ready_since().is_some()
     }
 
     /// Since when it has been Ready without interruption, if it is.

@@ -156,11 +156,6 @@ impl Snapshot {
         self.nodes.values().filter(|node| node.takes_pods()).count()
     }
 
-    /// Of so many nodes that take pods, is one another than this?
-    pub fn elsewhere(&self, name: &str, takers: usize) -> bool {
-        takers > usize::from(self.nodes.get(name).is_some_and(|node| node.takes_pods()))
-    }
-
     /// The shadow of this name, if there is one that can be read.
     pub fn shadow(&self, name: &str) -> Option<&BottlerocketShadow> {
         self.shadows.get(name)?.0.as_ref().ok()
@@ -221,7 +216,7 @@ impl<'a> Observer<'a, '_> {
                 hopeless: self.hopeless.at(name).map(String::as_str),
                 drained: plan.is_some_and(Plan::is_done),
                 owners: plan.map_or(&[], |plan| &plan.owners),
-                elsewhere: self.takers > usize::from(watched.is_some_and(|node| node.takes_pods())),
+                elsewhere: elsewhere(self.takers, watched),
             },
             time,
         };
@@ -269,6 +264,11 @@ impl<'a> Observer<'a, '_> {
             ours: self.circumstances.own_node == Some(name),
         }
     }
+}
+
+/// Of so many nodes that take pods, is one another than this?
+pub fn elsewhere(takers: usize, node: Option<&Arc<WatchedNode>>) -> bool {
+    takers > usize::from(node.is_some_and(|node| node.takes_pods()))
 }
 
 fn owner_uid(shadow: &BottlerocketShadow) -> Option<&str> {

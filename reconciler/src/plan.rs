@@ -5,6 +5,8 @@
 mod read;
 mod table;
 
+use std::collections::BTreeMap;
+
 use brupop_api::names;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -119,25 +121,23 @@ fn circumstances<'a>(
 /// The plan, as these facts make it.
 fn plan(observed: &Observed<'_>) -> Plan {
     let fleet = &observed.fleet;
-    let slots = decide::slots(fleet, &observed.situations);
-    let starts: Vec<usize> = slots.taken.clone();
-    let turns = decide::turns(fleet, &observed.situations);
-    let waits: Vec<usize> = turns.into_iter().filter(|index| !starts.contains(index)).collect();
+    let starts = decide::slots(fleet, &observed.situations).taken.into_iter();
+    let mut nexts: BTreeMap<usize, Next> = starts.map(|index| (index, Next::Starts)).collect();
+    let turns = decide::turns(fleet, &observed.situations).into_iter();
+    let waits: Vec<usize> = turns.filter(|index| !nexts.contains_key(index)).collect();
+    nexts.extend(waits.into_iter().zip((1..).map(Next::Waits)));
     let mut nodes: Vec<Row> = Vec::new();
     for (index, situation) in observed.situations.iter().enumerate() {
-        let turn = waits.iter().position(|waits| *waits == index);
-        let reason = match (starts.contains(&index), turn) {
-            (true, _) => Reason::Starting(situation.shadow.and_then(|shadow| shadow.update()).unwrap_or("")),
-            (false, Some(_)) => Reason::LimitReached,
-            (false, None) => decide::node(fleet, situation).reason,
+        let next = nexts.get(&index).copied();
+        let reason = match next {
+            Some(Next::Starts) => {
+                Reason::Starting(situation.shadow.and_then(|shadow| shadow.update()).unwrap_or(""))
+            }
+            Some(_) => Reason::LimitReached,
+            None => decide::node(fleet, situation).reason,
         };
         let slot = situation.slot(fleet).is_some();
-        let next = match turn {
-            _ if slot => Next::Running,
-            _ if starts.contains(&index) => Next::Starts,
-            Some(turn) => Next::Waits(turn + 1),
-            None => Next::Stays,
-        };
+        let next = if slot { Next::Running } else { next.unwrap_or(Next::Stays) };
         let unreadable = observed.unreadable.get(&index);
         let shadow = situation.shadow;
         nodes.push(Row {

@@ -1,6 +1,5 @@
 //! Puts the reconciler together and runs it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,14 +33,8 @@ pub enum ProcessError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The address is taken, or not ours.
-    #[error("cannot listen on {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the operating system said.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] endpoint::ListenError),
     /// The pod's name is needed.
     #[error("set POD_NAME to the name of this pod: the Lease is held, and Events are reported, under it")]
     PodName,
@@ -65,11 +58,8 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
     let cluster = Cluster::infer("brupop-reconciler").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
-    let listen = |address| async move {
-        endpoint::listen(address).await.map_err(|source| ProcessError::Listen { address, source })
-    };
     let (health_listener, metrics_listener) =
-        (listen(settings.health_address).await?, listen(settings.metrics_address).await?);
+        (endpoint::listen(settings.health_address).await?, endpoint::listen(settings.metrics_address).await?);
     let resolver = Arc::new(Resolver::default());
     let certificate = SelfSigned::new(&us, Arc::clone(&resolver))?;
     let namespace = cluster.namespace().to_owned();

@@ -67,17 +67,27 @@ impl Health {
     }
 }
 
+/// The address is taken, or not ours.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}")]
+pub struct ListenError {
+    address: SocketAddr,
+    #[source]
+    source: std::io::Error,
+}
+
 /// Listens on `address`. `[::]` means every address of both families; where the kernel has no IPv6, `0.0.0.0`.
 ///
 /// # Errors
 /// The address is taken, or not ours.
-pub async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    match TcpListener::bind(address).await {
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    let bound = match TcpListener::bind(address).await {
         Err(_) if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
             TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
         }
         bound => bound,
-    }
+    };
+    bound.map_err(|source| ListenError { address, source })
 }
 
 /// Serves `/livez` and `/readyz` until the shutdown is requested. Bodies of requests are not read.

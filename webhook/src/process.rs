@@ -13,7 +13,6 @@ use brupop_runtime::{Cluster, Health, Shutdown, endpoint, metrics_endpoint};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Client;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -25,14 +24,8 @@ pub enum ProcessError {
     #[error(transparent)]
     Client(#[from] brupop_runtime::client::ClientError),
     /// The address is taken, or not ours.
-    #[error("cannot listen on {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the operating system said.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] endpoint::ListenError),
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
@@ -45,26 +38,20 @@ pub enum ProcessError {
 pub async fn run(options: Options) -> Result<(), ProcessError> {
     let cluster = Cluster::infer("brupop-webhook").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
-    let listen = |address| async move {
-        endpoint::listen(address).await.map_err(|source| ProcessError::Listen { address, source })
-    };
     let (admission, health_listener, metrics_listener) = (
-        listen(options.admission_address).await?,
-        listen(options.health_address).await?,
-        listen(options.metrics_address).await?,
+        endpoint::listen(options.admission_address).await?,
+        endpoint::listen(options.health_address).await?,
+        endpoint::listen(options.metrics_address).await?,
     );
 
     let metrics = Arc::new(Metrics::default());
     let health = Health::starting("the certificate is not published yet");
     let resolver = Arc::new(Resolver::default());
-    let (scrapers, api_servers) = (
-        Callers::new(
-            cluster.client_without_retry()?,
-            Right::Get(metrics_endpoint::PATH),
-            metrics.scrape_refusals.clone(),
-        ),
-        Callers::new(cluster.client_without_retry()?, Right::Token, metrics.caller_refusals.clone()),
-    );
+    let asking = cluster.client_without_retry()?;
+    let api_servers = options
+        .require_caller_token
+        .then(|| Callers::new(asking.clone(), Right::Token, metrics.caller_refusals.clone()));
+    let scrapers = Callers::new(asking, Right::Get(metrics_endpoint::PATH), metrics.scrape_refusals.clone());
     // All else is looked after as long as reviews are served, which is longer than until the signal.
     let (served, ending) = Shutdown::by_hand();
     let scraped = Arc::clone(&metrics);
@@ -88,7 +75,6 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace = cluster.namespace(), "webhook started");
 
     let limits = Limits { linger: Duration::from_secs(options.linger_seconds), ..LIMITS };
-    let api_servers = options.require_caller_token.then_some(api_servers);
     serve(admission, resolver, limits, metrics, api_servers, shutdown).await;
     served.request();
     let _ = tokio::join!(health_pages, metrics_pages, keeping);

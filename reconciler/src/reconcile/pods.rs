@@ -12,7 +12,7 @@ use crate::apply::is_ours;
 use crate::budgets;
 use crate::drain::Plan;
 use crate::objects::WatchedNode;
-use crate::observe::Snapshot;
+use crate::observe::{Snapshot, elsewhere};
 
 /// How long a node is passed over after its pods were last looked at, if there are too many such nodes to watch all.
 const PASSED_OVER: Duration = Duration::from_mins(5);
@@ -46,8 +46,8 @@ impl Reconciler {
         let (takers, namespace) = (snapshot.takers(), &self.caller.namespace);
         let ours = |pod: &Pod| is_ours(pod, namespace);
         let looked = self.reign.pods.look(|name, pods, budgets| {
-            let tainted = snapshot.nodes.get(name).is_some_and(|node| node.tainted());
-            let ours_go = tainted && snapshot.elsewhere(name, takers);
+            let node = snapshot.nodes.get(name);
+            let ours_go = node.is_some_and(|node| node.tainted()) && elsewhere(takers, node);
             let pods = || pods.iter().map(AsRef::as_ref);
             (Plan::of(pods(), ours, ours_go), budgets::hopeless(pods(), budgets, ours))
         });
