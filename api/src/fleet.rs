@@ -90,6 +90,10 @@ pub struct Slot {
     /// The attempt this slot is for: the shadow's `spec.attempt` once its spec has moved.
     #[schemars(schema_with = "crate::crds::counter")]
     pub attempt: u64,
+    /// When it was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::time_or_null")]
+    pub since: Option<String>,
 }
 
 /// What became of one version.

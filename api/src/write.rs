@@ -75,6 +75,8 @@ pub enum Field<'a> {
     VersionRecord(&'a str),
     /// Fleet: when an update last finished.
     LastFinished,
+    /// Fleet: seconds that an update usually takes.
+    TypicalSeconds,
 }
 
 /// What stands in a [`Field`].
@@ -276,6 +278,7 @@ impl Field<'_> {
             Self::Slot(shadow) => leaf("/status/slots", shadow),
             Self::VersionRecord(version) => leaf("/status/versions", version),
             Self::LastFinished => "/status/lastFinished".into(),
+            Self::TypicalSeconds => "/status/typicalSeconds".into(),
         }
     }
 }

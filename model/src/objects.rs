@@ -253,7 +253,11 @@ impl Fields for Ledger {
                     .iter()
                     .enumerate()
                     .filter_map(|(index, slot)| {
-                        let slot = Slot { uid: SHADOWS[index].to_owned(), attempt: u64::from((*slot)?) };
+                        let slot = Slot {
+                            uid: SHADOWS[index].to_owned(),
+                            attempt: u64::from((*slot)?),
+                            since: None,
+                        };
                         Some((SHADOWS[index].to_owned(), slot))
                     })
                     .collect(),

@@ -7,7 +7,9 @@ use brupop_agent::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{Marker, State};
-use brupop_reconciler::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_reconciler::facts::{
+    Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts,
+};
 
 use crate::objects::{
     ATTEMPTS_MAX, BOOTS, COMMAND_TIME, FAILURES, Ledger, Mark, NODES, NODES_MAX, NOW, Node, SHADOWS, STAGED,
@@ -41,7 +43,7 @@ static SLOTS: LazyLock<Vec<BTreeMap<String, Slot>>> = LazyLock::new(|| {
                 let digit = code % each;
                 code /= each;
                 if digit > 0 {
-                    let slot = Slot { uid: name.to_owned(), attempt: digit as u64 - 1 };
+                    let slot = Slot { uid: name.to_owned(), attempt: digit as u64 - 1, since: None };
                     slots.insert(name.to_owned(), slot);
                 }
             }
@@ -155,6 +157,7 @@ fn situation(
         shadow: Some(self::shadow(shadow)),
         owner_uid: Some(NODES[usize::from(node.index)]),
         pods: PodFacts { known: true, hopeless: None, drained: empty, owners: &[], elsewhere: true },
+        evicted: Evicted::Back,
         time: TimeFacts {
             exclusion_over: true,
             young: false,
@@ -194,6 +197,7 @@ pub(crate) fn of(
         budget: FailureBudget::default(),
         force: false,
         resting: false,
+        typical_seconds: None,
         limit: Some(config.limit),
         gate: Gate::Open,
         exclude: false,

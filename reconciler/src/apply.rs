@@ -170,7 +170,7 @@ impl Caller {
     async fn is_drained(&self, node: &str, confirm: Confirm) -> kube::Result<bool> {
         let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = Api::<Pod>::all(self.client.clone()).list(&params).await?;
-        Ok(Plan::of(&pods.items, |pod| is_ours(pod, &self.namespace), confirm.ours_go).is_done())
+        Ok(Plan::of(&pods.items, |pod| is_ours(pod, &self.namespace), |_| false, confirm.ours_go).is_done())
     }
 
     fn shadows(&self) -> Api<PartialObjectMeta<BottlerocketShadow>> {

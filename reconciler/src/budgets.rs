@@ -36,11 +36,13 @@ impl Budgets {
 }
 
 /// Why these pods of one node can never all be evicted, as pods and budgets are: nothing would bring one back, or its
-/// budgets allow no disruption with as many pods as there are. `ours` tells the operator's own pods, which are exempt.
+/// budgets allow no disruption with as many pods as there are. `ours` tells the operator's own pods, which are exempt;
+/// `orphaned`, pods whose `DaemonSet` is gone.
 pub fn hopeless<'p>(
     pods: impl IntoIterator<Item = &'p Pod>,
     budgets: &[impl AsRef<PodDisruptionBudget>],
     ours: impl Fn(&Pod) -> bool,
+    orphaned: impl Fn(&Pod) -> bool,
 ) -> Option<String> {
     let mut why: Vec<String> = vec![];
     for pod in pods {
@@ -48,7 +50,7 @@ pub fn hopeless<'p>(
             continue;
         }
         let namespace = pod.namespace().unwrap_or_default();
-        match fate(pod, false) {
+        match fate(pod, orphaned(pod)) {
             Fate::Unmanaged => why.push(unmanaged(&namespace, &pod.name_any())),
             // What is not Ready may be evicted by other rules, and what is finished always.
             Fate::Evicted if ready_condition(pod).is_some() => {
@@ -189,13 +191,13 @@ mod tests {
             ("of a DaemonSet", &of("DaemonSet"), vec![over("all", "cart", 2, 2)], None),
             ("unmanaged", &pod("debug", None, "True"), vec![], Some("shop/debug has no controller")),
         ] {
-            let why = hopeless([pod], &budgets, |_| false);
+            let why = hopeless([pod], &budgets, |_| false, |_| false);
             assert_eq!(
                 why.as_deref().map(|why| word.is_some_and(|word| why.contains(word))),
                 word.map(|_| true),
                 "{says}: {why:?}"
             );
-            assert_eq!(hopeless([pod], &budgets, |_| true), None, "{says}, but ours");
+            assert_eq!(hopeless([pod], &budgets, |_| true, |_| false), None, "{says}, but ours");
         }
     }
 

@@ -55,15 +55,17 @@ pub struct Plan {
 impl Plan {
     /// The plan for these pods of one node. `ours` tells the operator's own pods; they are evicted only if `ours_go`:
     /// there is another node for them, and this one is tainted, for they tolerate the cordon and would come back.
+    /// `orphaned` tells pods whose `DaemonSet` is gone.
     pub fn of<'p>(
         pods: impl IntoIterator<Item = &'p Pod>,
         ours: impl Fn(&Pod) -> bool,
+        orphaned: impl Fn(&Pod) -> bool,
         ours_go: bool,
     ) -> Self {
         let mut plan = Self::default();
         for pod in pods {
             let ours = ours(pod);
-            let fate = fate(pod, ours && !ours_go);
+            let fate = if ours && !ours_go { Fate::Stays } else { fate(pod, orphaned(pod)) };
             let namespace = pod.namespace().unwrap_or_default();
             let key = || PodKey {
                 namespace: namespace.clone(),
@@ -80,9 +82,7 @@ impl Plan {
                 Fate::Evicted if ours => plan.last.push(key()),
                 Fate::Evicted => plan.evict.push(key()),
             }
-            if let Some(owner) = controller(pod) {
-                plan.owners.push(format!("{}/{}/{namespace}/{}", owner.api_version, owner.kind, owner.name));
-            }
+            plan.owners.extend(owner(pod));
         }
         if plan.evict.is_empty() && plan.leaving == 0 && plan.unmanaged.is_empty() {
             plan.evict = std::mem::take(&mut plan.last);
@@ -109,18 +109,18 @@ impl Plan {
     }
 }
 
-/// What a drain does about this pod; `kept` pods stay, whatever they are.
-pub fn fate(pod: &Pod, kept: bool) -> Fate {
+/// What a drain does about this pod; nothing brings back one that is `orphaned`, its `DaemonSet` being gone.
+pub fn fate(pod: &Pod, orphaned: bool) -> Fate {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let finished = matches!(phase, Some("Succeeded" | "Failed"));
     let controller = controller(pod);
     let mirror = pod.annotations().contains_key(MIRROR_POD_ANNOTATION);
-    let daemon = controller.is_some_and(|owner| owner.kind == "DaemonSet") && !finished;
-    if kept || mirror || daemon {
+    let daemon = controller.is_some_and(|owner| owner.kind == "DaemonSet") && !finished && !orphaned;
+    if mirror || daemon {
         Fate::Stays
     } else if pod.metadata.deletion_timestamp.is_some() {
         Fate::Leaving
-    } else if finished || controller.is_some() {
+    } else if finished || (controller.is_some() && !orphaned) {
         Fate::Evicted
     } else {
         Fate::Unmanaged
@@ -129,6 +129,12 @@ pub fn fate(pod: &Pod, kept: bool) -> Fate {
 
 fn controller(pod: &Pod) -> Option<&OwnerReference> {
     pod.owner_references().iter().find(|owner| owner.controller == Some(true))
+}
+
+/// The workload that makes this pod, `<apiVersion>/<kind>/<namespace>/<name>`; `None` if there is none.
+pub fn owner(pod: &Pod) -> Option<String> {
+    let OwnerReference { api_version, kind, name, .. } = controller(pod)?;
+    Some(format!("{api_version}/{kind}/{}/{name}", pod.namespace().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -147,6 +153,10 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
     }
 
+    fn of<'p>(pods: impl IntoIterator<Item = &'p Pod>, ours: impl Fn(&Pod) -> bool, ours_go: bool) -> Plan {
+        Plan::of(pods, ours, |_| false, ours_go)
+    }
+
     #[test]
     fn the_table() {
         let none = json!({});
@@ -154,7 +164,7 @@ mod tests {
         let mirror = json!({"annotations": {MIRROR_POD_ANNOTATION: "x"}});
         let owned =
             json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
-        for (what, owner, phase, more, expected) in [
+        let table = [
             ("of a ReplicaSet", Some("ReplicaSet"), "Running", &none, Fate::Evicted),
             ("of a ReplicaSet, pending", Some("ReplicaSet"), "Pending", &none, Fate::Evicted),
             ("of a Job, finished", Some("Job"), "Succeeded", &none, Fate::Evicted),
@@ -167,10 +177,16 @@ mod tests {
             ("unmanaged, finished", None, "Failed", &none, Fate::Evicted),
             ("unmanaged, leaving", None, "Running", &leaving, Fate::Leaving),
             ("owned, but not controlled", None, "Running", &owned, Fate::Unmanaged),
+        ];
+        for (what, owner, phase, more, expected) in table {
+            assert_eq!(fate(&pod("a", owner, phase, more), false), expected, "{what}");
+        }
+        for (what, phase, more, expected) in [
+            ("of a DaemonSet that is gone", "Running", &none, Fate::Unmanaged),
+            ("of one that is gone, leaving", "Running", &leaving, Fate::Leaving),
+            ("of one that is gone, finished", "Failed", &none, Fate::Evicted),
         ] {
-            let pod = pod("a", owner, phase, more);
-            assert_eq!(fate(&pod, false), expected, "{what}");
-            assert_eq!(fate(&pod, true), Fate::Stays, "{what}, kept");
+            assert_eq!(fate(&pod("a", Some("DaemonSet"), phase, more), true), expected, "{what}");
         }
     }
 
@@ -183,7 +199,7 @@ mod tests {
             pod("d", None, "Running", &json!({})),
             pod("e", Some("StatefulSet"), "Running", &json!({"deletionTimestamp": "2026-11-21T04:00:00Z"})),
         ];
-        let plan = Plan::of(&pods, |_| false, true);
+        let plan = of(&pods, |_| false, true);
         assert_eq!(plan.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(plan.leaving, 1);
         assert_eq!(plan.unmanaged.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["d"]);
@@ -191,15 +207,15 @@ mod tests {
         assert!(!plan.is_done());
         let forced = plan.clone().forced();
         assert_eq!(forced.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b", "d"]);
-        assert!(Plan::of(&pods[2..3], |_| false, true).is_done());
+        assert!(of(&pods[2..3], |_| false, true).is_done());
     }
 
     #[test]
     fn our_own_pods_stay_where_there_is_no_other_node() {
         let pods = [pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &json!({}))];
-        assert!(Plan::of(&pods, |_| true, false).is_done());
-        assert_eq!(Plan::of(&pods, |_| true, true).evict.len(), 1);
-        assert_eq!(Plan::of(&pods, |_| false, false).evict.len(), 1);
+        assert!(of(&pods, |_| true, false).is_done());
+        assert_eq!(of(&pods, |_| true, true).evict.len(), 1);
+        assert_eq!(of(&pods, |_| false, false).evict.len(), 1);
     }
 
     #[test]
@@ -208,7 +224,7 @@ mod tests {
         let webhook = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &json!({}));
         let ours = |pod: &Pod| pod.name_any().starts_with("brupop");
         let names = |pods: &[Pod]| {
-            let plan = Plan::of(pods, ours, true);
+            let plan = of(pods, ours, true);
             assert!(!plan.is_done());
             plan.evict.into_iter().map(|pod| pod.name).collect::<Vec<_>>()
         };
@@ -217,6 +233,6 @@ mod tests {
         assert!(names(&[webhook.clone(), cart(&leaving)]).is_empty());
         assert_eq!(names(&[webhook]), ["brupop-webhook-0"]);
         let lingering = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &leaving);
-        assert!(Plan::of(&[lingering], ours, true).is_done(), "is not waited for");
+        assert!(of(&[lingering], ours, true).is_done(), "is not waited for");
     }
 }

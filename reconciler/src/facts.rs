@@ -27,6 +27,8 @@ pub struct FleetFacts<'a> {
     pub limit: Option<u64>,
     /// May new updates start?
     pub gate: Gate,
+    /// Seconds that an update usually takes, from slot to slot, once one has ended well.
+    pub typical_seconds: Option<u64>,
     /// An update ended not long ago, and another one has to wait for that.
     pub resting: bool,
     /// Are nodes excluded from load balancers before they are cordoned?
@@ -76,6 +78,8 @@ pub struct Situation<'a> {
     pub owner_uid: Option<&'a str>,
     /// The pods on the node that a drain concerns.
     pub pods: PodFacts<'a>,
+    /// The workloads whose pods were evicted from the node.
+    pub evicted: Evicted<'a>,
     /// What the clock says.
     pub time: TimeFacts,
 }
@@ -125,10 +129,22 @@ pub struct PodFacts<'a> {
     pub hopeless: Option<&'a str>,
     /// None is left that a drain would evict.
     pub drained: bool,
-    /// The workloads whose pods would be evicted.
+    /// The workloads whose pods would be evicted, as far as they are available now.
     pub owners: &'a [String],
     /// There is another node on which evicted pods could run.
     pub elsewhere: bool,
+}
+
+/// How the workloads are whose pods were evicted from a node, and that were available then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Evicted<'a> {
+    /// They are available again, or there are none.
+    #[default]
+    Back,
+    /// This one is not, `<apiVersion>/<kind>/<namespace>/<name>`.
+    Missing(&'a str),
+    /// They have not been looked at yet.
+    Unknown,
 }
 
 /// What the clock says of one node; [`crate::observe`] turns times into these.
@@ -147,6 +163,10 @@ pub struct TimeFacts {
     pub drain_overdue: bool,
     /// The node has been watched for long enough after its update.
     pub soak_over: bool,
+    /// Evicted workloads have had long enough to be available again.
+    pub workloads_overdue: bool,
+    /// For how many seconds the slot has been held, if that is known.
+    pub slot_seconds: Option<u64>,
 }
 
 impl<'a> Situation<'a> {

@@ -25,3 +25,4 @@ pub mod schedule;
 pub mod settings;
 pub mod told;
 pub mod watches;
+pub mod workloads;

@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use kube::core::DeserializeGuard;
 
 use crate::drain::Plan;
-use crate::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
+use crate::facts::{Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
 use crate::objects::{AgentPod, Ledger, WatchedNode};
 use crate::settings::{Durations, Limit};
 use clock::Clock;
@@ -38,6 +38,9 @@ pub struct Snapshot {
     pub drains: BTreeMap<String, Plan>,
     /// Why a drain of a node could never end, by name of the shadow; also of nodes that were looked at not long ago.
     pub hopeless: BTreeMap<String, String>,
+    /// The first workload that is not available again, if one is not, by name of the shadow; of those updated nodes for
+    /// which all were looked at.
+    pub evicted: BTreeMap<String, Option<String>>,
 }
 
 /// What facts depend on beside objects.
@@ -101,6 +104,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
     let fleet = FleetFacts {
         resting: circumstances.durations.pause.is_positive()
             && !clock.passed(finished, circumstances.durations.pause, true),
+        typical_seconds: status.and_then(|status| status.typical_seconds),
         now: circumstances.now_text,
         term: circumstances.term,
         ledger_term: status.and_then(|status| status.term),
@@ -122,6 +126,8 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         agents: SideBySide::of(&snapshot.agents),
         drains: SideBySide::of(&snapshot.drains),
         hopeless: SideBySide::of(&snapshot.hopeless),
+        evicted: SideBySide::of(&snapshot.evicted),
+        slots: SideBySide::of(fleet.slots),
     };
     let mut observed =
         Observed { fleet, situations: vec![], unreadable: BTreeMap::new(), too_long: vec![], next: None };
@@ -179,6 +185,8 @@ struct Observer<'a, 'c> {
     agents: SideBySide<'a, AgentPod>,
     drains: SideBySide<'a, Plan>,
     hopeless: SideBySide<'a, String>,
+    evicted: SideBySide<'a, Option<String>>,
+    slots: SideBySide<'a, Slot>,
 }
 
 impl<'a> Observer<'a, '_> {
@@ -206,6 +214,8 @@ impl<'a> Observer<'a, '_> {
             ready_since.zip(agent.and_then(|agent| agent.ready_since)).map(|(node, agent)| node.max(agent));
         let mut time = self.clock.facts(durations, facts.as_ref(), transition, marker, all_well_since);
         time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
+        let since = self.slots.at(name).and_then(|slot| slot.since.as_deref());
+        time.slot_seconds = since.and_then(|since| self.clock.seconds_since(since));
         let situation = Situation {
             shadow_name: name,
             node,
@@ -218,9 +228,19 @@ impl<'a> Observer<'a, '_> {
                 owners: plan.map_or(&[], |plan| &plan.owners),
                 elsewhere: elsewhere(self.takers, watched),
             },
+            evicted: self.evicted(name, marker),
             time,
         };
         (situation, unreadable)
+    }
+
+    fn evicted(&mut self, name: &str, marker: Option<&Marker>) -> Evicted<'a> {
+        let none = marker.is_none_or(|marker| marker.evicted_owners.is_empty());
+        match self.evicted.at(name) {
+            _ if none || self.circumstances.durations.workloads.is_zero() => Evicted::Back,
+            None => Evicted::Unknown,
+            Some(missing) => missing.as_deref().map_or(Evicted::Back, Evicted::Missing),
+        }
     }
 
     fn node(

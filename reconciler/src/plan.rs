@@ -103,7 +103,9 @@ fn circumstances<'a>(
             && condition.status == brupop_api::conditions::ConditionStatus::True
     });
     let updates_run = status.is_some_and(|status| !status.slots.is_empty());
-    let allowed = Starts::default().allowed(schedule, now, settings.min_remaining(), updates_run);
+    let typical = snapshot.status().and_then(|status| status.typical_seconds);
+    let takes = settings.min_remaining(schedule, now, typical);
+    let allowed = Starts::default().allowed(schedule, now, takes, updates_run);
     let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
     Circumstances {
         durations,

@@ -31,7 +31,7 @@ use crate::metrics::Metrics;
 use crate::pending::Pending;
 use crate::schedule::{Schedule, Starts};
 use crate::settings::Settings;
-use crate::watches::{PodWatches, Watches};
+use crate::watches::{PodWatches, Watches, WorkloadWatches};
 use complaints::Complaints;
 use errand::{Errand, Key};
 
@@ -70,6 +70,7 @@ struct Reign {
     /// The term that was written into the ledger.
     term: Option<u64>,
     pods: PodWatches,
+    workloads: WorkloadWatches,
     /// Shadows of the nodes that are next, and whose pods must be looked at first.
     look_at: BTreeSet<String>,
     /// Shadows of the nodes that no drain could empty, why, and when that was last seen.
@@ -98,6 +99,7 @@ impl Reign {
         Self {
             term: None,
             pods: PodWatches::default(),
+            workloads: WorkloadWatches::default(),
             look_at: BTreeSet::new(),
             hopeless: BTreeMap::new(),
             pending: Pending::default(),

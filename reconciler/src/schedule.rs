@@ -97,6 +97,24 @@ impl Schedule {
         self.kind
     }
 
+    /// Does an update that takes so long fit into a window, or into the one that is open now?
+    pub fn fits(&self, now: Timestamp, takes: SignedDuration) -> bool {
+        match self.kind {
+            Kind::Always | Kind::Shot => true,
+            Kind::Span(length) => takes <= length,
+            Kind::Window => {
+                let open = |minutes: &i64| {
+                    let at = now.checked_add(SignedDuration::from_mins(*minutes));
+                    at.is_ok_and(|at| self.matches(at))
+                };
+                let most = takes.as_mins();
+                let (before, after) = ((0..=most).map(|minute| -minute), 1..=most);
+                let length = before.take_while(open).count() + after.take_while(open).count();
+                i64::try_from(length).is_ok_and(|minutes| minutes > most)
+            }
+        }
+    }
+
     /// Does the expression match this second of the clock on the wall?
     pub fn matches(&self, at: Timestamp) -> bool {
         self.cron.is_time_matching(&self.civil(at)).unwrap_or(false)

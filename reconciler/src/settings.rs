@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
-use jiff::SignedDuration;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::facts::FailureBudget;
 use crate::leave::LeaveArgs;
@@ -40,9 +40,9 @@ pub struct Settings {
     /// For how long updates may start each time that the cron expression fires, such as `4h` or `90m`
     #[arg(long, env = "SCHEDULER_WINDOW_DURATION", value_parser = window)]
     pub scheduler_window_duration: Option<SignedDuration>,
-    /// Seconds that must be left of the window for an update to start
-    #[arg(long, env = "SCHEDULER_MIN_REMAINING_SECONDS", default_value = "0", value_parser = seconds(0))]
-    pub scheduler_min_remaining_seconds: u64,
+    /// Seconds that must be left of the window for an update to start, or `typical`: as long as updates have taken so far
+    #[arg(long, env = "SCHEDULER_MIN_REMAINING_SECONDS", default_value = "typical")]
+    pub scheduler_min_remaining_seconds: Remaining,
     /// Seconds for which a node must have existed before it is updated
     #[arg(long, env = "MIN_NODE_AGE_SECONDS", default_value = "300", value_parser = seconds(0))]
     pub min_node_age_seconds: u64,
@@ -52,6 +52,9 @@ pub struct Settings {
     /// Seconds for which an updated node is watched before its update counts as done
     #[arg(long, env = "SOAK_SECONDS", default_value = "60", value_parser = seconds(0))]
     pub soak_seconds: u64,
+    /// Seconds after that in which workloads whose pods were evicted must be available again, if they were before; 0 does not look at them
+    #[arg(long, env = "WORKLOADS_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(0))]
+    pub workloads_deadline_seconds: u64,
     /// Seconds for download and activation
     #[arg(long, env = "STAGE_DEADLINE_SECONDS", default_value = "3600", value_parser = seconds(1))]
     pub stage_deadline_seconds: u64,
@@ -106,6 +109,8 @@ pub struct Durations {
     pub exclusion: SignedDuration,
     /// Of the watch after an update.
     pub soak: SignedDuration,
+    /// For evicted workloads to be available again, after the watch; zero = they are not looked at.
+    pub workloads: SignedDuration,
     /// For download and activation.
     pub stage: SignedDuration,
     /// For a drain.
@@ -135,7 +140,7 @@ impl Settings {
         )
         .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{}\": {why}", self.scheduler_cron_expression))
         .and_then(|schedule| match schedule.kind() {
-            Kind::Span(length) if length < self.min_remaining() => Err(
+            Kind::Span(length) if length < self.min_remaining(&schedule, Timestamp::MIN, None) => Err(
                 "SCHEDULER_MIN_REMAINING_SECONDS is more than SCHEDULER_WINDOW_DURATION, so nothing would ever start: \
                  write less"
                     .to_owned(),
@@ -149,18 +154,30 @@ impl Settings {
         FailureBudget { unproven: self.max_failures_of_new_version.0, proven: self.max_failures.0 }
     }
 
-    /// What must be left of the window for an update to start.
-    pub fn min_remaining(&self) -> SignedDuration {
-        SignedDuration::from_secs(i64::try_from(self.scheduler_min_remaining_seconds).unwrap_or(i64::MAX))
+    /// What must be left of the window for an update to start now, if one usually takes so many seconds.
+    pub fn min_remaining(
+        &self,
+        schedule: &Schedule,
+        now: Timestamp,
+        typical_seconds: Option<u64>,
+    ) -> SignedDuration {
+        match self.scheduler_min_remaining_seconds {
+            Remaining::Seconds(seconds) => duration(seconds),
+            Remaining::Typical => {
+                let typical = duration(typical_seconds.unwrap_or(0).min(LONGEST));
+                // What fits into no window would never start.
+                if schedule.fits(now, typical) { typical } else { SignedDuration::ZERO }
+            }
+        }
     }
 
     /// The durations that decisions rest on.
     pub fn durations(&self) -> Durations {
-        // `LONGEST` is far below `i64::MAX`.
-        let of = |seconds: u64| SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+        let of = duration;
         Durations {
             exclusion: of(self.exclude_from_lb_wait_time_in_sec),
             soak: of(self.soak_seconds),
+            workloads: of(self.workloads_deadline_seconds),
             stage: of(self.stage_deadline_seconds),
             drain: of(self.drain_deadline_seconds),
             reboot: of(self.reboot_deadline_seconds),
@@ -170,6 +187,11 @@ impl Settings {
             pause: of(self.pause_between_updates_seconds),
         }
     }
+}
+
+/// `LONGEST` is far below `i64::MAX`.
+fn duration(seconds: u64) -> SignedDuration {
+    SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
 fn time_zone(name: &str) -> Result<TimeZone, String> {
@@ -191,6 +213,28 @@ fn seconds(least: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + 
             .ok()
             .filter(|seconds| (least..=LONGEST).contains(seconds))
             .ok_or_else(|| format!("write whole seconds from {least} to {LONGEST}, such as 300"))
+    }
+}
+
+/// What must be left of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remaining {
+    /// As much as an update usually takes.
+    Typical,
+    /// That many seconds.
+    Seconds(u64),
+}
+
+impl FromStr for Remaining {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "typical" => Ok(Self::Typical),
+            seconds => {
+                self::seconds(0)(seconds).map(Self::Seconds).map_err(|why| format!("{why}; or `typical`"))
+            }
+        }
     }
 }
 

@@ -111,7 +111,7 @@ pub fn of_reason(situation: &Situation<'_>, reason: &Reason<'_>) -> Option<Told>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{PodFacts, TimeFacts};
+    use crate::facts::{Evicted, PodFacts, TimeFacts};
     use brupop_api::Write;
     use brupop_api::facts::{SpecFacts, StatusFacts};
 
@@ -132,6 +132,7 @@ mod tests {
             }),
             owner_uid: None,
             pods: PodFacts::default(),
+            evicted: Evicted::Back,
             time: TimeFacts::default(),
         }
     }

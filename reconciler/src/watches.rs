@@ -1,5 +1,7 @@
 //! Watches, each kept in a store; a change that matters wakes the reconciler.
 
+mod workloads;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use tokio::task::JoinHandle;
 use crate::budgets::{self, Budgets};
 use crate::objects::{AgentPod, Ledger, WatchedNode, trim_pod};
 use crate::observe::Snapshot;
+pub use workloads::WorkloadWatches;
 
 /// Most nodes whose pods are watched at once. More drain one after the other.
 const MAX_POD_WATCHES: usize = 256;
@@ -97,6 +100,7 @@ impl Watches {
             ledger,
             drains: BTreeMap::new(),
             hopeless: BTreeMap::new(),
+            evicted: BTreeMap::new(),
         })
     }
 }

@@ -65,6 +65,8 @@ pub enum Reason<'a> {
     ReturningToService,
     /// The node is watched for a while.
     Monitoring,
+    /// A workload whose pods were evicted is not available again.
+    WorkloadsNotBack(&'a str),
     /// The update is done; the agent and the ledger are about to say so.
     Finishing,
     /// The update is given up.
@@ -86,6 +88,8 @@ pub enum Abort {
     FellBack,
     /// The node was not Ready after the update.
     NotReady,
+    /// A workload whose pods were evicted did not become available again.
+    WorkloadsNotBack,
     /// The host rebooted by itself before the update was ready.
     RebootedByItself,
     /// The host would now update to another version, or to none.
@@ -106,6 +110,7 @@ impl Abort {
             Self::CannotBeEmptied => "CannotBeEmptied",
             Self::FellBack => "FellBack",
             Self::NotReady => "NotReady",
+            Self::WorkloadsNotBack => "WorkloadsNotBack",
             Self::RebootedByItself => "RebootedByItself",
             Self::OtherTarget => "OtherTarget",
             Self::NodePaused => "NodePaused",
@@ -125,9 +130,9 @@ impl Abort {
         )
     }
 
-    /// Is it seen on facts of the Node, which no agent can write? Only such failures count against a version.
+    /// Is it seen on facts of Nodes and workloads, which no agent can write? Only such failures count against a version.
     pub fn is_corroborated(reason: &str) -> bool {
-        [Self::FellBack, Self::NotReady].iter().any(|seen| reason == seen.as_str())
+        [Self::FellBack, Self::NotReady, Self::WorkloadsNotBack].iter().any(|seen| reason == seen.as_str())
     }
 
     fn message(self) -> &'static str {
@@ -138,6 +143,7 @@ impl Abort {
             Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
             Self::FellBack => "the host came back with another version than the wanted one",
             Self::NotReady => "the node was not Ready with the new version",
+            Self::WorkloadsNotBack => "a workload whose pods were evicted did not become available again",
             Self::RebootedByItself => "the host rebooted before its update was ready",
             Self::OtherTarget => "the host would now update to another version, or to none",
             Self::NodePaused => "a person paused this node",
@@ -148,7 +154,7 @@ impl Abort {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can be, for metrics.
-    pub const WORDS: [&'static str; 32] = [
+    pub const WORDS: [&'static str; 33] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -179,6 +185,7 @@ impl Reason<'_> {
         "RebootOverdue",
         "ReturningToService",
         "Monitoring",
+        "WorkloadsNotBack",
         "Finishing",
         "Aborting",
     ];
@@ -216,6 +223,7 @@ impl Reason<'_> {
             Self::RebootOverdue => "RebootOverdue",
             Self::ReturningToService => "ReturningToService",
             Self::Monitoring => "Monitoring",
+            Self::WorkloadsNotBack(_) => "WorkloadsNotBack",
             Self::Finishing => "Finishing",
             Self::Aborting(_) => "Aborting",
         }
@@ -236,6 +244,7 @@ impl Reason<'_> {
             | Self::Rebooting
             | Self::ReturningToService
             | Self::Monitoring
+            | Self::WorkloadsNotBack(_)
             | Self::Finishing
             | Self::Aborting(_) => ConditionStatus::True,
             _ => ConditionStatus::False,
@@ -253,6 +262,11 @@ impl Reason<'_> {
             }
             Self::CannotBeEmptied(why) => {
                 format!("the node is passed over, for no drain could empty it: {why}")
+            }
+            Self::WorkloadsNotBack(owner) => {
+                format!(
+                    "the node is in service, but {owner}, whose pods were evicted from it, is not available again"
+                )
             }
             Self::Starting(version) => format!("the update to {version} begins"),
             Self::Staging(version) => format!("the host downloads and activates {version}"),
@@ -300,6 +314,7 @@ impl Reason<'_> {
             Self::Finishing => "the update is over; the agent tidies up",
             Self::VersionHalted(_)
             | Self::CannotBeEmptied(_)
+            | Self::WorkloadsNotBack(_)
             | Self::Starting(_)
             | Self::Staging(_)
             | Self::Aborting(_) => "",

@@ -57,7 +57,8 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     sets.extend(taken.iter().filter_map(|&index| {
         let shadow = situations[index].shadow?;
         let attempt = next_attempt(&situations[index]);
-        Some((Field::Slot(shadow.name), Value::Slot(Slot { uid: shadow.uid.to_owned(), attempt })))
+        let slot = Slot { uid: shadow.uid.to_owned(), attempt, since: Some(fleet.now.to_owned()) };
+        Some((Field::Slot(shadow.name), Value::Slot(slot)))
     }));
     let halted = versions.halted();
     sets.extend(versions.sets(fleet));

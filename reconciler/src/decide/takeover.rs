@@ -35,7 +35,11 @@ pub fn takeover<'a>(
                 .filter_map(|situation| situation.shadow.map(|shadow| (situation, shadow)))
                 .filter(|(situation, shadow)| shadow.spec.state != State::Idle || situation.marked())
                 .map(|(_, shadow)| {
-                    let slot = Slot { uid: shadow.uid.to_owned(), attempt: shadow.spec.attempt.unwrap_or(1) };
+                    let slot = Slot {
+                        uid: shadow.uid.to_owned(),
+                        attempt: shadow.spec.attempt.unwrap_or(1),
+                        since: None,
+                    };
                     (Field::Slot(shadow.name), Value::Slot(slot))
                 }),
         );

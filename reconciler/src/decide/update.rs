@@ -4,7 +4,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::{Field, Marker, State, Value};
 
 use super::{Abort, Decision, Reason, drain, writes};
-use crate::facts::{FleetFacts, NodeFacts, Situation};
+use crate::facts::{Evicted, FleetFacts, NodeFacts, Situation};
 
 /// Where the host stands, on facts of the Node alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -233,8 +233,17 @@ pub(super) fn monitoring<'a>(
     if let Some(undo) = back_into_service(node) {
         return undo;
     }
-    if shadow.reached() && situation.time.soak_over {
-        return Decision::write(writes::finish(fleet, shadow), Reason::Finishing);
+    if shadow.reached() && situation.time.soak_over && node.labelled {
+        return match situation.evicted {
+            Evicted::Missing(_) if situation.time.workloads_overdue => {
+                abort(fleet, shadow, Abort::WorkloadsNotBack)
+            }
+            Evicted::Missing(owner) => Decision::wait(Reason::WorkloadsNotBack(owner)),
+            Evicted::Unknown if !situation.time.workloads_overdue => Decision::wait(Reason::Monitoring),
+            Evicted::Unknown | Evicted::Back => {
+                Decision::write(writes::finish(fleet, shadow), Reason::Finishing)
+            }
+        };
     }
     match given_up(situation, node, shadow) {
         // It runs the update and is in service: a pause has nothing to hold back any more.

@@ -34,6 +34,7 @@ pub(super) struct Versions<'a> {
     changed: BTreeMap<&'a str, VersionRecord>,
     halted: Vec<Halted<'a>>,
     finished: bool,
+    typical_seconds: Option<u64>,
 }
 
 impl<'a> Versions<'a> {
@@ -46,7 +47,7 @@ impl<'a> Versions<'a> {
     where
         'a: 'b,
     {
-        let mut versions = Self::unchanged();
+        let mut versions = Self::unchanged(fleet);
         for (version, record) in fleet.versions {
             let listed = fleet.resume.contains(version);
             if listed != record.resumed_at.is_some() {
@@ -70,8 +71,9 @@ impl<'a> Versions<'a> {
     }
 
     /// No record changes.
-    pub(super) fn unchanged() -> Self {
-        Self { changed: BTreeMap::new(), halted: vec![], finished: false }
+    pub(super) fn unchanged(fleet: &FleetFacts<'a>) -> Self {
+        let typical_seconds = fleet.typical_seconds;
+        Self { changed: BTreeMap::new(), halted: vec![], finished: false, typical_seconds }
     }
 
     /// Is no new node to be updated to this version, by what changes now?
@@ -117,6 +119,7 @@ impl<'a> Versions<'a> {
                 self.failed(fleet, version, node.name, &failures.at, &failures.reason);
             }
             None if node.version == Some(version) => {
+                self.took(situation.time.slot_seconds);
                 self.change(fleet, version, |record| {
                     record.succeeded += 1;
                     // It came late, but it came.
@@ -124,6 +127,14 @@ impl<'a> Versions<'a> {
                 });
             }
             _ => {}
+        }
+    }
+
+    /// An update that ended well took so long: what is typical follows by a quarter.
+    fn took(&mut self, seconds: Option<u64>) {
+        if let Some(seconds) = seconds {
+            let typical = self.typical_seconds.unwrap_or(seconds);
+            self.typical_seconds = Some(typical.saturating_mul(3).saturating_add(seconds) / 4);
         }
     }
 
@@ -200,6 +211,9 @@ impl<'a> Versions<'a> {
         );
         if self.finished {
             sets.push((Field::LastFinished, Value::text(fleet.now)));
+        }
+        if self.typical_seconds != fleet.typical_seconds {
+            sets.push((Field::TypicalSeconds, Value::number_or_absent(self.typical_seconds)));
         }
         sets
     }

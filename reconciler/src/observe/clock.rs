@@ -42,6 +42,12 @@ impl Clock {
         at <= self.now
     }
 
+    /// Whole seconds since then; `None` without a time that can be read, or before it.
+    pub(super) fn seconds_since(&self, since: &str) -> Option<u64> {
+        let since = since.parse::<Timestamp>().ok()?;
+        u64::try_from(self.now.duration_since(since).as_secs()).ok()
+    }
+
     /// The facts of one node. `transition` is when the spec's state was set; `all_well_since`, since when node and agent
     /// have been Ready without interruption.
     pub(super) fn facts(
@@ -94,6 +100,8 @@ impl Clock {
                 let wait = durations.soak + durations.settle;
                 let had_time = all_well_since.is_none_or(|since| self.is_older(since, wait));
                 facts.step_overdue = self.passed(transition, wait, false) && had_time;
+                facts.workloads_overdue =
+                    facts.soak_over && self.passed(transition, durations.soak + durations.workloads, true);
             }
         }
         facts

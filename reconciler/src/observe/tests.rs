@@ -16,6 +16,7 @@ fn durations() -> Durations {
     Durations {
         exclusion: seconds(30),
         soak: seconds(60),
+        workloads: SignedDuration::from_mins(15),
         stage: seconds(3600),
         drain: seconds(900),
         reboot: seconds(1800),

@@ -126,6 +126,7 @@ async fn snapshot(client: &Client, namespace: &str) -> Result<Snapshot, PlanErro
         ledger: fleets.into_iter().find(|fleet| fleet.name_any() == names::FLEET),
         drains: BTreeMap::new(),
         hopeless: BTreeMap::new(),
+        evicted: BTreeMap::new(),
     })
 }
 
@@ -145,10 +146,12 @@ async fn look_at_pods(
         let pods = Api::<Pod>::all(client.clone()).list(&params).await;
         let pods = pods.map_err(|source| PlanError::Read { what: "the pods", source: Box::new(source) })?;
         let ours = |pod: &Pod| is_ours(pod, namespace);
-        if let Some(why) = budgets::hopeless(&pods.items, &budgets, ours) {
+        // Whether a DaemonSet is gone is left to the reconciler: the plan is for those who may read less.
+        let there = |_: &Pod| false;
+        if let Some(why) = budgets::hopeless(&pods.items, &budgets, ours, there) {
             snapshot.hopeless.insert(shadow.clone(), why);
         }
-        snapshot.drains.insert(shadow, Drain::of(&pods.items, ours, false));
+        snapshot.drains.insert(shadow, Drain::of(&pods.items, ours, there, false));
     }
     Ok(())
 }

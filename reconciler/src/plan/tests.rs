@@ -7,7 +7,7 @@ use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::Slot;
 
 use super::*;
-use crate::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use crate::facts::{Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
 
 fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
@@ -46,6 +46,7 @@ fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
         }),
         owner_uid: Some(name),
         pods: PodFacts { known: true, drained: true, elsewhere: true, ..PodFacts::default() },
+        evicted: Evicted::Back,
         time: TimeFacts { exclusion_over: true, ..TimeFacts::default() },
     }
 }
@@ -70,7 +71,8 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
         running,
         node("brs-f", false),
     ];
-    let slots = BTreeMap::from([("brs-e".to_owned(), Slot { uid: "brs-e".to_owned(), attempt: 1 })]);
+    let slots =
+        BTreeMap::from([("brs-e".to_owned(), Slot { uid: "brs-e".to_owned(), attempt: 1, since: None })]);
     let versions = BTreeMap::new();
     let fleet = FleetFacts {
         now: "2026-11-21T04:00:00Z",
@@ -82,6 +84,7 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
         budget: FailureBudget::default(),
         force: false,
         resting: false,
+        typical_seconds: None,
         limit: Some(2),
         gate: Gate::Open,
         exclude: false,

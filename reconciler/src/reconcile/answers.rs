@@ -89,7 +89,9 @@ impl Reconciler {
                 Answer::Accepted | Answer::Gone => {
                     tracing::info!(namespace, name, "the pod can be evicted now");
                 }
-                Answer::Blocked(why) => tracing::info!(namespace, name, why, "a budget holds up an eviction"),
+                Answer::Blocked(why, _) => {
+                    tracing::info!(namespace, name, why, "a budget holds up an eviction")
+                }
                 Answer::Failed(why) => {
                     tracing::warn!(namespace, name, why, "an eviction failed; trying again");
                 }

@@ -56,7 +56,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::facts::{FleetFacts, Gate, PodFacts, Situation, TimeFacts};
+    use crate::facts::{Evicted, FleetFacts, Gate, PodFacts, Situation, TimeFacts};
     use serde_json::json;
 
     fn drain(why: &str) -> Subject {
@@ -80,6 +80,7 @@ mod tests {
             budget: crate::facts::FailureBudget::default(),
             force: false,
             resting: false,
+            typical_seconds: None,
             limit: None,
             gate: Gate::Open,
             exclude: false,
@@ -90,6 +91,7 @@ mod tests {
             shadow: None,
             owner_uid: None,
             pods: PodFacts::default(),
+            evicted: Evicted::Back,
             time: TimeFacts::default(),
         };
         let observed = Observed {

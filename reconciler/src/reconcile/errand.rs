@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
     use crate::decide::Reason;
-    use crate::facts::{Gate, NodeFacts, PodFacts, TimeFacts};
+    use crate::facts::{Evicted, Gate, NodeFacts, PodFacts, TimeFacts};
     use brupop_api::facts::ShadowFacts;
     use serde_json::json;
 
@@ -237,6 +237,7 @@ mod tests {
             shadow: snapshot.shadow("brs-n").and_then(ShadowFacts::of),
             owner_uid: None,
             pods: PodFacts::default(),
+            evicted: Evicted::Back,
             time: TimeFacts::default(),
         };
         let fleet = FleetFacts {
@@ -249,6 +250,7 @@ mod tests {
             budget: crate::facts::FailureBudget::default(),
             force: false,
             resting: false,
+            typical_seconds: None,
             limit: None,
             gate: Gate::Open,
             exclude: false,

@@ -48,7 +48,9 @@ impl Reconciler {
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
         let updates_run = snapshot.status().is_some_and(|status| !status.slots.is_empty());
-        let allowed = self.starts.allowed(&self.schedule, now, self.settings.min_remaining(), updates_run);
+        let typical = snapshot.status().and_then(|status| status.typical_seconds);
+        let takes = self.settings.min_remaining(&self.schedule, now, typical);
+        let allowed = self.starts.allowed(&self.schedule, now, takes, updates_run);
         let durations = self.settings.durations();
         let own_node = self.caller.own_node.clone();
         let observed = observe::observe(
@@ -214,7 +216,7 @@ impl Reconciler {
         let now = self.now();
         let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
         for pod in self.reign.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
-            self.reign.evictions.begin(pod.clone());
+            self.reign.evictions.begin(pod.clone(), now);
             let client = self.caller.client.clone();
             self.evicting.spawn(async move {
                 let answer =

@@ -1,5 +1,7 @@
 //! Whose pods are watched, and what is seen of them: what a drain has to do, and what no drain gets past.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
@@ -10,9 +12,10 @@ use super::Reconciler;
 use super::wake::Wake;
 use crate::apply::is_ours;
 use crate::budgets;
-use crate::drain::Plan;
+use crate::drain::{Plan, owner};
 use crate::objects::WatchedNode;
 use crate::observe::{Snapshot, elsewhere};
+use crate::workloads::{Found, Workload};
 
 /// How long a node is passed over after its pods were last looked at, if there are too many such nodes to watch all.
 const PASSED_OVER: Duration = Duration::from_mins(5);
@@ -43,16 +46,26 @@ impl Reconciler {
         wanted.sort_unstable();
         let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
         self.reign.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
+        self.watch_workloads(snapshot);
         let (takers, namespace) = (snapshot.takers(), &self.caller.namespace);
         let ours = |pod: &Pod| is_ours(pod, namespace);
+        let workloads = &self.reign.workloads;
+        let orphaned = |pod: &Pod| workloads.orphaned(pod);
         let looked = self.reign.pods.look(|name, pods, budgets| {
             let node = snapshot.nodes.get(name);
             let ours_go = node.is_some_and(|node| node.tainted()) && elsewhere(takers, node);
             let pods = || pods.iter().map(AsRef::as_ref);
-            (Plan::of(pods(), ours, ours_go), budgets::hopeless(pods(), budgets, ours))
+            let mut plan = Plan::of(pods(), ours, orphaned, ours_go);
+            plan.owners.retain(|owner| workloads.found(owner) == Some(Found::Available));
+            // A drain that has begun does not wait for a word on each workload that comes meanwhile.
+            let begun =
+                node.and_then(|node| node.marker().ok()?).is_some_and(|it| it.drain_started_at.is_some());
+            let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
+            known.then(|| (plan, budgets::hopeless(pods(), budgets, ours, orphaned)))
         });
         let now = self.now();
-        for (name, (plan, hopeless)) in looked {
+        for (name, looked) in looked {
+            let Some((plan, hopeless)) = looked else { continue };
             match hopeless {
                 Some(why) => drop(self.reign.hopeless.insert(name.clone(), (why, now))),
                 None => drop(self.reign.hopeless.remove(&name)),
@@ -73,6 +86,37 @@ impl Reconciler {
         for namespace in self.reign.pods.relaxed() {
             self.reign.evictions.retry(&namespace, now);
         }
+    }
+
+    /// Watches the workloads whose pods are about to be evicted, or were and have to be available again.
+    fn watch_workloads(&mut self, snapshot: &mut Snapshot) {
+        let owners = |pods: &[Arc<Pod>]| pods.iter().filter_map(|pod| owner(pod)).collect::<Vec<_>>();
+        let mut wanted: BTreeSet<Workload> = self
+            .reign
+            .pods
+            .look(|_, pods, _| owners(pods))
+            .into_values()
+            .flatten()
+            .filter_map(|owner| Workload::parse(&owner))
+            .collect();
+        let monitored = |name: &str, node: &WatchedNode| {
+            let shadow = snapshot.shadow(name)?;
+            let marker = node.marker().ok()??;
+            (shadow.spec.state == State::MonitoringUpdate).then(|| marker.evicted_owners.clone())
+        };
+        let evicted: BTreeMap<&String, Vec<String>> = if self.settings.workloads_deadline_seconds == 0 {
+            BTreeMap::new()
+        } else {
+            snapshot.nodes.iter().filter_map(|(name, node)| Some((name, monitored(name, node)?))).collect()
+        };
+        wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
+        self.reign.workloads.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
+        snapshot.evicted = evicted
+            .into_iter()
+            .filter_map(|(name, owners)| {
+                Some((name.clone(), self.reign.workloads.missing(&owners)?.cloned()))
+            })
+            .collect();
     }
 
     fn wanted_for(&self, snapshot: &Snapshot, name: &str, node: &WatchedNode) -> Option<For> {

@@ -46,6 +46,7 @@ pub const FLEET_FIELDS: [Field<'static>; 10] = [
     Field::VersionRecord("1.20.1"),
     Field::VersionRecord("1.20.2"),
     Field::LastFinished,
+    Field::TypicalSeconds,
 ];
 
 const VERSIONS: [&str; 3] = ["1.19.4", "1.20.0", "1.20.1-rc.1+aws"];
@@ -319,6 +320,7 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
         | Field::SpecLeaderTerm
         | Field::CrashCount
         | Field::StatusAttempt
+        | Field::TypicalSeconds
         | Field::Term => (0_u64..6).prop_map(Value::Number).boxed(),
         Field::SpecState | Field::CurrentState => select(&State::ALL[..]).prop_map(Value::State).boxed(),
         Field::SpecTransitionTimestamp | Field::FailureTimestamp | Field::LastFinished => text(&TIMES),
@@ -364,5 +366,9 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
 }
 
 fn slot() -> impl Strategy<Value = Slot> {
-    (select(vec!["u1", "u2"]), 0_u64..3).prop_map(|(uid, attempt)| Slot { uid: uid.to_owned(), attempt })
+    (select(vec!["u1", "u2"]), 0_u64..3).prop_map(|(uid, attempt)| Slot {
+        uid: uid.to_owned(),
+        attempt,
+        since: None,
+    })
 }

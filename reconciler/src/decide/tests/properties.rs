@@ -70,7 +70,9 @@ impl Arena {
         let slots = names
             .iter()
             .zip(odds)
-            .filter_map(|(name, odd)| Some((name.clone(), Slot { uid: UID.to_owned(), attempt: odd.slot? })))
+            .filter_map(|(name, odd)| {
+                Some((name.clone(), Slot { uid: UID.to_owned(), attempt: odd.slot?, since: None }))
+            })
             .collect();
         let markers =
             odds.iter().map(|odd| odd.marker.map(|(attempt, drained)| marker(attempt, drained))).collect();

@@ -215,6 +215,6 @@ fn records_are_bounded() {
         .filter(|version| sets(&write, Field::VersionRecord(version)) == Some(Value::Absent))
         .collect();
     assert_eq!(forgotten, ["1.0.1"], "one makes room, and a halt is not forgotten");
-    let slot = Slot { uid: UID.to_owned(), attempt: 1 };
+    let slot = Slot { uid: UID.to_owned(), attempt: 1, since: None };
     assert_eq!(fleet.slots[SHADOW], slot);
 }

@@ -7,7 +7,7 @@ use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{Marker, State};
 
-use crate::facts::{FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use crate::facts::{Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
 
 pub(super) const OLD: &str = "1.19.4";
 pub(super) const NEW: &str = "1.20.0";
@@ -21,7 +21,7 @@ pub(super) static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new()
 pub(super) static SLOT: LazyLock<BTreeMap<String, Slot>> = LazyLock::new(|| slot(SHADOW, UID, 1));
 
 pub(super) fn slot(shadow: &str, uid: &str, attempt: u64) -> BTreeMap<String, Slot> {
-    BTreeMap::from([(shadow.to_owned(), Slot { uid: uid.to_owned(), attempt })])
+    BTreeMap::from([(shadow.to_owned(), Slot { uid: uid.to_owned(), attempt, since: None })])
 }
 
 /// A marker of this shadow's attempt, cordoned and tainted by us, drained or not yet.
@@ -51,6 +51,7 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         budget: FailureBudget::default(),
         force: false,
         resting: false,
+        typical_seconds: None,
         limit: Some(1),
         gate: Gate::Open,
         exclude: false,
@@ -94,6 +95,7 @@ pub(super) fn idle() -> Situation<'static> {
         }),
         owner_uid: Some("node-uid"),
         pods: PodFacts { known: true, hopeless: None, drained: false, owners: &[], elsewhere: true },
+        evicted: Evicted::Back,
         time: TimeFacts { exclusion_over: true, soak_over: true, ..TimeFacts::default() },
     }
 }

@@ -1,0 +1,255 @@
+//! Which evictions are due, how many at a time, and what holds a drain up. Pure.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::Answer;
+use crate::drain::{Plan, PodKey, unmanaged};
+
+/// Wait after a first refusal; doubled with each further one. A budget that allows more starts anew.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// Longest wait after refusals. It is for what no budget's count tells of: another selector, a pod no longer Ready.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Wait for an evicted pod to be seen leaving, before it is evicted once more.
+const ACCEPTED_WAIT: Duration = Duration::from_secs(30);
+/// Most evictions begun within [`RATE_WINDOW`], of all drains together: each is work for the API server, the scheduler
+/// and whoever makes the pod again.
+const MAX_RATE: usize = 20;
+/// See [`MAX_RATE`].
+const RATE_WINDOW: Duration = Duration::from_secs(1);
+/// The evictions that were tried; instants are durations since any fixed moment of a monotonic clock.
+#[derive(Debug, Default)]
+pub struct Evictions {
+    tried: BTreeMap<PodKey, Tried>,
+    /// When the last evictions began.
+    begun: VecDeque<Duration>,
+}
+
+#[derive(Debug)]
+struct Tried {
+    /// `None` while the call is on its way.
+    not_before: Option<Duration>,
+    refusals: u32,
+    why: Option<String>,
+}
+
+impl Tried {
+    fn refused(&mut self, why: &str, asked_for: Duration, now: Duration) -> String {
+        let factor = 1_u32.checked_shl(self.refusals).unwrap_or(u32::MAX);
+        let wait = FIRST_WAIT.checked_mul(factor).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
+        self.refusals = (self.refusals + 1).min(31);
+        self.not_before = Some(now + wait.max(asked_for));
+        why.to_owned()
+    }
+}
+
+impl Evictions {
+    /// Pods of the plan that are to be evicted now, as far as the rate of all evictions allows.
+    pub fn due<'p>(&self, plan: &'p Plan, now: Duration) -> Vec<&'p PodKey> {
+        let lately = self.begun.iter().filter(|begun| **begun + RATE_WINDOW > now).count();
+        let room = MAX_RATE.saturating_sub(lately);
+        plan.evict.iter().filter(|pod| self.is_due(pod, now)).take(room).collect()
+    }
+
+    fn is_due(&self, pod: &PodKey, now: Duration) -> bool {
+        let waits = |tried: &Tried| tried.not_before.is_none_or(|not_before| now < not_before);
+        !self.tried.get(pod).is_some_and(waits)
+    }
+
+    /// The earliest instant at which another of these pods is due.
+    pub fn next(&self, plan: &Plan, now: Duration) -> Option<Duration> {
+        let instants = plan.evict.iter().filter_map(|pod| self.tried.get(pod)?.not_before);
+        let held_back = plan.evict.iter().any(|pod| self.is_due(pod, now));
+        let room = self.begun.front().filter(|_| held_back).map(|begun| *begun + RATE_WINDOW);
+        instants.chain(room).filter(|not_before| *not_before > now).min()
+    }
+
+    /// A call begins.
+    pub fn begin(&mut self, pod: PodKey, now: Duration) {
+        self.begun.push_back(now);
+        if self.begun.len() > MAX_RATE {
+            self.begun.pop_front();
+        }
+        let tried = self.tried.entry(pod).or_insert(Tried { not_before: None, refusals: 0, why: None });
+        tried.not_before = None;
+    }
+
+    /// A call was answered. True if that is news to be told.
+    pub fn answered(&mut self, pod: &PodKey, answer: &Answer, now: Duration) -> bool {
+        let Some(tried) = self.tried.get_mut(pod) else { return false };
+        let why = match answer {
+            Answer::Accepted | Answer::Gone => {
+                (tried.refusals, tried.not_before) = (0, Some(now + ACCEPTED_WAIT));
+                None
+            }
+            Answer::Blocked(why, asked_for) => Some(tried.refused(why, *asked_for, now)),
+            Answer::Failed(why) => Some(tried.refused(why, Duration::ZERO, now)),
+        };
+        std::mem::replace(&mut tried.why, why) != tried.why
+    }
+
+    /// Budgets of this namespace allow more than before: what was refused there is due. What is being asked right now
+    /// may be refused on the old count, and is then asked again soon.
+    pub fn retry(&mut self, namespace: &str, now: Duration) {
+        for (pod, tried) in &mut self.tried {
+            if pod.namespace == namespace && tried.why.is_some() {
+                tried.refusals = 0;
+                tried.not_before = tried.not_before.map(|not_before| not_before.min(now));
+            }
+        }
+    }
+
+    /// The first pod of this drain whose eviction is refused, and why.
+    pub fn refusal<'p>(&self, plan: &'p Plan) -> Option<(&'p PodKey, &str)> {
+        plan.evict.iter().find_map(|pod| Some((pod, self.tried.get(pod)?.why.as_deref()?)))
+    }
+
+    /// What holds this drain up, in a sentence that stays as long as that does.
+    pub fn held_up_by(&self, plan: &Plan) -> Option<String> {
+        let refused = self
+            .refusal(plan)
+            .map(|(pod, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
+        let left = || plan.unmanaged.first().map(|pod| unmanaged(&pod.namespace, &pod.name));
+        refused.or_else(left)
+    }
+
+    /// Forgets pods that no drain is about any more.
+    pub fn retain<'p>(&mut self, plans: impl Iterator<Item = &'p Plan>) {
+        let pods: BTreeSet<&PodKey> =
+            plans.flat_map(|plan| plan.evict.iter().chain(&plan.unmanaged).chain(&plan.last)).collect();
+        self.tried.retain(|pod, tried| tried.not_before.is_none() || pods.contains(pod));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str) -> PodKey {
+        PodKey { namespace: "shop".into(), name: name.into(), uid: format!("uid-{name}") }
+    }
+
+    fn plan(names: &[&str]) -> Plan {
+        Plan { evict: names.iter().map(|name| pod(name)).collect(), ..Plan::default() }
+    }
+
+    fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    fn blocked() -> Answer {
+        Answer::Blocked("budget cart needs 2".into(), Duration::ZERO)
+    }
+
+    #[test]
+    fn a_blocked_pod_is_tried_again_and_holds_up_no_other() {
+        let mut evictions = Evictions::default();
+        let plan = plan(&["a", "b"]);
+        assert_eq!(evictions.due(&plan, ms(0)), [&pod("a"), &pod("b")]);
+        evictions.begin(pod("a"), ms(0));
+        assert_eq!(evictions.due(&plan, ms(0)), [&pod("b")]);
+        assert!(evictions.answered(&pod("a"), &blocked(), ms(0)));
+        assert_eq!(evictions.next(&plan, ms(0)), Some(ms(500)));
+        assert_eq!(evictions.due(&plan, ms(499)), [&pod("b")]);
+        let mut now = ms(500);
+        for wait in [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000] {
+            assert_eq!(evictions.due(&plan, now).len(), 2);
+            evictions.begin(pod("a"), ms(0));
+            assert!(!evictions.answered(&pod("a"), &blocked(), now), "the same again is no news");
+            now += ms(wait);
+            assert_eq!(evictions.next(&plan, now.saturating_sub(ms(1))), Some(now));
+        }
+        assert_eq!(evictions.held_up_by(&plan).unwrap(), "shop/a is not evicted: budget cart needs 2");
+        evictions.begin(pod("a"), ms(0));
+        assert!(evictions.answered(&pod("a"), &Answer::Accepted, now), "that it goes now is news");
+        assert_eq!(evictions.held_up_by(&plan), None);
+    }
+
+    #[test]
+    fn a_budget_that_allows_more_ends_the_wait_of_what_was_refused() {
+        let mut evictions = Evictions::default();
+        let plan = plan(&["a", "b", "c"]);
+        for name in ["a", "b", "c"] {
+            evictions.begin(pod(name), ms(0));
+        }
+        evictions.answered(&pod("a"), &blocked(), ms(0));
+        evictions.answered(&pod("b"), &Answer::Accepted, ms(0));
+        evictions.retry("elsewhere", ms(100));
+        assert!(evictions.due(&plan, ms(100)).is_empty());
+        evictions.retry("shop", ms(100));
+        assert_eq!(evictions.due(&plan, ms(100)), [&pod("a")]);
+    }
+
+    #[test]
+    fn a_refusal_that_crosses_a_budget_that_allows_more_is_not_waited_on_for_long() {
+        let mut evictions = Evictions::default();
+        let plan = plan(&["a"]);
+        let mut now = ms(0);
+        for _ in 0..8 {
+            evictions.begin(pod("a"), ms(0));
+            evictions.answered(&pod("a"), &blocked(), now);
+            now = evictions.next(&plan, now).unwrap();
+        }
+        evictions.begin(pod("a"), ms(0));
+        evictions.retry("shop", now);
+        assert!(evictions.due(&plan, now).is_empty(), "its call is on its way");
+        evictions.answered(&pod("a"), &blocked(), now);
+        assert_eq!(evictions.next(&plan, now), Some(now + ms(500)));
+    }
+
+    #[test]
+    fn an_accepted_eviction_is_not_repeated_while_the_pod_leaves() {
+        let mut evictions = Evictions::default();
+        let plan = plan(&["a"]);
+        evictions.begin(pod("a"), ms(0));
+        evictions.answered(&pod("a"), &Answer::Accepted, ms(0));
+        assert!(evictions.due(&plan, ms(29_999)).is_empty());
+        assert_eq!(evictions.due(&plan, ms(30_000)).len(), 1);
+    }
+
+    #[test]
+    fn an_unmanaged_pod_is_named() {
+        let plan = Plan { unmanaged: vec![pod("debug")], ..Plan::default() };
+        assert!(Evictions::default().held_up_by(&plan).unwrap().contains("shop/debug has no controller"));
+    }
+
+    #[test]
+    fn pods_that_are_gone_are_forgotten() {
+        let mut evictions = Evictions::default();
+        for name in ["a", "b"] {
+            evictions.begin(pod(name), ms(0));
+        }
+        evictions.answered(&pod("a"), &blocked(), ms(0));
+        evictions.retain([].into_iter());
+        assert_eq!(evictions.tried.keys().collect::<Vec<_>>(), [&pod("b")], "a call on its way is kept");
+    }
+
+    #[test]
+    fn the_wait_that_the_api_server_asks_for_is_kept() {
+        let mut evictions = Evictions::default();
+        let plan = plan(&["a"]);
+        evictions.begin(pod("a"), ms(0));
+        let wait = Duration::from_secs(10);
+        evictions.answered(&pod("a"), &Answer::Blocked("the budget is being counted".into(), wait), ms(0));
+        assert_eq!(evictions.next(&plan, ms(0)), Some(wait));
+    }
+
+    #[test]
+    fn so_many_begin_within_a_second_and_the_rest_in_the_next() {
+        let mut evictions = Evictions::default();
+        let names: Vec<String> = (0..50).map(|number| format!("pod-{number:02}")).collect();
+        let plan = plan(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut begun = Vec::new();
+        for now in [0, 400, 1000, 1400, 2000].map(ms) {
+            let due: Vec<PodKey> = evictions.due(&plan, now).into_iter().cloned().collect();
+            begun.push(due.len());
+            for pod in due {
+                evictions.begin(pod, now);
+            }
+            if begun.len() < 5 {
+                assert!(evictions.next(&plan, now).is_some_and(|next| next <= now + RATE_WINDOW), "{now:?}");
+            }
+        }
+        assert_eq!(begun, [20, 0, 20, 0, 10]);
+    }
+}

@@ -1,0 +1,119 @@
+//! Watches of single workloads: those whose pods are evicted, and those that could bring a pod back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::{ApiResource, DynamicObject};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::drain::owner;
+use crate::workloads::{Found, Kind, Workload};
+
+/// Most workloads that are watched at once. What is beyond is not looked at.
+const MAX_WATCHES: usize = 512;
+
+/// One watch for each workload that matters now.
+#[derive(Default)]
+pub struct WorkloadWatches {
+    watches: BTreeMap<Workload, WatchedWorkload>,
+}
+
+struct WatchedWorkload {
+    found: watch::Receiver<Option<Found>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for WatchedWorkload {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl WorkloadWatches {
+    /// Watches these workloads and no others; those that are watched already come first.
+    pub fn want(
+        &mut self,
+        client: &Client,
+        changed: &Arc<Notify>,
+        failures: &Arc<AtomicU64>,
+        wanted: BTreeSet<Workload>,
+    ) {
+        self.watches.retain(|workload, _| wanted.contains(workload));
+        for workload in wanted {
+            if self.watches.len() >= MAX_WATCHES {
+                break;
+            }
+            self.watches.entry(workload).or_insert_with_key(|workload| {
+                let (sender, found) = watch::channel(None);
+                let follow = follow(
+                    client.clone(),
+                    workload.clone(),
+                    sender,
+                    Arc::clone(changed),
+                    Arc::clone(failures),
+                );
+                WatchedWorkload { found, task: tokio::spawn(follow) }
+            });
+        }
+    }
+
+    /// What was found of this owner of pods; `None` as long as its watch has not told.
+    pub fn found(&self, owner: &str) -> Option<Found> {
+        let Some(workload) = Workload::parse(owner) else { return Some(Found::Unknown) };
+        match self.watches.get(&workload) {
+            Some(watched) => *watched.found.borrow(),
+            None => (self.watches.len() >= MAX_WATCHES).then_some(Found::Unknown),
+        }
+    }
+
+    /// Has this pod lost the `DaemonSet` that made it?
+    pub fn orphaned(&self, pod: &Pod) -> bool {
+        owner(pod).is_some_and(|owner| {
+            let daemon = Workload::parse(&owner).is_some_and(|workload| workload.kind == Kind::DaemonSet);
+            daemon && self.found(&owner) == Some(Found::Gone)
+        })
+    }
+
+    /// The first of these owners that is there and not available; `None` as long as that is not known of each.
+    pub fn missing<'o>(&self, owners: &'o [String]) -> Option<Option<&'o String>> {
+        let mut missing = None;
+        for owner in owners {
+            if self.found(owner)? == Found::Unavailable {
+                missing = missing.or(Some(owner));
+            }
+        }
+        Some(missing)
+    }
+}
+
+async fn follow(
+    client: Client,
+    workload: Workload,
+    sender: watch::Sender<Option<Found>>,
+    changed: Arc<Notify>,
+    failures: Arc<AtomicU64>,
+) {
+    let resource = ApiResource::from_gvk(&workload.kind.full_name());
+    let api = Api::<DynamicObject>::namespaced_with(client, &workload.namespace, &resource);
+    let mut events = std::pin::pin!(watcher::watch_object(api, &workload.name).default_backoff());
+    while let Some(event) = events.next().await {
+        let found = match event {
+            Ok(object) => Found::of(workload.kind, object.as_ref()),
+            Err(watcher::Error::WatchError(status)) if status.code == 410 => continue,
+            Err(error) => {
+                failures.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(%workload, %error, "a watch failed; trying again");
+                Found::Unknown
+            }
+        };
+        if sender.send_replace(Some(found)) != Some(found) {
+            changed.notify_one();
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Workloads whose pods a drain evicts: which of them were available before, and which are again. Pure.
+
+use std::fmt;
+
+use kube::core::{DynamicObject, GroupVersionKind};
+use serde_json::Value;
+
+/// The kinds of workload that are looked at. What other kinds mean by "available" nobody knows but their controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Of `apps/v1`; for a Deployment's pods it is the `ReplicaSet` that owns them.
+    ReplicaSet,
+    /// Of `apps/v1`.
+    StatefulSet,
+    /// Of `v1`.
+    ReplicationController,
+    /// Of `apps/v1`. Its pods are not evicted; it matters only whether it is there.
+    DaemonSet,
+}
+
+impl Kind {
+    /// The kind of this name in this version.
+    pub fn of(api_version: &str, kind: &str) -> Option<Self> {
+        match (api_version, kind) {
+            ("apps/v1", "ReplicaSet") => Some(Self::ReplicaSet),
+            ("apps/v1", "StatefulSet") => Some(Self::StatefulSet),
+            ("v1", "ReplicationController") => Some(Self::ReplicationController),
+            ("apps/v1", "DaemonSet") => Some(Self::DaemonSet),
+            _ => None,
+        }
+    }
+
+    /// Its name in full.
+    pub fn full_name(self) -> GroupVersionKind {
+        let (group, kind) = match self {
+            Self::ReplicaSet => ("apps", "ReplicaSet"),
+            Self::StatefulSet => ("apps", "StatefulSet"),
+            Self::ReplicationController => ("", "ReplicationController"),
+            Self::DaemonSet => ("apps", "DaemonSet"),
+        };
+        GroupVersionKind::gvk(group, "v1", kind)
+    }
+}
+
+/// One workload.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Workload {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Workload {
+    /// The workload that stands in a marker as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if it is of a kind that
+    /// is not looked at.
+    pub fn parse(owner: &str) -> Option<Self> {
+        let mut parts = owner.rsplitn(4, '/');
+        let (name, namespace, kind, api_version) =
+            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let kind = Kind::of(api_version, kind)?;
+        Some(Self { kind, namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+}
+
+/// What was found when a workload was looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// There is none, or it is being deleted.
+    Gone,
+    /// As many pods are available as it wants.
+    Available,
+    /// Fewer pods are available than it wants, or its controller has not looked yet.
+    Unavailable,
+    /// It cannot be looked at.
+    Unknown,
+}
+
+impl Found {
+    /// What this object of the kind says; `None` = there is none.
+    pub fn of(kind: Kind, object: Option<&DynamicObject>) -> Self {
+        let Some(object) = object.filter(|object| object.metadata.deletion_timestamp.is_none()) else {
+            return Self::Gone;
+        };
+        let number = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_i64);
+        let seen = number("/status/observedGeneration");
+        let stale = object.metadata.generation.is_some_and(|generation| seen < Some(generation));
+        let wanted = number("/spec/replicas").unwrap_or(1);
+        let enough = number("/status/availableReplicas").unwrap_or(0) >= wanted;
+        if kind == Kind::DaemonSet || (enough && !stale) { Self::Available } else { Self::Unavailable }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind.full_name().kind, self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_workload_is_read_as_it_is_written() {
+        let workload = Workload::parse("apps/v1/ReplicaSet/shop/cart-5d8").unwrap();
+        assert_eq!(workload.to_string(), "ReplicaSet shop/cart-5d8");
+        let old = Workload::parse("v1/ReplicationController/shop/cart").unwrap();
+        assert_eq!(old.kind, Kind::ReplicationController);
+        for owner in
+            ["batch/v1/Job/shop/tidy", "example.com/v1/ReplicaSet/shop/cart", "ReplicaSet/shop/cart", ""]
+        {
+            assert_eq!(Workload::parse(owner), None, "{owner}");
+        }
+    }
+
+    #[test]
+    fn available_means_as_many_as_it_wants_by_its_controllers_last_look() {
+        let found = |kind, generation: i64, object: Value| {
+            let mut object = object;
+            object["metadata"] = json!({"name": "cart", "namespace": "shop", "generation": generation});
+            object["apiVersion"] = json!("apps/v1");
+            object["kind"] = json!("ReplicaSet");
+            Found::of(kind, Some(&serde_json::from_value(object).unwrap()))
+        };
+        let status = |seen: i64, available: i64| json!({"spec": {"replicas": 3}, "status": {"observedGeneration": seen, "availableReplicas": available}});
+        for (what, generation, object, expected) in [
+            ("all", 2, status(2, 3), Found::Available),
+            ("more, in the midst of a change of its own", 2, status(2, 4), Found::Available),
+            ("one is missing", 2, status(2, 2), Found::Unavailable),
+            ("not looked at since it was scaled", 3, status(2, 3), Found::Unavailable),
+            ("never looked at", 1, json!({"spec": {"replicas": 1}}), Found::Unavailable),
+            (
+                "one, by default",
+                1,
+                json!({"spec": {}, "status": {"observedGeneration": 1, "availableReplicas": 1}}),
+                Found::Available,
+            ),
+            (
+                "scaled to none",
+                1,
+                json!({"spec": {"replicas": 0}, "status": {"observedGeneration": 1}}),
+                Found::Available,
+            ),
+        ] {
+            for kind in [Kind::ReplicaSet, Kind::StatefulSet, Kind::ReplicationController] {
+                assert_eq!(found(kind, generation, object.clone()), expected, "{what}, {kind:?}");
+            }
+        }
+        assert_eq!(found(Kind::DaemonSet, 1, json!({})), Found::Available);
+        assert_eq!(Found::of(Kind::DaemonSet, None), Found::Gone);
+    }
+}
