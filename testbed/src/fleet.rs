@@ -1,5 +1,6 @@
 //! A whole cluster: control plane, nodes with simulated hosts, kubelets, and the shipped operator on it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _};
 use serde_json::{from_value, json};
@@ -97,8 +98,11 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// A further node with its host.
-    async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
+    /// The node `node-<number>` with its host, which becomes the last of [`Fleet::hosts`].
+    ///
+    /// # Errors
+    /// The API server refuses, or the host does not start.
+    pub async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
         let mut node = NewNode::numbered(number)?;
         let host = Host::start(HostOptions {
             socket: self.kubelets.api_socket(&node.name)?,
@@ -115,6 +119,44 @@ impl Fleet {
         node.create(&self.client()).await?;
         self.kubelets.attach(&node.name, host.power());
         self.hosts.push(host);
+        Ok(())
+    }
+
+    /// Another machine takes the place of this one, under the same name: the Node is deleted and made again, and what
+    /// runs on it is started anew.
+    ///
+    /// # Errors
+    /// There is no such host, or the API server refuses.
+    pub async fn replace(&self, number: usize) -> Result<()> {
+        let host = self.hosts.get(number).with_context(|| format!("host {number}"))?;
+        let mut node = NewNode::numbered(number)?;
+        Api::<Node>::all(self.client()).delete(&node.name, &DeleteParams::default()).await?;
+        node.os_image = host.pretty_name();
+        node.boot_id = host.boot_id();
+        node.create(&self.client()).await?;
+        host.reboot_now();
+        Ok(())
+    }
+
+    /// Changes what people adjust (but for what [`FleetOptions::env`] sets) and restarts the reconcilers; returns when
+    /// one of them leads.
+    ///
+    /// # Errors
+    /// The API server refuses, or none leads in time.
+    pub async fn configure(&self, settings: &[(&str, &str)]) -> Result<()> {
+        let settings: BTreeMap<_, _> = settings.iter().copied().collect();
+        let maps = Api::<ConfigMap>::namespaced(self.client(), NAMESPACE);
+        let patch = Patch::Merge(json!({"data": settings}));
+        maps.patch("brupop-configuration", &PatchParams::default(), &patch).await?;
+        let term = async || self.ledger().get("fleet").await.ok()?.status?.term;
+        let before = term().await;
+        let reconcilers = ListParams::default().labels(&format!("{}=reconciler", names::COMPONENT_LABEL));
+        let pods = Api::<Pod>::namespaced(self.client(), NAMESPACE);
+        pods.delete_collection(&DeleteParams::default(), &reconcilers).await?;
+        await_until("another reconciler leads", DEADLINE, async || {
+            term().await.filter(|now| Some(*now) > before)
+        })
+        .await?;
         Ok(())
     }
 

@@ -137,6 +137,20 @@ impl History {
         self.nodes.get(node).is_some_and(|past| past.iter().any(|(_, seen)| so(seen)))
     }
 
+    /// The updates that this node began, in order: when its spec left Idle, and when nothing of the update was left.
+    pub fn updates(&self, node: &str) -> Vec<(Instant, Option<Instant>)> {
+        let mut updates: Vec<(Instant, Option<Instant>)> = Vec::new();
+        for (at, seen) in self.nodes.get(node).into_iter().flatten() {
+            let running = updates.last_mut().filter(|(_, ended)| ended.is_none());
+            match running {
+                Some((_, ended)) if seen.is_idle() => *ended = Some(*at),
+                None if seen.goal != State::Idle => updates.push((*at, None)),
+                _ => {}
+            }
+        }
+        updates
+    }
+
     /// The most nodes that were ever out of service at once.
     pub fn most_unavailable(&self) -> usize {
         let mut changes: Vec<(Instant, &str, bool)> = self
@@ -231,6 +245,27 @@ mod tests {
         assert_eq!(outcome.drain, Duration::from_millis(50));
         assert_eq!(outcome.states[&StagedAndPerformedUpdate], Duration::from_millis(500));
         assert_eq!(outcome.boots, 2);
+    }
+
+    #[test]
+    fn updates_are_told_apart() {
+        use State::{Idle, StagedAndPerformedUpdate};
+        let zero = Instant::now();
+        let at = |millis| zero + Duration::from_millis(millis);
+        let marked = Seen { marked: true, ..seen(Idle, Idle) };
+        let rows = [
+            (0, seen(Idle, Idle)),
+            (10, seen(StagedAndPerformedUpdate, Idle)),
+            (20, seen(StagedAndPerformedUpdate, StagedAndPerformedUpdate)),
+            (30, seen(Idle, StagedAndPerformedUpdate)),
+            (40, marked),
+            (50, seen(Idle, Idle)),
+            (60, seen(StagedAndPerformedUpdate, Idle)),
+        ];
+        let mut history = History::default();
+        history.nodes.insert("a".into(), rows.map(|(millis, seen)| (at(millis), seen)).into());
+        assert_eq!(history.updates("a"), [(at(10), Some(at(50))), (at(60), None)]);
+        assert_eq!(history.updates("b"), []);
     }
 
     #[test]
