@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::history::History;
 use crate::host::{Durations, Host};
 use crate::operator::{NAMESPACE, apply_overlay, binaries, programs};
-use crate::{ControlPlane, Kubelets, Options, await_until};
+use crate::{ControlPlane, Kubelets, Options, Program, await_until};
 
 mod changes;
 
