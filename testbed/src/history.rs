@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use brupop_api::names::{self, MARKER_ANNOTATION};
-use brupop_api::{BottlerocketShadow, Marker, State};
+use brupop_api::names::{self, EXCLUDE_FROM_LB_LABEL, MARKER_ANNOTATION};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, Marker, State};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
@@ -32,6 +32,8 @@ pub struct Seen {
     pub ready: bool,
     /// `spec.unschedulable` of the Node.
     pub cordoned: bool,
+    /// The Node carries the label that keeps it out of load balancers.
+    pub excluded: bool,
     /// The marker says so.
     pub drained: bool,
     /// The Node carries a marker.
@@ -44,6 +46,8 @@ pub struct Seen {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     nodes: BTreeMap<String, Vec<(Instant, Seen)>>,
+    /// The most slots that were ever taken.
+    most_slots: usize,
 }
 
 /// What became of one node.
@@ -83,6 +87,7 @@ impl Seen {
         self.ready =
             conditions.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True");
         self.cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
+        self.excluded = node.labels().contains_key(EXCLUDE_FROM_LB_LABEL);
         let marker = node.annotations().get(MARKER_ANNOTATION);
         self.marked = marker.is_some();
         self.drained =
@@ -118,6 +123,17 @@ impl History {
         self.note(at, &node.name_any(), |seen| seen.with_node(node));
     }
 
+    /// The ledger was seen. A watch leaves out no version of it, unless it begins anew.
+    pub fn ledger(&mut self, ledger: &BottlerocketFleet) {
+        let slots = ledger.status.as_ref().map_or(0, |status| status.slots.len());
+        self.most_slots = self.most_slots.max(slots);
+    }
+
+    /// The most slots that were ever taken at once.
+    pub fn most_slots(&self) -> usize {
+        self.most_slots
+    }
+
     fn note(&mut self, at: Instant, node: &str, change: impl FnOnce(Seen) -> Seen) {
         let past = self.nodes.entry(node.to_owned()).or_default();
         let before = past.last().map(|(_, seen)| seen.clone());
@@ -130,6 +146,11 @@ impl History {
     /// What is known of each node now.
     pub fn now(&self) -> impl Iterator<Item = (&str, &Seen)> {
         self.nodes.iter().filter_map(|(node, past)| Some((node.as_str(), &past.last()?.1)))
+    }
+
+    /// What was seen of this node, in order, and since when.
+    pub fn past(&self, node: &str) -> &[(Instant, Seen)] {
+        self.nodes.get(node).map_or(&[], Vec::as_slice)
     }
 
     /// Was this node ever seen so?
