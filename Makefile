@@ -26,6 +26,10 @@ build: ## The three programs, as shipped
 control-plane: ## The test bed's control plane, built once into a cache
 	@testbed/build-control-plane >/dev/null
 
+.PHONY: earlier
+earlier: ## The operator of an earlier commit, built once into the same cache, for the tests of upgrades
+	@testbed/build-earlier >/dev/null
+
 .PHONY: demo
 demo: control-plane build ## A fleet of simulated hosts is updated on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, ...)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
@@ -35,7 +39,7 @@ demo: control-plane build ## A fleet of simulated hosts is updated on a real con
 	  $(FAULT:%=--fault %)
 
 .PHONY: test
-test: control-plane build ## Unit, property and table tests, the bounded model, and the tests on the real control plane
+test: control-plane earlier build ## Unit, property and table tests, the bounded model, and the tests on the real control plane
 	cargo build --locked --workspace --bins
 	BRUPOP_BINARIES=$(CURDIR)/target/release cargo test --locked --workspace
 

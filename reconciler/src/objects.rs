@@ -29,6 +29,22 @@ pub struct WatchedNode {
     #[serde(default)]
     status: NodeStatus,
     #[serde(skip)]
+    read: Read,
+}
+
+/// What each pass asks of each Node, read once: passes are many, changes of a Node few.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+struct Read {
+    labelled: bool,
+    excluded: bool,
+    tainted: bool,
+    takes_pods: bool,
+    paused: bool,
+    update_now: bool,
+    ready_since: Option<Timestamp>,
+    version: Option<String>,
+    zone: Option<String>,
     marker: Option<Result<Marker, String>>,
 }
 
@@ -107,8 +123,23 @@ struct NodeInfo {
     os_image: String,
 }
 
+impl NodeStatus {
+    fn ready_since(&self) -> Option<Timestamp> {
+        let ready = self.conditions.iter().find(|condition| condition.type_ == "Ready")?;
+        (ready.status == "True").then(|| ready.since.unwrap_or(Timestamp::MIN))
+    }
+}
+
+impl NodeInfo {
+    /// From `Bottlerocket OS 1.19.4 (aws-k8s-1.29)`.
+    fn version(&self) -> Option<&str> {
+        let rest = self.os_image.strip_prefix("Bottlerocket OS ")?;
+        rest.split(' ').next().filter(|version| !version.is_empty())
+    }
+}
+
 impl WatchedNode {
-    /// Drops what is not needed, and reads the marker.
+    /// Drops what is not needed, and reads the rest.
     pub fn trim(&mut self) {
         let mut metadata = std::mem::take(&mut self.metadata);
         let keep = |map: Option<BTreeMap<String, String>>, keys: [&str; 3]| {
@@ -124,9 +155,29 @@ impl WatchedNode {
             ..identity(metadata)
         };
         self.status.conditions.retain(|condition| condition.type_ == "Ready");
-        self.marker = self
-            .annotation(names::MARKER_ANNOTATION)
-            .map(|text| Marker::parse(text).map_err(|error| error.to_string()));
+        self.read = self.read();
+    }
+
+    fn read(&self) -> Read {
+        let wanted = |annotation| self.annotation(annotation).is_some_and(|value| value != "false");
+        let ready_since = self.status.ready_since();
+        let taints = &self.spec.taints;
+        Read {
+            labelled: self.label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION),
+            excluded: self.label(names::EXCLUDE_FROM_LB_LABEL).is_some(),
+            tainted: taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT),
+            takes_pods: ready_since.is_some()
+                && !self.spec.unschedulable
+                && taints.iter().all(|taint| taint["effect"] == "PreferNoSchedule"),
+            paused: wanted(names::PAUSE_ANNOTATION),
+            update_now: wanted(names::UPDATE_NOW_ANNOTATION),
+            ready_since,
+            version: self.status.node_info.version().map(str::to_owned),
+            zone: self.label(ZONE_LABEL).map(str::to_owned),
+            marker: self
+                .annotation(names::MARKER_ANNOTATION)
+                .map(|text| Marker::parse(text).map_err(|error| error.to_string())),
+        }
     }
 
     fn label(&self, key: &str) -> Option<&str> {
@@ -139,27 +190,32 @@ impl WatchedNode {
 
     /// Opted in.
     pub fn labelled(&self) -> bool {
-        self.label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION)
+        self.read.labelled
+    }
+
+    /// Opted in, or changed by us.
+    pub fn is_ours(&self) -> bool {
+        self.labelled() || self.read.marker.is_some()
     }
 
     /// Kept out of load balancers, by whomever.
     pub fn excluded(&self) -> bool {
-        self.label(names::EXCLUDE_FROM_LB_LABEL).is_some()
+        self.read.excluded
     }
 
     /// Its zone.
     pub fn zone(&self) -> Option<&str> {
-        self.label(ZONE_LABEL)
+        self.read.zone.as_deref()
     }
 
     /// A person stopped new updates of it.
     pub fn paused(&self) -> bool {
-        self.annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false")
+        self.read.paused
     }
 
     /// A person wants its update now.
     pub fn update_now(&self) -> bool {
-        self.annotation(names::UPDATE_NOW_ANNOTATION).is_some_and(|value| value != "false")
+        self.read.update_now
     }
 
     /// The condition Ready is True.
@@ -169,8 +225,7 @@ impl WatchedNode {
 
     /// Since when it has been Ready without interruption, if it is.
     pub fn ready_since(&self) -> Option<Timestamp> {
-        let ready = self.status.conditions.iter().find(|condition| condition.type_ == "Ready")?;
-        (ready.status == "True").then(|| ready.since.unwrap_or(Timestamp::MIN))
+        self.read.ready_since
     }
 
     /// Cordoned.
@@ -180,14 +235,12 @@ impl WatchedNode {
 
     /// Carries our taint.
     pub fn tainted(&self) -> bool {
-        self.spec.taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT)
+        self.read.tainted
     }
 
     /// Pods without special tolerations may come here.
     pub fn takes_pods(&self) -> bool {
-        self.ready()
-            && !self.unschedulable()
-            && self.spec.taints.iter().all(|taint| taint["effect"] == "PreferNoSchedule")
+        self.read.takes_pods
     }
 
     /// The boot it is in.
@@ -195,15 +248,9 @@ impl WatchedNode {
         &self.status.node_info.boot_id
     }
 
-    /// The Bottlerocket version that it runs: from `Bottlerocket OS 1.19.4 (aws-k8s-1.29)`.
+    /// The Bottlerocket version that it runs.
     pub fn version(&self) -> Option<&str> {
-        self.status
-            .node_info
-            .os_image
-            .strip_prefix("Bottlerocket OS ")?
-            .split(' ')
-            .next()
-            .filter(|v| !v.is_empty())
+        self.read.version.as_deref()
     }
 
     /// When it was made.
@@ -216,7 +263,7 @@ impl WatchedNode {
     /// # Errors
     /// What is wrong with the annotation.
     pub fn marker(&self) -> Result<Option<&Marker>, &str> {
-        match &self.marker {
+        match &self.read.marker {
             None => Ok(None),
             Some(Ok(marker)) => Ok(Some(marker)),
             Some(Err(error)) => Err(error),

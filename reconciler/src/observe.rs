@@ -121,22 +121,28 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         circumstances,
         takers: snapshot.takers(),
         clock,
-        nodes: SideBySide::of(&snapshot.nodes),
-        shadows: SideBySide::of(&snapshot.shadows),
         agents: SideBySide::of(&snapshot.agents),
         drains: SideBySide::of(&snapshot.drains),
         hopeless: SideBySide::of(&snapshot.hopeless),
         evicted: SideBySide::of(&snapshot.evicted),
         slots: SideBySide::of(fleet.slots),
     };
-    let mut observed =
-        Observed { fleet, situations: vec![], unreadable: BTreeMap::new(), too_long: vec![], next: None };
-    for name in snapshot.concerned() {
+    let mut observed = Observed {
+        fleet,
+        situations: Vec::with_capacity(snapshot.nodes.len().max(snapshot.shadows.len())),
+        unreadable: BTreeMap::new(),
+        too_long: vec![],
+        next: None,
+    };
+    for (name, node, shadow) in union(&snapshot.nodes, &snapshot.shadows) {
+        if shadow.is_none() && node.is_none_or(|node| !node.is_ours()) {
+            continue;
+        }
         if name.len() > NAME_MAX {
             observed.too_long.push(name);
             continue;
         }
-        let (situation, unreadable) = looking.situation(name);
+        let (situation, unreadable) = looking.situation(name, node, shadow);
         if let Some(why) = unreadable {
             observed.unreadable.insert(observed.situations.len(), why);
         }
@@ -166,13 +172,6 @@ impl Snapshot {
     pub fn shadow(&self, name: &str) -> Option<&BottlerocketShadow> {
         self.shadows.get(name)?.0.as_ref().ok()
     }
-
-    /// Names of the shadows that are there, or should be, or were; in order.
-    fn concerned(&self) -> impl Iterator<Item = &str> {
-        let ours = |node: &WatchedNode| node.labelled() || !matches!(node.marker(), Ok(None));
-        let nodes = self.nodes.iter().filter(move |(_, node)| ours(node)).map(|(name, _)| name.as_str());
-        union(nodes, self.shadows.keys().map(String::as_str))
-    }
 }
 
 /// Goes through all that there is, by name.
@@ -180,8 +179,6 @@ struct Observer<'a, 'c> {
     circumstances: &'c Circumstances<'a>,
     takers: usize,
     clock: Clock,
-    nodes: SideBySide<'a, Arc<WatchedNode>>,
-    shadows: SideBySide<'a, Arc<DeserializeGuard<BottlerocketShadow>>>,
     agents: SideBySide<'a, AgentPod>,
     drains: SideBySide<'a, Plan>,
     hopeless: SideBySide<'a, String>,
@@ -191,11 +188,16 @@ struct Observer<'a, 'c> {
 
 impl<'a> Observer<'a, '_> {
     /// The situation of this name, which comes after those before.
-    fn situation(&mut self, name: &'a str) -> (Situation<'a>, Option<String>) {
+    fn situation(
+        &mut self,
+        name: &'a str,
+        watched: Option<&'a Arc<WatchedNode>>,
+        shadow: Option<&'a Arc<DeserializeGuard<BottlerocketShadow>>>,
+    ) -> (Situation<'a>, Option<String>) {
         let mut unreadable = None;
-        let (watched, agent) = (self.nodes.at(name), self.agents.at(name));
+        let agent = self.agents.at(name);
         let node = watched.map(|node| self.node(node, agent, &mut unreadable));
-        let shadow = match self.shadows.at(name).map(|guard| &guard.0) {
+        let shadow = match shadow.map(|guard| &guard.0) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow).map(|facts| (facts, shadow)),
             Some(Err(error)) => {
                 unreadable = Some(format!("the shadow cannot be read: {error}"));

@@ -1,7 +1,7 @@
 //! What people are told of an update, as Events and log lines. Pure.
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{Object, State};
+use brupop_api::{Object, State, names};
 
 use crate::decide::{Abort, Decision, Effect, Halted, Reason};
 use crate::drain::PodKey;
@@ -47,7 +47,7 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<T
         (Object::ShadowSpec(_), Reason::Starting(to)) => {
             told("UpdateAdopted", format!("an update to {to} that was under way is taken over"))
         }
-        (Object::Node(_), Reason::Cordoning) => told("Cordoned", format!("to be emptied for {version}")),
+        (Object::Node(_), Reason::Cordoning) => cordoned(situation, version),
         (Object::ShadowSpec(_), Reason::RebootGranted) => {
             told("RebootGranted", format!("the node is empty; its host may reboot into {version}"))
         }
@@ -62,6 +62,31 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<T
         }
         _ => None,
     }
+}
+
+/// What is told of a node that is kept from new pods. Whoever uncordons it in mid-drain is told what became of that.
+fn cordoned(situation: &Situation<'_>, version: &str) -> Option<Told> {
+    let (node, shadow) = (situation.node?, situation.shadow?);
+    let is_ours =
+        node.marker.is_some_and(|marker| marker.cordoned_at.is_some()) || shadow.spec.attempt.is_none();
+    let drains = node.marker.is_some_and(|marker| marker.drain_started_at.is_some());
+    let (word, sentence) = match (drains, node.unschedulable) {
+        (true, false) => (
+            "CordonedAgain",
+            format!(
+                "somebody uncordoned it while it was emptied for {version}, so pods may have come: it is emptied anew; \
+                 to leave it in service, annotate it with {}=true",
+                names::PAUSE_ANNOTATION
+            ),
+        ),
+        // It was cordoned, and gets our taint, too, now that there is another node.
+        (true, true) => return None,
+        (false, true) if !is_ours => {
+            ("Cordoned", format!("to be emptied for {version}; it was cordoned before, and stays so after"))
+        }
+        (false, _) => ("Cordoned", format!("to be emptied for {version}")),
+    };
+    Some(Told::new(situation, word, drains, sentence))
 }
 
 /// What an attempt that is given up leaves on the host, as the end of a sentence.
@@ -111,14 +136,34 @@ pub fn of_reason(situation: &Situation<'_>, reason: &Reason<'_>) -> Option<Told>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Evicted, PodFacts, TimeFacts};
-    use brupop_api::Write;
+    use crate::facts::{Evicted, NodeFacts, PodFacts, TimeFacts};
     use brupop_api::facts::{SpecFacts, StatusFacts};
+    use brupop_api::{Marker, Write};
+
+    fn node() -> NodeFacts<'static> {
+        NodeFacts {
+            name: "n",
+            uid: "node-n",
+            labelled: true,
+            ready: true,
+            boot_id: "boot-1",
+            version: Some("1.0.0"),
+            unschedulable: false,
+            excluded: false,
+            tainted: false,
+            marker: None,
+            zone: None,
+            paused: false,
+            update_now: false,
+            agent_ready: true,
+            ours: false,
+        }
+    }
 
     fn situation(state: State) -> Situation<'static> {
         Situation {
             shadow_name: "brs-n",
-            node: None,
+            node: Some(node()),
             shadow: Some(ShadowFacts {
                 name: "brs-n",
                 uid: "u",
@@ -162,6 +207,34 @@ mod tests {
         assert_eq!(of_effect(&situation(State::StagedAndPerformedUpdate), &waiting), None);
         let evicting = Decision { effect: Some(Effect::Evict), reason: Reason::Draining };
         assert_eq!(of_effect(&situation(State::StagedAndPerformedUpdate), &evicting), None);
+    }
+
+    #[test]
+    fn a_cordon_is_told_apart_from_one_that_somebody_had_undone() {
+        let then = || Some("2026-11-21T04:00:00Z".to_owned());
+        let excluded = Marker { excluded_at: then(), ..Marker::default() };
+        let adopted = Marker { cordoned_at: then(), ..Marker::default() };
+        let draining = Marker { drain_started_at: then(), ..Marker::default() };
+        for (marker, unschedulable, expected) in [
+            (None, false, Some(("Cordoned", false, "emptied for 2.0.0"))),
+            (Some(&excluded), false, Some(("Cordoned", false, "emptied for 2.0.0"))),
+            (None, true, Some(("Cordoned", false, "stays so after"))),
+            (Some(&adopted), true, Some(("Cordoned", false, "emptied for 2.0.0"))),
+            (Some(&draining), false, Some(("CordonedAgain", true, "brupop.bottlerocket.aws/pause=true"))),
+            (Some(&draining), true, None),
+        ] {
+            let mut situation = situation(State::StagedAndPerformedUpdate);
+            situation.node = Some(NodeFacts { unschedulable, marker, ..node() });
+            let write = Write { object: Object::Node("n"), tests: vec![], sets: vec![] };
+            let decision = Decision { effect: Some(Effect::Write(write)), reason: Reason::Cordoning };
+            let told = of_effect(&situation, &decision);
+            assert_eq!(
+                told.as_ref().map(|told| (told.reason, told.warning)),
+                expected.map(|(reason, warning, _)| (reason, warning)),
+                "{marker:?} {unschedulable}"
+            );
+            assert!(told.is_none_or(|told| expected.is_some_and(|(_, _, note)| told.note.ends_with(note))));
+        }
     }
 
     #[test]

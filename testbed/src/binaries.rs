@@ -1,4 +1,5 @@
-//! The control plane's programs, built once by `testbed/build-control-plane`.
+//! Programs that are built once and kept: the control plane's by `testbed/build-control-plane`, those of an earlier
+//! operator by `testbed/build-earlier`.
 
 use anyhow::{Context as _, Result, ensure};
 use std::path::PathBuf;
@@ -10,7 +11,19 @@ use std::process::Stdio;
 /// # Errors
 /// The build failed; it has said why.
 pub async fn control_plane_binaries() -> Result<PathBuf> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/build-control-plane");
+    folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-control-plane")).await
+}
+
+/// Builds what is missing (half a minute the first time) and returns the folder with the three programs of an earlier
+/// operator, and with its `manifests` and `kustomize`.
+///
+/// # Errors
+/// The build failed; it has said why.
+pub async fn earlier_operator() -> Result<PathBuf> {
+    folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-earlier")).await
+}
+
+async fn folder_of(script: &str) -> Result<PathBuf> {
     let output = tokio::process::Command::new(script)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

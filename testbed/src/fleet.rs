@@ -17,16 +17,17 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::history::History;
-use crate::host::{Durations, Faults, Host, HostOptions};
+use crate::host::{Durations, Host};
 use crate::operator::{NAMESPACE, apply_overlay, binaries, programs};
-use crate::{ControlPlane, Kubelets, NewNode, Options, await_until};
+use crate::{ControlPlane, Kubelets, Options, Program, await_until};
+
+mod changes;
 
 /// The version that every host begins with.
 pub const OLD: &str = "1.19.4";
 /// The version that [`Fleet::publish`] usually offers.
 pub const NEW: &str = "1.20.0";
 
-const VARIANT: &str = "aws-k8s-1.29";
 /// The namespace of the workloads.
 const SHOP: &str = "shop";
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -45,6 +46,33 @@ pub struct FleetOptions {
 impl Default for FleetOptions {
     fn default() -> Self {
         Self { nodes: 3, env: vec![], durations: Durations::default() }
+    }
+}
+
+impl FleetOptions {
+    /// The shipped configuration with the patience of a test, and these variables over it. A command takes the hosts
+    /// 200 ms, a reboot 600 ms.
+    pub fn quick(nodes: usize, env: &[(&str, &str)]) -> Self {
+        let quick = [
+            ("SOAK_SECONDS", "0"),
+            ("REFRESH_INTERVAL", "1s"),
+            ("START_JITTER", "0s"),
+            ("POLL_INTERVAL", "20ms"),
+            ("LEASE_DURATION_SECONDS", "3"),
+        ];
+        let moment = Duration::from_millis(200);
+        let env = quick.iter().chain(env).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Self {
+            nodes,
+            env: env.collect(),
+            durations: Durations {
+                refresh: Duration::from_millis(50),
+                prepare: moment,
+                activate: moment,
+                deactivate: moment,
+                reboot: Duration::from_millis(600),
+            },
+        }
     }
 }
 
@@ -68,10 +96,26 @@ impl Fleet {
     /// Something did not start in time; the logs are shown.
     pub async fn start(options: &FleetOptions, say: impl Fn(&str)) -> Result<Self> {
         let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
+        let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
+            apply_overlay(control_plane, "default").await?;
+            Ok(programs(&binaries, env))
+        };
+        Self::start_with(options, install, say).await
+    }
+
+    /// As [`Fleet::start`], with an operator of one's own: `install` applies its manifests and returns what runs for its
+    /// containers' commands, each with the variables it is given.
+    ///
+    /// # Errors
+    /// As [`Fleet::start`], and those of `install`.
+    pub async fn start_with(
+        options: &FleetOptions,
+        install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
+        say: impl Fn(&str),
+    ) -> Result<Self> {
         say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
         let control_plane = ControlPlane::start(Options::CLUSTER).await?;
         say(&format!("applying kustomize/overlays/default, {} nodes join", options.nodes));
-        apply_overlay(&control_plane, "default").await?;
         let mut env: Vec<(&str, &str)> = vec![
             ("BOTTLEROCKET_API_SOCKET", "/run/api.sock"),
             ("BOOT_ID_FILE", "/proc/sys/kernel/random/boot_id"),
@@ -79,7 +123,7 @@ impl Fleet {
             ("MIN_NODE_AGE_SECONDS", "0"),
         ];
         env.extend(options.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        let kubelets = Kubelets::start(&control_plane, programs(&binaries, &env));
+        let kubelets = Kubelets::start(&control_plane, install(&control_plane, &env).await?);
         let history = Arc::<Mutex<History>>::default();
         let watching = watch(control_plane.client(), &history);
         let mut fleet = Self { watching, history, kubelets, hosts: vec![], control_plane };
@@ -95,27 +139,6 @@ impl Fleet {
             })
             .await?;
         Ok(fleet)
-    }
-
-    /// A further node with its host.
-    async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
-        let mut node = NewNode::numbered(number)?;
-        let host = Host::start(HostOptions {
-            socket: self.kubelets.api_socket(&node.name)?,
-            version: OLD.to_owned(),
-            variant: VARIANT.to_owned(),
-            arch: "x86_64".to_owned(),
-            boot_id_file: self.kubelets.boot_id_file(&node.name)?,
-            durations,
-            faults: Faults::default(),
-        })
-        .await?;
-        node.os_image = host.pretty_name();
-        node.boot_id = host.boot_id();
-        node.create(&self.client()).await?;
-        self.kubelets.attach(&node.name, host.power());
-        self.hosts.push(host);
-        Ok(())
     }
 
     /// A client that may do everything.
@@ -306,7 +329,18 @@ fn watch(client: Client, history: &Arc<Mutex<History>>) -> JoinSet<()> {
     let mut watching = JoinSet::new();
     let shadows =
         watcher(Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE), watcher::Config::default());
+    let ledgers =
+        watcher(Api::<BottlerocketFleet>::namespaced(client.clone(), NAMESPACE), watcher::Config::default());
     let nodes = watcher(Api::<Node>::all(client), watcher::Config::default());
+    let kept = Arc::clone(history);
+    watching.spawn(async move {
+        let mut ledgers = ledgers.default_backoff().applied_objects().boxed();
+        while let Some(event) = ledgers.next().await {
+            if let Ok(ledger) = event {
+                kept.lock().unwrap_or_else(PoisonError::into_inner).ledger(&ledger);
+            }
+        }
+    });
     let kept = Arc::clone(history);
     watching.spawn(async move {
         let mut shadows = shadows.default_backoff().applied_objects().boxed();

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use brupop_api::names::{self, MARKER_ANNOTATION};
-use brupop_api::{BottlerocketShadow, Marker, State};
+use brupop_api::names::{self, EXCLUDE_FROM_LB_LABEL, MARKER_ANNOTATION};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, Marker, State};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
@@ -32,6 +32,8 @@ pub struct Seen {
     pub ready: bool,
     /// `spec.unschedulable` of the Node.
     pub cordoned: bool,
+    /// The Node carries the label that keeps it out of load balancers.
+    pub excluded: bool,
     /// The marker says so.
     pub drained: bool,
     /// The Node carries a marker.
@@ -44,6 +46,8 @@ pub struct Seen {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     nodes: BTreeMap<String, Vec<(Instant, Seen)>>,
+    /// The most slots that were ever taken.
+    most_slots: usize,
 }
 
 /// What became of one node.
@@ -83,6 +87,7 @@ impl Seen {
         self.ready =
             conditions.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True");
         self.cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
+        self.excluded = node.labels().contains_key(EXCLUDE_FROM_LB_LABEL);
         let marker = node.annotations().get(MARKER_ANNOTATION);
         self.marked = marker.is_some();
         self.drained =
@@ -118,6 +123,17 @@ impl History {
         self.note(at, &node.name_any(), |seen| seen.with_node(node));
     }
 
+    /// The ledger was seen. A watch leaves out no version of it, unless it begins anew.
+    pub fn ledger(&mut self, ledger: &BottlerocketFleet) {
+        let slots = ledger.status.as_ref().map_or(0, |status| status.slots.len());
+        self.most_slots = self.most_slots.max(slots);
+    }
+
+    /// The most slots that were ever taken at once.
+    pub fn most_slots(&self) -> usize {
+        self.most_slots
+    }
+
     fn note(&mut self, at: Instant, node: &str, change: impl FnOnce(Seen) -> Seen) {
         let past = self.nodes.entry(node.to_owned()).or_default();
         let before = past.last().map(|(_, seen)| seen.clone());
@@ -132,9 +148,28 @@ impl History {
         self.nodes.iter().filter_map(|(node, past)| Some((node.as_str(), &past.last()?.1)))
     }
 
+    /// What was seen of this node, in order, and since when.
+    pub fn past(&self, node: &str) -> &[(Instant, Seen)] {
+        self.nodes.get(node).map_or(&[], Vec::as_slice)
+    }
+
     /// Was this node ever seen so?
     pub fn has_seen(&self, node: &str, so: impl Fn(&Seen) -> bool) -> bool {
         self.nodes.get(node).is_some_and(|past| past.iter().any(|(_, seen)| so(seen)))
+    }
+
+    /// The updates that this node began, in order: when its spec left Idle, and when nothing of the update was left.
+    pub fn updates(&self, node: &str) -> Vec<(Instant, Option<Instant>)> {
+        let mut updates: Vec<(Instant, Option<Instant>)> = Vec::new();
+        for (at, seen) in self.nodes.get(node).into_iter().flatten() {
+            let running = updates.last_mut().filter(|(_, ended)| ended.is_none());
+            match running {
+                Some((_, ended)) if seen.is_idle() => *ended = Some(*at),
+                None if seen.goal != State::Idle => updates.push((*at, None)),
+                _ => {}
+            }
+        }
+        updates
     }
 
     /// The most nodes that were ever out of service at once.
@@ -231,6 +266,27 @@ mod tests {
         assert_eq!(outcome.drain, Duration::from_millis(50));
         assert_eq!(outcome.states[&StagedAndPerformedUpdate], Duration::from_millis(500));
         assert_eq!(outcome.boots, 2);
+    }
+
+    #[test]
+    fn updates_are_told_apart() {
+        use State::{Idle, StagedAndPerformedUpdate};
+        let zero = Instant::now();
+        let at = |millis| zero + Duration::from_millis(millis);
+        let marked = Seen { marked: true, ..seen(Idle, Idle) };
+        let rows = [
+            (0, seen(Idle, Idle)),
+            (10, seen(StagedAndPerformedUpdate, Idle)),
+            (20, seen(StagedAndPerformedUpdate, StagedAndPerformedUpdate)),
+            (30, seen(Idle, StagedAndPerformedUpdate)),
+            (40, marked),
+            (50, seen(Idle, Idle)),
+            (60, seen(StagedAndPerformedUpdate, Idle)),
+        ];
+        let mut history = History::default();
+        history.nodes.insert("a".into(), rows.map(|(millis, seen)| (at(millis), seen)).into());
+        assert_eq!(history.updates("a"), [(at(10), Some(at(50))), (at(60), None)]);
+        assert_eq!(history.updates("b"), []);
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub(super) fn empty<'a>(
             node,
             Marker {
                 drain_started_at: now(),
-                cordoned_at: if node.unschedulable { None } else { now() },
+                // A cordon that was adopted stays ours; a person's never becomes it.
+                cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
                 tainted: situation.pods.elsewhere,
                 evicted_owners: situation.pods.owners.to_vec(),
                 ..marker

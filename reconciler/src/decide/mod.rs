@@ -76,7 +76,7 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Decision<'
         return Decision { effect, reason: Reason::NodeReplaced };
     }
     // A shadow that is being adopted has a marker first, and the slot's attempt then.
-    let attempt = shadow.spec.attempt.or(situation.slot(fleet).map(|slot| slot.attempt));
+    let attempt = shadow.spec.attempt.or_else(|| situation.slot(fleet).map(|slot| slot.attempt));
     if let Some(marker) = node.marker
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
     {

@@ -31,29 +31,24 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     if fleet.ledger_term != Some(fleet.term) {
         return Slots::default();
     }
-    let by_name: BTreeMap<&str, &Situation<'a>> =
-        situations.iter().map(|situation| (situation.shadow_name, situation)).collect();
-    let freed: Vec<&'a String> = fleet
-        .slots
-        .iter()
-        .filter(|(name, slot)| is_over(slot, by_name.get(name.as_str()).copied()))
-        .map(|(name, _)| name)
-        .collect();
-    let kept = fleet.slots.len() - freed.len();
-    let keeps = |name: &str| fleet.slots.contains_key(name) && !freed.iter().any(|freed| *freed == name);
+    let holders = Holders::of(fleet, situations);
+    let kept = fleet.slots.len() - holders.freed.len();
     let unavailable = situations
         .iter()
-        .filter(|situation| !keeps(situation.shadow_name) && is_unavailable(situation))
+        .enumerate()
+        .filter(|&(index, situation)| !holders.keep(index) && is_unavailable(situation))
         .count();
     let room = fleet.limit.map_or(usize::MAX, |limit| {
         usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(kept + unavailable)
     });
-    let over = freed.iter().filter_map(|name| by_name.get(name.as_str()).copied());
-    let versions = Versions::after(fleet, over, situations);
-    let Choice { taken, queued, look_at } = choose(fleet, situations, room, &versions);
+    let over = holders.freed.iter().filter_map(|&(_, index)| situations.get(index?));
+    let holding: Vec<Situation<'a>> =
+        (0..situations.len()).filter(|&index| holders.have(index)).map(|index| situations[index]).collect();
+    let versions = Versions::after(fleet, over, &holding);
+    let Choice { taken, queued, look_at } = choose(fleet, situations, room, &holders, &versions);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
-        freed.iter().map(|name| (Field::Slot(name.as_str()), Value::Absent)).collect();
+        holders.freed.iter().map(|&(name, _)| (Field::Slot(name), Value::Absent)).collect();
     sets.extend(taken.iter().filter_map(|&index| {
         let shadow = situations[index].shadow?;
         let attempt = next_attempt(&situations[index]);
@@ -75,6 +70,41 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     let queued = queued.into_iter().map(|index| (index, why));
     let looked_at = look_at.iter().map(|&index| (index, Reason::LookingAtPods));
     Slots { write, taken, queued: queued.chain(looked_at).collect(), look_at, halted }
+}
+
+/// Which situations have slots: found once by going through the slots, for there are far fewer of them.
+struct Holders<'a> {
+    /// Of each situation, by index: has it a slot, and does it keep it?
+    standing: Vec<(bool, bool)>,
+    /// The slots that are given back, and whose they are (by index) if that is known.
+    freed: Vec<(&'a str, Option<usize>)>,
+}
+
+impl<'a> Holders<'a> {
+    fn of(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Self {
+        let by_name: BTreeMap<&str, usize> =
+            situations.iter().enumerate().map(|(index, situation)| (situation.shadow_name, index)).collect();
+        let mut holders = Self { standing: vec![(false, false); situations.len()], freed: vec![] };
+        for (name, slot) in fleet.slots {
+            let index = by_name.get(name.as_str()).copied();
+            let over = is_over(slot, index.map(|index| &situations[index]));
+            if over {
+                holders.freed.push((name, index));
+            }
+            if let Some(index) = index {
+                holders.standing[index] = (true, !over);
+            }
+        }
+        holders
+    }
+
+    fn have(&self, index: usize) -> bool {
+        self.standing[index].0
+    }
+
+    fn keep(&self, index: usize) -> bool {
+        self.standing[index].1
+    }
 }
 
 /// Is the attempt that this slot is for over, on facts that cannot be taken back?
@@ -123,11 +153,13 @@ fn choose<'a>(
     fleet: &FleetFacts<'a>,
     situations: &[Situation<'a>],
     room: usize,
+    holders: &Holders<'a>,
     versions: &Versions<'a>,
 ) -> Choice {
-    let mut taken: Vec<usize> = (0..situations.len()).filter(|&at| runs(fleet, &situations[at])).collect();
+    let mut taken: Vec<usize> =
+        (0..situations.len()).filter(|&at| !holders.have(at) && runs(&situations[at])).collect();
     let left_over = taken.split_off(taken.len().min(room));
-    let mut turns = Turns::new(fleet, situations, |version| !versions.halts(version));
+    let mut turns = Turns::new(fleet, situations, |at| holders.have(at), |version| !versions.halts(version));
     let mut look_at = Vec::new();
     for index in turns.by_ref().take(room - taken.len()) {
         if situations[index].pods.known { &mut taken } else { &mut look_at }.push(index);
@@ -135,9 +167,7 @@ fn choose<'a>(
     Choice { taken, queued: turns.rest().chain(left_over).collect(), look_at }
 }
 
-/// Does an update run that has no slot?
-fn runs(fleet: &FleetFacts<'_>, situation: &Situation<'_>) -> bool {
-    situation.node.is_some()
-        && situation.shadow.is_some_and(|shadow| shadow.spec.state != State::Idle)
-        && !fleet.slots.contains_key(situation.shadow_name)
+/// Does an update run?
+fn runs(situation: &Situation<'_>) -> bool {
+    situation.node.is_some() && situation.shadow.is_some_and(|shadow| shadow.spec.state != State::Idle)
 }

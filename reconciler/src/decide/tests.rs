@@ -3,6 +3,7 @@
 
 mod hopeless;
 mod properties;
+mod soak;
 mod steps;
 mod versions;
 mod world;

@@ -11,7 +11,8 @@ use crate::facts::{FleetFacts, Situation};
 
 /// The nodes (by index into the situations) that could begin, in the order of their turns, whatever the limit.
 pub fn turns<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Vec<usize> {
-    Turns::new(fleet, situations, |_| true).collect()
+    let has_slot = |index: usize| fleet.slots.contains_key(situations[index].shadow_name);
+    Turns::new(fleet, situations, has_slot, |_| true).collect()
 }
 
 /// The turns, one after the other: each that is taken makes its zone busier.
@@ -23,17 +24,19 @@ pub(super) struct Turns<'s, 'a> {
 }
 
 impl<'s, 'a> Turns<'s, 'a> {
-    /// The turns of nodes that could begin an update to a version that goes on.
+    /// The turns of nodes that could begin an update to a version that goes on. Those (by index) with slots keep their
+    /// zones busy.
     pub(super) fn new(
         fleet: &FleetFacts<'a>,
         situations: &'s [Situation<'a>],
+        has_slot: impl Fn(usize) -> bool,
         goes_on: impl Fn(&str) -> bool,
     ) -> Self {
         let mut turns = Self { situations, waiting: BTreeMap::new(), busy: BTreeMap::new() };
         let mut order: Vec<usize> = Vec::new();
         for (index, situation) in situations.iter().enumerate() {
             let Some((node, shadow)) = situation.node.zip(situation.shadow) else { continue };
-            if fleet.slots.contains_key(situation.shadow_name) {
+            if has_slot(index) {
                 *turns.busy.entry(node.zone).or_default() += 1;
             } else if shadow.spec.state == State::Idle
                 && node.marker.is_none()

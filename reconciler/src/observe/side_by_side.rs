@@ -1,5 +1,6 @@
 //! Several maps read in the order of their keys at the same time: a look-up for each of thousands of names costs more.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Peekable;
 
@@ -13,27 +14,35 @@ impl<'a, V> SideBySide<'a, V> {
         Self { entries: map.iter().peekable() }
     }
 
-    /// The value of this name, which must not be less than the one before.
+    /// The value of this name, which must be greater than the one before.
     pub(super) fn at(&mut self, name: &str) -> Option<&'a V> {
-        while self.entries.next_if(|(key, _)| key.as_str() < name).is_some() {}
-        self.entries.peek().filter(|(key, _)| key.as_str() == name).map(|(_, value)| *value)
+        while let Some((key, value)) = self.entries.peek() {
+            match key.as_str().cmp(name) {
+                Ordering::Less => drop(self.entries.next()),
+                Ordering::Equal => return Some(*value),
+                Ordering::Greater => return None,
+            }
+        }
+        None
     }
 }
 
-/// The names of both, in order, each once.
-pub(super) fn union<'a>(
-    left: impl Iterator<Item = &'a str>,
-    right: impl Iterator<Item = &'a str>,
-) -> impl Iterator<Item = &'a str> {
-    let (mut left, mut right) = (left.peekable(), right.peekable());
-    std::iter::from_fn(move || match (left.peek(), right.peek()) {
-        (Some(a), Some(b)) if a == b => {
-            right.next();
-            left.next()
-        }
-        (Some(a), Some(b)) if a > b => right.next(),
-        (Some(_), _) => left.next(),
-        (None, _) => right.next(),
+/// The names of both, in order, each once, with what either has of that name.
+pub(super) fn union<'a, L, R>(
+    left: &'a BTreeMap<String, L>,
+    right: &'a BTreeMap<String, R>,
+) -> impl Iterator<Item = (&'a str, Option<&'a L>, Option<&'a R>)> {
+    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+    std::iter::from_fn(move || {
+        let order = match (left.peek(), right.peek()) {
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        let left = if order.is_le() { left.next() } else { None };
+        let right = if order.is_ge() { right.next() } else { None };
+        let name = left.map(|(name, _)| name).or(right.map(|(name, _)| name))?;
+        Some((name.as_str(), left.map(|(_, value)| value), right.map(|(_, value)| value)))
     })
 }
 
@@ -53,15 +62,16 @@ mod tests {
             right in prop::collection::vec("[ab]{0,3}", 0..12),
         ) {
             let (left, right) = (map(&left), map(&right));
-            let names: Vec<&str> =
-                union(left.keys().map(String::as_str), right.keys().map(String::as_str)).collect();
+            let names: Vec<&str> = union(&left, &right).map(|(name, ..)| name).collect();
             let mut expected: Vec<&str> = left.keys().chain(right.keys()).map(String::as_str).collect();
             expected.sort_unstable();
             expected.dedup();
             prop_assert_eq!(&names, &expected);
             let (mut in_left, mut in_right) = (SideBySide::of(&left), SideBySide::of(&right));
-            for name in names {
-                prop_assert_eq!((in_left.at(name), in_right.at(name)), (left.get(name), right.get(name)));
+            for (name, from_left, from_right) in union(&left, &right) {
+                let found = (left.get(name), right.get(name));
+                prop_assert_eq!((from_left, from_right), found);
+                prop_assert_eq!((in_left.at(name), in_right.at(name)), found);
             }
         }
     }

@@ -400,6 +400,14 @@ fn upstreams_shadows_in_mid_update_are_adopted() {
     let decision = decide(&fleet(), &situation);
     assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)));
     assert_eq!(sets(write(&decision), Field::Marker), None);
+    // When it is drained then, the cordon is still ours to undo.
+    shadow(&mut situation, |shadow| {
+        shadow.spec.attempt = Some(1);
+        shadow.spec.baseline_boot_id = Some(FIRST_BOOT);
+    });
+    let decision = decide(&fleet(), &situation);
+    let Some(Value::Marker(draining)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
+    assert!(draining.drain_started_at.is_some() && draining.cordoned_at == adopted.cordoned_at);
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! After the reboot: workloads whose pods were evicted are waited for, and what an update takes is learnt.
+
+use State::{Idle, MonitoringUpdate};
+
+use super::world::*;
+use super::*;
+use crate::decide::{Abort, Reason, node as decide, slots};
+use crate::facts::{Evicted, FleetFacts, Situation};
+
+const CART: &str = "apps/v1/ReplicaSet/shop/cart";
+
+/// In service with the new version, and watched.
+fn watched() -> Situation<'static> {
+    let mut situation = updating(MonitoringUpdate, MonitoringUpdate);
+    rebooted(&mut situation, NEW);
+    situation
+}
+
+#[test]
+fn the_watch_ends_when_the_evicted_workloads_are_back() {
+    for (evicted, overdue, soak_over, reason) in [
+        (Evicted::Back, false, true, Reason::Finishing),
+        (Evicted::Back, true, true, Reason::Finishing),
+        (Evicted::Back, false, false, Reason::Monitoring),
+        (Evicted::Missing(CART), false, false, Reason::Monitoring),
+        (Evicted::Missing(CART), false, true, Reason::WorkloadsNotBack(CART)),
+        (Evicted::Missing(CART), true, true, Reason::Aborting(Abort::WorkloadsNotBack)),
+        (Evicted::Unknown, false, true, Reason::Monitoring),
+        (Evicted::Unknown, true, true, Reason::Finishing),
+    ] {
+        let mut situation = watched();
+        situation.evicted = evicted;
+        situation.time.soak_over = soak_over;
+        situation.time.workloads_overdue = overdue;
+        let decision = decide(&fleet(), &situation);
+        assert_eq!(decision.reason, reason, "{evicted:?}, overdue: {overdue}, soak over: {soak_over}");
+        let ends = matches!(reason, Reason::Finishing | Reason::Aborting(_));
+        assert_eq!(decision.effect.is_some(), ends, "{reason:?}");
+        if ends {
+            assert_eq!(next_state(&decision), Some(Idle));
+        }
+    }
+}
+
+#[test]
+fn a_workload_that_is_missing_is_named_and_counts_against_the_version() {
+    assert!(Reason::WorkloadsNotBack(CART).message().contains(CART));
+    assert!(Abort::WorkloadsNotBack.is_failure());
+    assert!(Abort::is_corroborated(Abort::WorkloadsNotBack.as_str()));
+}
+
+#[test]
+fn a_node_that_lost_its_label_waits_for_no_workload() {
+    let mut situation = watched();
+    situation.evicted = Evicted::Missing(CART);
+    node(&mut situation, |node| node.labelled = false);
+    assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::NotLabelled));
+}
+
+#[test]
+fn what_an_update_takes_is_learnt_from_those_that_end_well() {
+    let typical = |known, seconds, version| {
+        let mut situation = updating(Idle, Idle);
+        rebooted(&mut situation, version);
+        situation.time.slot_seconds = seconds;
+        let fleet = FleetFacts { typical_seconds: known, ..fleet() };
+        match sets(&slots(&fleet, &[situation]).write.unwrap(), Field::TypicalSeconds) {
+            Some(Value::Number(seconds)) => Some(seconds),
+            None => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(typical(None, Some(300), NEW), Some(300), "the first says it all");
+    assert_eq!(typical(Some(300), Some(700), NEW), Some(400), "later ones by a quarter");
+    assert_eq!(typical(Some(300), Some(300), NEW), None, "nothing new");
+    assert_eq!(typical(Some(300), None, NEW), None, "taken by an earlier version of the operator");
+    assert_eq!(typical(Some(300), Some(700), OLD), None, "it failed");
+}

@@ -1,0 +1,89 @@
+//! What changes while a fleet runs: its nodes, and the operator's settings.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use brupop_api::names;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::{DEADLINE, Fleet, OLD};
+use crate::host::{Durations, Faults, Host, HostOptions};
+use crate::operator::NAMESPACE;
+use crate::{NewNode, await_until, nodes};
+
+const VARIANT: &str = "aws-k8s-1.29";
+
+impl Fleet {
+    /// The node `node-<number>` with its host, which becomes the last of [`Fleet::hosts`].
+    ///
+    /// # Errors
+    /// The API server refuses, or the host does not start.
+    pub async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
+        let mut node = NewNode::numbered(number)?;
+        let host = Host::start(HostOptions {
+            socket: self.kubelets.api_socket(&node.name)?,
+            version: OLD.to_owned(),
+            variant: VARIANT.to_owned(),
+            arch: "x86_64".to_owned(),
+            boot_id_file: self.kubelets.boot_id_file(&node.name)?,
+            durations,
+            faults: Faults::default(),
+        })
+        .await?;
+        node.os_image = host.pretty_name();
+        node.boot_id = host.boot_id();
+        node.create(&self.client()).await?;
+        self.kubelets.attach(&node.name, host.power());
+        self.hosts.push(host);
+        Ok(())
+    }
+
+    /// Another machine takes the place of this one, under the same name: the Node is deleted and made again, and what
+    /// runs on it is started anew.
+    ///
+    /// # Errors
+    /// There is no such host, or the API server refuses.
+    pub async fn replace(&self, number: usize) -> Result<()> {
+        let host = self.hosts.get(number).with_context(|| format!("host {number}"))?;
+        let mut node = NewNode::numbered(number)?;
+        Api::<Node>::all(self.client()).delete(&node.name, &DeleteParams::default()).await?;
+        node.os_image = host.pretty_name();
+        node.boot_id = host.boot_id();
+        node.create(&self.client()).await?;
+        host.reboot_now();
+        Ok(())
+    }
+
+    /// Changes what people adjust (but for what [`FleetOptions::env`] sets) and restarts the reconcilers; returns when
+    /// one of them leads.
+    ///
+    /// # Errors
+    /// The API server refuses, or none leads in time.
+    pub async fn configure(&self, settings: &[(&str, &str)]) -> Result<()> {
+        let settings: BTreeMap<_, _> = settings.iter().copied().collect();
+        let maps = Api::<ConfigMap>::namespaced(self.client(), NAMESPACE);
+        let patch = Patch::Merge(json!({"data": settings}));
+        maps.patch("brupop-configuration", &PatchParams::default(), &patch).await?;
+        let term = async || self.ledger().get("fleet").await.ok()?.status?.term;
+        let before = term().await;
+        let reconcilers = ListParams::default().labels(&format!("{}=reconciler", names::COMPONENT_LABEL));
+        let pods = Api::<Pod>::namespaced(self.client(), NAMESPACE);
+        pods.delete_collection(&DeleteParams::default(), &reconcilers).await?;
+        await_until("another reconciler leads", DEADLINE, async || {
+            term().await.filter(|now| Some(*now) > before)
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// A node's kubelet reports that it is Ready, or that it is not.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn report_ready(&self, node: &str, ready: bool) -> Result<()> {
+        let condition = if ready { nodes::ready() } else { nodes::not_ready("a test wants it so") };
+        nodes::patch_status(&self.client(), node, &json!({"conditions": [condition]})).await.map(drop)
+    }
+}
