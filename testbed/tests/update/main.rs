@@ -8,6 +8,7 @@ mod quiet;
 mod recovery;
 mod roll_out;
 mod trouble;
+mod workloads;
 
 use std::process::Output;
 use std::time::Duration;
