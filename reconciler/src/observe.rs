@@ -206,7 +206,8 @@ impl<'a> Observer<'a, '_> {
         let ready_since = watched.and_then(|node| node.ready_since());
         let all_well_since =
             ready_since.zip(agent.and_then(|agent| agent.ready_since)).map(|(node, agent)| node.max(agent));
-        let mut time = self.clock.facts(durations, facts.as_ref(), transition, marker, all_well_since);
+        let mut time =
+            self.clock.facts(durations, facts.as_ref(), transition, marker, ready_since, all_well_since);
         time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
         let situation = Situation {
             shadow_name: name,
