@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot, VersionRecord};
-use brupop_api::{BottlerocketShadow, Marker};
+use brupop_api::{BottlerocketShadow, Marker, State};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DeserializeGuard;
@@ -155,6 +155,21 @@ impl Snapshot {
     /// The ledger's status.
     pub fn status(&self) -> Option<&BottlerocketFleetStatus> {
         self.ledger()?.fleet.status.as_ref()
+    }
+
+    /// Does an update run by which a shot of the schedule is known to be under way? One that a person asked for tells
+    /// nothing of it, nor one whose host has not come back for longer than a reboot may take.
+    pub fn shot_runs(&self, durations: &Durations, now: Timestamp) -> bool {
+        let overdue = |shadow: &BottlerocketShadow| {
+            let since = shadow.spec.state_transition_timestamp.as_deref();
+            let since = since.and_then(|since| since.parse::<Timestamp>().ok());
+            shadow.spec.state == State::RebootedIntoUpdate
+                && since.is_some_and(|since| now.duration_since(since) >= durations.reboot)
+        };
+        self.status().into_iter().flat_map(|status| status.slots.keys()).any(|name| {
+            !self.nodes.get(name).is_some_and(|node| node.update_now())
+                && !self.shadow(name).is_some_and(overdue)
+        })
     }
 
     /// How many nodes take pods now.

@@ -102,7 +102,7 @@ fn circumstances<'a>(
         condition.type_ == brupop_api::conditions::ADMISSION_ENFORCED
             && condition.status == brupop_api::conditions::ConditionStatus::True
     });
-    let updates_run = status.is_some_and(|status| !status.slots.is_empty());
+    let updates_run = snapshot.shot_runs(durations, now);
     let allowed = Starts::default().allowed(schedule, now, settings.min_remaining(), updates_run);
     let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
     Circumstances {

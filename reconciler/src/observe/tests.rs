@@ -170,6 +170,30 @@ fn the_fleet_is_seen() {
 }
 
 #[test]
+fn by_which_updates_a_shot_is_known() {
+    let asked_for = json!({"metadata": {"annotations": {names::UPDATE_NOW_ANNOTATION: "true"}}});
+    let reboots = |since: &str| json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": since});
+    let (soon, long_ago) = ("2026-11-21T03:59:00Z", "2026-11-21T03:00:00Z");
+    for (node, spec, runs) in [
+        (
+            json!({}),
+            json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": long_ago}),
+            true,
+        ),
+        (json!({}), reboots(soon), true),
+        (json!({}), reboots(long_ago), false),
+        (asked_for, reboots(soon), false),
+    ] {
+        let mut snapshot = snapshot([("n", node)], [("brs-n", spec.clone(), json!({}))]);
+        assert!(!snapshot.shot_runs(&durations(), NOW.parse().unwrap()), "no slot");
+        let slots = json!({"brs-n": {"uid": "u", "attempt": 1}});
+        let ledger = json!({"metadata": {}, "spec": {}, "status": {"slots": slots}});
+        snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        assert_eq!(snapshot.shot_runs(&durations(), NOW.parse().unwrap()), runs, "{spec}");
+    }
+}
+
+#[test]
 fn a_node_is_seen_with_its_shadow() {
     let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "tainted": true}).to_string();
     let more = json!({

@@ -47,7 +47,7 @@ impl Reconciler {
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
-        let updates_run = snapshot.status().is_some_and(|status| !status.slots.is_empty());
+        let updates_run = snapshot.shot_runs(&self.settings.durations(), now);
         let allowed = self.starts.allowed(&self.schedule, now, self.settings.min_remaining(), updates_run);
         let durations = self.settings.durations();
         let own_node = self.caller.own_node.clone();
@@ -122,7 +122,7 @@ impl Reconciler {
             && self.schedule.kind() == Kind::Shot
             && slots.write.is_none()
             && slots.queued.is_empty()
-            && observed.fleet.slots.is_empty()
+            && !snapshot.shot_runs(&self.settings.durations(), now)
             && !observed.fleet.resting
         {
             self.starts.none_left();
