@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::host::Host;
 use crate::options::Options;
-use crate::pace::{Begun, Polls, Repeats};
+use crate::pace::{Begun, Polls, Prefetches, Repeats};
 use crate::shadow::{Seen, View, chain};
 use crate::step::Memory;
 use crate::trouble::{Trouble, jittered, random};
@@ -26,6 +26,9 @@ use reboots::Reboots;
 const REREAD_MIN: Duration = Duration::from_secs(1);
 /// The same, after many.
 const REREAD_MAX: Duration = Duration::from_secs(45);
+/// While an image waits that was downloaded ahead of its turn, looks for updates are so many times rarer: each costs a
+/// report.
+const REFRESHES_LEFT_OUT: u32 = 12;
 /// Reports on end, with nothing else between them, that no honest update needs.
 const REPORTS_ON_END: u32 = 8;
 
@@ -44,11 +47,14 @@ pub struct Agent {
     reboots: Reboots,
     polls: Polls,
     repeats: Repeats,
+    prefetches: Prefetches,
     refresh_at: Instant,
     /// The host does not answer.
     looking: Trouble,
     /// The host does not do what it is asked.
     asking: Trouble,
+    /// The host does not do so while there is time.
+    prefetching: Trouble,
     /// The API server does not take reports.
     reporting: Trouble,
     /// Reports refused on end because the shadow was not as it was thought to be.
@@ -73,6 +79,7 @@ enum Pause {
 impl Agent {
     /// Looks after the host of `node`, whose shadow is in `namespace`. Nothing is asked of the host yet.
     pub fn new(options: Options, client: Client, namespace: &str, node: &str) -> Self {
+        let refresh_at = Instant::now() + options.start_jitter.mul_f64(random());
         Self {
             host: Host::new(&options.socket, options.host_timeout),
             running: None,
@@ -84,9 +91,11 @@ impl Agent {
             reboots: Reboots::default(),
             polls: Polls::default(),
             repeats: Repeats::default(),
-            refresh_at: Instant::now() + options.start_jitter.mul_f64(random()),
+            prefetches: Prefetches::not_before(refresh_at),
+            refresh_at,
             looking: Trouble::new("Bottlerocket's API"),
             asking: Trouble::new("the call to the host"),
+            prefetching: Trouble::new("the download ahead of its turn"),
             reporting: Trouble::new("the report to the API server"),
             refused: 0,
             reports: 0,

@@ -46,6 +46,18 @@ pub struct Options {
     /// When the host has refused to reboot for so long, the update is given up
     #[arg(long, env = "REBOOT_REFUSED_DEADLINE", default_value = "5m", value_parser = between::<0, DAY>)]
     pub reboot_refused_deadline: Duration,
+    /// Download the chosen update while the node waits for its turn: a turn is shorter then, and the old image in the
+    /// inactive partition is overwritten earlier
+    #[arg(
+        long,
+        env = "PREFETCH",
+        default_value_t = false,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set
+    )]
+    pub prefetch: bool,
     /// Not needed: if set, it must be the node that the token names
     #[arg(long, env = "MY_NODE_NAME")]
     pub my_node_name: Option<String>,
@@ -95,6 +107,19 @@ mod tests {
         assert_eq!(options.refresh_interval, Duration::from_secs(1));
         assert_eq!(options.start_jitter, Duration::ZERO);
         assert_eq!(options.poll_interval, Duration::from_secs(59));
+    }
+
+    #[test]
+    fn prefetch_is_off_unless_asked_for() {
+        for (arguments, expected) in [
+            (&[][..], false),
+            (&["--prefetch"], true),
+            (&["--prefetch=true"], true),
+            (&["--prefetch=false"], false),
+        ] {
+            assert_eq!(parse(arguments).unwrap().prefetch, expected, "{arguments:?}");
+        }
+        assert!(parse(&["--prefetch=perhaps"]).is_err());
     }
 
     #[test]

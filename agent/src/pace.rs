@@ -5,10 +5,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::step::HostCall;
+use crate::trouble::jittered;
 
 const POLL_MIN: Duration = Duration::from_millis(10);
 const REPEAT_MIN: Duration = Duration::from_secs(2);
 const REPEAT_MAX: Duration = Duration::from_secs(45);
+/// Between two downloads of the same version ahead of its turn.
+const PREFETCH_PAUSE_MAX: Duration = Duration::from_hours(24);
 /// The host has answered that nothing runs, for so long, and still there is no word of a command that had begun.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
@@ -59,6 +62,37 @@ impl Repeats {
     }
 }
 
+/// Downloads ahead of the turn: one of each version at once, a further one, if that came to nothing, ever more rarely.
+#[derive(Debug)]
+pub struct Prefetches {
+    version: Option<String>,
+    times: u32,
+    allowed_at: Instant,
+}
+
+impl Prefetches {
+    /// None before this moment, as a fleet may start all at once.
+    pub fn not_before(moment: Instant) -> Self {
+        Self { version: None, times: 0, allowed_at: moment }
+    }
+
+    /// How long a download of this version must wait, if it must.
+    pub fn wait(&self, version: &str) -> Option<Duration> {
+        if self.times > 0 && self.version.as_deref() != Some(version) {
+            return None;
+        }
+        self.allowed_at.checked_duration_since(Instant::now()).filter(|wait| !wait.is_zero())
+    }
+
+    /// A download of this version was asked for. A second one may follow after `base`, a third after twice that.
+    pub fn asked(&mut self, version: &str, base: Duration) {
+        self.times = if self.version.as_deref() == Some(version) { self.times.saturating_add(1) } else { 1 };
+        self.version = Some(version.to_owned());
+        let pause = base.saturating_mul(1 << (self.times - 1).min(20)).min(PREFETCH_PAUSE_MAX);
+        self.allowed_at = Instant::now() + jittered(pause, 0.1);
+    }
+}
+
 /// Whether a command that had begun is lost: killed on the host, or its result overwritten by another's.
 #[derive(Debug)]
 pub struct Begun(Instant);
@@ -106,5 +140,31 @@ mod tests {
         assert_eq!(repeats.wait(prepare, 1), Some(Duration::from_secs(4)));
         repeats.made(HostCall::Reboot, 1, reboot);
         assert_eq!(repeats.wait(HostCall::Reboot, 1), Some(reboot));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn downloads_ahead_of_the_turn_that_come_to_nothing_become_rare() {
+        let second = Duration::from_secs(1);
+        let mut prefetches = Prefetches::not_before(Instant::now() + second);
+        assert_eq!(prefetches.wait("1.20.0"), Some(second), "a fleet does not start all at once");
+        tokio::time::advance(second).await;
+        assert_eq!(prefetches.wait("1.20.0"), None);
+        let base = Duration::from_mins(10);
+        let mut pauses = vec![];
+        for _ in 0..12 {
+            prefetches.asked("1.20.0", base);
+            let pause = prefetches.wait("1.20.0").unwrap();
+            pauses.push(pause.as_secs_f64() / base.as_secs_f64());
+            assert_eq!(prefetches.wait("1.20.1"), None, "another version starts afresh");
+            tokio::time::advance(pause).await;
+            assert_eq!(prefetches.wait("1.20.0"), None);
+        }
+        for (pause, expected) in
+            pauses.iter().zip([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 144.0, 144.0])
+        {
+            assert!((pause / expected - 1.0).abs() <= 0.11, "{pauses:?}");
+        }
+        prefetches.asked("1.20.1", base);
+        assert!(prefetches.wait("1.20.1").unwrap() < base.mul_f64(1.11));
     }
 }

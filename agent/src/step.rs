@@ -4,6 +4,8 @@
 //! returns. The model checker runs the very same function.
 
 mod goals;
+mod image;
+mod prefetch;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -107,13 +109,29 @@ pub enum HostCall {
 pub struct Memory {
     /// The command that was begun and whose end was not seen, and the last command's time when it was.
     pub asked: Option<(Command, Option<Timestamp>)>,
+    /// The attempt that this process has begun: in any other, one before it may have asked the host for something.
+    pub began: Option<u64>,
     /// The attempt in which a refresh of ours has succeeded.
     pub refreshed: Option<u64>,
     /// It is time to look for updates (set by the shell's timer; cleared when the refresh begins).
     pub refresh_due: bool,
+    /// Whether to download ahead of the turn (set by the shell; later once a download has begun).
+    pub prefetch: Prefetch,
     /// The host refuses to reboot, for good: set by the shell if no request of this process was ever accepted and
     /// the claim is this process' own.
     pub reboot_refused: bool,
+}
+
+/// Is the chosen update downloaded while the node waits for its turn?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Prefetch {
+    /// No.
+    #[default]
+    Off,
+    /// Yes, but not yet (again).
+    Later,
+    /// Yes, now.
+    Due,
 }
 
 /// What to do next.
@@ -137,7 +155,7 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
     report.current_version(host.version);
     report.boot_id(host.boot_id);
 
-    let goal = goals::Goal { host, shadow, memory: &memory, ended };
+    let goal = goals::Goal { host, shadow, memory: &memory, ended, staged: image::staged(shadow, ended) };
     let wanted = match shadow.spec.state {
         State::Idle | State::ErrorReset => goal.idle(&mut report),
         State::StagedAndPerformedUpdate => goal.staged(&mut report),
@@ -145,6 +163,9 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
         State::MonitoringUpdate => goal.monitoring(&mut report),
     };
     if let Some(write) = report.write() {
+        if shadow.spec.state != State::Idle && shadow.status.attempt != shadow.spec.attempt {
+            memory.began = shadow.spec.attempt;
+        }
         return (Step::Report(write), memory);
     }
     let step = match wanted {
@@ -156,6 +177,9 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
         goals::Next::Command(command) => {
             memory.asked = Some((command, host.last().map(|last| last.at)));
             memory.refresh_due &= command != Command::Refresh;
+            if command == Command::Prepare && memory.prefetch == Prefetch::Due {
+                memory.prefetch = Prefetch::Later;
+            }
             Step::Call(HostCall::Command(command))
         }
     };
@@ -166,6 +190,8 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended<'a> {
     command: Command,
+    /// When the host's command before it had ended.
+    before: Option<Timestamp>,
     last: LastCommand<'a>,
 }
 
@@ -182,7 +208,7 @@ impl Memory {
         if command == Command::Refresh && last.success {
             self.refreshed = Some(shadow.spec.attempt.unwrap_or(0));
         }
-        Some(Ended { command, last })
+        Some(Ended { command, before, last })
     }
 }
 

@@ -64,3 +64,8 @@ pub(crate) fn uid(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn counter(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "integer", "format": "int64", "minimum": 0, "maximum": COUNTER_MAX})
 }
+
+/// Without a default: what is not said is not stored.
+pub(crate) fn flag(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "boolean"})
+}

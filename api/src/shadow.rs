@@ -187,7 +187,12 @@ pub struct Staged {
     /// The image's version.
     #[schemars(schema_with = "crate::crds::version")]
     pub version: String,
-    /// The host's own time of the prepare that succeeded; lets a restarted agent know its prepare again.
+    /// The host's own time of the prepare that succeeded, or of a refresh of ours since; lets a restarted agent know
+    /// its prepare again.
     #[schemars(length(min = 1, max = crate::crds::TIME_MAX))]
     pub at: String,
+    /// It was downloaded ahead of its turn, and no attempt of ours has activated it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(schema_with = "crate::crds::flag")]
+    pub prefetched: bool,
 }

@@ -95,7 +95,7 @@ pub static FAILURES: LazyLock<Vec<Vec<Failures>>> = LazyLock::new(|| {
 
 /// What an agent says of the one image it can stage.
 pub static STAGED: LazyLock<Staged> =
-    LazyLock::new(|| Staged { version: VERSIONS[1].into(), at: COMMAND_TIME.to_string() });
+    LazyLock::new(|| Staged { version: VERSIONS[1].into(), at: COMMAND_TIME.to_string(), prefetched: false });
 
 /// When every command of a host ends. That a command is over is told by its kind here, not by the clock.
 pub const COMMAND_TIME: jiff::Timestamp = jiff::Timestamp::UNIX_EPOCH;

@@ -1,6 +1,6 @@
 //! The world of the model: the truth, what each process believes, and how many faults are left.
 
-use brupop_agent::step::{Memory, UpdateState};
+use brupop_agent::step::{Memory, Prefetch, UpdateState};
 use brupop_api::State;
 use stateright::Representative;
 
@@ -111,7 +111,14 @@ impl Host {
 }
 
 /// What an agent remembers when it starts: only that it has not looked for updates.
-pub const STARTED: Memory = Memory { asked: None, refreshed: None, refresh_due: true, reboot_refused: false };
+pub const STARTED: Memory = Memory {
+    asked: None,
+    began: None,
+    refreshed: None,
+    refresh_due: true,
+    prefetch: Prefetch::Off,
+    reboot_refused: false,
+};
 
 /// Everything about one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -165,6 +165,8 @@ fn situation(
             step_overdue: overdue,
             drain_overdue: false,
             soak_over: true,
+            workloads_overdue: false,
+            slot_seconds: None,
         },
     }
 }

@@ -17,6 +17,8 @@ use crate::observe::Snapshot;
 
 /// Most versions that are told apart; versions come from agents, and a fleet runs a handful.
 const MAX_VERSIONS: usize = 64;
+/// Most reasons of failures that are told apart; the words are our own, or an earlier release's.
+const MAX_FAILURES: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByState {
@@ -31,6 +33,11 @@ struct ByVersion {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByReason {
     reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByFailure {
+    reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -122,30 +129,59 @@ fn number(value: i64) -> Gauge {
     gauge
 }
 
+/// Counts by name; from the `most`-th name on, others are `other`.
+fn tally<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> BTreeMap<&'n str, i64> {
+    let mut counts = BTreeMap::new();
+    for name in names {
+        let known = counts.len() < most || counts.contains_key(name);
+        *counts.entry(if known { name } else { "other" }).or_default() += 1;
+    }
+    counts
+}
+
 fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
-    let (states, versions) = (Family::<ByState, Gauge>::default(), Family::<ByVersion, Gauge>::default());
+    let readable = || snapshot.shadows.values().filter_map(|guard| guard.0.as_ref().ok());
+    let reported = || readable().filter_map(|shadow| shadow.status.as_ref());
+    let states = Family::<ByState, Gauge>::default();
     for state in State::ALL {
-        drop(states.get_or_create(&ByState { state: state.as_str() }));
+        let hosts = reported().filter(|status| status.current_state == Some(state)).count();
+        states.get_or_create(&ByState { state: state.as_str() }).set(count(hosts));
     }
-    let mut told_apart: BTreeMap<&str, i64> = BTreeMap::new();
-    let readable = snapshot.shadows.values().filter_map(|guard| guard.0.as_ref().ok());
-    for status in readable.filter_map(|shadow| shadow.status.as_ref()) {
-        if let Some(state) = status.current_state {
-            states.get_or_create(&ByState { state: state.as_str() }).inc();
-        }
-        if let Some(version) = &status.current_version {
-            let known = told_apart.len() < MAX_VERSIONS || told_apart.contains_key(version.as_str());
-            *told_apart.entry(if known { version } else { "other" }).or_default() += 1;
-        }
-    }
-    for (version, hosts) in told_apart {
+    let versions = Family::<ByVersion, Gauge>::default();
+    let reported_versions = reported().filter_map(|status| status.current_version.as_deref());
+    for (version, hosts) in tally(reported_versions, MAX_VERSIONS) {
         versions.get_or_create(&ByVersion { bottlerocket_version: version.to_owned() }).set(hosts);
     }
-    let slots = snapshot.status().map_or(0, |status| status.slots.len());
-    let slots = i64::try_from(slots).unwrap_or(i64::MAX);
+    let failed = Family::<ByFailure, Gauge>::default();
+    let failures = readable().filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.as_str()));
+    for (reason, nodes) in tally(failures, MAX_FAILURES) {
+        failed.get_or_create(&ByFailure { reason: reason.to_owned() }).set(nodes);
+    }
     registry.register("brupop_hosts_state", "Bottlerocket hosts by state", states);
     registry.register("brupop_hosts_version", "Bottlerocket hosts by version", versions);
-    registry.register("brupop_slots_in_use", "Updates under way", number(slots));
+    registry.register("brupop_nodes_failed", "Nodes whose last update failed, until one succeeds", failed);
+    of_ledger(registry, snapshot);
+}
+
+/// The ledger bounds its slots and versions itself.
+fn of_ledger(registry: &mut Registry, snapshot: &Snapshot) {
+    let status = snapshot.status();
+    let slots = status.map_or(0, |status| status.slots.len());
+    registry.register("brupop_slots_in_use", "Updates under way", number(count(slots)));
+    let failures = Family::<ByVersion, Gauge>::default();
+    for (version, record) in status.into_iter().flat_map(|status| &status.versions) {
+        let by = ByVersion { bottlerocket_version: version.clone() };
+        failures.get_or_create(&by).set(count(record.failures.len()));
+    }
+    registry.register(
+        "brupop_version_failures",
+        "Nodes that failed to reach a version, as far as the ledger remembers them",
+        failures,
+    );
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn of_pass(registry: &mut Registry, pass: &LastPass) {
@@ -225,6 +261,39 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn failures_are_counted_by_node_and_by_version() {
+        let mut snapshot = snapshot([]);
+        for (name, failures) in [
+            ("a", json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"})),
+            ("b", json!({"count": 3, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"})),
+            ("c", json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "DrainTimedOut"})),
+            ("d", json!(null)),
+        ] {
+            let shadow: DeserializeGuard<BottlerocketShadow> = serde_json::from_value(json!({
+                "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow", "metadata": {},
+                "spec": {"state": "Idle", "failures": failures},
+            }))
+            .unwrap();
+            snapshot.shadows.insert(name.to_owned(), Arc::new(shadow));
+        }
+        let failure = |node| json!({"node": node, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"});
+        let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": {
+            "1.20.0": {"failures": [failure("a"), failure("b")]}, "1.20.1": {"succeeded": 1},
+        }}});
+        snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        let text = Metrics::default().render(Some(&snapshot), 0);
+        for line in [
+            "brupop_nodes_failed{reason=\"FellBack\"} 2",
+            "brupop_nodes_failed{reason=\"DrainTimedOut\"} 1",
+            "brupop_version_failures{bottlerocket_version=\"1.20.0\"} 2",
+            "brupop_version_failures{bottlerocket_version=\"1.20.1\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert_eq!(text.matches("\nbrupop_nodes_failed{").count(), 2, "{text}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot, VersionRecord};
-use brupop_api::{BottlerocketShadow, Marker};
+use brupop_api::{BottlerocketShadow, Marker, State};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DeserializeGuard;
@@ -163,6 +163,21 @@ impl Snapshot {
         self.ledger()?.fleet.status.as_ref()
     }
 
+    /// Does an update run by which a shot of the schedule is known to be under way? One that a person asked for tells
+    /// nothing of it, nor one whose host has not come back for longer than a reboot may take.
+    pub fn shot_runs(&self, durations: &Durations, now: Timestamp) -> bool {
+        let overdue = |shadow: &BottlerocketShadow| {
+            let since = shadow.spec.state_transition_timestamp.as_deref();
+            let since = since.and_then(|since| since.parse::<Timestamp>().ok());
+            shadow.spec.state == State::RebootedIntoUpdate
+                && since.is_some_and(|since| now.duration_since(since) >= durations.reboot)
+        };
+        self.status().into_iter().flat_map(|status| status.slots.keys()).any(|name| {
+            !self.nodes.get(name).is_some_and(|node| node.update_now())
+                && !self.shadow(name).is_some_and(overdue)
+        })
+    }
+
     /// How many nodes take pods now.
     pub fn takers(&self) -> usize {
         self.nodes.values().filter(|node| node.takes_pods()).count()
@@ -214,7 +229,8 @@ impl<'a> Observer<'a, '_> {
         let ready_since = watched.and_then(|node| node.ready_since());
         let all_well_since =
             ready_since.zip(agent.and_then(|agent| agent.ready_since)).map(|(node, agent)| node.max(agent));
-        let mut time = self.clock.facts(durations, facts.as_ref(), transition, marker, all_well_since);
+        let mut time =
+            self.clock.facts(durations, facts.as_ref(), transition, marker, ready_since, all_well_since);
         time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
         let since = self.slots.at(name).and_then(|slot| slot.since.as_deref());
         time.slot_seconds = since.and_then(|since| self.clock.seconds_since(since));

@@ -1,17 +1,19 @@
 //! One turn: look, decide, do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use brupop_api::conditions::PROGRESSING;
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{BottlerocketShadow, Field, State, Value};
+use brupop_api::{BottlerocketShadow, Field, State, Value, Write};
 use jiff::{Timestamp, Unit};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::{Agent, Pause, facts};
+use super::{Agent, Pause, REFRESHES_LEFT_OUT, facts};
 use crate::host::{HostError, Outcome, Status, parse_boot_id};
 use crate::pace::Begun;
-use crate::step::{Command, HostCall, HostFacts, Memory, Step, Updates, host_trouble, step};
+use crate::step::{Command, HostCall, HostFacts, Memory, Prefetch, Step, Updates, host_trouble, step};
 use crate::trouble::jittered;
 
 /// The host's answers in one turn.
@@ -60,7 +62,7 @@ impl Agent {
         seen: &ShadowFacts<'_>,
         shadow: &Arc<BottlerocketShadow>,
     ) -> Pause {
-        self.remember(seen, host);
+        self.remember(seen, host, shadow);
         let (step, memory) = step(host, seen, &self.memory);
         if !matches!(step, Step::Call(_)) {
             self.asking.over();
@@ -83,11 +85,15 @@ impl Agent {
                     }) {
                         self.reboots.claimed();
                     }
+                    self.after_prefetch(&write);
                     self.after_report()
                 }
                 Err(pause) => pause,
             },
-            Step::Call(call) => self.ask(call, seen, memory).await,
+            Step::Call(call) => {
+                let chosen = host.known().and_then(|known| known.chosen);
+                self.ask(call, seen, chosen, memory).await
+            }
             Step::Poll => {
                 self.memory = memory;
                 self.notice_lost(host);
@@ -96,7 +102,7 @@ impl Agent {
             Step::Wait => {
                 self.memory = memory;
                 match seen.spec.state {
-                    State::Idle => Pause::ShadowOr(self.refresh_at.duration_since(Instant::now())),
+                    State::Idle => Pause::ShadowOr(self.idle_for(host)),
                     _ => Pause::Shadow,
                 }
             }
@@ -121,12 +127,36 @@ impl Agent {
     }
 
     /// What timers and earlier turns have to say.
-    fn remember(&mut self, seen: &ShadowFacts<'_>, host: &HostFacts<'_>) {
+    fn remember(&mut self, seen: &ShadowFacts<'_>, host: &HostFacts<'_>, shadow: &BottlerocketShadow) {
         self.reboots.attempt(seen.spec.attempt);
         self.memory.reboot_refused = self.reboots.refused_for_good(self.options.reboot_refused_deadline);
         self.memory.refresh_due |= Instant::now() >= self.refresh_at;
+        let chosen = host.known().and_then(|known| known.chosen);
+        self.memory.prefetch = match chosen {
+            _ if !self.options.prefetch => Prefetch::Off,
+            Some(chosen) if self.prefetches.wait(chosen).is_none() && !is_halted(shadow) => Prefetch::Due,
+            _ => Prefetch::Later,
+        };
         if host.updates == Updates::Busy {
             self.begun = Some(Begun::now());
+        }
+    }
+
+    /// How long nothing is due on an idle host.
+    fn idle_for(&self, host: &HostFacts<'_>) -> Duration {
+        let refresh = self.refresh_at.duration_since(Instant::now());
+        let chosen = host.known().and_then(|known| known.chosen).filter(|_| self.options.prefetch);
+        chosen.and_then(|chosen| self.prefetches.wait(chosen)).map_or(refresh, |wait| wait.min(refresh))
+    }
+
+    /// A download ahead of its turn has succeeded, or is known to be whole still.
+    fn after_prefetch(&mut self, write: &Write<'_>) {
+        let waits =
+            |(_, value): &(Field<'_>, Value<'_>)| matches!(value, Value::Staged(staged) if staged.prefetched);
+        if write.sets.iter().any(waits) {
+            self.prefetching.over();
+            let seldom = self.options.refresh_interval.saturating_mul(REFRESHES_LEFT_OUT);
+            self.refresh_at = Instant::now() + jittered(seldom, 0.1);
         }
     }
 
@@ -155,12 +185,25 @@ impl Agent {
         }
     }
 
-    async fn ask(&mut self, call: HostCall, seen: &ShadowFacts<'_>, memory: Memory) -> Pause {
+    async fn ask(
+        &mut self,
+        call: HostCall,
+        seen: &ShadowFacts<'_>,
+        chosen: Option<&str>,
+        memory: Memory,
+    ) -> Pause {
         let due = call == HostCall::Command(Command::Refresh) && self.memory.refresh_due;
         if !due && let Some(wait) = self.repeats.wait(call, seen.generation) {
             return Pause::ShadowOr(wait);
         }
         let outcome = self.host.call(call).await;
+        let prefetch = match call {
+            HostCall::Command(Command::Prepare) if seen.spec.state == State::Idle => chosen,
+            _ => None,
+        };
+        if let Some(version) = prefetch.filter(|_| !matches!(outcome, Ok(Outcome::Busy))) {
+            self.prefetches.asked(version, self.options.refresh_interval);
+        }
         if call == HostCall::Reboot {
             match &outcome {
                 Ok(Outcome::Begun) => self.reboots.accepted(),
@@ -174,6 +217,8 @@ impl Agent {
             Ok(Outcome::Begun) => {
                 if due {
                     tracing::debug!("the host looks for updates");
+                } else if let Some(version) = prefetch {
+                    tracing::info!(version, "the host downloads an update ahead of its turn");
                 } else {
                     let target = seen.spec.version;
                     tracing::info!(
@@ -200,6 +245,16 @@ impl Agent {
             }
             Err(error) => error.to_string(),
         };
-        Pause::ShadowOr(self.asking.failed(&sentence))
+        let trouble = if prefetch.is_some() { &mut self.prefetching } else { &mut self.asking };
+        Pause::ShadowOr(trouble.failed(&sentence))
     }
+}
+
+/// The reason that the reconciler gives to a node whose update too many others have failed to reach.
+const HALTED: &str = "VersionHalted";
+
+/// Nobody tries this version any more: it is not downloaded either.
+fn is_halted(shadow: &BottlerocketShadow) -> bool {
+    let conditions = shadow.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.type_ == PROGRESSING && condition.reason == HALTED)
 }

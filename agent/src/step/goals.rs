@@ -3,9 +3,8 @@
 use brupop_api::State;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
-use jiff::Timestamp;
 
-use super::{Command, Ended, HostFacts, LastCommand, Memory, Report, UpdateFacts, UpdateState, Updates};
+use super::{Command, Ended, HostFacts, LastCommand, Memory, Report, UpdateState, Updates};
 
 /// What is to be done once there is nothing to report.
 pub(super) enum Next {
@@ -21,6 +20,8 @@ pub(super) struct Goal<'g, 'a> {
     pub(super) shadow: &'g ShadowFacts<'a>,
     pub(super) memory: &'g Memory,
     pub(super) ended: Option<Ended<'a>>,
+    /// What we staged, as of the host's last command if that is known to have left it alone.
+    pub(super) staged: Option<Staged>,
 }
 
 impl<'a> Goal<'_, 'a> {
@@ -32,7 +33,7 @@ impl<'a> Goal<'_, 'a> {
                 Updates::Busy => return Next::Poll,
                 Updates::Unknown => return Next::Command(Command::Refresh),
                 Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours(&known) => {
-                    if let Some(Ended { command: Command::Deactivate, last }) = self.ended {
+                    if let Some(Ended { command: Command::Deactivate, last, .. }) = self.ended {
                         report.message(Some(failure("deactivate", &last)));
                     }
                     return Next::Command(Command::Deactivate);
@@ -44,11 +45,12 @@ impl<'a> Goal<'_, 'a> {
             report.crash(self.host.now, self.fell_back());
         }
         report.state(State::Idle);
-        report.staged(None);
+        report.staged(self.prefetched());
         report.claim(None);
         if self.shadow.spec.failures.is_none() {
             report.no_failures();
         }
+        self.say_prefetch(report);
         self.look_for_updates(report)
     }
 
@@ -62,11 +64,14 @@ impl<'a> Goal<'_, 'a> {
             }
             self.report_target(report);
         }
-        if self.memory.refresh_due { Next::Command(Command::Refresh) } else { Next::Wait }
+        if self.memory.refresh_due {
+            return Next::Command(Command::Refresh);
+        }
+        if self.prefetch_is_due() { Next::Command(Command::Prepare) } else { Next::Wait }
     }
 
     /// The host's last command, if that was a refresh that failed: what it says of updates then means nothing.
-    fn failed_refresh(&self) -> Option<LastCommand<'a>> {
+    pub(super) fn failed_refresh(&self) -> Option<LastCommand<'a>> {
         let last = self.host.known()?.last?;
         (last.kind == Some(Command::Refresh) && !last.success).then_some(last)
     }
@@ -84,6 +89,7 @@ impl<'a> Goal<'_, 'a> {
 
     /// Wanted: the host boots `spec.version` next.
     pub(super) fn staged(&self, report: &mut Report<'a>) -> Next {
+        report.staged(self.staged.clone());
         if self.shadow.spec.attempt.is_none() {
             // Upstream's: the reconciler gives it an attempt first.
             return Next::Wait;
@@ -112,7 +118,7 @@ impl<'a> Goal<'_, 'a> {
             report.state(State::StagedAndPerformedUpdate);
             return Next::Wait;
         }
-        if let Some(Ended { command, last }) = self.ended
+        if let Some(Ended { command, last, .. }) = self.ended
             && !last.success
         {
             report.failure(self.host.now, failure(command.name(), &last));
@@ -128,9 +134,11 @@ impl<'a> Goal<'_, 'a> {
             return Next::Wait;
         }
         if let Some(staged) = self.whole_and_wanted(&known) {
-            // Said before it is activated: so a restarted agent, and a later Idle, know it for ours.
-            report.staged(Some(staged));
-            return Next::Command(Command::Activate);
+            // Said before it is activated: so a restarted agent, and a later Idle, know it for ours. What was downloaded
+            // ahead is activated only if the host, asked again in this attempt, still chooses it.
+            let looked = self.has_looked();
+            report.staged(Some(Staged { prefetched: !looked, ..staged }));
+            return Next::Command(if looked { Command::Activate } else { Command::Refresh });
         }
         if self.memory.refreshed != self.shadow.spec.attempt {
             return Next::Command(Command::Refresh);
@@ -207,6 +215,13 @@ impl<'a> Goal<'_, 'a> {
         Next::Wait
     }
 
+    /// Has the host been asked for updates in this attempt: by this process, or by the one that began it?
+    fn has_looked(&self) -> bool {
+        let began = self.memory.began == self.shadow.spec.attempt;
+        let ahead = self.staged.as_ref().is_some_and(|staged| staged.prefetched);
+        self.memory.refreshed == self.shadow.spec.attempt || (!began && !ahead)
+    }
+
     fn runs_wanted(&self) -> bool {
         self.shadow.spec.version == Some(self.host.version)
     }
@@ -223,52 +238,6 @@ impl<'a> Goal<'_, 'a> {
             && spec.failures.is_some_and(|failures| Some(failures.attempt) == spec.attempt)
             && !self.runs_wanted()
             && !self.shadow.reports(State::ErrorReset)
-    }
-
-    /// Something of ours may be next to boot.
-    fn pending(&self) -> bool {
-        self.shadow.status.staged.is_some_and(|staged| staged.version != self.host.version)
-    }
-
-    /// Is what stands in the staging partition what we staged, and whole? Not if another prepare ran since.
-    fn is_ours(&self, known: &UpdateFacts<'_>) -> bool {
-        let Some(staged) = self.shadow.status.staged else { return false };
-        let untouched = match known.last {
-            Some(last) if last.kind == Some(Command::Prepare) => {
-                last.success && staged.at.parse::<Timestamp>().is_ok_and(|at| at == last.at)
-            }
-            _ => true,
-        };
-        untouched && known.staged == Some(staged.version.as_str())
-    }
-
-    fn is_ours_and_wanted(&self, known: &UpdateFacts<'_>) -> bool {
-        self.is_ours(known) && known.staged == self.shadow.spec.version
-    }
-
-    /// What is staged, if it is the wanted image and the last command is a prepare that succeeded. The host would
-    /// activate a damaged partition just as well, and any later command hides whether a prepare failed on it.
-    fn whole_and_wanted(&self, known: &UpdateFacts<'a>) -> Option<Staged> {
-        let last = known.last.filter(|last| last.kind == Some(Command::Prepare) && last.success)?;
-        let version = known.staged.filter(|version| Some(*version) == self.shadow.spec.version)?;
-        let asked_for = known.state == UpdateState::Staged && known.chosen == Some(version);
-        asked_for.then(|| Staged { version: version.to_owned(), at: last.at.to_string() })
-    }
-
-    /// Upstream's agent, which knows no attempts, reported this state, and ours has not yet said anything.
-    fn left_by_upstream(&self, state: State) -> bool {
-        let status = &self.shadow.status;
-        status.attempt.is_none() && self.shadow.spec.attempt.is_some() && status.current_state == Some(state)
-    }
-
-    /// Takes what upstream's agent activated for ours, if the host would boot it next.
-    fn adopt(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> bool {
-        let wanted = known.state == UpdateState::Ready && known.staged == self.shadow.spec.version;
-        if let (true, Some(version), Some(last)) = (wanted, known.staged, known.last) {
-            report.staged(Some(Staged { version: version.to_owned(), at: last.at.to_string() }));
-            return true;
-        }
-        false
     }
 
     fn not_next(&self) -> String {
@@ -293,7 +262,7 @@ impl Command {
 const REFRESH_FAILED: &str = "refresh failed";
 
 /// A sentence on a command that failed.
-fn failure(command: &str, last: &LastCommand<'_>) -> String {
+pub(super) fn failure(command: &str, last: &LastCommand<'_>) -> String {
     let status = last
         .exit_status
         .map_or_else(|| "no exit status".to_owned(), |status| format!("exit status {status}"));

@@ -11,6 +11,7 @@ macro_rules! check {
 }
 
 mod idle;
+mod prefetch;
 mod properties;
 mod update;
 
@@ -34,7 +35,12 @@ fn time(second: i64) -> Timestamp {
 
 /// What our prepare at this second staged.
 fn staged(version: &str, second: i64) -> Staged {
-    Staged { version: version.into(), at: time(second).to_string() }
+    Staged { version: version.into(), at: time(second).to_string(), prefetched: false }
+}
+
+/// The same, downloaded ahead of its turn.
+fn ahead(version: &str, second: i64) -> Staged {
+    Staged { prefetched: true, ..staged(version, second) }
 }
 
 /// A command that ended at this second.
@@ -121,9 +127,14 @@ fn fresh() -> Memory {
     Memory::default()
 }
 
+/// This process began the attempt.
+fn began() -> Memory {
+    Memory { began: Some(1), ..Memory::default() }
+}
+
 /// This attempt's refresh was seen to succeed.
 fn refreshed() -> Memory {
-    Memory { refreshed: Some(1), ..Memory::default() }
+    Memory { refreshed: Some(1), ..began() }
 }
 
 /// This command was begun when the last one had ended at this second.

@@ -48,14 +48,15 @@ impl Clock {
         u64::try_from(self.now.duration_since(since).as_secs()).ok()
     }
 
-    /// The facts of one node. `transition` is when the spec's state was set; `all_well_since`, since when node and agent
-    /// have been Ready without interruption.
+    /// The facts of one node. `transition` is when the spec's state was set; `ready_since`, since when the node has been
+    /// Ready without interruption, and `all_well_since`, since when its agent has been, too.
     pub(super) fn facts(
         &mut self,
         durations: &Durations,
         shadow: Option<&ShadowFacts<'_>>,
         transition: Option<&str>,
         marker: Option<&Marker>,
+        ready_since: Option<Timestamp>,
         all_well_since: Option<Timestamp>,
     ) -> TimeFacts {
         let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
@@ -90,7 +91,9 @@ impl Clock {
                 let granted = shadow.spec.reboot_from_boot_id.is_some();
                 let emptying =
                     if granted { SignedDuration::ZERO } else { durations.exclusion + durations.drain };
-                facts.step_overdue = self.passed(transition, durations.reboot + emptying, false);
+                // Who comes back late has the time to say so: its update is not given up as soon as it is there.
+                let had_time = ready_since.is_none_or(|since| self.is_older(since, durations.settle));
+                facts.step_overdue = self.passed(transition, durations.reboot + emptying, false) && had_time;
             }
             State::MonitoringUpdate => {
                 let watched = self.passed(transition, durations.soak, true);

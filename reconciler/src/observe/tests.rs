@@ -139,6 +139,25 @@ fn a_soak_that_began_anew_has_its_time_too() {
 }
 
 #[test]
+fn a_host_that_comes_back_late_has_the_time_to_say_so() {
+    let spec = json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
+        "attempt": 7, "reboot_from_boot_id": "b"});
+    let overdue = |ready: Value| {
+        let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
+        let node = json!({"status": {"conditions": [ready]}});
+        let snapshot = snapshot([("n", node)], [("brs-n", spec.clone(), status)]);
+        let durations = durations();
+        let observed = observe_at(&snapshot, &durations, NOW);
+        (observed.situations[0].time.step_overdue, observed.next.map(|next| next.to_string()))
+    };
+    let since = |since: &str| json!({"type": "Ready", "status": "True", "lastTransitionTime": since});
+    assert!(overdue(json!({"type": "Ready", "status": "False"})).0, "it is away");
+    assert!(overdue(since("2026-11-21T02:00:00Z")).0, "it has never gone");
+    let back = overdue(since("2026-11-21T03:59:30Z"));
+    assert_eq!(back, (false, Some("2026-11-21T04:09:30Z".to_owned())));
+}
+
+#[test]
 fn the_fleet_is_seen() {
     let mut snapshot = snapshot([("a", json!({})), ("b", json!({})), ("c", json!({})), ("n", json!({}))], []);
     let durations = durations();
@@ -149,6 +168,30 @@ fn the_fleet_is_seen() {
     assert_eq!((fleet.term, fleet.ledger_term, fleet.limit), (4, Some(4), Some(2)));
     assert!(fleet.exclude);
     assert_eq!(fleet.slots["brs-a"].attempt, 1);
+}
+
+#[test]
+fn by_which_updates_a_shot_is_known() {
+    let asked_for = json!({"metadata": {"annotations": {names::UPDATE_NOW_ANNOTATION: "true"}}});
+    let reboots = |since: &str| json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": since});
+    let (soon, long_ago) = ("2026-11-21T03:59:00Z", "2026-11-21T03:00:00Z");
+    for (node, spec, runs) in [
+        (
+            json!({}),
+            json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": long_ago}),
+            true,
+        ),
+        (json!({}), reboots(soon), true),
+        (json!({}), reboots(long_ago), false),
+        (asked_for, reboots(soon), false),
+    ] {
+        let mut snapshot = snapshot([("n", node)], [("brs-n", spec.clone(), json!({}))]);
+        assert!(!snapshot.shot_runs(&durations(), NOW.parse().unwrap()), "no slot");
+        let slots = json!({"brs-n": {"uid": "u", "attempt": 1}});
+        let ledger = json!({"metadata": {}, "spec": {}, "status": {"slots": slots}});
+        snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        assert_eq!(snapshot.shot_runs(&durations(), NOW.parse().unwrap()), runs, "{spec}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brupop_api::fleet::Counts;
-use brupop_api::names;
+use brupop_api::{Object, names};
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
 
@@ -47,11 +47,11 @@ impl Reconciler {
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
-        let updates_run = snapshot.status().is_some_and(|status| !status.slots.is_empty());
+        let durations = self.settings.durations();
+        let updates_run = snapshot.shot_runs(&durations, now);
         let typical = snapshot.status().and_then(|status| status.typical_seconds);
         let takes = self.settings.min_remaining(&self.schedule, now, typical);
         let allowed = self.starts.allowed(&self.schedule, now, takes, updates_run);
-        let durations = self.settings.durations();
         let own_node = self.caller.own_node.clone();
         let observed = observe::observe(
             &snapshot,
@@ -124,7 +124,7 @@ impl Reconciler {
             && self.schedule.kind() == Kind::Shot
             && slots.write.is_none()
             && slots.queued.is_empty()
-            && observed.fleet.slots.is_empty()
+            && !snapshot.shot_runs(&self.settings.durations(), now)
             && !observed.fleet.resting
         {
             self.starts.none_left();
@@ -190,9 +190,8 @@ impl Reconciler {
     ) {
         let name = situation.shadow_name;
         let Some(effect) = &decision.effect else { return };
-        let empties = matches!(decision.reason, Reason::Cordoning | Reason::Draining);
         let plan = snapshot.drains.get(name);
-        if empties && matches!(effect, Effect::Write(_) | Effect::ConfirmDrained(_)) && plan.is_none() {
+        if plan.is_none() && empties(decision) {
             // Its pods are not known yet; the watch will tell.
             return;
         }
@@ -264,6 +263,17 @@ impl Reconciler {
     }
 }
 
+/// Does it change the Node on the way to an empty one? A grant that is taken back is no such thing: while it stands nobody
+/// watches the pods, and nothing may wait for that.
+fn empties(decision: &Decision<'_>) -> bool {
+    let of_node = match &decision.effect {
+        Some(Effect::Write(write)) => matches!(write.object, Object::Node(_)),
+        Some(Effect::ConfirmDrained(_)) => true,
+        _ => false,
+    };
+    of_node && matches!(decision.reason, Reason::Cordoning | Reason::Draining)
+}
+
 fn tally(counts: &mut Counts, situation: &Situation<'_>, in_use: bool) {
     counts.nodes += u64::from(situation.node.is_some_and(|node| node.labelled));
     let Some(shadow) = situation.shadow else { return };
@@ -274,4 +284,28 @@ fn tally(counts: &mut Counts, situation: &Situation<'_>, in_use: bool) {
 
 fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brupop_api::Write;
+
+    #[test]
+    fn a_grant_is_taken_back_whether_the_pods_are_known_or_not() {
+        let write = |object| Write { object, tests: vec![], sets: vec![] };
+        let (node, shadow) = (|| write(Object::Node("n")), || write(Object::ShadowSpec("brs-n")));
+        for (effect, reason, waits) in [
+            (Effect::Write(node()), Reason::Cordoning, true),
+            (Effect::Write(node()), Reason::Draining, true),
+            (Effect::ConfirmDrained(node()), Reason::Draining, true),
+            (Effect::Write(node()), Reason::ReturningToService, false),
+            (Effect::Write(shadow()), Reason::Draining, false),
+            (Effect::Write(shadow()), Reason::RebootGranted, false),
+            (Effect::Evict, Reason::Draining, false),
+        ] {
+            let decision = Decision { effect: Some(effect), reason };
+            assert_eq!(empties(&decision), waits, "{decision:?}");
+        }
+    }
 }

@@ -336,9 +336,10 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
                 Value::Failures(Failures { count, attempt, at, reason })
             })
             .boxed(),
-        Field::StatusStaged => select(&VERSIONS[..])
-            .prop_map(|version| {
-                Value::Staged(Staged { version: version.to_owned(), at: TIMES[0].to_owned() })
+        Field::StatusStaged => (select(&VERSIONS[..]), any::<bool>())
+            .prop_map(|(version, prefetched)| {
+                let at = TIMES[0].to_owned();
+                Value::Staged(Staged { version: version.to_owned(), at, prefetched })
             })
             .boxed(),
         Field::Unschedulable | Field::ExcludedFromLoadBalancers | Field::UpdatingTaint => {

@@ -1,40 +1,30 @@
 //! The watch after an update lasts until the workloads whose pods were evicted are available again.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::await_until;
+use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{DEADLINE, assert_kind, fleet, quick, with};
 
+async fn close_to_new_pods(fleet: &Fleet, closed: bool) -> Result<()> {
+    let nodes = Api::<Node>::all(fleet.client());
+    let taints = closed.then(|| json!([{"key": "example.com/closed", "effect": "NoSchedule"}]));
+    for node in ["node-0", "node-1"] {
+        let patch = Patch::Merge(json!({"spec": {"taints": taints}}));
+        nodes.patch(node, &PatchParams::default(), &patch).await?;
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_further_node_begins_until_evicted_workloads_are_available_again() -> Result<()> {
     let (_alone, mut fleet) = fleet(2, with(quick(), "SOAK_SECONDS", "1")).await?;
-    let nodes = Api::<Node>::all(fleet.client());
-    let sell = async |value: Option<&str>| -> Result<()> {
-        let label = Patch::Merge(json!({"metadata": {"labels": {"sells": value}}}));
-        for node in ["node-0", "node-1"] {
-            nodes.patch(node, &PatchParams::default(), &label).await?;
-        }
-        Ok(())
-    };
-    sell(Some("yes")).await?;
     fleet.deploy("cart", 2, "1").await?;
-    let selector = json!({"spec": {"template": {"spec": {"nodeSelector": {"sells": "yes"}}}}});
-    let deployments = Api::<Deployment>::namespaced(fleet.client(), "shop");
-    deployments.patch("cart", &PatchParams::default(), &Patch::Strategic(selector)).await?;
-    await_until("all pods of cart are of the new template", DEADLINE, async || {
-        let cart = deployments.get("cart").await.ok()?;
-        let status = cart.status?;
-        let all = [status.replicas, status.updated_replicas, status.available_replicas];
-        (status.observed_generation == cart.metadata.generation && all == [Some(2); 3]).then_some(())
-    })
-    .await?;
-    // What is evicted now finds no node to come back to.
-    sell(None).await?;
+    // What is evicted from now on finds no node to come back to.
+    close_to_new_pods(&fleet, true).await?;
 
     fleet.publish(NEW)?;
     fleet
@@ -49,7 +39,7 @@ async fn no_further_node_begins_until_evicted_workloads_are_available_again() ->
         ensure!(other.version.as_deref() == Some(OLD) && other.target.is_none(), "{name} began meanwhile");
     }
 
-    sell(Some("yes")).await?;
+    close_to_new_pods(&fleet, false).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
     assert_kind(&fleet, 1)?;
     let typical = fleet.ledger().get("fleet").await?.status.and_then(|status| status.typical_seconds);

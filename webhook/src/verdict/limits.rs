@@ -6,15 +6,14 @@ use brupop_api::BottlerocketShadowStatus;
 use brupop_api::crds::{BOOT_ID_MAX, COUNTER_MAX, MESSAGE_MAX, TIME_MAX, VERSION_MAX};
 use serde_json::Value;
 
-/// Of what it staged, an agent says version and time, and no more: the schema drops the rest.
+/// Of what it staged, an agent says version, time, and whether ahead of its turn, and no more: the schema drops the rest.
 pub(super) fn staged(change: &Change<'_>) -> Result<(), Refusal> {
     let staged = change.new.status.get("staged");
-    let known = |name: &String| ["version", "at"].contains(&name.as_str());
+    let known = |name: &String| ["version", "at", "prefetched"].contains(&name.as_str());
     let more = staged.and_then(Value::as_object).is_some_and(|staged| !staged.keys().all(known));
     if more && staged != change.old.status.get("staged") {
-        return Err(
-            Rule::AgentOwnFields.refuse("status.staged", "it may hold version and at only".to_owned())
-        );
+        return Err(Rule::AgentOwnFields
+            .refuse("status.staged", "it may hold version, at and prefetched only".to_owned()));
     }
     Ok(())
 }

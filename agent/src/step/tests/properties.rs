@@ -82,10 +82,11 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
     let status = (
         (prop::option::of(running()), prop::option::of(version()), prop::option::of(state)),
         (attempt(), prop::option::of(boot()), prop::option::of(boot())),
-        (prop::option::of((version(), 0..3i64)), prop::option::of(0..3u64), any::<bool>()),
+        (prop::option::of((version(), 0..3i64, any::<bool>())), prop::option::of(0..3u64), any::<bool>()),
         prop::option::of(prop::sample::select(vec![
             "earlier",
             "refresh failed with exit status 1: no route",
+            "prefetch failed with exit status 1: no route",
         ])),
     )
         .prop_map(
@@ -98,7 +99,10 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
                     state_transition_failure_timestamp: failed.then(|| NOW.into()),
                     attempt,
                     boot_id: boot.map(Into::into),
-                    staged: prepared.map(|(version, second)| staged(version, second)),
+                    staged: prepared.map(|(version, second, prefetched)| Staged {
+                        prefetched,
+                        ..staged(version, second)
+                    }),
                     reboot_requested: claim.map(Into::into),
                     message: message.map(Into::into),
                     conditions: vec![],
@@ -114,14 +118,16 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
 
 fn any_memory() -> impl Strategy<Value = Memory> {
     let asked = (command(), prop::option::of((0..3i64).prop_map(time)));
-    (prop::option::weighted(0.3, asked), attempt(), any::<bool>(), any::<bool>()).prop_map(
-        |(asked, refreshed, refresh_due, reboot_refused)| Memory {
+    let prefetch = prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]);
+    (prop::option::weighted(0.3, asked), attempt(), attempt(), any::<bool>(), prefetch, any::<bool>())
+        .prop_map(|(asked, began, refreshed, refresh_due, prefetch, reboot_refused)| Memory {
             asked,
+            began,
             refreshed,
             refresh_due,
+            prefetch,
             reboot_refused,
-        },
-    )
+        })
 }
 
 /// The shadow, once the API server has taken every report; each must change something.
@@ -192,6 +198,19 @@ proptest! {
         prop_assert_eq!(after.asked.map(|(command, _)| command), Some(command));
         match command {
             Command::Refresh => {}
+            Command::Prepare if seen.spec.state == State::Idle => {
+                prop_assert_eq!((memory.prefetch, after.prefetch), (Prefetch::Due, Prefetch::Later));
+                prop_assert!(seen.reports(State::Idle), "said before the host is touched");
+                let known = host.known().unwrap();
+                prop_assert!(known.chosen.is_some() && known.chosen == seen.status.target_version);
+                if known.state != UpdateState::Available {
+                    let ours = seen.status.staged.unwrap();
+                    prop_assert_eq!(known.state, UpdateState::Staged);
+                    prop_assert_eq!(known.staged, Some(ours.version.as_str()), "not over a person's");
+                    prop_assert_eq!(&ours.at, &known.last.unwrap().at.to_string());
+                    prop_assert_ne!(known.chosen, known.staged, "not what is there already");
+                }
+            }
             Command::Prepare | Command::Activate => {
                 prop_assert_eq!(seen.spec.state, State::StagedAndPerformedUpdate);
                 prop_assert!(seen.spec.attempt.is_some());
@@ -201,9 +220,15 @@ proptest! {
                 if command == Command::Activate {
                     let last = known.last.unwrap();
                     let ours = seen.status.staged.unwrap();
-                    prop_assert!(last.kind == Some(Command::Prepare) && last.success);
+                    let harmless = last.kind == Some(Command::Refresh);
+                    prop_assert!(harmless || (last.kind == Some(Command::Prepare) && last.success));
                     prop_assert_eq!(&ours.at, &last.at.to_string());
                     prop_assert_eq!(Some(ours.version.as_str()), known.staged);
+                    prop_assert!(!ours.prefetched, "said before it is activated");
+                    prop_assert!(
+                        memory.refreshed == seen.spec.attempt || memory.began != seen.spec.attempt,
+                        "the host was asked in this attempt whether it still chooses it"
+                    );
                 } else {
                     prop_assert_eq!(seen.status.staged, None, "nothing is trusted that is overwritten");
                 }
@@ -211,7 +236,8 @@ proptest! {
             Command::Deactivate => {
                 prop_assert_eq!(host.known().unwrap().state, UpdateState::Ready);
                 if seen.spec.state == State::Idle {
-                    let ours = seen.status.staged.map(|staged| staged.version.as_str());
+                    let ours = seen.status.staged.filter(|staged| !staged.prefetched);
+                    let ours = ours.map(|staged| staged.version.as_str());
                     prop_assert!(ours.is_some() && ours == host.known().unwrap().staged, "not a person's");
                 }
             }

@@ -57,6 +57,42 @@ fn staging_step_by_step() {
 }
 
 #[test]
+fn what_somebody_else_staged_or_activated_is_not_ours() {
+    let goal = || shadow(State::StagedAndPerformedUpdate);
+    let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
+    check! {
+        "staged before the attempt": old(is_staged(last(Prepare, true, 5))), goal(), began() => "refresh";
+        "so it is overwritten": old(is_staged(last(Refresh, true, 6))), goal(), refreshed() => "prepare";
+        "staged after our look": old(is_staged(last(Prepare, true, 7))), goal(), refreshed() => "prepare";
+        "another image, staged": old(known(UpdateState::Staged, Some(NEW), Some(OTHER), last(Prepare, true, 7))),
+            goal(), refreshed() => "prepare";
+        "staged over ours": old(is_staged(last(Prepare, true, 7))), ours(), refreshed() => "-StatusStaged";
+        "a failed prepare over somebody's": old(is_staged(last(Prepare, false, 7))), goal(), refreshed()
+            => "prepare";
+        "activated before the attempt": old(is_ready(last(Activate, true, 6))), goal(), began() => "refresh";
+        "staged over ours, and activated": old(known(UpdateState::Ready, Some(NEW), Some(OTHER), last(Activate, true, 9))),
+            ours(), refreshed() => "deactivate";
+        "ours, activated by somebody": old(is_ready(last(Activate, true, 9))), ours(), refreshed()
+            => "StagedAndPerformedUpdate";
+    }
+}
+
+/// The end of the host's command is awaited, however long it takes: only the reconciler's deadline gives up.
+#[test]
+fn a_host_that_is_busy_for_a_day_has_not_failed() {
+    for command in [Refresh, Prepare, Activate, Deactivate] {
+        let shadow = shadow(State::StagedAndPerformedUpdate);
+        let mut memory = asked(command, 1);
+        for _ in 0..100_000 {
+            let (step, next) = step(&old(Updates::Busy), &facts(&shadow), &memory);
+            assert_eq!(step, Step::Poll, "{command:?}");
+            memory = next;
+        }
+        assert_eq!(memory, asked(command, 1), "it is still waited for");
+    }
+}
+
+#[test]
 fn a_command_of_ours_that_fails_ends_the_step_once() {
     for (command, host_says) in [
         (Refresh, known(UpdateState::Idle, None, None, last(Refresh, false, 2))),

@@ -1,6 +1,6 @@
 //! Which fields of a status are an agent's, and how long they may be.
 
-use crate::actor::Actor::{Admin, Agent, Reconciler};
+use crate::actor::Actor::{Admin, Agent, OtherAgent, Reconciler};
 use crate::row::Row;
 use crate::row::Verdict::{Allowed, ByBoth, BySchema, ByWebhook};
 use crate::situations::{
@@ -24,6 +24,15 @@ pub(super) fn own() -> Vec<Row> {
         "a target": Agent, known(), status(json!({"target_version": "1.20.0"})) => Allowed;
         "no target any more": Agent, targeted(), status(json!({"target_version": null})) => Allowed;
         "another boot": Agent, known(), status(json!({"boot_id": "b2"})) => Allowed;
+        "what it downloaded ahead of its turn, while Idle": Agent, known(), ahead() => Allowed;
+        "what it downloaded ahead of its turn, said again": Agent, downloaded(), ahead() => Allowed, stores_nothing();
+        "what it downloaded ahead of its turn, as of a later look": Agent, downloaded(),
+            status(json!({"staged": {"at": "2026-01-01T00:10:00Z"}})) => Allowed;
+        "what it downloaded ahead of its turn, no longer known to be whole": Agent, downloaded(),
+            status(json!({"staged": null})) => Allowed;
+        "what was downloaded ahead, taken for the turn": Agent, (staging(), downloaded().1),
+            status(json!({"staged": {"prefetched": null}})) => Allowed;
+        "what another node downloaded ahead": OtherAgent, known(), ahead() => ByBoth("agent-own-node");
         "what it staged": Agent, staging_known(), status(json!({"staged": {"version": "1.20.0", "at": TIME}}))
             => Allowed;
         "a failure counted": Agent, known(),
@@ -31,6 +40,16 @@ pub(super) fn own() -> Vec<Row> {
         "failures reset": Agent, failed(),
             status(json!({"crash_count": 0, "state_transition_failure_timestamp": null})) => Allowed;
     }
+}
+
+/// An image that is downloaded and not activated.
+fn ahead() -> crate::ask::Ask {
+    status(json!({"staged": {"version": "1.20.0", "at": TIME, "prefetched": true}}))
+}
+
+/// Idle, with that image.
+fn downloaded() -> (Value, Value) {
+    (idle(), at_with(&json!({"staged": {"version": "1.20.0", "at": TIME, "prefetched": true}})))
 }
 
 fn at_with(fields: &Value) -> Value {
@@ -122,6 +141,9 @@ pub(super) fn limits() -> Vec<Row> {
             => BySchema("status.attempt"), behind(unreadable());
         "a staged image that is no object": Agent, staging_known(), status(json!({"staged": "1.20.0"}))
             => BySchema("status.staged"), behind(unreadable());
+        "a staged image that is perhaps ahead of its turn": Agent, known(),
+            status(json!({"staged": {"version": "1.20.0", "at": TIME, "prefetched": "perhaps"}}))
+            => BySchema("status.staged.prefetched"), behind(unreadable());
         "a status that is a list": Agent, known(), status(json!([1])) => BySchema("status"), behind(ByBoth("agent-own-fields"));
         "a status that is a word": Agent, known(), status(json!("Idle")) => BySchema("status"), behind(ByBoth("agent-own-fields"));
     }

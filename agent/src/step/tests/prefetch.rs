@@ -1,0 +1,167 @@
+//! Downloads ahead of the turn, row by row.
+
+use brupop_api::shadow::Failures;
+
+use super::*;
+use Command::{Activate, Prepare, Refresh};
+use UpdateState::{Available, Idle, Ready, Staged as IsStaged};
+
+fn due() -> Memory {
+    Memory { prefetch: Prefetch::Due, ..fresh() }
+}
+
+fn later() -> Memory {
+    Memory { prefetch: Prefetch::Later, ..fresh() }
+}
+
+/// A command of this process that began when the last one had ended at this second; no download is due.
+fn begun(command: Command, before: i64) -> Memory {
+    Memory { asked: Some((command, Some(time(before)))), ..later() }
+}
+
+fn idle() -> BottlerocketShadow {
+    shadow(State::Idle)
+}
+
+/// Idle, with this image downloaded ahead at second 5.
+fn waiting(version: &str) -> BottlerocketShadow {
+    with(idle(), |_, status| status.staged = Some(ahead(version, 5)))
+}
+
+fn said(text: &str) -> BottlerocketShadow {
+    with(idle(), |_, status| status.message = Some(text.into()))
+}
+
+#[test]
+fn an_idle_host_downloads_what_it_has_chosen_and_says_so() {
+    check! {
+        "off": old(available()), idle(), fresh() => "wait";
+        "not yet": old(available()), idle(), later() => "wait";
+        "due": old(available()), idle(), due() => "prepare";
+        "the news first": old(available()), with(idle(), |_, status| status.target_version = None), due()
+            => "TargetVersion";
+        "looking for updates first": old(available()), idle(), Memory { refresh_due: true, ..due() } => "refresh";
+        "nobody looked since boot": old(Updates::Unknown), idle(), due() => "wait";
+        "busy": old(Updates::Busy), idle(), due() => "wait";
+        "begun": old(Updates::Busy), idle(), begun(Prepare, 1) => "poll";
+        "done": old(is_staged(last(Prepare, true, 5))), idle(), begun(Prepare, 1) => "StatusStaged";
+        "done and said": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
+        "done and said, agent restarted": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
+        "while somebody's command runs": old(Updates::Busy), waiting(NEW), due() => "wait";
+        "switched off": old(is_staged(last(Prepare, true, 5))), waiting(NEW), fresh() => "-StatusStaged";
+        "the host has none": old(known(Idle, None, None, last(Refresh, true, 1))), idle(), due()
+            => "-TargetVersion";
+        "the host chooses what runs": old(known(Available, Some(OLD), None, last(Refresh, true, 1))),
+            with(idle(), |_, status| status.target_version = None), due() => "wait";
+        "the host could not look": old(known(Available, Some(NEW), None, last(Refresh, false, 2))),
+            said("refresh failed with exit status 1: no route"), due() => "wait";
+        "after a boot, nothing is known to be whole": host(OLD, NEXT_BOOT, Updates::Unknown), waiting(NEW), due()
+            => "StatusBootId -StatusStaged";
+        "after a boot, it is downloaded again": old(available()), idle(), due() => "prepare";
+    }
+}
+
+#[test]
+fn what_was_downloaded_stays_known_past_our_refresh_and_no_other_command() {
+    let other = || known(IsStaged, Some(OTHER), Some(NEW), last(Refresh, true, 7));
+    let target = |mut shadow: BottlerocketShadow, at| {
+        let status = shadow.status.get_or_insert_default();
+        status.target_version = Some(OTHER.into());
+        status.staged = Some(ahead(NEW, at));
+        shadow
+    };
+    check! {
+        "our refresh": old(is_staged(last(Refresh, true, 7))), waiting(NEW), begun(Refresh, 5) => "StatusStaged";
+        "our refresh, failed": old(is_staged(last(Refresh, false, 7))), waiting(NEW), begun(Refresh, 5)
+            => "StatusStaged \"refresh failed with exit status 1: no route\"";
+        "our refresh, but something ran before it":
+            old(is_staged(last(Refresh, true, 7))), waiting(NEW), begun(Refresh, 6) => "-StatusStaged";
+        "somebody's refresh": old(is_staged(last(Refresh, true, 7))), waiting(NEW), later() => "-StatusStaged";
+        "somebody's prepare": old(is_staged(last(Prepare, true, 7))), waiting(NEW), later() => "-StatusStaged";
+        "somebody's prepare that failed": old(is_staged(last(Prepare, false, 7))), waiting(NEW), later()
+            => "-StatusStaged";
+        "another is chosen now": old(other()), waiting(NEW), begun(Refresh, 5)
+            => "StatusStaged TargetVersion";
+        "and is downloaded over it": old(other()), target(idle(), 7), due() => "prepare";
+        "over it, and failed": old(known(IsStaged, Some(OTHER), Some(NEW), last(Prepare, false, 8))),
+            target(idle(), 7), begun(Prepare, 7)
+            => "-StatusStaged \"prefetch failed with exit status 1: no route\"";
+    }
+}
+
+#[test]
+fn what_a_person_staged_or_activated_is_left_alone() {
+    let unmarked = || with(idle(), |_, status| status.staged = Some(staged(NEW, 5)));
+    check! {
+        "staged": old(is_staged(last(Prepare, true, 5))), idle(), due() => "wait";
+        "staged another": old(known(IsStaged, Some(NEW), Some(OTHER), last(Prepare, true, 5))), idle(), due()
+            => "wait";
+        "activated": old(is_ready(last(Activate, true, 6))), idle(), due() => "wait";
+        "activated what we downloaded": old(is_ready(last(Activate, true, 6))), waiting(NEW), due()
+            => "-StatusStaged";
+        "what our attempt activated is no person's": old(is_ready(last(Activate, true, 6))), unmarked(), due()
+            => "deactivate";
+        "what our attempt had staged when it was given up": old(is_staged(last(Prepare, true, 5))), unmarked(), due()
+            => "StatusStaged";
+        "unsaid in another state": old(known(Ready, Some(OTHER), Some(OTHER), last(Activate, true, 9))),
+            with(waiting(NEW), |_, status| status.target_version = Some(OTHER.into())), due() => "-StatusStaged";
+    }
+}
+
+#[test]
+fn a_download_that_fails_is_said_once_and_taken_back() {
+    let failed = || old(known(Available, Some(NEW), None, last(Prepare, false, 2)));
+    let sentence = "prefetch failed with exit status 1: no route";
+    let fell_back = || with(said("the host fell back"), |spec, _| spec.failures = Some(Failures::default()));
+    check! {
+        "failed": failed(), idle(), begun(Prepare, 1)
+            => "\"prefetch failed with exit status 1: no route\"";
+        "a person's failed": failed(), idle(), later() => "wait";
+        "said": failed(), said(sentence), later() => "wait";
+        "said, after the next look": old(available()), said(sentence), later() => "wait";
+        "tried again": failed(), said(sentence), due() => "prepare";
+        "while it is tried again": old(Updates::Busy), said(sentence), begun(Prepare, 2) => "poll";
+        "failed again": failed(), said(sentence), begun(Prepare, 1) => "wait";
+        "worked": old(is_staged(last(Prepare, true, 5))), said(sentence), begun(Prepare, 1)
+            => "StatusStaged -StatusMessage";
+        "none is chosen any more": old(known(Idle, None, None, last(Refresh, true, 3))), said(sentence), later()
+            => "-StatusMessage -TargetVersion";
+        "what an attempt failed of is worth more": failed(), fell_back(), begun(Prepare, 1) => "wait";
+    }
+}
+
+#[test]
+fn a_turn_takes_what_was_downloaded_if_the_host_still_chooses_it() {
+    let turn =
+        || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(ahead(NEW, 5)));
+    let asked_now = |before| Memory { asked: Some((Refresh, Some(time(before)))), ..began() };
+    let unsaid = || shadow(State::StagedAndPerformedUpdate);
+    let echo = || with(turn(), |_, status| status.attempt = None);
+    let other = |at| known(IsStaged, Some(OTHER), Some(NEW), last(Refresh, true, at));
+    check! {
+        "the echo keeps it": old(is_staged(last(Prepare, true, 5))), echo(), fresh() => "StatusAttempt";
+        "look again": old(is_staged(last(Prepare, true, 5))), turn(), began() => "refresh";
+        "look again, restarted": old(is_staged(last(Prepare, true, 5))), turn(), fresh() => "refresh";
+        "still chosen: said before it is activated": old(is_staged(last(Refresh, true, 7))), turn(), asked_now(5)
+            => "StatusStaged";
+        "another is chosen": old(other(7)), turn(), asked_now(5) => "StatusStaged TargetVersion";
+        "none is chosen": old(known(IsStaged, None, Some(NEW), last(Refresh, true, 7))), turn(), asked_now(5)
+            => "StatusStaged -TargetVersion";
+        "something ran meanwhile": old(is_staged(last(Refresh, true, 7))), turn(), asked_now(6) => "-StatusStaged";
+        "restarted after the look: doubtful": old(is_staged(last(Refresh, true, 7))), turn(), fresh() => "refresh";
+        "and so it is downloaded": old(is_staged(last(Refresh, true, 8))), unsaid(), asked_now(7) => "prepare";
+        "a later prepare failed": old(is_staged(last(Prepare, false, 6))), turn(), began() => "refresh";
+        "the turn comes in mid-download": old(Updates::Busy), unsaid(), Memory { asked: Some((Prepare, Some(time(1)))), ..began() }
+            => "poll";
+        "which then ends": old(is_staged(last(Prepare, true, 5))), unsaid(),
+            Memory { asked: Some((Prepare, Some(time(1)))), ..began() } => "StatusStaged";
+        "activated by a person meanwhile: not known to be whole": old(is_ready(last(Activate, true, 6))), turn(), refreshed()
+            => "deactivate";
+    }
+    // Said for this attempt's, it is activated, also by a process that is started again.
+    let taken = with(turn(), |_, status| status.staged = Some(staged(NEW, 7)));
+    check! {
+        "taken": old(is_staged(last(Refresh, true, 7))), taken.clone(), refreshed() => "activate";
+        "taken, restarted": old(is_staged(last(Refresh, true, 7))), taken, fresh() => "activate";
+    }
+}

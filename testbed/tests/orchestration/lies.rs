@@ -1,0 +1,192 @@
+//! Whatever agents say, with their own tokens and past the webhook and the policy: it costs their own nodes' updates.
+
+use anyhow::{Result, ensure};
+use brupop_api::State::{Idle, MonitoringUpdate, StagedAndPerformedUpdate};
+use brupop_testbed::Fleet;
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::host::Faults;
+use serde_json::json;
+
+use crate::liar::{Liar, freeze};
+use crate::{failures, fleet, ledger, measured, progressing, runs, seen, told, until};
+
+/// A release that does not exist.
+const NONSENSE: &str = "9.9.9";
+/// A release that no host comes up with.
+const BAD: &str = "1.21.0";
+
+/// The claim of a reboot that is never made keeps its slot; the other three are free for whoever wants them.
+const ENV: [(&str, &str); 8] = [
+    ("MAX_CONCURRENT_UPDATE", "4"),
+    ("STAGE_DEADLINE_SECONDS", "8"),
+    ("REBOOT_DEADLINE_SECONDS", "8"),
+    ("SETTLE_DEADLINE_SECONDS", "4"),
+    ("BACK_OFF_BASE_SECONDS", "1"),
+    ("SOAK_SECONDS", "1"),
+    ("CANARY_INTERVAL_SECONDS", "10"),
+    ("MAX_FAILURES_OF_NEW_VERSION", "1"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_lie_costs_the_liars_own_update_and_nothing_else() -> Result<()> {
+    let (_turn, mut fleet) = fleet(8, &ENV).await?;
+    let [fails, succeeds, nonsense, claims, silent] = [
+        Liar::on(&fleet, "node-0").await?,
+        Liar::on(&fleet, "node-1").await?,
+        Liar::on(&fleet, "node-2").await?,
+        Liar::on(&fleet, "node-3").await?,
+        Liar::on(&fleet, "node-4").await?,
+    ];
+    // All four slots go to liars, and come free again but for one.
+    tokio::try_join!(
+        says_it_has_rebooted(&fleet, &succeeds),
+        wants_what_does_not_exist(&fleet, &nonsense),
+        claims_its_reboot(&fleet, &claims),
+        never_answers(&fleet, &silent),
+    )?;
+    let status = ledger(&fleet, "one slot is kept", |status| status.slots.len() == 1).await?;
+    ensure!(status.slots.contains_key("brs-node-3") && status.versions.is_empty(), "{status:?}");
+
+    // The rest of the fleet goes on meanwhile.
+    for host in &fleet.hosts[5..] {
+        host.publish(NEW)?;
+    }
+    tokio::try_join!(fails_again_and_again(&fails), never_says_idle(&fleet, "node-5"), async {
+        for node in ["node-6", "node-7"] {
+            until(&fleet, "is updated", node, |seen| runs(seen, NEW)).await?;
+        }
+        Ok(())
+    })?;
+    let status = ledger(&fleet, "the slot of the update that nobody ended is given back", |status| {
+        status.slots.keys().eq(["brs-node-3"])
+    });
+    let status = status.await?;
+    ensure!(status.halted.is_none() && status.versions.keys().eq([NEW]), "{status:?}");
+    ensure!(status.versions[NEW].succeeded == 3 && failures(&status, NEW).is_empty(), "{status:?}");
+    is_overdue_and_said(&fleet).await?;
+    for (node, outcome) in fleet.history().outcomes() {
+        let boots = if ["node-5", "node-6", "node-7"].contains(&node.as_str()) { 2 } else { 1 };
+        ensure!(outcome.boots == boots, "{node}: {outcome:?}");
+    }
+    for node in ["node-0", "node-1", "node-2", "node-4"] {
+        ensure!(
+            !seen(&fleet, node)?.is_unavailable() && !seen(&fleet, node)?.marked,
+            "{node} is not in service"
+        );
+    }
+
+    praise_lifts_no_halt(&fleet, &succeeds).await?;
+    fleet.check()
+}
+
+/// Drained, granted, and then "I run it now" in the old boot. The slot comes free at the deadline of the reboot, and it
+/// is no success.
+async fn says_it_has_rebooted(fleet: &Fleet, liar: &Liar) -> Result<()> {
+    liar.stages(NEW).await?;
+    liar.says(json!({"current_state": "RebootedIntoUpdate", "current_version": NEW})).await?;
+    let spec = liar.is_asked(Idle, 1).await?;
+    ensure!(spec.failures.as_ref().is_some_and(|it| it.reason == "DeadlineExceeded"), "{spec:?}");
+    told(fleet, "node-1", "UpdateAborted", "took longer than it may").await?;
+    // Back to the truth, but for the end of its update.
+    liar.says(json!({"current_version": OLD, "target_version": null})).await
+}
+
+/// Gets a slot, for nobody but the host knows its releases, and takes nobody along. Taken up and never done: the
+/// deadline of staging.
+async fn wants_what_does_not_exist(fleet: &Fleet, liar: &Liar) -> Result<()> {
+    liar.says(json!({"target_version": NONSENSE})).await?;
+    liar.is_asked(StagedAndPerformedUpdate, 1).await?;
+    liar.says(json!({"attempt": 1})).await?;
+    liar.is_asked(Idle, 1).await?;
+    liar.says(json!({"target_version": null})).await?;
+    told(fleet, "node-2", "UpdateAborted", NONSENSE).await.map(drop)
+}
+
+/// The one that keeps its slot: its machine may be anywhere. It cannot claim another boot than its own.
+async fn claims_its_reboot(fleet: &Fleet, liar: &Liar) -> Result<()> {
+    let granted = liar.stages(NEW).await?;
+    let another = "11111111-2222-4333-8444-555555555555";
+    liar.is_refused(json!({"reboot_requested": another, "boot_id": another}), "agent-claim").await?;
+    liar.says(json!({"reboot_requested": granted})).await?;
+    until(fleet, "is overdue", "node-3", |seen| seen.reason == "RebootOverdue").await
+}
+
+/// Never takes its attempt up: the deadline of what should take moments, twice.
+async fn never_answers(fleet: &Fleet, liar: &Liar) -> Result<()> {
+    liar.says(json!({"target_version": NEW})).await?;
+    liar.is_asked(StagedAndPerformedUpdate, 1).await?;
+    let spec = liar.is_asked(Idle, 1).await?;
+    ensure!(spec.failures.as_ref().is_some_and(|it| it.reason == "DeadlineExceeded"), "{spec:?}");
+    ledger(fleet, "the silent one's slot is given back", |status| !status.slots.contains_key("brs-node-4"))
+        .await?;
+    liar.says(json!({"target_version": null})).await
+}
+
+/// One false failure after the other, each at the attempt that is asked for.
+async fn fails_again_and_again(liar: &Liar) -> Result<()> {
+    liar.says(json!({"target_version": NEW})).await?;
+    for attempt in 1..=3_u64 {
+        liar.is_asked(StagedAndPerformedUpdate, attempt).await?;
+        let message = "no host comes up with this";
+        liar.says(json!({"attempt": attempt, "current_state": "ErrorReset", "crash_count": attempt, "message": message}))
+            .await?;
+        let spec = liar.is_asked(Idle, attempt).await?;
+        ensure!(
+            spec.failures
+                .as_ref()
+                .is_some_and(|it| (it.count, it.reason.as_str()) == (attempt, "StepFailed")),
+            "{spec:?}"
+        );
+        liar.says(json!({"current_state": "Idle"})).await?;
+    }
+    liar.says(json!({"target_version": null})).await
+}
+
+/// An honest update, whose agent dies before its end. It counts, for the Node shows it.
+async fn never_says_idle(fleet: &Fleet, node: &str) -> Result<()> {
+    until(fleet, "is watched", node, |seen| {
+        (seen.goal, seen.reached) == (MonitoringUpdate, Some(MonitoringUpdate))
+    })
+    .await?;
+    freeze(fleet, node)?;
+    until(fleet, "is done, and its agent does not say so", node, |seen| {
+        (seen.goal, seen.reached) == (Idle, Some(MonitoringUpdate))
+    })
+    .await
+}
+
+/// In the condition, in an Event and in the metrics; the node stays out of service.
+async fn is_overdue_and_said(fleet: &Fleet) -> Result<()> {
+    let condition = progressing(fleet, "node-3").await?;
+    ensure!(
+        condition.reason == "RebootOverdue" && condition.message.contains("look at the machine"),
+        "{condition:?}"
+    );
+    told(fleet, "node-3", "RebootOverdue", "look at the machine").await?;
+    measured(fleet, r#"brupop_nodes_reason{reason="RebootOverdue"} 1"#).await?;
+    let seen = seen(fleet, "node-3")?;
+    ensure!(seen.cordoned && seen.marked && seen.drained, "{seen:?}");
+    Ok(())
+}
+
+/// A version that is halted stays so, whoever claims to run it, and the next one that knows of it waits.
+async fn praise_lifts_no_halt(fleet: &Fleet, liar: &Liar) -> Result<()> {
+    fleet.hosts[6].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.hosts[6].publish(BAD)?;
+    ledger(fleet, "the bad release is halted", |status| {
+        status.halted.as_deref() == Some(BAD) && status.slots.keys().eq(["brs-node-3"])
+    })
+    .await?;
+    fleet.hosts[7].publish(BAD)?;
+    until(fleet, "is not updated to it", "node-7", |seen| seen.reason == "VersionHalted").await?;
+    liar.says(json!({"current_state": "Idle", "current_version": BAD})).await?;
+    measured(fleet, &format!(r#"brupop_hosts_version{{bottlerocket_version="{BAD}"}} 1"#)).await?;
+    liar.says(json!({"target_version": NONSENSE})).await?;
+    until(fleet, "the lie was looked at", "node-1", |seen| seen.target.as_deref() == Some(NONSENSE)).await?;
+    let status = fleet.ledger().get("fleet").await?.status.unwrap_or_default();
+    let record = &status.versions[BAD];
+    ensure!(record.halted.is_some() && record.succeeded == 0, "{record:?}");
+    ensure!(failures(&status, BAD) == [("node-6", "FellBack")], "{record:?}");
+    ensure!(seen(fleet, "node-7")?.reason == "VersionHalted", "{:?}", seen(fleet, "node-7")?);
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! When updates may start, with real processes: shut, one node by hand, a shot, a span; and the rest in between.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use brupop_api::State::{Idle, RebootedIntoUpdate};
+use brupop_api::names::{
+    MARKER_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION,
+};
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::history::Seen;
+use brupop_testbed::host::Faults;
+use brupop_testbed::{Fleet, await_until};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{DEADLINE, annotate, fleet, ledger, measured, progressing, runs, seen, told, until, until_it_is};
+
+const NODES: [&str; 3] = ["node-0", "node-1", "node-2"];
+const SECOND: &str = "1.20.1";
+const THIRD: &str = "1.20.2";
+const PAUSE: Duration = Duration::from_secs(2);
+/// What is seen by a watch is seen a little later.
+const LAG: Duration = Duration::from_millis(300);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_start_in_their_window_and_what_has_begun_is_finished() -> Result<()> {
+    let env = [("PAUSE_BETWEEN_UPDATES_SECONDS", "2"), ("REBOOT_REPEAT_INTERVAL", "1s")];
+    let (_turn, mut fleet) = fleet(3, &env).await?;
+    fleet.configure(&[("SCHEDULER_CRON_EXPRESSION", "0 0 0 1 1 * 2099")]).await?;
+    fleet.publish(NEW)?;
+    for node in NODES {
+        until(&fleet, "waits for the window", node, |seen| seen.reason == "OutsideWindow").await?;
+        let said = progressing(&fleet, node).await?.message;
+        ensure!(said.contains("it opens at 2099-01-01T00:00:00Z"), "{said}");
+    }
+    measured(&fleet, r#"brupop_nodes_reason{reason="OutsideWindow"} 3"#).await?;
+    one_node_is_updated_now(&fleet).await?;
+    what_is_left_is_tidied_up(&fleet).await?;
+    a_shot_starts_the_whole_fleet(&fleet).await?;
+    a_span_ends_while_a_node_is_updated(&fleet).await?;
+    fleet.check()
+}
+
+/// A person asks for this one, and gets this one.
+async fn one_node_is_updated_now(fleet: &Fleet) -> Result<()> {
+    annotate(fleet, "node-1", &format!("{UPDATE_NOW_ANNOTATION}=true")).await?;
+    until(fleet, "is updated", "node-1", |seen| runs(seen, NEW)).await?;
+    annotate(fleet, "node-1", &format!("{UPDATE_NOW_ANNOTATION}-")).await?;
+    ledger(fleet, "its slot is given back", |status| status.slots.is_empty()).await?;
+    measured(fleet, &format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} 1"#)).await?;
+    nobody_else_has_begun(fleet)
+}
+
+fn nobody_else_has_begun(fleet: &Fleet) -> Result<()> {
+    for node in ["node-0", "node-2"] {
+        ensure!(
+            !fleet.history().has_seen(node, |seen| seen.goal != Idle),
+            "{node} has begun outside the window"
+        );
+    }
+    Ok(())
+}
+
+/// A node that leaves loses its shadow, and a marker that somebody left over is undone.
+async fn what_is_left_is_tidied_up(fleet: &Fleet) -> Result<()> {
+    let label = async |value: &str| {
+        fleet
+            .control_plane
+            .kubectl(["label", "node", "node-2", &format!("{UPDATER_INTERFACE_LABEL}{value}")])
+            .await
+    };
+    let shadows = fleet.shadows();
+    label("-").await?;
+    await_until("the shadow of a node that left is gone", DEADLINE, async || {
+        shadows.get_opt("brs-node-2").await.ok()?.is_none().then_some(())
+    })
+    .await?;
+    label(&format!("={UPDATER_INTERFACE_VERSION}")).await?;
+
+    let marker = json!({
+        "shadow_uid": "of-a-shadow-that-is-gone", "attempt": 7, "term": 1,
+        "cordoned_at": "2026-11-21T03:00:00Z", "drain_started_at": "2026-11-21T03:00:00Z", "tainted": false,
+    });
+    let left = Patch::Merge(json!({
+        "metadata": {"annotations": {MARKER_ANNOTATION: marker.to_string()}}, "spec": {"unschedulable": true},
+    }));
+    Api::<Node>::all(fleet.client()).patch("node-0", &PatchParams::default(), &left).await?;
+    let undone = |seen: &Seen| !seen.marked && !seen.cordoned;
+    let marked = |seen: &Seen| seen.marked && seen.cordoned;
+    fleet
+        .until("what was left on node-0 is undone", DEADLINE, |history| {
+            history.has_seen("node-0", marked)
+                && history.now().any(|(node, seen)| node == "node-0" && undone(seen))
+        })
+        .await?;
+    until(fleet, "has a shadow again", "node-2", |seen| seen.is_idle() && seen.reason == "OutsideWindow")
+        .await?;
+    nobody_else_has_begun(fleet)
+}
+
+/// Seconds, minutes and so on of this second: it fires once.
+fn once(at: Timestamp) -> String {
+    let at = at.to_zoned(TimeZone::UTC);
+    format!("{} {} {} {} {} * {}", at.second(), at.minute(), at.hour(), at.day(), at.month(), at.year())
+}
+
+/// Sets a schedule that is due so many seconds from now; later ones, if the reconcilers took too long to begin anew.
+async fn configured(
+    fleet: &Fleet,
+    waits: [i64; 3],
+    schedule: impl Fn(Timestamp) -> Vec<(&'static str, String)>,
+) -> Result<Timestamp> {
+    for wait in waits {
+        let due = Timestamp::now() + SignedDuration::from_secs(wait);
+        let due = Timestamp::from_second(due.as_second())?;
+        let settings = schedule(due);
+        let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        fleet.configure(&settings).await?;
+        if Timestamp::now() + SignedDuration::from_secs(3) < due {
+            return Ok(due);
+        }
+    }
+    bail!("the reconcilers took too long to begin anew")
+}
+
+/// Nothing before it; after it one after the other, with a pause, though the moment is over; and then nothing more.
+async fn a_shot_starts_the_whole_fleet(fleet: &Fleet) -> Result<()> {
+    fleet.publish(SECOND)?;
+    let fires = configured(fleet, [10, 20, 40], |due| vec![("SCHEDULER_CRON_EXPRESSION", once(due))]).await?;
+    let opens = format!("it opens at {fires}");
+    await_until("the next shot is said", DEADLINE, async || {
+        progressing(fleet, "node-0").await.ok().filter(|condition| condition.message.contains(&opens))
+    })
+    .await?;
+    fleet.until_updated(SECOND, DEADLINE).await?;
+    ledger(fleet, "all slots are given back", |status| status.slots.is_empty()).await?;
+    let given_back = Instant::now();
+    for node in NODES {
+        let started = told(fleet, node, "UpdateStarted", &format!("to {SECOND} begins")).await?;
+        let started = started.event_time.context("no time")?.0;
+        ensure!(started >= fires, "{node} began at {started}, before {fires}");
+    }
+    let mut updates: Vec<_> = NODES
+        .iter()
+        .filter_map(|node| fleet.history().updates(node).pop())
+        .map(|(began, ended)| (began, ended.unwrap_or(began)))
+        .collect();
+    updates.sort();
+    for pair in updates.windows(2) {
+        ensure!(pair[1].0 + LAG >= pair[0].1 + PAUSE, "{:?} between two updates", pair[1].0 - pair[0].1);
+    }
+    let rested = |node: &&str| fleet.history().has_seen(node, |seen| seen.reason == "PausingBetweenUpdates");
+    ensure!(NODES.iter().any(rested), "nobody has said that the fleet rests");
+
+    // The shot is over when nobody is left and the last pause has passed.
+    until_it_is(given_back + PAUSE * 2).await?;
+    fleet.publish(THIRD)?;
+    for node in NODES {
+        until(fleet, "waits for a shot that never comes", node, |seen| seen.reason == "OutsideWindow")
+            .await?;
+    }
+    let said = progressing(fleet, "node-0").await?.message;
+    ensure!(!said.contains("opens"), "{said}");
+    Ok(())
+}
+
+/// Five fields and a length: a node begins, the window shuts, the node is finished, the others wait for the next one.
+async fn a_span_ends_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
+    for host in &fleet.hosts {
+        host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
+    }
+    let opened = |shuts: Timestamp| shuts - SignedDuration::from_secs(shuts.as_second().rem_euclid(60) + 60);
+    let shuts = configured(fleet, [12, 24, 48], |shuts| {
+        let length = shuts.duration_since(opened(shuts));
+        vec![
+            (
+                "SCHEDULER_CRON_EXPRESSION",
+                format!("{} * * * *", opened(shuts).to_zoned(TimeZone::UTC).minute()),
+            ),
+            ("SCHEDULER_WINDOW_DURATION", format!("{}s", length.as_secs())),
+        ]
+    })
+    .await?;
+    let (begun, others) = one_begins(fleet).await?;
+    ensure!(Timestamp::now() < shuts, "the window is shut already");
+    let opens = format!("it opens at {}", opened(shuts) + SignedDuration::from_hours(1));
+    for node in &others {
+        until(fleet, "waits for the next window", node, |seen| seen.reason == "OutsideWindow").await?;
+        let said = progressing(fleet, node).await?.message;
+        ensure!(said.contains(&opens), "{said}, and not {opens}");
+    }
+    ensure!(Timestamp::now() >= shuts, "they stopped before the window was shut");
+    ensure!(
+        seen(fleet, &begun)?.goal == RebootedIntoUpdate,
+        "{begun} was not in mid-update when the window shut"
+    );
+    for host in &fleet.hosts {
+        host.set_faults(Faults::default());
+    }
+    until(fleet, "is finished", &begun, |seen| runs(seen, THIRD)).await?;
+    ledger(fleet, "its slot is given back", |status| status.slots.is_empty()).await?;
+    until_it_is(Instant::now() + PAUSE + LAG).await?;
+    for node in &others {
+        let seen = seen(fleet, node)?;
+        ensure!(runs(&seen, SECOND) && seen.reason == "OutsideWindow", "{node}: {seen:?}");
+    }
+    ensure!(fleet.history().now().all(|(_, seen)| seen.version.as_deref() != Some(OLD)));
+    Ok(())
+}
+
+/// Awaits that one waits for its reboot and the others for their turn.
+async fn one_begins(fleet: &Fleet) -> Result<(String, Vec<String>)> {
+    let waits = |seen: &Seen| seen.reason == "LimitReached";
+    fleet
+        .until("one node is in mid-update, the others wait", DEADLINE, |history| {
+            let begun = history.now().filter(|(_, seen)| seen.goal == RebootedIntoUpdate).count();
+            begun == 1 && history.now().filter(|(_, seen)| waits(seen)).count() == NODES.len() - 1
+        })
+        .await?;
+    let history = fleet.history();
+    let (begun, others): (Vec<_>, Vec<_>) = history
+        .now()
+        .map(|(node, seen)| (node.to_owned(), seen.goal == RebootedIntoUpdate))
+        .partition(|(_, begun)| *begun);
+    let begun = begun.into_iter().next().context("nobody has begun")?.0;
+    Ok((begun, others.into_iter().map(|(node, _)| node).collect()))
+}
