@@ -35,7 +35,7 @@ pub const SHADOW_FIELDS: [Field<'static>; 20] = [
 ];
 pub const NODE_FIELDS: [Field<'static>; 5] =
     [Field::Uid, Field::Unschedulable, Field::ExcludedFromLoadBalancers, Field::UpdatingTaint, Field::Marker];
-pub const FLEET_FIELDS: [Field<'static>; 10] = [
+pub const FLEET_FIELDS: [Field<'static>; 11] = [
     Field::Uid,
     Field::Generation,
     Field::Term,
