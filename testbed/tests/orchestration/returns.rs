@@ -78,6 +78,8 @@ async fn falls_back_twice_and_waits_in_between(fleet: &Fleet) -> Result<()> {
     told(fleet, "node-0", "UpdateAborted", "another version than the wanted one").await?;
     let first = noted(fleet, "node-0").await?;
     ensure!((first.count, first.reason.as_str()) == (1, "FellBack"), "{first:?}");
+    let condition = progressing(fleet, "node-0").await?;
+    ensure!(condition.message.contains("(FellBack), and waits until "), "{condition:?}");
     ledger(fleet, "node-0 fell back", |status| failures(status, &release(0)) == [("node-0", "FellBack")])
         .await?;
     until(fleet, "is tried again", "node-0", |seen| seen.crashes == 2 && runs(seen, OLD)).await?;
