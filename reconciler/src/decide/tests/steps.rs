@@ -416,6 +416,19 @@ fn upstreams_shadows_in_mid_update_are_adopted() {
 }
 
 #[test]
+fn a_host_that_runs_the_update_when_it_is_adopted_is_neither_drained_nor_rebooted() {
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    node(&mut situation, |node| node.version = Some(NEW));
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
+    assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), None);
+
+    let mut situation = updating(RebootedIntoUpdate, RebootedIntoUpdate);
+    node(&mut situation, |node| node.version = Some(NEW));
+    assert_eq!(next_state(&decide(&fleet(), &situation)), Some(MonitoringUpdate));
+}
+
+#[test]
 fn a_silent_agent_does_not_keep_its_slot_for_ever() {
     for state in [RebootedIntoUpdate, MonitoringUpdate] {
         let mut situation = updating(state, StagedAndPerformedUpdate);
