@@ -38,8 +38,13 @@ demo: control-plane build ## A fleet of simulated hosts is updated on a real con
 	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC) \
 	  $(FAULT:%=--fault %)
 
+.PHONY: prometheus
+prometheus: ## Debian's Prometheus for the tests, unless there is one; needs root. The programs are wanted, not the service
+	@command -v prometheus promtool >/dev/null || { apt-get update -q && \
+	  DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -yq --no-install-recommends prometheus; }
+
 .PHONY: test
-test: control-plane earlier build ## Unit, property and table tests, the bounded model, and the tests on the real control plane
+test: control-plane earlier prometheus build ## Unit, property and table tests, the bounded model, and the tests on the real control plane
 	cargo build --locked --workspace --bins
 	BRUPOP_BINARIES=$(CURDIR)/target/release cargo test --locked --workspace
 
@@ -58,6 +63,12 @@ bench-admission: control-plane build ## What webhook and policies cost an agent'
 .PHONY: bench-pass
 bench-pass: ## One pass of the reconciler over 5,000 nodes: observe, and decide
 	cargo bench --locked --quiet -p brupop-reconciler --bench pass
+
+.PHONY: bench-scale
+bench-scale: control-plane build ## The reconciler before 5,000 nodes, and before 1,000 that kwok keeps: start, memory, requests (some minutes)
+	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
+	@BRUPOP_BINARIES=$(CURDIR)/target/release target/release/brupop-bench-scale
+	@BRUPOP_BINARIES=$(CURDIR)/target/release target/release/brupop-bench-scale --nodes 1000 --kwok
 
 .PHONY: bench-verdict
 bench-verdict: ## A review without the network, as shipped: from its bytes to the bytes of the answer

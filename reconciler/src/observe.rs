@@ -18,6 +18,7 @@ use crate::facts::{Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts
 use crate::objects::{AgentPod, Ledger, WatchedNode};
 use crate::settings::{Durations, Limit};
 use clock::Clock;
+pub use clock::back_off;
 use side_by_side::{SideBySide, union};
 
 /// Longest name of a shadow: that of any object.

@@ -1,11 +1,14 @@
 //! What people are told of an update, as Events and log lines. Pure.
 
 use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::Failures;
 use brupop_api::{Object, State, names};
+use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::decide::{Abort, Decision, Effect, Halted, Reason};
 use crate::drain::PodKey;
 use crate::facts::Situation;
+use crate::observe::back_off;
 
 /// Something to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +105,18 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
         _ if why == Abort::NotLabelled => String::new(),
         _ => "; its agent undoes what it did".to_owned(),
     }
+}
+
+/// How a node failed that backs off, and until when it does, as a part of a sentence.
+pub fn of_failures(failures: &Failures, base: SignedDuration, uid: &str) -> Option<String> {
+    let failed_at: Timestamp = failures.at.parse().ok()?;
+    let until = failed_at.checked_add(back_off(base, failures.count, uid)).ok()?;
+    let until = until.round(Unit::Second).unwrap_or(until);
+    let times = if failures.count == 1 { "once".to_owned() } else { format!("{} times", failures.count) };
+    Some(format!(
+        "it failed {times}, the last time at {} ({}), and waits until {until}",
+        failures.at, failures.reason
+    ))
 }
 
 /// What is told when versions are halted.
@@ -269,6 +284,23 @@ mod tests {
         assert_eq!((told.reason, told.warning), ("DrainBlocked", true));
         assert_eq!(told.note, format!("shop/cart-1 is not evicted: {why}"));
         assert_eq!(told.action, "UpdateAttempt4");
+    }
+
+    #[test]
+    fn a_node_that_backs_off_says_why_and_until_when() {
+        let failures = |count| Failures {
+            count,
+            attempt: 7,
+            at: "2026-11-21T04:00:00.250Z".into(),
+            reason: "FellBack".into(),
+        };
+        let told = |count| of_failures(&failures(count), SignedDuration::from_mins(2), "");
+        let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack), and waits until ";
+        let end = told(1).unwrap().strip_prefix(once).unwrap().parse::<Timestamp>().unwrap();
+        let least = "2026-11-21T04:02:00Z".parse().unwrap();
+        assert!(end >= least && end <= least + SignedDuration::from_secs(16), "{end}");
+        assert!(told(2).unwrap().starts_with("it failed 2 times, "));
+        assert_eq!(of_failures(&Failures::default(), SignedDuration::from_mins(2), ""), None, "no time");
     }
 
     #[test]

@@ -54,11 +54,11 @@ pub(super) fn startable<'a>(
         return Err(Reason::AgentSilent);
     }
     let Some(version) = shadow.update() else { return Err(Reason::NoUpdate) };
-    if situation.time.backing_off {
-        return Err(Reason::BackingOff);
-    }
     if node.paused {
         return Err(Reason::NodePaused);
+    }
+    if situation.time.backing_off {
+        return Err(Reason::BackingOff);
     }
     if fleet.versions.get(version).is_some_and(|record| record.halted.is_some()) {
         return Err(Reason::VersionHalted(version));

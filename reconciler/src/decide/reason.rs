@@ -291,7 +291,7 @@ impl Reason<'_> {
             Self::AdmissionNotEnforced => {
                 "our admission rules were not seen to be in force: see the webhook's pods and the policies"
             }
-            Self::BackingOff => "the last attempt failed; the node waits before the next (spec.failures)",
+            Self::BackingOff => "the last attempt was given up, and the node waits before the next",
             Self::NodeTooYoung => "the node is new: it is left alone for a while (MIN_NODE_AGE_SECONDS)",
             Self::PausingBetweenUpdates => {
                 "an update ended not long ago, and the fleet rests (PAUSE_BETWEEN_UPDATES_SECONDS)"

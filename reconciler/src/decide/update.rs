@@ -100,6 +100,10 @@ pub(super) fn staged<'a>(
         }
         Boot::IntoOther if shadow.reached() => return abort(fleet, shadow, Abort::FellBack),
         Boot::IntoOther => return abort(fleet, shadow, Abort::RebootedByItself),
+        // Upstream's operator had begun, and the host came up with the update before we took it over.
+        Boot::Same if node.version.is_some() && node.version == shadow.spec.version => {
+            return Decision::write(writes::skip_reboot(fleet, shadow), Reason::ReturningToService);
+        }
         Boot::Same => {}
     }
     if let Some(why) = given_up(situation, node, shadow) {

@@ -104,6 +104,15 @@ impl<'a> Versions<'a> {
         let Some(shadow) = situation.shadow else { return };
         let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
         self.finished = true;
+        let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
+        if let Some(failure) = failure {
+            if Abort::is_corroborated(&failure.reason) {
+                // Also when its Node has gone meanwhile: what fails and is replaced has failed all the same.
+                let node = names::node_of_shadow(shadow.name).unwrap_or(shadow.name);
+                self.failed(fleet, version, node, &failure.at, &failure.reason);
+            }
+            return;
+        }
         let Some(node) = situation.node else {
             // Whatever took its Node away: it went into its reboot, and was not seen again.
             let claimed = shadow.spec.reboot_from_boot_id.is_some()
@@ -114,19 +123,13 @@ impl<'a> Versions<'a> {
             }
             return;
         };
-        match shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt) {
-            Some(failures) if Abort::is_corroborated(&failures.reason) => {
-                self.failed(fleet, version, node.name, &failures.at, &failures.reason);
-            }
-            None if node.version == Some(version) => {
-                self.took(situation.time.slot_seconds);
-                self.change(fleet, version, |record| {
-                    record.succeeded += 1;
-                    // It came late, but it came.
-                    record.failures.retain(|failure| failure.node != node.name);
-                });
-            }
-            _ => {}
+        if node.version == Some(version) {
+            self.took(situation.time.slot_seconds);
+            self.change(fleet, version, |record| {
+                record.succeeded += 1;
+                // It came late, but it came.
+                record.failures.retain(|failure| failure.node != node.name);
+            });
         }
     }
 

@@ -138,7 +138,7 @@ impl Clock {
 
 /// The wait after so many failures: the base, doubled with each further failure, and up to an eighth more by the
 /// shadow's UID, so that nodes that failed together do not come back together; at most a day.
-pub(super) fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuration {
+pub fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     let factor = 1_i32.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(i32::MAX);
     let wait = base.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF);

@@ -277,7 +277,7 @@ fn the_clock_has_its_say_in_each_state() {
     failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
     let mut granted = since("RebootedIntoUpdate");
     granted["reboot_from_boot_id"] = json!("boot-1");
-    let thrice = clock::back_off(SignedDuration::from_mins(2), 3, "uid-brs-n").as_secs() + 1;
+    let thrice = back_off(SignedDuration::from_mins(2), 3, "uid-brs-n").as_secs() + 1;
     for (what, spec, status, says, after) in [
         ("not taken up", since("StagedAndPerformedUpdate"), silent, overdue, 600),
         ("staging", since("StagedAndPerformedUpdate"), reports("Idle"), overdue, 3600),

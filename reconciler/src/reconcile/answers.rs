@@ -90,7 +90,7 @@ impl Reconciler {
                     tracing::info!(namespace, name, "the pod can be evicted now");
                 }
                 Answer::Blocked(why, _) => {
-                    tracing::info!(namespace, name, why, "a budget holds up an eviction")
+                    tracing::info!(namespace, name, why, "a budget holds up an eviction");
                 }
                 Answer::Failed(why) => {
                     tracing::warn!(namespace, name, why, "an eviction failed; trying again");

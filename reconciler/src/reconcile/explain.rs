@@ -105,6 +105,11 @@ impl Reconciler {
         match reason {
             Reason::Draining => self.reign.evictions.held_up_by(snapshot.drains.get(name)?),
             Reason::OutsideWindow => Some(format!("it opens at {}", self.opens?)),
+            Reason::BackingOff => {
+                let shadow = snapshot.shadow(name)?;
+                let base = self.settings.durations().back_off_base;
+                told::of_failures(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
+            }
             Reason::AdmissionNotEnforced => self.reign.admission.enforced().err().map(str::to_owned),
             _ => None,
         }

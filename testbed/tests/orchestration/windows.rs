@@ -45,9 +45,13 @@ async fn updates_start_in_their_window_and_what_has_begun_is_finished() -> Resul
     fleet.check()
 }
 
-/// A person asks for this one, and gets this one.
+/// A person asks for this one, and gets this one; a leader that begins meanwhile does not take it for a shot.
 async fn one_node_is_updated_now(fleet: &Fleet) -> Result<()> {
+    fleet.hosts[1].set_faults(Faults { reboot_ignored: true, ..Faults::default() });
     annotate(fleet, "node-1", &format!("{UPDATE_NOW_ANNOTATION}=true")).await?;
+    until(fleet, "is to reboot", "node-1", |seen| seen.goal == RebootedIntoUpdate).await?;
+    fleet.configure(&[]).await?;
+    fleet.hosts[1].set_faults(Faults::default());
     until(fleet, "is updated", "node-1", |seen| runs(seen, NEW)).await?;
     annotate(fleet, "node-1", &format!("{UPDATE_NOW_ANNOTATION}-")).await?;
     ledger(fleet, "its slot is given back", |status| status.slots.is_empty()).await?;

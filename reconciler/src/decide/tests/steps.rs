@@ -82,7 +82,11 @@ type Change = fn(&mut Situation<'static>);
 
 #[test]
 fn an_idle_node_says_why_it_does_not_begin() {
-    let rows: [(&str, Change, Reason<'_>); 7] = [
+    let paused_after_failure: Change = |s| {
+        s.time.backing_off = true;
+        node(s, |n| n.paused = true);
+    };
+    let rows: [(&str, Change, Reason<'_>); 8] = [
         ("not ready", |s| node(s, |n| n.ready = false), Reason::NodeNotReady),
         ("no report", |s| shadow(s, |w| w.status.current_version = None), Reason::NotReported),
         ("no report since its boot", |s| node(s, |n| n.boot_id = SECOND_BOOT), Reason::NotReported),
@@ -90,6 +94,7 @@ fn an_idle_node_says_why_it_does_not_begin() {
         ("already there", |s| shadow(s, |w| w.status.target_version = Some(OLD)), Reason::NoUpdate),
         ("failed not long ago", |s| s.time.backing_off = true, Reason::BackingOff),
         ("paused by a person", |s| node(s, |n| n.paused = true), Reason::NodePaused),
+        ("paused by a person after a failure", paused_after_failure, Reason::NodePaused),
     ];
     for (name, change, reason) in rows {
         let mut situation = idle();
@@ -408,6 +413,19 @@ fn upstreams_shadows_in_mid_update_are_adopted() {
     let decision = decide(&fleet(), &situation);
     let Some(Value::Marker(draining)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
     assert!(draining.drain_started_at.is_some() && draining.cordoned_at == adopted.cordoned_at);
+}
+
+#[test]
+fn a_host_that_runs_the_update_when_it_is_adopted_is_neither_drained_nor_rebooted() {
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    node(&mut situation, |node| node.version = Some(NEW));
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
+    assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), None);
+
+    let mut situation = updating(RebootedIntoUpdate, RebootedIntoUpdate);
+    node(&mut situation, |node| node.version = Some(NEW));
+    assert_eq!(next_state(&decide(&fleet(), &situation)), Some(MonitoringUpdate));
 }
 
 #[test]

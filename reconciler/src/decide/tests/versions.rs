@@ -180,6 +180,12 @@ fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
     let deleted = record(&fleet(), None, &[deleted]).unwrap();
     assert_eq!(deleted.halted.unwrap().reason, "n (NotReturned)", "nor does it help to delete its Node");
 
+    let fell_back = failures("FellBack");
+    let mut replaced = over(Some(&fell_back));
+    replaced.node = None;
+    let replaced = record(&fleet(), None, &[replaced]).unwrap();
+    assert_eq!(replaced.halted.unwrap().reason, "n (FellBack)", "nor when it has come back and failed");
+
     let mut late = over(None);
     rebooted(&mut late, NEW);
     let late = record(&fleet(), Some(missing), &[late]).unwrap();

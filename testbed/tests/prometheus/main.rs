@@ -1,0 +1,288 @@
+//! A real Prometheus scrapes the operator: with a right, with none, and what it then tells of the fleet.
+
+mod server;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::host::{Durations, Faults};
+use brupop_testbed::kubelet::PodProcess;
+use brupop_testbed::scrape::{READER, Scraper};
+use brupop_testbed::{ControlPlane, Fleet, FleetOptions, await_until};
+use kube::api::ListParams;
+use server::{Job, Prometheus, RULES, Vector, promtool};
+
+const DEADLINE: Duration = Duration::from_mins(1);
+/// The release that mends [`NEW`].
+const FIXED: &str = "1.20.1";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
+    let mut fleet = fleet().await?;
+    let reader = Scraper::start(&fleet.control_plane, Some(READER)).await?;
+    Scraper::start(&fleet.control_plane, None).await?;
+    let token = async |account| token(&fleet.control_plane, account).await;
+    let jobs = [
+        Job { name: "reconciler", token: token(READER).await? },
+        Job { name: "webhook", token: token(READER).await? },
+        Job { name: "stranger", token: token("nobody").await? },
+    ];
+    let prometheus = Prometheus::start(&fleet.control_plane, &jobs).await?;
+    aim(&fleet, &prometheus)?;
+
+    let up = async || {
+        let up = prometheus.query("sum by (job) (up)", &["job"]).await.ok()?;
+        let reached = prometheus.query("count by (job) (up)", &["job"]).await.ok()?;
+        let all = up.get("reconciler") == Some(&2.0) && up.get("webhook") == Some(&2.0);
+        (all && reached.get("stranger") == Some(&4.0)).then_some(up)
+    };
+    let up = await_until("each process is scraped", DEADLINE, up).await?;
+    ensure!(up["stranger"] == 0.0, "{up:?}");
+    agree(&fleet, &prometheus, "nothing is to be done").await?;
+    reviews_are_those_of_the_audit_log(&fleet, &prometheus).await?;
+    alerts_are(&prometheus, &[]).await?;
+
+    // Whichever is the first.
+    let all = |faults: Faults| fleet.hosts.iter().for_each(|host| host.set_faults(faults.clone()));
+    all(Faults { falls_back_on_boot: true, ..Faults::default() });
+    fleet.publish(NEW)?;
+    until_ledger(&fleet, "the version is halted and nothing runs", |ledger| {
+        let halted = |record: &brupop_api::fleet::VersionRecord| record.halted.is_some();
+        ledger
+            .status
+            .as_ref()
+            .is_some_and(|status| status.slots.is_empty() && status.versions.get(NEW).is_some_and(halted))
+    })
+    .await?;
+    let said = agree(&fleet, &prometheus, "a version is halted").await?;
+    ensure!(said["halted"][""] == 1.0 && said["failed"]["FellBack"] == 1.0, "{said:?}");
+    ensure!(said["versions"][OLD] == 3.0 && said["failures"][NEW] == 1.0, "{said:?}");
+    alerts_are(&prometheus, &["BrupopNodesFailed", "BrupopVersionHalted"]).await?;
+
+    all(Faults { reboot_ignored: true, ..Faults::default() });
+    fleet.publish(FIXED)?;
+    until_one_is(&fleet, "RebootOverdue").await?;
+    let said = agree(&fleet, &prometheus, "a host does not reboot").await?;
+    ensure!(said["slots"][""] == 1.0 && said["reasons"]["RebootOverdue"] == 1.0, "{said:?}");
+    ensure!(said["states"]["StagedAndPerformedUpdate"] == 1.0 && said["limit"][""] == 1.0, "{said:?}");
+    alerts_are(&prometheus, &["BrupopNodesFailed", "BrupopRebootOverdue", "BrupopVersionHalted"]).await?;
+
+    let foreign = prometheus.query(r#"count({job="stranger",__name__=~"brupop.*"})"#, &[]).await?;
+    ensure!(foreign.is_empty(), "who has no right was told something: {foreign:?}");
+    promtool(&["check", "rules", RULES], "").await?;
+    for process in [fleet.processes("reconciler"), fleet.processes("webhook")].concat() {
+        promtool(&["check", "metrics"], &as_text_format(&reader.scrape(&process).await?)).await?;
+    }
+    fleet.check()
+}
+
+/// Three hosts, one at a time; a host that does not come back is overdue after two seconds.
+async fn fleet() -> Result<Fleet> {
+    let env = [
+        ("SOAK_SECONDS", "0"),
+        ("REFRESH_INTERVAL", "1s"),
+        ("START_JITTER", "0s"),
+        ("POLL_INTERVAL", "20ms"),
+        ("LEASE_DURATION_SECONDS", "3"),
+        ("REBOOT_DEADLINE_SECONDS", "2"),
+        // A node that has not been Ready for so long may have just come back.
+        ("SETTLE_DEADLINE_SECONDS", "3"),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let moment = Duration::from_millis(50);
+    let durations = Durations {
+        refresh: moment,
+        prepare: moment,
+        activate: moment,
+        deactivate: moment,
+        reboot: Duration::from_millis(500),
+    };
+    Fleet::start(&FleetOptions { nodes: 3, env, durations }, |_| ()).await
+}
+
+async fn token(control_plane: &ControlPlane, account: &str) -> Result<String> {
+    let token = control_plane.kubectl(["create", "token", account, "-n", "prometheus"]).await?;
+    Ok(token.trim().to_owned())
+}
+
+/// Those that run now are scraped: by whom may, and by whom may not.
+fn aim(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
+    let (reconcilers, webhooks) = (fleet.processes("reconciler"), fleet.processes("webhook"));
+    prometheus.aim("reconciler", &reconcilers)?;
+    prometheus.aim("webhook", &webhooks)?;
+    prometheus.aim("stranger", &[reconcilers, webhooks].concat())
+}
+
+async fn until_ledger(fleet: &Fleet, what: &str, is_so: impl Fn(&BottlerocketFleet) -> bool) -> Result<()> {
+    let ledger = fleet.ledger();
+    let so = async || ledger.get(names::FLEET).await.ok().filter(&is_so).map(drop);
+    Ok(await_until(what, DEADLINE, so).await?)
+}
+
+async fn until_one_is(fleet: &Fleet, reason: &str) -> Result<()> {
+    let shadows = fleet.shadows();
+    let so = async || {
+        let shadows = shadows.list(&ListParams::default()).await.ok()?;
+        shadows.iter().any(|shadow| self::reason(shadow) == Some(reason)).then_some(())
+    };
+    let waited = await_until(format!("a node is {reason}"), DEADLINE, so).await;
+    let log = |process: &PodProcess| fleet.control_plane.log(&process.pod);
+    waited.with_context(|| fleet.processes("reconciler").iter().map(log).collect::<Vec<_>>().join("---\n"))
+}
+
+fn reason(shadow: &BottlerocketShadow) -> Option<&str> {
+    let conditions = &shadow.status.as_ref()?.conditions;
+    conditions.iter().find(|condition| condition.type_ == "Progressing").map(|found| found.reason.as_str())
+}
+
+/// What is to be read in Prometheus, by what it is called here.
+type Figures = BTreeMap<&'static str, Vector>;
+
+/// What shadows and ledger say.
+async fn of_objects(fleet: &Fleet) -> Result<Figures> {
+    let shadows = fleet.shadows().list(&ListParams::default()).await?.items;
+    let ledger = fleet.ledger().get(names::FLEET).await?.status.context("a ledger without status")?;
+    let statuses = || shadows.iter().filter_map(|shadow| shadow.status.as_ref());
+    let mut states: Vector = State::ALL.into_iter().map(|state| (state.to_string(), 0.0)).collect();
+    states.extend(tally(statuses().filter_map(|status| Some(status.current_state?.to_string()))));
+    let versions = ledger.versions.iter();
+    let failures = versions.map(|(version, record)| Ok((version.clone(), number(record.failures.len())?)));
+    let halted = ledger.versions.values().filter(|record| record.halted.is_some()).count();
+    let failed = shadows.iter().filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.clone()));
+    let one = |value: f64| Vector::from([(String::new(), value)]);
+    Ok(BTreeMap::from([
+        ("states", states),
+        ("versions", tally(statuses().filter_map(|status| status.current_version.clone()))),
+        ("failed", tally(failed)),
+        ("failures", failures.collect::<Result<_>>()?),
+        ("slots", one(number(ledger.slots.len())?)),
+        ("reasons", tally(shadows.iter().filter_map(|shadow| reason(shadow).map(str::to_owned)))),
+        (
+            "limit",
+            ledger.limit.map(|limit| number(limit.try_into()?)).transpose()?.map_or_else(Vector::new, one),
+        ),
+        ("halted", one(number(halted)?)),
+    ]))
+}
+
+/// What Prometheus says; an error if replicas differ in what all of them tell.
+async fn of_prometheus(prometheus: &Prometheus) -> Result<Figures> {
+    let mut figures = Figures::new();
+    for (figure, metric, label) in [
+        ("states", "brupop_hosts_state", "state"),
+        ("versions", "brupop_hosts_version", "bottlerocket_version"),
+        ("failed", "brupop_nodes_failed", "reason"),
+        ("failures", "brupop_version_failures", "bottlerocket_version"),
+        ("slots", "brupop_slots_in_use", ""),
+    ] {
+        let each = prometheus.query(metric, &["pod", label]).await?;
+        let mut replicas: BTreeMap<String, Vector> = BTreeMap::new();
+        for (key, value) in each {
+            let (pod, name) = key.split_once('/').context("two labels")?;
+            replicas.entry(pod.to_owned()).or_default().insert(name.to_owned(), value);
+        }
+        let mut replicas = replicas.into_values();
+        let first = replicas.next().unwrap_or_default();
+        ensure!(replicas.all(|other| other == first), "the replicas differ in {metric}");
+        figures.insert(figure, first);
+    }
+    for (figure, expression, label) in [
+        ("reasons", "brupop_nodes_reason > 0", "reason"),
+        ("limit", "brupop_slots_limit", ""),
+        ("halted", "brupop_halted_versions", ""),
+    ] {
+        figures.insert(figure, prometheus.query(expression, &[label]).await?);
+    }
+    Ok(figures)
+}
+
+/// Awaits that Prometheus and the objects say the same, and returns it.
+async fn agree(fleet: &Fleet, prometheus: &Prometheus, when: &str) -> Result<Figures> {
+    let mut last = None;
+    let agreed = await_until(format!("the figures agree when {when}"), DEADLINE, async || {
+        // Drained nodes had pods of ours.
+        aim(fleet, prometheus).ok()?;
+        let (said, expected) = (of_prometheus(prometheus).await, of_objects(fleet).await);
+        match (said, expected) {
+            (Ok(said), Ok(expected)) if said == expected => Some(said),
+            other => {
+                last = Some(other);
+                None
+            }
+        }
+    });
+    agreed.await.with_context(|| format!("Prometheus, and the objects: {last:#?}"))
+}
+
+async fn alerts_are(prometheus: &Prometheus, expected: &[&str]) -> Result<()> {
+    let mut last = None;
+    let so = await_until(format!("the alerts are {expected:?}"), DEADLINE, async || {
+        let mut alerts = prometheus.alerts().await;
+        if let Ok(alerts) = &mut alerts {
+            alerts.sort_unstable();
+        }
+        let so = alerts.as_ref().is_ok_and(|alerts| alerts == expected);
+        last = Some(alerts);
+        so.then_some(())
+    });
+    so.await.with_context(|| format!("{last:?}"))
+}
+
+/// Each report of an agent that was taken has been reviewed; one may be reviewed again, if it met another write. To be
+/// asked before a drain: with a pod its counters go.
+async fn reviews_are_those_of_the_audit_log(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
+    let events = fleet.control_plane.audit().from_start().read()?;
+    let taken = events.iter().filter(|event| {
+        event.user.username.ends_with(":brupop-agent")
+            && event.verb == "patch"
+            && event.code() == 200
+            && event.object_ref.as_ref().is_some_and(|object| object.resource == "bottlerocketshadows")
+    });
+    let taken = number(taken.count())?;
+    ensure!(taken >= 3.0, "only {taken} reports");
+    let allowed = r#"sum(brupop_webhook_reviews_total{actor="agent",verdict="allowed"})"#;
+    let enough = async || {
+        let reviews = prometheus.query(allowed, &[]).await.ok()?.get("").copied()?;
+        (reviews >= taken).then_some(())
+    };
+    await_until(format!("{taken} reviews are counted"), DEADLINE, enough).await?;
+    let valid = "brupop_webhook_certificate_expiry_timestamp_seconds - time()";
+    let valid = prometheus.query(valid, &["pod"]).await?;
+    ensure!(valid.len() == 2 && valid.values().all(|seconds| *seconds > 86_400.0), "{valid:?}");
+    Ok(())
+}
+
+/// `OpenMetrics` in the older format that promtool reads: there, a counter is called as its sample is.
+fn as_text_format(metrics: &str) -> String {
+    let mut counters: Vec<&str> = Vec::new();
+    for line in metrics.lines() {
+        if let Some(name) = line.strip_prefix("# TYPE ").and_then(|line| line.strip_suffix(" counter")) {
+            counters.push(name);
+        }
+    }
+    let renamed = |line: &str| {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(&name) => {
+                format!("# {what} {name}_total {rest}\n")
+            }
+            _ => format!("{line}\n"),
+        }
+    };
+    metrics.lines().map(renamed).collect()
+}
+
+fn tally(names: impl Iterator<Item = String>) -> Vector {
+    let mut counts = Vector::new();
+    for name in names {
+        *counts.entry(name).or_default() += 1.0;
+    }
+    counts
+}
+
+fn number(count: usize) -> Result<f64> {
+    Ok(u32::try_from(count)?.into())
+}

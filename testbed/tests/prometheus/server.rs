@@ -1,0 +1,178 @@
+//! Debian's Prometheus, and what it answers.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::kubelet::PodProcess;
+use brupop_testbed::sandbox::Process;
+use brupop_testbed::{ControlPlane, await_until};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+/// Port of the containers that serve `/metrics`.
+const PORT: i32 = 8444;
+const DEADLINE: Duration = Duration::from_secs(30);
+/// The rules that are shipped.
+pub const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/alerts.yaml");
+
+/// What is scraped under one name, with one token.
+pub struct Job {
+    /// Its name.
+    pub name: &'static str,
+    /// The token that it sends.
+    pub token: String,
+}
+
+/// A running Prometheus; gone when it is dropped.
+pub struct Prometheus {
+    folder: PathBuf,
+    _process: Process,
+    client: Client,
+}
+
+/// Values by the value of a label, or of several joined by `/`.
+pub type Vector = BTreeMap<String, f64>;
+
+impl Prometheus {
+    /// Starts it with these jobs and the shipped rules, as the README has it: `https`, a token, and, for the processes'
+    /// certificates are their own, `insecure_skip_verify`.
+    ///
+    /// # Errors
+    /// It is not installed, does not like its configuration, or is not ready in time.
+    pub async fn start(control_plane: &ControlPlane, jobs: &[Job]) -> Result<Self> {
+        let folder = control_plane.dir().join("prometheus");
+        std::fs::create_dir_all(&folder)?;
+        let jobs = jobs.iter().map(|job| scrape_config(&folder, job)).collect::<Result<Vec<_>>>()?;
+        let configuration = json!({
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
+            "rule_files": [Path::new(RULES).canonicalize()?],
+            "scrape_configs": jobs,
+        });
+        let file = folder.join("prometheus.yml");
+        std::fs::write(&file, configuration.to_string())?;
+        promtool(&["check", "config", &file.display().to_string()], "").await?;
+        let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+        let mut command = Command::new(program("prometheus")?);
+        command
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .env_clear()
+            .current_dir(&folder);
+        let mut process = control_plane.sandbox().spawn("prometheus", command)?;
+        let client = Client::try_from(Config::new(format!("http://{address}").parse()?))?;
+        await_until("Prometheus is ready", DEADLINE, async || {
+            let ready = http::Request::get("/-/ready").body(Vec::new()).ok()?;
+            if process.check().is_err() {
+                return Some(());
+            }
+            client.request_text(ready).await.ok().map(drop)
+        })
+        .await?;
+        process.check()?;
+        Ok(Self { folder, _process: process, client })
+    }
+
+    /// Whom a job scrapes from now on: pods come and go, and those of the test bed have no addresses of their own that
+    /// Prometheus could ask the API server for.
+    ///
+    /// # Errors
+    /// One of them serves no metrics, or the file cannot be written.
+    pub fn aim(&self, job: &str, targets: &[PodProcess]) -> Result<()> {
+        let group = |process: &PodProcess| {
+            let address = process.listens.get(&PORT);
+            let address = address.with_context(|| format!("{} has no metrics", process.pod))?;
+            Ok(json!({"targets": [address.to_string()], "labels": {"pod": process.pod}}))
+        };
+        let groups = json!(targets.iter().map(group).collect::<Result<Vec<_>>>()?).to_string();
+        let file = targets_of(&self.folder, job);
+        if std::fs::read_to_string(&file).ok().as_ref() != Some(&groups) {
+            // It is read as soon as it is there; not by halves.
+            let draft = self.folder.join("draft");
+            std::fs::write(&draft, groups)?;
+            std::fs::rename(draft, file)?;
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, path: &str) -> Result<Value> {
+        let request = http::Request::get(format!("/api/v1/{path}")).body(Vec::new())?;
+        let answer: Value = self.client.request(request).await?;
+        ensure!(answer["status"] == "success", "{path}: {answer}");
+        Ok(answer["data"].clone())
+    }
+
+    /// What an expression is now, by these labels.
+    ///
+    /// # Errors
+    /// Prometheus does not answer, or not with a vector.
+    pub async fn query(&self, expression: &str, labels: &[&str]) -> Result<Vector> {
+        let escaped: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let data = self.ask(&format!("query?query={escaped}")).await?;
+        let samples = data["result"].as_array().with_context(|| format!("{expression}: {data}"))?;
+        let sample = |sample: &Value| {
+            let of = |label: &&str| sample["metric"][*label].as_str().unwrap_or_default().to_owned();
+            let value = sample["value"][1].as_str().context("no value")?.parse()?;
+            Ok((labels.iter().map(of).collect::<Vec<_>>().join("/"), value))
+        };
+        samples.iter().map(sample).collect()
+    }
+
+    /// The alerts that are pending or firing.
+    ///
+    /// # Errors
+    /// Prometheus does not answer, or cannot evaluate a rule.
+    pub async fn alerts(&self) -> Result<Vec<String>> {
+        let data = self.ask("rules?type=alert").await?;
+        let rules = data["groups"][0]["rules"].as_array().with_context(|| format!("no rules: {data}"))?;
+        let sick = rules.iter().find(|rule| rule["health"] != "ok");
+        ensure!(sick.is_none(), "a rule cannot be evaluated: {sick:?}");
+        let active = rules.iter().filter(|rule| rule["state"] != "inactive");
+        Ok(active.filter_map(|rule| rule["name"].as_str()).map(str::to_owned).collect())
+    }
+}
+
+fn targets_of(folder: &Path, job: &str) -> PathBuf {
+    folder.join(format!("{job}.json"))
+}
+
+fn scrape_config(folder: &Path, job: &Job) -> Result<Value> {
+    let token = folder.join(format!("{}.token", job.name));
+    std::fs::write(&token, &job.token)?;
+    Ok(json!({
+        "job_name": job.name, "scheme": "https",
+        "authorization": {"credentials_file": token},
+        "tls_config": {"insecure_skip_verify": true},
+        "file_sd_configs": [{"files": [targets_of(folder, job.name)]}],
+    }))
+}
+
+fn program(name: &str) -> Result<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.with_context(|| format!("{name} is not in PATH: `make prometheus` installs Debian's"))
+}
+
+/// Runs promtool, which must be content.
+///
+/// # Errors
+/// What it has to say.
+pub async fn promtool(arguments: &[&str], input: &str) -> Result<()> {
+    let mut child = std::process::Command::new(program("promtool")?)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    child.stdin.take().context("no input")?.write_all(input.as_bytes())?;
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await??;
+    let said = [output.stdout, output.stderr].concat();
+    ensure!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&said));
+    Ok(())
+}
