@@ -23,8 +23,8 @@ use crate::{DEADLINE, evicted_by_us, fleet, pause, progressing, seen, until};
 const LIMIT: SignedDuration = SignedDuration::from_secs(12);
 /// Of a busy machine, for a decision that is due.
 const LATE: SignedDuration = SignedDuration::from_millis(1500);
-/// Between two requests for the same pod, after the first, second and third refusal.
-const PACE: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+/// Between two requests for the same pod, after the first and the second refusal.
+const PACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocked_drain_says_by_what_asks_at_its_own_pace_and_ends_at_its_deadline_whoever_leads()
