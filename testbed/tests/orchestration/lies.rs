@@ -5,6 +5,8 @@ use brupop_api::State::{Idle, MonitoringUpdate, StagedAndPerformedUpdate};
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
 use crate::liar::{Liar, freeze};
@@ -76,7 +78,17 @@ async fn each_lie_costs_the_liars_own_update_and_nothing_else() -> Result<()> {
     }
 
     praise_lifts_no_halt(&fleet, &succeeds).await?;
+    a_slot_goes_with_its_node(&fleet).await?;
     fleet.check()
+}
+
+/// What nobody else can end, a person ends by deleting the Node; its version is not taken for a success.
+async fn a_slot_goes_with_its_node(fleet: &Fleet) -> Result<()> {
+    Api::<Node>::all(fleet.client()).delete("node-3", &DeleteParams::default()).await?;
+    let status = ledger(fleet, "the last slot is given back", |status| status.slots.is_empty()).await?;
+    ensure!(failures(&status, NEW) == [("node-3", "NotReturned")], "{status:?}");
+    ensure!(status.versions[NEW].succeeded == 3 && status.versions[NEW].halted.is_none(), "{status:?}");
+    Ok(())
 }
 
 /// Drained, granted, and then "I run it now" in the old boot. The slot comes free at the deadline of the reboot, and it

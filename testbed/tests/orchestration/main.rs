@@ -6,6 +6,7 @@ mod liar;
 mod lies;
 mod pauses;
 mod returns;
+mod undefined;
 mod windows;
 
 use std::time::Duration;
