@@ -9,6 +9,7 @@ pub mod binaries;
 mod certificates;
 mod components;
 pub mod control_plane;
+pub mod earlier;
 pub mod fleet;
 pub mod history;
 pub mod host;

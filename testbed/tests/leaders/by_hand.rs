@@ -1,0 +1,101 @@
+//! A reconciler that a test starts and ends itself: no kubelet waits before it is started again.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::{Context as _, Result};
+use brupop_api::names::{LEASE, RECONCILER_ACCOUNT};
+use brupop_testbed::Fleet;
+use brupop_testbed::audit::Event;
+use brupop_testbed::operator::{NAMESPACE, binaries};
+use brupop_testbed::sandbox::{Process, Signal};
+use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, PostParams};
+use tokio::process::Command;
+
+use crate::DEADLINE;
+
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+/// The shipped program with a token of its own, by which the audit log tells it from others.
+pub struct ByHand {
+    process: Process,
+    credential: String,
+}
+
+/// All that a reconciler needs to start.
+pub struct Prepared {
+    name: String,
+    command: Command,
+    credential: String,
+}
+
+impl Prepared {
+    /// `name` stands for the pod's: the Lease is held under it.
+    pub async fn new(fleet: &Fleet, name: &str, settings: &[(&str, &str)]) -> Result<Self> {
+        let plane = &fleet.control_plane;
+        let accounts = Api::<ServiceAccount>::namespaced(fleet.client(), NAMESPACE);
+        let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
+        let answer =
+            accounts.create_token_request(RECONCILER_ACCOUNT, &PostParams::default(), &request).await?;
+        let token = answer.status.context("no token")?.token;
+        let reviews = Api::<SelfSubjectReview>::all(plane.client_for_token(&token).await?);
+        let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+        let extra = review.status.and_then(|status| status.user_info?.extra).unwrap_or_default();
+        let credential =
+            extra.get(CREDENTIAL).and_then(|ids| ids.first()).context("no credential id")?.clone();
+
+        let files = plane.dir().join(&credential);
+        std::fs::create_dir(&files)?;
+        let (file, kubeconfig) = (files.join("token"), files.join("kubeconfig"));
+        std::fs::write(&file, token)?;
+        plane.kubeconfig_with_token_file(&kubeconfig, &file, NAMESPACE)?;
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).to_string();
+        let mut command = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"));
+        command
+            .env_clear()
+            .env("KUBECONFIG", kubeconfig)
+            .env("POD_NAME", name)
+            .env("HEALTH_ADDRESS", &any_port)
+            .env("METRICS_ADDRESS", &any_port)
+            .env("MIN_NODE_AGE_SECONDS", "0")
+            .env("SOAK_SECONDS", "0")
+            .envs(settings.iter().copied());
+        Ok(Self { name: name.to_owned(), command, credential })
+    }
+
+    /// Starts it.
+    pub fn start(self, fleet: &Fleet) -> Result<ByHand> {
+        let process = fleet.control_plane.sandbox().spawn(&self.name, self.command)?;
+        Ok(ByHand { process, credential: self.credential })
+    }
+}
+
+impl ByHand {
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Awaits its end.
+    pub async fn wait(&mut self) -> Result<()> {
+        self.process.wait().await.map(drop)
+    }
+
+    /// Awaits that it competes for the Lease: all else is known to it by then.
+    pub async fn competes(&self, fleet: &Fleet) -> Result<()> {
+        let watches = |event: &Event| {
+            self.asked(event)
+                && event.verb == "watch"
+                && event.object_ref.as_ref().is_some_and(|object| object.resource == "leases")
+        };
+        let what = format!("a watch of the Lease {LEASE} by {}", self.process.name());
+        fleet.control_plane.audit().wait_for_audit(&what, DEADLINE, watches).await?;
+        Ok(())
+    }
+
+    /// Was this a request of its own?
+    pub fn asked(&self, event: &Event) -> bool {
+        event.user.extra.get(CREDENTIAL).is_some_and(|ids| ids.contains(&self.credential))
+    }
+}

@@ -1,0 +1,53 @@
+//! The leader is killed right after each kind of write; the next one goes on from the objects.
+
+use anyhow::{Context as _, Result};
+use brupop_testbed::await_until;
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::sandbox::Signal;
+use tokio::time::timeout;
+
+use crate::by_hand::Prepared;
+use crate::went_well::went_well;
+use crate::written::{Writes, Written};
+use crate::{DEADLINE, fleet, term};
+
+const LIMIT: usize = 2;
+const SETTINGS: [(&str, &str); 3] = [
+    ("MAX_CONCURRENT_UPDATE", "2"),
+    ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "1"),
+    ("LEASE_DURATION_SECONDS", "3"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_may_crash_after_each_of_its_writes() -> Result<()> {
+    let (_alone, mut fleet) = fleet(4, &[]).await?;
+    // When an eviction's caller dies, the API server may have charged the budget and not deleted the pod: for two minutes
+    // the budget takes that pod for gone. Here there is room for that.
+    fleet.deploy("cart", 8, "8").await?;
+    fleet.control_plane.kubectl(["-n", NAMESPACE, "delete", "pdb", "brupop-webhook"]).await?;
+    fleet.publish(NEW)?;
+    let first = term(&fleet).await;
+    let mut writes = Writes::of(&fleet).await?;
+    // Under one name, as a container that is started again: its Lease need not run out.
+    let mut leader = Prepared::new(&fleet, "leader", &SETTINGS).await?.start(&fleet)?;
+    for written in Written::ALL {
+        let next = Prepared::new(&fleet, "leader", &SETTINGS).await?;
+        timeout(DEADLINE, writes.next(written))
+            .await
+            .with_context(|| format!("waited for {written:?}"))??;
+        leader.signal(Signal::KILL)?;
+        leader.wait().await?;
+        leader = next.start(&fleet)?;
+    }
+    let updated = fleet.until_updated(NEW, DEADLINE).await;
+    updated.with_context(|| fleet.control_plane.log("leader"))?;
+    went_well(&fleet, LIMIT).await?;
+    // Each of them led, the last one, too.
+    let terms = u64::try_from(Written::ALL.len() + 1)?;
+    await_until(format!("{terms} terms"), DEADLINE, async || {
+        (term(&fleet).await == first + terms).then_some(())
+    })
+    .await?;
+    fleet.check()
+}

@@ -1,0 +1,47 @@
+//! Leaders that end, freeze, crash and disagree: the shipped reconciler on a real control plane, started and ended here.
+//!
+//! One fleet at a time: each takes both cores of a small machine.
+
+mod by_hand;
+mod crashes;
+mod disagreement;
+mod hand_over;
+#[path = "../common/went_well.rs"]
+mod went_well;
+mod written;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{Fleet, FleetOptions, await_until};
+use tokio::sync::{Mutex, MutexGuard};
+
+const DEADLINE: Duration = Duration::from_mins(1);
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// A fleet whose own reconcilers have made the shadows and are gone.
+async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<(MutexGuard<'static, ()>, Fleet)> {
+    let alone = ONE_AT_A_TIME.lock().await;
+    let fleet = Fleet::start(&FleetOptions::quick(nodes, env), |_| ()).await?;
+    let scale = ["-n", NAMESPACE, "scale", "deployment", "brupop-reconciler", "--replicas=0"];
+    fleet.control_plane.kubectl(scale).await?;
+    await_until("the end of the fleet's own reconcilers", DEADLINE, async || {
+        fleet.processes("reconciler").is_empty().then_some(())
+    })
+    .await?;
+    Ok((alone, fleet))
+}
+
+/// The ledger's term; 0 if there is none.
+async fn term(fleet: &Fleet) -> u64 {
+    fleet.ledger().get("fleet").await.ok().and_then(|ledger| ledger.status?.term).unwrap_or(0)
+}
+
+/// Awaits a term after this one.
+async fn next_term(fleet: &Fleet, before: u64) -> Result<u64> {
+    let next = await_until(format!("a term after {before}"), DEADLINE, async || {
+        Some(term(fleet).await).filter(|term| *term > before)
+    });
+    Ok(next.await?)
+}
