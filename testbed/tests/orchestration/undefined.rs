@@ -26,7 +26,7 @@ async fn without_its_definition_nobody_floods_the_api_server_and_then_all_goes_o
     let mut requests: BTreeMap<String, usize> = BTreeMap::new();
     let mut missing = 0;
     await_until("a look at what they ask for", DEADLINE, async || {
-        for event in audit.read().ok()?.into_iter().filter(|event| is_ours(event)) {
+        for event in audit.read().ok()?.into_iter().filter(is_ours) {
             missing += usize::from(event.code() == 404);
             let pods = event.user.extra.get("authentication.kubernetes.io/pod-name");
             let pod = pods.and_then(|pods| pods.first().cloned()).unwrap_or(event.user.username);

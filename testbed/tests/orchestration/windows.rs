@@ -94,10 +94,10 @@ async fn what_is_left_is_tidied_up(fleet: &Fleet) -> Result<()> {
     }));
     Api::<Node>::all(fleet.client()).patch("node-0", &PatchParams::default(), &left).await?;
     let undone = |seen: &Seen| !seen.marked && !seen.cordoned;
-    let marked = |seen: &Seen| seen.marked && seen.cordoned;
+    let left_over = |seen: &Seen| seen.marked && seen.cordoned;
     fleet
         .until("what was left on node-0 is undone", DEADLINE, |history| {
-            history.has_seen("node-0", marked)
+            history.has_seen("node-0", left_over)
                 && history.now().any(|(node, seen)| node == "node-0" && undone(seen))
         })
         .await?;
