@@ -1,6 +1,7 @@
 //! Debian's Prometheus, and what it answers.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -113,8 +114,11 @@ impl Prometheus {
     /// # Errors
     /// Prometheus does not answer, or not with a vector.
     pub async fn query(&self, expression: &str, labels: &[&str]) -> Result<Vector> {
-        let escaped: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let data = self.ask(&format!("query?query={escaped}")).await?;
+        let mut path = "query?query=".to_owned();
+        for byte in expression.bytes() {
+            write!(path, "%{byte:02x}")?;
+        }
+        let data = self.ask(&path).await?;
         let samples = data["result"].as_array().with_context(|| format!("{expression}: {data}"))?;
         let sample = |sample: &Value| {
             let of = |label: &&str| sample["metric"][*label].as_str().unwrap_or_default().to_owned();
