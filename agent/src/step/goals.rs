@@ -137,7 +137,7 @@ impl<'a> Goal<'_, 'a> {
             // Said before it is activated: so a restarted agent, and a later Idle, know it for ours. What was downloaded
             // ahead is activated only if the host, asked again in this attempt, still chooses it.
             let looked = self.has_looked();
-            report.staged(Some(Staged { prefetched: !looked, ..staged }));
+            report.staged(Some(Staged { prefetched: staged.prefetched && !looked, ..staged }));
             return Next::Command(if looked { Command::Activate } else { Command::Refresh });
         }
         if self.memory.refreshed != self.shadow.spec.attempt {

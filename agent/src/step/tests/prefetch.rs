@@ -140,6 +140,8 @@ fn a_turn_takes_what_was_downloaded_if_the_host_still_chooses_it() {
     let other = |at| known(IsStaged, Some(OTHER), Some(NEW), last(Refresh, true, at));
     check! {
         "the echo keeps it": old(is_staged(last(Prepare, true, 5))), echo(), fresh() => "StatusAttempt";
+        "the echo, when the download has just ended": old(is_staged(last(Prepare, true, 5))),
+            with(echo(), |_, status| status.staged = None), begun(Prepare, 1) => "StatusStaged StatusAttempt";
         "look again": old(is_staged(last(Prepare, true, 5))), turn(), began() => "refresh";
         "look again, restarted": old(is_staged(last(Prepare, true, 5))), turn(), fresh() => "refresh";
         "still chosen: said before it is activated": old(is_staged(last(Refresh, true, 7))), turn(), asked_now(5)
@@ -160,7 +162,10 @@ fn a_turn_takes_what_was_downloaded_if_the_host_still_chooses_it() {
     }
     // Said for this attempt's, it is activated, also by a process that is started again.
     let taken = with(turn(), |_, status| status.staged = Some(staged(NEW, 7)));
+    let earlier = with(turn(), |_, status| status.staged = Some(staged(NEW, 5)));
     check! {
+        "what an earlier attempt staged is not taken for a download ahead, or nobody would deactivate it":
+            old(is_staged(last(Prepare, true, 5))), earlier, began() => "refresh";
         "taken": old(is_staged(last(Refresh, true, 7))), taken.clone(), refreshed() => "activate";
         "taken, restarted": old(is_staged(last(Refresh, true, 7))), taken, fresh() => "activate";
     }
