@@ -186,6 +186,8 @@ async fn a_span_ends_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
                 format!("{} * * * *", opened(shuts).to_zoned(TimeZone::UTC).minute()),
             ),
             ("SCHEDULER_WINDOW_DURATION", format!("{}s", length.as_secs())),
+            // Else the last seconds of the window would be too few for another update.
+            ("SCHEDULER_MIN_REMAINING_SECONDS", "0".to_owned()),
         ]
     })
     .await?;
