@@ -1,5 +1,6 @@
 //! Which pods a drain evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
@@ -44,8 +45,8 @@ pub struct Plan {
     pub last: Vec<PodKey>,
     /// It is the turn of the operator's own pods: `evict` holds no others.
     pub ours_go: bool,
-    /// Pods on their way out.
-    pub leaving: usize,
+    /// Pods on their way out, and by when each should be gone.
+    pub leaving: Vec<(Timestamp, PodKey)>,
     /// Pods that nothing would bring back; they hold the drain up.
     pub unmanaged: Vec<PodKey>,
     /// The workloads whose pods are evicted or leaving, `<apiVersion>/<kind>/<namespace>/<name>`, sorted.
@@ -77,18 +78,19 @@ impl Plan {
                 // The webhook lingers for those that still talk to it. Another one is Ready by then, as its budget saw
                 // to, and a reboot ends connections no worse than the end of the linger.
                 Fate::Leaving if ours => continue,
-                Fate::Leaving => plan.leaving += 1,
+                Fate::Leaving => plan.leaving.push((gone_by(pod), key())),
                 Fate::Unmanaged => plan.unmanaged.push(key()),
                 Fate::Evicted if ours => plan.last.push(key()),
                 Fate::Evicted => plan.evict.push(key()),
             }
             plan.owners.extend(owner(pod));
         }
-        if plan.evict.is_empty() && plan.leaving == 0 && plan.unmanaged.is_empty() {
+        if plan.evict.is_empty() && plan.leaving.is_empty() && plan.unmanaged.is_empty() {
             plan.evict = std::mem::take(&mut plan.last);
             plan.ours_go = true;
         }
         plan.evict.sort_unstable();
+        plan.leaving.sort_unstable();
         plan.unmanaged.sort_unstable();
         plan.owners.sort_unstable();
         plan.owners.dedup();
@@ -105,7 +107,7 @@ impl Plan {
 
     /// Nothing is left to evict, to wait for, or to ask a person about.
     pub fn is_done(&self) -> bool {
-        self.evict.is_empty() && self.last.is_empty() && self.leaving == 0 && self.unmanaged.is_empty()
+        self.evict.is_empty() && self.last.is_empty() && self.leaving.is_empty() && self.unmanaged.is_empty()
     }
 }
 
@@ -129,6 +131,11 @@ pub fn fate(pod: &Pod, orphaned: bool) -> Fate {
 
 fn controller(pod: &Pod) -> Option<&OwnerReference> {
     pod.owner_references().iter().find(|owner| owner.controller == Some(true))
+}
+
+/// When its termination grace period ends.
+fn gone_by(pod: &Pod) -> Timestamp {
+    pod.metadata.deletion_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0)
 }
 
 /// The workload that makes this pod, `<apiVersion>/<kind>/<namespace>/<name>`; `None` if there is none.
@@ -201,7 +208,8 @@ mod tests {
         ];
         let plan = of(&pods, |_| false, true);
         assert_eq!(plan.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(plan.leaving, 1);
+        let leaving: Vec<_> = plan.leaving.iter().map(|(by, pod)| (by.to_string(), &*pod.name)).collect();
+        assert_eq!(leaving, [("2026-11-21T04:00:00Z".to_owned(), "e")]);
         assert_eq!(plan.unmanaged.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["d"]);
         assert_eq!(plan.owners, ["apps/v1/ReplicaSet/shop/cart", "apps/v1/StatefulSet/shop/cart"]);
         assert!(!plan.is_done());

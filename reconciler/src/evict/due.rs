@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::Answer;
 use crate::drain::{Plan, PodKey, unmanaged};
 
@@ -10,6 +12,8 @@ use crate::drain::{Plan, PodKey, unmanaged};
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// Longest wait after refusals. It is for what no budget's count tells of: another selector, a pod no longer Ready.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long after its grace period a pod that is still there is worth a word.
+const LATE: SignedDuration = SignedDuration::from_secs(10);
 /// Wait for an evicted pod to be seen leaving, before it is evicted once more.
 const ACCEPTED_WAIT: Duration = Duration::from_secs(30);
 /// Most evictions begun within [`RATE_WINDOW`], of all drains together: each is work for the API server, the scheduler
@@ -104,13 +108,22 @@ impl Evictions {
         plan.evict.iter().find_map(|pod| Some((pod, self.tried.get(pod)?.why.as_deref()?)))
     }
 
-    /// What holds this drain up, in a sentence that stays as long as that does.
-    pub fn held_up_by(&self, plan: &Plan) -> Option<String> {
+    /// What holds this drain up at this time, in a sentence that stays as long as that does.
+    pub fn held_up_by(&self, plan: &Plan, time: Timestamp) -> Option<String> {
         let refused = self
             .refusal(plan)
             .map(|(pod, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
         let left = || plan.unmanaged.first().map(|pod| unmanaged(&pod.namespace, &pod.name));
-        refused.or_else(left)
+        let stuck = || {
+            let (by, PodKey { namespace, name, .. }) = plan.leaving.first()?;
+            let late = time.duration_since(*by) >= LATE;
+            late.then(|| {
+                format!(
+                    "{namespace}/{name} should be gone since {by}: see its finalizers, and its node's kubelet"
+                )
+            })
+        };
+        refused.or_else(left).or_else(stuck)
     }
 
     /// Forgets pods that no drain is about any more.
@@ -159,10 +172,13 @@ mod tests {
             now += ms(wait);
             assert_eq!(evictions.next(&plan, now.saturating_sub(ms(1))), Some(now));
         }
-        assert_eq!(evictions.held_up_by(&plan).unwrap(), "shop/a is not evicted: budget cart needs 2");
+        assert_eq!(
+            evictions.held_up_by(&plan, Timestamp::MIN).unwrap(),
+            "shop/a is not evicted: budget cart needs 2"
+        );
         evictions.begin(pod("a"), ms(0));
         assert!(evictions.answered(&pod("a"), &Answer::Accepted, now), "that it goes now is news");
-        assert_eq!(evictions.held_up_by(&plan), None);
+        assert_eq!(evictions.held_up_by(&plan, Timestamp::MIN), None);
     }
 
     #[test]
@@ -208,9 +224,24 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_does_not_go_is_named_when_it_should_be_gone() {
+        let by: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
+        let plan = Plan { leaving: vec![(by, pod("cart"))], ..Plan::default() };
+        let said = |seconds| Evictions::default().held_up_by(&plan, by + SignedDuration::from_secs(seconds));
+        assert_eq!(said(9), None);
+        assert!(said(10).unwrap().starts_with("shop/cart should be gone since 2026-11-21T04:00:00Z"));
+        assert_eq!(said(10), said(1000), "the same words as long as it stands");
+    }
+
+    #[test]
     fn an_unmanaged_pod_is_named() {
         let plan = Plan { unmanaged: vec![pod("debug")], ..Plan::default() };
-        assert!(Evictions::default().held_up_by(&plan).unwrap().contains("shop/debug has no controller"));
+        assert!(
+            Evictions::default()
+                .held_up_by(&plan, Timestamp::MIN)
+                .unwrap()
+                .contains("shop/debug has no controller")
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::errand::{About, Errand, Key};
 use super::wake::Wake;
 use crate::apply::Call;
 use crate::conditions::{self, FleetWanted, Wanted};
-use crate::decide::Reason;
+use crate::decide::{Abort, Reason};
 use crate::facts::Situation;
 use crate::observe::{Observed, Snapshot};
 use crate::told::{self, Told};
@@ -67,7 +67,7 @@ impl Reconciler {
             self.tell_refusal(snapshot, situation);
         }
         let mut message = reason.message();
-        if let Some(more) = self.detail(snapshot, name, reason) {
+        if let Some(more) = self.detail(snapshot, name, reason, now) {
             message = format!("{message}; {more}");
         }
         let wanted = Wanted::progressing(reason.status(), reason.as_str(), message);
@@ -101,9 +101,18 @@ impl Reconciler {
     }
 
     /// What this process knows beyond the reason; as stable as the reason itself.
-    fn detail(&self, snapshot: &Snapshot, name: &str, reason: &Reason<'_>) -> Option<String> {
+    pub(super) fn detail(
+        &self,
+        snapshot: &Snapshot,
+        name: &str,
+        reason: &Reason<'_>,
+        now: Timestamp,
+    ) -> Option<String> {
         match reason {
-            Reason::Draining => self.reign.evictions.held_up_by(snapshot.drains.get(name)?),
+            Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
+                self.reign.evictions.held_up_by(snapshot.drains.get(name)?, now)
+            }
+            Reason::Aborting(Abort::CannotBeEmptied) => snapshot.hopeless.get(name).cloned(),
             Reason::OutsideWindow => Some(format!("it opens at {}", self.opens?)),
             Reason::BackingOff => {
                 let shadow = snapshot.shadow(name)?;

@@ -167,7 +167,7 @@ impl Reconciler {
                 decision.reason = *reason;
             }
             *pass.reasons.entry(decision.reason.as_str()).or_default() += 1;
-            self.follow(snapshot, situation, &decision, &observed.fleet, wake);
+            self.follow(snapshot, situation, &decision, &observed.fleet, now, wake);
             self.explain(snapshot, situation, &decision.reason, now, wake);
         }
         for name in &observed.too_long {
@@ -186,6 +186,7 @@ impl Reconciler {
         situation: &Situation<'_>,
         decision: &Decision<'_>,
         fleet: &FleetFacts<'_>,
+        now: Timestamp,
         wake: &mut Wake,
     ) {
         let name = situation.shadow_name;
@@ -206,7 +207,12 @@ impl Reconciler {
         if other.iter().any(|key| !self.is_ready(snapshot, key, wake)) {
             return;
         }
-        if let Some(errand) = errand::of(snapshot, situation, decision, fleet) {
+        if let Some(mut errand) = errand::of(snapshot, situation, decision, fleet) {
+            if let Some(told) = &mut errand.about.told
+                && let Some(more) = self.detail(snapshot, name, &decision.reason, now)
+            {
+                told.note = format!("{}; {more}", told.note);
+            }
             self.run_errand(snapshot, errand, wake);
         }
     }
