@@ -2,6 +2,7 @@
 //! situation leads to.
 
 mod hopeless;
+mod order;
 mod properties;
 mod soak;
 mod steps;

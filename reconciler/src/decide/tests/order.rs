@@ -1,0 +1,53 @@
+//! In which order nodes begin.
+
+use brupop_api::shadow::Failures;
+
+use super::world::*;
+use crate::decide::turns;
+use crate::facts::{FleetFacts, Situation};
+
+fn in_zone(name: &'static str, zone: &'static str) -> Situation<'static> {
+    let mut situation = idle();
+    situation.shadow_name = name;
+    shadow(&mut situation, |shadow| (shadow.name, shadow.uid) = (name, name));
+    node(&mut situation, |node| (node.name, node.zone) = (name, Some(zone)));
+    situation
+}
+
+fn order(situations: &[Situation<'_>]) -> Vec<String> {
+    let fleet = FleetFacts { slots: &NO_SLOTS, ..fleet() };
+    turns(&fleet, situations).into_iter().map(|index| situations[index].shadow_name.to_owned()).collect()
+}
+
+#[test]
+fn zones_take_turns() {
+    let nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "y"), in_zone("d", "z")];
+    assert_eq!(order(&nodes), ["a", "c", "d", "b"]);
+    // In one of them something is going on already.
+    let slots = slot("a", "a", 1);
+    let fleet = FleetFacts { slots: &slots, ..fleet() };
+    assert_eq!(turns(&fleet, &nodes), [2, 3, 1]);
+}
+
+#[test]
+fn who_was_asked_for_comes_first_who_failed_and_our_own_node_last() {
+    let failures = Failures { count: 1, ..Failures::default() };
+    let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x"), in_zone("d", "x")];
+    shadow(&mut nodes[0], |shadow| shadow.spec.failures = Some(&failures));
+    node(&mut nodes[1], |node| node.ours = true);
+    node(&mut nodes[3], |node| node.update_now = true);
+    assert_eq!(order(&nodes), ["d", "c", "b", "a"]);
+}
+
+#[test]
+fn no_lie_of_an_agent_jumps_the_queue() {
+    let honest = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
+    let mut nodes = honest;
+    shadow(&mut nodes[2], |shadow| {
+        shadow.status.target_version = Some("9.9.9");
+        shadow.status.current_version = Some("0.0.1");
+        shadow.status.crash_count = Some(0);
+    });
+    shadow(&mut nodes[0], |shadow| shadow.status.crash_count = Some(1000));
+    assert_eq!(order(&nodes), order(&honest));
+}
