@@ -64,7 +64,8 @@ impl Agent {
     ) -> Pause {
         self.remember(seen, host, shadow);
         let (step, memory) = step(host, seen, &self.memory);
-        if !matches!(step, Step::Call(_)) {
+        // While it is not known what became of a call, it does not work again.
+        if !matches!(step, Step::Call(_) | Step::Poll) {
             self.asking.over();
         }
         if !matches!(step, Step::Report(_)) {
@@ -155,6 +156,7 @@ impl Agent {
             |(_, value): &(Field<'_>, Value<'_>)| matches!(value, Value::Staged(staged) if staged.prefetched);
         if write.sets.iter().any(waits) {
             self.prefetching.over();
+            self.memory.refresh_due = false;
             let seldom = self.options.refresh_interval.saturating_mul(REFRESHES_LEFT_OUT);
             self.refresh_at = Instant::now() + jittered(seldom, 0.1);
         }
@@ -243,7 +245,14 @@ impl Agent {
             Ok(Outcome::NotFound(sentence) | Outcome::NotAllowed(sentence) | Outcome::Failed(sentence)) => {
                 format!("{} was refused: {sentence}", call.name())
             }
-            Err(error) => error.to_string(),
+            Err(error) => {
+                if !matches!(error, HostError::Unreachable { .. }) {
+                    // It may have begun all the same: then its end tells; otherwise it counts as lost.
+                    self.begun = Some(Begun::now());
+                    self.memory = memory;
+                }
+                error.to_string()
+            }
         };
         let trouble = if prefetch.is_some() { &mut self.prefetching } else { &mut self.asking };
         Pause::ShadowOr(trouble.failed(&sentence))

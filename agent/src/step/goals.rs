@@ -4,6 +4,7 @@ use brupop_api::State;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
 
+use super::report::HOST_TROUBLE;
 use super::{Command, Ended, HostFacts, LastCommand, Memory, Report, UpdateState, Updates};
 
 /// What is to be done once there is nothing to report.
@@ -106,6 +107,10 @@ impl<'a> Goal<'_, 'a> {
                     }
                 }
             }
+            if let Some(staged) = self.host.known().and_then(|known| self.just_prepared(&known)) {
+                // The turn came when a download ahead of it had just ended.
+                report.staged(Some(Staged { prefetched: true, ..staged }));
+            }
             report.attempt();
             report.claim(None);
             report.message(None);
@@ -185,7 +190,7 @@ impl<'a> Goal<'_, 'a> {
         }
         if claim == granted {
             if self.memory.reboot_refused {
-                report.failure(self.host.now, "the host refuses to reboot".to_owned());
+                report.failure(self.host.now, self.refuses_to_reboot());
                 report.claim(None);
                 return Next::Wait;
             }
@@ -228,6 +233,15 @@ impl<'a> Goal<'_, 'a> {
 
     fn fell_back(&self) -> String {
         format!("the host fell back to {} when it rebooted", self.host.version)
+    }
+
+    /// With the host's own words, which were said before.
+    fn refuses_to_reboot(&self) -> String {
+        let told = self.shadow.status.message.and_then(|message| message.strip_prefix(HOST_TROUBLE));
+        told.map_or_else(
+            || "the host refuses to reboot".to_owned(),
+            |words| format!("the host refuses to reboot: {words}"),
+        )
     }
 
     /// The reconciler saw from the Node that the host has fallen back, and gave up the attempt before we could say

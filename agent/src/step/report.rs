@@ -10,7 +10,7 @@ use brupop_api::{Field, Object, State, Value, Write};
 const MESSAGE_MAX: usize = 1024;
 
 /// How a message on the host as such begins; it goes when the host is well again.
-const HOST_TROUBLE: &str = "Bottlerocket API: ";
+pub(super) const HOST_TROUBLE: &str = "Bottlerocket API: ";
 
 /// Says in the status what is wrong with the host as such, or takes it back; nothing if that stands there already.
 pub fn host_trouble<'a>(shadow: &ShadowFacts<'a>, reason: Option<&str>) -> Option<Write<'a>> {

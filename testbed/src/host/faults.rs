@@ -1,8 +1,8 @@
 //! What can go wrong with a simulated host, adjustable while it runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::machine::{Choice, Command};
+use super::machine::{Choice, Command, Ending};
 
 /// A call of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +22,10 @@ pub enum Call {
 pub enum Answer {
     /// 500 with this sentence.
     Refused(String),
+    /// 404 with this sentence.
+    NotFound(String),
+    /// 409 with this sentence.
+    NotAllowed(String),
     /// 423
     Locked,
     /// 200 with this body, whatever was asked.
@@ -39,6 +43,10 @@ pub struct Faults {
     pub answers: BTreeMap<Call, Answer>,
     /// Commands that are started and fail, with what they write to stderr.
     pub failing: BTreeMap<Command, String>,
+    /// Commands that are started and end without a word of how.
+    pub vanishing: BTreeSet<Command>,
+    /// Calls that are carried out, and whose answer never comes.
+    pub unanswered: BTreeSet<Call>,
     /// The new image does not come up: the boot loader falls back.
     pub falls_back_on_boot: bool,
     /// The reboot is requested (204), and nothing happens.
@@ -56,5 +64,14 @@ impl Faults {
     /// One command that fails.
     pub fn failing(command: Command, stderr: &str) -> Self {
         Self { failing: BTreeMap::from([(command, stderr.to_owned())]), ..Self::default() }
+    }
+
+    /// How this command ends.
+    pub(super) fn ending(&self, command: Command) -> Ending {
+        match self.failing.get(&command) {
+            Some(stderr) => Ending::Failed(stderr.clone()),
+            None if self.vanishing.contains(&command) => Ending::Unknown,
+            None => Ending::Success,
+        }
     }
 }

@@ -26,6 +26,8 @@ pub enum Ending {
     Success,
     /// With exit status 1 and these words.
     Failed(String),
+    /// Nobody knows: neither exit status nor words.
+    Unknown,
 }
 
 /// `update_state` of the status document.
@@ -273,13 +275,22 @@ impl Machine {
             Some(Partition { image: self.image(self.active.clone()), next_to_boot: !self.inactive_is_next });
         status.most_recent_command = Some(CommandResult {
             cmd_type: command,
-            cmd_status: if success { "Success" } else { "Failed" },
+            cmd_status: match ending {
+                Ending::Success => "Success",
+                Ending::Failed(_) => "Failed",
+                Ending::Unknown => "Unknown",
+            },
             timestamp: now,
-            exit_status: Some(i32::from(!success)),
-            stderr: Some(match ending {
-                Ending::Success => String::new(),
-                Ending::Failed(stderr) => stderr,
-            }),
+            exit_status: match ending {
+                Ending::Success => Some(0),
+                Ending::Failed(_) => Some(1),
+                Ending::Unknown => None,
+            },
+            stderr: match ending {
+                Ending::Success => Some(String::new()),
+                Ending::Failed(stderr) => Some(stderr),
+                Ending::Unknown => None,
+            },
         });
         self.status = Some(status);
     }

@@ -23,7 +23,7 @@ mod tests;
 
 pub use faults::{Answer, Call, Faults};
 pub use machine::{Choice, Command};
-use machine::{Ending, Machine, Refusal};
+use machine::{Machine, Refusal};
 
 /// How a host is made.
 #[derive(Clone, Debug)]
@@ -196,6 +196,10 @@ impl Shared {
         lock(&self.faults).answers.get(&call?).cloned()
     }
 
+    fn answers(&self, call: Call) -> bool {
+        !lock(&self.faults).unanswered.contains(&call)
+    }
+
     /// Starts a command, which ends by itself unless the host reboots before.
     fn start(self: &Arc<Self>, command: Command) -> Result<(), Refusal> {
         let boot = {
@@ -207,8 +211,7 @@ impl Shared {
         tokio::spawn(async move {
             tokio::time::sleep(shared.durations.of(command)).await;
             let faults = lock(&shared.faults).clone();
-            let ending =
-                faults.failing.get(&command).map_or(Ending::Success, |stderr| Ending::Failed(stderr.clone()));
+            let ending = faults.ending(command);
             let mut machine = shared.machine();
             if machine.boots() == boot {
                 machine.finish(ending, &faults.choice, Timestamp::now());

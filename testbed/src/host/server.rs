@@ -36,9 +36,14 @@ pub(super) async fn connection(stream: UnixStream, shared: Arc<Shared>) -> io::R
                     std::future::pending().await
                 }
                 (_, Some(Answer::Refused(sentence))) => text(StatusCode::INTERNAL_SERVER_ERROR, &sentence),
+                (_, Some(Answer::NotFound(sentence))) => text(StatusCode::NOT_FOUND, &sentence),
+                (_, Some(Answer::NotAllowed(sentence))) => text(StatusCode::CONFLICT, &sentence),
                 (_, Some(Answer::Locked)) => refusal(Refusal::Locked),
                 (_, Some(Answer::Nonsense(body))) => body_of(StatusCode::OK, "application/json", body),
-                (Some(call), None) => answer(&shared, call, &query),
+                (Some(call), None) => {
+                    let answer = answer(&shared, call, &query);
+                    if shared.answers(call) { answer } else { std::future::pending().await }
+                }
                 (None, None) => text(StatusCode::NOT_FOUND, "no such resource"),
             })
         }

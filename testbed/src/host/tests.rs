@@ -107,7 +107,10 @@ async fn a_command_holds_the_lock_and_a_host_that_is_down_takes_no_connection() 
     let host = start(&place, Durations { refresh: long, reboot: long, ..Durations::default() }).await;
     assert_eq!(code(&place, "POST", "/actions/refresh-updates").await, 204);
     assert_eq!(code(&place, "GET", "/updates/status").await, 423);
-    assert_eq!(code(&place, "POST", "/actions/refresh-updates").await, 423);
+    for action in ["refresh-updates", "prepare-update", "activate-update", "deactivate-update"] {
+        assert_eq!(code(&place, "POST", &format!("/actions/{action}")).await, 423, "{action}");
+    }
+    assert_eq!(code(&place, "GET", "/os").await, 200, "the lock is of updates only");
     let mut power = host.power();
     host.reboot_now();
     timeout(DEADLINE, power.wait_for(|power| *power == HostPower::Down)).await.unwrap().unwrap();
@@ -126,6 +129,19 @@ async fn faults_take_the_place_of_answers() {
     assert!(exchange(&place, "GET", "/updates/status").await.ends_with("\r\n\r\n<html>"));
     host.set_faults(Faults::answer(Call::Status, Answer::Locked));
     assert_eq!(code(&place, "GET", "/updates/status").await, 423);
+    let answer = exchange(&place, "GET", "/updates/status").await;
+    assert!(
+        answer.contains("text/plain") && answer.ends_with("another update command is running"),
+        "{answer}"
+    );
+    for (false_answer, status) in [
+        (Answer::NotFound("no chosen update".into()), 404),
+        (Answer::NotAllowed("not now".into()), 409),
+        (Answer::Refused("inhibited".into()), 500),
+    ] {
+        host.set_faults(Faults::answer(Call::Action(Command::Prepare), false_answer));
+        assert_eq!(code(&place, "POST", "/actions/prepare-update").await, status);
+    }
     host.set_faults(Faults::answer(Call::Status, Answer::Half));
     let half = exchange(&place, "GET", "/updates/status").await;
     assert!(half.contains("content-length: 4096") && half.len() < 200, "{half}");
@@ -134,6 +150,11 @@ async fn faults_take_the_place_of_answers() {
     run(&place, "refresh-updates").await;
     let status = exchange(&place, "GET", "/updates/status").await;
     assert!(status.contains(r#""cmd_status":"Failed""#) && status.contains("no route"), "{status}");
+
+    host.set_faults(Faults { vanishing: [Command::Refresh].into(), ..Faults::default() });
+    run(&place, "refresh-updates").await;
+    let status = exchange(&place, "GET", "/updates/status").await;
+    assert!(status.contains(r#""cmd_status":"Unknown""#) && status.contains(r#""stderr":null"#), "{status}");
 
     host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
     let boot = host.boot_id();
@@ -156,5 +177,16 @@ async fn a_hanging_call_gets_nothing_at_all() {
     };
     timeout(DEADLINE, received).await.unwrap();
     let mut byte = [0];
+    assert!(timeout(Duration::from_millis(100), stream.read(&mut byte)).await.is_err());
+
+    // The same, but the host does what it is asked.
+    let unanswered = [Call::Action(Command::Refresh)].into();
+    host.set_faults(Faults { unanswered, ..Faults::default() });
+    let mut stream = UnixStream::connect(place.0.join("api.sock")).await.unwrap();
+    stream.write_all(b"POST /actions/refresh-updates HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let refreshed = async {
+        while !exchange(&place, "GET", "/updates/status").await.contains("\"refresh\"") {}
+    };
+    timeout(DEADLINE, refreshed).await.unwrap();
     assert!(timeout(Duration::from_millis(100), stream.read(&mut byte)).await.is_err());
 }

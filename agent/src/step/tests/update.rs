@@ -130,6 +130,11 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
     };
     let ready = || old(is_ready(last(Activate, true, 6)));
     let refused = Memory { reboot_refused: true, ..fresh() };
+    let worded = || {
+        with(goal(Some(BOOT), Some(BOOT)), |_, status| {
+            status.message = Some("Bottlerocket API: reboot was refused: inhibited".into());
+        })
+    };
     check! {
         "no grant": ready(), goal(None, None), fresh() => "wait";
         "a grant for another boot": ready(), goal(Some("boot-0"), None), fresh() => "wait";
@@ -143,6 +148,9 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         "claimed": ready(), goal(Some(BOOT), Some(BOOT)), fresh() => "reboot";
         "claimed, refused for good": ready(), goal(Some(BOOT), Some(BOOT)), refused
             => "ErrorReset \"the host refuses to reboot\" CrashCount FailureTimestamp -StatusRebootRequested";
+        "claimed, refused for good, in the host's words": ready(), worded(), refused
+            => "ErrorReset \"the host refuses to reboot: reboot was refused: inhibited\" CrashCount FailureTimestamp \
+                -StatusRebootRequested";
         "back": host(NEW, NEXT_BOOT, Updates::Unknown), goal(Some(BOOT), Some(BOOT)), fresh()
             => "CurrentVersion StatusBootId RebootedIntoUpdate";
         "by itself": host(NEW, NEXT_BOOT, Updates::Unknown), goal(None, None), fresh()

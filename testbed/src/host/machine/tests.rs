@@ -71,7 +71,9 @@ fn a_running_command_holds_the_lock() {
     let mut machine = machine();
     machine.start(Refresh).unwrap();
     assert_eq!(machine.status(), Err(Refusal::Locked));
-    assert_eq!(machine.start(Refresh), Err(Refusal::Locked));
+    for command in [Refresh, Prepare, Activate, Deactivate] {
+        assert_eq!(machine.start(command), Err(Refusal::Locked), "{command:?}");
+    }
 }
 
 #[test]
@@ -142,6 +144,86 @@ fn lock_and_wave_decide_what_is_chosen() {
         assert_eq!(status.available_updates.len(), available, "{choice:?}");
         let found = status.chosen_update.as_ref().map(|image| image.version.to_string());
         assert_eq!(found.as_deref(), chosen, "{choice:?}");
+        let newest_first = status.available_updates.is_sorted_by(|a, b| a > b);
+        assert!(newest_first, "{:?}", status.available_updates);
+    }
+}
+
+#[test]
+fn what_is_chosen_changes_only_with_a_refresh() {
+    let mut machine = machine();
+    run(&mut machine, Refresh);
+    machine.publish("1.20.2").unwrap();
+    let locked = Choice { version_lock: Some("1.20.2".into()), before_wave: false };
+    machine.start(Prepare).unwrap();
+    machine.finish(Ending::Success, &locked, Timestamp::UNIX_EPOCH);
+    let status = machine.status().unwrap();
+    assert_eq!(status.chosen_update.as_ref().unwrap().version, Version::new(1, 20, 1));
+    assert_eq!(status.staging_partition.as_ref().unwrap().image.version, Version::new(1, 20, 1));
+    machine.start(Refresh).unwrap();
+    machine.finish(Ending::Success, &locked, Timestamp::UNIX_EPOCH);
+    assert_eq!(machine.status().unwrap().chosen_update.as_ref().unwrap().version, Version::new(1, 20, 2));
+}
+
+#[test]
+fn a_second_prepare_overwrites_what_was_staged() {
+    let mut machine = machine();
+    run(&mut machine, Refresh);
+    run(&mut machine, Prepare);
+    machine.publish("1.20.2").unwrap();
+    run(&mut machine, Refresh);
+    run(&mut machine, Prepare);
+    assert_eq!(state(&machine), UpdateState::Staged);
+    run(&mut machine, Activate);
+    machine.boot(false);
+    assert_eq!(machine.version(), &Version::new(1, 20, 2));
+}
+
+/// Each row of the document on what follows a command that ended well, and one that did not.
+#[test]
+fn states_follow_commands() {
+    let reach = |path: &[Command]| {
+        let mut machine = machine();
+        path.iter().for_each(|command| run(&mut machine, *command));
+        machine
+    };
+    let rows: [(&[Command], Command, UpdateState, UpdateState); 8] = [
+        (&[], Refresh, UpdateState::Available, UpdateState::Idle),
+        (&[Refresh], Refresh, UpdateState::Available, UpdateState::Idle),
+        (&[Refresh, Prepare], Refresh, UpdateState::Staged, UpdateState::Staged),
+        (&[Refresh, Prepare, Activate], Refresh, UpdateState::Ready, UpdateState::Ready),
+        (&[Refresh], Prepare, UpdateState::Staged, UpdateState::Available),
+        (&[Refresh, Prepare], Prepare, UpdateState::Staged, UpdateState::Staged),
+        (&[Refresh, Prepare], Activate, UpdateState::Ready, UpdateState::Staged),
+        (&[Refresh, Prepare, Activate], Deactivate, UpdateState::Staged, UpdateState::Ready),
+    ];
+    for (path, command, well, badly) in rows {
+        let mut machine = reach(path);
+        run(&mut machine, command);
+        assert_eq!(state(&machine), well, "{path:?}, {command:?}");
+        let mut machine = reach(path);
+        fail(&mut machine, command);
+        assert_eq!(state(&machine), badly, "{path:?}, {command:?} fails");
+    }
+}
+
+#[test]
+fn the_newest_command_is_told_with_its_own_end() {
+    let mut machine = machine();
+    for (second, ending) in
+        [Ending::Success, Ending::Failed("no route".into()), Ending::Unknown].into_iter().enumerate()
+    {
+        machine.start(Refresh).unwrap();
+        let now = Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
+        machine.finish(ending.clone(), &Choice::default(), now);
+        let last = machine.status().unwrap().most_recent_command.clone().unwrap();
+        assert_eq!((last.cmd_type, last.timestamp), (Refresh, now));
+        let told = (last.cmd_status, last.exit_status, last.stderr.as_deref());
+        match ending {
+            Ending::Success => assert_eq!(told, ("Success", Some(0), Some(""))),
+            Ending::Failed(_) => assert_eq!(told, ("Failed", Some(1), Some("no route"))),
+            Ending::Unknown => assert_eq!(told, ("Unknown", None, None)),
+        }
     }
 }
 

@@ -1,0 +1,221 @@
+//! Commands that take long, are refused, fail, or are never heard of again.
+
+use std::time::Duration;
+
+use brupop_api::State;
+use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults};
+use serde_json::json;
+
+use crate::solo::{NEW, OLD, Solo};
+
+const STAGED: State = State::StagedAndPerformedUpdate;
+
+async fn idle(durations: Durations) -> Solo {
+    let mut solo = Solo::new(durations, &[]).await;
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo
+}
+
+/// Nothing was called a failure on the way.
+fn assert_well(solo: &Solo) {
+    for status in solo.statuses() {
+        assert_eq!(status.crash_count.unwrap_or(0), 0, "{status:#?}");
+        assert_ne!(status.current_state, Some(State::ErrorReset), "{status:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_download_of_eight_hours_is_no_failure() {
+    let prepare = Duration::from_hours(8);
+    let solo = idle(Durations { prepare, ..Durations::default() }).await;
+    let began = tokio::time::Instant::now();
+    solo.stage(1);
+    let status = solo.until_at(1, STAGED).await;
+    assert!(began.elapsed() >= prepare, "{:?}", began.elapsed());
+    assert_eq!(status.message, None);
+    assert_well(&solo);
+    assert_eq!(solo.count("prepare-update"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_killed_in_mid_download_awaits_the_end_of_it() {
+    let prepare = Duration::from_hours(8);
+    let mut solo = idle(Durations { prepare, ..Durations::default() }).await;
+    solo.stage(1);
+    solo.until_called("prepare-update", 0).await;
+    solo.start();
+    solo.until_at(1, STAGED).await;
+    assert_well(&solo);
+    assert_eq!(solo.count("prepare-update"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_somebody_holds_for_minutes_is_no_failure() {
+    for command in [Command::Refresh, Command::Prepare, Command::Activate] {
+        let solo = idle(Durations::default()).await;
+        solo.faults(Faults::answer(Call::Action(command), Answer::Locked));
+        let name = ["refresh-updates", "prepare-update", "activate-update", ""][command as usize];
+        let before = solo.count(name);
+        solo.stage(1);
+        solo.until_called(name, before + 20).await;
+        solo.faults(Faults::default());
+        solo.until_at(1, STAGED).await;
+        assert_well(&solo);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_host_says_no_with_comes_out_in_the_message_and_goes() {
+    let action = Call::Action;
+    let rows = [
+        (
+            action(Command::Refresh),
+            Answer::Refused("disk on fire".into()),
+            "refresh was refused: disk on fire",
+        ),
+        (
+            action(Command::Prepare),
+            Answer::NotFound("no chosen one".into()),
+            "prepare was refused: no chosen one",
+        ),
+        (action(Command::Prepare), Answer::NotAllowed("not now".into()), "prepare was refused: not now"),
+        (
+            action(Command::Activate),
+            Answer::NotFound("none staged".into()),
+            "activate was refused: none staged",
+        ),
+        (action(Command::Activate), Answer::NotAllowed("not now".into()), "activate was refused: not now"),
+        (action(Command::Prepare), Answer::Half, "half an answer"),
+        (action(Command::Prepare), Answer::Hang, "got no answer within 10 s"),
+        (Call::Status, Answer::Refused("no memory".into()), "was answered with 500: no memory"),
+        (Call::Status, Answer::Half, "GET /updates/status got half an answer"),
+        (Call::Status, Answer::Hang, "GET /updates/status got no answer within 10 s"),
+        (Call::Status, Answer::Nonsense("<html>".into()), "makes no sense"),
+    ];
+    for (call, answer, sentence) in rows {
+        let solo = idle(Durations::default()).await;
+        solo.faults(Faults::answer(call, answer.clone()));
+        solo.stage(1);
+        let told = |message: &str| message.starts_with("Bottlerocket API: ") && message.contains(sentence);
+        solo.until(sentence, |status| status.message.as_deref().is_some_and(told)).await;
+        solo.faults(Faults::default());
+        solo.until_at(1, STAGED).await;
+        solo.until(&format!("no message after {call:?}, {answer:?}"), |status| status.message.is_none())
+            .await;
+        assert_well(&solo);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_does_not_say_what_it_runs_is_told_of() {
+    let mut solo = Solo::new(Durations::default(), &[]).await;
+    for (answer, sentence) in [
+        (Answer::Refused("no os-release".into()), "GET /os was answered with 500: no os-release"),
+        (Answer::Nonsense(r#"{"version_id": "latest"}"#.into()), "\"latest\" is not a version"),
+        (Answer::Hang, "GET /os got no answer"),
+        (Answer::Half, "GET /os got half an answer"),
+    ] {
+        solo.faults(Faults::answer(Call::Os, answer));
+        solo.start();
+        let told = |message: &String| message.contains(sentence);
+        let status = solo.until(sentence, |status| status.message.as_ref().is_some_and(told)).await;
+        assert_eq!((status.current_version, status.current_state), (None, None), "nothing is made up");
+    }
+    solo.faults(Faults::default());
+    let status = solo.until_idle_with_update().await;
+    assert_eq!((status.current_version.as_deref(), status.message), (Some(OLD), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_fails_ends_the_attempt_with_its_own_words() {
+    for (command, name) in
+        [(Command::Refresh, "refresh"), (Command::Prepare, "prepare"), (Command::Activate, "activate")]
+    {
+        let vanishing = Faults { vanishing: [command].into(), ..Faults::default() };
+        for (faults, words) in [
+            (Faults::failing(command, "no space left\n"), "failed with exit status 1: no space left"),
+            (vanishing, "failed with no exit status: "),
+        ] {
+            let solo = idle(Durations::default()).await;
+            solo.faults(faults);
+            solo.stage(1);
+            let status = solo.until_at(1, State::ErrorReset).await;
+            let expected = format!("{name} {words}");
+            assert_eq!((status.crash_count, status.message), (Some(1), Some(expected)));
+            let (boot, actions) = (solo.place.host.boot_id(), solo.actions());
+            solo.never("anything more is tried", || solo.actions() != actions).await;
+            assert_eq!(solo.place.host.boot_id(), boot);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_choice_that_changes_between_check_and_prepare_is_the_hosts() {
+    let lock = |version: &str| Choice { version_lock: Some(version.into()), before_wave: false };
+    let wave = Choice { version_lock: None, before_wave: true };
+    for (choice, target) in [(lock("1.21.0"), None), (lock("1.20.0"), Some("1.20.0")), (wave, None)] {
+        let solo = idle(Durations::default()).await;
+        solo.place.host.publish("1.20.0").unwrap();
+        solo.faults(Faults { choice: choice.clone(), ..Faults::default() });
+        solo.stage(1);
+        let new_target = |found: Option<&str>| found == target;
+        solo.until("the new choice", |status| new_target(status.target_version.as_deref())).await;
+        solo.never("it is staged all the same", || solo.count("prepare-update") > 0).await;
+        assert_well(&solo);
+        // The reconciler gives up; later the host chooses it again.
+        solo.spec(&json!({"state": "Idle"}));
+        solo.until_at(1, State::Idle).await;
+        solo.faults(Faults::default());
+        solo.until_idle_with_update().await;
+        solo.stage(2);
+        solo.until_at(2, STAGED).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wave_that_has_not_come_is_no_update() {
+    let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
+    solo.faults(Faults { choice: Choice { version_lock: None, before_wave: true }, ..Faults::default() });
+    solo.start();
+    solo.until_called("refresh-updates", 3).await;
+    assert_eq!(solo.status().target_version, None);
+    assert_eq!(solo.count("prepare-update"), 0, "nothing is downloaded that the host has not chosen");
+    solo.faults(Faults::default());
+    assert_eq!(solo.until_idle_with_update().await.target_version.as_deref(), Some(NEW));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_whose_answer_never_comes_is_not_given_twice() {
+    for command in [Command::Refresh, Command::Prepare, Command::Activate] {
+        let solo = idle(Durations::default()).await;
+        let before = solo.count("refresh-updates");
+        solo.faults(Faults { unanswered: [Call::Action(command)].into(), ..Faults::default() });
+        solo.stage(1);
+        if command == Command::Refresh {
+            // It changes nothing, so it may be asked for again.
+            solo.until_called("refresh-updates", before).await;
+            solo.faults(Faults::default());
+        }
+        solo.until_at(1, STAGED).await;
+        assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1), "{command:?}");
+        assert_well(&solo);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_boot_in_mid_update_forgets_everything_and_it_begins_again() {
+    for (command, skip) in [("prepare-update", 0), ("activate-update", 0)] {
+        let long = Duration::from_mins(10);
+        let solo = idle(Durations { prepare: long, activate: long, ..Durations::default() }).await;
+        let boot = solo.place.host.boot_id();
+        solo.stage(1);
+        solo.until_called(command, skip).await;
+        solo.place.host.reboot_now();
+        solo.until_booted(&boot).await;
+        solo.until_at(1, STAGED).await;
+        assert_eq!(solo.count("prepare-update"), 2, "what was staged before the boot is not trusted");
+        assert_eq!(solo.place.host.version(), OLD);
+        assert_well(&solo);
+    }
+}

@@ -1,0 +1,13 @@
+//! The agent on a simulated host, through every trap of the host's API. Time is simulated.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod commands;
+mod kills;
+mod others;
+mod prefetch;
+mod reboots;
+mod solo;

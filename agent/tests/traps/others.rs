@@ -1,0 +1,73 @@
+//! A person, or another program, at the host's API.
+
+use brupop_agent::step::Command as Typed;
+use brupop_api::State;
+use brupop_testbed::host::{Command, Durations, Faults};
+use serde_json::json;
+
+use crate::solo::Solo;
+
+const STAGED: State = State::StagedAndPerformedUpdate;
+
+async fn idle() -> Solo {
+    let mut solo = Solo::new(Durations::default(), &[]).await;
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_staged_is_not_trusted() {
+    let solo = idle().await;
+    solo.person(&[Typed::Prepare]).await;
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    assert_eq!(solo.count("prepare-update"), 2, "ours comes on top");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prepare_that_fails_over_an_earlier_image_is_never_activated() {
+    let solo = idle().await;
+    solo.person(&[Typed::Prepare]).await;
+    solo.faults(Faults::failing(Command::Prepare, "connection reset"));
+    solo.stage(1);
+    let message = solo.until_at(1, State::ErrorReset).await.message.unwrap();
+    assert!(message.contains("connection reset"), "{message}");
+    solo.spec(&json!({"state": "Idle"}));
+    solo.until_at(1, State::Idle).await;
+    // The next attempt finds Staged, and a refresh in place of the word of the failure.
+    solo.stage(2);
+    solo.until_at(2, State::ErrorReset).await;
+    assert_eq!(solo.count("activate-update"), 0);
+    solo.spec(&json!({"state": "Idle"}));
+    solo.until_at(2, State::Idle).await;
+    solo.faults(Faults::default());
+    solo.stage(3);
+    solo.until_at(3, STAGED).await;
+    assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (4, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_activated_stays_so_while_nothing_is_asked_for() {
+    let mut solo = idle().await;
+    solo.person(&[Typed::Prepare, Typed::Activate]).await;
+    solo.never("it is undone", || solo.count("deactivate-update") > 0).await;
+    solo.start();
+    solo.never("it is undone by another process", || solo.count("deactivate-update") > 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_activated_after_an_attempt_was_given_up_stays_so() {
+    let mut solo = idle().await;
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    solo.spec(&json!({"state": "Idle"}));
+    let undone = |status: &brupop_api::BottlerocketShadowStatus| {
+        status.current_state == Some(State::Idle) && status.staged.is_none()
+    };
+    solo.until("undone", undone).await;
+    assert_eq!(solo.count("deactivate-update"), 1);
+    solo.person(&[Typed::Activate]).await;
+    solo.start();
+    solo.never("it is undone", || solo.count("deactivate-update") > 1).await;
+}

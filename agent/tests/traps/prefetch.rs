@@ -1,0 +1,213 @@
+//! Downloads ahead of the turn.
+
+use std::time::Duration;
+
+use brupop_agent::step::Command as Typed;
+use brupop_api::{BottlerocketShadowStatus, State};
+use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::solo::{NEW, Solo};
+
+const STAGED: State = State::StagedAndPerformedUpdate;
+const DOWNLOAD: Duration = Duration::from_mins(30);
+
+async fn solo() -> Solo {
+    let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, &["--prefetch"]).await;
+    solo.start();
+    solo
+}
+
+fn is_ahead(status: &BottlerocketShadowStatus, version: &str) -> bool {
+    status.current_state == Some(State::Idle)
+        && status.staged.as_ref().is_some_and(|staged| staged.prefetched && staged.version == version)
+}
+
+async fn downloaded(solo: &Solo, version: &str) -> BottlerocketShadowStatus {
+    solo.until("downloaded ahead", |status| is_ahead(status, version)).await
+}
+
+/// Takes the turn; returns how long it took.
+async fn turn(solo: &Solo) -> Duration {
+    let began = Instant::now();
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_does_not_wait_for_what_was_downloaded_before_it() {
+    let solo = solo().await;
+    downloaded(&solo, NEW).await;
+    assert_eq!(solo.count("activate-update"), 0);
+    assert!(turn(&solo).await < Duration::from_mins(1));
+    assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1));
+    let staged = solo.status().staged.unwrap();
+    assert!(!staged.prefetched, "from now on it is the attempt's, which is undone when that is given up");
+    // Given up, what this attempt activated is undone.
+    solo.spec(&json!({"state": "Idle"}));
+    solo.until_at(1, State::Idle).await;
+    solo.until_called("deactivate-update", 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_option_nothing_is_downloaded_ahead() {
+    let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, &[]).await;
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo.never("a download", || solo.count("prepare-update") > 0).await;
+    assert!(turn(&solo).await >= DOWNLOAD);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_for_days_with_few_words_and_through_restarts() {
+    let mut solo = solo().await;
+    downloaded(&solo, NEW).await;
+    let (said, looked) = (solo.statuses().len(), solo.count("refresh-updates"));
+    solo.until_called("refresh-updates", looked + 11).await;
+    assert!(solo.statuses().len() - said <= 12, "one report for each look");
+    for _ in 0..3 {
+        solo.start();
+        let looked = solo.count("refresh-updates");
+        solo.until_called("refresh-updates", looked).await;
+        let at = solo.status().staged;
+        solo.until("the look is over", |status| status.staged != at).await;
+    }
+    assert!(is_ahead(&solo.status(), NEW));
+    assert!(turn(&solo).await < Duration::from_mins(1));
+    assert_eq!(solo.count("prepare-update"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_release_is_downloaded_over_it() {
+    let solo = solo().await;
+    downloaded(&solo, NEW).await;
+    solo.place.host.publish("1.20.2").unwrap();
+    downloaded(&solo, "1.20.2").await;
+    assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_choice_that_has_changed_when_the_turn_comes_is_not_activated() {
+    let solo = solo().await;
+    downloaded(&solo, NEW).await;
+    let choice = Choice { version_lock: Some("1.19.9".into()), before_wave: false };
+    solo.faults(Faults { choice, ..Faults::default() });
+    solo.stage(1);
+    solo.until("no target", |status| status.target_version.is_none()).await;
+    solo.never("it is activated", || solo.count("activate-update") > 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_ran_on_the_host_meanwhile_makes_it_doubtful() {
+    for commands in [&[Typed::Refresh][..], &[Typed::Prepare], &[Typed::Prepare, Typed::Refresh]] {
+        let solo = solo().await;
+        downloaded(&solo, NEW).await;
+        let before = commands.iter().filter(|command| **command == Typed::Prepare).count();
+        solo.person(commands).await;
+        let took = turn(&solo).await;
+        assert!(took >= DOWNLOAD, "{commands:?}: {took:?} {:?} {:#?}", solo.actions(), solo.statuses());
+        assert_eq!(solo.count("prepare-update"), before + 2, "{commands:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prepare_that_failed_behind_our_back_is_not_activated() {
+    let solo = solo().await;
+    downloaded(&solo, NEW).await;
+    solo.faults(Faults::failing(Command::Prepare, "connection reset"));
+    solo.person(&[Typed::Prepare, Typed::Refresh]).await;
+    solo.faults(Faults::default());
+    assert!(turn(&solo).await >= DOWNLOAD);
+    solo.grant();
+    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
+    assert_eq!(status.current_version.as_deref(), Some(NEW), "a damaged image would not have come up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_is_left_alone() {
+    // Who staged before there was time to download.
+    let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
+    solo.person(&[Typed::Refresh, Typed::Prepare]).await;
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo.never("a download over a person's", || solo.count("prepare-update") > 1).await;
+    // Who activates what was downloaded.
+    let mut solo = self::solo().await;
+    downloaded(&solo, NEW).await;
+    solo.person(&[Typed::Activate]).await;
+    solo.start();
+    solo.until("no longer ours", |status| status.staged.is_none()).await;
+    solo.never("it is undone", || solo.count("deactivate-update") + solo.count("prepare-update") > 1).await;
+    // Who then reboots.
+    let boot = solo.place.host.boot_id();
+    solo.place.host.reboot_now();
+    solo.until_booted(&boot).await;
+    let status = solo.until("the new version", |status| status.current_version.as_deref() == Some(NEW)).await;
+    assert_eq!(status.staged, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn downloads_that_fail_are_said_once_and_become_rare() {
+    let solo = solo().await;
+    solo.faults(Faults::failing(Command::Prepare, "no route"));
+    let said = "prefetch failed with exit status 1: no route";
+    solo.until(said, |status| status.message.as_deref() == Some(said)).await;
+    let began = Instant::now();
+    solo.until_called("prepare-update", 5).await;
+    assert!(began.elapsed() > Duration::from_hours(4), "{:?}", began.elapsed());
+    let messages: Vec<_> = solo.statuses().into_iter().map(|status| status.message).collect();
+    let first = messages.iter().position(Option::is_some).unwrap();
+    assert!(messages[first..].iter().all(|message| message.as_deref() == Some(said)), "{messages:#?}");
+    assert_eq!(messages.len() - first, 1, "and once only: {messages:#?}");
+    assert_eq!((solo.status().crash_count, solo.status().current_state), (Some(0), Some(State::Idle)));
+    solo.faults(Faults::default());
+    assert_eq!(downloaded(&solo, NEW).await.message, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_refuses_to_download_is_asked_rarely() {
+    let solo = solo().await;
+    solo.faults(Faults::answer(Call::Action(Command::Prepare), Answer::NotAllowed("not now".into())));
+    solo.until_called("prepare-update", 0).await;
+    let began = Instant::now();
+    solo.until_called("prepare-update", 4).await;
+    assert!(began.elapsed() > Duration::from_hours(2), "{:?}", began.elapsed());
+    solo.faults(Faults::default());
+    downloaded(&solo, NEW).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_halted_is_not_downloaded() {
+    let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
+    solo.condition("VersionHalted");
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo.never("a download", || solo.count("prepare-update") > 0).await;
+    solo.condition("LimitReached");
+    downloaded(&solo, NEW).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_boot_while_it_waits_has_it_downloaded_again() {
+    let solo = solo().await;
+    downloaded(&solo, NEW).await;
+    let boot = solo.place.host.boot_id();
+    solo.place.host.reboot_now();
+    solo.until_booted(&boot).await;
+    solo.until("the new boot, and nothing staged", |status| {
+        status.boot_id.as_ref() != Some(&boot) && status.staged.is_none()
+    })
+    .await;
+    downloaded(&solo, NEW).await;
+    assert_eq!(solo.count("prepare-update"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_comes_in_mid_download_goes_on_with_it() {
+    let solo = solo().await;
+    solo.until_called("prepare-update", 0).await;
+    turn(&solo).await;
+    assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1));
+}

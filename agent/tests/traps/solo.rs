@@ -1,0 +1,374 @@
+//! The agent in this process, on a simulated host, against an API that holds one shadow and no more. Time is simulated
+//! (`start_paused`), so that hours take moments; the test plays the reconciler.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use brupop_agent::agent::Agent;
+use brupop_agent::host::{Host, Outcome, Status};
+use brupop_agent::options::Options;
+use brupop_agent::shadow::Seen;
+use brupop_agent::step::{Command, HostCall};
+use brupop_api::{BottlerocketShadow, BottlerocketShadowStatus, State};
+use brupop_runtime::shutdown::{Shutdown, Trigger};
+use brupop_testbed::host::{Durations, Faults, HostPower};
+use clap::Parser as _;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt as _;
+use json_patch::{Patch, PatchOperation};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::common::Place;
+
+/// Of simulated time.
+pub const DEADLINE: Duration = Duration::from_hours(48);
+pub const OLD: &str = "1.19.4";
+pub const NEW: &str = "1.20.1";
+
+/// When an agent that writes is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// The write arrives nowhere.
+    Before,
+    /// The write is stored, and the agent hears no answer.
+    After,
+}
+
+/// Awaits a condition, with looks that are rare enough for hours.
+async fn soon(every: Duration, condition: impl Fn() -> bool) {
+    let mut ticks = tokio::time::interval(every);
+    while !condition() {
+        ticks.tick().await;
+    }
+}
+
+/// The only object there is.
+struct Store {
+    shadow: Value,
+    sender: watch::Sender<Seen>,
+    /// Statuses in the order in which they were stored.
+    statuses: Vec<Value>,
+    /// So many writes go well; with the next one the agent dies.
+    fuse: Option<(usize, Death)>,
+    died: watch::Sender<bool>,
+}
+
+pub struct Solo {
+    pub place: Place,
+    store: Arc<Mutex<Store>>,
+    agent: Option<(JoinHandle<()>, Trigger)>,
+    flags: Vec<String>,
+}
+
+impl Solo {
+    /// A host and an Idle shadow; no agent yet.
+    pub async fn new(durations: Durations, flags: &[&str]) -> Self {
+        let shadow = json!({
+            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "metadata": {"name": "brs-node-0", "uid": "u", "generation": 1, "resourceVersion": "1"},
+            "spec": {"state": "Idle"},
+        });
+        let store = Store {
+            shadow,
+            sender: watch::Sender::new(None),
+            statuses: vec![],
+            fuse: None,
+            died: watch::Sender::new(false),
+        };
+        let solo = Self {
+            place: Place::new(durations).await,
+            store: Arc::new(Mutex::new(store)),
+            agent: None,
+            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+        };
+        solo.store.lock().unwrap().tell();
+        solo
+    }
+
+    /// Starts an agent that remembers nothing; one that lives is killed where it stands.
+    pub fn start(&mut self) {
+        self.kill();
+        let place = &self.place;
+        let mut arguments = vec![
+            "brupop-agent".to_owned(),
+            format!("--socket={}", place.socket().display()),
+            format!("--boot-id-file={}", place.boot_id_file().display()),
+            "--start-jitter=0s".into(),
+            "--poll-interval=30s".into(),
+        ];
+        arguments.extend(self.flags.iter().cloned());
+        let options = Options::try_parse_from(arguments).unwrap();
+        let seen = {
+            let mut store = self.store.lock().unwrap();
+            (store.fuse, _) = (None, store.died.send_replace(false));
+            store.sender.subscribe()
+        };
+        let store = Arc::clone(&self.store);
+        let service = tower::service_fn(move |request| answer(Arc::clone(&store), request));
+        let agent = Agent::new(options, Client::new(service, "ns"), "ns", "node-0");
+        let (trigger, shutdown) = Shutdown::by_hand();
+        self.agent = Some((tokio::spawn(agent.live(seen, shutdown)), trigger));
+    }
+
+    pub fn kill(&mut self) {
+        if let Some((task, _)) = self.agent.take() {
+            task.abort();
+        }
+    }
+
+    /// The agent dies with a write: so many go well before it.
+    pub fn die_at_write(&self, writes: usize, death: Death) {
+        self.store.lock().unwrap().fuse = Some((writes, death));
+    }
+
+    /// Whether it has died of [`Solo::die_at_write`].
+    pub fn has_died(&self) -> bool {
+        *self.store.lock().unwrap().died.borrow()
+    }
+
+    /// Merges into the spec.
+    pub fn spec(&self, change: &Value) {
+        let mut store = self.store.lock().unwrap();
+        let before = store.shadow["spec"].clone();
+        json_patch::merge(&mut store.shadow["spec"], change);
+        if store.shadow["spec"] != before {
+            let generation = store.shadow["metadata"]["generation"].as_u64().unwrap();
+            store.shadow["metadata"]["generation"] = json!(generation + 1);
+            store.tell();
+        }
+    }
+
+    /// Asks for the update.
+    pub fn stage(&self, attempt: u64) {
+        self.spec(&json!({
+            "state": "StagedAndPerformedUpdate", "version": NEW, "attempt": attempt,
+            "baseline_boot_id": self.place.host.boot_id(), "reboot_from_boot_id": null,
+        }));
+    }
+
+    /// Grants the reboot of the boot that the host is in.
+    pub fn grant(&self) {
+        self.spec(&json!({"state": "RebootedIntoUpdate", "reboot_from_boot_id": self.place.host.boot_id()}));
+    }
+
+    pub fn status(&self) -> BottlerocketShadowStatus {
+        serde_json::from_value(self.store.lock().unwrap().shadow["status"].clone()).unwrap_or_default()
+    }
+
+    /// Statuses in the order in which they were stored.
+    pub fn statuses(&self) -> Vec<BottlerocketShadowStatus> {
+        let statuses = self.store.lock().unwrap().statuses.clone();
+        statuses.into_iter().map(|status| serde_json::from_value(status).unwrap()).collect()
+    }
+
+    /// Awaits a status.
+    pub async fn until(
+        &self,
+        what: &str,
+        wanted: impl Fn(&BottlerocketShadowStatus) -> bool,
+    ) -> BottlerocketShadowStatus {
+        let mut seen = self.store.lock().unwrap().sender.subscribe();
+        let hit = |seen: &Seen| {
+            seen.as_ref().is_some_and(|shadow| wanted(&shadow.status.clone().unwrap_or_default()))
+        };
+        let found = timeout(DEADLINE, seen.wait_for(hit)).await.map(|found| found.is_ok());
+        assert_eq!(found, Ok(true), "{what}: {:#?} {:#?}", self.status(), self.actions());
+        self.status()
+    }
+
+    pub async fn until_idle_with_update(&self) -> BottlerocketShadowStatus {
+        self.until("Idle, and an update", |status| {
+            status.current_state == Some(State::Idle) && status.target_version.as_deref() == Some(NEW)
+        })
+        .await
+    }
+
+    pub async fn until_at(&self, attempt: u64, state: State) -> BottlerocketShadowStatus {
+        self.until(&format!("{state} at {attempt}"), |status| {
+            status.current_state == Some(state) && status.attempt == Some(attempt)
+        })
+        .await
+    }
+
+    /// Awaits a call of the host that is made after so many others.
+    pub async fn until_called(&self, path: &str, skip: usize) {
+        let called = soon(Duration::from_secs(1), || self.count(path) > skip);
+        assert!(timeout(DEADLINE, called).await.is_ok(), "{path}: {:#?} {:?}", self.status(), self.actions());
+    }
+
+    /// Awaits another boot.
+    pub async fn until_booted(&self, before: &str) {
+        let mut power = self.place.host.power();
+        let up = |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if boot_id != before);
+        timeout(DEADLINE, power.wait_for(up)).await.unwrap().unwrap();
+    }
+
+    /// What was asked of the host, without the questions.
+    pub fn actions(&self) -> Vec<String> {
+        let calls = self.place.host.calls();
+        let actions = calls.iter().filter_map(|call| call.path.strip_prefix("/actions/"));
+        actions.map(str::to_owned).collect()
+    }
+
+    /// How often this action was asked for.
+    pub fn count(&self, action: &str) -> usize {
+        self.actions().iter().filter(|asked| *asked == action).count()
+    }
+
+    /// From now on this goes wrong.
+    pub fn faults(&self, faults: Faults) {
+        self.place.host.set_faults(faults);
+    }
+
+    /// A person at the host's API runs these commands, one after the other.
+    pub async fn person(&self, commands: &[Command]) {
+        for command in commands {
+            let api = Host::new(self.place.socket(), DEADLINE);
+            assert_eq!(api.call(HostCall::Command(*command)).await.unwrap(), Outcome::Begun, "{command:?}");
+            let mut ticks = tokio::time::interval(Duration::from_secs(10));
+            while api.status().await.unwrap() == Status::Busy {
+                ticks.tick().await;
+            }
+        }
+    }
+
+    /// What the reconciler says of the node.
+    pub fn condition(&self, reason: &str) {
+        let mut store = self.store.lock().unwrap();
+        store.shadow["status"]["conditions"] = json!([{"type": "Progressing", "status": "False", "reason": reason,
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        store.tell();
+    }
+
+    /// Nothing of this comes in an hour.
+    pub async fn never(&self, what: &str, condition: impl Fn() -> bool) {
+        let hour = Duration::from_hours(1);
+        let came = timeout(hour, soon(Duration::from_secs(10), condition)).await;
+        assert!(came.is_err(), "{what}: {:#?} {:?}", self.status(), self.actions());
+    }
+
+    /// Plays the reconciler, and starts the agent again whenever it has died, until the update is over.
+    pub async fn update(&mut self) {
+        let (mut seen, mut died) = {
+            let store = self.store.lock().unwrap();
+            (store.sender.subscribe(), store.died.subscribe())
+        };
+        while !self.react() {
+            if self.has_died() {
+                self.start();
+            }
+            let news = async {
+                tokio::select! {
+                    changed = seen.changed() => changed.is_ok(),
+                    changed = died.changed() => changed.is_ok(),
+                }
+            };
+            assert_eq!(timeout(DEADLINE, news).await, Ok(true), "{:#?} {:?}", self.status(), self.actions());
+        }
+    }
+
+    /// Plays the reconciler until the update is over.
+    pub async fn reconcile(&self) {
+        let mut seen = self.store.lock().unwrap().sender.subscribe();
+        while !self.react() && seen.changed().await.is_ok() {}
+    }
+
+    /// What the reconciler does next; true when the update is over.
+    fn react(&self) -> bool {
+        let status = self.status();
+        let goal = self.store.lock().unwrap().shadow["spec"]["state"].clone();
+        let reached =
+            status.attempt == Some(1) && status.current_state.is_some_and(|state| goal == state.as_str());
+        match goal.as_str() {
+            Some("Idle") if reached => return status.current_version.as_deref() == Some(NEW),
+            Some("Idle") if status.attempt.is_none() && status.target_version.as_deref() == Some(NEW) => {
+                self.stage(1);
+            }
+            Some("StagedAndPerformedUpdate") if reached => self.grant(),
+            Some("RebootedIntoUpdate") if reached => self.spec(&json!({"state": "MonitoringUpdate"})),
+            Some("MonitoringUpdate") if reached => self.spec(&json!({"state": "Idle"})),
+            _ => {}
+        }
+        false
+    }
+}
+
+impl Drop for Solo {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Store {
+    /// Another revision, for those who watch.
+    fn tell(&mut self) {
+        let revision: u64 = self.shadow["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        self.shadow["metadata"]["resourceVersion"] = json!((revision + 1).to_string());
+        let shadow: BottlerocketShadow = serde_json::from_value(self.shadow.clone()).unwrap();
+        self.sender.send_replace(Some(Arc::new(shadow)));
+    }
+
+    /// Is this the write that kills the agent?
+    fn burns(&mut self, death: Death) -> bool {
+        match &mut self.fuse {
+            Some((0, when)) if *when == death => {
+                self.died.send_replace(true);
+                true
+            }
+            Some((left, _)) if death == Death::After => {
+                *left = left.saturating_sub(1);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// A patch of the status: all of it, or nothing.
+    fn patch(&mut self, patch: &[u8]) -> Result<(), String> {
+        let Patch(mut operations) = serde_json::from_slice(patch).map_err(|error| error.to_string())?;
+        // To an API server, what is absent is null.
+        operations.retain(|operation| {
+            !matches!(operation, PatchOperation::Test(test)
+                if test.value.is_null() && self.shadow.pointer(test.path.as_str()).is_none())
+        });
+        let patch = Patch(operations);
+        let mut patched = self.shadow.clone();
+        json_patch::patch(&mut patched, &patch).map_err(|error| error.to_string())?;
+        self.shadow["status"] = patched["status"].clone();
+        let _: BottlerocketShadowStatus = serde_json::from_value(self.shadow["status"].clone()).unwrap();
+        self.statuses.push(self.shadow["status"].clone());
+        self.tell();
+        Ok(())
+    }
+}
+
+async fn answer(store: Arc<Mutex<Store>>, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
+    if request.method() == Method::PATCH {
+        if store.lock().unwrap().burns(Death::Before) {
+            std::future::pending::<()>().await;
+        }
+        let patch = request.into_body().collect().await?.to_bytes();
+        let stored = store.lock().unwrap().patch(&patch);
+        if let Err(message) = stored {
+            let refusal = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": message, "reason": "Invalid", "code": 422});
+            return Ok(json_response(422, &refusal));
+        }
+        if store.lock().unwrap().burns(Death::After) {
+            std::future::pending::<()>().await;
+        }
+    }
+    let shadow = store.lock().unwrap().shadow.clone();
+    Ok(json_response(200, &shadow))
+}
+
+fn json_response(code: u16, value: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(value.to_string().into_bytes()));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+    response
+}
