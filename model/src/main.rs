@@ -5,14 +5,15 @@ use std::time::Instant;
 
 use brupop_model::{Config, Faults};
 use clap::Parser;
-use stateright::{Checker as _, Model as _};
+use stateright::{Checker, HasDiscoveries, Model as _};
 
 /// Checks the protocol's model over the shipped functions.
 #[derive(Parser)]
 #[command(version, args_override_self = true)]
+#[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 struct Arguments {
-    /// How many nodes, 1 to 4.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=4))]
+    /// How many nodes, 1 to 3.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
     nodes: u8,
     /// How many may be updated at once.
     #[arg(long, default_value_t = 1)]
@@ -21,19 +22,19 @@ struct Arguments {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=3))]
     attempts: u8,
     /// Changes of leader while the old one goes on.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 0)]
     takeovers: u8,
     /// Times that a reconciler goes on with a stale view.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 0)]
     stale_leaders: u8,
     /// Times that an agent goes on with a stale view.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 0)]
     stale_agents: u8,
     /// Crashes of agents.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 0)]
     agent_crashes: u8,
     /// Hosts that fall back when they boot the update.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 0)]
     fall_backs: u8,
     /// Hosts that reboot by themselves.
     #[arg(long, default_value_t = 0)]
@@ -50,9 +51,30 @@ struct Arguments {
     /// Agents that are never heard of again.
     #[arg(long, default_value_t = 0)]
     silent_agents: u8,
+    /// Times that something untrue is said in an agent's name.
+    #[arg(long, default_value_t = 0)]
+    lies: u8,
+    /// Shadows that a person deletes, at most 1.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=1))]
+    deletions: u8,
+    /// Nodes that go away with their machines, at most 1.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=1))]
+    replacements: u8,
+    /// Times that a person puts the update into the list of resumed versions or takes it out, at most 3.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
+    resumptions: u8,
+    /// Failed nodes halt the update.
+    #[arg(long)]
+    halts: bool,
+    /// Upstream's operator left one node in mid-update.
+    #[arg(long)]
+    upstream: bool,
     /// A person cordoned one of the nodes beforehand.
     #[arg(long)]
     foreign_cordon: bool,
+    /// Search breadth first: a counterexample is as short as can be, and takes longer to be found.
+    #[arg(long)]
+    shortest: bool,
     /// Stop after so many states.
     #[arg(long, default_value_t = 50_000_000)]
     states: usize,
@@ -75,13 +97,28 @@ fn main() -> ExitCode {
             people: arguments.people,
             deadlines: arguments.deadlines,
             silent_agents: arguments.silent_agents,
+            lies: arguments.lies,
+            deletions: arguments.deletions,
+            replacements: arguments.replacements,
+            resumptions: arguments.resumptions,
         },
+        halts: arguments.halts,
+        upstream: arguments.upstream,
         foreign_cordon: arguments.foreign_cordon,
         without: None,
     };
     let begun = Instant::now();
-    let checker =
-        config.checker().symmetry().threads(2).target_state_count(arguments.states).spawn_dfs().join();
+    let builder = config.checker().symmetry().threads(2).target_state_count(arguments.states);
+    let sound = if arguments.shortest {
+        report(&arguments, begun, &builder.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join())
+    } else {
+        report(&arguments, begun, &builder.spawn_dfs().join())
+    };
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints how many states were searched in what time, and each property; does all hold?
+fn report(arguments: &Arguments, begun: Instant, checker: &impl Checker<Config>) -> bool {
     println!(
         "{} nodes, limit {}: {} states ({} unique) in {:.1} s{}",
         arguments.nodes,
@@ -99,8 +136,11 @@ fn main() -> ExitCode {
         sound &= holds;
         println!("  {} {}", if holds { "ok  " } else { "FAIL" }, property.name);
         if let (true, Some(path)) = (always, found) {
-            println!("{path}");
+            // Each world on the way, and what happened in it.
+            for (world, action) in path.into_vec() {
+                println!("    {world:?}\n  {action:?}");
+            }
         }
     }
-    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    sound
 }

@@ -1,33 +1,55 @@
-//! The objects of the cluster, as small as the protocol allows, with the fields that writes test and set.
+//! The objects of a node, as small as the protocol allows, with the fields that writes test and set.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use brupop_api::fleet::Slot;
-use brupop_api::shadow::{Failures, Staged};
+use brupop_api::shadow::Staged;
 use brupop_api::write::Fields;
 use brupop_api::{Field, Marker, State, Value};
+use brupop_reconciler::decide::Abort;
+
+use crate::tables;
 
 /// Most nodes in a model.
-pub const NODES_MAX: usize = 4;
+pub const NODES_MAX: usize = 3;
 /// Most attempts of a node.
 pub const ATTEMPTS_MAX: usize = 4;
+/// How often an object may be made under the same name.
+pub const LIVES: usize = 4;
 /// The versions: the one that every host begins with, and the update.
 pub const VERSIONS: [&str; 2] = ["1.0.0", "1.1.0"];
 /// The boots that a host can be in.
 pub const BOOTS: [&str; 10] = ["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"];
-/// Names of shadows; their UIDs are the same.
-pub const SHADOWS: [&str; NODES_MAX] = ["brs-0", "brs-1", "brs-2", "brs-3"];
-/// Names of nodes; their UIDs are the same.
-pub const NODES: [&str; NODES_MAX] = ["0", "1", "2", "3"];
-/// The only time there is.
-pub const NOW: &str = "now";
+/// Names of shadows.
+pub const SHADOWS: [&str; NODES_MAX] = ["brs-0", "brs-1", "brs-2"];
+/// Names of nodes.
+pub const NODES: [&str; NODES_MAX] = ["0", "1", "2"];
+/// UIDs, of shadows and Nodes alike, by index and life.
+pub const UIDS: [[&str; LIVES]; NODES_MAX] =
+    [["0a", "0b", "0c", "0d"], ["1a", "1b", "1c", "1d"], ["2a", "2b", "2c", "2d"]];
+/// The times there are: a day ends when the halt of a version is lifted.
+pub const DAYS: [&str; 3] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"];
+
+/// What a spec says of failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the fields of failures; the day by index")]
+pub struct Failed {
+    pub count: u8,
+    pub attempt: u8,
+    pub day: u8,
+    /// Facts of the Node show it.
+    pub corroborated: bool,
+}
 
 /// A shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the fields of a shadow; boots and versions by index")]
 pub struct Shadow {
     pub index: u8,
+    pub life: u8,
+    /// The life of the Node that owns it.
+    pub owner: u8,
     pub generation: u8,
     pub state: State,
     pub version: Option<u8>,
@@ -35,14 +57,13 @@ pub struct Shadow {
     pub term: Option<u8>,
     pub baseline: Option<u8>,
     pub grant: Option<u8>,
-    /// Failures: how many, and the attempt of the last.
-    pub failures: Option<(u8, u8)>,
+    pub failures: Option<Failed>,
     pub current_version: Option<u8>,
     pub target_version: Option<u8>,
     pub current_state: Option<State>,
     pub status_attempt: Option<u8>,
     pub boot: Option<u8>,
-    pub staged: bool,
+    pub staged: Option<u8>,
     pub claim: Option<u8>,
     pub message: Option<&'static str>,
 }
@@ -52,11 +73,16 @@ pub struct Shadow {
 #[allow(missing_docs, reason = "the fields of a marker")]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Mark {
+    pub life: u8,
     pub attempt: u8,
     pub cordoned: bool,
     pub started: bool,
     pub drained: bool,
     pub tainted: bool,
+    /// It names workloads whose pods were evicted.
+    pub owners: bool,
+    /// The times in it are those of another cordon than the last one's.
+    pub again: bool,
 }
 
 /// A Node.
@@ -64,6 +90,7 @@ pub struct Mark {
 #[allow(missing_docs, reason = "the fields of a Node")]
 pub struct Node {
     pub index: u8,
+    pub life: u8,
     pub boot: u8,
     pub version: u8,
     pub ready: bool,
@@ -72,65 +99,79 @@ pub struct Node {
     pub marker: Option<Mark>,
 }
 
-/// The ledger; a slot is the attempt it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the fields of the ledger")]
-pub struct Ledger {
-    pub term: u8,
-    pub slots: [Option<u8>; NODES_MAX],
-}
-
-/// Every [`Failures`] there can be, by count and attempt.
-pub static FAILURES: LazyLock<Vec<Vec<Failures>>> = LazyLock::new(|| {
-    let failures = |count: usize, attempt: usize| Failures {
-        count: count as u64,
-        attempt: attempt as u64,
-        at: NOW.into(),
-        reason: "FellBack".into(),
-    };
-    (0..=ATTEMPTS_MAX)
-        .map(|count| (0..=ATTEMPTS_MAX).map(|attempt| failures(count, attempt)).collect())
-        .collect()
-});
-
-/// What an agent says of the one image it can stage.
-pub static STAGED: LazyLock<Staged> =
-    LazyLock::new(|| Staged { version: VERSIONS[1].into(), at: COMMAND_TIME.to_string(), prefetched: false });
+/// All that an agent has ever said of the one image that it can stage; shadows name it by index.
+static STAGED: [OnceLock<Staged>; 4] = [const { OnceLock::new() }; 4];
 
 /// When every command of a host ends. That a command is over is told by its kind here, not by the clock.
 pub const COMMAND_TIME: jiff::Timestamp = jiff::Timestamp::UNIX_EPOCH;
 
-impl Mark {
-    /// The marker as it stands in an object; owned, for tests and sets.
-    pub fn marker(self, index: u8) -> Marker {
-        let when = |set: bool| set.then(|| NOW.to_owned());
-        Marker {
-            shadow_uid: SHADOWS[usize::from(index)].to_owned(),
-            attempt: self.attempt.into(),
-            term: 0,
-            excluded_at: None,
-            drain_started_at: when(self.started),
-            cordoned_at: when(self.cordoned),
-            tainted: self.tainted,
-            drained_at: when(self.drained),
-            evicted_owners: vec![],
+impl Shadow {
+    /// A new one: Idle, and its agent has said nothing.
+    pub fn new(index: u8, life: u8, owner: u8) -> Self {
+        Self {
+            index,
+            life,
+            owner,
+            generation: 1,
+            state: State::Idle,
+            version: None,
+            attempt: None,
+            term: None,
+            baseline: None,
+            grant: None,
+            failures: None,
+            current_version: None,
+            target_version: None,
+            current_state: None,
+            status_attempt: None,
+            boot: None,
+            staged: None,
+            claim: None,
+            message: None,
         }
     }
+}
 
-    fn of(marker: &Marker) -> Self {
+impl Node {
+    /// A new one: Ready, in this boot, with the old version.
+    pub fn new(index: u8, life: u8, boot: u8) -> Self {
         Self {
+            index,
+            life,
+            boot,
+            version: 0,
+            ready: true,
+            unschedulable: false,
+            tainted: false,
+            marker: None,
+        }
+    }
+}
+
+impl Mark {
+    fn of(marker: &Marker) -> Self {
+        let life = UIDS.iter().flatten().position(|uid| *uid == marker.shadow_uid);
+        Self {
+            life: life.map_or(0, |at| small((at % LIVES) as u64)),
             attempt: small(marker.attempt),
             cordoned: marker.cordoned_at.is_some(),
             started: marker.drain_started_at.is_some(),
             drained: marker.drained_at.is_some(),
             tainted: marker.tainted,
+            owners: !marker.evicted_owners.is_empty(),
+            again: false,
         }
     }
 }
 
 /// A number of this bounded world.
-fn small(number: u64) -> u8 {
+pub(crate) fn small(number: u64) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)
+}
+
+/// A day by its time; a time that is none of them is the first.
+pub(crate) fn day(time: &str) -> u8 {
+    DAYS.iter().position(|day| *day == time).map_or(0, |at| small(at as u64))
 }
 
 /// The one copy of a text; agents have few things to say.
@@ -143,6 +184,17 @@ fn known_text(text: &str) -> &'static str {
     let known: &'static str = Box::leak(text.to_owned().into_boxed_str());
     texts.insert(known);
     known
+}
+
+/// The index of what an agent says it staged.
+fn saying_staged(staged: &Staged) -> Option<u8> {
+    let at = STAGED.iter().position(|said| said.get_or_init(|| staged.clone()) == staged);
+    at.map(|at| small(at as u64))
+}
+
+/// What an agent says it staged.
+pub(crate) fn said_staged(index: Option<u8>) -> Option<&'static Staged> {
+    index.and_then(|index| STAGED[usize::from(index)].get())
 }
 
 fn to_number(value: &Value<'_>) -> Option<u8> {
@@ -165,7 +217,7 @@ fn number(number: Option<u8>) -> Value<'static> {
 impl Fields for Shadow {
     fn get(&self, field: Field<'_>) -> Value<'_> {
         match field {
-            Field::Uid => Value::text(SHADOWS[usize::from(self.index)]),
+            Field::Uid => Value::text(UIDS[usize::from(self.index)][usize::from(self.life)]),
             Field::Generation => Value::Number(self.generation.into()),
             Field::SpecState => Value::State(self.state),
             Field::SpecVersion => name_of(&VERSIONS, self.version),
@@ -178,7 +230,7 @@ impl Fields for Shadow {
             Field::CurrentState => Value::state_or_absent(self.current_state),
             Field::StatusAttempt => number(self.status_attempt),
             Field::StatusBootId => name_of(&BOOTS, self.boot),
-            Field::StatusStaged if self.staged => Value::Staged(STAGED.clone()),
+            Field::StatusStaged => said_staged(self.staged).cloned().map_or(Value::Absent, Value::Staged),
             Field::StatusRebootRequested => name_of(&BOOTS, self.claim),
             Field::StatusMessage => Value::text_or_absent(self.message),
             _ => Value::Absent,
@@ -197,7 +249,12 @@ impl Fields for Shadow {
             Field::SpecRebootFromBootId => self.grant = index_in(&BOOTS, value),
             Field::SpecFailures => {
                 self.failures = if let Value::Failures(failures) = value {
-                    Some((small(failures.count), small(failures.attempt)))
+                    Some(Failed {
+                        count: small(failures.count),
+                        attempt: small(failures.attempt),
+                        day: day(&failures.at),
+                        corroborated: Abort::is_corroborated(&failures.reason),
+                    })
                 } else {
                     None
                 };
@@ -209,7 +266,9 @@ impl Fields for Shadow {
             }
             Field::StatusAttempt => self.status_attempt = to_number(value),
             Field::StatusBootId => self.boot = index_in(&BOOTS, value),
-            Field::StatusStaged => self.staged = *value != Value::Absent,
+            Field::StatusStaged => {
+                self.staged = if let Value::Staged(staged) = value { saying_staged(staged) } else { None };
+            }
             Field::StatusRebootRequested => self.claim = index_in(&BOOTS, value),
             Field::StatusMessage => {
                 self.message = if let Value::Text(text) = value { Some(known_text(text)) } else { None };
@@ -222,12 +281,12 @@ impl Fields for Shadow {
 impl Fields for Node {
     fn get(&self, field: Field<'_>) -> Value<'_> {
         match field {
-            Field::Uid => Value::text(NODES[usize::from(self.index)]),
+            Field::Uid => Value::text(UIDS[usize::from(self.index)][usize::from(self.life)]),
             Field::Unschedulable => Value::flag(self.unschedulable),
             Field::UpdatingTaint => Value::flag(self.tainted),
-            Field::Marker => self.marker.map_or(Value::Absent, |mark| {
-                Value::Marker(std::borrow::Cow::Owned(mark.marker(self.index)))
-            }),
+            Field::Marker => self
+                .marker
+                .map_or(Value::Absent, |mark| Value::Marker(Cow::Borrowed(tables::marker(self.index, mark)))),
             _ => Value::Absent,
         }
     }
@@ -238,42 +297,6 @@ impl Fields for Node {
             Field::UpdatingTaint => self.tainted = *value == Value::Set,
             Field::Marker => {
                 self.marker = if let Value::Marker(marker) = value { Some(Mark::of(marker)) } else { None };
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Fields for Ledger {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
-        match field {
-            Field::Term => Value::Number(self.term.into()),
-            Field::Slots => Value::Slots(std::borrow::Cow::Owned(
-                self.slots
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(index, slot)| {
-                        let slot = Slot {
-                            uid: SHADOWS[index].to_owned(),
-                            attempt: u64::from((*slot)?),
-                            since: None,
-                        };
-                        Some((SHADOWS[index].to_owned(), slot))
-                    })
-                    .collect(),
-            )),
-            _ => Value::Absent,
-        }
-    }
-
-    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
-        match field {
-            Field::Term => self.term = to_number(value).unwrap_or(self.term),
-            Field::Slot(shadow) => {
-                if let Some(index) = SHADOWS.iter().position(|name| *name == shadow) {
-                    self.slots[index] =
-                        if let Value::Slot(slot) = value { Some(small(slot.attempt)) } else { None };
-                }
             }
             _ => {}
         }

@@ -3,53 +3,68 @@
 use brupop_api::State;
 use stateright::Property;
 
-use crate::state::{Config, Place, World};
+use crate::ledger::{Ledger, Record};
+use crate::objects::{LIVES, Shadow};
+use crate::state::Config;
+use crate::world::{Place, World};
 
 /// Most changes of one spec: an update that goes round in circles has more.
 const GENERATIONS_MAX: u8 = 40;
 
 /// The properties that the checker holds against every state.
-pub fn all() -> Vec<Property<Config>> {
-    vec![
+pub fn all(config: &Config) -> Vec<Property<Config>> {
+    let mut all = vec![
         Property::always("slots never exceed the limit", |config: &Config, world: &World| {
-            world.slots() <= config.limit
+            world.ledger.in_use() <= config.limit
         }),
         Property::always("a granted reboot holds a slot", |_, world: &World| {
             world.places.iter().enumerate().all(|(at, place)| {
                 !place.host.rebooting
-                    || place.shadow.grant != Some(place.host.boot)
+                    || place.shadow.is_none_or(|shadow| shadow.grant != Some(place.host.boot))
                     || world.ledger.slots[at].is_some()
             })
         }),
         Property::always("no rule is broken", |_, world: &World| world.broken.is_none()),
+        Property::always("a failure that is over is counted", |config: &Config, world: &World| {
+            !config.halts || (0..world.places.len()).all(|at| world.is_counted(at))
+        }),
         Property::always("a quiet cluster settles", |config: &Config, world: &World| {
             world.broken.is_some() || !world.is_stuck(config) || world.is_settled(config)
         }),
         Property::always("no update goes round in circles", |_, world: &World| {
-            world.places.iter().all(|place| place.shadow.generation < GENERATIONS_MAX)
+            let generation = |place: &Place| place.shadow.map_or(0, |shadow| shadow.generation);
+            world.places.iter().all(|place| generation(place) < GENERATIONS_MAX)
         }),
         Property::sometimes("all are updated", |_, world: &World| {
             world.places.iter().all(|place| {
                 place.host.version == 1
-                    && place.shadow.state == State::Idle
-                    && place.shadow.failures.is_none()
-            }) && world.slots() == 0
+                    && place
+                        .shadow
+                        .is_some_and(|shadow| shadow.state == State::Idle && shadow.failures.is_none())
+            }) && world.ledger.in_use() == 0
         }),
         Property::sometimes("a node is rebooted", |_, world: &World| {
-            world
-                .places
-                .iter()
-                .any(|place| place.host.rebooting && place.shadow.claim == Some(place.host.boot))
+            world.places.iter().any(|place| {
+                place.host.rebooting
+                    && place.shadow.is_some_and(|shadow| shadow.claim == Some(place.host.boot))
+            })
         }),
-    ]
+    ];
+    if config.halts && config.faults.fall_backs > 0 {
+        all.push(Property::sometimes("the update is halted", |_, world: &World| world.ledger.is_halted()));
+    }
+    all
 }
 
 /// Why the agent's reboot of this host would be wrong, if it is.
 pub(crate) fn unfit_to_reboot(place: &Place) -> Option<&'static str> {
-    let mark = place.node.marker;
-    if place.shadow.grant != Some(place.host.boot) {
+    let boot = Some(place.host.boot);
+    let mark = place.node.and_then(|node| node.marker);
+    let granted = place.shadow.is_some_and(|shadow| shadow.grant == boot);
+    let too_late = place.meddled && place.claimed == boot;
+    if !(granted || too_late) {
         Some("a host is rebooted from a boot that was not granted")
-    } else if mark.is_none_or(|mark| !mark.drained && !place.meddled) {
+    } else if mark.is_none_or(|mark| !mark.drained) && !place.meddled {
         Some("a host is rebooted that is not marked as drained")
     } else if !place.meddled && !place.empty {
         Some("a host is rebooted while pods run on it")
@@ -60,54 +75,118 @@ pub(crate) fn unfit_to_reboot(place: &Place) -> Option<&'static str> {
     }
 }
 
+/// Why this change of the ledger is wrong, if it is.
+pub(crate) fn wrong_ledger(config: &Config, before: &Ledger, after: &Ledger) -> Option<&'static str> {
+    let halted = after.record.filter(|record| record.halted && !before.is_halted());
+    let budget = config.budget();
+    let allowed = |proven: bool| if proven { budget.proven } else { budget.unproven };
+    let too_few = |it: Record| allowed(it.succeeded > 0).is_none_or(|allowed| it.counting() < allowed);
+    halted.is_some_and(too_few).then_some("a version is halted by fewer failures than it may have")
+}
+
+/// Why this change of a spec is wrong, if it is, with this ledger.
+pub(crate) fn wrong_spec(
+    place: &Place,
+    before: &Shadow,
+    after: &Shadow,
+    ledger: &Ledger,
+) -> Option<&'static str> {
+    // The slot of a node that is gone is given back whatever its shadow says.
+    if place.node.is_none_or(|node| node.life != after.owner) {
+        return None;
+    }
+    let slot = ledger.slots[usize::from(after.index)];
+    let own = slot.filter(|held| held.life == after.life && held.attempt == after.attempt.unwrap_or(0));
+    let begins = before.state == State::Idle && after.state != State::Idle;
+    if begins && own.is_none() {
+        Some("an update begins without its slot")
+    } else if begins && ledger.is_halted() && own.is_some_and(|held| held.blindly) {
+        Some("a node begins with a version that is halted")
+    } else if after.grant.is_some() && before.grant != after.grant && own.is_none() {
+        Some("a reboot is granted without its slot")
+    } else {
+        None
+    }
+}
+
 /// A rule that the world breaks now, if any.
-pub(crate) fn broken_rule(_config: &Config, world: &World) -> Option<&'static str> {
+pub(crate) fn broken_rule(config: &Config, world: &World) -> Option<&'static str> {
     for place in &world.places {
-        if place.foreign_cordon && !place.node.unschedulable {
+        if place.foreign_cordon && place.node.is_some_and(|node| !node.unschedulable) {
             return Some("a person's cordon is taken away");
         }
+    }
+    let record = world.ledger.record?;
+    if record.doubled {
+        return Some("a node stands twice among the failures");
+    }
+    // A request that lingers for a whole update takes its slot again, and what is over is counted again. That a node has
+    // reached the update, which is all that is decided on, is true even then.
+    let again = if config.faults.stale_leaders > 0 { u8::MAX } else { 1 };
+    if record.succeeded > world.arrivals.saturating_mul(again) {
+        return Some("more successes are counted than hosts came up with the update");
+    }
+    let unfounded = |(place, failure): (&Place, &Option<u8>)| failure.is_some() && !place.failed;
+    if world.places.iter().zip(&record.failures).any(unfounded) {
+        return Some("a failure is counted that no fact of the Node shows");
     }
     None
 }
 
 impl World {
-    fn slots(&self) -> u64 {
-        self.ledger.slots.iter().flatten().count() as u64
+    /// A failure that the spec has written down on facts of the Node stands in the ledger, once its slot is given back.
+    fn is_counted(&self, at: usize) -> bool {
+        let failed = self.places[at].shadow.and_then(|shadow| shadow.failures);
+        let Some(failed) = failed.filter(|failed| failed.corroborated) else { return true };
+        let counted = self.ledger.record.and_then(|record| record.failures[at]);
+        // One that comes up with the update after all has not failed.
+        let arrived = self.places[at].host.version == 1;
+        arrived || self.ledger.slots[at].is_some() || counted >= Some(failed.day)
     }
 
     /// Every node is updated, or was refused for a reason that is written down; nothing of ours is left behind.
     fn is_settled(&self, config: &Config) -> bool {
         // With a machine lost in its reboot the limit may be used up; then others wait, and that is right.
-        let limit_is_free = !self.places.iter().any(Place::is_lost);
+        let nobody_begins = self.places.iter().any(Place::is_lost) || self.ledger.is_halted();
         self.places.iter().enumerate().all(|(at, place)| {
             let tidy = || self.ledger.slots[at].is_none() && place.is_tidy();
-            place.is_lost() || (tidy() && (place.is_done(config) || !limit_is_free))
+            place.is_lost() || (tidy() && (place.is_done(config) || nobody_begins))
         })
     }
 }
 
 impl Place {
-    /// Its agent claimed the reboot and was never heard of again: the machine needs a person, and keeps its slot.
+    /// Its reboot was claimed, and its agent is never heard of again, or has lied: the machine needs a person, and keeps
+    /// its slot.
     fn is_lost(&self) -> bool {
-        let claimed = self.shadow.claim == Some(self.host.boot) && self.shadow.claim == self.shadow.grant;
-        self.silent && claimed
+        self.shadow.is_some_and(|shadow| {
+            let claimed = shadow.claim == Some(self.host.boot) && shadow.claim == shadow.grant;
+            // No agent that is left alone says so.
+            let lied = shadow.current_state == Some(State::ErrorReset);
+            claimed && (self.silent || lied)
+        })
     }
 
     /// Nothing of ours is left on it, or about to happen.
     fn is_tidy(&self) -> bool {
-        let shadow = &self.shadow;
+        let Some(node) = self.node else { return self.shadow.is_none() };
+        let Some(shadow) = self.shadow else {
+            // No more of them can be made in this model.
+            return usize::from(self.shadows_made) == LIVES;
+        };
         let acknowledged = shadow.current_state == Some(State::Idle)
             && shadow.status_attempt == shadow.attempt
-            && !self.host.next;
+            && (!self.host.next || self.forgotten);
         shadow.state == State::Idle
-            && self.node.marker.is_none()
-            && !self.node.tainted
-            && self.node.unschedulable == self.foreign_cordon
+            && node.marker.is_none()
+            && !node.tainted
+            && node.unschedulable == self.foreign_cordon
             && (acknowledged || self.silent)
     }
 
-    /// It is updated, or was tried as often as it may be.
+    /// It is updated, or was tried as often as it may be; or it is gone.
     fn is_done(&self, config: &Config) -> bool {
-        self.silent || self.host.version == 1 || self.shadow.attempt.unwrap_or(0) >= config.attempts
+        let attempt = self.shadow.and_then(|shadow| shadow.attempt).unwrap_or(0);
+        self.node.is_none() || self.silent || self.host.version == 1 || attempt >= config.attempts
     }
 }

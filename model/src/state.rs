@@ -1,10 +1,7 @@
-//! The world of the model: the truth, what each process believes, and how many faults are left.
+//! How large the model is, what may go wrong in it, and the hosts.
 
-use brupop_agent::step::{Memory, Prefetch, UpdateState};
-use brupop_api::State;
-use stateright::Representative;
-
-use crate::objects::{Ledger, NODES_MAX, Node, Shadow};
+use brupop_agent::step::{Memory, UpdateState};
+use brupop_reconciler::facts::FailureBudget;
 
 /// How many of each fault may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +27,34 @@ pub struct Faults {
     pub deadlines: u8,
     /// An agent is never heard of again.
     pub silent_agents: u8,
+    /// An agent's token is used to say what is not so.
+    pub lies: u8,
+    /// A person deletes a shadow.
+    pub deletions: u8,
+    /// A Node goes away with its machine; another may come under its name.
+    pub replacements: u8,
+    /// A person puts the update into `spec.resumeVersions`, or takes it out.
+    pub resumptions: u8,
+}
+
+impl Faults {
+    /// Nothing goes wrong.
+    pub const NONE: Self = Self {
+        takeovers: 0,
+        stale_leaders: 0,
+        stale_agents: 0,
+        agent_crashes: 0,
+        fall_backs: 0,
+        own_reboots: 0,
+        failed_commands: 0,
+        people: 0,
+        deadlines: 0,
+        silent_agents: 0,
+        lies: 0,
+        deletions: 0,
+        replacements: 0,
+        resumptions: 0,
+    };
 }
 
 /// A safeguard that a sensitivity run leaves out, to see that the model notices.
@@ -47,12 +72,16 @@ pub enum Safeguard {
     Marker,
     /// "Drained" is written only when a fresh list of pods agrees.
     FreshPods,
-}
-
-impl Safeguard {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Generation, Self::Slots, Self::Claim, Self::Handshake, Self::Marker, Self::FreshPods];
+    /// Nobody begins with a version that is halted.
+    Halt,
+    /// A slot is given back only when the spec is Idle at the slot's own attempt.
+    OwnAttempt,
+    /// A cordon that was there before is not ours to undo.
+    ForeignCordon,
+    /// "Drained" is taken back when somebody uncordons the node.
+    DrainedAgain,
+    /// The ledger remembers a failure in the patch that gives its slot back.
+    Counted,
 }
 
 /// The model's size.
@@ -66,10 +95,21 @@ pub struct Config {
     pub attempts: u8,
     /// Faults that may happen.
     pub faults: Faults,
+    /// Failed nodes halt the update, as is the default; otherwise nothing is counted.
+    pub halts: bool,
     /// One node was cordoned by a person beforehand.
     pub foreign_cordon: bool,
+    /// Upstream's operator left one node in the middle of an update, in any of its states.
+    pub upstream: bool,
     /// The safeguard left out, in sensitivity runs.
     pub without: Option<Safeguard>,
+}
+
+impl Config {
+    /// How many nodes may fail before the update is halted.
+    pub fn budget(&self) -> FailureBudget {
+        if self.halts { FailureBudget::default() } else { FailureBudget { unproven: None, proven: None } }
+    }
 }
 
 /// A host.
@@ -99,6 +139,11 @@ pub struct Updater {
 }
 
 impl Host {
+    /// A machine with the old version that has just come up in this boot.
+    pub fn new(boot: u8) -> Self {
+        Self { boot, version: 0, updates: None, staged: false, next: false, rebooting: false }
+    }
+
     /// `update_state`.
     pub fn update_state(&self) -> UpdateState {
         match self.updates {
@@ -111,190 +156,6 @@ impl Host {
 }
 
 /// What an agent remembers when it starts: only that it has not looked for updates.
-pub const STARTED: Memory = Memory {
-    asked: None,
-    began: None,
-    refreshed: None,
-    refresh_due: true,
-    prefetch: Prefetch::Off,
-    reboot_refused: false,
-};
-
-/// Everything about one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
-pub struct Place {
-    /// The truth of its shadow.
-    pub shadow: Shadow,
-    /// The truth of its Node.
-    pub node: Node,
-    /// The machine.
-    pub host: Host,
-    /// No pod that a drain would evict runs on it.
-    pub empty: bool,
-    /// A person cordoned it, and has not changed their mind.
-    pub foreign_cordon: bool,
-    /// A person uncordoned it while we were at it.
-    pub meddled: bool,
-    /// Its agent is never heard of again.
-    pub silent: bool,
-    /// What its agent remembers.
-    pub memory: Memory,
-    /// The shadow that its agent still sees, if that is not the truth.
-    pub agent_sees: Option<Shadow>,
-}
-
-/// What a reconciler still sees, if that is not the truth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Stale {
-    /// The shadows.
-    pub shadows: Option<[Option<Shadow>; NODES_MAX]>,
-    /// The Nodes.
-    pub nodes: Option<[Option<Node>; NODES_MAX]>,
-    /// Whether the Nodes were empty.
-    pub pods: Option<[bool; NODES_MAX]>,
-    /// The ledger.
-    pub ledger: Option<Ledger>,
-}
-
-/// A reconciler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Leader {
-    /// The term in which it believes to lead.
-    pub term: Option<u8>,
-    /// What it sees instead of the truth.
-    pub stale: Option<Stale>,
-}
-
-/// The whole world.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct World {
-    /// The nodes.
-    pub places: Vec<Place>,
-    /// The ledger.
-    pub ledger: Ledger,
-    /// Two reconcilers.
-    pub leaders: [Leader; 2],
-    /// What may still go wrong.
-    pub faults: Faults,
-    /// An invariant that was broken on the way here; see [`crate::properties`].
-    pub broken: Option<&'static str>,
-}
-
-impl World {
-    /// How it begins: every shadow Idle, every host in its first boot with the old version.
-    pub fn new(config: &Config) -> Self {
-        let places = (0..config.nodes)
-            .map(|index| {
-                let foreign_cordon = config.foreign_cordon && index == 0;
-                let index = u8::try_from(index).unwrap_or(0);
-                Place {
-                    shadow: Shadow {
-                        index,
-                        generation: 1,
-                        state: State::Idle,
-                        version: None,
-                        attempt: None,
-                        term: None,
-                        baseline: None,
-                        grant: None,
-                        failures: None,
-                        current_version: None,
-                        target_version: None,
-                        current_state: None,
-                        status_attempt: None,
-                        boot: None,
-                        staged: false,
-                        claim: None,
-                        message: None,
-                    },
-                    node: Node {
-                        index,
-                        boot: 0,
-                        version: 0,
-                        ready: true,
-                        unschedulable: foreign_cordon,
-                        tainted: false,
-                        marker: None,
-                    },
-                    host: Host {
-                        boot: 0,
-                        version: 0,
-                        updates: None,
-                        staged: false,
-                        next: false,
-                        rebooting: false,
-                    },
-                    empty: false,
-                    foreign_cordon,
-                    meddled: false,
-                    silent: false,
-                    memory: STARTED,
-                    agent_sees: None,
-                }
-            })
-            .collect();
-        Self {
-            places,
-            ledger: Ledger { term: 0, slots: [None; NODES_MAX] },
-            leaders: [Leader::default(); 2],
-            faults: config.faults,
-            broken: None,
-        }
-    }
-}
-
-impl Representative for World {
-    /// Nodes have no names that matter: a world in another order of its nodes is the same world.
-    fn representative(&self) -> Self {
-        let mut order: Vec<usize> = (0..self.places.len()).collect();
-        let key = |at: usize| {
-            let seen = |leader: &Leader| {
-                leader.stale.map(|stale| {
-                    (
-                        stale.shadows.map(|shadows| shadows[at].map(|shadow| Shadow { index: 0, ..shadow })),
-                        stale.nodes.map(|nodes| nodes[at].map(|node| Node { index: 0, ..node })),
-                        stale.pods.map(|pods| pods[at]),
-                        stale.ledger.map(|ledger| ledger.slots[at]),
-                    )
-                })
-            };
-            let place = self.places[at].renamed(0);
-            (place, self.ledger.slots[at], seen(&self.leaders[0]), seen(&self.leaders[1]))
-        };
-        order.sort_by_key(|&at| key(at));
-        let mut world = self.clone();
-        for (to, &from) in order.iter().enumerate() {
-            let index = u8::try_from(to).unwrap_or(0);
-            world.places[to] = self.places[from].renamed(index);
-            world.ledger.slots[to] = self.ledger.slots[from];
-            for (new, old) in world.leaders.iter_mut().zip(&self.leaders) {
-                let (Some(new), Some(old)) = (&mut new.stale, old.stale) else { continue };
-                if let (Some(new), Some(old)) = (&mut new.shadows, old.shadows) {
-                    new[to] = old[from].map(|shadow| Shadow { index, ..shadow });
-                }
-                if let (Some(new), Some(old)) = (&mut new.nodes, old.nodes) {
-                    new[to] = old[from].map(|node| Node { index, ..node });
-                }
-                if let (Some(new), Some(old)) = (&mut new.pods, old.pods) {
-                    new[to] = old[from];
-                }
-                if let (Some(new), Some(old)) = (&mut new.ledger, old.ledger) {
-                    new.slots[to] = old.slots[from];
-                }
-            }
-        }
-        world
-    }
-}
-
-impl Place {
-    fn renamed(&self, index: u8) -> Self {
-        Self {
-            shadow: Shadow { index, ..self.shadow },
-            node: Node { index, ..self.node },
-            agent_sees: self.agent_sees.map(|shadow| Shadow { index, ..shadow }),
-            ..*self
-        }
-    }
+pub fn started() -> Memory {
+    Memory { refresh_due: true, ..Memory::default() }
 }

@@ -1,0 +1,179 @@
+//! What comes of an action.
+
+use crate::actions::{Action, Part};
+use crate::objects::{NODES_MAX, Node, small};
+use crate::properties;
+use crate::state::{Config, Host, started};
+use crate::world::{Place, Stale, World};
+
+impl World {
+    /// Can nothing happen any more but faults?
+    pub fn is_stuck(&self, config: &Config) -> bool {
+        let mut actions = vec![];
+        stateright::Model::actions(config, self, &mut actions);
+        actions.into_iter().filter(|action| action.is_progress(self)).all(|action| {
+            let mut world = self.clone();
+            world.happen(config, action);
+            world == *self
+        })
+    }
+
+    pub(crate) fn happen(&mut self, config: &Config, action: Action) {
+        match action {
+            Action::Lead(at) => self.lead(config, at),
+            Action::Slots(at, first) => self.slots(config, at, first),
+            Action::SlotsOverdue(at, node) => {
+                self.in_overdue(config, node, |world| world.slots_with(config, at, Some(node)));
+            }
+            Action::Reconcile(at, node) => self.reconcile(config, at, node, None),
+            Action::ReconcileOverdue(at, node, late) => {
+                self.in_overdue(config, node, |world| world.reconcile(config, at, node, Some(late)));
+            }
+            Action::Freeze(at, part) => self.freeze(at, part),
+            Action::Linger(at) => {
+                self.leaders[1 - at].term = self.leaders[at].term;
+                self.freeze(1 - at, Part::Everything);
+            }
+            Action::Thaw(at) => self.leaders[at].stale = None,
+            Action::Agent(at) => self.agent(config, at, true),
+            Action::AgentFails(at) => self.agent(config, at, false),
+            Action::FreezeAgent(at) => {
+                self.faults.stale_agents -= 1;
+                self.places[at].agent_sees = self.places[at].shadow;
+            }
+            Action::ThawAgent(at) => self.places[at].agent_sees = None,
+            Action::CrashAgent(at) => {
+                self.faults.agent_crashes -= 1;
+                self.places[at].memory = started();
+            }
+            Action::SilenceAgent(at) => {
+                self.faults.silent_agents -= 1;
+                self.places[at].silent = true;
+                self.places[at].memory = started();
+                self.places[at].agent_sees = None;
+            }
+            Action::Lie(at, lie) => self.lie(at, lie),
+            Action::Boot(at) => self.boot(config, at),
+            Action::FallBack(at) => {
+                self.faults.fall_backs -= 1;
+                self.places[at].host.next = false;
+                self.places[at].host.staged = false;
+                self.boot(config, at);
+            }
+            Action::OwnReboot(at) => {
+                self.faults.own_reboots -= 1;
+                self.go_down(at);
+            }
+            Action::Cordon(at) => {
+                self.faults.people -= 1;
+                let place = &mut self.places[at];
+                place.foreign_cordon = true;
+                if let Some(node) = &mut place.node {
+                    node.unschedulable = true;
+                    // Uncordoned and cordoned again while nobody looked, when the node had been seen empty.
+                    place.meddled |= !place.empty && node.marker.is_some_and(|mark| mark.drained);
+                }
+            }
+            Action::Uncordon(at) => self.uncordon(at),
+            Action::DeleteShadow(at) => {
+                self.faults.deletions -= 1;
+                let late = self.is_too_late(at);
+                let place = &mut self.places[at];
+                place.meddled |= late;
+                place.forgotten = true;
+                // Upstream's cordon is known by the shadow alone.
+                place.foreign_cordon |=
+                    place.node.is_some_and(|node| node.unschedulable && node.marker.is_none());
+                place.shadow = None;
+            }
+            Action::RemoveNode(at) => self.remove(config, at),
+            Action::JoinNode(at) => self.join(at),
+            Action::Resume => {
+                self.faults.resumptions -= 1;
+                self.ledger.listed = !self.ledger.listed;
+            }
+        }
+        if let Some(broken) = properties::broken_rule(config, self) {
+            self.broken.get_or_insert(broken);
+        }
+    }
+
+    /// Something that a deadline brings about: a fault, but for silent agents, of whom it is what must come.
+    fn in_overdue(&mut self, config: &Config, node: usize, act: impl FnOnce(&mut Self)) {
+        let mut world = self.clone();
+        // The Node is away for as long as that.
+        let away = world.places[node].node.is_some_and(|node| !node.ready);
+        world.places[node].failed |= config.halts && away;
+        let before = world.clone();
+        act(&mut world);
+        if world != before {
+            world.faults.deadlines -= u8::from(!world.places[node].silent);
+            *self = world;
+        }
+    }
+
+    fn freeze(&mut self, at: usize, part: Part) {
+        self.faults.stale_leaders -= 1;
+        let mut shadows = [None; NODES_MAX];
+        let mut nodes = [None; NODES_MAX];
+        let mut pods = [false; NODES_MAX];
+        for (index, place) in self.places.iter().enumerate() {
+            shadows[index] = place.shadow;
+            nodes[index] = place.node;
+            pods[index] = place.empty;
+        }
+        let every = part == Part::Everything;
+        self.leaders[at].stale = Some(Stale {
+            shadows: (every || part == Part::Shadows).then_some(shadows),
+            nodes: (every || part == Part::Nodes).then_some(nodes),
+            pods: (every || part == Part::Pods).then_some(pods),
+            ledger: (every || part == Part::Ledger).then_some(self.ledger),
+        });
+    }
+
+    /// Is a reboot granted, or will one be by somebody who does not see yet what a person does to the node now?
+    fn is_too_late(&self, at: usize) -> bool {
+        let place = &self.places[at];
+        let granted = place.shadow.is_some_and(|shadow| shadow.grant == Some(place.host.boot));
+        granted || self.leaders.iter().any(|leader| leader.stale.is_some_and(|stale| stale.nodes.is_some()))
+    }
+
+    fn uncordon(&mut self, at: usize) {
+        self.faults.people -= 1;
+        let late = self.is_too_late(at);
+        let place = &mut self.places[at];
+        place.empty = false;
+        place.foreign_cordon = false;
+        if let Some(node) = &mut place.node {
+            node.unschedulable = false;
+            place.meddled |= node.marker.is_some() && late;
+        }
+    }
+
+    fn remove(&mut self, config: &Config, at: usize) {
+        self.faults.replacements -= 1;
+        let place = &mut self.places[at];
+        // Whatever took it away: it went into its reboot, and was not seen again.
+        place.failed |= config.halts
+            && place.shadow.is_some_and(|shadow| shadow.grant.is_some() && shadow.grant == shadow.claim);
+        *place = Place {
+            node: None,
+            host: Host::new(place.host.boot),
+            empty: false,
+            foreign_cordon: false,
+            meddled: false,
+            claimed: None,
+            silent: false,
+            memory: started(),
+            agent_sees: None,
+            ..*place
+        };
+    }
+
+    fn join(&mut self, at: usize) {
+        let place = &mut self.places[at];
+        place.host = Host::new(place.host.boot + 1);
+        place.node = Some(Node::new(small(at as u64), place.nodes_made, place.host.boot));
+        place.nodes_made += 1;
+    }
+}

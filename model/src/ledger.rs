@@ -1,0 +1,135 @@
+//! The fleet's object: slots, what became of the one version, and the list by which a person resumes it.
+
+use std::borrow::Cow;
+
+use brupop_api::fleet::VersionRecord;
+use brupop_api::write::Fields;
+use brupop_api::{Field, Value};
+
+use crate::objects::{LIVES, NODES, NODES_MAX, SHADOWS, UIDS, VERSIONS, day, small};
+use crate::tables;
+
+/// Most successes that a record tells apart.
+pub const SUCCEEDED_MAX: u8 = 4;
+
+/// A slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Held {
+    /// The life of the shadow that it is for.
+    pub life: u8,
+    /// The attempt that it is for.
+    pub attempt: u8,
+    /// It was taken while the update was halted, or by the patch that halted it; by whoever did not see that.
+    pub blindly: bool,
+}
+
+/// What became of the update.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Record {
+    /// The nodes that failed to reach it: the day of the last failure of each.
+    pub failures: [Option<u8>; NODES_MAX],
+    /// A node stands in it more than once; that must not be.
+    pub doubled: bool,
+    /// How many nodes reached it.
+    pub succeeded: u8,
+    /// No new node tries it.
+    pub halted: bool,
+    /// The day on which a person's word was heard.
+    pub resumed: Option<u8>,
+}
+
+/// The ledger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ledger {
+    /// The leader's term.
+    pub term: u8,
+    /// The slots.
+    pub slots: [Option<Held>; NODES_MAX],
+    /// What became of the update, if anything did.
+    pub record: Option<Record>,
+    /// A person has put the update into `spec.resumeVersions`.
+    pub listed: bool,
+}
+
+impl Ledger {
+    /// Slots in use.
+    pub fn in_use(&self) -> u64 {
+        self.slots.iter().flatten().count() as u64
+    }
+
+    /// The same ledger with its nodes in another order, see [`crate::World::in_order`].
+    pub(crate) fn in_order(&self, order: &[usize]) -> Self {
+        let mut ledger = *self;
+        for (to, &from) in order.iter().enumerate() {
+            ledger.slots[to] = self.slots[from];
+            if let (Some(record), Some(old)) = (&mut ledger.record, self.record) {
+                record.failures[to] = old.failures[from];
+            }
+        }
+        ledger
+    }
+
+    /// Is the update halted?
+    pub fn is_halted(&self) -> bool {
+        self.record.is_some_and(|record| record.halted)
+    }
+}
+
+impl Record {
+    /// How many failures count: those after a person's word.
+    pub fn counting(&self) -> u64 {
+        self.failures
+            .iter()
+            .flatten()
+            .filter(|day| self.resumed.is_none_or(|resumed| **day > resumed))
+            .count() as u64
+    }
+
+    fn of(record: &VersionRecord) -> Self {
+        let mut failures = [None; NODES_MAX];
+        let mut doubled = false;
+        for failure in &record.failures {
+            if let Some(index) = NODES.iter().position(|name| *name == failure.node) {
+                doubled |= failures[index].is_some();
+                failures[index] = Some(day(&failure.at));
+            }
+        }
+        Self {
+            failures,
+            doubled,
+            succeeded: small(record.succeeded).min(SUCCEEDED_MAX),
+            halted: record.halted.is_some(),
+            resumed: record.resumed_at.as_deref().map(day),
+        }
+    }
+}
+
+impl Fields for Ledger {
+    fn get(&self, field: Field<'_>) -> Value<'_> {
+        match field {
+            Field::Term => Value::Number(self.term.into()),
+            Field::Slots => Value::Slots(Cow::Borrowed(tables::slots(self))),
+            _ => Value::Absent,
+        }
+    }
+
+    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
+        match (field, value) {
+            (Field::Term, Value::Number(term)) => self.term = small(*term),
+            (Field::Slot(shadow), value) => {
+                let Some(index) = SHADOWS.iter().position(|name| *name == shadow) else { return };
+                self.slots[index] = if let Value::Slot(slot) = value {
+                    let life = UIDS[index].iter().position(|uid| *uid == slot.uid).unwrap_or(LIVES - 1);
+                    Some(Held { life: small(life as u64), attempt: small(slot.attempt), blindly: false })
+                } else {
+                    None
+                };
+            }
+            (Field::VersionRecord(version), value) if version == VERSIONS[1] => {
+                self.record =
+                    if let Value::VersionRecord(record) = value { Some(Record::of(record)) } else { None };
+            }
+            _ => {}
+        }
+    }
+}

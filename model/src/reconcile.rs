@@ -1,0 +1,202 @@
+//! What the reconcilers do.
+
+use brupop_api::fleet::BottlerocketFleetStatus;
+use brupop_api::write::apply;
+use brupop_api::{Field, Object, Value, Write};
+use brupop_reconciler::decide::{self, Effect};
+
+use crate::ledger::{Held, Ledger};
+use crate::objects::{DAYS, LIVES, NODES, SHADOWS, Shadow, small};
+use crate::properties;
+use crate::state::{Config, Safeguard};
+use crate::tables;
+use crate::view::{self, Late};
+use crate::world::{Leader, World};
+
+impl World {
+    pub(crate) fn lead(&mut self, config: &Config, at: usize) {
+        if self.leaders.iter().any(|leader| leader.term.is_some()) {
+            self.faults.takeovers -= 1;
+        }
+        self.leaders[at] = Leader::default();
+        let situations = view::situations(config, self, &self.leaders[at], None);
+        let ledger = BottlerocketFleetStatus {
+            term: Some(self.ledger.term.into()),
+            slots: tables::slots(&self.ledger).clone(),
+            ..Default::default()
+        };
+        let (term, write) = decide::takeover(Some(&ledger), &situations);
+        if apply(&config.weakened(write), &mut self.ledger).is_ok() {
+            self.leaders[at].term = u8::try_from(term).ok();
+        }
+    }
+
+    /// Equal nodes have their turns by name, and any of them may have the first name.
+    pub(crate) fn slots(&mut self, config: &Config, at: usize, first: usize) {
+        if first == 0 {
+            return self.slots_with(config, at, None);
+        }
+        let mut swapped: Vec<usize> = (0..self.places.len()).collect();
+        swapped.swap(0, first);
+        let mut world = self.in_order(&swapped);
+        world.slots_with(config, at, None);
+        *self = world.in_order(&swapped);
+    }
+
+    pub(crate) fn slots_with(&mut self, config: &Config, at: usize, late: Option<usize>) {
+        let leader = &self.leaders[at];
+        let situations = view::situations(config, self, leader, late);
+        let seen = leader.stale.and_then(|stale| stale.ledger).unwrap_or(self.ledger);
+        let mut judged = seen;
+        if config.without == Some(Safeguard::OwnAttempt) {
+            // Any Idle is as good as that of the slot's own attempt.
+            for (slot, situation) in judged.slots.iter_mut().zip(&situations) {
+                let attempt = situation.shadow.map_or(0, |shadow| shadow.spec.attempt.unwrap_or(0));
+                *slot = slot.map(|held| Held { attempt: held.attempt.min(small(attempt)), ..held });
+            }
+        }
+        let fleet = view::fleet_of(config, self, leader, &judged);
+        let Some(mut write) = decide::slots(&fleet, &situations).write else { return };
+        for (field, value) in &mut write.tests {
+            if *field == Field::Slots {
+                *value = Value::Slots(std::borrow::Cow::Borrowed(tables::slots(&seen)));
+            }
+        }
+        let before = self.ledger;
+        if apply(&config.weakened(write), &mut self.ledger).is_err() {
+            return;
+        }
+        let halted = self.ledger.is_halted();
+        for (slot, held) in self.ledger.slots.iter_mut().zip(before.slots) {
+            if let Some(slot) = slot {
+                slot.blindly = held.map_or(halted, |held| held.blindly);
+            }
+        }
+        if let Some(broken) = properties::wrong_ledger(config, &before, &self.ledger) {
+            self.broken.get_or_insert(broken);
+        }
+        let heard = |ledger: &Ledger| ledger.record.and_then(|record| record.resumed);
+        if heard(&before).is_none() && heard(&self.ledger).is_some() {
+            self.day = (self.day + 1).min(small(DAYS.len() as u64 - 1));
+        }
+    }
+
+    pub(crate) fn reconcile(&mut self, config: &Config, at: usize, node: usize, late: Option<Late>) {
+        let leader = self.leaders[at];
+        let fleet = view::fleet(config, self, &leader);
+        let situation = view::situation(config, self, &leader, node, late);
+        match decide::node(&fleet, &situation).effect {
+            Some(Effect::Write(write)) => self.write(config, write),
+            Some(Effect::ConfirmDrained(write)) => {
+                let unchecked = config.without == Some(Safeguard::FreshPods);
+                if self.places[node].empty || unchecked {
+                    self.write(config, write);
+                }
+            }
+            // Evicted pods come back to a node that can be scheduled to.
+            Some(Effect::Evict | Effect::Delete) => {
+                let place = &mut self.places[node];
+                place.empty |= place.node.is_some_and(|node| node.unschedulable);
+            }
+            Some(Effect::CreateShadow { attempt }) => {
+                let place = &mut self.places[node];
+                let owner = leader.stale.and_then(|stale| stale.nodes).map_or(place.node, |all| all[node]);
+                // One that belongs to no Node is collected as garbage at once.
+                let owner = owner.filter(|owner| place.node.is_some_and(|node| node.life == owner.life));
+                if let (None, Some(owner)) = (place.shadow, owner)
+                    && usize::from(place.shadows_made) < LIVES
+                {
+                    let new = Shadow::new(small(node as u64), place.shadows_made, owner.life);
+                    let (attempt, term) = (attempt.map(small), Some(small(fleet.term)));
+                    place.shadow = Some(Shadow { attempt, term, ..new });
+                    place.shadows_made += 1;
+                }
+            }
+            Some(Effect::DeleteShadow { .. }) => {
+                let seen = leader.stale.and_then(|stale| stale.shadows).map(|all| all[node]);
+                // Its version is tested, so it goes as it was seen or not at all.
+                if seen.is_none_or(|seen| seen == self.places[node].shadow) {
+                    self.places[node].shadow = None;
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn write(&mut self, config: &Config, write: Write<'_>) {
+        let write = config.weakened(write);
+        match write.object {
+            Object::ShadowSpec(name) => {
+                let at = position(&SHADOWS, name);
+                let Some(place) = self.places.get_mut(at) else { return };
+                let Some(before) = place.shadow else { return };
+                let mut shadow = before;
+                if apply(&write, &mut shadow).is_err() || shadow.term < before.term {
+                    return;
+                }
+                shadow.generation += u8::from(shadow != before);
+                place.shadow = Some(shadow);
+                if let Some(broken) = properties::wrong_spec(place, &before, &shadow, &self.ledger) {
+                    self.broken.get_or_insert(broken);
+                }
+            }
+            Object::Node(name) => self.write_node(config, &write, position(&NODES, name)),
+            Object::ShadowStatus(_) | Object::Fleet => {}
+        }
+    }
+
+    fn write_node(&mut self, config: &Config, write: &Write<'_>, at: usize) {
+        let Some(place) = self.places.get_mut(at) else { return };
+        let Some(before) = place.node else { return };
+        let mut node = before;
+        if apply(write, &mut node).is_err() {
+            return;
+        }
+        if let Some((mark, read)) = node.marker.as_mut().zip(before.marker) {
+            // Cordoned again, at another time.
+            mark.again = read.again != (read.started && node.unschedulable && !before.unschedulable);
+        }
+        match config.without {
+            // What the marker does not name is undone with the rest.
+            Some(Safeguard::ForeignCordon) if node.marker.is_none_or(|mark| !mark.started) => {
+                node.unschedulable = false;
+            }
+            Some(Safeguard::DrainedAgain) => {
+                let drained = before.marker.is_some_and(|mark| mark.drained);
+                if let Some(mark) = &mut node.marker {
+                    mark.drained |= drained && mark.started;
+                }
+            }
+            _ => {}
+        }
+        // Pods come to a node as soon as it can be scheduled to.
+        place.empty &= node.unschedulable;
+        place.node = Some(node);
+    }
+}
+
+impl Config {
+    /// The write, without the tests that a sensitivity run leaves out.
+    pub(crate) fn weakened<'a>(&self, mut write: Write<'a>) -> Write<'a> {
+        let left_out = |field: Field<'_>| match self.without {
+            Some(Safeguard::Generation) => field == Field::Generation,
+            Some(Safeguard::Slots) => field == Field::Slots,
+            Some(Safeguard::Claim) => field == Field::StatusRebootRequested,
+            Some(Safeguard::Marker) => field == Field::Marker,
+            _ => false,
+        };
+        write.tests.retain(|(field, _)| !left_out(*field));
+        let gives_back = |(field, value): &(Field<'_>, Value<'_>)| {
+            matches!(field, Field::Slot(_)) && *value == Value::Absent
+        };
+        let counted = self.without != Some(Safeguard::Counted);
+        if !self.halts || !counted && write.sets.iter().any(gives_back) {
+            write.sets.retain(|(field, _)| !matches!(field, Field::VersionRecord(_)));
+        }
+        write
+    }
+}
+
+fn position(names: &[&str], name: &str) -> usize {
+    names.iter().position(|known| *known == name).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,153 @@
+//! Every marker, set of slots, record and failure there can be: facts borrow them.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use brupop_api::Marker;
+use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::shadow::Failures;
+
+use crate::ledger::{Ledger, Record, SUCCEEDED_MAX};
+use crate::objects::{ATTEMPTS_MAX, DAYS, Failed, LIVES, Mark, NODES, NODES_MAX, SHADOWS, UIDS, VERSIONS};
+
+/// A number made of digits, each below its base; the first is the lowest.
+fn code(digits: impl DoubleEndedIterator<Item = (usize, usize)>) -> usize {
+    digits.rev().fold(0, |code, (digit, base)| code * base + digit.min(base - 1))
+}
+
+/// The digits of a code, one after the other.
+struct Digits(usize);
+
+impl Digits {
+    fn next(&mut self, base: usize) -> usize {
+        let digit = self.0 % base;
+        self.0 /= base;
+        digit
+    }
+
+    fn flag(&mut self) -> bool {
+        self.next(2) == 1
+    }
+}
+
+const ATTEMPTS: usize = ATTEMPTS_MAX + 1;
+const MARKERS_COUNT: usize = NODES_MAX * LIVES * ATTEMPTS * 64;
+/// A slot that is not taken, or one for a life and an attempt.
+const SLOT: usize = 1 + LIVES * ATTEMPTS;
+/// No day, or one of them.
+const DAY: usize = 1 + DAYS.len();
+const RECORDS_COUNT: usize = DAY.pow(4) * (SUCCEEDED_MAX as usize + 1) * 2;
+const FAILURES_COUNT: usize = ATTEMPTS * ATTEMPTS * DAYS.len() * 2;
+
+static MARKERS: LazyLock<Vec<Marker>> = LazyLock::new(|| {
+    let marker = |code| {
+        let mut digits = Digits(code);
+        let time = DAYS[digits.next(2)];
+        let when = |set: bool| set.then(|| time.to_owned());
+        let (index, life, attempt) = (digits.next(NODES_MAX), digits.next(LIVES), digits.next(ATTEMPTS));
+        Marker {
+            shadow_uid: UIDS[index][life].to_owned(),
+            attempt: attempt as u64,
+            cordoned_at: when(digits.flag()),
+            drain_started_at: when(digits.flag()),
+            drained_at: when(digits.flag()),
+            tainted: digits.flag(),
+            evicted_owners: if digits.flag() { OWNERS.clone() } else { vec![] },
+            ..Marker::default()
+        }
+    };
+    (0..MARKERS_COUNT).map(marker).collect()
+});
+
+static SLOTS: LazyLock<Vec<BTreeMap<String, Slot>>> = LazyLock::new(|| {
+    let slots = |code| {
+        let mut digits = Digits(code);
+        let taken = (0..NODES_MAX).filter_map(|index| {
+            let held = digits.next(SLOT).checked_sub(1)?;
+            let uid = UIDS[index][held / ATTEMPTS].to_owned();
+            Some((SHADOWS[index].to_owned(), Slot { uid, attempt: (held % ATTEMPTS) as u64, since: None }))
+        });
+        taken.collect()
+    };
+    (0..SLOT.pow(3)).map(slots).collect()
+});
+
+static VERSION_RECORDS: LazyLock<Vec<BTreeMap<String, VersionRecord>>> = LazyLock::new(|| {
+    let record = |code| {
+        let mut digits = Digits(code);
+        let failures = (0..NODES_MAX).filter_map(|index| {
+            let at = DAYS[digits.next(DAY).checked_sub(1)?].to_owned();
+            Some(NodeFailure { node: NODES[index].to_owned(), at, reason: "FellBack".to_owned() })
+        });
+        let record = VersionRecord {
+            failures: failures.collect(),
+            resumed_at: digits.next(DAY).checked_sub(1).map(|day| DAYS[day].to_owned()),
+            succeeded: digits.next(usize::from(SUCCEEDED_MAX) + 1) as u64,
+            halted: digits.flag().then(Halt::default),
+            ..VersionRecord::default()
+        };
+        BTreeMap::from([(VERSIONS[1].to_owned(), record)])
+    };
+    (0..RECORDS_COUNT).map(record).collect()
+});
+
+static FAILURES: LazyLock<Vec<Failures>> = LazyLock::new(|| {
+    let failures = |code| {
+        let mut digits = Digits(code);
+        Failures {
+            count: digits.next(ATTEMPTS) as u64,
+            attempt: digits.next(ATTEMPTS) as u64,
+            at: DAYS[digits.next(DAYS.len())].to_owned(),
+            reason: if digits.flag() { "FellBack" } else { "StepFailed" }.to_owned(),
+        }
+    };
+    (0..FAILURES_COUNT).map(failures).collect()
+});
+
+/// The workloads whose pods run on every node.
+pub(crate) static OWNERS: LazyLock<Vec<String>> =
+    LazyLock::new(|| vec!["apps/v1/ReplicaSet/shop/cart".to_owned()]);
+
+/// The version that may be listed in `spec.resumeVersions`.
+pub(crate) static RESUMED: LazyLock<[String; 1]> = LazyLock::new(|| [VERSIONS[1].to_owned()]);
+
+pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
+    let bits = [mark.cordoned, mark.started, mark.drained, mark.tainted, mark.owners];
+    let numbers = [
+        (usize::from(mark.again), 2),
+        (usize::from(index), NODES_MAX),
+        (usize::from(mark.life), LIVES),
+        (usize::from(mark.attempt), ATTEMPTS),
+    ];
+    let code = code(numbers.into_iter().chain(bits.map(|bit| (usize::from(bit), 2))));
+    &MARKERS[code]
+}
+
+pub(crate) fn slots(ledger: &Ledger) -> &'static BTreeMap<String, Slot> {
+    let digit = |held: crate::ledger::Held| {
+        1 + usize::from(held.life) * ATTEMPTS + usize::from(held.attempt).min(ATTEMPTS_MAX)
+    };
+    &SLOTS[code(ledger.slots.iter().map(|slot| (slot.map_or(0, digit), SLOT)))]
+}
+
+pub(crate) fn versions(record: Option<Record>) -> &'static BTreeMap<String, VersionRecord> {
+    static NONE: BTreeMap<String, VersionRecord> = BTreeMap::new();
+    let Some(record) = record else { return &NONE };
+    let day = |day: Option<u8>| (day.map_or(0, |day| usize::from(day) + 1), DAY);
+    let rest = [
+        day(record.resumed),
+        (usize::from(record.succeeded), usize::from(SUCCEEDED_MAX) + 1),
+        (usize::from(record.halted), 2),
+    ];
+    &VERSION_RECORDS[code(record.failures.map(day).into_iter().chain(rest))]
+}
+
+pub(crate) fn failures(failed: Failed) -> &'static Failures {
+    let digits = [
+        (usize::from(failed.count), ATTEMPTS),
+        (usize::from(failed.attempt), ATTEMPTS),
+        (usize::from(failed.day), DAYS.len()),
+        (usize::from(failed.corroborated), 2),
+    ];
+    &FAILURES[code(digits.into_iter())]
+}

@@ -1,0 +1,224 @@
+//! The world of the model: the truth, what each process believes, and how many faults are left.
+
+use brupop_agent::step::{Command, Memory};
+use brupop_api::State;
+use stateright::Representative;
+
+use crate::ledger::Ledger;
+use crate::objects::{NODES_MAX, Node, Shadow};
+use crate::state::{Config, Faults, Host, Updater, started};
+
+/// Everything about one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct Place {
+    /// The truth of its shadow; `None` when there is none.
+    pub shadow: Option<Shadow>,
+    /// The truth of its Node; `None` when it is gone, and the machine with it.
+    pub node: Option<Node>,
+    /// The machine.
+    pub host: Host,
+    /// Shadows made under this name.
+    pub shadows_made: u8,
+    /// Nodes made under this name.
+    pub nodes_made: u8,
+    /// No pod that a drain would evict runs on it.
+    pub empty: bool,
+    /// A person cordoned it, and has not changed their mind.
+    pub foreign_cordon: bool,
+    /// In this boot a person uncordoned it, or deleted its shadow, when it was too late to be heeded.
+    pub meddled: bool,
+    /// The boot from which its agent has claimed the reboot.
+    pub claimed: Option<u8>,
+    /// Facts of the Node have shown a failure: a boot with the old version, or an absence that was too long.
+    pub failed: bool,
+    /// A person deleted its shadow, or upstream's agent wrote it: nobody knows whose the staged image is.
+    pub forgotten: bool,
+    /// Its agent is never heard of again.
+    pub silent: bool,
+    /// What its agent remembers.
+    pub memory: Memory,
+    /// The shadow that its agent still sees, if that is not the truth.
+    pub agent_sees: Option<Shadow>,
+}
+
+/// What a reconciler still sees, if that is not the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stale {
+    /// The shadows.
+    pub shadows: Option<[Option<Shadow>; NODES_MAX]>,
+    /// The Nodes.
+    pub nodes: Option<[Option<Node>; NODES_MAX]>,
+    /// Whether the Nodes were empty.
+    pub pods: Option<[bool; NODES_MAX]>,
+    /// The ledger.
+    pub ledger: Option<Ledger>,
+}
+
+/// A reconciler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Leader {
+    /// The term in which it believes to lead.
+    pub term: Option<u8>,
+    /// What it sees instead of the truth.
+    pub stale: Option<Stale>,
+}
+
+/// The whole world.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    /// The nodes.
+    pub places: Vec<Place>,
+    /// The ledger.
+    pub ledger: Ledger,
+    /// Two reconcilers.
+    pub leaders: [Leader; 2],
+    /// The day, see [`crate::objects::DAYS`].
+    pub day: u8,
+    /// Hosts that have come up with the update.
+    pub arrivals: u8,
+    /// What may still go wrong.
+    pub faults: Faults,
+    /// An invariant that was broken on the way here; see [`crate::properties`].
+    pub broken: Option<&'static str>,
+}
+
+impl World {
+    /// How it begins: every shadow Idle, every host in its first boot with the old version.
+    pub fn new(config: &Config) -> Self {
+        let places = (0..config.nodes)
+            .map(|at| {
+                let foreign_cordon = config.foreign_cordon && at == 0;
+                let index = u8::try_from(at).unwrap_or(0);
+                let node = Node { unschedulable: foreign_cordon, ..Node::new(index, 0, 0) };
+                Place {
+                    shadow: Some(Shadow::new(index, 0, 0)),
+                    node: Some(node),
+                    host: Host::new(0),
+                    shadows_made: 1,
+                    nodes_made: 1,
+                    empty: false,
+                    foreign_cordon,
+                    meddled: false,
+                    claimed: None,
+                    failed: false,
+                    forgotten: false,
+                    silent: false,
+                    memory: started(),
+                    agent_sees: None,
+                }
+            })
+            .collect();
+        Self {
+            places,
+            ledger: Ledger::default(),
+            leaders: [Leader::default(); 2],
+            day: 0,
+            arrivals: 0,
+            faults: config.faults,
+            broken: None,
+        }
+    }
+
+    /// All that upstream's operator can have left behind on the first node, without attempt, term or marker.
+    pub fn left_by_upstream(config: &Config) -> Vec<Self> {
+        use State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
+        // Goal, what was reached, whether the host runs the update, whether it is cordoned.
+        let all = [
+            (StagedAndPerformedUpdate, Idle, false, false),
+            (StagedAndPerformedUpdate, StagedAndPerformedUpdate, false, false),
+            (RebootedIntoUpdate, StagedAndPerformedUpdate, false, true),
+            (RebootedIntoUpdate, StagedAndPerformedUpdate, true, true),
+            (RebootedIntoUpdate, RebootedIntoUpdate, true, true),
+            (RebootedIntoUpdate, RebootedIntoUpdate, true, false),
+            (MonitoringUpdate, RebootedIntoUpdate, true, false),
+            (MonitoringUpdate, MonitoringUpdate, true, false),
+        ];
+        let left = |(goal, reached, updated, cordoned): (State, State, bool, bool)| {
+            let mut world = Self::new(config);
+            let Some(place) = world.places.first_mut() else { return world };
+            let staged = reached == StagedAndPerformedUpdate && !updated;
+            let version = u8::from(updated);
+            place.host.version = version;
+            (place.host.staged, place.host.next) = (staged, staged);
+            place.host.updates = staged.then_some(Updater { last: (Command::Activate, true), looked: true });
+            place.forgotten = true;
+            if let Some(node) = &mut place.node {
+                (node.version, node.unschedulable) = (version, cordoned);
+            }
+            if let Some(shadow) = &mut place.shadow {
+                (shadow.state, shadow.version) = (goal, Some(1));
+                shadow.current_state = Some(reached);
+                shadow.current_version = Some(version);
+                shadow.target_version = Some(1);
+            }
+            world.arrivals = version;
+            world
+        };
+        all.into_iter().map(left).collect()
+    }
+
+    /// The same world with its nodes in another order: `order` says which node comes to each place.
+    pub(crate) fn in_order(&self, order: &[usize]) -> Self {
+        let mut world = self.clone();
+        world.ledger = self.ledger.in_order(order);
+        for (to, &from) in order.iter().enumerate() {
+            let index = u8::try_from(to).unwrap_or(0);
+            world.places[to] = self.places[from].renamed(index);
+            for (new, old) in world.leaders.iter_mut().zip(&self.leaders) {
+                let (Some(new), Some(old)) = (&mut new.stale, old.stale) else { continue };
+                if let (Some(new), Some(old)) = (&mut new.shadows, old.shadows) {
+                    new[to] = old[from].map(|shadow| Shadow { index, ..shadow });
+                }
+                if let (Some(new), Some(old)) = (&mut new.nodes, old.nodes) {
+                    new[to] = old[from].map(|node| Node { index, ..node });
+                }
+                if let (Some(new), Some(old)) = (&mut new.pods, old.pods) {
+                    new[to] = old[from];
+                }
+            }
+        }
+        for leader in &mut world.leaders {
+            if let Some(stale) = &mut leader.stale {
+                stale.ledger = stale.ledger.map(|ledger| ledger.in_order(order));
+            }
+        }
+        world
+    }
+}
+
+impl Representative for World {
+    /// Nodes have no names that matter: a world in another order of its nodes is the same world.
+    fn representative(&self) -> Self {
+        let of_ledger =
+            |ledger: Ledger, at: usize| (ledger.slots[at], ledger.record.map(|record| record.failures[at]));
+        let seen = |leader: &Leader, at: usize| {
+            leader.stale.map(|stale| {
+                (
+                    stale.shadows.map(|shadows| shadows[at].map(|shadow| Shadow { index: 0, ..shadow })),
+                    stale.nodes.map(|nodes| nodes[at].map(|node| Node { index: 0, ..node })),
+                    stale.pods.map(|pods| pods[at]),
+                    stale.ledger.map(|ledger| of_ledger(ledger, at)),
+                )
+            })
+        };
+        let mut order: Vec<usize> = (0..self.places.len()).collect();
+        order.sort_by_cached_key(|&at| {
+            let [one, other] = &self.leaders;
+            (self.places[at].renamed(0), of_ledger(self.ledger, at), seen(one, at), seen(other, at))
+        });
+        self.in_order(&order)
+    }
+}
+
+impl Place {
+    fn renamed(&self, index: u8) -> Self {
+        let named = |shadow: Shadow| Shadow { index, ..shadow };
+        Self {
+            shadow: self.shadow.map(named),
+            node: self.node.map(|node| Node { index, ..node }),
+            agent_sees: self.agent_sees.map(named),
+            ..*self
+        }
+    }
+}

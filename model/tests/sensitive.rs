@@ -1,0 +1,130 @@
+//! Without a safeguard the model finds a counterexample: so it would notice.
+
+use std::collections::BTreeSet;
+
+use brupop_model::{Config, Faults, Safeguard};
+use stateright::{Checker, Expectation, HasDiscoveries, Model};
+
+const ONE: Config = Config {
+    nodes: 1,
+    limit: 1,
+    attempts: 2,
+    faults: Faults::NONE,
+    halts: false,
+    foreign_cordon: false,
+    upstream: false,
+    without: None,
+};
+
+/// With the safeguard the world is sound; without it, this property does not hold.
+fn is_found(without: Safeguard, property: &str, world: Config) {
+    let sound = world.checker().symmetry().threads(2).spawn_dfs().join();
+    assert_eq!(broken(&sound), BTreeSet::new(), "with {without:?}");
+    let world = Config { without: Some(without), ..world };
+    let builder = world.checker().symmetry().threads(2).finish_when(HasDiscoveries::AnyFailures);
+    let unsound = builder.spawn_bfs().join();
+    let found = broken(&unsound);
+    assert!(found.contains(property), "without {without:?}: {found:?}");
+    println!("without {without:?}: {found:?} in {} states", unsound.state_count());
+}
+
+/// The properties that do not hold, and the rules that are broken.
+fn broken(checker: &impl Checker<Config>) -> BTreeSet<&'static str> {
+    let properties = checker.model().properties();
+    let always = properties.iter().filter(|property| matches!(property.expectation, Expectation::Always));
+    always
+        .filter_map(|property| Some((property.name, checker.discovery(property.name)?)))
+        .map(|(name, path)| path.last_state().broken.unwrap_or(name))
+        .collect()
+}
+
+#[test]
+fn the_test_of_the_generation() {
+    let faults = Faults { stale_leaders: 1, deadlines: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::Generation,
+        "an update begins without its slot",
+        Config { attempts: 1, faults, ..ONE },
+    );
+}
+
+#[test]
+fn the_test_of_the_slots() {
+    let faults = Faults { stale_leaders: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::Slots,
+        "slots never exceed the limit",
+        Config { nodes: 2, attempts: 1, faults, ..ONE },
+    );
+}
+
+#[test]
+fn the_test_of_the_claim() {
+    let faults = Faults { stale_leaders: 1, stale_agents: 1, deadlines: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::Claim,
+        "a host is rebooted from a boot that was not granted",
+        Config { attempts: 1, faults, ..ONE },
+    );
+}
+
+#[test]
+fn the_handshake() {
+    let faults = Faults { stale_agents: 1, people: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::Handshake,
+        "a host is rebooted from a boot that was not granted",
+        Config { faults, ..ONE },
+    );
+}
+
+#[test]
+fn the_test_of_the_marker() {
+    let faults = Faults { stale_leaders: 1, people: 1, ..Faults::NONE };
+    is_found(Safeguard::Marker, "a person's cordon is taken away", Config { faults, ..ONE });
+}
+
+#[test]
+fn a_fresh_list_of_pods() {
+    let faults = Faults { stale_leaders: 1, fall_backs: 1, ..Faults::NONE };
+    is_found(Safeguard::FreshPods, "a host is rebooted while pods run on it", Config { faults, ..ONE });
+}
+
+#[test]
+fn nobody_begins_with_a_version_that_is_halted() {
+    let faults = Faults { fall_backs: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::Halt,
+        "a node begins with a version that is halted",
+        Config { halts: true, faults, ..ONE },
+    );
+}
+
+#[test]
+fn idle_at_the_slots_own_attempt() {
+    is_found(Safeguard::OwnAttempt, "an update begins without its slot", {
+        let faults = Faults { stale_leaders: 1, fall_backs: 1, ..Faults::NONE };
+        Config { faults, ..ONE }
+    });
+}
+
+#[test]
+fn a_cordon_that_is_not_ours() {
+    is_found(
+        Safeguard::ForeignCordon,
+        "a person's cordon is taken away",
+        Config { foreign_cordon: true, ..ONE },
+    );
+}
+
+#[test]
+fn drained_is_taken_back_when_somebody_uncordons() {
+    let faults = Faults { people: 1, ..Faults::NONE };
+    is_found(Safeguard::DrainedAgain, "a host is rebooted while pods run on it", Config { faults, ..ONE });
+}
+
+#[test]
+fn a_failure_is_counted_in_the_patch_that_gives_its_slot_back() {
+    let faults = Faults { fall_backs: 1, ..Faults::NONE };
+    is_found(Safeguard::Counted, "a failure that is over is counted", Config { halts: true, faults, ..ONE });
+}
