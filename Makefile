@@ -13,6 +13,8 @@ PODS_PER_NODE ?= 2
 REBOOT_SECONDS ?= 3
 EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC ?= 0
 FAULT ?=
+PREFETCH ?=
+DOWNLOAD_SECONDS ?= $(if $(filter true,$(PREFETCH)),5,1)
 
 .PHONY: help
 help: ## This list
@@ -31,12 +33,12 @@ earlier: ## The operator of an earlier commit, built once into the same cache, f
 	@testbed/build-earlier >/dev/null
 
 .PHONY: demo
-demo: control-plane build ## A fleet of simulated hosts is updated on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, ...)
+demo: control-plane build ## A fleet of simulated hosts is updated on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, ...)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
 	@BRUPOP_BINARIES=$(CURDIR)/target/release exec target/debug/brupop-demo --nodes $(NODES) \
 	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
 	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC) \
-	  $(FAULT:%=--fault %)
+	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) $(if $(filter true,$(PREFETCH)),--prefetch)
 
 .PHONY: prometheus
 prometheus: ## Debian's Prometheus for the tests, unless there is one; needs root. The programs are wanted, not the service

@@ -55,7 +55,7 @@ fn is_told(seen: &Seen) -> bool {
 }
 
 /// What a person would type, and what it prints.
-async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {
+pub async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {
     println!("   $ kubectl {}", arguments.join(" "));
     let text = fleet.control_plane.kubectl(arguments.to_vec()).await?;
     text.lines().for_each(|line| println!("   {line}"));

@@ -1,6 +1,7 @@
 //! `make demo`: a fleet of simulated Bottlerocket hosts is updated by the shipped operator on a real control plane.
 
 mod bad_image;
+mod prefetch;
 mod summary;
 mod table;
 mod trespass;
@@ -41,6 +42,9 @@ struct Arguments {
     /// What goes wrong: `bad-image` shows a version that no host comes up with
     #[arg(long)]
     fault: Option<Fault>,
+    /// Roll out a second release, downloaded while the nodes wait for their turn, and compare
+    #[arg(long, conflicts_with = "fault")]
+    prefetch: bool,
     /// Leave the cluster running when the fleet is updated, until Ctrl-C
     #[arg(long)]
     stay: bool,
@@ -155,7 +159,10 @@ async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
     );
     fleet.publish(NEW)?;
     table::show_until_updated(&fleet, NEW, arguments.deadline()).await?;
-    let passed = summary::print(&fleet, &options.durations, arguments.limit());
+    let mut passed = summary::print(&fleet, &options.durations, arguments.limit());
+    if arguments.prefetch {
+        passed &= prefetch::show(&fleet, options.durations.prepare, arguments.deadline()).await?;
+    }
     if arguments.stay {
         println!(
             "-- the cluster stays until Ctrl-C: export KUBECONFIG={}",

@@ -9,7 +9,7 @@ use brupop_testbed::history::Outcome;
 use brupop_testbed::host::Durations;
 
 /// The middle one.
-fn median(mut values: Vec<Duration>) -> Option<Duration> {
+pub fn median(mut values: Vec<Duration>) -> Option<Duration> {
     values.sort();
     values.get(values.len() / 2).copied()
 }

@@ -1,0 +1,102 @@
+//! `make demo PREFETCH=true`: the next release is downloaded while the nodes wait for their turn, and a slot is shorter
+//! by that.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::history::History;
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{Fleet, await_until};
+use kube::api::ListParams;
+
+use crate::{bad_image, summary, table};
+
+/// The release that is downloaded ahead.
+const NEXT: &str = "1.20.1";
+const DAEMON_SET: &str = "daemonset/brupop-agent";
+
+/// Goes on where every node runs [`NEW`], downloaded within its slot; is all of it as it should be?
+pub async fn show(fleet: &Fleet, download: Duration, deadline: Duration) -> Result<bool> {
+    println!("\n-- the same again with PREFETCH=true");
+    kubectl(
+        fleet,
+        &[
+            "patch",
+            "configmap",
+            "brupop-configuration",
+            "--type=merge",
+            "-p",
+            r#"{"data":{"PREFETCH":"true"}}"#,
+        ],
+    )
+    .await?;
+    kubectl(fleet, &["rollout", "restart", DAEMON_SET]).await?;
+    kubectl(fleet, &["rollout", "status", DAEMON_SET, "--timeout=120s"]).await?;
+
+    println!("-- the fleet is paused: every node waits for its turn");
+    kubectl(fleet, &["patch", "brf", "fleet", "--type=merge", "-p", r#"{"spec":{"paused":true}}"#]).await?;
+    println!("-- publishing Bottlerocket {NEXT}");
+    fleet.publish(NEXT)?;
+    let shadows = fleet.shadows();
+    await_until("every host has downloaded it", deadline, async || {
+        let shadows = shadows.list(&ListParams::default()).await.ok()?;
+        let ahead = |shadow: &brupop_api::BottlerocketShadow| {
+            let staged = shadow.status.as_ref().and_then(|status| status.staged.as_ref());
+            staged.is_some_and(|staged| staged.prefetched && staged.version == NEXT)
+        };
+        shadows.iter().all(ahead).then_some(())
+    })
+    .await?;
+    let columns = "custom-columns=NAME:.metadata.name,RUNS:.status.current_version,STATE:.spec.state,\
+                   DOWNLOADED:.status.staged.version";
+    kubectl(fleet, &["get", "brs", "-o", columns]).await?;
+    let in_service = fleet.history().now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable());
+
+    println!("-- resumed");
+    kubectl(fleet, &["patch", "brf", "fleet", "--type=merge", "-p", r#"{"spec":{"paused":false}}"#]).await?;
+    table::show_until_updated(fleet, NEXT, deadline).await?;
+
+    let without = slot(&fleet.history(), 0).context("no update without PREFETCH")?;
+    let with = slot(&fleet.history(), 1).context("no update with PREFETCH")?;
+    let seconds = |duration: Duration| format!("{:.2} s", duration.as_secs_f64());
+    println!(
+        "\na slot of one node, from the first change of its spec to Idle (median; a download takes {}):",
+        seconds(download)
+    );
+    println!("  without PREFETCH, {NEW}: {:>8}", seconds(without));
+    println!("  with PREFETCH, {NEXT}:    {:>8}", seconds(with));
+    println!("  saved:                   {:>8}", seconds(without.saturating_sub(with)));
+    let downloads = |host: &brupop_testbed::host::Host| {
+        host.calls().iter().filter(|call| call.path == "/actions/prepare-update").count()
+    };
+    let checks = [
+        (in_service, "while it was downloaded every node was in service, and ran what it had run".to_owned()),
+        (
+            fleet.hosts.iter().all(|host| downloads(host) == 2),
+            "no host downloaded a release twice".to_owned(),
+        ),
+        (
+            with + download.mul_f64(0.7) <= without,
+            "a slot with PREFETCH is shorter by most of what a download takes".to_owned(),
+        ),
+    ];
+    for (holds, what) in &checks {
+        println!("{} {what}", if *holds { "ok  " } else { "FAIL" });
+    }
+    Ok(checks.iter().all(|(holds, _)| *holds))
+}
+
+/// How long the nodes' updates of this number took; the middle one.
+fn slot(history: &History, number: usize) -> Option<Duration> {
+    let nodes: Vec<String> = history.now().map(|(node, _)| node.to_owned()).collect();
+    let took = |node: &String| {
+        let (began, ended) = *history.updates(node).get(number)?;
+        Some(ended?.saturating_duration_since(began))
+    };
+    summary::median(nodes.iter().filter_map(took).collect())
+}
+
+async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {
+    bad_image::kubectl(fleet, &[arguments, &["-n", NAMESPACE]].concat()).await
+}
