@@ -96,9 +96,10 @@ async fn a_whole_update_and_then_silence() {
     assert!(ended.success(), "{ended}");
 }
 
-/// Kills the agent at each call of the host in turn, as it is made, and starts it again.
+/// Kills the agent at each call of the host in turn, as it is made, and as soon as each of its writes is seen, and starts
+/// it again.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_is_killed_at_every_call_still_updates() {
+async fn an_agent_that_is_killed_at_every_call_and_after_every_write_still_updates() {
     let short = Duration::from_millis(150);
     let mut world =
         World::new(Durations { refresh: short, prepare: short, activate: short, ..Durations::default() })
@@ -108,11 +109,20 @@ async fn an_agent_that_is_killed_at_every_call_still_updates() {
     idle_with_update(&world).await;
     let boot = world.place.host.boot_id();
     stage(&world, 1).await;
-    for call in ["/actions/refresh-updates", "/actions/prepare-update", "/actions/activate-update"] {
+    world.until("the echo", |status| status.attempt == Some(1)).await;
+    world.start_agent(&[]);
+    for call in ["/actions/refresh-updates", "/actions/prepare-update"] {
         made(&world, call).await;
         world.start_agent(&[]);
     }
+    world.until("what is staged", |status| status.staged.is_some()).await;
+    world.start_agent(&[]);
+    let count = |path| world.place.host.calls().iter().filter(|call| call.path == path).count();
+    let activated = async || (count("/actions/activate-update") > 0).then_some(());
+    brupop_testbed::await_until("the activation", DEADLINE, activated).await.unwrap();
+    world.start_agent(&[]);
     world.until("staged", at(1, State::StagedAndPerformedUpdate)).await;
+    world.start_agent(&[]);
     grant(&world).await;
     world.until("claimed", |status| status.reboot_requested.is_some()).await;
     world.start_agent(&[]);
@@ -120,11 +130,16 @@ async fn an_agent_that_is_killed_at_every_call_still_updates() {
     world.start_agent(&[]);
     let status = world.until("rebooted", at(1, State::RebootedIntoUpdate)).await;
     assert_eq!(status.current_version.as_deref(), Some("1.20.1"));
-    let reboots = world.place.host.calls().iter().filter(|call| call.path == "/actions/reboot").count();
-    assert_eq!((reboots, status.crash_count.unwrap_or(0)), (1, 0));
-    let prepares =
-        world.place.host.calls().iter().filter(|call| call.path == "/actions/prepare-update").count();
-    assert_eq!(prepares, 1, "what a killed agent had downloaded is not downloaded again");
+    world.start_agent(&[]);
+    world.spec(json!({"state": "MonitoringUpdate"})).await;
+    world.until("monitoring", at(1, State::MonitoringUpdate)).await;
+    world.start_agent(&[]);
+    world.spec(json!({"state": "Idle"})).await;
+    let status = world.until("Idle", at(1, State::Idle)).await;
+    let count = |path| world.place.host.calls().iter().filter(|call| call.path == path).count();
+    let made = ["/actions/prepare-update", "/actions/activate-update", "/actions/reboot"].map(count);
+    assert_eq!(made, [1, 1, 1], "what a killed agent had done is not done again");
+    assert_eq!(status.crash_count.unwrap_or(0), 0);
 }
 
 /// Awaits a call to the host that is made from now on.

@@ -184,9 +184,8 @@ async fn a_hanging_call_gets_nothing_at_all() {
     host.set_faults(Faults { unanswered, ..Faults::default() });
     let mut stream = UnixStream::connect(place.0.join("api.sock")).await.unwrap();
     stream.write_all(b"POST /actions/refresh-updates HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-    let refreshed = async {
-        while !exchange(&place, "GET", "/updates/status").await.contains("\"refresh\"") {}
-    };
+    let refreshed =
+        async { while !exchange(&place, "GET", "/updates/status").await.contains("\"refresh\"") {} };
     timeout(DEADLINE, refreshed).await.unwrap();
     assert!(timeout(Duration::from_millis(100), stream.read(&mut byte)).await.is_err());
 }
