@@ -39,7 +39,7 @@ struct Arguments {
 }
 
 /// Longest wait for a step that writes to every node.
-const DEADLINE: Duration = Duration::from_mins(4);
+const DEADLINE: Duration = Duration::from_mins(10);
 /// What is aimed at, at 5,000 nodes.
 const FIRST_ACTION: Duration = Duration::from_secs(10);
 const MEMORY_MIB: f64 = 200.0;
