@@ -25,6 +25,8 @@ use crate::{canary, evict, told};
 
 /// Most calls under way at once. What has to wait is decided anew when another call is answered.
 const MAX_CALLS: usize = 32;
+/// Most of them that may be under way when one more is about a condition: what is done goes before what is said.
+const MAX_CALLS_BEFORE_CONDITION: usize = 24;
 /// Most evictions under way at once, beside other calls.
 const MAX_EVICTIONS: usize = 32;
 
@@ -247,7 +249,9 @@ impl Reconciler {
 
     /// Sets a call going, if nothing of the same object is pending.
     pub(super) fn run_errand(&mut self, snapshot: &Snapshot, errand: Errand, wake: &mut Wake) {
-        if !self.is_ready(snapshot, &errand.key, wake) || self.reign.calls.len() >= MAX_CALLS {
+        let most =
+            if matches!(errand.key, Key::Condition(_)) { MAX_CALLS_BEFORE_CONDITION } else { MAX_CALLS };
+        if !self.is_ready(snapshot, &errand.key, wake) || self.reign.calls.len() >= most {
             return;
         }
         self.reign.pending.begin(errand.key.clone());
