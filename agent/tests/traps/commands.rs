@@ -219,3 +219,26 @@ async fn a_boot_in_mid_update_forgets_everything_and_it_begins_again() {
         assert_well(&solo);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_undone_is_told_until_it_is() {
+    let refusals = [
+        (Answer::NotFound("none staged".into()), "deactivate was refused: none staged"),
+        (Answer::NotAllowed("not now".into()), "deactivate was refused: not now"),
+        (Answer::Refused("disk on fire".into()), "deactivate was refused: disk on fire"),
+    ];
+    for (answer, sentence) in refusals {
+        let solo = idle(Durations::default()).await;
+        solo.stage(1);
+        solo.until_at(1, STAGED).await;
+        solo.faults(Faults::answer(Call::Action(Command::Deactivate), answer));
+        solo.spec(&json!({"state": "Idle"}));
+        let told = |message: &String| message.contains(sentence);
+        let status = solo.until(sentence, |status| status.message.as_ref().is_some_and(told)).await;
+        assert_ne!(status.current_state, Some(State::Idle), "it would boot what nobody wants any more");
+        solo.faults(Faults::default());
+        let status = solo.until_at(1, State::Idle).await;
+        assert_eq!(status.staged, None);
+        solo.until("no message", |status| status.message.is_none()).await;
+    }
+}
