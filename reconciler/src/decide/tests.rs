@@ -1,8 +1,13 @@
 //! Tables and properties of the decisions. The model checker holds the whole protocol; here stands what each
 //! situation leads to.
 
+mod begin;
+mod fleets;
+mod given_up;
 mod hopeless;
+mod objects;
 mod order;
+mod passes;
 mod properties;
 mod soak;
 mod steps;

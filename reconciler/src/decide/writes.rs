@@ -31,7 +31,8 @@ fn state<'a>(fleet: &FleetFacts<'a>, state: State) -> [(Field<'a>, Value<'a>); 2
     [(Field::SpecState, Value::State(state)), (Field::SpecTransitionTimestamp, Value::text(fleet.now))]
 }
 
-/// The claim is as it was read: absent, or spent in an earlier boot.
+/// The claim is as it was read: absent, or spent in an earlier boot. An agent that never takes a spent one back would
+/// otherwise have every grant refused until its deadline.
 fn claim_as_read<'a>(shadow: &ShadowFacts<'a>) -> (Field<'a>, Value<'a>) {
     (Field::StatusRebootRequested, Value::text_or_absent(shadow.status.reboot_requested))
 }
@@ -89,10 +90,7 @@ pub(super) fn grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, node: 
     spec(
         fleet,
         shadow,
-        [
-            (Field::CurrentState, Value::state_or_absent(shadow.status.current_state)),
-            (Field::StatusRebootRequested, Value::Absent),
-        ],
+        [(Field::CurrentState, Value::state_or_absent(shadow.status.current_state)), claim_as_read(shadow)],
         state(fleet, State::RebootedIntoUpdate)
             .into_iter()
             .chain([(Field::SpecRebootFromBootId, Value::text(node.boot_id))]),
@@ -106,12 +104,7 @@ pub(super) fn skip_reboot<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) 
 
 /// The node is not drained any more: the grant is taken back, unless the agent was faster.
 pub(super) fn withdraw_grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
-    spec(
-        fleet,
-        shadow,
-        [(Field::StatusRebootRequested, Value::Absent)],
-        [(Field::SpecRebootFromBootId, Value::Absent)],
-    )
+    spec(fleet, shadow, [claim_as_read(shadow)], [(Field::SpecRebootFromBootId, Value::Absent)])
 }
 
 /// The host is back: watch it.

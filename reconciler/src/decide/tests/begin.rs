@@ -1,0 +1,164 @@
+//! Who begins, and who leads.
+
+use brupop_api::State::{Idle, StagedAndPerformedUpdate};
+use brupop_api::fleet::{BottlerocketFleetStatus, Halt, VersionRecord};
+use brupop_api::{Field, Value};
+
+use super::super::{Effect, Reason, node as decide, slots, takeover};
+use super::world::{
+    FIRST_BOOT, NEW, NO_SLOTS, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, marked, marker, node, shadow,
+    updating,
+};
+use super::{next_state, sets, write};
+use crate::facts::{FleetFacts, Gate, Situation};
+
+fn without_slots() -> FleetFacts<'static> {
+    FleetFacts { slots: &NO_SLOTS, ..fleet() }
+}
+
+#[test]
+fn nothing_is_written_unless_the_ledger_shows_our_term() {
+    for ledger_term in [None, Some(3), Some(5)] {
+        let fleet = FleetFacts { ledger_term, ..fleet() };
+        assert_eq!(decide(&fleet, &idle()).effect, None);
+        assert_eq!(slots(&fleet, &[idle()]).write, None);
+    }
+}
+
+#[test]
+fn a_labelled_node_gets_a_shadow_and_an_unlabelled_one_loses_it() {
+    let mut situation = idle();
+    situation.shadow = None;
+    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::CreateShadow { attempt: None }));
+    // Made again in mid-update: at the next attempt, so that the old marker is over.
+    let marker = marker(3, true);
+    marked(&mut situation, &marker);
+    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::CreateShadow { attempt: Some(4) }));
+
+    let mut situation = idle();
+    node(&mut situation, |node| node.labelled = false);
+    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::DeleteShadow { uid: UID }));
+    situation.shadow = None;
+    assert_eq!(decide(&fleet(), &situation).effect, None);
+}
+
+#[test]
+fn a_shadow_of_another_node_of_the_same_name_goes() {
+    let mut situation = idle();
+    situation.owner_uid = Some("an earlier node");
+    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::DeleteShadow { uid: UID }));
+    let mut situation = idle();
+    situation.node = None;
+    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::DeleteShadow { uid: UID }));
+}
+
+#[test]
+fn a_slot_comes_before_the_spec_moves() {
+    let taken = slots(&without_slots(), &[idle()]).write.unwrap();
+    assert!(
+        matches!(sets(&taken, Field::Slot(SHADOW)), Some(Value::Slot(slot)) if slot.uid == UID && slot.attempt == 1)
+    );
+    assert_eq!(decide(&without_slots(), &idle()).effect, None);
+
+    let decision = decide(&fleet(), &idle());
+    assert_eq!(next_state(&decision), Some(StagedAndPerformedUpdate));
+    assert_eq!(sets(write(&decision), Field::SpecVersion), Some(Value::text(NEW)));
+    assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)));
+    assert_eq!(sets(write(&decision), Field::SpecLeaderTerm), Some(Value::Number(4)));
+    assert_eq!(sets(write(&decision), Field::SpecBaselineBootId), Some(Value::text(FIRST_BOOT)));
+}
+
+/// A change of an idle node that could otherwise begin.
+type Change = fn(&mut Situation<'static>);
+
+#[test]
+fn an_idle_node_says_why_it_does_not_begin() {
+    let paused_after_failure: Change = |s| {
+        s.time.backing_off = true;
+        node(s, |n| n.paused = true);
+    };
+    let rows: [(&str, Change, Reason<'_>); 8] = [
+        ("not ready", |s| node(s, |n| n.ready = false), Reason::NodeNotReady),
+        ("no report", |s| shadow(s, |w| w.status.current_version = None), Reason::NotReported),
+        ("no report since its boot", |s| node(s, |n| n.boot_id = SECOND_BOOT), Reason::NotReported),
+        ("no update", |s| shadow(s, |w| w.status.target_version = None), Reason::NoUpdate),
+        ("already there", |s| shadow(s, |w| w.status.target_version = Some(OLD)), Reason::NoUpdate),
+        ("failed not long ago", |s| s.time.backing_off = true, Reason::BackingOff),
+        ("paused by a person", |s| node(s, |n| n.paused = true), Reason::NodePaused),
+        ("paused by a person after a failure", paused_after_failure, Reason::NodePaused),
+    ];
+    for (name, change, reason) in rows {
+        let mut situation = idle();
+        change(&mut situation);
+        assert_eq!(decide(&without_slots(), &situation).reason, reason, "{name}");
+        assert_eq!(slots(&without_slots(), &[situation]).write, None, "{name}");
+        // A slot that was taken all the same is given back by way of a spent attempt.
+        let decision = decide(&fleet(), &situation);
+        assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)), "{name}");
+        assert_eq!(sets(write(&decision), Field::SpecState), None, "{name}");
+    }
+}
+
+#[test]
+fn gates_hold_new_updates_back_and_nothing_else() {
+    for (gate, reason) in [
+        (Gate::Paused, Reason::FleetPaused),
+        (Gate::OutsideWindow, Reason::OutsideWindow),
+        (Gate::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
+    ] {
+        let closed = FleetFacts { gate, ..without_slots() };
+        assert_eq!(decide(&closed, &idle()).reason, reason);
+        assert_eq!(slots(&closed, &[idle()]).write, None);
+        // What has begun is finished.
+        let situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        assert!(decide(&FleetFacts { gate, ..fleet() }, &situation).effect.is_some());
+    }
+    let mut asked_for = idle();
+    node(&mut asked_for, |node| node.update_now = true);
+    assert!(
+        slots(&FleetFacts { gate: Gate::OutsideWindow, ..without_slots() }, &[asked_for]).write.is_some()
+    );
+    assert!(slots(&FleetFacts { gate: Gate::Paused, ..without_slots() }, &[asked_for]).write.is_none());
+}
+
+#[test]
+fn a_halted_version_is_not_begun() {
+    let record = VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
+    let versions = [(NEW.to_owned(), record)].into();
+    let fleet = FleetFacts { versions: &versions, ..without_slots() };
+    assert_eq!(decide(&fleet, &idle()).reason, Reason::VersionHalted(NEW));
+}
+
+#[test]
+fn a_node_that_is_away_counts_from_the_moment_its_slot_is_given_back() {
+    let mut away = updating(Idle, Idle);
+    node(&mut away, |node| node.ready = false);
+    let mut other = idle();
+    other.shadow_name = "brs-other";
+    shadow(&mut other, |shadow| shadow.name = "brs-other");
+    let write = slots(&fleet(), &[away, other]).write.unwrap();
+    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
+    assert_eq!(sets(&write, Field::Slot("brs-other")), None);
+}
+
+#[test]
+fn a_person_who_asks_for_an_update_now_does_not_end_a_back_off() {
+    let mut situation = idle();
+    node(&mut situation, |node| node.update_now = true);
+    situation.time.backing_off = true;
+    assert_eq!(slots(&without_slots(), &[situation]).write, None);
+}
+
+#[test]
+fn a_new_leader_has_a_higher_term_than_anybody_ever_had() {
+    let mut situation = updating(StagedAndPerformedUpdate, Idle);
+    shadow(&mut situation, |shadow| shadow.spec.leader_term = Some(9));
+    let ledger = BottlerocketFleetStatus { term: Some(4), ..BottlerocketFleetStatus::default() };
+    let (term, take) = takeover(Some(&ledger), &[situation]);
+    assert_eq!(term, 10);
+    assert_eq!(sets(&take, Field::Slot(SHADOW)), None, "the ledger knows its slots");
+    // A lost ledger's slots are made again.
+    let (term, take) = takeover(None, &[situation]);
+    assert_eq!(term, 10);
+    assert!(matches!(sets(&take, Field::Slot(SHADOW)), Some(Value::Slot(slot)) if slot.attempt == 1));
+}

@@ -1,0 +1,224 @@
+//! Fleets of real objects in any state, and what becomes of them when a decision is carried out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use brupop_api::fleet::{BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::write::{Fields, apply};
+use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Object, Write, names};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::json;
+
+use super::objects::{Dice, node, shadow, uid_of};
+use super::world::NEW;
+use crate::apply::new_shadow;
+use crate::decide::{Decision, Effect};
+use crate::drain::{Plan, PodKey};
+use crate::facts::{FailureBudget, Gate};
+use crate::objects::{AgentPod, WatchedNode};
+use crate::observe::{Circumstances, Observed, Snapshot, observe};
+use crate::settings::{Durations, Limit};
+
+pub(super) const TERM: u64 = 4;
+/// The time of every pass.
+pub(super) const NOW: &str = "2026-11-21T04:00:00Z";
+
+/// A node's objects; any of them may be missing.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) node: Option<Node>,
+    pub(super) shadow: Option<BottlerocketShadow>,
+    agent: Option<AgentPod>,
+    plan: Option<Plan>,
+    hopeless: bool,
+    /// Whether a workload is missing, if they were looked at.
+    missing: Option<bool>,
+}
+
+/// A fleet, and what its reconciler is told to do.
+#[derive(Clone, Debug)]
+pub(super) struct Fleet {
+    pub(super) places: BTreeMap<String, Place>,
+    pub(super) ledger: BottlerocketFleet,
+    pub(super) limit: Limit,
+    pub(super) gate: Gate,
+    pub(super) force: bool,
+    pub(super) durations: Durations,
+}
+
+fn place(name: &str, dice: &mut Dice<'_>) -> Place {
+    let pod = || PodKey { namespace: "shop".into(), name: "cart".into(), uid: "pod".into() };
+    let full =
+        Plan { evict: vec![pod()], owners: vec!["apps/v1/ReplicaSet/shop/cart".into()], ..Plan::default() };
+    let ready_since = (!dice.rarely(6)).then(|| dice.ago().parse().unwrap());
+    Place {
+        agent: (!dice.rarely(12)).then(|| AgentPod { node: name.to_owned(), ready_since }),
+        plan: if dice.rarely(4) { None } else { Some(if dice.rarely(2) { full } else { Plan::default() }) },
+        hopeless: dice.rarely(8),
+        missing: dice.one_of(&[Some(false), Some(true), None]),
+        shadow: (!dice.rarely(12)).then(|| shadow(name, dice)),
+        node: (!dice.rarely(20)).then(|| node(name, dice)),
+    }
+}
+
+fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> BottlerocketFleet {
+    let mut slots = BTreeMap::new();
+    for name in places.keys().filter_map(|shadow| names::node_of_shadow(shadow)) {
+        if dice.rarely(3) {
+            let uid = if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) };
+            slots.insert(
+                names::shadow_name(name),
+                Slot { uid, attempt: dice.one_of(&[1, 2, 3]), since: dice.ago_or_never() },
+            );
+        }
+    }
+    let failed = |dice: &mut Dice<'_>| {
+        let node = dice.one_of(&["n0", "n1", "elsewhere"]).to_owned();
+        NodeFailure { node, at: dice.ago(), reason: "FellBack".to_owned() }
+    };
+    let record = VersionRecord {
+        failures: if dice.rarely(2) { vec![failed(dice)] } else { vec![] },
+        succeeded: dice.one_of(&[0, 1]),
+        halted: dice.rarely(3).then(Halt::default),
+        resumed_at: dice.ago_or_never(),
+        ..VersionRecord::default()
+    };
+    let mut fleet = BottlerocketFleet::new("fleet", BottlerocketFleetSpec::default());
+    fleet.spec.resume_versions = if dice.rarely(4) { vec![NEW.to_owned()] } else { vec![] };
+    fleet.status = Some(BottlerocketFleetStatus {
+        term: Some(TERM),
+        slots,
+        versions: if dice.rarely(2) { [(NEW.to_owned(), record)].into() } else { BTreeMap::new() },
+        last_finished: dice.ago_or_never(),
+        ..BottlerocketFleetStatus::default()
+    });
+    fleet
+}
+
+impl Fleet {
+    /// The fleet that these bytes choose: one row for each node, and one for what holds for all.
+    pub(super) fn of(nodes: &[Vec<u8>], all: &[u8]) -> Self {
+        let seconds = SignedDuration::from_secs;
+        let name = |at: usize| format!("n{at}");
+        let places: BTreeMap<String, Place> = nodes
+            .iter()
+            .enumerate()
+            .map(|(at, row)| (names::shadow_name(&name(at)), place(&name(at), &mut Dice(row.iter()))))
+            .collect();
+        let dice = &mut Dice(all.iter());
+        Self {
+            ledger: ledger(&places, dice),
+            places,
+            limit: dice.one_of(&[Limit::Nodes(2), Limit::Percent(40), Limit::Nodes(1), Limit::Unlimited]),
+            gate: dice.one_of(&[
+                Gate::Open,
+                Gate::Open,
+                Gate::OutsideWindow,
+                Gate::Paused,
+                Gate::AdmissionNotEnforced,
+            ]),
+            force: dice.rarely(4),
+            durations: Durations {
+                exclusion: seconds(dice.one_of(&[0, 30])),
+                soak: seconds(60),
+                workloads: seconds(dice.one_of(&[600, 0])),
+                stage: seconds(3600),
+                drain: seconds(900),
+                reboot: seconds(1800),
+                settle: seconds(600),
+                back_off_base: seconds(120),
+                min_node_age: seconds(dice.one_of(&[0, 300])),
+                pause: seconds(dice.one_of(&[0, 60])),
+            },
+        }
+    }
+
+    /// The objects, as they are watched.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot {
+            ledger: Some(Arc::new(serde_json::from_value(json!(self.ledger)).unwrap())),
+            ..Snapshot::default()
+        };
+        for (name, place) in &self.places {
+            if let Some(node) = &place.node {
+                let mut watched: WatchedNode = serde_json::from_value(json!(node)).unwrap();
+                watched.trim();
+                snapshot.nodes.insert(name.clone(), Arc::new(watched));
+            }
+            if let Some(shadow) = &place.shadow {
+                let guarded = Arc::new(serde_json::from_value(json!(shadow)).unwrap());
+                snapshot.shadows.insert(name.clone(), guarded);
+            }
+            snapshot.agents.extend(place.agent.clone().map(|agent| (name.clone(), agent)));
+            snapshot.drains.extend(place.plan.clone().map(|plan| (name.clone(), plan)));
+            snapshot.hopeless.extend(place.hopeless.then(|| (name.clone(), "a budget".to_owned())));
+            let missing = |missing: bool| missing.then(|| "apps/v1/ReplicaSet/shop/cart".to_owned());
+            snapshot.evicted.extend(place.missing.map(|it| (name.clone(), missing(it))));
+        }
+        snapshot
+    }
+
+    /// What is seen in the objects.
+    pub(super) fn observe<'a>(&'a self, snapshot: &'a Snapshot) -> Observed<'a> {
+        let circumstances = Circumstances {
+            durations: &self.durations,
+            limit: self.limit,
+            force: self.force,
+            budget: FailureBudget::default(),
+            term: TERM,
+            gate: self.gate,
+            own_node: Some("n0"),
+            now: NOW.parse().unwrap(),
+            now_text: NOW,
+        };
+        observe(snapshot, &circumstances)
+    }
+
+    /// The ledger's status.
+    pub(super) fn status(&self) -> &BottlerocketFleetStatus {
+        self.ledger.status.as_ref().unwrap()
+    }
+
+    /// Carries out a write of the ledger.
+    pub(super) fn write_ledger(&mut self, write: &Write<'_>) {
+        changes(write, &mut self.ledger);
+    }
+
+    /// Carries out what was decided for a node; true if that is something that the reconciler does by itself.
+    pub(super) fn carry_out(&mut self, name: &str, decision: &Decision<'_>) -> bool {
+        let place = self.places.get_mut(name).unwrap();
+        match &decision.effect {
+            Some(Effect::Write(write) | Effect::ConfirmDrained(write)) => match write.object {
+                Object::ShadowSpec(_) => {
+                    let shadow = place.shadow.as_mut().unwrap();
+                    changes(write, shadow);
+                    shadow.metadata.generation = shadow.metadata.generation.map(|generation| generation + 1);
+                }
+                Object::Node(_) => changes(write, place.node.as_mut().unwrap()),
+                other => panic!("a node's decision writes {other:?}"),
+            },
+            Some(Effect::CreateShadow { attempt }) => {
+                let node = place.node.as_ref().unwrap();
+                let (node, uid) =
+                    (node.metadata.name.as_deref().unwrap(), node.metadata.uid.as_deref().unwrap());
+                let mut made = new_shadow(node, uid, *attempt, TERM, NOW);
+                (made.metadata.uid, made.metadata.generation) = (Some("uid-made-again".to_owned()), Some(1));
+                assert!(place.shadow.replace(made).is_none(), "a shadow is made where there is one");
+            }
+            Some(Effect::DeleteShadow { uid }) => {
+                let gone = place.shadow.take().unwrap();
+                assert_eq!(gone.metadata.uid.as_deref(), Some(*uid));
+            }
+            Some(Effect::Evict | Effect::Delete) | None => return false,
+        }
+        true
+    }
+}
+
+/// A write that was decided on this very object is taken, and changes it.
+fn changes<T: Fields + Clone + PartialEq + std::fmt::Debug>(write: &Write<'_>, object: &mut T) {
+    let before = object.clone();
+    assert_eq!(apply(write, object), Ok(()), "{write:?}");
+    assert_ne!(*object, before, "{write:?} changes nothing");
+}

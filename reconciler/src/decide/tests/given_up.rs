@@ -1,0 +1,152 @@
+//! Updates that are given up, and what is left of them.
+
+use brupop_api::State::{
+    self, ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate,
+};
+use brupop_api::{Field, Value};
+
+use super::super::{Abort, Reason, node as decide, slots};
+use super::world::{
+    FIRST_BOOT, NEW, OLD, SHADOW, fleet, marked, marker, node, rebooted, shadow, slot, updating,
+};
+use super::{next_state, sets, write};
+use crate::facts::{FleetFacts, Situation};
+
+/// A change of a node in mid-update.
+type Change = fn(&mut Situation<'static>);
+
+fn aborts(situation: &Situation<'_>) -> Option<Abort> {
+    match decide(&fleet(), situation).reason {
+        Reason::Aborting(why) => Some(why),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_host_that_comes_back_with_the_old_version_has_fallen_back() {
+    let mut situation = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    shadow(&mut situation, |shadow| {
+        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_requested = Some(FIRST_BOOT);
+    });
+    rebooted(&mut situation, OLD);
+    assert_eq!(aborts(&situation), Some(Abort::FellBack));
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(next_state(&decision), Some(Idle));
+    let Some(Value::Failures(failures)) = sets(write(&decision), Field::SpecFailures) else {
+        panic!("no failure")
+    };
+    assert_eq!((failures.count, failures.attempt, failures.reason.as_str()), (1, 1, "FellBack"));
+    // The spent claim is tested: a new one would win.
+    assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::text(FIRST_BOOT))));
+}
+
+#[test]
+fn a_host_that_reboots_by_itself_is_not_rebooted_again() {
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    rebooted(&mut situation, NEW);
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
+    assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), None);
+
+    let mut situation = updating(StagedAndPerformedUpdate, Idle);
+    rebooted(&mut situation, OLD);
+    assert_eq!(aborts(&situation), Some(Abort::RebootedByItself));
+}
+
+#[test]
+fn before_the_claim_an_update_can_be_given_up() {
+    let rows: [(&str, State, Change, Abort); 6] = [
+        ("failed", ErrorReset, |_| (), Abort::StepFailed),
+        ("too long", Idle, |s| s.time.step_overdue = true, Abort::DeadlineExceeded),
+        ("paused", Idle, |s| node(s, |n| n.paused = true), Abort::NodePaused),
+        ("unlabelled", Idle, |s| node(s, |n| n.labelled = false), Abort::NotLabelled),
+        (
+            "other target",
+            Idle,
+            |s| shadow(s, |w| w.status.target_version = Some("1.21.0")),
+            Abort::OtherTarget,
+        ),
+        ("no target", Idle, |s| shadow(s, |w| w.status.target_version = None), Abort::OtherTarget),
+    ];
+    for (name, reached, change, why) in rows {
+        let mut situation = updating(StagedAndPerformedUpdate, reached);
+        change(&mut situation);
+        assert_eq!(aborts(&situation), Some(why), "{name}");
+        let decision = decide(&fleet(), &situation);
+        assert_eq!(next_state(&decision), Some(Idle), "{name}");
+        assert_eq!(sets(write(&decision), Field::SpecFailures).is_some(), why.is_failure(), "{name}");
+        assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)), "{name}");
+    }
+}
+
+#[test]
+fn an_update_that_was_given_up_is_undone_and_its_slot_given_back() {
+    let over = marker(1, true);
+    let mut situation = updating(Idle, Idle);
+    situation.node.as_mut().unwrap().marker = Some(&over);
+    assert_eq!(slots(&fleet(), &[situation]).write, None, "still marked");
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(sets(write(&decision), Field::Marker), Some(Value::Absent));
+
+    node(&mut situation, |node| node.marker = None);
+    situation.time.backing_off = true;
+    let freed = slots(&fleet(), &[situation]).write.unwrap();
+    assert_eq!(sets(&freed, Field::Slot(SHADOW)), Some(Value::Absent));
+    assert_eq!(sets(&freed, Field::VersionRecord(NEW)), None, "neither a success nor a corroborated failure");
+}
+
+#[test]
+fn a_marker_whose_attempt_is_over_is_undone_whatever_the_state() {
+    let over = marker(1, true);
+    for state in [StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate, Idle] {
+        let mut situation = updating(state, state);
+        shadow(&mut situation, |shadow| shadow.spec.attempt = Some(2));
+        marked(&mut situation, &over);
+        let decision = decide(&fleet(), &situation);
+        assert_eq!(sets(write(&decision), Field::Marker), Some(Value::Absent), "{state}");
+        node(&mut situation, |node| node.ready = false);
+        assert_eq!(decide(&fleet(), &situation).effect, None, "{state}: not while it may be rebooting");
+    }
+}
+
+#[test]
+fn a_silent_agent_does_not_keep_its_slot_for_ever() {
+    for state in [RebootedIntoUpdate, MonitoringUpdate] {
+        let mut situation = updating(state, StagedAndPerformedUpdate);
+        rebooted(&mut situation, NEW);
+        assert_eq!(decide(&fleet(), &situation).effect, None, "{state}");
+        situation.time.step_overdue = true;
+        assert_eq!(aborts(&situation), Some(Abort::DeadlineExceeded), "{state}");
+        situation.time.step_overdue = false;
+        node(&mut situation, |node| node.labelled = false);
+        assert_eq!(aborts(&situation), Some(Abort::NotLabelled), "{state}");
+    }
+    let mut idle = updating(Idle, StagedAndPerformedUpdate);
+    assert_eq!(slots(&fleet(), &[idle]).write, None);
+    idle.time.step_overdue = true;
+    assert!(slots(&fleet(), &[idle]).write.is_some());
+    // The slot of a shadow that was made again: the same.
+    let earlier = slot(SHADOW, "an earlier shadow", 1);
+    assert!(slots(&FleetFacts { slots: &earlier, ..fleet() }, &[idle]).write.is_some());
+    idle.time.step_overdue = false;
+    assert_eq!(slots(&FleetFacts { slots: &earlier, ..fleet() }, &[idle]).write, None);
+}
+
+#[test]
+fn a_node_in_another_boot_is_put_back_into_service_before_anything_is_written_of_it() {
+    let marker = marker(1, true);
+    for (state, version) in [
+        (StagedAndPerformedUpdate, NEW),
+        (StagedAndPerformedUpdate, OLD),
+        (RebootedIntoUpdate, OLD),
+        (MonitoringUpdate, NEW),
+    ] {
+        let mut situation = updating(state, StagedAndPerformedUpdate);
+        marked(&mut situation, &marker);
+        rebooted(&mut situation, version);
+        let decision = decide(&fleet(), &situation);
+        assert_eq!(decision.reason, Reason::ReturningToService, "{state} {version}");
+        assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Absent));
+    }
+}

@@ -1,0 +1,133 @@
+//! Nodes and shadows in any state, consistent or not, as the API server has them.
+
+use brupop_api::{BottlerocketShadow, Marker, State, names};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+
+use super::fleets::{NOW, TERM};
+use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT};
+
+/// How long ago something may have been, in seconds: now, not long ago, too long ago for most.
+const AGES: [i64; 6] = [0, 5, 45, 200, 1000, 100_000];
+
+/// Choices, one byte each; zero is what is usual.
+pub(super) struct Dice<'d>(pub(super) std::slice::Iter<'d, u8>);
+
+impl Dice<'_> {
+    pub(super) fn roll(&mut self) -> usize {
+        usize::from(self.0.next().copied().unwrap_or(0))
+    }
+
+    pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.roll() % all.len()]
+    }
+
+    /// True in one of so many.
+    pub(super) fn rarely(&mut self, one_in: usize) -> bool {
+        self.roll() % one_in == one_in - 1
+    }
+
+    pub(super) fn ago(&mut self) -> String {
+        let now: Timestamp = NOW.parse().unwrap();
+        (now - SignedDuration::from_secs(self.one_of(&AGES))).to_string()
+    }
+
+    /// A time or none.
+    pub(super) fn ago_or_never(&mut self) -> Option<String> {
+        let ago = self.ago();
+        self.rarely(2).then_some(ago)
+    }
+
+    pub(super) fn boot(&mut self) -> Option<&'static str> {
+        self.one_of(&[Some(FIRST_BOOT), Some(SECOND_BOOT), None])
+    }
+}
+
+pub(super) fn uid_of(name: &str) -> String {
+    format!("uid-{name}")
+}
+
+/// The node of this name.
+pub(super) fn node(name: &str, dice: &mut Dice<'_>) -> Node {
+    let mut labels = json!({"topology.kubernetes.io/zone": dice.one_of(&["a", "b"])});
+    if !dice.rarely(8) {
+        labels[names::UPDATER_INTERFACE_LABEL] = names::UPDATER_INTERFACE_VERSION.into();
+    }
+    if dice.rarely(10) {
+        labels[names::EXCLUDE_FROM_LB_LABEL] = names::EXCLUDE_FROM_LB_VALUE.into();
+    }
+    let mut annotations = json!({});
+    for (annotation, one_in) in [(names::PAUSE_ANNOTATION, 10), (names::UPDATE_NOW_ANNOTATION, 6)] {
+        if dice.rarely(one_in) {
+            annotations[annotation] = "true".into();
+        }
+    }
+    if dice.rarely(3) {
+        annotations[names::MARKER_ANNOTATION] = marker(name, dice).render().into();
+    }
+    let taints = if dice.rarely(3) {
+        json!([{"key": names::UPDATING_TAINT, "effect": "NoSchedule"}])
+    } else {
+        json!([])
+    };
+    let ready = if dice.rarely(7) { "False" } else { "True" };
+    let version = dice.one_of(&[OLD, NEW]);
+    let json = json!({
+        "metadata": {"name": name, "uid": format!("node-{name}"), "labels": labels, "annotations": annotations,
+            "creationTimestamp": dice.ago()},
+        "spec": {"unschedulable": dice.rarely(3), "taints": taints},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": dice.ago()}],
+            "nodeInfo": {"bootID": dice.one_of(&[FIRST_BOOT, SECOND_BOOT]),
+                "osImage": format!("Bottlerocket OS {version} (aws-k8s-1.29)"),
+                "architecture": "", "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",
+                "kubeletVersion": "", "machineID": "", "operatingSystem": "", "systemUUID": ""},
+        },
+    });
+    serde_json::from_value(json).unwrap()
+}
+
+fn marker(name: &str, dice: &mut Dice<'_>) -> Marker {
+    Marker {
+        shadow_uid: if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) },
+        attempt: dice.one_of(&[1, 2]),
+        term: TERM - 1,
+        excluded_at: dice.ago_or_never(),
+        drain_started_at: dice.ago_or_never(),
+        cordoned_at: dice.ago_or_never(),
+        drained_at: dice.ago_or_never(),
+        tainted: dice.rarely(2),
+        evicted_owners: if dice.rarely(2) { vec!["apps/v1/ReplicaSet/shop/cart".to_owned()] } else { vec![] },
+    }
+}
+
+pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
+    let failures = json!({"count": dice.one_of(&[1, 3]), "attempt": dice.one_of(&[1, 2]), "at": dice.ago(),
+        "reason": dice.one_of(&["FellBack", "StepFailed", "NotReady"])});
+    let states = State::ALL;
+    let state = dice.one_of(&states[..4]);
+    // Mostly what the spec asks for, or what comes before it.
+    let reached = dice.one_of(&[state, state, state, State::Idle, states[4], states[1], states[2]]);
+    let attempt = dice.one_of(&[Some(1), Some(2), Some(1), None]);
+    let echoed = if dice.rarely(5) { dice.one_of(&[Some(1), None]) } else { attempt };
+    let mut reported = json!({
+        "current_version": dice.one_of(&[OLD, NEW]), "target_version": dice.one_of(&[Some(NEW), Some("1.21.0"), None]),
+        "current_state": reached, "attempt": echoed, "boot_id": dice.boot(), "reboot_requested": null,
+    });
+    if dice.rarely(4) {
+        reported["reboot_requested"] = json!(dice.boot());
+    }
+    let owner = if dice.rarely(12) { "an earlier node".to_owned() } else { format!("node-{name}") };
+    let json = json!({
+        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "metadata": {"name": names::shadow_name(name), "namespace": "ns", "uid": uid_of(name), "generation": 3,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": owner}]},
+        "spec": {"state": state, "state_transition_timestamp": dice.ago(), "attempt": attempt,
+            "version": if dice.rarely(10) { None } else { Some(NEW) }, "leader_term": dice.one_of(&[Some(TERM - 1), None]),
+            "baseline_boot_id": dice.boot(), "reboot_from_boot_id": dice.boot(),
+            "failures": if dice.rarely(3) { failures } else { Value::Null }},
+        "status": if dice.rarely(10) { Value::Null } else { reported },
+    });
+    serde_json::from_value(json).unwrap()
+}

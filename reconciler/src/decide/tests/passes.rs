@@ -1,0 +1,221 @@
+//! What holds for every pass over any fleet: from real objects to decisions, and to the objects after them.
+
+use std::collections::BTreeSet;
+
+use brupop_api::conditions::ConditionStatus;
+use brupop_api::{Object, State, Value};
+use proptest::prelude::*;
+
+use super::fleets::Fleet;
+use super::world::NEW;
+use crate::decide::idle::startable;
+use crate::decide::{Decision, Effect, Reason, node as decide, slots, turns};
+use crate::facts::{Gate, Situation};
+
+/// Most passes until a reconciler has done all that it can do by itself.
+const PASSES_MAX: usize = 16;
+
+fn fleet() -> impl Strategy<Value = Fleet> {
+    let row = || prop::collection::vec(any::<u8>(), 64);
+    (prop::collection::vec(row(), 1..6), row()).prop_map(|(nodes, all)| Fleet::of(&nodes, &all))
+}
+
+/// Names of the shadows that get a slot.
+fn taken(write: Option<&brupop_api::Write<'_>>) -> BTreeSet<String> {
+    let sets = write.into_iter().flat_map(|write| &write.sets);
+    sets.filter_map(|(field, value)| match (field, value) {
+        (brupop_api::Field::Slot(name), Value::Slot(_)) => Some((*name).to_owned()),
+        _ => None,
+    })
+    .collect()
+}
+
+fn is_idle(situation: &Situation<'_>) -> bool {
+    situation.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle)
+}
+
+/// What is done although the condition does not say that the node moves.
+fn is_house_keeping(decision: &Decision<'_>, situation: &Situation<'_>) -> bool {
+    match (&decision.effect, &decision.reason) {
+        (Some(Effect::CreateShadow { .. }), Reason::NotReported)
+        | (
+            Some(Effect::DeleteShadow { .. }),
+            Reason::NodeGone | Reason::NodeReplaced | Reason::NotLabelled,
+        ) => true,
+        // What was left on a node that is not ours any more.
+        (Some(Effect::Write(write)), Reason::NotLabelled) => matches!(write.object, Object::Node(_)),
+        // A slot that is not wanted after all; the reason is why it is not.
+        (Some(Effect::Write(write)), _) => {
+            is_idle(situation) && write.sets.contains(&(brupop_api::Field::SpecVersion, Value::Absent))
+        }
+        _ => false,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_same_objects_bring_the_same_decisions(fleet in fleet()) {
+        let (one, other) = (fleet.snapshot(), fleet.snapshot());
+        let (one, other) = (fleet.observe(&one), fleet.observe(&other));
+        prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
+        prop_assert_eq!(slots(&one.fleet, &one.situations), slots(&other.fleet, &other.situations));
+        for (one_of, of_other) in one.situations.iter().zip(&other.situations) {
+            prop_assert_eq!(decide(&one.fleet, one_of), decide(&other.fleet, of_other));
+        }
+    }
+
+    /// Each write holds on what it was decided on and changes it, and a reconciler that is left alone comes to rest.
+    #[test]
+    fn what_was_done_is_not_done_again(fleet in fleet()) {
+        let mut fleet = fleet;
+        for pass in 0.. {
+            let before = fleet.clone();
+            let snapshot = before.snapshot();
+            let observed = before.observe(&snapshot);
+            let mut acts = false;
+            if let Some(write) = slots(&observed.fleet, &observed.situations).write {
+                fleet.write_ledger(&write);
+                acts = true;
+            } else {
+                for situation in &observed.situations {
+                    acts |= fleet.carry_out(situation.shadow_name, &decide(&observed.fleet, situation));
+                }
+            }
+            if !acts {
+                break;
+            }
+            prop_assert!(pass < PASSES_MAX, "it goes on and on: {:?}", fleet);
+        }
+    }
+
+    #[test]
+    fn the_limit_holds_in_the_ledger_that_is_written(fleet in fleet()) {
+        let before = fleet.snapshot();
+        let observed = fleet.observe(&before);
+        let Some(write) = slots(&observed.fleet, &observed.situations).write else { return Ok(()) };
+        let mut after = fleet.clone();
+        after.write_ledger(&write);
+        let kept = |name: &String| after.status().slots.contains_key(name);
+        let had = fleet.status().slots.keys().filter(|name| kept(name)).count();
+        let taken = taken(Some(&write)).len();
+        prop_assert_eq!(after.status().slots.len(), had + taken);
+        let snapshot = after.snapshot();
+        let seen = after.observe(&snapshot);
+        let (Some(limit), true) = (seen.fleet.limit, taken > 0) else { return Ok(()) };
+        let out_of_service = seen.situations.iter().filter(|situation| {
+            !kept(&situation.shadow_name.to_owned())
+                && (situation.marked() || situation.node.is_some_and(|node| node.labelled && !node.ready))
+        });
+        let used = after.status().slots.len() + out_of_service.count();
+        prop_assert!(u64::try_from(used).unwrap() <= limit, "{used} of {limit}");
+    }
+
+    #[test]
+    fn a_node_that_is_touched_says_that_it_moves(fleet in fleet()) {
+        let snapshot = fleet.snapshot();
+        let observed = fleet.observe(&snapshot);
+        let chosen = slots(&observed.fleet, &observed.situations);
+        for (index, situation) in observed.situations.iter().enumerate() {
+            let decision = decide(&observed.fleet, situation);
+            let reason = decision.reason;
+            prop_assert!(Reason::WORDS.contains(&reason.as_str()), "{reason:?}");
+            prop_assert!(!reason.message().is_empty(), "{reason:?}");
+            let moves = reason.status() == ConditionStatus::True;
+            let house_keeping = is_house_keeping(&decision, situation);
+            prop_assert!(decision.effect.is_none() || moves || house_keeping, "{decision:?}");
+            // Who waits for a slot waits in one queue, and for nothing else.
+            let queued = chosen.queued.iter().filter(|(queued, _)| *queued == index).count();
+            prop_assert!(queued <= 1 && (queued == 0 || !chosen.taken.contains(&index)));
+            let waits = reason == Reason::LimitReached && decision.effect.is_none() && is_idle(situation);
+            prop_assert!(!waits || queued + usize::from(chosen.taken.contains(&index)) == 1
+                || chosen.halted.iter().any(|halted| situation.shadow.is_some_and(|shadow| shadow.update() == Some(halted.version)))
+                || situation.node.is_some_and(|node| node.marker.is_some())
+                || observed.fleet.slots.contains_key(situation.shadow_name), "{situation:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_starts_where_nothing_may(fleet in fleet()) {
+        let snapshot = fleet.snapshot();
+        let observed = fleet.observe(&snapshot);
+        let chosen = slots(&observed.fleet, &observed.situations);
+        let halted = |version: &str| {
+            fleet.status().versions.get(version).is_some_and(|record| record.halted.is_some())
+                || chosen.halted.iter().any(|halted| halted.version == version)
+        };
+        let taken = taken(chosen.write.as_ref());
+        for situation in observed.situations.iter().filter(|situation| is_idle(situation)) {
+            let starts = matches!(decide(&observed.fleet, situation).reason, Reason::Starting(_));
+            if !starts && !taken.contains(situation.shadow_name) {
+                continue;
+            }
+            let node = situation.node.unwrap();
+            prop_assert!(node.labelled && node.ready && !node.paused && node.agent_ready && !situation.time.backing_off);
+            prop_assert!(fleet.gate == Gate::Open || (fleet.gate == Gate::OutsideWindow && node.update_now));
+            prop_assert!(node.update_now || !(situation.time.young || observed.fleet.resting));
+            let version = situation.shadow.unwrap().update().unwrap();
+            let known = fleet.status().versions.get(version).is_some_and(|record| record.halted.is_some());
+            prop_assert!(!known && (starts || !halted(version)), "{version} is halted");
+        }
+    }
+
+    #[test]
+    fn what_has_begun_is_finished_whatever_holds_others_back(fleet in fleet(), gate in 1..4_usize) {
+        let mut held = fleet.clone();
+        held.gate = [Gate::Open, Gate::Paused, Gate::OutsideWindow, Gate::AdmissionNotEnforced][gate];
+        held.durations.pause = jiff::SignedDuration::from_hours(1000);
+        held.durations.min_node_age = jiff::SignedDuration::from_hours(1000);
+        let versions = &mut held.ledger.status.as_mut().unwrap().versions;
+        versions.entry(NEW.to_owned()).or_default().halted = Some(brupop_api::fleet::Halt::default());
+        let (free_snapshot, held_snapshot) = (fleet.snapshot(), held.snapshot());
+        let (free, held) = (fleet.observe(&free_snapshot), held.observe(&held_snapshot));
+        for (in_free, in_held) in free.situations.iter().zip(&held.situations) {
+            if !is_idle(in_free) {
+                prop_assert_eq!(decide(&free.fleet, in_free), decide(&held.fleet, in_held));
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_not_ours_is_not_touched(fleet in fleet()) {
+        let snapshot = fleet.snapshot();
+        let observed = fleet.observe(&snapshot);
+        let seen: BTreeSet<&str> = observed.situations.iter().map(|situation| situation.shadow_name).collect();
+        for (name, place) in &fleet.places {
+            let ours = snapshot.nodes.get(name).is_some_and(|node| node.labelled() || !matches!(node.marker(), Ok(None)));
+            prop_assert_eq!(seen.contains(name.as_str()), ours || place.shadow.is_some());
+        }
+        for situation in &observed.situations {
+            let Some(node) = situation.node else { continue };
+            // Upstream's cordon is adopted first, and taken away then.
+            let upstreams = situation.shadow.is_some_and(|shadow| shadow.spec.attempt.is_none());
+            if !node.labelled && node.marker.is_none() && !upstreams {
+                let decision = decide(&observed.fleet, situation);
+                let touched = match &decision.effect {
+                    Some(Effect::Write(write) | Effect::ConfirmDrained(write)) => matches!(write.object, Object::Node(_)),
+                    Some(Effect::Evict | Effect::Delete) => true,
+                    _ => false,
+                };
+                prop_assert!(!touched, "{decision:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn everybody_who_may_begin_has_one_turn(fleet in fleet()) {
+        let snapshot = fleet.snapshot();
+        let observed = fleet.observe(&snapshot);
+        let turns = turns(&observed.fleet, &observed.situations);
+        let may_begin = observed.situations.iter().enumerate().filter(|(_, situation)| {
+            is_idle(situation)
+                && !observed.fleet.slots.contains_key(situation.shadow_name)
+                && situation.node.is_some_and(|node| node.marker.is_none())
+                && startable(&observed.fleet, situation).is_ok()
+        });
+        let expected: BTreeSet<usize> = may_begin.map(|(index, _)| index).collect();
+        prop_assert_eq!(turns.len(), expected.len());
+        prop_assert_eq!(turns.into_iter().collect::<BTreeSet<_>>(), expected);
+    }
+}
