@@ -101,8 +101,9 @@ impl World {
     /// Something that a deadline brings about: a fault, but for silent agents, of whom it is what must come.
     fn in_overdue(&mut self, config: &Config, node: usize, act: impl FnOnce(&mut Self)) {
         let mut world = self.clone();
-        // The Node is away for as long as that.
-        let away = world.places[node].node.is_some_and(|node| !node.ready);
+        // The Node is away for as long as that, or somebody has not seen its return.
+        let stale = self.leaders.iter().filter_map(|leader| leader.stale?.nodes?[node]);
+        let away = stale.chain(self.places[node].node).any(|node| !node.ready);
         world.places[node].failed |= config.halts && away;
         let before = world.clone();
         act(&mut world);
