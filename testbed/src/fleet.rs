@@ -5,16 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
-use futures::StreamExt as _;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
-use serde_json::{from_value, json};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::history::History;
 use crate::host::{Durations, Host};
@@ -22,14 +16,16 @@ use crate::operator::{NAMESPACE, apply_overlay, binaries, programs};
 use crate::{ControlPlane, Kubelets, Options, Program, await_until};
 
 mod changes;
+mod people;
+mod tells;
+mod watch;
+mod workloads;
 
 /// The version that every host begins with.
 pub const OLD: &str = "1.19.4";
 /// The version that [`Fleet::publish`] usually offers.
 pub const NEW: &str = "1.20.0";
 
-/// The namespace of the workloads.
-const SHOP: &str = "shop";
 const DEADLINE: Duration = Duration::from_secs(90);
 
 /// How a fleet is made.
@@ -125,7 +121,7 @@ impl Fleet {
         env.extend(options.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let kubelets = Kubelets::start(&control_plane, install(&control_plane, &env).await?);
         let history = Arc::<Mutex<History>>::default();
-        let watching = watch(control_plane.client(), &history);
+        let watching = watch::start(&control_plane.client(), &history);
         let mut fleet = Self { watching, history, kubelets, hosts: vec![], control_plane };
         for number in 0..options.nodes {
             fleet.join(number, options.durations).await?;
@@ -189,9 +185,7 @@ impl Fleet {
     /// As [`Fleet::until`].
     pub async fn until_updated(&self, version: &str, deadline: Duration) -> Result<()> {
         self.until(&format!("every node runs {version}"), deadline, |history| {
-            history.now().all(|(_, seen)| {
-                seen.is_idle() && !seen.is_unavailable() && seen.version.as_deref() == Some(version)
-            })
+            history.now().count() > 0 && history.now().all(|(_, seen)| seen.runs(version))
         })
         .await
     }
@@ -205,93 +199,6 @@ impl Fleet {
             .iter()
             .map(|process| format!("--- {}\n{}", process.pod, self.control_plane.log(&process.pod)));
         format!("{}\n{}", nodes.join("\n"), logs.collect::<Vec<_>>().join("\n"))
-    }
-
-    /// A Deployment with a disruption budget in the namespace `shop`; returns when all of its pods run.
-    ///
-    /// # Errors
-    /// The API server refuses, or the pods do not run in time.
-    pub async fn deploy(&self, name: &str, replicas: usize, max_unavailable: &str) -> Result<()> {
-        let client = self.client();
-        let namespace: Namespace = from_value(json!({"metadata": {"name": SHOP}}))?;
-        if Api::<Namespace>::all(client.clone()).get_opt(SHOP).await?.is_none() {
-            Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-        }
-        let max_unavailable =
-            max_unavailable.parse::<u32>().map_or_else(|_| json!(max_unavailable), |n| json!(n));
-        let labels = json!({"app": name});
-        let budget: PodDisruptionBudget = from_value(json!({
-            "metadata": {"name": name},
-            "spec": {"maxUnavailable": max_unavailable, "selector": {"matchLabels": labels}},
-        }))?;
-        Api::namespaced(client.clone(), SHOP).create(&PostParams::default(), &budget).await?;
-        let deployment: Deployment = from_value(json!({
-            "metadata": {"name": name},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {
-                        "terminationGracePeriodSeconds": 0,
-                        "containers": [{"name": name, "image": "none"}],
-                        "topologySpreadConstraints": [{
-                            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
-                            "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": labels},
-                        }],
-                    },
-                },
-            },
-        }))?;
-        let deployments = Api::<Deployment>::namespaced(client, SHOP);
-        deployments.create(&PostParams::default(), &deployment).await?;
-        await_until(format!("{replicas} pods of {name} run"), DEADLINE, async || {
-            let status = deployments.get(name).await.ok()?.status?;
-            (usize::try_from(status.available_replicas?).ok()? == replicas).then_some(())
-        })
-        .await?;
-        Ok(())
-    }
-
-    /// One more pod under the budget of a Deployment made by [`Fleet::deploy`], for which there is no node; returns when
-    /// the budget counts it as away.
-    ///
-    /// # Errors
-    /// The API server refuses, or the budget does not take notice in time.
-    pub async fn deploy_spare(&self, name: &str) -> Result<()> {
-        let spare: Deployment = from_value(json!({
-            "metadata": {"name": format!("{name}-spare")},
-            "spec": {
-                "replicas": 1,
-                "selector": {"matchLabels": {"app": name, "spare": "yes"}},
-                "template": {
-                    "metadata": {"labels": {"app": name, "spare": "yes"}},
-                    "spec": {
-                        "nodeSelector": {"example.com/no-node-has-this": "yes"},
-                        "containers": [{"name": name, "image": "none"}],
-                    },
-                },
-            },
-        }))?;
-        Api::namespaced(self.client(), SHOP).create(&PostParams::default(), &spare).await?;
-        let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
-        await_until(format!("the budget of {name} allows no disruption"), DEADLINE, async || {
-            let status = budgets.get(name).await.ok()?.status?;
-            (status.disruptions_allowed == 0 && status.expected_pods > status.current_healthy).then_some(())
-        })
-        .await?;
-        Ok(())
-    }
-
-    /// Sets the budget of a Deployment made by [`Fleet::deploy`] to this many unavailable pods.
-    ///
-    /// # Errors
-    /// The API server refuses.
-    pub async fn allow_unavailable(&self, name: &str, max_unavailable: u32) -> Result<()> {
-        let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
-        let patch = Patch::Merge(json!({"spec": {"maxUnavailable": max_unavailable}}));
-        budgets.patch(name, &PatchParams::default(), &patch).await?;
-        Ok(())
     }
 
     /// A token as the agent on this node has it.
@@ -322,42 +229,4 @@ impl Fleet {
         ensure!(self.watching.try_join_next().is_none(), "a watch has ended");
         self.control_plane.check()
     }
-}
-
-/// Keeps the history.
-fn watch(client: Client, history: &Arc<Mutex<History>>) -> JoinSet<()> {
-    let mut watching = JoinSet::new();
-    let shadows =
-        watcher(Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE), watcher::Config::default());
-    let ledgers =
-        watcher(Api::<BottlerocketFleet>::namespaced(client.clone(), NAMESPACE), watcher::Config::default());
-    let nodes = watcher(Api::<Node>::all(client), watcher::Config::default());
-    let kept = Arc::clone(history);
-    watching.spawn(async move {
-        let mut ledgers = ledgers.default_backoff().applied_objects().boxed();
-        while let Some(event) = ledgers.next().await {
-            if let Ok(ledger) = event {
-                kept.lock().unwrap_or_else(PoisonError::into_inner).ledger(&ledger);
-            }
-        }
-    });
-    let kept = Arc::clone(history);
-    watching.spawn(async move {
-        let mut shadows = shadows.default_backoff().applied_objects().boxed();
-        while let Some(event) = shadows.next().await {
-            if let Ok(shadow) = event {
-                kept.lock().unwrap_or_else(PoisonError::into_inner).shadow(Instant::now(), &shadow);
-            }
-        }
-    });
-    let kept = Arc::clone(history);
-    watching.spawn(async move {
-        let mut nodes = nodes.default_backoff().applied_objects().boxed();
-        while let Some(event) = nodes.next().await {
-            if let Ok(node) = event {
-                kept.lock().unwrap_or_else(PoisonError::into_inner).node(Instant::now(), &node);
-            }
-        }
-    });
-    watching
 }

@@ -14,6 +14,10 @@ use tokio::time::Instant;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Seen {
+    /// There is a shadow. Without one, `spec` and `status` are as if they were empty.
+    pub has_shadow: bool,
+    /// There is a Node. Without one, so is it.
+    pub has_node: bool,
     /// `spec.state`
     pub goal: State,
     /// `spec.version`
@@ -26,6 +30,8 @@ pub struct Seen {
     pub available: Option<String>,
     /// `status.crash_count`
     pub crashes: u64,
+    /// Version of `status.staged`.
+    pub staged: Option<String>,
     /// Reason of the condition Progressing.
     pub reason: String,
     /// The Node is Ready.
@@ -70,18 +76,21 @@ pub struct Outcome {
 impl Seen {
     fn with_shadow(mut self, shadow: &BottlerocketShadow) -> Self {
         let status = shadow.status.clone().unwrap_or_default();
+        self.has_shadow = true;
         self.goal = shadow.spec.state;
         self.target.clone_from(&shadow.spec.version);
         self.reached = status.current_state;
         self.version = status.current_version;
         self.available = status.target_version;
         self.crashes = status.crash_count.unwrap_or(0);
+        self.staged = status.staged.map(|staged| staged.version);
         let progressing = status.conditions.iter().find(|condition| condition.type_ == "Progressing");
         self.reason = progressing.map(|condition| condition.reason.clone()).unwrap_or_default();
         self
     }
 
     fn with_node(mut self, node: &Node) -> Self {
+        self.has_node = true;
         let status = node.status.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
         self.ready =
@@ -99,9 +108,36 @@ impl Seen {
         self
     }
 
-    /// Out of service: pods cannot run there, or not be started there.
+    fn without_shadow(self) -> Self {
+        let Self { has_node, ready, cordoned, excluded, drained, marked, boot_id, .. } = self;
+        Self { has_node, ready, cordoned, excluded, drained, marked, boot_id, ..Self::default() }
+    }
+
+    fn without_node(self) -> Self {
+        let Self { has_shadow, goal, target, reached, version, available, crashes, staged, reason, .. } =
+            self;
+        Self {
+            has_shadow,
+            goal,
+            target,
+            reached,
+            version,
+            available,
+            crashes,
+            staged,
+            reason,
+            ..Self::default()
+        }
+    }
+
+    /// Out of service: pods cannot run there, or not be started there. Nobody counts on a Node that is not there.
     pub fn is_unavailable(&self) -> bool {
-        !self.ready || self.cordoned
+        self.has_node && (!self.ready || self.cordoned)
+    }
+
+    /// Idle, in service, on this version.
+    pub fn runs(&self, version: &str) -> bool {
+        self.is_idle() && self.has_node && !self.is_unavailable() && self.version.as_deref() == Some(version)
     }
 
     /// Nothing of an update is left.
@@ -121,6 +157,18 @@ impl History {
     /// A Node was seen.
     pub fn node(&mut self, at: Instant, node: &Node) {
         self.note(at, &node.name_any(), |seen| seen.with_node(node));
+    }
+
+    /// The shadow of this name is deleted.
+    pub fn no_shadow(&mut self, at: Instant, name: &str) {
+        if let Some(node) = names::node_of_shadow(name) {
+            self.note(at, node, Seen::without_shadow);
+        }
+    }
+
+    /// The Node of this name is deleted.
+    pub fn no_node(&mut self, at: Instant, name: &str) {
+        self.note(at, name, Seen::without_node);
     }
 
     /// The ledger was seen. A watch leaves out no version of it, unless it begins anew.
@@ -143,9 +191,15 @@ impl History {
         }
     }
 
-    /// What is known of each node now.
+    /// What is known now of each node that has a Node or a shadow.
     pub fn now(&self) -> impl Iterator<Item = (&str, &Seen)> {
-        self.nodes.iter().filter_map(|(node, past)| Some((node.as_str(), &past.last()?.1)))
+        let last = self.nodes.iter().filter_map(|(node, past)| Some((node.as_str(), &past.last()?.1)));
+        last.filter(|(_, seen)| seen.has_shadow || seen.has_node)
+    }
+
+    /// What is known of this node now, if it has a Node or a shadow.
+    pub fn of(&self, node: &str) -> Option<&Seen> {
+        self.now().find(|(name, _)| *name == node).map(|(_, seen)| seen)
     }
 
     /// What was seen of this node, in order, and since when.
@@ -236,74 +290,4 @@ fn outcome(past: &[(Instant, Seen)]) -> Outcome {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn past(rows: &[(u64, Seen)]) -> Vec<(Instant, Seen)> {
-        let zero = Instant::now();
-        rows.iter().map(|(millis, seen)| (zero + Duration::from_millis(*millis), seen.clone())).collect()
-    }
-
-    fn seen(goal: State, reached: State) -> Seen {
-        Seen { goal, reached: Some(reached), ready: true, boot_id: "a".into(), ..Seen::default() }
-    }
-
-    #[test]
-    fn an_update_is_timed_from_its_first_change_to_idle() {
-        use State::{Idle, MonitoringUpdate, StagedAndPerformedUpdate};
-        let staged = || seen(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        let past = past(&[
-            (0, seen(Idle, Idle)),
-            (100, seen(StagedAndPerformedUpdate, Idle)),
-            (300, Seen { cordoned: true, marked: true, ..staged() }),
-            (350, Seen { cordoned: true, marked: true, drained: true, ..staged() }),
-            (600, Seen { boot_id: "b".into(), ..seen(MonitoringUpdate, MonitoringUpdate) }),
-            (700, Seen { boot_id: "b".into(), ..seen(Idle, MonitoringUpdate) }),
-            (800, Seen { boot_id: "b".into(), ..seen(Idle, Idle) }),
-        ]);
-        let outcome = outcome(&past);
-        assert_eq!(outcome.took, Some(Duration::from_millis(700)));
-        assert_eq!(outcome.drain, Duration::from_millis(50));
-        assert_eq!(outcome.states[&StagedAndPerformedUpdate], Duration::from_millis(500));
-        assert_eq!(outcome.boots, 2);
-    }
-
-    #[test]
-    fn updates_are_told_apart() {
-        use State::{Idle, StagedAndPerformedUpdate};
-        let zero = Instant::now();
-        let at = |millis| zero + Duration::from_millis(millis);
-        let marked = Seen { marked: true, ..seen(Idle, Idle) };
-        let rows = [
-            (0, seen(Idle, Idle)),
-            (10, seen(StagedAndPerformedUpdate, Idle)),
-            (20, seen(StagedAndPerformedUpdate, StagedAndPerformedUpdate)),
-            (30, seen(Idle, StagedAndPerformedUpdate)),
-            (40, marked),
-            (50, seen(Idle, Idle)),
-            (60, seen(StagedAndPerformedUpdate, Idle)),
-        ];
-        let mut history = History::default();
-        history.nodes.insert("a".into(), rows.map(|(millis, seen)| (at(millis), seen)).into());
-        assert_eq!(history.updates("a"), [(at(10), Some(at(50))), (at(60), None)]);
-        assert_eq!(history.updates("b"), []);
-    }
-
-    #[test]
-    fn nodes_out_of_service_are_counted_at_every_moment() {
-        let zero = Instant::now();
-        let at = |millis| zero + Duration::from_millis(millis);
-        let away = |is| Seen { cordoned: is, ..seen(State::Idle, State::Idle) };
-        let mut history = History::default();
-        history
-            .nodes
-            .insert("a".into(), vec![(at(0), away(false)), (at(10), away(true)), (at(20), away(false))]);
-        history
-            .nodes
-            .insert("b".into(), vec![(at(0), away(false)), (at(20), away(true)), (at(40), away(false))]);
-        history
-            .nodes
-            .insert("c".into(), vec![(at(0), away(false)), (at(30), away(true)), (at(35), away(false))]);
-        assert_eq!(history.most_unavailable(), 2);
-    }
-}
+mod tests;

@@ -1,0 +1,37 @@
+//! What people do to a fleet by hand.
+
+use anyhow::Result;
+use brupop_api::names::{FLEET, PAUSE_ANNOTATION};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::Fleet;
+
+impl Fleet {
+    /// `kubectl annotate node`: `key=value`, or `key-`.
+    ///
+    /// # Errors
+    /// kubectl failed.
+    pub async fn annotate(&self, node: &str, annotation: &str) -> Result<()> {
+        self.control_plane.kubectl(["annotate", "node", node, "--overwrite", annotation]).await.map(drop)
+    }
+
+    /// A person pauses this node, or lets it go on.
+    ///
+    /// # Errors
+    /// kubectl failed.
+    pub async fn pause_node(&self, node: &str, paused: bool) -> Result<()> {
+        let annotation = format!("{PAUSE_ANNOTATION}{}", if paused { "=true" } else { "-" });
+        self.annotate(node, &annotation).await
+    }
+
+    /// A person pauses the fleet, or lets it go on.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn pause(&self, paused: bool) -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"paused": paused}}));
+        self.ledger().patch(FLEET, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+}

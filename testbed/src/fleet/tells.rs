@@ -1,0 +1,124 @@
+//! What a fleet tells of one node and of itself: in objects, Events and metrics.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::conditions::{Condition, PROGRESSING};
+use brupop_api::fleet::BottlerocketFleetStatus;
+use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, FLEET, GROUP, MARKER_ANNOTATION, shadow_name};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
+
+use super::Fleet;
+use crate::await_until;
+use crate::history::Seen;
+use crate::scrape::{READER, Scraper};
+
+/// For what a fleet does by itself.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+impl Fleet {
+    /// What is known of this node now.
+    ///
+    /// # Errors
+    /// It has neither a Node nor a shadow.
+    pub fn seen(&self, node: &str) -> Result<Seen> {
+        self.history().of(node).cloned().with_context(|| format!("{node} is not known"))
+    }
+
+    /// Awaits something of one node, for two minutes.
+    ///
+    /// # Errors
+    /// As [`Fleet::until`].
+    pub async fn until_node(&self, node: &str, what: &str, so: impl Fn(&Seen) -> bool) -> Result<()> {
+        self.until(&format!("{node}: {what}"), DEADLINE, |history| history.of(node).is_some_and(&so)).await
+    }
+
+    /// Awaits something of the ledger, for two minutes.
+    ///
+    /// # Errors
+    /// As [`Fleet::until`].
+    pub async fn until_ledger(
+        &self,
+        what: &str,
+        so: impl Fn(&BottlerocketFleetStatus) -> bool,
+    ) -> Result<BottlerocketFleetStatus> {
+        let api = self.ledger();
+        let waited = await_until(format!("the ledger: {what}"), DEADLINE, async || {
+            api.get(FLEET).await.ok()?.status.filter(|status| so(status))
+        });
+        waited.await.with_context(|| self.report())
+    }
+
+    /// Awaits that no slot is taken.
+    ///
+    /// # Errors
+    /// As [`Fleet::until`].
+    pub async fn until_all_slots_are_given_back(&self) -> Result<BottlerocketFleetStatus> {
+        self.until_ledger("all slots are given back", |status| status.slots.is_empty()).await
+    }
+
+    /// The condition that says why this node moves or not.
+    ///
+    /// # Errors
+    /// Nobody has said it yet, or the API server refuses.
+    pub async fn progressing(&self, node: &str) -> Result<Condition> {
+        let shadow = self.shadows().get(&shadow_name(node)).await?;
+        let conditions = shadow.status.unwrap_or_default().conditions;
+        conditions.into_iter().find(|condition| condition.type_ == PROGRESSING).context("no condition")
+    }
+
+    /// Awaits an Event about this object, or the shadow of the node of this name, with these words in its note.
+    ///
+    /// # Errors
+    /// Nobody told it for two minutes.
+    pub async fn told(&self, about: &str, reason: &str, words: &str) -> Result<Event> {
+        let events = Api::<Event>::all(self.client());
+        let is = |event: &Event| {
+            let regarding = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
+            event.reason.as_deref() == Some(reason)
+                && regarding.is_some_and(|name| name == about || name == shadow_name(about))
+                && event.note.as_deref().is_some_and(|note| note.contains(words))
+        };
+        let found = await_until(format!("{reason} ({words}) is told of {about}"), DEADLINE, async || {
+            events.list(&ListParams::default()).await.ok()?.items.into_iter().find(|event| is(event))
+        });
+        Ok(found.await?)
+    }
+
+    /// Awaits that one process of this component has all of these lines in its metrics.
+    ///
+    /// # Errors
+    /// None has for two minutes.
+    pub async fn measured(&self, component: &str, lines: &[&str]) -> Result<()> {
+        let scraper = Scraper::start(&self.control_plane, Some(READER)).await?;
+        let found = await_until(format!("{lines:?} is scraped of a {component}"), DEADLINE, async || {
+            for process in self.processes(component) {
+                let text = scraper.scrape(&process).await.unwrap_or_default();
+                if lines.iter().all(|line| text.lines().any(|found| found == *line)) {
+                    return Some(());
+                }
+            }
+            None
+        });
+        Ok(found.await?)
+    }
+
+    /// Nothing of ours is left on this Node, and it is in service.
+    ///
+    /// # Errors
+    /// It is not so; or the API server refuses.
+    pub async fn nothing_is_left_on(&self, node: &str) -> Result<()> {
+        let node = Api::<Node>::all(self.client()).get(node).await?;
+        let spec = node.spec.clone().unwrap_or_default();
+        let tainted = spec.taints.iter().flatten().any(|taint| taint.key.starts_with(GROUP));
+        let clean = spec.unschedulable != Some(true)
+            && !tainted
+            && !node.annotations().contains_key(MARKER_ANNOTATION)
+            && !node.labels().contains_key(EXCLUDE_FROM_LB_LABEL);
+        ensure!(clean, "something is left on {}: {:?} {spec:?}", node.name_any(), node.metadata);
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+use serde_json::{from_value, json};
+
+use super::*;
+
+fn past(rows: &[(u64, Seen)]) -> Vec<(Instant, Seen)> {
+    let zero = Instant::now();
+    rows.iter().map(|(millis, seen)| (zero + Duration::from_millis(*millis), seen.clone())).collect()
+}
+
+fn seen(goal: State, reached: State) -> Seen {
+    Seen {
+        has_shadow: true,
+        has_node: true,
+        goal,
+        reached: Some(reached),
+        ready: true,
+        boot_id: "a".into(),
+        ..Seen::default()
+    }
+}
+
+#[test]
+fn an_update_is_timed_from_its_first_change_to_idle() {
+    use State::{Idle, MonitoringUpdate, StagedAndPerformedUpdate};
+    let staged = || seen(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    let past = past(&[
+        (0, seen(Idle, Idle)),
+        (100, seen(StagedAndPerformedUpdate, Idle)),
+        (300, Seen { cordoned: true, marked: true, ..staged() }),
+        (350, Seen { cordoned: true, marked: true, drained: true, ..staged() }),
+        (600, Seen { boot_id: "b".into(), ..seen(MonitoringUpdate, MonitoringUpdate) }),
+        (700, Seen { boot_id: "b".into(), ..seen(Idle, MonitoringUpdate) }),
+        (800, Seen { boot_id: "b".into(), ..seen(Idle, Idle) }),
+    ]);
+    let outcome = outcome(&past);
+    assert_eq!(outcome.took, Some(Duration::from_millis(700)));
+    assert_eq!(outcome.drain, Duration::from_millis(50));
+    assert_eq!(outcome.states[&StagedAndPerformedUpdate], Duration::from_millis(500));
+    assert_eq!(outcome.boots, 2);
+}
+
+#[test]
+fn updates_are_told_apart() {
+    use State::{Idle, StagedAndPerformedUpdate};
+    let zero = Instant::now();
+    let at = |millis| zero + Duration::from_millis(millis);
+    let marked = Seen { marked: true, ..seen(Idle, Idle) };
+    let rows = [
+        (0, seen(Idle, Idle)),
+        (10, seen(StagedAndPerformedUpdate, Idle)),
+        (20, seen(StagedAndPerformedUpdate, StagedAndPerformedUpdate)),
+        (30, seen(Idle, StagedAndPerformedUpdate)),
+        (40, marked),
+        (50, seen(Idle, Idle)),
+        (60, seen(StagedAndPerformedUpdate, Idle)),
+    ];
+    let mut history = History::default();
+    history.nodes.insert("a".into(), rows.map(|(millis, seen)| (at(millis), seen)).into());
+    assert_eq!(history.updates("a"), [(at(10), Some(at(50))), (at(60), None)]);
+    assert_eq!(history.updates("b"), []);
+}
+
+#[test]
+fn nodes_out_of_service_are_counted_at_every_moment() {
+    let zero = Instant::now();
+    let at = |millis| zero + Duration::from_millis(millis);
+    let away = |is| Seen { cordoned: is, ..seen(State::Idle, State::Idle) };
+    let mut history = History::default();
+    history.nodes.insert("a".into(), vec![(at(0), away(false)), (at(10), away(true)), (at(20), away(false))]);
+    history.nodes.insert("b".into(), vec![(at(0), away(false)), (at(20), away(true)), (at(40), away(false))]);
+    history.nodes.insert("c".into(), vec![(at(0), away(false)), (at(30), away(true)), (at(35), away(false))]);
+    assert_eq!(history.most_unavailable(), 2);
+}
+
+#[test]
+fn what_is_deleted_is_not_remembered_as_if_it_were_there() {
+    let node: Node = from_value(json!({
+        "metadata": {"name": "a"},
+        "spec": {"unschedulable": true},
+        "status": {"nodeInfo": {"bootID": "b"}, "conditions": [{"type": "Ready", "status": "False"}]},
+    }))
+    .unwrap();
+    let shadow: BottlerocketShadow = from_value(json!({
+        "metadata": {"name": "brs-a"},
+        "spec": {"state": "StagedAndPerformedUpdate", "version": "1.20.0"},
+        "status": {"current_version": "1.19.4", "current_state": "Idle"},
+    }))
+    .unwrap();
+    let at = Instant::now();
+    let mut history = History::default();
+    history.node(at, &node);
+    history.shadow(at, &shadow);
+    let before = history.of("a").unwrap().clone();
+    assert!(before.is_unavailable() && before.goal == State::StagedAndPerformedUpdate);
+
+    history.no_shadow(at, "brs-a");
+    let bare = history.of("a").unwrap().clone();
+    assert!(!bare.has_shadow && bare.has_node && bare.is_unavailable() && bare.boot_id == "b");
+    assert_eq!((bare.goal, bare.target, bare.version, bare.reached), (State::Idle, None, None, None));
+
+    history.shadow(at, &shadow);
+    assert_eq!(history.of("a"), Some(&before), "the same again");
+    history.no_node(at, "a");
+    let lost = history.of("a").unwrap().clone();
+    assert!(!lost.is_unavailable() && !lost.cordoned && lost.boot_id.is_empty());
+    assert_eq!((lost.goal, lost.version.as_deref()), (State::StagedAndPerformedUpdate, Some("1.19.4")));
+
+    history.no_shadow(at, "brs-a");
+    assert_eq!(history.of("a"), None);
+    assert_eq!(history.now().count(), 0);
+    assert_eq!(history.past("a").len(), 6, "its past stays");
+}
