@@ -3,6 +3,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# Where cargo builds.
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+
 PROGRAMS := brupop-agent brupop-reconciler brupop-webhook
 CARGO_DENY_VERSION := 0.20.2
 
@@ -35,31 +38,33 @@ earlier: ## The operator of an earlier commit, built once into the same cache, f
 .PHONY: demo
 demo: control-plane build ## A fleet of simulated hosts is updated on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, ...)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
-	@BRUPOP_BINARIES=$(CURDIR)/target/release exec target/debug/brupop-demo --nodes $(NODES) \
+	@BRUPOP_BINARIES=$(TARGET)/release exec $(TARGET)/debug/brupop-demo --nodes $(NODES) \
 	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
 	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC) \
 	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) $(if $(filter true,$(PREFETCH)),--prefetch)
 
 .PHONY: prometheus
 prometheus: ## Debian's Prometheus for the tests, unless there is one; needs root. The programs are wanted, not the service
-	@command -v prometheus promtool >/dev/null || { apt-get update -q && \
-	  DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -yq --no-install-recommends prometheus; }
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null && exit; \
+	command -v apt-get >/dev/null && [[ $$EUID == 0 ]] || { \
+	  echo "The tests need prometheus and promtool in PATH: as root on Debian 'make prometheus' installs them (package prometheus), else put those of https://prometheus.io/download there" >&2; exit 1; }; \
+	apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -yq --no-install-recommends prometheus
 
 .PHONY: test
 test: control-plane earlier prometheus build ## Unit, property and table tests, the bounded model, and the tests on the real control plane
 	cargo build --locked --workspace --bins
-	BRUPOP_BINARIES=$(CURDIR)/target/release cargo test --locked --workspace
+	BRUPOP_BINARIES=$(TARGET)/release cargo test --locked --workspace
 
 .PHONY: bench
 bench: control-plane build ## 8 nodes at limit 4, hosts that act at once and reboot in 2 s, nothing to drain: time and overhead
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
-	@BRUPOP_BINARIES=$(CURDIR)/target/release exec target/debug/brupop-demo --nodes 8 \
+	@BRUPOP_BINARIES=$(TARGET)/release exec $(TARGET)/debug/brupop-demo --nodes 8 \
 	  --max-concurrent-update 4 --pods-per-node 0 --download-seconds 0 --reboot-seconds 2
 
 .PHONY: bench-admission
 bench-admission: control-plane build ## What webhook and policies cost an agent's patch, beside neither and beside a webhook that does nothing
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
-	@BRUPOP_BINARIES=$(CURDIR)/target/release target/release/brupop-bench-admission
+	@BRUPOP_BINARIES=$(TARGET)/release $(TARGET)/release/brupop-bench-admission
 	@$(MAKE) --no-print-directory bench-verdict
 
 .PHONY: bench-pass
@@ -69,8 +74,8 @@ bench-pass: ## One pass of the reconciler over 5,000 nodes: observe, and decide
 .PHONY: bench-scale
 bench-scale: control-plane build ## The reconciler before 5,000 nodes, and before 1,000 that kwok keeps: start, memory, requests (some minutes)
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
-	@BRUPOP_BINARIES=$(CURDIR)/target/release target/release/brupop-bench-scale
-	@BRUPOP_BINARIES=$(CURDIR)/target/release target/release/brupop-bench-scale --nodes 1000 --kwok
+	@BRUPOP_BINARIES=$(TARGET)/release $(TARGET)/release/brupop-bench-scale
+	@BRUPOP_BINARIES=$(TARGET)/release $(TARGET)/release/brupop-bench-scale --nodes 1000 --kwok
 
 .PHONY: bench-verdict
 bench-verdict: ## A review without the network, as shipped: from its bytes to the bytes of the answer
