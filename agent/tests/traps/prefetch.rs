@@ -65,7 +65,9 @@ async fn it_waits_for_days_with_few_words_and_through_restarts() {
     let mut solo = solo().await;
     downloaded(&solo, NEW).await;
     let (said, looked) = (solo.statuses().len(), solo.count("refresh-updates"));
+    let began = Instant::now();
     solo.until_called("refresh-updates", looked + 11).await;
+    assert!(began.elapsed() > Duration::from_hours(16), "{:?}", began.elapsed());
     assert!(solo.statuses().len() - said <= 12, "one report for each look");
     for _ in 0..3 {
         solo.start();
