@@ -18,6 +18,7 @@ use crate::{ControlPlane, Kubelets, Options, Program, await_until};
 mod changes;
 mod people;
 mod tells;
+mod terms;
 mod watch;
 mod workloads;
 

@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::{DEADLINE, Fleet, OLD};
+use super::{Fleet, OLD};
 use crate::host::{Durations, Faults, Host, HostOptions};
 use crate::operator::NAMESPACE;
-use crate::{NewNode, await_until, nodes};
+use crate::{NewNode, nodes};
 
 const VARIANT: &str = "aws-k8s-1.29";
 
@@ -66,16 +66,11 @@ impl Fleet {
         let maps = Api::<ConfigMap>::namespaced(self.client(), NAMESPACE);
         let patch = Patch::Merge(json!({"data": settings}));
         maps.patch("brupop-configuration", &PatchParams::default(), &patch).await?;
-        let term = async || self.ledger().get("fleet").await.ok()?.status?.term;
-        let before = term().await;
+        let before = self.term().await?;
         let reconcilers = ListParams::default().labels(&format!("{}=reconciler", names::COMPONENT_LABEL));
         let pods = Api::<Pod>::namespaced(self.client(), NAMESPACE);
         pods.delete_collection(&DeleteParams::default(), &reconcilers).await?;
-        await_until("another reconciler leads", DEADLINE, async || {
-            term().await.filter(|now| Some(*now) > before)
-        })
-        .await?;
-        Ok(())
+        self.next_term(before).await.map(drop)
     }
 
     /// A node's kubelet reports that it is Ready, or that it is not.

@@ -1,15 +1,11 @@
 //! What must be true of every roll-out in which hosts do as they are told, whatever became of the operator's processes.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
+use brupop_testbed::Fleet;
 use brupop_testbed::fleet::NEW;
-use brupop_testbed::{Fleet, await_until};
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
-
-const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Each node was rebooted once, never more than the limit had a slot or were out of service, every update is counted
 /// once, none failed, and nothing is left on any Node.
@@ -20,20 +16,12 @@ pub async fn went_well(fleet: &Fleet, limit: usize) -> Result<()> {
     }
     let (away, slots) = (history.most_unavailable(), history.most_slots());
     ensure!(away <= limit && slots == limit, "{away} nodes were away and {slots} slots taken at once");
-    let ledger = fleet.ledger();
-    let status = await_until("all slots are given back", DEADLINE, async || {
-        ledger.get("fleet").await.ok()?.status.filter(|status| status.slots.is_empty())
-    })
-    .await?;
+    let status = fleet.until_all_slots_are_given_back().await?;
     let record = &status.versions[NEW];
     let nodes = u64::try_from(fleet.hosts.len())?;
     ensure!(record.succeeded == nodes && record.failures.is_empty(), "{record:?}");
     for node in Api::<Node>::all(fleet.client()).list(&ListParams::default()).await? {
-        let spec = node.spec.clone().unwrap_or_default();
-        let ours = |taint: &Taint| taint.key.starts_with("brupop");
-        ensure!(spec.unschedulable.is_none() && !spec.taints.iter().flatten().any(ours), "{spec:?}");
-        ensure!(node.annotations().keys().all(|key| !key.contains("marker")), "{:?}", node.annotations());
-        ensure!(node.labels().keys().all(|key| !key.contains("exclude-from")), "{:?}", node.labels());
+        fleet.nothing_is_left_on(&node.name_any()).await?;
     }
     for shadow in fleet.shadows().list(&ListParams::default()).await? {
         let crashes = shadow.status.and_then(|status| status.crash_count).unwrap_or(0);

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::by_hand::Prepared;
 use crate::went_well::went_well;
 use crate::written::{Writes, Written};
-use crate::{DEADLINE, fleet, next_term, term};
+use crate::{DEADLINE, fleet};
 
 const LIMIT: usize = 2;
 const SETTINGS: [(&str, &str); 2] = [("MAX_CONCURRENT_UPDATE", "2"), ("LEASE_DURATION_SECONDS", "3")];
@@ -19,16 +19,16 @@ const SETTINGS: [(&str, &str); 2] = [("MAX_CONCURRENT_UPDATE", "2"), ("LEASE_DUR
 async fn a_leader_that_was_frozen_in_mid_drain_writes_nothing_once_another_leads() -> Result<()> {
     let (_alone, mut fleet) = fleet(3, &[]).await?;
     fleet.deploy("cart", 6, "3").await?;
-    let before = term(&fleet).await;
+    let before = fleet.term().await?;
     let frozen = Prepared::new(&fleet, "frozen", &SETTINGS).await?.start(&fleet)?;
-    let before = next_term(&fleet, before).await?;
+    let before = fleet.next_term(before).await?;
     let heir = Prepared::new(&fleet, "heir", &SETTINGS).await?.start(&fleet)?;
     heir.competes(&fleet).await?;
     let mut writes = Writes::of(&fleet).await?;
     fleet.publish(NEW)?;
     timeout(DEADLINE, writes.next(Written::Evicted)).await.context("no eviction")??;
     frozen.signal(Signal::STOP)?;
-    next_term(&fleet, before).await?;
+    fleet.next_term(before).await?;
     // The heir is in mid-update, too, when the other one finds out.
     timeout(DEADLINE, writes.next(Written::Granted)).await.context("no grant")??;
     frozen.signal(Signal::CONT)?;

@@ -7,7 +7,7 @@ use brupop_testbed::Fleet;
 use brupop_testbed::sandbox::Signal;
 
 use crate::by_hand::{ByHand, Prepared};
-use crate::{fleet, next_term, term};
+use crate::fleet;
 
 const LEASE: Duration = Duration::from_secs(4);
 /// The Lease has run out, and then come a call for the Lease and one for the ledger, each of which may take a fifth of the
@@ -19,9 +19,9 @@ const AFTER_A_FAREWELL: Duration = Duration::from_secs(2);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_ends_is_succeeded_at_once_and_one_that_crashes_within_its_lease() -> Result<()> {
     let (_alone, mut fleet) = fleet(1, &[]).await?;
-    let before = term(&fleet).await;
+    let before = fleet.term().await?;
     let first = start(&fleet, "first").await?;
-    next_term(&fleet, before).await?;
+    fleet.next_term(before).await?;
     let second = start(&fleet, "second").await?;
     let farewell = hand_over(&fleet, &first, Signal::TERM).await?;
     let _third = start(&fleet, "third").await?;
@@ -44,9 +44,9 @@ async fn start(fleet: &Fleet, name: &str) -> Result<ByHand> {
 
 /// From the signal to the ledger's next term, which every leader writes before anything else.
 async fn hand_over(fleet: &Fleet, leader: &ByHand, signal: Signal) -> Result<Duration> {
-    let before = term(fleet).await;
+    let before = fleet.term().await?;
     let began = Instant::now();
     leader.signal(signal)?;
-    next_term(fleet, before).await?;
+    fleet.next_term(before).await?;
     Ok(began.elapsed())
 }

@@ -17,7 +17,7 @@ use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 use tokio::sync::{Mutex, MutexGuard};
 
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_mins(2);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// A fleet whose own reconcilers have made the shadows and are gone.
@@ -31,17 +31,4 @@ async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<(MutexGuard<'static
     })
     .await?;
     Ok((alone, fleet))
-}
-
-/// The ledger's term; 0 if there is none.
-async fn term(fleet: &Fleet) -> u64 {
-    fleet.ledger().get("fleet").await.ok().and_then(|ledger| ledger.status?.term).unwrap_or(0)
-}
-
-/// Awaits a term after this one.
-async fn next_term(fleet: &Fleet, before: u64) -> Result<u64> {
-    let next = await_until(format!("a term after {before}"), DEADLINE, async || {
-        Some(term(fleet).await).filter(|term| *term > before)
-    });
-    Ok(next.await?)
 }

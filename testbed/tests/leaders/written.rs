@@ -120,14 +120,14 @@ impl Writes {
         Ok(writes)
     }
 
-    /// Awaits the next write of this kind.
-    pub async fn next(&mut self, wanted: Written) -> Result<()> {
-        loop {
+    /// Awaits the next write of this kind; returns it after those of other kinds that were seen before it.
+    pub async fn next(&mut self, wanted: Written) -> Result<Vec<Written>> {
+        let mut written = vec![];
+        while !written.contains(&wanted) {
             let seen = self.seen.try_next().await?.context("a watch has ended")?;
-            if self.take(seen).contains(&wanted) {
-                return Ok(());
-            }
+            written.extend(self.take(seen));
         }
+        Ok(written)
     }
 
     /// What an object's new version was written for.
