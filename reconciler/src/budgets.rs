@@ -91,10 +91,12 @@ fn forbidden(namespace: &str, selecting: &[&PodDisruptionBudget]) -> Option<Stri
 }
 
 fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
-    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
-    budget.namespace() == pod.namespace()
-        && selector
-            .and_then(|selector| Selector::try_from(selector).ok())
+    // Most budgets are of another namespace, and that is the cheaper question.
+    budget.metadata.namespace == pod.metadata.namespace
+        && budget
+            .spec
+            .as_ref()
+            .and_then(|spec| Selector::try_from(spec.selector.clone()?).ok())
             .is_some_and(|selector| selector.matches(pod.labels()))
 }
 

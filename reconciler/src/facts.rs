@@ -37,6 +37,13 @@ pub struct FleetFacts<'a> {
     pub force: bool,
 }
 
+impl FleetFacts<'_> {
+    /// Does this node wait because an update ended not long ago?
+    pub fn rests(&self, node: &NodeFacts<'_>) -> bool {
+        self.resting && !node.update_now
+    }
+}
+
 /// With how many failed nodes a version is halted; `None` = never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureBudget {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brupop_api::State;
+use brupop_api::{BottlerocketShadow, State};
 use brupop_runtime::callers::Refusals;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -153,7 +153,13 @@ fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
         versions.get_or_create(&ByVersion { bottlerocket_version: version.to_owned() }).set(hosts);
     }
     let failed = Family::<ByFailure, Gauge>::default();
-    let failures = readable().filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.as_str()));
+    // Who failed after it had reached the version has nothing to try again.
+    let reached = |shadow: &BottlerocketShadow| {
+        let current = shadow.status.as_ref().and_then(|status| status.current_version.as_ref());
+        current.is_some() && current == shadow.spec.version.as_ref()
+    };
+    let failures = readable().filter(|shadow| !reached(shadow));
+    let failures = failures.filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.as_str()));
     for (reason, nodes) in tally(failures, MAX_FAILURES) {
         failed.get_or_create(&ByFailure { reason: reason.to_owned() }).set(nodes);
     }

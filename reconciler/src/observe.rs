@@ -247,12 +247,13 @@ impl<'a> Observer<'a, '_> {
                 owners: plan.map_or(&[], |plan| &plan.owners),
                 elsewhere: elsewhere(self.takers, watched),
             },
-            evicted: self.evicted(name, marker),
+            evicted: self.evicted(name, marker.filter(|_| since.is_some())),
             time,
         };
         (situation, unreadable)
     }
 
+    /// A marker counts whose slot says since when: earlier versions named owners whether they were available or not.
     fn evicted(&mut self, name: &str, marker: Option<&Marker>) -> Evicted<'a> {
         let none = marker.is_none_or(|marker| marker.evicted_owners.is_empty());
         match self.evicted.at(name) {

@@ -164,7 +164,12 @@ impl Reconciler {
                         self.answered(answer);
                     }
                 }
-                Some(joined) = self.evicting.join_next() => self.evicted(joined),
+                Some(joined) = self.evicting.join_next() => {
+                    self.evicted(joined);
+                    while let Some(joined) = self.evicting.try_join_next() {
+                        self.evicted(joined);
+                    }
+                }
                 () = sleep_until(wake) => {}
             }
         }

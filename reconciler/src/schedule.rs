@@ -24,6 +24,8 @@ const LARGEST_SHIFT: SignedDuration = SignedDuration::from_hours(3);
 const LONGEST_WINDOW_MINUTES: u32 = 7 * 24 * 60;
 /// Fire times that a clock put forth can skip, looked at every ten minutes.
 const SKIPPED_AT_MOST: u32 = 24;
+/// Left of a window into which an update just fits, for it to begin.
+const TO_BEGIN: SignedDuration = SignedDuration::from_mins(5);
 const ALWAYS: &str = "* * * * * * *";
 const HINT: &str = "write seven fields (second minute hour day month weekday year), such as \
                     \"* * * * * * *\" for always or \"* * 2-4 * * SAT *\" for Saturdays from 2 to 5 o'clock";
@@ -97,8 +99,9 @@ impl Schedule {
         self.kind
     }
 
-    /// Does an update that takes so long fit into a window, or into the one that is open now?
+    /// Does an update that takes so long fit into a window, or into the one that is open now, with time to begin?
     pub fn fits(&self, now: Timestamp, takes: SignedDuration) -> bool {
+        let takes = takes + TO_BEGIN;
         match self.kind {
             Kind::Always | Kind::Shot => true,
             Kind::Span(length) => takes <= length,

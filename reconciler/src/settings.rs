@@ -55,8 +55,8 @@ pub struct Settings {
     /// Seconds after that in which workloads whose pods were evicted must be available again, if they were before; 0 does not look at them
     #[arg(long, env = "WORKLOADS_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(0))]
     pub workloads_deadline_seconds: u64,
-    /// Seconds for download and activation
-    #[arg(long, env = "STAGE_DEADLINE_SECONDS", default_value = "3600", value_parser = seconds(1))]
+    /// Seconds for download and activation: more than the slowest network takes, for no agent gives up a download that goes on
+    #[arg(long, env = "STAGE_DEADLINE_SECONDS", default_value = "14400", value_parser = seconds(1))]
     pub stage_deadline_seconds: u64,
     /// Seconds in which a node must be empty once its drain began
     #[arg(long, env = "DRAIN_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(1))]

@@ -97,6 +97,8 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
     let (status, spec) = (&shadow.status, &shadow.spec);
     match spec.version {
         _ if status.attempt != spec.attempt => String::new(),
+        // It runs what it booted into, and nothing is undone.
+        _ if why == Abort::FellBack || spec.version == status.current_version => String::new(),
         // The DaemonSet's pod went with the label.
         Some(version) if why == Abort::NotLabelled && status.current_version != Some(version) => format!(
             "; its agent is gone and undoes nothing: if {version} was activated, it stays so, and the host's next \

@@ -22,6 +22,9 @@ pub(super) fn decide<'a>(
     let startable = startable(fleet, situation);
     match situation.slot(fleet) {
         Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match startable {
+            Ok(_) if fleet.rests(node) => {
+                Decision::write(writes::spend_attempt(fleet, shadow, slot), Reason::PausingBetweenUpdates)
+            }
             Ok(version) => {
                 Decision::write(writes::stage(fleet, shadow, node, slot, version), Reason::Starting(version))
             }
@@ -72,9 +75,6 @@ pub(super) fn startable<'a>(
     }
     if situation.time.young && !node.update_now {
         return Err(Reason::NodeTooYoung);
-    }
-    if fleet.resting && !node.update_now {
-        return Err(Reason::PausingBetweenUpdates);
     }
     match situation.pods.hopeless {
         Some(why) if !fleet.force => Err(Reason::CannotBeEmptied(why)),

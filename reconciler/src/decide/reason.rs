@@ -88,8 +88,10 @@ pub enum Abort {
     FellBack,
     /// The node was not Ready after the update.
     NotReady,
-    /// A workload whose pods were evicted did not become available again.
+    /// A workload whose pods were evicted did not become available again, while no other node was being updated.
     WorkloadsNotBack,
+    /// The same, while other nodes were being updated, which may be what keeps it from that.
+    WorkloadsNotBackAmongOthers,
     /// The host rebooted by itself before the update was ready.
     RebootedByItself,
     /// The host would now update to another version, or to none.
@@ -111,6 +113,7 @@ impl Abort {
             Self::FellBack => "FellBack",
             Self::NotReady => "NotReady",
             Self::WorkloadsNotBack => "WorkloadsNotBack",
+            Self::WorkloadsNotBackAmongOthers => "WorkloadsNotBackAmongOthers",
             Self::RebootedByItself => "RebootedByItself",
             Self::OtherTarget => "OtherTarget",
             Self::NodePaused => "NodePaused",
@@ -143,7 +146,9 @@ impl Abort {
             Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
             Self::FellBack => "the host came back with another version than the wanted one",
             Self::NotReady => "the node was not Ready with the new version",
-            Self::WorkloadsNotBack => "a workload whose pods were evicted did not become available again",
+            Self::WorkloadsNotBack | Self::WorkloadsNotBackAmongOthers => {
+                "a workload whose pods were evicted did not become available again"
+            }
             Self::RebootedByItself => "the host rebooted before its update was ready",
             Self::OtherTarget => "the host would now update to another version, or to none",
             Self::NodePaused => "a person paused this node",
@@ -287,9 +292,9 @@ impl Reason<'_> {
             Self::NodeNotReady => "the node is not Ready",
             Self::FleetPaused => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
             Self::NodePaused => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
-            Self::OutsideWindow => "the window of the schedule is shut",
+            Self::OutsideWindow => "the window of the schedule is shut, or too little is left of it",
             Self::AdmissionNotEnforced => {
-                "our admission rules were not seen to be in force: see the webhook's pods and the policies"
+                "our admission rules were not seen to be in force: the fleet's condition AdmissionEnforced says more"
             }
             Self::BackingOff => "the last attempt was given up, and the node waits before the next",
             Self::NodeTooYoung => "the node is new: it is left alone for a while (MIN_NODE_AGE_SECONDS)",

@@ -45,7 +45,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     let holding: Vec<Situation<'a>> =
         (0..situations.len()).filter(|&index| holders.have(index)).map(|index| situations[index]).collect();
     let versions = Versions::after(fleet, over, &holding);
-    let Choice { taken, queued, look_at } = choose(fleet, situations, room, &holders, &versions);
+    let Choice { taken, resting, queued, look_at } = choose(fleet, situations, room, &holders, &versions);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
         holders.freed.iter().map(|&(name, _)| (Field::Slot(name), Value::Absent)).collect();
@@ -65,11 +65,13 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
         ],
         sets,
     });
-    let why =
-        if kept == 0 && unavailable > 0 { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
+    let others_use_it_up =
+        kept == 0 && fleet.limit.is_some_and(|limit| u64::try_from(unavailable).is_ok_and(|it| it >= limit));
+    let why = if others_use_it_up { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
     let queued = queued.into_iter().map(|index| (index, why));
     let looked_at = look_at.iter().map(|&index| (index, Reason::LookingAtPods));
-    Slots { write, taken, queued: queued.chain(looked_at).collect(), look_at, halted }
+    let resting = resting.into_iter().map(|index| (index, Reason::PausingBetweenUpdates));
+    Slots { write, taken, queued: queued.chain(looked_at).chain(resting).collect(), look_at, halted }
 }
 
 /// Which situations have slots: found once by going through the slots, for there are far fewer of them.
@@ -144,6 +146,8 @@ fn next_attempt(situation: &Situation<'_>) -> u64 {
 /// Who gets the room there is, who has to wait, and about whom more must be known first.
 struct Choice {
     taken: Vec<usize>,
+    /// Those for whom there is room, but an update ended not long ago.
+    resting: Vec<usize>,
     queued: Vec<usize>,
     look_at: Vec<usize>,
 }
@@ -160,11 +164,17 @@ fn choose<'a>(
         (0..situations.len()).filter(|&at| !holders.have(at) && runs(&situations[at])).collect();
     let left_over = taken.split_off(taken.len().min(room));
     let mut turns = Turns::new(fleet, situations, |at| holders.have(at), |version| !versions.halts(version));
-    let mut look_at = Vec::new();
+    let (mut resting, mut look_at) = (Vec::new(), Vec::new());
     for index in turns.by_ref().take(room - taken.len()) {
-        if situations[index].pods.known { &mut taken } else { &mut look_at }.push(index);
+        let rests = situations[index].node.is_some_and(|node| fleet.rests(&node));
+        let chosen = match situations[index].pods.known {
+            _ if rests => &mut resting,
+            true => &mut taken,
+            false => &mut look_at,
+        };
+        chosen.push(index);
     }
-    Choice { taken, queued: turns.rest().chain(left_over).collect(), look_at }
+    Choice { taken, resting, queued: turns.rest().chain(left_over).collect(), look_at }
 }
 
 /// Does an update run?

@@ -240,7 +240,9 @@ pub(super) fn monitoring<'a>(
     if shadow.reached() && situation.time.soak_over && node.labelled {
         return match situation.evicted {
             Evicted::Missing(_) if situation.time.workloads_overdue => {
-                abort(fleet, shadow, Abort::WorkloadsNotBack)
+                let alone = fleet.slots.len() == 1;
+                let why = if alone { Abort::WorkloadsNotBack } else { Abort::WorkloadsNotBackAmongOthers };
+                abort(fleet, shadow, why)
             }
             Evicted::Missing(owner) => Decision::wait(Reason::WorkloadsNotBack(owner)),
             Evicted::Unknown if !situation.time.workloads_overdue => Decision::wait(Reason::Monitoring),

@@ -133,10 +133,12 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// An update that ended well took so long: what is typical follows by a quarter.
+    /// An update that ended well took so long: what is typical follows by a quarter, and by no more than its own half,
+    /// for a host may have been away for days.
     fn took(&mut self, seconds: Option<u64>) {
         if let Some(seconds) = seconds {
             let typical = self.typical_seconds.unwrap_or(seconds);
+            let seconds = seconds.min(typical.saturating_mul(3));
             self.typical_seconds = Some(typical.saturating_mul(3).saturating_add(seconds) / 4);
         }
     }

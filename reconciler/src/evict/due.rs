@@ -19,6 +19,8 @@ const ACCEPTED_WAIT: Duration = Duration::from_secs(30);
 /// Most evictions begun within [`RATE_WINDOW`], of all drains together: each is work for the API server, the scheduler
 /// and whoever makes the pod again.
 const MAX_RATE: usize = 20;
+/// The same, when one more is of a pod that was refused before: those that are blocked hold up no others.
+const MAX_RATE_AGAIN: usize = 10;
 /// See [`MAX_RATE`].
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 /// The evictions that were tried; instants are durations since any fixed moment of a monotonic clock.
@@ -51,8 +53,18 @@ impl Evictions {
     /// Pods of the plan that are to be evicted now, as far as the rate of all evictions allows.
     pub fn due<'p>(&self, plan: &'p Plan, now: Duration) -> Vec<&'p PodKey> {
         let lately = self.begun.iter().filter(|begun| **begun + RATE_WINDOW > now).count();
-        let room = MAX_RATE.saturating_sub(lately);
-        plan.evict.iter().filter(|pod| self.is_due(pod, now)).take(room).collect()
+        let mut begun = lately;
+        let has_room = |pod: &&PodKey| {
+            let most = if self.is_refused(pod) { MAX_RATE_AGAIN } else { MAX_RATE };
+            let has_room = begun < most;
+            begun += usize::from(has_room);
+            has_room
+        };
+        plan.evict.iter().filter(|pod| self.is_due(pod, now)).filter(has_room).collect()
+    }
+
+    fn is_refused(&self, pod: &PodKey) -> bool {
+        self.tried.get(pod).is_some_and(|tried| tried.why.is_some())
     }
 
     fn is_due(&self, pod: &PodKey, now: Duration) -> bool {
@@ -282,5 +294,23 @@ mod tests {
             }
         }
         assert_eq!(begun, [20, 0, 20, 0, 10]);
+    }
+
+    #[test]
+    fn what_is_blocked_leaves_room_for_what_was_not_tried() {
+        let mut evictions = Evictions::default();
+        let names: Vec<String> = (0..40).map(|number| format!("a-{number:02}")).collect();
+        let blocked_ones = plan(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        for pod in &blocked_ones.evict {
+            evictions.begin(pod.clone(), ms(0));
+            evictions.answered(pod, &blocked(), ms(0));
+        }
+        let again: Vec<PodKey> = evictions.due(&blocked_ones, ms(5000)).into_iter().cloned().collect();
+        assert_eq!(again.len(), 10);
+        for pod in again {
+            evictions.begin(pod, ms(5000));
+        }
+        assert!(evictions.due(&blocked_ones, ms(5000)).is_empty());
+        assert_eq!(evictions.due(&plan(&["z"]), ms(5000)), [&pod("z")]);
     }
 }

@@ -100,11 +100,13 @@ impl Clock {
                 let well = all_well_since.is_some_and(|since| self.is_older(since, durations.soak));
                 facts.soak_over = watched && well;
                 // What began anew has its time, too.
-                let wait = durations.soak + durations.settle;
+                let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
+                let workloads = if owners { durations.workloads } else { SignedDuration::ZERO };
+                let wait = durations.soak + durations.settle + workloads;
                 let had_time = all_well_since.is_none_or(|since| self.is_older(since, wait));
                 facts.step_overdue = self.passed(transition, wait, false) && had_time;
                 facts.workloads_overdue =
-                    facts.soak_over && self.passed(transition, durations.soak + durations.workloads, true);
+                    facts.soak_over && self.passed(transition, durations.soak + workloads, true);
             }
         }
         facts

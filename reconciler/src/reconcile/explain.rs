@@ -113,13 +113,15 @@ impl Reconciler {
                 self.reign.evictions.held_up_by(snapshot.drains.get(name)?, now)
             }
             Reason::Aborting(Abort::CannotBeEmptied) => snapshot.hopeless.get(name).cloned(),
+            Reason::Aborting(Abort::WorkloadsNotBack | Abort::WorkloadsNotBackAmongOthers) => {
+                snapshot.evicted.get(name).cloned().flatten()
+            }
             Reason::OutsideWindow => Some(format!("it opens at {}", self.opens?)),
             Reason::BackingOff => {
                 let shadow = snapshot.shadow(name)?;
                 let base = self.settings.durations().back_off_base;
                 told::of_failures(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
             }
-            Reason::AdmissionNotEnforced => self.reign.admission.enforced().err().map(str::to_owned),
             _ => None,
         }
     }

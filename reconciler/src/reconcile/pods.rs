@@ -61,7 +61,9 @@ impl Reconciler {
             let begun =
                 node.and_then(|node| node.marker().ok()?).is_some_and(|it| it.drain_started_at.is_some());
             let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
-            known.then(|| (plan, budgets::hopeless(pods(), budgets, ours, orphaned)))
+            // What loses its DaemonSet later is about to go, too; the drain waits for it.
+            let idle = snapshot.shadow(name).is_none_or(|shadow| shadow.spec.state == State::Idle);
+            known.then(|| (plan, budgets::hopeless(pods(), budgets, ours, |pod| idle && orphaned(pod))))
         });
         let now = self.now();
         for (name, looked) in looked {

@@ -103,17 +103,54 @@ async fn follow(
     let api = Api::<DynamicObject>::namespaced_with(client, &workload.namespace, &resource);
     let mut events = std::pin::pin!(watcher::watch_object(api, &workload.name).default_backoff());
     while let Some(event) = events.next().await {
-        let found = match event {
-            Ok(object) => Found::of(workload.kind, object.as_ref()),
-            Err(watcher::Error::WatchError(status)) if status.code == 410 => continue,
-            Err(error) => {
-                failures.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(%workload, %error, "a watch failed; trying again");
-                Found::Unknown
-            }
-        };
-        if sender.send_replace(Some(found)) != Some(found) {
+        if let Err(error) = &event {
+            failures.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(%workload, %error, "a watch failed; trying again");
+        }
+        let before = *sender.borrow();
+        let found = after(before, workload.kind, event);
+        sender.send_replace(found);
+        if found != before {
             changed.notify_one();
+        }
+    }
+}
+
+/// What is known after an event of the watch. One that failed goes on where it was, and tells nothing anew: what was
+/// found stands. Who may not look at all knows that it will know nothing.
+fn after(
+    before: Option<Found>,
+    kind: Kind,
+    event: Result<Option<DynamicObject>, watcher::Error>,
+) -> Option<Found> {
+    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
+    match event {
+        Ok(object) => Some(Found::of(kind, object.as_ref())),
+        Err(
+            InitialListFailed(kube::Error::Api(status))
+            | WatchStartFailed(kube::Error::Api(status))
+            | WatchFailed(kube::Error::Api(status)),
+        ) if status.code == 403 => before.or(Some(Found::Unknown)),
+        Err(_) => before,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    #[test]
+    fn a_watch_that_fails_forgets_nothing_and_makes_nothing_up() {
+        let failed = |code| {
+            let status = Status { code, ..Status::default() };
+            Err(watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed())))
+        };
+        for before in [None, Some(Found::Unavailable), Some(Found::Available), Some(Found::Gone)] {
+            assert_eq!(after(before, Kind::ReplicaSet, failed(503)), before);
+            let forbidden = after(before, Kind::ReplicaSet, failed(403));
+            assert_eq!(forbidden, before.or(Some(Found::Unknown)), "nobody waits for what nobody may see");
+            assert_eq!(after(before, Kind::ReplicaSet, Ok(None)), Some(Found::Gone));
         }
     }
 }

@@ -50,6 +50,19 @@ fn a_workload_that_is_missing_is_named_and_counts_against_the_version() {
 }
 
 #[test]
+fn a_version_is_not_blamed_for_a_workload_that_other_updates_may_keep_down() {
+    let mut situation = watched();
+    situation.evicted = Evicted::Missing(CART);
+    situation.time.workloads_overdue = true;
+    let mut slots = SLOT.clone();
+    slots.extend(slot("brs-other", "other", 1));
+    let decision = decide(&FleetFacts { slots: &slots, ..fleet() }, &situation).reason;
+    assert_eq!(decision, Reason::Aborting(Abort::WorkloadsNotBackAmongOthers));
+    assert!(Abort::WorkloadsNotBackAmongOthers.is_failure());
+    assert!(!Abort::is_corroborated(Abort::WorkloadsNotBackAmongOthers.as_str()));
+}
+
+#[test]
 fn a_node_that_lost_its_label_waits_for_no_workload() {
     let mut situation = watched();
     situation.evicted = Evicted::Missing(CART);
@@ -73,6 +86,7 @@ fn what_an_update_takes_is_learnt_from_those_that_end_well() {
     assert_eq!(typical(None, Some(300), NEW), Some(300), "the first says it all");
     assert_eq!(typical(Some(300), Some(700), NEW), Some(400), "later ones by a quarter");
     assert_eq!(typical(Some(300), Some(300), NEW), None, "nothing new");
+    assert_eq!(typical(Some(300), Some(259_200), NEW), Some(450), "one was away for days");
     assert_eq!(typical(Some(300), None, NEW), None, "taken by an earlier version of the operator");
     assert_eq!(typical(Some(300), Some(700), OLD), None, "it failed");
 }
