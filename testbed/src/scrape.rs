@@ -1,5 +1,7 @@
 //! What Prometheus does: `/metrics` of our processes, with the token of an account that may read it.
 
+use std::net::SocketAddr;
+
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -18,6 +20,14 @@ const PORT: i32 = 8444;
 const SCRAPER: &str = "prometheus";
 /// The `ClusterRole` that is shipped for scrapers.
 pub const READER: &str = "brupop-metrics-reader";
+
+/// Where a process serves `/metrics`.
+///
+/// # Errors
+/// It does not.
+pub fn address(process: &PodProcess) -> Result<SocketAddr> {
+    process.listens.get(&PORT).copied().with_context(|| format!("{} has no metrics", process.pod))
+}
 
 /// Scrapes with one token.
 pub struct Scraper {
@@ -65,13 +75,20 @@ impl Scraper {
         Self { token: None }
     }
 
+    /// Who it says it is.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub fn token(&self) -> Result<&str> {
+        self.token.as_deref().context("a scraper without a token")
+    }
+
     /// What a process tells.
     ///
     /// # Errors
     /// It does not listen, or refuses: [`kube::Error::Api`] with the status.
     pub async fn scrape(&self, process: &PodProcess) -> Result<String> {
-        let address =
-            process.listens.get(&PORT).with_context(|| format!("{} has no metrics", process.pod))?;
+        let address = address(process)?;
         // As Prometheus' `insecure_skip_verify`: the reconciler's certificate is its own.
         let cluster = json!({"server": format!("https://{address}"), "insecure-skip-tls-verify": true});
         let kubeconfig: Kubeconfig = serde_json::from_value(json!({

@@ -11,23 +11,21 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::sandbox::Process;
-use brupop_testbed::{ControlPlane, await_until};
+use brupop_testbed::{ControlPlane, await_until, scrape};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// Port of the containers that serve `/metrics`.
-const PORT: i32 = 8444;
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(2);
 /// The rules that are shipped.
 pub const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/alerts.yaml");
 
 /// What is scraped under one name, with one token.
-pub struct Job {
+pub struct Job<'a> {
     /// Its name.
     pub name: &'static str,
     /// The token that it sends.
-    pub token: String,
+    pub token: &'a str,
 }
 
 /// A running Prometheus; gone when it is dropped.
@@ -46,7 +44,7 @@ impl Prometheus {
     ///
     /// # Errors
     /// It is not installed, does not like its configuration, or is not ready in time.
-    pub async fn start(control_plane: &ControlPlane, jobs: &[Job]) -> Result<Self> {
+    pub async fn start(control_plane: &ControlPlane, jobs: &[Job<'_>]) -> Result<Self> {
         let folder = control_plane.dir().join("prometheus");
         std::fs::create_dir_all(&folder)?;
         let jobs = jobs.iter().map(|job| scrape_config(&folder, job)).collect::<Result<Vec<_>>>()?;
@@ -87,9 +85,8 @@ impl Prometheus {
     /// One of them serves no metrics, or the file cannot be written.
     pub fn aim(&self, job: &str, targets: &[PodProcess]) -> Result<()> {
         let group = |process: &PodProcess| {
-            let address = process.listens.get(&PORT);
-            let address = address.with_context(|| format!("{} has no metrics", process.pod))?;
-            Ok(json!({"targets": [address.to_string()], "labels": {"pod": process.pod}}))
+            let address = scrape::address(process)?.to_string();
+            Ok(json!({"targets": [address], "labels": {"pod": process.pod}}))
         };
         let groups = json!(targets.iter().map(group).collect::<Result<Vec<_>>>()?).to_string();
         let file = targets_of(&self.folder, job);
@@ -128,17 +125,20 @@ impl Prometheus {
         samples.iter().map(sample).collect()
     }
 
-    /// The alerts that are pending or firing.
+    /// The alerts that fire.
     ///
     /// # Errors
     /// Prometheus does not answer, or cannot evaluate a rule.
     pub async fn alerts(&self) -> Result<Vec<String>> {
         let data = self.ask("rules?type=alert").await?;
-        let rules = data["groups"][0]["rules"].as_array().with_context(|| format!("no rules: {data}"))?;
+        let groups = data["groups"].as_array().with_context(|| format!("no rules: {data}"))?;
+        let rules: Vec<&Value> =
+            groups.iter().filter_map(|group| group["rules"].as_array()).flatten().collect();
+        ensure!(!rules.is_empty(), "no rules: {data}");
         let sick = rules.iter().find(|rule| rule["health"] != "ok");
         ensure!(sick.is_none(), "a rule cannot be evaluated: {sick:?}");
-        let active = rules.iter().filter(|rule| rule["state"] != "inactive");
-        Ok(active.filter_map(|rule| rule["name"].as_str()).map(str::to_owned).collect())
+        let firing = rules.iter().filter(|rule| rule["state"] == "firing");
+        Ok(firing.filter_map(|rule| rule["name"].as_str()).map(str::to_owned).collect())
     }
 }
 
@@ -146,9 +146,9 @@ fn targets_of(folder: &Path, job: &str) -> PathBuf {
     folder.join(format!("{job}.json"))
 }
 
-fn scrape_config(folder: &Path, job: &Job) -> Result<Value> {
+fn scrape_config(folder: &Path, job: &Job<'_>) -> Result<Value> {
     let token = folder.join(format!("{}.token", job.name));
-    std::fs::write(&token, &job.token)?;
+    std::fs::write(&token, job.token)?;
     Ok(json!({
         "job_name": job.name, "scheme": "https",
         "authorization": {"credentials_file": token},

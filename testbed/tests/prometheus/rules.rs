@@ -1,0 +1,45 @@
+//! The shipped rules by themselves: what each of them needs to fire, and how long it waits.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::server::{RULES, promtool};
+
+/// What promtool is to find true of the rules.
+const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/prometheus/alerts.test.yaml");
+
+#[tokio::test]
+async fn each_rule_is_silent_until_its_time_has_come_and_then_fires() -> Result<()> {
+    let rules = read(RULES)?;
+    let rules = names(rules["groups"].as_array(), "rules", "alert", |_| true);
+    ensure!(!rules.is_empty(), "{RULES} has no rules");
+    let tests = read(TESTS)?;
+    for (what, fires) in [("that it is silent", false), ("that it fires", true)] {
+        let is =
+            |test: &Value| test["exp_alerts"].as_array().is_some_and(|alerts| alerts.is_empty() != fires);
+        let tested = names(tests["tests"].as_array(), "alert_rule_test", "alertname", is);
+        let forgotten: Vec<_> = rules.difference(&tested).collect();
+        ensure!(forgotten.is_empty(), "{TESTS} does not say of {forgotten:?} {what}");
+    }
+    promtool(&["check", "rules", RULES], "").await?;
+    promtool(&["test", "rules", TESTS], "").await
+}
+
+fn read(path: &'static str) -> Result<Value> {
+    let text = std::fs::read_to_string(path).context(path)?;
+    serde_yaml_ng::from_str(&text).context(path)
+}
+
+/// What these lists of these groups' members call by this key.
+fn names(
+    groups: Option<&Vec<Value>>,
+    list: &str,
+    key: &str,
+    is_meant: impl Fn(&Value) -> bool,
+) -> BTreeSet<String> {
+    let members = groups.into_iter().flatten().filter_map(|group| group[list].as_array()).flatten();
+    let meant = members.filter(|member| is_meant(member));
+    meant.filter_map(|member| member[key].as_str()).map(str::to_owned).collect()
+}
