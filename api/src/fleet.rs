@@ -108,7 +108,7 @@ pub struct VersionRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::crds::two_names")]
     pub reported_by: Vec<String>,
-    /// The last nodes that failed to reach it, on facts of the Node; each node once.
+    /// The last nodes that failed to reach it, on facts of Nodes and workloads; each node once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub failures: Vec<NodeFailure>,

@@ -49,7 +49,8 @@ pub struct Plan {
     pub leaving: Vec<(Timestamp, PodKey)>,
     /// Pods that nothing would bring back; they hold the drain up.
     pub unmanaged: Vec<PodKey>,
-    /// The workloads whose pods are evicted or leaving, `<apiVersion>/<kind>/<namespace>/<name>`, sorted.
+    /// The workloads whose pods are evicted or leaving, `<apiVersion>/<kind>/<namespace>/<name>`, sorted; where a node's
+    /// drain is watched, only those that are available.
     pub owners: Vec<String>,
 }
 

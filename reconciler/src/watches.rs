@@ -106,7 +106,7 @@ impl Watches {
 }
 
 /// The pods of the nodes that are about to be emptied, and the budgets that may hold them. Nothing is watched while
-/// nothing drains.
+/// nothing drains, and nobody is passed over.
 #[derive(Default)]
 pub struct PodWatches {
     watches: BTreeMap<String, Watched<Pod>>,

@@ -1,6 +1,6 @@
 //! What the ledger remembers of each version: how many nodes reached it, which failed, and whether it goes on.
 //!
-//! All of it rests on facts of the Node and on our own spec; no agent's word counts a failure or lifts a halt.
+//! All of it rests on facts of Nodes and workloads and on our own spec; no agent's word counts a failure or lifts a halt.
 
 use std::collections::BTreeMap;
 
