@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use brupop_api::fleet::{BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::write::{Fields, apply};
-use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Object, Write, names};
+use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Object, State, Write, names};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
@@ -51,26 +51,29 @@ fn place(name: &str, dice: &mut Dice<'_>) -> Place {
     let pod = || PodKey { namespace: "shop".into(), name: "cart".into(), uid: "pod".into() };
     let full =
         Plan { evict: vec![pod()], owners: vec!["apps/v1/ReplicaSet/shop/cart".into()], ..Plan::default() };
+    let shadow = (!dice.rarely(12)).then(|| shadow(name, dice));
     let ready_since = (!dice.rarely(6)).then(|| dice.ago().parse().unwrap());
     Place {
         agent: (!dice.rarely(12)).then(|| AgentPod { node: name.to_owned(), ready_since }),
         plan: if dice.rarely(4) { None } else { Some(if dice.rarely(2) { full } else { Plan::default() }) },
         hopeless: dice.rarely(8),
         missing: dice.one_of(&[Some(false), Some(true), None]),
-        shadow: (!dice.rarely(12)).then(|| shadow(name, dice)),
-        node: (!dice.rarely(20)).then(|| node(name, dice)),
+        node: (!dice.rarely(20)).then(|| node(name, shadow.as_ref(), dice)),
+        shadow,
     }
 }
 
 fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> BottlerocketFleet {
     let mut slots = BTreeMap::new();
-    for name in places.keys().filter_map(|shadow| names::node_of_shadow(shadow)) {
-        if dice.rarely(3) {
+    for (shadow, place) in places {
+        let name = names::node_of_shadow(shadow).unwrap();
+        let spec = place.shadow.as_ref().map(|shadow| &shadow.spec).filter(|spec| spec.state != State::Idle);
+        // Mostly those have slots that run.
+        if dice.rarely(4) != spec.is_some() {
             let uid = if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) };
-            slots.insert(
-                names::shadow_name(name),
-                Slot { uid, attempt: dice.one_of(&[1, 2, 3]), since: dice.ago_or_never() },
-            );
+            let own = spec.and_then(|spec| spec.attempt).unwrap_or(1);
+            let attempt = dice.one_of(&[own, own, 1, 2, 3]);
+            slots.insert(shadow.clone(), Slot { uid, attempt, since: (!dice.rarely(4)).then(|| dice.ago()) });
         }
     }
     let failed = |dice: &mut Dice<'_>| {

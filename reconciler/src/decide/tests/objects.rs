@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::fleets::{NOW, TERM};
 use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT};
 
-/// How long ago something may have been, in seconds: now, not long ago, too long ago for most.
-const AGES: [i64; 6] = [0, 5, 45, 200, 1000, 100_000];
+/// How long ago something may have been, in seconds: usually past every pause and before every deadline.
+const AGES: [i64; 7] = [400, 100_000, 1000, 200, 45, 5, 0];
 
 /// Choices, one byte each; zero is what is usual.
 pub(super) struct Dice<'d>(pub(super) std::slice::Iter<'d, u8>);
@@ -40,7 +40,7 @@ impl Dice<'_> {
     }
 
     pub(super) fn boot(&mut self) -> Option<&'static str> {
-        self.one_of(&[Some(FIRST_BOOT), Some(SECOND_BOOT), None])
+        self.one_of(&[Some(FIRST_BOOT), Some(FIRST_BOOT), Some(FIRST_BOOT), Some(SECOND_BOOT), None])
     }
 }
 
@@ -48,8 +48,11 @@ pub(super) fn uid_of(name: &str) -> String {
     format!("uid-{name}")
 }
 
-/// The node of this name.
-pub(super) fn node(name: &str, dice: &mut Dice<'_>) -> Node {
+/// The node of this name, as it may be with this shadow.
+pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut Dice<'_>) -> Node {
+    let spec = shadow.map(|shadow| &shadow.spec);
+    let watched = spec.is_some_and(|spec| spec.state == State::MonitoringUpdate);
+    let attempt = spec.and_then(|spec| spec.attempt).unwrap_or(1);
     let mut labels = json!({"topology.kubernetes.io/zone": dice.one_of(&["a", "b"])});
     if !dice.rarely(8) {
         labels[names::UPDATER_INTERFACE_LABEL] = names::UPDATER_INTERFACE_VERSION.into();
@@ -63,8 +66,9 @@ pub(super) fn node(name: &str, dice: &mut Dice<'_>) -> Node {
             annotations[annotation] = "true".into();
         }
     }
-    if dice.rarely(3) {
-        annotations[names::MARKER_ANNOTATION] = marker(name, dice).render().into();
+    let running = spec.is_some_and(|spec| spec.state != State::Idle);
+    if dice.rarely(3) != running {
+        annotations[names::MARKER_ANNOTATION] = marker(name, attempt, watched, dice).render().into();
     }
     let taints = if dice.rarely(3) {
         json!([{"key": names::UPDATING_TAINT, "effect": "NoSchedule"}])
@@ -72,14 +76,14 @@ pub(super) fn node(name: &str, dice: &mut Dice<'_>) -> Node {
         json!([])
     };
     let ready = if dice.rarely(7) { "False" } else { "True" };
-    let version = dice.one_of(&[OLD, NEW]);
+    let version = dice.one_of(&if watched { [NEW, NEW, OLD] } else { [OLD, OLD, NEW] });
     let json = json!({
         "metadata": {"name": name, "uid": format!("node-{name}"), "labels": labels, "annotations": annotations,
             "creationTimestamp": dice.ago()},
         "spec": {"unschedulable": dice.rarely(3), "taints": taints},
         "status": {
             "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": dice.ago()}],
-            "nodeInfo": {"bootID": dice.one_of(&[FIRST_BOOT, SECOND_BOOT]),
+            "nodeInfo": {"bootID": dice.one_of(&[FIRST_BOOT, FIRST_BOOT, SECOND_BOOT]),
                 "osImage": format!("Bottlerocket OS {version} (aws-k8s-1.29)"),
                 "architecture": "", "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",
                 "kubeletVersion": "", "machineID": "", "operatingSystem": "", "systemUUID": ""},
@@ -88,17 +92,25 @@ pub(super) fn node(name: &str, dice: &mut Dice<'_>) -> Node {
     serde_json::from_value(json).unwrap()
 }
 
-fn marker(name: &str, dice: &mut Dice<'_>) -> Marker {
-    Marker {
+fn marker(name: &str, attempt: u64, watched: bool, dice: &mut Dice<'_>) -> Marker {
+    let marker = Marker {
         shadow_uid: if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) },
-        attempt: dice.one_of(&[1, 2]),
+        attempt: dice.one_of(&[attempt, attempt, 1, 2]),
         term: TERM - 1,
+        evicted_owners: if dice.rarely(2) { vec![] } else { vec!["apps/v1/ReplicaSet/shop/cart".to_owned()] },
+        ..Marker::default()
+    };
+    if dice.rarely(3) != watched {
+        // All was undone; it tells whose pods were evicted.
+        return marker;
+    }
+    Marker {
         excluded_at: dice.ago_or_never(),
         drain_started_at: dice.ago_or_never(),
         cordoned_at: dice.ago_or_never(),
         drained_at: dice.ago_or_never(),
         tainted: dice.rarely(2),
-        evicted_owners: if dice.rarely(2) { vec!["apps/v1/ReplicaSet/shop/cart".to_owned()] } else { vec![] },
+        ..marker
     }
 }
 
@@ -106,13 +118,13 @@ pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
     let failures = json!({"count": dice.one_of(&[1, 3]), "attempt": dice.one_of(&[1, 2]), "at": dice.ago(),
         "reason": dice.one_of(&["FellBack", "StepFailed", "NotReady"])});
     let states = State::ALL;
-    let state = dice.one_of(&states[..4]);
+    let state = dice.one_of(&[states[0], states[0], states[1], states[2], states[3]]);
     // Mostly what the spec asks for, or what comes before it.
     let reached = dice.one_of(&[state, state, state, State::Idle, states[4], states[1], states[2]]);
     let attempt = dice.one_of(&[Some(1), Some(2), Some(1), None]);
     let echoed = if dice.rarely(5) { dice.one_of(&[Some(1), None]) } else { attempt };
     let mut reported = json!({
-        "current_version": dice.one_of(&[OLD, NEW]), "target_version": dice.one_of(&[Some(NEW), Some("1.21.0"), None]),
+        "current_version": dice.one_of(&[OLD, OLD, NEW]), "target_version": dice.one_of(&[Some(NEW), Some(NEW), Some(NEW), Some("1.21.0"), None]),
         "current_state": reached, "attempt": echoed, "boot_id": dice.boot(), "reboot_requested": null,
     });
     if dice.rarely(4) {
