@@ -1,5 +1,7 @@
 //! Objects and times, and what is seen in them.
 
+mod workloads;
+
 use super::*;
 use brupop_api::names;
 use jiff::SignedDuration;
