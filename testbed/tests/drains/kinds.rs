@@ -16,23 +16,24 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value as Json, from_value, json};
 
-use crate::{DEADLINE, evicted_by_us, fleet, own_pods, pause, progressing, seen, until};
+use crate::held::{HOLD, let_go};
+use crate::{DEADLINE, evicted_by_us, fleet, own_pods};
 
 /// As people drain a node by hand.
 const DRAIN: &str = "drain node-0 --ignore-daemonsets --delete-emptydir-data --dry-run=server";
-const HOLD: &str = "testbed.example/hold";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_evicted_is_what_kubectl_drain_would_evict_and_our_own_pods_go_last() -> Result<()> {
     let (_alone, mut fleet) = fleet(2, &[]).await?;
-    pause(&fleet, "node-1", true).await?;
+    fleet.pause_node("node-1", true).await?;
     // A node that is out of service for another reason uses up the limit of one.
     fleet.report_ready("node-1", false).await?;
-    until(&fleet, "node-1", "it is not Ready", |seen| !seen.ready).await?;
+    fleet.until_node("node-1", "it is not Ready", |seen| !seen.ready).await?;
     fleet.publish(NEW)?;
-    until(&fleet, "node-0", "the limit is used up", |seen| seen.reason == "LimitUsedByUnavailableNodes")
+    fleet
+        .until_node("node-0", "the limit is used up", |seen| seen.reason == "LimitUsedByUnavailableNodes")
         .await?;
-    let said = progressing(&fleet, "node-0").await?.message;
+    let said = fleet.progressing("node-0").await?.message;
     ensure!(said.contains("not Ready"), "{said}");
 
     // So all that is made now comes to node-0, and stays until node-1 is Ready again.
@@ -40,7 +41,7 @@ async fn what_is_evicted_is_what_kubectl_drain_would_evict_and_our_own_pods_go_l
     let by_hand = by_hand(&fleet).await?;
     let (daemon, mirror) = (pod_of(&fleet, "logs").await?, pod_of(&fleet, "static").await?);
     ensure!(!by_hand.iter().any(|pod| *pod == daemon || *pod == mirror), "{by_hand:?}");
-    ensure!(seen(&fleet, "node-0")?.is_idle(), "an update was begun beyond the limit");
+    ensure!(fleet.seen("node-0")?.is_idle(), "an update was begun beyond the limit");
     let ours: BTreeSet<String> = own_pods(&fleet)
         .await?
         .into_iter()
@@ -52,7 +53,7 @@ async fn what_is_evicted_is_what_kubectl_drain_would_evict_and_our_own_pods_go_l
     fleet.report_ready("node-1", true).await?;
 
     // What was on its way out is waited for. Of what was evicted, the pod with the finalizer is, too.
-    until(&fleet, "node-0", "it drains", |seen| seen.reason == "Draining").await?;
+    fleet.until_node("node-0", "it drains", |seen| seen.reason == "Draining").await?;
     await_until("only what has a finalizer is left", DEADLINE, async || {
         let left = on_node_0(&fleet).await.ok()?;
         left.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count().eq(&2).then_some(())
@@ -65,10 +66,11 @@ async fn what_is_evicted_is_what_kubectl_drain_would_evict_and_our_own_pods_go_l
         taints.iter().any(|taint| taint.key == UPDATING_TAINT).then_some(())
     })
     .await?;
-    let held = progressing(&fleet, "node-0").await?;
-    ensure!(held.reason == "Draining" && !seen(&fleet, "node-0")?.drained, "{held:?}");
-    let_go(&fleet).await?;
-    until(&fleet, "node-0", "it is updated", |seen| seen.is_idle() && seen.version.as_deref() == Some(NEW))
+    let held = fleet.progressing("node-0").await?;
+    ensure!(held.reason == "Draining" && !fleet.seen("node-0")?.drained, "{held:?}");
+    give_up(&fleet).await?;
+    fleet
+        .until_node("node-0", "it is updated", |seen| seen.is_idle() && seen.version.as_deref() == Some(NEW))
         .await?;
 
     let asked: Vec<Event> =
@@ -88,7 +90,7 @@ async fn what_is_evicted_is_what_kubectl_drain_would_evict_and_our_own_pods_go_l
     // They came up elsewhere, and come back when it is the other node's turn.
     let moved = own_pods(&fleet).await?;
     ensure!(moved.len() == 4 && moved.values().all(|node| node == "node-1"), "{moved:?}");
-    pause(&fleet, "node-1", false).await?;
+    fleet.pause_node("node-1", false).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
     let back = own_pods(&fleet).await?;
     ensure!(back.len() == 4 && back.values().all(|node| node == "node-0"), "{back:?}");
@@ -206,19 +208,12 @@ async fn until_phase(fleet: &Fleet, app: &str, phase: &str) -> Result<()> {
 }
 
 /// The workload whose pods are held back is given up, and whoever held them lets go.
-async fn let_go(fleet: &Fleet) -> Result<()> {
-    let client = fleet.client();
-    Api::<Deployment>::default_namespaced(client.clone()).delete("held", &DeleteParams::background()).await?;
-    let pods = Api::<Pod>::default_namespaced(client);
-    let held = ListParams::default().labels("app=held");
+async fn give_up(fleet: &Fleet) -> Result<()> {
+    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
+    deployments.delete("held", &DeleteParams::background()).await?;
     await_until("they are gone", DEADLINE, async || {
-        let left = pods.list(&held).await.ok()?.items;
-        for pod in left.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
-            let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-            // One that is gone meanwhile is what is wanted.
-            let _ = pods.patch(&pod.name_any(), &PatchParams::default(), &patch).await;
-        }
-        left.is_empty().then_some(())
+        // A pod that goes meanwhile is an error, and what is wanted.
+        (let_go(fleet).await.ok()? == 0).then_some(())
     })
     .await?;
     Ok(())

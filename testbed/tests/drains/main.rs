@@ -6,16 +6,15 @@ mod administrators;
 mod alone;
 mod answers;
 mod blocked;
+mod held;
 mod kinds;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use brupop_api::conditions::{Condition, PROGRESSING};
-use brupop_api::names::{RECONCILER_ACCOUNT, shadow_name};
+use anyhow::Result;
+use brupop_api::names::RECONCILER_ACCOUNT;
 use brupop_testbed::audit::Event;
-use brupop_testbed::history::Seen;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions};
 use k8s_openapi::api::core::v1::Pod;
@@ -29,33 +28,6 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<(MutexGuard<'static, ()>, Fleet)> {
     let alone = ONE_AT_A_TIME.lock().await;
     Ok((alone, Fleet::start(&FleetOptions::quick(nodes, env), |_| ()).await?))
-}
-
-/// What is known of this node now.
-fn seen(fleet: &Fleet, node: &str) -> Result<Seen> {
-    let history = fleet.history();
-    let (_, seen) = history.past(node).last().with_context(|| format!("{node} is not known"))?;
-    Ok(seen.clone())
-}
-
-/// Awaits something of one node.
-async fn until(fleet: &Fleet, node: &str, what: &str, so: impl Fn(&Seen) -> bool) -> Result<()> {
-    let what = format!("{node}: {what}");
-    fleet.until(&what, DEADLINE, |history| history.past(node).last().is_some_and(|(_, seen)| so(seen))).await
-}
-
-/// Why this node moves or not, as it stands on its shadow.
-async fn progressing(fleet: &Fleet, node: &str) -> Result<Condition> {
-    let shadow = fleet.shadows().get(&shadow_name(node)).await?;
-    let conditions = shadow.status.unwrap_or_default().conditions;
-    conditions.into_iter().find(|condition| condition.type_ == PROGRESSING).context("no condition")
-}
-
-/// Nothing begins on this node until it is let go again.
-async fn pause(fleet: &Fleet, node: &str, is: bool) -> Result<()> {
-    let annotation = format!("brupop.bottlerocket.aws/pause{}", if is { "=true" } else { "-" });
-    fleet.control_plane.kubectl(["annotate", "node", node, &annotation]).await?;
-    Ok(())
 }
 
 /// The pod, as `namespace/name`, that a reconciler asked to be evicted.
