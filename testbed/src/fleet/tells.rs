@@ -118,7 +118,8 @@ impl Fleet {
             && !tainted
             && !node.annotations().contains_key(MARKER_ANNOTATION)
             && !node.labels().contains_key(EXCLUDE_FROM_LB_LABEL);
-        ensure!(clean, "something is left on {}: {:?} {spec:?}", node.name_any(), node.metadata);
+        let (name, annotations, labels) = (node.name_any(), node.annotations(), node.labels());
+        ensure!(clean, "something is left on {name}: {annotations:?} {labels:?} {spec:?}");
         Ok(())
     }
 }

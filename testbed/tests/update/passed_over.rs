@@ -1,26 +1,21 @@
 //! Nodes that no drain could empty are passed over, untouched, and said; others go on. And what `plan` and
 //! `drain-to-idle` print of it.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
+use brupop_api::names::RECONCILER_ACCOUNT;
+use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
-use brupop_testbed::{Fleet, await_until};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value as Json, json};
 
-use crate::{DEADLINE, assert_kind, fleet, quick, reconciler, seen, with};
-
-async fn message(fleet: &Fleet, node: &str) -> Result<String> {
-    let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
-    let conditions = shadow.status.unwrap_or_default().conditions;
-    let found = conditions.into_iter().find(|condition| condition.type_ == "Progressing");
-    Ok(found.context("no condition")?.message)
-}
+use crate::exec::exec;
+use crate::{DEADLINE, assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_a_pod_that_nothing_brings_back_is_passed_over_until_the_pod_is_gone() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, quick()).await?;
+    let (_alone, mut fleet) = fleet(2, &[]).await?;
     let pods = Api::<Pod>::namespaced(fleet.client(), "default");
     let debug: Pod = serde_json::from_value(json!({
         "metadata": {"name": "debug"},
@@ -38,9 +33,9 @@ async fn a_node_with_a_pod_that_nothing_brings_back_is_passed_over_until_the_pod
             })
         })
         .await?;
-    let said = message(&fleet, "node-0").await?;
+    let said = fleet.progressing("node-0").await?.message;
     ensure!(said.contains("default/debug has no controller"), "{said}");
-    ensure!(seen(&fleet, "node-0")?.target.is_none(), "an update of it was begun");
+    ensure!(fleet.seen("node-0")?.target.is_none(), "an update of it was begun");
     pods.delete("debug", &DeleteParams::default()).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
     fleet.check()
@@ -48,7 +43,7 @@ async fn a_node_with_a_pod_that_nothing_brings_back_is_passed_over_until_the_pod
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_that_never_allows_a_disruption_is_named_before_anything_is_touched() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, quick()).await?;
+    let (_alone, mut fleet) = fleet(2, &[]).await?;
     fleet.deploy("cart", 2, "0").await?;
     fleet.publish(NEW)?;
     fleet
@@ -56,44 +51,37 @@ async fn a_budget_that_never_allows_a_disruption_is_named_before_anything_is_tou
             history.now().all(|(_, seen)| seen.is_idle() && seen.reason == "CannotBeEmptied")
         })
         .await?;
-    let said = message(&fleet, "node-0").await?;
+    let said = fleet.progressing("node-0").await?.message;
     ensure!(said.contains("PodDisruptionBudget shop/cart wants all of its 2 pods"), "{said}");
 
-    let table = reconciler(&fleet, &["plan"]).await?;
-    let table = String::from_utf8(table.stdout)?;
+    let (table, went_well) = exec(&fleet, &["plan"]).await?;
     ensure!(
-        table.starts_with("0 of 1 in update\n") && table.matches("CannotBeEmptied").count() == 2,
+        went_well && table.starts_with("0 of 1 in update\n") && table.matches("CannotBeEmptied").count() == 2,
         "{table}"
     );
     println!("{table}");
 
-    let waits = reconciler(&fleet, &["drain-to-idle", "--timeout-seconds", "5"]).await?;
-    let (out, err) = (String::from_utf8(waits.stdout)?, String::from_utf8(waits.stderr)?);
-    ensure!(!waits.status.success() && out.starts_with("not paused: kubectl patch brf"), "{out}{err}");
-    let pause = |paused: bool| Patch::Merge(json!({"spec": {"paused": paused}}));
-    fleet.ledger().patch("fleet", &PatchParams::default(), &pause(true)).await?;
-    let waits = reconciler(&fleet, &["drain-to-idle", "--timeout-seconds", "30"]).await?;
-    ensure!(waits.status.success() && waits.stdout == b"nothing is left\n", "{waits:?}");
+    let (said, went_well) = exec(&fleet, &["drain-to-idle", "--timeout-seconds", "5"]).await?;
+    ensure!(!went_well && said.starts_with("not paused: kubectl patch brf"), "{said}");
+    fleet.pause(true).await?;
+    let (said, went_well) = exec(&fleet, &["drain-to-idle", "--timeout-seconds", "30"]).await?;
+    ensure!(went_well && said == "nothing is left\n", "{said}");
 
-    let plan = reconciler(&fleet, &["plan", "-o", "json"]).await?;
-    let plan: Json = serde_json::from_slice(&plan.stdout)?;
+    let (plan, _) = exec(&fleet, &["plan", "-o", "json"]).await?;
+    let plan: Json = serde_json::from_str(&plan)?;
     ensure!(plan["nodes"][0]["reason"] == "FleetPaused", "{plan}");
-    fleet.ledger().patch("fleet", &PatchParams::default(), &pause(false)).await?;
+    fleet.pause(false).await?;
 
     fleet.allow_unavailable("cart", 1).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
-    let ledger = fleet.ledger();
-    await_until("all slots are given back", DEADLINE, async || {
-        ledger.get("fleet").await.ok()?.status.filter(|status| status.slots.is_empty())
-    })
-    .await?;
+    fleet.until_all_slots_are_given_back().await?;
     fleet.check()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_left_at_the_deadline_is_deleted_where_people_want_that() -> Result<()> {
-    let env = with(with(quick(), "DRAIN_ON_DEADLINE", "force"), "DRAIN_DEADLINE_SECONDS", "3");
-    let (_alone, mut fleet) = fleet(2, env).await?;
+    let env = [("DRAIN_ON_DEADLINE", "force"), ("DRAIN_DEADLINE_SECONDS", "3")];
+    let (_alone, mut fleet) = fleet(2, &env).await?;
     // The component's overlay, over the one that stands there: the right to delete.
     let forced = json!({
         "resources": ["kustomize/overlays/default"], "components": ["kustomize/components/force-drain"],
@@ -110,9 +98,31 @@ async fn what_is_left_at_the_deadline_is_deleted_where_people_want_that() -> Res
         }))?;
         pods.create(&PostParams::default(), &pod).await?;
     }
+    fleet.deploy("cart", 2, "1").await?;
+    // One of its pods is away, so that the budget allows none now; it is not hopeless.
+    fleet.deploy_spare("cart").await?;
+    let mut audit = fleet.control_plane.audit().from_now();
     fleet.publish(NEW)?;
     fleet.until_updated(NEW, DEADLINE).await?;
     ensure!(pods.list(&ListParams::default()).await?.items.is_empty(), "they still stand");
+    let asked = audit.read()?;
+    let of_cart = |verb: &str, subresource: &str, code: u16| {
+        let is = |event: &&Event| {
+            let object = event.object_ref.as_ref();
+            event.user.username.ends_with(&format!(":{RECONCILER_ACCOUNT}"))
+                && event.verb == verb
+                && event.code() == code
+                && object.is_some_and(|object| {
+                    object.resource == "pods"
+                        && object.subresource == subresource
+                        && object.name.starts_with("cart-")
+                })
+        };
+        asked.iter().filter(is).count()
+    };
+    ensure!(of_cart("create", "eviction", 429) > 0, "its budget allowed it");
+    ensure!(of_cart("create", "eviction", 201) == 0, "evicted in spite of its budget");
+    ensure!(of_cart("delete", "", 200) >= 2, "{} pods of cart were deleted", of_cart("delete", "", 200));
     assert_kind(&fleet, 1)?;
     fleet.check()
 }

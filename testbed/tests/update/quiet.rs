@@ -9,13 +9,13 @@ use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, await_until};
 use tokio::time::Instant;
 
-use crate::{DEADLINE, fleet, quick, with};
+use crate::{DEADLINE, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_fleet_asks_nothing_of_the_api_server() -> Result<()> {
     const QUIET: Duration = Duration::from_mins(1);
-    let env = with(with(quick(), "REFRESH_INTERVAL", "10s"), "CANARY_INTERVAL_SECONDS", "20");
-    let (_alone, mut fleet) = fleet(3, env).await?;
+    let env = [("REFRESH_INTERVAL", "10s"), ("CANARY_INTERVAL_SECONDS", "20")];
+    let (_alone, mut fleet) = fleet(3, &env).await?;
     let ours =
         |event: &Event| event.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"));
     // Leases and canaries have clocks of their own, and show that the log is read. Watches are renewed after minutes.

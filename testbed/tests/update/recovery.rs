@@ -3,18 +3,17 @@
 use anyhow::{Result, ensure};
 use brupop_api::State::{Idle, RebootedIntoUpdate};
 use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus};
-use brupop_api::names::{PAUSE_ANNOTATION, shadow_name};
+use brupop_api::names::{UPDATING_TAINT, shadow_name};
 use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
-use brupop_testbed::scrape::{READER, Scraper};
 use brupop_testbed::{Fleet, await_until};
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 
-use crate::{DEADLINE, assert_kind, fleet, quick, seen, with};
+use crate::{DEADLINE, assert_kind, fleet};
 
 /// In mid-update when the webhook dies.
 const REBOOTING: [&str; 3] = ["node-0", "node-1", "node-2"];
@@ -23,14 +22,18 @@ const WAITING: [&str; 2] = ["node-3", "node-4"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_reboot_without_the_webhook_come_back_and_nothing_else_starts() -> Result<()> {
-    let env = with(with(quick(), "MAX_CONCURRENT_UPDATE", "unlimited"), "REBOOT_REPEAT_INTERVAL", "1s");
-    let env = with(with(env, "CANARY_INTERVAL_SECONDS", "2"), "LINGER_SECONDS", "0");
-    let (_alone, mut fleet) = fleet(REBOOTING.len() + WAITING.len(), env).await?;
+    let env = [
+        ("MAX_CONCURRENT_UPDATE", "unlimited"),
+        ("REBOOT_REPEAT_INTERVAL", "1s"),
+        ("CANARY_INTERVAL_SECONDS", "2"),
+        ("LINGER_SECONDS", "0"),
+    ];
+    let (_alone, mut fleet) = fleet(REBOOTING.len() + WAITING.len(), &env).await?;
     fleet.deploy("cart", 5, "3").await?;
     for host in &fleet.hosts {
         host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
     }
-    annotate_waiting(&fleet, &format!("{PAUSE_ANNOTATION}=true")).await?;
+    pause_waiting(&fleet, true).await?;
     fleet.publish(NEW)?;
     three_wait_for_their_reboot(&fleet).await?;
 
@@ -60,13 +63,13 @@ async fn nodes_that_reboot_without_the_webhook_come_back_and_nothing_else_starts
     }
     agents_are_refused(&mut audit).await?;
 
-    annotate_waiting(&fleet, &format!("{PAUSE_ANNOTATION}-")).await?;
+    pause_waiting(&fleet, false).await?;
     two_are_held_back_for_want_of_admission(&fleet).await?;
     let slots = fleet.ledger().get("fleet").await?.status.unwrap_or_default().slots;
     ensure!(slots.keys().eq(REBOOTING.map(shadow_name).iter()), "{slots:?}");
     for node in WAITING {
         let begun = fleet.history().has_seen(node, |seen| seen.goal != Idle || seen.cordoned || seen.marked);
-        ensure!(!begun, "{node} has begun to move: {:?}", seen(&fleet, node)?);
+        ensure!(!begun, "{node} has begun to move: {:?}", fleet.seen(node)?);
     }
 
     scale_webhook(&fleet, "2").await?;
@@ -76,9 +79,10 @@ async fn nodes_that_reboot_without_the_webhook_come_back_and_nothing_else_starts
     fleet.check()
 }
 
-async fn annotate_waiting(fleet: &Fleet, annotation: &str) -> Result<()> {
-    let nodes = WAITING.map(|node| format!("node/{node}"));
-    fleet.control_plane.kubectl(["annotate", &nodes[0], &nodes[1], annotation]).await?;
+async fn pause_waiting(fleet: &Fleet, paused: bool) -> Result<()> {
+    for node in WAITING {
+        fleet.pause_node(node, paused).await?;
+    }
     Ok(())
 }
 
@@ -111,11 +115,11 @@ async fn three_wait_for_their_reboot(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-/// Cordoned, and tainted by us.
+/// Cordoned, and tainted by us. The marker may stay: it says whose pods were evicted.
 async fn keeps_pods_away(fleet: &Fleet, node: &str) -> Result<(bool, bool)> {
     let spec = Api::<Node>::all(fleet.client()).get(node).await?.spec.unwrap_or_default();
-    let ours = |taint: &Taint| taint.key.starts_with("brupop");
-    Ok((spec.unschedulable == Some(true), spec.taints.iter().flatten().any(ours)))
+    let tainted = spec.taints.iter().flatten().any(|taint| taint.key == UPDATING_TAINT);
+    Ok((spec.unschedulable == Some(true), tainted))
 }
 
 /// The reconciler's finding, as it stands on the fleet.
@@ -151,18 +155,6 @@ async fn agents_are_refused(audit: &mut AuditReader) -> Result<()> {
 
 /// The leader would start them, and says why it does not.
 async fn two_are_held_back_for_want_of_admission(fleet: &Fleet) -> Result<()> {
-    let scraper = Scraper::start(&fleet.control_plane, Some(READER)).await?;
-    let told = await_until("two nodes that are held back", DEADLINE, async || {
-        for process in fleet.processes("reconciler") {
-            let text = scraper.scrape(&process).await.ok()?;
-            let has = |line: &str| text.lines().any(|found| found == line);
-            if has("brupop_admission_enforced 0")
-                && has(r#"brupop_nodes_reason{reason="AdmissionNotEnforced"} 2"#)
-            {
-                return Some(());
-            }
-        }
-        None
-    });
-    Ok(told.await?)
+    let lines = ["brupop_admission_enforced 0", r#"brupop_nodes_reason{reason="AdmissionNotEnforced"} 2"#];
+    fleet.measured("reconciler", &lines).await
 }

@@ -7,31 +7,22 @@ use brupop_testbed::await_until;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
-use k8s_openapi::api::core::v1::{Node, Taint};
-use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
 
-use crate::{DEADLINE, assert_kind, fleet, quick, reconciler, with};
+use crate::exec::{Exec, exec};
+use crate::{DEADLINE, assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_is_updated_two_at_a_time_and_the_ledger_tells() -> Result<()> {
-    let (_alone, mut fleet) = fleet(4, with(quick(), "MAX_CONCURRENT_UPDATE", "50%")).await?;
+    let (_alone, mut fleet) = fleet(4, &[("MAX_CONCURRENT_UPDATE", "50%")]).await?;
     fleet.deploy("cart", 8, "2").await?;
     fleet.publish(NEW)?;
     fleet.until_updated(NEW, DEADLINE).await?;
     assert_kind(&fleet, 2)?;
 
-    let ledger = fleet.ledger();
-    let status = await_until("all slots are given back", DEADLINE, async || {
-        ledger.get("fleet").await.ok()?.status.filter(|status| status.slots.is_empty())
-    })
-    .await?;
+    let status = fleet.until_all_slots_are_given_back().await?;
     ensure!(status.versions[NEW].succeeded == 4, "{status:?}");
-    for node in Api::<Node>::all(fleet.client()).list(&ListParams::default()).await? {
-        let spec = node.spec.clone().unwrap_or_default();
-        let ours = |taint: &Taint| taint.key.starts_with("brupop");
-        ensure!(spec.unschedulable.is_none() && !spec.taints.iter().flatten().any(ours), "{spec:?}");
-        ensure!(node.annotations().keys().all(|key| !key.contains("marker")), "{:?}", node.annotations());
+    for number in 0..4 {
+        fleet.nothing_is_left_on(&format!("node-{number}")).await?;
     }
     // Why a node does not move is said after the slot is given back.
     let columns = await_until("the columns tell that it is done", DEADLINE, async || {
@@ -63,10 +54,9 @@ async fn readme_commands_run(fleet: &Fleet) -> Result<()> {
         .collect();
     ensure!(commands.len() >= 8, "{commands:?}");
     for command in commands {
-        // No kubelet is there to exec into: the same program runs here.
         if let Some((_, program)) = command.split_once(" -- /brupop-reconciler ") {
-            let output = reconciler(fleet, &program.split(' ').collect::<Vec<_>>()).await?;
-            ensure!(output.status.success(), "{command}: {output:?}");
+            let (said, went_well) = exec(fleet, &program.split(' ').collect::<Vec<_>>()).await?;
+            ensure!(went_well, "{command}: {said}");
             continue;
         }
         let words = command.split(' ').skip(1).map(|word| word.trim_matches('\''));
@@ -99,8 +89,8 @@ async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_holds_a_drain_back_until_it_allows_it() -> Result<()> {
-    let (_alone, mut fleet) = fleet(3, quick()).await?;
+async fn a_budget_holds_a_drain_back_until_it_allows_it_and_whoever_leaves_waits_for_it() -> Result<()> {
+    let (_alone, mut fleet) = fleet(3, &[]).await?;
     fleet.deploy("cart", 6, "1").await?;
     // One of its pods is away already, so that the budget allows none now, and will again.
     fleet.deploy_spare("cart").await?;
@@ -125,8 +115,32 @@ async fn a_budget_holds_a_drain_back_until_it_allows_it() -> Result<()> {
     );
     ensure!(fleet.history().most_unavailable() == 1);
 
-    fleet.allow_unavailable("cart", 3).await?;
+    leaves_when_the_drain_is_over(&fleet).await?;
+    fleet.pause(false).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
     assert_kind(&fleet, 1)?;
     fleet.check()
+}
+
+/// `drain-to-idle` in mid-drain waits for that update, which is finished, and ends when nothing is ours.
+async fn leaves_when_the_drain_is_over(fleet: &Fleet) -> Result<()> {
+    let drains = fleet.history().now().find(|(_, seen)| seen.marked).map(|(node, _)| node.to_owned());
+    let drains = drains.context("nobody drains any more")?;
+    let mut leaving = Exec::start(fleet, &["drain-to-idle"]).await?;
+    let said = leaving.line().await?.context("it has ended")?;
+    ensure!(said.starts_with("not paused"), "{said}");
+    fleet.pause(true).await?;
+    let said = leaving.line().await?.context("it has ended")?;
+    ensure!(said == format!("waiting for {drains} (StagedAndPerformedUpdate)"), "{said}");
+    fleet.allow_unavailable("cart", 3).await?;
+    let (said, went_well) = leaving.end().await?;
+    ensure!(went_well && said.ends_with("nothing is left\n"), "{said}");
+    let status = fleet.ledger().get("fleet").await?.status.unwrap_or_default();
+    ensure!(status.slots.is_empty() && status.versions[NEW].succeeded == 1, "{status:?}");
+    for number in 0..3 {
+        fleet.nothing_is_left_on(&format!("node-{number}")).await?;
+    }
+    let updated = fleet.history().now().filter(|(_, seen)| seen.version.as_deref() == Some(NEW)).count();
+    ensure!(updated == 1, "{updated} nodes were updated");
+    Ok(())
 }

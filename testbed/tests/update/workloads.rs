@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use crate::{DEADLINE, assert_kind, fleet, quick, with};
+use crate::{DEADLINE, assert_kind, fleet};
 
 async fn close_to_new_pods(fleet: &Fleet, closed: bool) -> Result<()> {
     let nodes = Api::<Node>::all(fleet.client());
@@ -21,7 +21,7 @@ async fn close_to_new_pods(fleet: &Fleet, closed: bool) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_further_node_begins_until_evicted_workloads_are_available_again() -> Result<()> {
-    let (_alone, mut fleet) = fleet(2, with(quick(), "SOAK_SECONDS", "1")).await?;
+    let (_alone, mut fleet) = fleet(2, &[("SOAK_SECONDS", "1")]).await?;
     fleet.deploy("cart", 2, "1").await?;
     // What is evicted from now on finds no node to come back to.
     close_to_new_pods(&fleet, true).await?;

@@ -1,0 +1,39 @@
+//! Hosts download the update while they wait for their turn.
+
+use anyhow::{Result, ensure};
+use brupop_testbed::Fleet;
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::host::Host;
+
+use crate::{DEADLINE, assert_kind, fleet};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_is_downloaded_once_ahead_of_its_turn_and_activated_in_it() -> Result<()> {
+    let (_alone, mut fleet) = fleet(2, &[("PREFETCH", "true")]).await?;
+    fleet.pause(true).await?;
+    fleet.publish(NEW)?;
+    fleet
+        .until("both have it while they wait for their turn", DEADLINE, |history| {
+            history.now().all(|(_, seen)| {
+                seen.runs(OLD) && seen.staged.as_deref() == Some(NEW) && seen.reason == "FleetPaused"
+            })
+        })
+        .await?;
+    ensure!(calls(&fleet, "prepare-update") == [1, 1], "{:?} downloads", calls(&fleet, "prepare-update"));
+    ensure!(calls(&fleet, "activate-update") == [0, 0], "activated before their turn");
+
+    fleet.pause(false).await?;
+    fleet.until_updated(NEW, DEADLINE).await?;
+    ensure!(calls(&fleet, "prepare-update") == [1, 1], "{:?} downloads", calls(&fleet, "prepare-update"));
+    ensure!(calls(&fleet, "activate-update") == [1, 1], "{:?}", calls(&fleet, "activate-update"));
+    assert_kind(&fleet, 1)?;
+    fleet.check()
+}
+
+/// How often each host was asked for this.
+fn calls(fleet: &Fleet, action: &str) -> Vec<usize> {
+    let asked = |host: &Host| {
+        host.calls().iter().filter(|call| call.path.strip_prefix("/actions/") == Some(action)).count()
+    };
+    fleet.hosts.iter().map(asked).collect()
+}
