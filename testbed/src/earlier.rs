@@ -16,7 +16,7 @@ use crate::kubelet::{PodProcess, Program};
 use crate::operator::{NAMESPACE, binaries, programs};
 use crate::waiting::await_until;
 
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_mins(2);
 /// Stands before the commands of the earlier operator's containers.
 const EARLIER: &str = "/earlier";
 /// The port that the earlier programs do not listen on, by its name in today's containers.
@@ -138,7 +138,7 @@ impl Version {
     /// It takes too long.
     pub async fn rolled_out(&self, fleet: &Fleet, workloads: &[Component]) -> Result<()> {
         for workload in workloads {
-            let status = ["-n", NAMESPACE, "rollout", "status", "--timeout=60s", workload.resource()];
+            let status = ["-n", NAMESPACE, "rollout", "status", "--timeout=120s", workload.resource()];
             fleet.control_plane.kubectl(status).await?;
             // Those that are replaced take their time to end.
             let only = format!("nothing but {} runs for {}", self.name, workload.resource());
