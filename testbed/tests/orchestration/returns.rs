@@ -16,28 +16,29 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams};
 use tokio::time::Instant;
 
-use crate::{failures, fleet, ledger, progressing, runs, seen, told, until, until_it_is};
+use crate::{DEADLINE, failures, fleet, until_it_is};
 
-const SOAK: Duration = Duration::from_secs(4);
-const BACK_OFF: Duration = Duration::from_secs(4);
+const SOAK: Duration = Duration::from_secs(8);
+/// All that is said of a first failure is read before the second attempt.
+const BACK_OFF: Duration = Duration::from_secs(15);
 /// Times of Nodes and Pods are whole seconds.
 const SECOND: Duration = Duration::from_secs(1);
 
 const ENV: [(&str, &str); 6] = [
     ("MAX_CONCURRENT_UPDATE", "unlimited"),
-    ("SOAK_SECONDS", "4"),
-    ("SETTLE_DEADLINE_SECONDS", "3"),
-    ("REBOOT_DEADLINE_SECONDS", "5"),
-    ("BACK_OFF_BASE_SECONDS", "4"),
+    ("SOAK_SECONDS", "8"),
+    ("SETTLE_DEADLINE_SECONDS", "6"),
+    ("REBOOT_DEADLINE_SECONDS", "12"),
+    ("BACK_OFF_BASE_SECONDS", "15"),
     ("MAX_FAILURES_OF_NEW_VERSION", "2"),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_fails_comes_back_in_its_own_time_and_is_not_forgotten() -> Result<()> {
     let (_turn, mut fleet) = fleet(5, &ENV).await?;
-    let slow = Durations { reboot: Duration::from_secs(14), ..Durations::default() };
+    let slow = Durations { reboot: Duration::from_secs(25), ..Durations::default() };
     fleet.join(5, slow).await?;
-    until(&fleet, "has joined", "node-5", |seen| runs(seen, OLD)).await?;
+    fleet.until_node("node-5", "has joined", |seen| seen.runs(OLD)).await?;
     fleet.hosts[0].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.hosts[1].set_faults(Faults::failing(Command::Prepare, "no space left on device"));
     for (number, host) in fleet.hosts.iter().enumerate() {
@@ -74,21 +75,23 @@ fn after(text: &str, wait: Duration) -> Result<Instant> {
 
 /// The old version is back: named so wherever people look, and not tried again at once. A node counts once.
 async fn falls_back_twice_and_waits_in_between(fleet: &Fleet) -> Result<()> {
-    until(fleet, "waits", "node-0", |seen| seen.reason == "BackingOff" && runs(seen, OLD)).await?;
-    told(fleet, "node-0", "UpdateAborted", "another version than the wanted one").await?;
+    fleet.until_node("node-0", "waits", |seen| seen.reason == "BackingOff" && seen.runs(OLD)).await?;
+    fleet.told("node-0", "UpdateAborted", "another version than the wanted one").await?;
     let first = noted(fleet, "node-0").await?;
     ensure!((first.count, first.reason.as_str()) == (1, "FellBack"), "{first:?}");
-    let condition = progressing(fleet, "node-0").await?;
+    let condition = fleet.progressing("node-0").await?;
     ensure!(condition.message.contains("(FellBack), and waits until "), "{condition:?}");
-    ledger(fleet, "node-0 fell back", |status| failures(status, &release(0)) == [("node-0", "FellBack")])
+    fleet
+        .until_ledger("node-0 fell back", |status| failures(status, &release(0)) == [("node-0", "FellBack")])
         .await?;
-    until(fleet, "is tried again", "node-0", |seen| seen.crashes == 2 && runs(seen, OLD)).await?;
+    fleet.until_node("node-0", "is tried again", |seen| seen.crashes == 2 && seen.runs(OLD)).await?;
     let updates = fleet.history().updates("node-0");
     ensure!(updates.len() == 2 && updates[1].0 >= after(&first.at, BACK_OFF)?, "{updates:?}, {first:?}");
     let second = noted(fleet, "node-0").await?;
     ensure!((second.count, second.reason.as_str()) == (2, "FellBack"), "{second:?}");
-    let status =
-        ledger(fleet, "its slot is given back", |status| !status.slots.contains_key("brs-node-0")).await?;
+    let status = fleet
+        .until_ledger("its slot is given back", |status| !status.slots.contains_key("brs-node-0"))
+        .await?;
     ensure!(failures(&status, &release(0)) == [("node-0", "FellBack")], "{status:?}");
     ensure!(status.versions[&release(0)].halted.is_none(), "one node is not two: {status:?}");
     Ok(())
@@ -96,7 +99,7 @@ async fn falls_back_twice_and_waits_in_between(fleet: &Fleet) -> Result<()> {
 
 /// Nothing is drained or rebooted for it, the host's own words are passed on, and it goes well the next time.
 async fn fails_before_its_reboot_and_is_tried_again(fleet: &Fleet) -> Result<()> {
-    until(fleet, "waits", "node-1", |seen| seen.reason == "BackingOff" && runs(seen, OLD)).await?;
+    fleet.until_node("node-1", "waits", |seen| seen.reason == "BackingOff" && seen.runs(OLD)).await?;
     let shadow = fleet.shadows().get("brs-node-1").await?;
     let status = shadow.status.unwrap_or_default();
     let says = status.message.as_deref().is_some_and(|message| message.contains("no space left on device"));
@@ -104,13 +107,13 @@ async fn fails_before_its_reboot_and_is_tried_again(fleet: &Fleet) -> Result<()>
     let first = noted(fleet, "node-1").await?;
     ensure!((first.count, first.reason.as_str()) == (1, "StepFailed"), "{first:?}");
     fleet.hosts[1].set_faults(Faults::default());
-    until(fleet, "is updated", "node-1", |seen| runs(seen, &release(1)) && seen.crashes == 0).await?;
+    fleet.until_node("node-1", "is updated", |seen| seen.runs(&release(1)) && seen.crashes == 0).await?;
     let outcome = fleet.history().outcomes()["node-1"].clone();
     let updates = fleet.history().updates("node-1");
     ensure!(outcome.boots == 2 && updates.len() == 2, "{outcome:?}, {updates:?}");
     ensure!(updates[1].0 >= after(&first.at, BACK_OFF)?, "{updates:?}, {first:?}");
     let status =
-        ledger(fleet, "node-1 succeeded", |status| status.versions.contains_key(&release(1))).await?;
+        fleet.until_ledger("node-1 succeeded", |status| status.versions.contains_key(&release(1))).await?;
     ensure!(
         failures(&status, &release(1)).is_empty() && status.versions[&release(1)].succeeded == 1,
         "{status:?}"
@@ -120,19 +123,20 @@ async fn fails_before_its_reboot_and_is_tried_again(fleet: &Fleet) -> Result<()>
 
 /// Awaits the middle of a node's soak.
 async fn soaks(fleet: &Fleet, node: &str) -> Result<()> {
-    until(fleet, "is watched", node, |seen| {
-        (seen.goal, seen.reached) == (MonitoringUpdate, Some(MonitoringUpdate))
-    })
-    .await?;
+    fleet
+        .until_node(node, "is watched", |seen| {
+            (seen.goal, seen.reached) == (MonitoringUpdate, Some(MonitoringUpdate))
+        })
+        .await?;
     until_it_is(Instant::now() + SOAK / 2).await?;
-    ensure!(seen(fleet, node)?.goal == MonitoringUpdate, "{node}: its soak was too short");
+    ensure!(fleet.seen(node)?.goal == MonitoringUpdate, "{node}: its soak was too short");
     Ok(())
 }
 
-/// The soak that was interrupted until now begins anew, and the update is a success.
-async fn soaks_anew(fleet: &Fleet, node: &str, number: usize) -> Result<()> {
-    let again = Instant::now();
-    until(fleet, "is updated", node, |seen| runs(seen, &release(number))).await?;
+/// The soak that was interrupted until `again`, or later, begins anew, and the update is a success.
+async fn soaks_anew(fleet: &Fleet, number: usize, again: Instant) -> Result<()> {
+    let node = &format!("node-{number}");
+    fleet.until_node(node, "is updated", |seen| seen.runs(&release(number))).await?;
     let updates = fleet.history().updates(node);
     let ended = updates.first().and_then(|(_, ended)| *ended).context("it has not ended")?;
     ensure!(
@@ -140,9 +144,9 @@ async fn soaks_anew(fleet: &Fleet, node: &str, number: usize) -> Result<()> {
         "{:?} after it was well again",
         ended - again
     );
-    let status =
-        ledger(fleet, &format!("{node} succeeded"), |status| status.versions.contains_key(&release(number)))
-            .await?;
+    let status = fleet
+        .until_ledger(&format!("{node} succeeded"), |status| status.versions.contains_key(&release(number)))
+        .await?;
     ensure!(status.versions[&release(number)].succeeded == 1, "{status:?}");
     Ok(())
 }
@@ -150,17 +154,19 @@ async fn soaks_anew(fleet: &Fleet, node: &str, number: usize) -> Result<()> {
 async fn is_not_ready_for_a_moment_of_its_soak(fleet: &Fleet) -> Result<()> {
     soaks(fleet, "node-2").await?;
     fleet.report_ready("node-2", false).await?;
-    until(fleet, "is not Ready", "node-2", |seen| !seen.ready).await?;
+    fleet.until_node("node-2", "is not Ready", |seen| !seen.ready).await?;
+    let again = Instant::now();
     fleet.report_ready("node-2", true).await?;
-    soaks_anew(fleet, "node-2", 2).await
+    soaks_anew(fleet, 2, again).await
 }
 
 async fn loses_its_agent_in_its_soak(fleet: &Fleet) -> Result<()> {
     soaks(fleet, "node-3").await?;
     let agent =
         fleet.processes("agent").into_iter().find(|agent| agent.node == "node-3").context("no agent")?;
+    let again = Instant::now();
     fleet.kubelets.signal(NAMESPACE, &agent.pod, Signal::KILL);
-    soaks_anew(fleet, "node-3", 3).await
+    soaks_anew(fleet, 3, again).await
 }
 
 /// It was in service with its release, and went away: a failure, once that has lasted. It comes back as it is.
@@ -168,25 +174,27 @@ async fn is_not_ready_any_more(fleet: &Fleet) -> Result<()> {
     soaks(fleet, "node-4").await?;
     fleet.report_ready("node-4", false).await?;
     let status =
-        ledger(fleet, "node-4 is not Ready", |status| !failures(status, &release(4)).is_empty()).await?;
+        fleet.until_ledger("node-4 is not Ready", |status| !failures(status, &release(4)).is_empty()).await?;
     ensure!(failures(&status, &release(4)) == [("node-4", "NotReady")], "{status:?}");
-    told(fleet, "node-4", "UpdateAborted", "not Ready with the new version").await?;
+    fleet.told("node-4", "UpdateAborted", "not Ready with the new version").await?;
     // Its slot is free, and it counts among those that are unavailable.
-    ledger(fleet, "its slot is given back", |status| !status.slots.contains_key("brs-node-4")).await?;
-    until(fleet, "says so", "node-4", |seen| seen.reason == "NodeNotReady").await?;
+    fleet.until_ledger("its slot is given back", |status| !status.slots.contains_key("brs-node-4")).await?;
+    fleet.until_node("node-4", "says so", |seen| seen.reason == "NodeNotReady").await?;
     fleet.report_ready("node-4", true).await?;
-    until(fleet, "is back", "node-4", |seen| runs(seen, &release(4)) && seen.reason == "NoUpdate").await
+    fleet.until_node("node-4", "is back", |seen| seen.runs(&release(4)) && seen.reason == "NoUpdate").await
 }
 
 /// Slot kept and said; a success all the same when it does come.
 async fn stays_away_for_too_long(fleet: &Fleet) -> Result<()> {
-    until(fleet, "is overdue", "node-5", |seen| seen.reason == "RebootOverdue").await?;
-    let status = ledger(fleet, "node-5 is away", |status| !failures(status, &release(5)).is_empty()).await?;
+    fleet.until_node("node-5", "is overdue", |seen| seen.reason == "RebootOverdue").await?;
+    let status =
+        fleet.until_ledger("node-5 is away", |status| !failures(status, &release(5)).is_empty()).await?;
     ensure!(failures(&status, &release(5)) == [("node-5", "NotReturned")], "{status:?}");
     ensure!(status.slots.contains_key("brs-node-5"), "{status:?}");
-    told(fleet, "node-5", "RebootOverdue", "look at the machine").await?;
-    until(fleet, "comes late", "node-5", |seen| runs(seen, &release(5))).await?;
-    let status = ledger(fleet, "node-5 came late", |status| !status.slots.contains_key("brs-node-5")).await?;
+    fleet.told("node-5", "RebootOverdue", "look at the machine").await?;
+    fleet.until_node("node-5", "comes late", |seen| seen.runs(&release(5))).await?;
+    let status =
+        fleet.until_ledger("node-5 came late", |status| !status.slots.contains_key("brs-node-5")).await?;
     let record = &status.versions[&release(5)];
     ensure!(record.succeeded == 1 && record.failures.is_empty(), "{record:?}");
     Ok(())
@@ -198,17 +206,16 @@ async fn machines_that_are_replaced_are_not_forgotten(fleet: &mut Fleet) -> Resu
     let old = uid(fleet.shadows().get("brs-node-0").await?);
     fleet.replace(0).await?;
     let shadows = fleet.shadows();
-    let another =
-        brupop_testbed::await_until("node-0 has fallen back once more", crate::DEADLINE, async || {
-            let shadow = shadows.get("brs-node-0").await.ok()?;
-            let fell_back =
-                shadow.spec.failures.as_ref().is_some_and(|failures| failures.reason == "FellBack");
-            (shadow.metadata.uid != old && fell_back).then_some(shadow)
-        });
+    let another = brupop_testbed::await_until("node-0 has fallen back once more", DEADLINE, async || {
+        let shadow = shadows.get("brs-node-0").await.ok()?;
+        let fell_back = shadow.spec.failures.as_ref().is_some_and(|failures| failures.reason == "FellBack");
+        (shadow.metadata.uid != old && fell_back).then_some(shadow)
+    });
     let another = another.await?;
     ensure!(another.spec.failures.as_ref().is_some_and(|failures| failures.count == 1), "{:?}", another.spec);
-    let status =
-        ledger(fleet, "its slot is given back", |status| !status.slots.contains_key("brs-node-0")).await?;
+    let status = fleet
+        .until_ledger("its slot is given back", |status| !status.slots.contains_key("brs-node-0"))
+        .await?;
     ensure!(failures(&status, &release(0)) == [("node-0", "FellBack")], "{status:?}");
     ensure!(status.versions[&release(0)].halted.is_none(), "{status:?}");
 
@@ -217,15 +224,16 @@ async fn machines_that_are_replaced_are_not_forgotten(fleet: &mut Fleet) -> Resu
     fleet.hosts[6].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.hosts[6].publish(&release(0))?;
     let status =
-        ledger(fleet, "it is halted", |status| status.halted.as_deref() == Some(&release(0))).await?;
+        fleet.until_ledger("it is halted", |status| status.halted.as_deref() == Some(&release(0))).await?;
     ensure!(failures(&status, &release(0)) == [("node-0", "FellBack"), ("node-6", "FellBack")], "{status:?}");
-    told(fleet, "fleet", "VersionHalted", "node-6 (FellBack), node-0 (FellBack)").await?;
-    until(fleet, "says why it waits", "node-6", |seen| {
-        ["BackingOff", "VersionHalted"].contains(&seen.reason.as_str())
-    })
-    .await?;
-    until(fleet, "is not tried again", "node-6", |seen| seen.reason == "VersionHalted").await?;
-    let condition = progressing(fleet, "node-6").await?;
+    fleet.told("fleet", "VersionHalted", "node-6 (FellBack), node-0 (FellBack)").await?;
+    fleet
+        .until_node("node-6", "says why it waits", |seen| {
+            ["BackingOff", "VersionHalted"].contains(&seen.reason.as_str())
+        })
+        .await?;
+    fleet.until_node("node-6", "is not tried again", |seen| seen.reason == "VersionHalted").await?;
+    let condition = fleet.progressing("node-6").await?;
     ensure!(condition.message.contains("spec.resumeVersions"), "{condition:?}");
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! When updates may start, with real processes: shut, one node by hand, a shot, a span; and the rest in between.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use brupop_api::BottlerocketFleet;
 use brupop_api::State::{Idle, RebootedIntoUpdate};
 use brupop_api::names::{
-    MARKER_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION,
+    FLEET, MARKER_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL, UPDATER_INTERFACE_VERSION,
 };
+use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Faults;
@@ -14,17 +17,17 @@ use brupop_testbed::{Fleet, await_until};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{from_value, json};
 use tokio::time::Instant;
 
-use crate::{DEADLINE, annotate, fleet, ledger, measured, progressing, runs, seen, told, until, until_it_is};
+use crate::{DEADLINE, fleet, until_it_is};
 
 const NODES: [&str; 3] = ["node-0", "node-1", "node-2"];
 const SECOND: &str = "1.20.1";
 const THIRD: &str = "1.20.2";
 const PAUSE: Duration = Duration::from_secs(2);
-/// What is seen by a watch is seen a little later.
-const LAG: Duration = Duration::from_millis(300);
+/// In seconds: so much time is left from the moment when reconcilers follow a new schedule until it is due.
+const MARGIN: i64 = 10;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn updates_start_in_their_window_and_what_has_begun_is_finished() -> Result<()> {
@@ -33,11 +36,11 @@ async fn updates_start_in_their_window_and_what_has_begun_is_finished() -> Resul
     fleet.configure(&[("SCHEDULER_CRON_EXPRESSION", "0 0 0 1 1 * 2099")]).await?;
     fleet.publish(NEW)?;
     for node in NODES {
-        until(&fleet, "waits for the window", node, |seen| seen.reason == "OutsideWindow").await?;
-        let said = progressing(&fleet, node).await?.message;
+        fleet.until_node(node, "waits for the window", |seen| seen.reason == "OutsideWindow").await?;
+        let said = fleet.progressing(node).await?.message;
         ensure!(said.contains("it opens at 2099-01-01T00:00:00Z"), "{said}");
     }
-    measured(&fleet, r#"brupop_nodes_reason{reason="OutsideWindow"} 3"#).await?;
+    fleet.measured("reconciler", &[r#"brupop_nodes_reason{reason="OutsideWindow"} 3"#]).await?;
     one_node_is_updated_now(&fleet).await?;
     what_is_left_is_tidied_up(&fleet).await?;
     a_shot_starts_the_whole_fleet(&fleet).await?;
@@ -48,14 +51,16 @@ async fn updates_start_in_their_window_and_what_has_begun_is_finished() -> Resul
 /// A person asks for this one, and gets this one; a leader that begins meanwhile does not take it for a shot.
 async fn one_node_is_updated_now(fleet: &Fleet) -> Result<()> {
     fleet.hosts[1].set_faults(Faults { reboot_ignored: true, ..Faults::default() });
-    annotate(fleet, "node-1", &format!("{UPDATE_NOW_ANNOTATION}=true")).await?;
-    until(fleet, "is to reboot", "node-1", |seen| seen.goal == RebootedIntoUpdate).await?;
+    fleet.annotate("node-1", &format!("{UPDATE_NOW_ANNOTATION}=true")).await?;
+    fleet.until_node("node-1", "is to reboot", |seen| seen.goal == RebootedIntoUpdate).await?;
     fleet.configure(&[]).await?;
     fleet.hosts[1].set_faults(Faults::default());
-    until(fleet, "is updated", "node-1", |seen| runs(seen, NEW)).await?;
-    annotate(fleet, "node-1", &format!("{UPDATE_NOW_ANNOTATION}-")).await?;
-    ledger(fleet, "its slot is given back", |status| status.slots.is_empty()).await?;
-    measured(fleet, &format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} 1"#)).await?;
+    fleet.until_node("node-1", "is updated", |seen| seen.runs(NEW)).await?;
+    fleet.annotate("node-1", &format!("{UPDATE_NOW_ANNOTATION}-")).await?;
+    fleet.until_all_slots_are_given_back().await?;
+    fleet
+        .measured("reconciler", &[&format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} 1"#)])
+        .await?;
     nobody_else_has_begun(fleet)
 }
 
@@ -69,7 +74,7 @@ fn nobody_else_has_begun(fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-/// A node that leaves loses its shadow, and a marker that somebody left over is undone.
+/// A node that leaves loses its shadow and gets another, and a marker that somebody left over is undone.
 async fn what_is_left_is_tidied_up(fleet: &Fleet) -> Result<()> {
     let label = async |value: &str| {
         fleet
@@ -101,7 +106,8 @@ async fn what_is_left_is_tidied_up(fleet: &Fleet) -> Result<()> {
                 && history.now().any(|(node, seen)| node == "node-0" && undone(seen))
         })
         .await?;
-    until(fleet, "has a shadow again", "node-2", |seen| seen.is_idle() && seen.reason == "OutsideWindow")
+    fleet
+        .until_node("node-2", "has a shadow again", |seen| seen.is_idle() && seen.reason == "OutsideWindow")
         .await?;
     nobody_else_has_begun(fleet)
 }
@@ -124,7 +130,7 @@ async fn configured(
         let settings = schedule(due);
         let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         fleet.configure(&settings).await?;
-        if Timestamp::now() + SignedDuration::from_secs(3) < due {
+        if Timestamp::now() + SignedDuration::from_secs(MARGIN) < due {
             return Ok(due);
         }
     }
@@ -134,29 +140,24 @@ async fn configured(
 /// Nothing before it; after it one after the other, with a pause, though the moment is over; and then nothing more.
 async fn a_shot_starts_the_whole_fleet(fleet: &Fleet) -> Result<()> {
     fleet.publish(SECOND)?;
-    let fires = configured(fleet, [10, 20, 40], |due| vec![("SCHEDULER_CRON_EXPRESSION", once(due))]).await?;
+    let fires = configured(fleet, [20, 40, 80], |due| vec![("SCHEDULER_CRON_EXPRESSION", once(due))]).await?;
+    let mut audit = fleet.control_plane.audit().from_now();
     let opens = format!("it opens at {fires}");
     await_until("the next shot is said", DEADLINE, async || {
-        progressing(fleet, "node-0").await.ok().filter(|condition| condition.message.contains(&opens))
+        fleet.progressing("node-0").await.ok().filter(|condition| condition.message.contains(&opens))
     })
     .await?;
     fleet.until_updated(SECOND, DEADLINE).await?;
-    ledger(fleet, "all slots are given back", |status| status.slots.is_empty()).await?;
+    fleet.until_all_slots_are_given_back().await?;
     let given_back = Instant::now();
     for node in NODES {
-        let started = told(fleet, node, "UpdateStarted", &format!("to {SECOND} begins")).await?;
+        let started = fleet.told(node, "UpdateStarted", &format!("to {SECOND} begins")).await?;
         let started = started.event_time.context("no time")?.0;
         ensure!(started >= fires, "{node} began at {started}, before {fires}");
     }
-    let mut updates: Vec<_> = NODES
-        .iter()
-        .filter_map(|node| fleet.history().updates(node).pop())
-        .map(|(began, ended)| (began, ended.unwrap_or(began)))
-        .collect();
-    updates.sort();
-    for pair in updates.windows(2) {
-        ensure!(pair[1].0 + LAG >= pair[0].1 + PAUSE, "{:?} between two updates", pair[1].0 - pair[0].1);
-    }
+    let begun = pauses_before_updates(&audit.read()?)?;
+    ensure!(begun.len() == NODES.len(), "{begun:?}");
+    ensure!(begun.values().all(|pause| pause.unsigned_abs() >= PAUSE && pause.is_positive()), "{begun:?}");
     let rested = |node: &&str| fleet.history().has_seen(node, |seen| seen.reason == "PausingBetweenUpdates");
     ensure!(NODES.iter().any(rested), "nobody has said that the fleet rests");
 
@@ -164,12 +165,33 @@ async fn a_shot_starts_the_whole_fleet(fleet: &Fleet) -> Result<()> {
     until_it_is(given_back + PAUSE * 2).await?;
     fleet.publish(THIRD)?;
     for node in NODES {
-        until(fleet, "waits for a shot that never comes", node, |seen| seen.reason == "OutsideWindow")
+        fleet
+            .until_node(node, "waits for a shot that never comes", |seen| seen.reason == "OutsideWindow")
             .await?;
     }
-    let said = progressing(fleet, "node-0").await?.message;
+    let said = fleet.progressing("node-0").await?.message;
     ensure!(!said.contains("opens"), "{said}");
     Ok(())
+}
+
+/// By shadow and attempt of each slot that was taken, the time between the end of the update before it and the moment
+/// when it was taken; as it stands in the ledger.
+fn pauses_before_updates(events: &[Event]) -> Result<BTreeMap<(String, u64), SignedDuration>> {
+    let mut pauses = BTreeMap::new();
+    let written = events.iter().filter(|event| {
+        event.verb == "patch" && event.is_about("bottlerocketfleets", FLEET) && event.code() == 200
+    });
+    for ledger in written.filter_map(|event| event.response_object.clone()) {
+        let ledger: BottlerocketFleet = from_value(ledger)?;
+        let status = ledger.status.unwrap_or_default();
+        let Some(finished) = status.last_finished else { continue };
+        let finished: Timestamp = finished.parse()?;
+        for (shadow, slot) in status.slots {
+            let taken: Timestamp = slot.since.context("a slot without a time")?.parse()?;
+            pauses.entry((shadow, slot.attempt)).or_insert(taken.duration_since(finished));
+        }
+    }
+    Ok(pauses)
 }
 
 /// Five fields and a length: a node begins, the window shuts, the node is finished, the others wait for the next one.
@@ -178,7 +200,7 @@ async fn a_span_ends_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
         host.set_faults(Faults { reboot_ignored: true, ..Faults::default() });
     }
     let opened = |shuts: Timestamp| shuts - SignedDuration::from_secs(shuts.as_second().rem_euclid(60) + 60);
-    let shuts = configured(fleet, [12, 24, 48], |shuts| {
+    let shuts = configured(fleet, [20, 40, 80], |shuts| {
         let length = shuts.duration_since(opened(shuts));
         vec![
             (
@@ -195,24 +217,24 @@ async fn a_span_ends_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
     ensure!(Timestamp::now() < shuts, "the window is shut already");
     let opens = format!("it opens at {}", opened(shuts) + SignedDuration::from_hours(1));
     for node in &others {
-        until(fleet, "waits for the next window", node, |seen| seen.reason == "OutsideWindow").await?;
-        let said = progressing(fleet, node).await?.message;
+        fleet.until_node(node, "waits for the next window", |seen| seen.reason == "OutsideWindow").await?;
+        let said = fleet.progressing(node).await?.message;
         ensure!(said.contains(&opens), "{said}, and not {opens}");
     }
     ensure!(Timestamp::now() >= shuts, "they stopped before the window was shut");
     ensure!(
-        seen(fleet, &begun)?.goal == RebootedIntoUpdate,
+        fleet.seen(&begun)?.goal == RebootedIntoUpdate,
         "{begun} was not in mid-update when the window shut"
     );
     for host in &fleet.hosts {
         host.set_faults(Faults::default());
     }
-    until(fleet, "is finished", &begun, |seen| runs(seen, THIRD)).await?;
-    ledger(fleet, "its slot is given back", |status| status.slots.is_empty()).await?;
-    until_it_is(Instant::now() + PAUSE + LAG).await?;
+    fleet.until_node(&begun, "is finished", |seen| seen.runs(THIRD)).await?;
+    fleet.until_all_slots_are_given_back().await?;
+    until_it_is(Instant::now() + PAUSE * 2).await?;
     for node in &others {
-        let seen = seen(fleet, node)?;
-        ensure!(runs(&seen, SECOND) && seen.reason == "OutsideWindow", "{node}: {seen:?}");
+        let seen = fleet.seen(node)?;
+        ensure!(seen.runs(SECOND) && seen.reason == "OutsideWindow", "{node}: {seen:?}");
     }
     ensure!(fleet.history().now().all(|(_, seen)| seen.version.as_deref() != Some(OLD)));
     Ok(())
