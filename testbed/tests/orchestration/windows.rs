@@ -82,12 +82,8 @@ async fn what_is_left_is_tidied_up(fleet: &Fleet) -> Result<()> {
             .kubectl(["label", "node", "node-2", &format!("{UPDATER_INTERFACE_LABEL}{value}")])
             .await
     };
-    let shadows = fleet.shadows();
     label("-").await?;
-    await_until("the shadow of a node that left is gone", DEADLINE, async || {
-        shadows.get_opt("brs-node-2").await.ok()?.is_none().then_some(())
-    })
-    .await?;
+    fleet.until_node("node-2", "has left, and its shadow with it", |seen| !seen.has_shadow).await?;
     label(&format!("={UPDATER_INTERFACE_VERSION}")).await?;
 
     let marker = json!({
