@@ -8,7 +8,7 @@ const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 /// What `see` finds of a node that is watched since two minutes, if its slot was taken then.
 fn watched<T>(
     since: Option<&str>,
-    missing: Option<Option<&str>>,
+    found: Evicted<'_>,
     now: &str,
     durations: &Durations,
     see: impl Fn(&Situation<'_>) -> T,
@@ -28,9 +28,11 @@ fn watched<T>(
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": since});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"slots": {"brs-n": slot}}});
     snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    if let Some(missing) = missing {
-        snapshot.evicted.insert("brs-n".to_owned(), missing.map(str::to_owned));
-    }
+    match found {
+        Evicted::Unknown => None,
+        Evicted::Back => snapshot.evicted.insert("brs-n".to_owned(), None),
+        Evicted::Missing(owner) => snapshot.evicted.insert("brs-n".to_owned(), Some(owner.to_owned())),
+    };
     see(&observe_at(&snapshot, durations, now).situations[0])
 }
 
@@ -38,20 +40,21 @@ fn watched<T>(
 fn what_was_evicted_is_missing_until_it_was_seen_again() {
     let since = Some("2026-11-21T03:50:00Z");
     let not_at_all = Durations { workloads: SignedDuration::ZERO, ..durations() };
-    for (what, since, missing, durations, expected) in [
-        ("not looked at", since, None, durations(), Evicted::Unknown),
-        ("looked at", since, Some(None), durations(), Evicted::Back),
-        ("one is missing", since, Some(Some(CART)), durations(), Evicted::Missing(CART)),
-        ("nobody wants to wait", since, Some(Some(CART)), not_at_all, Evicted::Back),
-        ("emptied by an earlier version", None, Some(Some(CART)), durations(), Evicted::Back),
+    let missing = Evicted::Missing(CART);
+    for (what, since, found, durations, expected) in [
+        ("not looked at", since, Evicted::Unknown, durations(), Evicted::Unknown),
+        ("looked at", since, Evicted::Back, durations(), Evicted::Back),
+        ("one is missing", since, missing, durations(), missing),
+        ("nobody wants to wait", since, missing, not_at_all, Evicted::Back),
+        ("emptied by an earlier version", None, missing, durations(), Evicted::Back),
     ] {
-        watched(since, missing, NOW, &durations, |seen| assert_eq!(seen.evicted, expected, "{what}"));
+        watched(since, found, NOW, &durations, |seen| assert_eq!(seen.evicted, expected, "{what}"));
     }
 }
 
 #[test]
 fn a_slot_tells_for_how_long_it_was_held() {
-    let seconds = |since| watched(since, None, NOW, &durations(), |seen| seen.time.slot_seconds);
+    let seconds = |since| watched(since, Evicted::Back, NOW, &durations(), |seen| seen.time.slot_seconds);
     assert_eq!(seconds(Some("2026-11-21T03:50:00Z")), Some(600));
     assert_eq!(seconds(Some("2026-11-21T04:00:01Z")), None, "by a clock that goes ahead");
     assert_eq!(seconds(None), None);
@@ -62,7 +65,7 @@ fn while_workloads_are_waited_for_no_other_deadline_ends_the_watch() {
     // Watched since 03:58 for a minute; 15 more for workloads, and 10 for a node that is not well.
     let times = |now| {
         let see = |seen: &Situation<'_>| (seen.time.workloads_overdue, seen.time.step_overdue);
-        watched(Some("2026-11-21T03:50:00Z"), Some(Some(CART)), now, &durations(), see)
+        watched(Some("2026-11-21T03:50:00Z"), Evicted::Missing(CART), now, &durations(), see)
     };
     assert_eq!(times("2026-11-21T04:13:59Z"), (false, false));
     assert_eq!(times("2026-11-21T04:14:00Z"), (true, false));

@@ -184,7 +184,9 @@ fn a_second_prepare_overwrites_what_was_staged() {
 fn states_follow_commands() {
     let reach = |path: &[Command]| {
         let mut machine = machine();
-        path.iter().for_each(|command| run(&mut machine, *command));
+        for command in path {
+            run(&mut machine, *command);
+        }
         machine
     };
     let rows: [(&[Command], Command, UpdateState, UpdateState); 8] = [
