@@ -125,6 +125,7 @@ pub(crate) fn fleet_of(
         resume: if ledger.listed { &*tables::RESUMED } else { &[] },
         budget: config.budget(),
         force: false,
+        all_ready: true,
         resting: false,
         typical_seconds: None,
         limit: Some(config.limit),

@@ -53,7 +53,7 @@ fn snapshot() -> Snapshot {
         if runs {
             slots.insert(shadow.clone(), json!({"uid": format!("uid-{shadow}"), "attempt": 1}));
         }
-        let agent = AgentPod { node, ready_since: Some(Timestamp::MIN) };
+        let agent = AgentPod { node, ready_since: Some(Timestamp::MIN), away_since: None };
         snapshot.agents.insert(shadow.clone(), agent);
         snapshot.nodes.insert(shadow.clone(), Arc::new(watched));
         snapshot.shadows.insert(shadow, Arc::new(serde_json::from_value(object).expect("a shadow")));

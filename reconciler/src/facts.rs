@@ -8,6 +8,7 @@ use brupop_api::fleet::{Slot, VersionRecord};
 
 /// What holds for the whole fleet.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct FleetFacts<'a> {
     /// The time, as it is written into objects; nothing is decided on it.
     pub now: &'a str,
@@ -29,6 +30,8 @@ pub struct FleetFacts<'a> {
     pub gate: Gate,
     /// Seconds that an update usually takes, from slot to slot, once one has ended well.
     pub typical_seconds: Option<u64>,
+    /// Each labelled node is Ready.
+    pub all_ready: bool,
     /// An update ended not long ago, and another one has to wait for that.
     pub resting: bool,
     /// Are nodes excluded from load balancers before they are cordoned?

@@ -15,7 +15,7 @@ use crate::watches::Watches;
 #[derive(Clone, Debug, Args)]
 pub struct LeaveArgs {
     /// Seconds after which to give up waiting; what runs goes on all the same
-    #[arg(long, default_value = "3600", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value = "21600", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout_seconds: u64,
     /// Namespace of the operator; by default that of the pod, or of the kubeconfig's context
     #[arg(long, short)]

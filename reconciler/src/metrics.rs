@@ -165,7 +165,11 @@ fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
     }
     registry.register("brupop_hosts_state", "Bottlerocket hosts by state", states);
     registry.register("brupop_hosts_version", "Bottlerocket hosts by version", versions);
-    registry.register("brupop_nodes_failed", "Nodes whose last update failed, until one succeeds", failed);
+    registry.register(
+        "brupop_nodes_failed",
+        "Nodes whose last update failed, as far as they do not run its version, until one succeeds",
+        failed,
+    );
     of_ledger(registry, snapshot);
 }
 

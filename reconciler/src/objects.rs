@@ -77,8 +77,12 @@ struct NodeCondition {
 
 /// The condition by which a pod is Ready, if it is.
 pub fn ready_condition(pod: &Pod) -> Option<&PodCondition> {
+    readiness(pod).filter(|condition| condition.status == "True")
+}
+
+fn readiness(pod: &Pod) -> Option<&PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
-    conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")
+    conditions.iter().find(|condition| condition.type_ == "Ready")
 }
 
 /// An agent's pod, as far as it tells whether the agent is there.
@@ -88,6 +92,8 @@ pub struct AgentPod {
     pub node: String,
     /// Since when it is Ready; `None` if it is not.
     pub ready_since: Option<Timestamp>,
+    /// Since when it is not, if that is known.
+    pub away_since: Option<Timestamp>,
 }
 
 impl AgentPod {
@@ -99,7 +105,9 @@ impl AgentPod {
         let since = |time: &Time| time.0;
         let ready_since =
             ready.map(|ready| ready.last_transition_time.as_ref().map_or(Timestamp::MIN, since));
-        Some(Self { node, ready_since })
+        let away = readiness(pod).filter(|_| ready.is_none() && !leaving);
+        let away_since = away.and_then(|away| away.last_transition_time.as_ref().map(since));
+        Some(Self { node, ready_since, away_since })
     }
 
     /// The agents by the name of their node's shadow. One that leaves may stand beside the one that follows.
@@ -124,9 +132,13 @@ struct NodeInfo {
 }
 
 impl NodeStatus {
+    fn readiness(&self) -> Option<&NodeCondition> {
+        self.conditions.iter().find(|condition| condition.type_ == "Ready")
+    }
+
     fn ready_since(&self) -> Option<Timestamp> {
-        let ready = self.conditions.iter().find(|condition| condition.type_ == "Ready")?;
-        (ready.status == "True").then(|| ready.since.unwrap_or(Timestamp::MIN))
+        let ready = self.readiness().filter(|ready| ready.status == "True")?;
+        Some(ready.since.unwrap_or(Timestamp::MIN))
     }
 }
 
@@ -226,6 +238,11 @@ impl WatchedNode {
     /// Since when it has been Ready without interruption, if it is.
     pub fn ready_since(&self) -> Option<Timestamp> {
         self.read.ready_since
+    }
+
+    /// Since when it has not been Ready, if it is not and that is known.
+    pub fn away_since(&self) -> Option<Timestamp> {
+        self.status.readiness().filter(|ready| ready.status != "True")?.since
     }
 
     /// Cordoned.

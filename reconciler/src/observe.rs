@@ -17,8 +17,8 @@ use crate::drain::Plan;
 use crate::facts::{Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
 use crate::objects::{AgentPod, Ledger, WatchedNode};
 use crate::settings::{Durations, Limit};
-use clock::Clock;
 pub use clock::back_off;
+use clock::{Clock, Health};
 use side_by_side::{SideBySide, union};
 
 /// Longest name of a shadow: that of any object.
@@ -99,7 +99,11 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
     static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
 
     let status = snapshot.status();
-    let labelled = snapshot.nodes.values().filter(|node| node.labelled()).count();
+    let (mut labelled, mut all_ready) = (0, true);
+    for node in snapshot.nodes.values().filter(|node| node.labelled()) {
+        labelled += 1;
+        all_ready &= node.ready();
+    }
     let mut clock = Clock::new(circumstances.now);
     let finished = status.and_then(|status| status.last_finished.as_deref());
     let fleet = FleetFacts {
@@ -113,7 +117,8 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
         resume: snapshot.ledger().map_or(&[], |ledger| &ledger.fleet.spec.resume_versions),
         budget: circumstances.budget,
-        limit: circumstances.limit.of(u64::try_from(labelled).unwrap_or(u64::MAX)),
+        limit: circumstances.limit.of(labelled),
+        all_ready,
         gate: circumstances.gate,
         force: circumstances.force,
         exclude: circumstances.durations.exclusion.is_positive(),
@@ -227,11 +232,8 @@ impl<'a> Observer<'a, '_> {
         let plan = self.drains.at(name);
         let created = watched.and_then(|node| node.created());
         let durations = self.circumstances.durations;
-        let ready_since = watched.and_then(|node| node.ready_since());
-        let all_well_since =
-            ready_since.zip(agent.and_then(|agent| agent.ready_since)).map(|(node, agent)| node.max(agent));
-        let mut time =
-            self.clock.facts(durations, facts.as_ref(), transition, marker, ready_since, all_well_since);
+        let health = watched.map_or_else(Health::default, |node| Health::of(node, agent));
+        let mut time = self.clock.facts(durations, facts.as_ref(), transition, marker, health);
         time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
         let since = self.slots.at(name).and_then(|slot| slot.since.as_deref());
         time.slot_seconds = since.and_then(|since| self.clock.seconds_since(since));

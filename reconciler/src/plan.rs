@@ -122,8 +122,10 @@ fn circumstances<'a>(
 /// The plan, as these facts make it.
 fn plan(observed: &Observed<'_>) -> Plan {
     let fleet = &observed.fleet;
-    let starts = decide::slots(fleet, &observed.situations).taken.into_iter();
-    let mut nexts: BTreeMap<usize, Next> = starts.map(|index| (index, Next::Starts)).collect();
+    let slots = decide::slots(fleet, &observed.situations);
+    let queued: BTreeMap<usize, Reason<'_>> = slots.queued.into_iter().collect();
+    let mut nexts: BTreeMap<usize, Next> =
+        slots.taken.into_iter().map(|index| (index, Next::Starts)).collect();
     let turns = decide::turns(fleet, &observed.situations).into_iter();
     let waits: Vec<usize> = turns.filter(|index| !nexts.contains_key(index)).collect();
     nexts.extend(waits.into_iter().zip((1..).map(Next::Waits)));
@@ -134,7 +136,7 @@ fn plan(observed: &Observed<'_>) -> Plan {
             Some(Next::Starts) => {
                 Reason::Starting(situation.shadow.and_then(|shadow| shadow.update()).unwrap_or(""))
             }
-            Some(_) => Reason::LimitReached,
+            Some(_) => queued.get(&index).copied().unwrap_or(Reason::LimitReached),
             None => decide::node(fleet, situation).reason,
         };
         let slot = situation.slot(fleet).is_some();

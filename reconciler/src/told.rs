@@ -100,7 +100,7 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
         // It runs what it booted into, and nothing is undone.
         _ if why == Abort::FellBack || spec.version == status.current_version => String::new(),
         // The DaemonSet's pod went with the label.
-        Some(version) if why == Abort::NotLabelled && status.current_version != Some(version) => format!(
+        Some(version) if why == Abort::NotLabelled => format!(
             "; its agent is gone and undoes nothing: if {version} was activated, it stays so, and the host's next \
              reboot is into it"
         ),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_api::conditions::PROGRESSING;
+use brupop_api::conditions::{ConditionStatus, PROGRESSING};
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{BottlerocketShadow, Field, State, Value, Write};
 use jiff::{Timestamp, Unit};
@@ -64,8 +64,8 @@ impl Agent {
     ) -> Pause {
         self.remember(seen, host, shadow);
         let (step, memory) = step(host, seen, &self.memory);
-        // While it is not known what became of a call, it does not work again.
-        if !matches!(step, Step::Call(_) | Step::Poll) {
+        // While a call is still to be made, or it is not known what became of one, it does not work again.
+        if step == Step::Wait {
             self.asking.over();
         }
         if !matches!(step, Step::Report(_)) {
@@ -135,7 +135,9 @@ impl Agent {
         let chosen = host.known().and_then(|known| known.chosen);
         self.memory.prefetch = match chosen {
             _ if !self.options.prefetch => Prefetch::Off,
-            Some(chosen) if self.prefetches.wait(chosen).is_none() && !is_halted(shadow) => Prefetch::Due,
+            Some(chosen) if self.prefetches.wait(chosen).is_none() && waits_for_its_turn(shadow) => {
+                Prefetch::Due
+            }
             _ => Prefetch::Later,
         };
         if host.updates == Updates::Busy {
@@ -150,8 +152,12 @@ impl Agent {
         chosen.and_then(|chosen| self.prefetches.wait(chosen)).map_or(refresh, |wait| wait.min(refresh))
     }
 
-    /// A download ahead of its turn has succeeded, or is known to be whole still.
+    /// A download ahead of its turn has succeeded, or is known to be whole still: looks are rarer as long as it is.
     fn after_prefetch(&mut self, write: &Write<'_>) {
+        if write.sets.contains(&(Field::StatusStaged, Value::Absent)) {
+            self.refresh_at =
+                self.refresh_at.min(Instant::now() + jittered(self.options.refresh_interval, 0.1));
+        }
         let waits =
             |(_, value): &(Field<'_>, Value<'_>)| matches!(value, Value::Staged(staged) if staged.prefetched);
         if write.sets.iter().any(waits) {
@@ -200,7 +206,11 @@ impl Agent {
         }
         let outcome = self.host.call(call).await;
         let prefetch = match call {
-            HostCall::Command(Command::Prepare) if seen.spec.state == State::Idle => chosen,
+            HostCall::Command(Command::Prepare)
+                if matches!(seen.spec.state, State::Idle | State::ErrorReset) =>
+            {
+                chosen
+            }
             _ => None,
         };
         if let Some(version) = prefetch.filter(|_| !matches!(outcome, Ok(Outcome::Busy))) {
@@ -259,11 +269,48 @@ impl Agent {
     }
 }
 
-/// The reason that the reconciler gives to a node whose update too many others have failed to reach.
-const HALTED: &str = "VersionHalted";
+/// Reasons that the reconciler gives to nodes that do not wait for their turn only: a version that is halted, or that
+/// has just failed here, is not downloaded, nor is anything onto a node that a person paused.
+const NOT_ITS_TURN_ONLY: [&str; 4] = ["VersionHalted", "BackingOff", "NodePaused", "NodeNotReady"];
 
-/// Nobody tries this version any more: it is not downloaded either.
-fn is_halted(shadow: &BottlerocketShadow) -> bool {
-    let conditions = shadow.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|condition| condition.type_ == PROGRESSING && condition.reason == HALTED)
+/// Does the reconciler say, if it says anything yet, that the node stands still and could have its turn?
+fn waits_for_its_turn(shadow: &BottlerocketShadow) -> bool {
+    let mut conditions = shadow.status.iter().flat_map(|status| &status.conditions);
+    let progressing = conditions.find(|condition| condition.type_ == PROGRESSING);
+    progressing.is_none_or(|it| {
+        it.status == ConditionStatus::False && !NOT_ITS_TURN_ONLY.contains(&it.reason.as_str())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value as Json, json};
+
+    #[test]
+    fn who_could_have_its_turn_downloads_ahead_of_it() {
+        let waits = |conditions: Json| {
+            let shadow = json!({
+                "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+                "metadata": {"name": "brs-n"}, "spec": {"state": "Idle"}, "status": {"conditions": conditions},
+            });
+            waits_for_its_turn(&serde_json::from_value(shadow).unwrap())
+        };
+        assert!(waits(json!([])), "nothing is said yet");
+        for (status, reason, expected) in [
+            ("False", "LimitReached", true),
+            ("False", "OutsideWindow", true),
+            ("False", "NoUpdate", true),
+            ("False", "VersionHalted", false),
+            ("False", "BackingOff", false),
+            ("False", "NodePaused", false),
+            ("Unknown", "NotReported", false),
+            ("True", "Aborting", false),
+        ] {
+            let time = "2026-11-21T04:00:00Z";
+            let condition = json!({"type": PROGRESSING, "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": time});
+            assert_eq!(waits(json!([condition])), expected, "{reason}");
+        }
+    }
 }

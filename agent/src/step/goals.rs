@@ -39,6 +39,10 @@ impl<'a> Goal<'_, 'a> {
                     }
                     return Next::Command(Command::Deactivate);
                 }
+                // It may be carried out yet.
+                Updates::Known(_) if self.memory.asked.is_some_and(|(it, _)| it == Command::Activate) => {
+                    return Next::Poll;
+                }
                 Updates::Known(_) => {}
             }
         }
@@ -142,7 +146,8 @@ impl<'a> Goal<'_, 'a> {
             // Said before it is activated: so a restarted agent, and a later Idle, know it for ours. What was downloaded
             // ahead is activated only if the host, asked again in this attempt, still chooses it.
             let looked = self.has_looked();
-            report.staged(Some(Staged { prefetched: staged.prefetched && !looked, ..staged }));
+            let ahead = staged.prefetched || self.just_prepared(&known).is_some();
+            report.staged(Some(Staged { prefetched: ahead && !looked, ..staged }));
             return Next::Command(if looked { Command::Activate } else { Command::Refresh });
         }
         if self.memory.refreshed != self.shadow.spec.attempt {

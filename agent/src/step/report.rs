@@ -128,7 +128,9 @@ impl<'a> Report<'a> {
     pub(super) fn no_failures(&mut self) {
         self.crash_count(0);
         self.differ(Field::FailureTimestamp, &Value::text_or_absent(self.read().failed_at), Value::Absent);
-        self.message(None);
+        // What is wrong with the host's API is taken back by whoever said it.
+        let trouble = self.read().message.filter(|message| message.starts_with(HOST_TROUBLE));
+        self.message(trouble.map(str::to_owned));
     }
 
     /// The write, if anything differs.

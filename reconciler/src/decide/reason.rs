@@ -90,7 +90,7 @@ pub enum Abort {
     NotReady,
     /// A workload whose pods were evicted did not become available again, while no other node was being updated.
     WorkloadsNotBack,
-    /// The same, while other nodes were being updated, which may be what keeps it from that.
+    /// The same, while other nodes were away or being updated, which may be what keeps it from that.
     WorkloadsNotBackAmongOthers,
     /// The host rebooted by itself before the update was ready.
     RebootedByItself,
@@ -146,8 +146,10 @@ impl Abort {
             Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
             Self::FellBack => "the host came back with another version than the wanted one",
             Self::NotReady => "the node was not Ready with the new version",
-            Self::WorkloadsNotBack | Self::WorkloadsNotBackAmongOthers => {
-                "a workload whose pods were evicted did not become available again"
+            Self::WorkloadsNotBack => "a workload whose pods were evicted did not become available again",
+            Self::WorkloadsNotBackAmongOthers => {
+                "a workload whose pods were evicted did not become available again; other nodes were away or being \
+                 updated, so that does not count against the version"
             }
             Self::RebootedByItself => "the host rebooted before its update was ready",
             Self::OtherTarget => "the host would now update to another version, or to none",
@@ -302,9 +304,12 @@ impl Reason<'_> {
                 "an update ended not long ago, and the fleet rests (PAUSE_BETWEEN_UPDATES_SECONDS)"
             }
             Self::LookingAtPods => "it is the node's turn; its pods and their budgets are looked at first",
-            Self::LimitReached => "as many nodes as allowed are being updated (MAX_CONCURRENT_UPDATE)",
+            Self::LimitReached => {
+                "it waits for its turn: as many nodes as allowed are being updated, or the fleet rests in between \
+                 (MAX_CONCURRENT_UPDATE, PAUSE_BETWEEN_UPDATES_SECONDS)"
+            }
             Self::LimitUsedByUnavailableNodes => {
-                "nodes that are not Ready for other reasons use up the limit (MAX_CONCURRENT_UPDATE)"
+                "nodes that are out of service for other reasons use up the limit (MAX_CONCURRENT_UPDATE)"
             }
             Self::ExcludedFromLoadBalancers => {
                 "the node is excluded from load balancers and waits (EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC)"

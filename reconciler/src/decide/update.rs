@@ -114,7 +114,7 @@ pub(super) fn staged<'a>(
         if echoed && shadow.status.target_version != shadow.spec.version {
             return abort(fleet, shadow, Abort::OtherTarget);
         }
-        return Decision::wait(Reason::Staging(version));
+        return Decision::wait(if node.agent_ready { Reason::Staging(version) } else { Reason::AgentSilent });
     }
     empty_then_grant(fleet, situation, node, shadow)
 }
@@ -240,7 +240,7 @@ pub(super) fn monitoring<'a>(
     if shadow.reached() && situation.time.soak_over && node.labelled {
         return match situation.evicted {
             Evicted::Missing(_) if situation.time.workloads_overdue => {
-                let alone = fleet.slots.len() == 1;
+                let alone = fleet.slots.len() == 1 && fleet.all_ready;
                 let why = if alone { Abort::WorkloadsNotBack } else { Abort::WorkloadsNotBackAmongOthers };
                 abort(fleet, shadow, why)
             }

@@ -17,6 +17,8 @@ const FAILURES_KEPT: usize = 8;
 const VERSIONS_KEPT: usize = 32;
 /// Most nodes that a halt names.
 const NODES_NAMED: usize = 3;
+/// An update that is typical takes no less: from so many seconds on, what is typical may rise.
+const LEAST_TYPICAL: u64 = 60;
 /// The reason of a failure that is counted while the host is still away.
 const NOT_RETURNED: &str = "NotReturned";
 
@@ -138,7 +140,7 @@ impl<'a> Versions<'a> {
     fn took(&mut self, seconds: Option<u64>) {
         if let Some(seconds) = seconds {
             let typical = self.typical_seconds.unwrap_or(seconds);
-            let seconds = seconds.min(typical.saturating_mul(3));
+            let seconds = seconds.min(typical.max(LEAST_TYPICAL).saturating_mul(3));
             self.typical_seconds = Some(typical.saturating_mul(3).saturating_add(seconds) / 4);
         }
     }

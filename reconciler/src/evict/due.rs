@@ -76,7 +76,8 @@ impl Evictions {
     pub fn next(&self, plan: &Plan, now: Duration) -> Option<Duration> {
         let instants = plan.evict.iter().filter_map(|pod| self.tried.get(pod)?.not_before);
         let held_back = plan.evict.iter().any(|pod| self.is_due(pod, now));
-        let room = self.begun.front().filter(|_| held_back).map(|begun| *begun + RATE_WINDOW);
+        let lately = self.begun.iter().map(|begun| *begun + RATE_WINDOW).find(|room| *room > now);
+        let room = lately.filter(|_| held_back);
         instants.chain(room).filter(|not_before| *not_before > now).min()
     }
 
@@ -311,6 +312,7 @@ mod tests {
             evictions.begin(pod, ms(5000));
         }
         assert!(evictions.due(&blocked_ones, ms(5000)).is_empty());
+        assert_eq!(evictions.next(&blocked_ones, ms(5000)), Some(ms(5000) + RATE_WINDOW));
         assert_eq!(evictions.due(&plan(&["z"]), ms(5000)), [&pod("z")]);
     }
 }

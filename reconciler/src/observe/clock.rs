@@ -5,6 +5,7 @@ use brupop_api::{Marker, State};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::facts::TimeFacts;
+use crate::objects::{AgentPod, WatchedNode};
 use crate::settings::Durations;
 
 /// Longest wait after failures.
@@ -16,6 +17,29 @@ const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
 pub(super) struct Clock {
     now: Timestamp,
     next: Option<Timestamp>,
+}
+
+/// Since when a node and its agent are Ready, or are not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Health {
+    /// Since when the node has been Ready without interruption, if it is.
+    pub(super) ready: Option<Timestamp>,
+    /// Since when both have been, if they are.
+    pub(super) all_well: Option<Timestamp>,
+    /// Since when the node, or else its agent, has not been Ready, if that is so and known.
+    pub(super) away: Option<Timestamp>,
+}
+
+impl Health {
+    pub(super) fn of(node: &WatchedNode, agent: Option<&AgentPod>) -> Self {
+        let ready = node.ready_since();
+        let agents = agent.and_then(|agent| agent.ready_since);
+        let away = match ready {
+            Some(_) => agent.and_then(|agent| agent.away_since),
+            None => node.away_since(),
+        };
+        Self { ready, all_well: ready.zip(agents).map(|(node, agent)| node.max(agent)), away }
+    }
 }
 
 impl Clock {
@@ -48,16 +72,14 @@ impl Clock {
         u64::try_from(self.now.duration_since(since).as_secs()).ok()
     }
 
-    /// The facts of one node. `transition` is when the spec's state was set; `ready_since`, since when the node has been
-    /// Ready without interruption, and `all_well_since`, since when its agent has been, too.
+    /// The facts of one node. `transition` is when the spec's state was set.
     pub(super) fn facts(
         &mut self,
         durations: &Durations,
         shadow: Option<&ShadowFacts<'_>>,
         transition: Option<&str>,
         marker: Option<&Marker>,
-        ready_since: Option<Timestamp>,
-        all_well_since: Option<Timestamp>,
+        health: Health,
     ) -> TimeFacts {
         let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
         if let Some(marker) = marker {
@@ -85,26 +107,32 @@ impl Clock {
                     // An agent takes the attempt up at once; a dead one should not hold a slot for long.
                     durations.settle.min(durations.stage)
                 };
-                facts.step_overdue = self.passed(transition, wait, false);
+                let away = health.away.is_some_and(|since| self.is_older(since, durations.settle))
+                    && self.passed(transition, durations.settle, false);
+                facts.step_overdue = away || self.passed(transition, wait, false);
             }
             State::RebootedIntoUpdate => {
                 let granted = shadow.spec.reboot_from_boot_id.is_some();
                 let emptying =
                     if granted { SignedDuration::ZERO } else { durations.exclusion + durations.drain };
                 // Who comes back late has the time to say so: its update is not given up as soon as it is there.
-                let had_time = ready_since.is_none_or(|since| self.is_older(since, durations.settle));
+                let had_time = health.ready.is_none_or(|since| self.is_older(since, durations.settle));
                 facts.step_overdue = self.passed(transition, durations.reboot + emptying, false) && had_time;
             }
             State::MonitoringUpdate => {
                 let watched = self.passed(transition, durations.soak, true);
-                let well = all_well_since.is_some_and(|since| self.is_older(since, durations.soak));
+                let well = health.all_well.is_some_and(|since| self.is_older(since, durations.soak));
                 facts.soak_over = watched && well;
                 // What began anew has its time, too.
                 let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
                 let workloads = if owners { durations.workloads } else { SignedDuration::ZERO };
                 let wait = durations.soak + durations.settle + workloads;
-                let had_time = all_well_since.is_none_or(|since| self.is_older(since, wait));
-                facts.step_overdue = self.passed(transition, wait, false) && had_time;
+                facts.step_overdue = if let Some(since) = health.away {
+                    self.is_older(since, durations.settle) && self.passed(transition, durations.settle, false)
+                } else {
+                    let had_time = health.all_well.is_none_or(|since| self.is_older(since, wait));
+                    self.passed(transition, wait, false) && had_time
+                };
                 facts.workloads_overdue =
                     facts.soak_over && self.passed(transition, durations.soak + workloads, true);
             }

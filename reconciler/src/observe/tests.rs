@@ -1,5 +1,6 @@
 //! Objects and times, and what is seen in them.
 
+mod away;
 mod workloads;
 
 use super::*;
@@ -70,7 +71,8 @@ fn snapshot(
 ) -> Snapshot {
     let nodes: BTreeMap<String, _> =
         nodes.into_iter().map(|(name, more)| (names::shadow_name(name), node(name, more))).collect();
-    let agent = |node: &String| AgentPod { node: node.clone(), ready_since: Some(Timestamp::MIN) };
+    let agent =
+        |node: &String| AgentPod { node: node.clone(), ready_since: Some(Timestamp::MIN), away_since: None };
     Snapshot {
         agents: nodes.keys().map(|shadow| (shadow.clone(), agent(shadow))).collect(),
         nodes,
@@ -107,7 +109,9 @@ fn a_soak_begins_anew_when_node_or_agent_was_not_ready_meanwhile() {
             [("brs-n", spec.clone(), json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
         );
         let ready_since = agent.map(|since| since.parse().unwrap());
-        snapshot.agents.insert("brs-n".to_owned(), AgentPod { node: "n".to_owned(), ready_since });
+        snapshot
+            .agents
+            .insert("brs-n".to_owned(), AgentPod { node: "n".to_owned(), ready_since, away_since: None });
         let durations = durations();
         let observed = observe_at(&snapshot, &durations, NOW);
         (observed.situations[0].time.soak_over, observed.next.map(|next| next.to_string()))
@@ -132,7 +136,9 @@ fn a_soak_that_began_anew_has_its_time_too() {
             [("brs-n", spec.clone(), json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
         );
         let ready_since = agent.map(|since| since.parse().unwrap());
-        snapshot.agents.insert("brs-n".to_owned(), AgentPod { node: "n".to_owned(), ready_since });
+        snapshot
+            .agents
+            .insert("brs-n".to_owned(), AgentPod { node: "n".to_owned(), ready_since, away_since: None });
         observe_at(&snapshot, &durations(), NOW).situations[0].time.step_overdue
     };
     assert!(overdue(None), "nobody is well");

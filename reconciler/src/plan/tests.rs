@@ -83,6 +83,7 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
         resume: &[],
         budget: FailureBudget::default(),
         force: false,
+        all_ready: true,
         resting: false,
         typical_seconds: None,
         limit: Some(2),

@@ -249,6 +249,7 @@ mod tests {
             resume: &[],
             budget: crate::facts::FailureBudget::default(),
             force: false,
+            all_ready: true,
             resting: false,
             typical_seconds: None,
             limit: None,

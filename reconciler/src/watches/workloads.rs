@@ -102,10 +102,19 @@ async fn follow(
     let resource = ApiResource::from_gvk(&workload.kind.full_name());
     let api = Api::<DynamicObject>::namespaced_with(client, &workload.namespace, &resource);
     let mut events = std::pin::pin!(watcher::watch_object(api, &workload.name).default_backoff());
+    let mut failing = false;
     while let Some(event) = events.next().await {
-        if let Err(error) = &event {
-            failures.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(%workload, %error, "a watch failed; trying again");
+        match &event {
+            Ok(_) if std::mem::take(&mut failing) => tracing::info!(%workload, "watching again"),
+            Ok(_) => {}
+            // It was away for too long, and begins anew.
+            Err(watcher::Error::WatchError(status)) if status.code == 410 => continue,
+            Err(error) => {
+                failures.fetch_add(1, Ordering::Relaxed);
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%workload, %error, "a watch failed; trying again");
+                }
+            }
         }
         let before = *sender.borrow();
         let found = after(before, workload.kind, event);
@@ -117,7 +126,7 @@ async fn follow(
 }
 
 /// What is known after an event of the watch. One that failed goes on where it was, and tells nothing anew: what was
-/// found stands. Who may not look at all knows that it will know nothing.
+/// found stands. Who may not look, or not any more, will know nothing.
 fn after(
     before: Option<Found>,
     kind: Kind,
@@ -130,7 +139,7 @@ fn after(
             InitialListFailed(kube::Error::Api(status))
             | WatchStartFailed(kube::Error::Api(status))
             | WatchFailed(kube::Error::Api(status)),
-        ) if status.code == 403 => before.or(Some(Found::Unknown)),
+        ) if status.code == 403 => Some(Found::Unknown),
         Err(_) => before,
     }
 }
@@ -149,7 +158,7 @@ mod tests {
         for before in [None, Some(Found::Unavailable), Some(Found::Available), Some(Found::Gone)] {
             assert_eq!(after(before, Kind::ReplicaSet, failed(503)), before);
             let forbidden = after(before, Kind::ReplicaSet, failed(403));
-            assert_eq!(forbidden, before.or(Some(Found::Unknown)), "nobody waits for what nobody may see");
+            assert_eq!(forbidden, Some(Found::Unknown), "nobody waits for what nobody may see");
             assert_eq!(after(before, Kind::ReplicaSet, Ok(None)), Some(Found::Gone));
         }
     }

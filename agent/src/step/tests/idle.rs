@@ -52,6 +52,10 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
         "failed, and said":
             old(failed), with(shadow(State::Idle), |_, status| status.message = Some(said.into())), fresh()
             => "wait";
+        "what is wrong with the API is not taken back here":
+            old(known(Available, Some(NEW), None, last(Refresh, true, 1))),
+            with(shadow(State::Idle), |_, status| status.message = Some("Bottlerocket API: no answer".into())),
+            fresh() => "wait";
         "works again": old(available()), still_failed, fresh() => "-StatusMessage";
         "runs what was wanted": host(NEW, NEXT_BOOT, Updates::Unknown), shadow(State::Idle), fresh()
             => "CurrentVersion StatusBootId -TargetVersion";

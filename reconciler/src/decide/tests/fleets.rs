@@ -54,7 +54,7 @@ fn place(name: &str, dice: &mut Dice<'_>) -> Place {
     let shadow = (!dice.rarely(12)).then(|| shadow(name, dice));
     let ready_since = (!dice.rarely(6)).then(|| dice.ago().parse().unwrap());
     Place {
-        agent: (!dice.rarely(12)).then(|| AgentPod { node: name.to_owned(), ready_since }),
+        agent: (!dice.rarely(12)).then(|| AgentPod { node: name.to_owned(), ready_since, away_since: None }),
         plan: if dice.rarely(4) { None } else { Some(if dice.rarely(2) { full } else { Plan::default() }) },
         hopeless: dice.rarely(8),
         missing: dice.one_of(&[Some(false), Some(true), None]),

@@ -56,8 +56,10 @@ fn a_version_is_not_blamed_for_a_workload_that_other_updates_may_keep_down() {
     situation.time.workloads_overdue = true;
     let mut slots = SLOT.clone();
     slots.extend(slot("brs-other", "other", 1));
-    let decision = decide(&FleetFacts { slots: &slots, ..fleet() }, &situation).reason;
-    assert_eq!(decision, Reason::Aborting(Abort::WorkloadsNotBackAmongOthers));
+    for among in [FleetFacts { slots: &slots, ..fleet() }, FleetFacts { all_ready: false, ..fleet() }] {
+        let decision = decide(&among, &situation).reason;
+        assert_eq!(decision, Reason::Aborting(Abort::WorkloadsNotBackAmongOthers));
+    }
     assert!(Abort::WorkloadsNotBackAmongOthers.is_failure());
     assert!(!Abort::is_corroborated(Abort::WorkloadsNotBackAmongOthers.as_str()));
 }

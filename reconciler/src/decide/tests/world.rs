@@ -50,6 +50,7 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         resume: &[],
         budget: FailureBudget::default(),
         force: false,
+        all_ready: true,
         resting: false,
         typical_seconds: None,
         limit: Some(1),
