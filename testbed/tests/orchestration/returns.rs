@@ -76,7 +76,6 @@ fn after(text: &str, wait: Duration) -> Result<Instant> {
 /// The old version is back: named so wherever people look, and not tried again at once. A node counts once.
 async fn falls_back_twice_and_waits_in_between(fleet: &Fleet) -> Result<()> {
     fleet.until_node("node-0", "waits", |seen| seen.reason == "BackingOff" && seen.runs(OLD)).await?;
-    fleet.told("node-0", "UpdateAborted", "another version than the wanted one").await?;
     let first = noted(fleet, "node-0").await?;
     ensure!((first.count, first.reason.as_str()) == (1, "FellBack"), "{first:?}");
     let condition = fleet.progressing("node-0").await?;
@@ -84,6 +83,7 @@ async fn falls_back_twice_and_waits_in_between(fleet: &Fleet) -> Result<()> {
     fleet
         .until_ledger("node-0 fell back", |status| failures(status, &release(0)) == [("node-0", "FellBack")])
         .await?;
+    fleet.told("node-0", "UpdateAborted", "another version than the wanted one").await?;
     fleet.until_node("node-0", "is tried again", |seen| seen.crashes == 2 && seen.runs(OLD)).await?;
     let updates = fleet.history().updates("node-0");
     ensure!(updates.len() == 2 && updates[1].0 >= after(&first.at, BACK_OFF)?, "{updates:?}, {first:?}");
