@@ -41,6 +41,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Longest wait at the end for evictions that are under way.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// Most Events on their way at once; more are lost.
+const MAX_EVENTS: usize = 64;
 /// Longest wait for an Event to be taken; it is lost then.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -60,6 +62,8 @@ pub struct Reconciler {
     /// Never dropped half-way: the API server would have charged the budget, and not deleted the pod. It then takes two
     /// minutes until the budget allows another eviction.
     evicting: JoinSet<(PodKey, Answer)>,
+    /// Events on their way: what was done is told also by who leads no more.
+    telling: JoinSet<()>,
     /// All of it forgotten when this process leads no more.
     reign: Reign,
     elected_before: bool,
@@ -91,8 +95,6 @@ struct Reign {
 enum Answered {
     Errand(Box<Errand>, crate::apply::Outcome),
     Canary(Finding),
-    /// An Event was published, or not; that was said.
-    Event,
 }
 
 impl Reign {
@@ -138,6 +140,7 @@ impl Reconciler {
             starts: Starts::default(),
             opens: None,
             evicting: JoinSet::new(),
+            telling: JoinSet::new(),
             reign,
             elected_before: false,
             complaints: Complaints::default(),
@@ -173,9 +176,12 @@ impl Reconciler {
                 () = sleep_until(wake) => {}
             }
         }
-        let all_answered = async { while self.evicting.join_next().await.is_some() {} };
+        let all_answered = async {
+            while self.evicting.join_next().await.is_some() {}
+            while self.telling.join_next().await.is_some() {}
+        };
         if timeout(FAREWELL, all_answered).await.is_err() {
-            tracing::warn!("evictions are left unanswered");
+            tracing::warn!("evictions or Events are left unanswered");
         }
     }
 

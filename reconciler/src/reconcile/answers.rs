@@ -1,6 +1,5 @@
 //! What follows from the answers to calls: what is waited for, said, counted.
 
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 
@@ -19,7 +18,6 @@ impl Reconciler {
         match answer {
             Answered::Errand(errand, outcome) => self.done(*errand, outcome),
             Answered::Canary(finding) => self.tried_out(&finding),
-            Answered::Event => {}
         }
     }
 
@@ -112,14 +110,19 @@ impl Reconciler {
     }
 
     /// Publishes an Event on each object that is concerned.
-    pub(super) fn tell(&self, about: About) {
+    pub(super) fn tell(&mut self, about: About) {
         let Some(told) = about.told else { return };
         for object in about.objects {
             self.publish(told.clone(), object);
         }
     }
 
-    fn publish(&self, told: Told, object: ObjectReference) {
+    fn publish(&mut self, told: Told, object: ObjectReference) {
+        while self.telling.try_join_next().is_some() {}
+        if self.telling.len() >= super::MAX_EVENTS {
+            tracing::debug!(reason = told.reason, "too many Events are on their way; one is lost");
+            return;
+        }
         let recorder = self.recorder.clone();
         let publish = async move {
             let event = Event {
@@ -132,13 +135,12 @@ impl Reconciler {
             let published =
                 tokio::time::timeout(super::EVENT_TIMEOUT, recorder.publish(&event, &object)).await;
             let error = match published {
-                Ok(Ok(())) => return Answered::Event,
+                Ok(Ok(())) => return,
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "no answer in time".to_owned(),
             };
             tracing::debug!(reason = event.reason, error, "an Event could not be published");
-            Answered::Event
         };
-        self.reign.calls.push(publish.boxed());
+        self.telling.spawn(publish);
     }
 }
