@@ -42,3 +42,7 @@ pub enum ConditionStatus {
     False,
     Unknown,
 }
+
+/// Reasons of [`PROGRESSING`] that say of a node that stands still that more than its turn is missing: a version that is
+/// halted or has just failed there, a node that a person paused or that is not Ready. Agents heed them.
+pub const NOT_ITS_TURN_ONLY: [&str; 4] = ["VersionHalted", "BackingOff", "NodePaused", "NodeNotReady"];

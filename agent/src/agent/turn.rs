@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_api::conditions::{ConditionStatus, PROGRESSING};
+use brupop_api::conditions::{ConditionStatus, NOT_ITS_TURN_ONLY, PROGRESSING};
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{BottlerocketShadow, Field, State, Value, Write};
 use jiff::{Timestamp, Unit};
@@ -268,10 +268,6 @@ impl Agent {
         Pause::ShadowOr(trouble.failed(&sentence))
     }
 }
-
-/// Reasons that the reconciler gives to nodes that do not wait for their turn only: a version that is halted, or that
-/// has just failed here, is not downloaded, nor is anything onto a node that a person paused.
-const NOT_ITS_TURN_ONLY: [&str; 4] = ["VersionHalted", "BackingOff", "NodePaused", "NodeNotReady"];
 
 /// Does the reconciler say, if it says anything yet, that the node stands still and could have its turn?
 fn waits_for_its_turn(shadow: &BottlerocketShadow) -> bool {

@@ -331,3 +331,16 @@ impl Reason<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brupop_api::conditions::NOT_ITS_TURN_ONLY;
+
+    #[test]
+    fn what_agents_heed_is_what_is_said() {
+        let said = [Reason::VersionHalted(""), Reason::BackingOff, Reason::NodePaused, Reason::NodeNotReady];
+        assert_eq!(said.map(|reason| reason.as_str()), NOT_ITS_TURN_ONLY);
+        assert!(said.iter().all(|reason| reason.status() == ConditionStatus::False));
+    }
+}
