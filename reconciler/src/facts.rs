@@ -130,6 +130,28 @@ pub struct NodeFacts<'a> {
     pub ours: bool,
 }
 
+#[cfg(test)]
+impl NodeFacts<'static> {
+    /// Labelled, Ready, in service, with its agent: for tests to vary.
+    pub(crate) const PLAIN: Self = Self {
+        name: "n",
+        uid: "node-n",
+        labelled: true,
+        ready: true,
+        boot_id: "boot-1",
+        version: Some("1.0.0"),
+        unschedulable: false,
+        excluded: false,
+        tainted: false,
+        marker: None,
+        zone: None,
+        paused: false,
+        update_now: false,
+        agent_ready: true,
+        ours: false,
+    };
+}
+
 /// Pods of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PodFacts<'a> {

@@ -157,30 +157,10 @@ mod tests {
     use brupop_api::facts::{SpecFacts, StatusFacts};
     use brupop_api::{Marker, Write};
 
-    fn node() -> NodeFacts<'static> {
-        NodeFacts {
-            name: "n",
-            uid: "node-n",
-            labelled: true,
-            ready: true,
-            boot_id: "boot-1",
-            version: Some("1.0.0"),
-            unschedulable: false,
-            excluded: false,
-            tainted: false,
-            marker: None,
-            zone: None,
-            paused: false,
-            update_now: false,
-            agent_ready: true,
-            ours: false,
-        }
-    }
-
     fn situation(state: State) -> Situation<'static> {
         Situation {
             shadow_name: "brs-n",
-            node: Some(node()),
+            node: Some(NodeFacts::PLAIN),
             shadow: Some(ShadowFacts {
                 name: "brs-n",
                 uid: "u",
@@ -241,7 +221,7 @@ mod tests {
             (Some(&draining), true, None),
         ] {
             let mut situation = situation(State::StagedAndPerformedUpdate);
-            situation.node = Some(NodeFacts { unschedulable, marker, ..node() });
+            situation.node = Some(NodeFacts { unschedulable, marker, ..NodeFacts::PLAIN });
             let write = Write { object: Object::Node("n"), tests: vec![], sets: vec![] };
             let decision = Decision { effect: Some(Effect::Write(write)), reason: Reason::Cordoning };
             let told = of_effect(&situation, &decision);

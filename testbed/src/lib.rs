@@ -5,6 +5,7 @@
 //! [`operator`] is what we ship. All of it ends with the process that started it ([`sandbox`]).
 
 pub mod audit;
+pub mod bearer;
 pub mod binaries;
 mod certificates;
 mod components;
@@ -23,6 +24,7 @@ mod services;
 pub mod waiting;
 
 pub use audit::AuditLog;
+pub use bearer::Bearer;
 pub use control_plane::{ControlPlane, Options, Presents};
 pub use fleet::{Fleet, FleetOptions};
 pub use kubelet::{Kubelets, Program};

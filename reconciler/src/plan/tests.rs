@@ -16,19 +16,10 @@ fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
         node: Some(NodeFacts {
             name,
             uid: name,
-            labelled: true,
-            ready: true,
             boot_id: "b",
             version: Some("1.19.4"),
-            unschedulable: false,
-            excluded: false,
-            tainted: false,
-            marker: None,
-            zone: None,
             paused,
-            update_now: false,
-            agent_ready: true,
-            ours: false,
+            ..NodeFacts::PLAIN
         }),
         shadow: Some(ShadowFacts {
             name: shadow,

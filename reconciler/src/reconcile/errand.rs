@@ -205,26 +205,6 @@ mod tests {
 
     const NOW: &str = "2026-11-21T04:00:00Z";
 
-    fn node() -> NodeFacts<'static> {
-        NodeFacts {
-            name: "n",
-            uid: "node-n",
-            labelled: true,
-            ready: true,
-            boot_id: "boot-1",
-            version: Some("1.0.0"),
-            unschedulable: false,
-            excluded: false,
-            tainted: false,
-            marker: None,
-            zone: None,
-            paused: false,
-            update_now: false,
-            agent_ready: true,
-            ours: false,
-        }
-    }
-
     /// The call for an effect on the node, with this shadow or none.
     fn call(shadow: Option<Value>, effect: Effect<'_>) -> Option<Call> {
         let mut snapshot = Snapshot::default();
@@ -233,7 +213,7 @@ mod tests {
         }
         let situation = Situation {
             shadow_name: "brs-n",
-            node: Some(node()),
+            node: Some(NodeFacts::PLAIN),
             shadow: snapshot.shadow("brs-n").and_then(ShadowFacts::of),
             owner_uid: None,
             pods: PodFacts::default(),

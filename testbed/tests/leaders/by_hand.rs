@@ -4,30 +4,28 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result};
 use brupop_api::names::{LEASE, RECONCILER_ACCOUNT};
-use brupop_testbed::Fleet;
 use brupop_testbed::audit::Event;
 use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::{Process, Signal};
-use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec};
+use brupop_testbed::{Bearer, Fleet};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
 use tokio::process::Command;
 
 use crate::DEADLINE;
 
-const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
-
 /// The shipped program with a token of its own, by which the audit log tells it from others.
 pub struct ByHand {
     process: Process,
-    credential: String,
+    bearer: Bearer,
 }
 
 /// All that a reconciler needs to start.
 pub struct Prepared {
     name: String,
     command: Command,
-    credential: String,
+    bearer: Bearer,
 }
 
 impl Prepared {
@@ -39,35 +37,25 @@ impl Prepared {
         let answer =
             accounts.create_token_request(RECONCILER_ACCOUNT, &PostParams::default(), &request).await?;
         let token = answer.status.context("no token")?.token;
-        let reviews = Api::<SelfSubjectReview>::all(plane.client_for_token(&token).await?);
-        let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
-        let extra = review.status.and_then(|status| status.user_info?.extra).unwrap_or_default();
-        let credential =
-            extra.get(CREDENTIAL).and_then(|ids| ids.first()).context("no credential id")?.clone();
-
-        let files = plane.dir().join(&credential);
-        std::fs::create_dir(&files)?;
-        let (file, kubeconfig) = (files.join("token"), files.join("kubeconfig"));
-        std::fs::write(&file, token)?;
-        plane.kubeconfig_with_token_file(&kubeconfig, &file, NAMESPACE)?;
+        let bearer = Bearer::of(plane, &token, NAMESPACE).await?;
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).to_string();
         let mut command = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"));
         command
             .env_clear()
-            .env("KUBECONFIG", kubeconfig)
+            .env("KUBECONFIG", bearer.kubeconfig())
             .env("POD_NAME", name)
             .env("HEALTH_ADDRESS", &any_port)
             .env("METRICS_ADDRESS", &any_port)
             .env("MIN_NODE_AGE_SECONDS", "0")
             .env("SOAK_SECONDS", "0")
             .envs(settings.iter().copied());
-        Ok(Self { name: name.to_owned(), command, credential })
+        Ok(Self { name: name.to_owned(), command, bearer })
     }
 
     /// Starts it.
     pub fn start(self, fleet: &Fleet) -> Result<ByHand> {
         let process = fleet.control_plane.sandbox().spawn(&self.name, self.command)?;
-        Ok(ByHand { process, credential: self.credential })
+        Ok(ByHand { process, bearer: self.bearer })
     }
 }
 
@@ -96,6 +84,6 @@ impl ByHand {
 
     /// Was this a request of its own?
     pub fn asked(&self, event: &Event) -> bool {
-        event.user.extra.get(CREDENTIAL).is_some_and(|ids| ids.contains(&self.credential))
+        self.bearer.asked(event)
     }
 }

@@ -4,24 +4,20 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::RECONCILER_ACCOUNT;
-use brupop_testbed::Fleet;
 use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::operator::{NAMESPACE, binaries};
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use kube::api::{Api, PostParams};
+use brupop_testbed::{Bearer, Fleet};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::DEADLINE;
 
-const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
-
 /// A subcommand of the reconciler, which runs with a token of the pod's own.
 pub(crate) struct Exec {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    credential: String,
+    bearer: Bearer,
     audit: AuditReader,
 }
 
@@ -31,28 +27,19 @@ impl Exec {
         let plane = &fleet.control_plane;
         let pod = fleet.processes("reconciler").pop().context("no reconciler")?.pod;
         let token = plane.bound_token(NAMESPACE, RECONCILER_ACCOUNT, &pod).await?;
-        let reviews = Api::<SelfSubjectReview>::all(plane.client_for_token(&token).await?);
-        let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
-        let extra = review.status.and_then(|status| status.user_info?.extra).unwrap_or_default();
-        let credential =
-            extra.get(CREDENTIAL).and_then(|ids| ids.first()).context("no credential id")?.clone();
-        let files = plane.dir().join(&credential);
-        std::fs::create_dir(&files)?;
-        let (file, kubeconfig) = (files.join("token"), files.join("kubeconfig"));
-        std::fs::write(&file, token)?;
-        plane.kubeconfig_with_token_file(&kubeconfig, &file, NAMESPACE)?;
+        let bearer = Bearer::of(plane, &token, NAMESPACE).await?;
         let audit = plane.audit().from_now();
         let mut child = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"))
             .args(arguments)
             .env_clear()
-            .env("KUBECONFIG", kubeconfig)
+            .env("KUBECONFIG", bearer.kubeconfig())
             .env("POD_NAME", pod)
             .env("MIN_NODE_AGE_SECONDS", "0")
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
         let lines = BufReader::new(child.stdout.take().context("no stdout")?).lines();
-        Ok(Self { child, lines, credential, audit })
+        Ok(Self { child, lines, bearer, audit })
     }
 
     /// Awaits the next line that it prints; `None` at the end.
@@ -69,9 +56,7 @@ impl Exec {
         }
         let status = timeout(DEADLINE, self.child.wait()).await.context("it does not end")??;
         let mut asked = self.audit.read()?;
-        asked.retain(|event| {
-            event.user.extra.get(CREDENTIAL).is_some_and(|ids| ids.contains(&self.credential))
-        });
+        asked.retain(|event| self.bearer.asked(event));
         ensure!(
             asked.iter().any(is_a_list_of_shadows),
             "what it asked for is not in the audit log: {asked:?}"

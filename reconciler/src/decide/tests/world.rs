@@ -64,21 +64,11 @@ pub(super) fn idle() -> Situation<'static> {
     Situation {
         shadow_name: SHADOW,
         node: Some(NodeFacts {
-            name: "n",
             uid: "node-uid",
-            labelled: true,
-            ready: true,
             boot_id: FIRST_BOOT,
             version: Some(OLD),
-            unschedulable: false,
-            excluded: false,
-            tainted: false,
-            marker: None,
             zone: Some("a"),
-            paused: false,
-            update_now: false,
-            agent_ready: true,
-            ours: false,
+            ..NodeFacts::PLAIN
         }),
         shadow: Some(ShadowFacts {
             name: SHADOW,

@@ -1,0 +1,50 @@
+//! Who bears a token of its own: a kubeconfig to start it with, and what the audit log knows it by.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::{Api, PostParams};
+
+use crate::ControlPlane;
+use crate::audit::Event;
+
+/// In which `extra` the API server puts the id of a token.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+/// The bearer of one token.
+#[derive(Clone, Debug)]
+pub struct Bearer {
+    credential: String,
+    kubeconfig: PathBuf,
+}
+
+impl Bearer {
+    /// Makes a kubeconfig for this token, which goes with the control plane.
+    ///
+    /// # Errors
+    /// The API server does not know the token, or the files cannot be written.
+    pub async fn of(plane: &ControlPlane, token: &str, namespace: &str) -> Result<Self> {
+        let reviews = Api::<SelfSubjectReview>::all(plane.client_for_token(token).await?);
+        let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+        let extra = review.status.and_then(|status| status.user_info?.extra).unwrap_or_default();
+        let credential =
+            extra.get(CREDENTIAL).and_then(|ids| ids.first()).context("no credential id")?.clone();
+        let files = plane.dir().join(&credential);
+        std::fs::create_dir(&files)?;
+        let (file, kubeconfig) = (files.join("token"), files.join("kubeconfig"));
+        std::fs::write(&file, token)?;
+        plane.kubeconfig_with_token_file(&kubeconfig, &file, namespace)?;
+        Ok(Self { credential, kubeconfig })
+    }
+
+    /// The kubeconfig.
+    pub fn kubeconfig(&self) -> &PathBuf {
+        &self.kubeconfig
+    }
+
+    /// Was this a request with the token?
+    pub fn asked(&self, event: &Event) -> bool {
+        event.user.extra.get(CREDENTIAL).is_some_and(|ids| ids.contains(&self.credential))
+    }
+}
