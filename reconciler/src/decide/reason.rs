@@ -43,7 +43,7 @@ pub enum Reason<'a> {
     CannotBeEmptied(&'a str),
     /// As many nodes as allowed are being updated.
     LimitReached,
-    /// Nodes that are not Ready for other reasons use up the limit.
+    /// Nodes that are out of service for other reasons use up the limit.
     LimitUsedByUnavailableNodes,
     /// It has its slot and begins.
     Starting(&'a str),

@@ -34,7 +34,7 @@ async fn what_is_evicted_is_what_kubectl_drain_would_evict_and_our_own_pods_go_l
         .until_node("node-0", "the limit is used up", |seen| seen.reason == "LimitUsedByUnavailableNodes")
         .await?;
     let said = fleet.progressing("node-0").await?.message;
-    ensure!(said.contains("not Ready"), "{said}");
+    ensure!(said.contains("out of service"), "{said}");
 
     // So all that is made now comes to node-0, and stays until node-1 is Ready again.
     let leaving = Box::pin(populate(&fleet)).await?;
