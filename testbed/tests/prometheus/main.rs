@@ -74,8 +74,17 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
 
     let foreign = prometheus.query(r#"count({job="stranger",__name__=~"brupop.*"})"#, &[]).await?;
     ensure!(foreign.is_empty(), "who has no right was told something: {foreign:?}");
-    for process in [fleet.processes("reconciler"), fleet.processes("webhook")].concat() {
-        promtool(&["check", "metrics"], &as_text_format(&reader.scrape(&process).await?)).await?;
+    // Those that run now: one may have moved a moment ago.
+    let texts = await_until("all of them serve metrics", DEADLINE, async || {
+        let mut texts = vec![];
+        for process in [fleet.processes("reconciler"), fleet.processes("webhook")].concat() {
+            texts.push(reader.scrape(&process).await.ok()?);
+        }
+        Some(texts)
+    })
+    .await?;
+    for text in texts {
+        promtool(&["check", "metrics"], &as_text_format(&text)).await?;
     }
     fleet.check()
 }
