@@ -106,6 +106,18 @@ pub struct Config {
 }
 
 impl Config {
+    /// One node, and nothing that goes wrong.
+    pub const ONE: Self = Self {
+        nodes: 1,
+        limit: 1,
+        attempts: 2,
+        faults: Faults::NONE,
+        halts: false,
+        foreign_cordon: false,
+        upstream: false,
+        without: None,
+    };
+
     /// How many nodes may fail before the update is halted.
     pub fn budget(&self) -> FailureBudget {
         if self.halts { FailureBudget::default() } else { FailureBudget { unproven: None, proven: None } }

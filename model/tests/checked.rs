@@ -3,18 +3,8 @@
 use brupop_model::{Config, Faults};
 use stateright::{Checker, Model};
 
-const SMALL: Config = Config {
-    nodes: 2,
-    limit: 1,
-    attempts: 2,
-    faults: Faults::NONE,
-    halts: false,
-    foreign_cordon: false,
-    upstream: false,
-    without: None,
-};
-
-const ONE: Config = Config { nodes: 1, ..SMALL };
+const ONE: Config = Config::ONE;
+const SMALL: Config = Config { nodes: 2, ..ONE };
 
 fn holds(config: Config) {
     let checker = config.checker().symmetry().threads(2).spawn_dfs().join();

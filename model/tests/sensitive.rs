@@ -5,16 +5,7 @@ use std::collections::BTreeSet;
 use brupop_model::{Config, Faults, Safeguard};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-const ONE: Config = Config {
-    nodes: 1,
-    limit: 1,
-    attempts: 2,
-    faults: Faults::NONE,
-    halts: false,
-    foreign_cordon: false,
-    upstream: false,
-    without: None,
-};
+const ONE: Config = Config::ONE;
 
 /// With the safeguard the world is sound; without it, this property does not hold.
 fn is_found(without: Safeguard, property: &str, world: Config) {

@@ -1,15 +1,19 @@
 //! Objects as they are watched: trimmed to what is decided on, and to what a conditional patch must quote.
 
+mod pods;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use brupop_api::{BottlerocketFleet, Marker, names};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, PodSpec, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
+
+pub use pods::{AgentPod, MIRROR_POD_ANNOTATION, ready_condition, trim_pod};
 
 /// Labels and annotations of a Node that matter here.
 const NODE_LABELS: [&str; 3] = [names::UPDATER_INTERFACE_LABEL, names::EXCLUDE_FROM_LB_LABEL, ZONE_LABEL];
@@ -17,8 +21,6 @@ const NODE_ANNOTATIONS: [&str; 3] =
     [names::MARKER_ANNOTATION, names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION];
 /// Well-known label of a Node's zone.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
-/// Annotation of the pods that a kubelet runs from its own files.
-pub const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// A Node, trimmed.
 #[derive(Clone, Debug, Deserialize)]
@@ -73,54 +75,6 @@ struct NodeCondition {
     status: String,
     #[serde(default, rename = "lastTransitionTime")]
     since: Option<Timestamp>,
-}
-
-/// The condition by which a pod is Ready, if it is.
-pub fn ready_condition(pod: &Pod) -> Option<&PodCondition> {
-    readiness(pod).filter(|condition| condition.status == "True")
-}
-
-fn readiness(pod: &Pod) -> Option<&PodCondition> {
-    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
-    conditions.iter().find(|condition| condition.type_ == "Ready")
-}
-
-/// An agent's pod, as far as it tells whether the agent is there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AgentPod {
-    /// The node that it runs on.
-    pub node: String,
-    /// Since when it is Ready; `None` if it is not.
-    pub ready_since: Option<Timestamp>,
-    /// Since when it is not, if that is known.
-    pub away_since: Option<Timestamp>,
-}
-
-impl AgentPod {
-    /// What this pod tells; `None` if it is on no node yet.
-    pub fn of(pod: &Pod) -> Option<Self> {
-        let node = pod.spec.as_ref()?.node_name.clone()?;
-        let leaving = pod.metadata.deletion_timestamp.is_some();
-        let ready = ready_condition(pod).filter(|_| !leaving);
-        let since = |time: &Time| time.0;
-        let ready_since =
-            ready.map(|ready| ready.last_transition_time.as_ref().map_or(Timestamp::MIN, since));
-        let away = readiness(pod).filter(|_| ready.is_none() && !leaving);
-        let away_since = away.and_then(|away| away.last_transition_time.as_ref().map(since));
-        Some(Self { node, ready_since, away_since })
-    }
-
-    /// The agents by the name of their node's shadow. One that leaves may stand beside the one that follows.
-    pub fn by_shadow<'p>(pods: impl Iterator<Item = &'p Pod>) -> BTreeMap<String, Self> {
-        let mut agents = BTreeMap::<String, Self>::new();
-        for agent in pods.filter_map(Self::of) {
-            let known = agents.entry(names::shadow_name(&agent.node)).or_default();
-            if known.ready_since.is_none() {
-                *known = agent;
-            }
-        }
-        agents
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -331,28 +285,6 @@ impl<'de> Deserialize<'de> for Ledger {
         let fleet = BottlerocketFleet::deserialize(&quoted).map_err(D::Error::custom)?;
         Ok(Self { fleet, quoted })
     }
-}
-
-/// What stays of a Pod: whose it is, where it is, how far it is.
-pub fn trim_pod(pod: &mut Pod) {
-    let mut metadata = std::mem::take(&mut pod.metadata);
-    pod.metadata = ObjectMeta {
-        namespace: metadata.namespace.take(),
-        deletion_timestamp: metadata.deletion_timestamp.take(),
-        owner_references: metadata.owner_references.take(),
-        labels: metadata.labels.take(),
-        annotations: metadata.annotations.take().map(|mut annotations| {
-            annotations.retain(|key, _| key == MIRROR_POD_ANNOTATION);
-            annotations
-        }),
-        ..identity(metadata)
-    };
-    pod.spec = pod.spec.take().map(|spec| PodSpec { node_name: spec.node_name, ..PodSpec::default() });
-    pod.status = pod.status.take().map(|status| {
-        let mut conditions = status.conditions.unwrap_or_default();
-        conditions.retain(|condition| condition.type_ == "Ready");
-        PodStatus { phase: status.phase, conditions: Some(conditions), ..PodStatus::default() }
-    });
 }
 
 fn identity(metadata: ObjectMeta) -> ObjectMeta {

@@ -16,7 +16,8 @@ use kube::core::DeserializeGuard;
 use crate::drain::Plan;
 use crate::facts::{Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
 use crate::objects::{AgentPod, Ledger, WatchedNode};
-use crate::settings::{Durations, Limit};
+use crate::schedule::{Schedule, Starts};
+use crate::settings::{Durations, Limit, Settings};
 pub use clock::back_off;
 use clock::{Clock, Health};
 use side_by_side::{SideBySide, union};
@@ -167,6 +168,19 @@ impl Snapshot {
     /// The ledger's status.
     pub fn status(&self) -> Option<&BottlerocketFleetStatus> {
         self.ledger()?.fleet.status.as_ref()
+    }
+
+    /// May new updates start now by the schedule, if they take as long as is wanted or usual?
+    pub fn starts_allowed(
+        &self,
+        starts: &mut Starts,
+        schedule: &Schedule,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> bool {
+        let typical = self.status().and_then(|status| status.typical_seconds);
+        let takes = settings.min_remaining(schedule, now, typical);
+        starts.allowed(schedule, now, takes, self.shot_runs(&settings.durations(), now))
     }
 
     /// Does an update run by which a shot of the schedule is known to be under way? One that a person asked for tells

@@ -102,9 +102,7 @@ fn circumstances<'a>(
         condition.type_ == brupop_api::conditions::ADMISSION_ENFORCED
             && condition.status == brupop_api::conditions::ConditionStatus::True
     });
-    let updates_run = snapshot.shot_runs(durations, now);
-    let takes = settings.min_remaining(schedule, now, status.and_then(|status| status.typical_seconds));
-    let allowed = Starts::default().allowed(schedule, now, takes, updates_run);
+    let allowed = snapshot.starts_allowed(&mut Starts::default(), schedule, settings, now);
     let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
     Circumstances {
         durations,

@@ -98,9 +98,7 @@ impl Watches {
             shadows: shadows.map(|shadow| (named(shadow.meta()), shadow)).collect(),
             agents,
             ledger,
-            drains: BTreeMap::new(),
-            hopeless: BTreeMap::new(),
-            evicted: BTreeMap::new(),
+            ..Snapshot::default()
         })
     }
 }

@@ -65,8 +65,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
         ],
         sets,
     });
-    let others_use_it_up =
-        kept == 0 && fleet.limit.is_some_and(|limit| u64::try_from(unavailable).is_ok_and(|it| it >= limit));
+    let others_use_it_up = kept == 0 && room == 0;
     let why = if others_use_it_up { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
     let queued = queued.into_iter().map(|index| (index, why));
     let looked_at = look_at.iter().map(|&index| (index, Reason::LookingAtPods));

@@ -23,6 +23,7 @@ const MAX_RATE: usize = 20;
 const MAX_RATE_AGAIN: usize = 10;
 /// See [`MAX_RATE`].
 const RATE_WINDOW: Duration = Duration::from_secs(1);
+
 /// The evictions that were tried; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug, Default)]
 pub struct Evictions {
@@ -52,12 +53,11 @@ impl Tried {
 impl Evictions {
     /// Pods of the plan that are to be evicted now, as far as the rate of all evictions allows.
     pub fn due<'p>(&self, plan: &'p Plan, now: Duration) -> Vec<&'p PodKey> {
-        let lately = self.begun.iter().filter(|begun| **begun + RATE_WINDOW > now).count();
-        let mut begun = lately;
+        let mut lately = self.begun.iter().filter(|begun| **begun + RATE_WINDOW > now).count();
         let has_room = |pod: &&PodKey| {
             let most = if self.is_refused(pod) { MAX_RATE_AGAIN } else { MAX_RATE };
-            let has_room = begun < most;
-            begun += usize::from(has_room);
+            let has_room = lately < most;
+            lately += usize::from(has_room);
             has_room
         };
         plan.evict.iter().filter(|pod| self.is_due(pod, now)).filter(has_room).collect()

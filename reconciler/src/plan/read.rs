@@ -1,6 +1,5 @@
 //! Reads what a plan rests on, once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brupop_api::{BottlerocketShadow, names};
@@ -124,9 +123,7 @@ async fn snapshot(client: &Client, namespace: &str) -> Result<Snapshot, PlanErro
         shadows: shadows.into_iter().map(|shadow| (named(shadow.meta()), Arc::new(shadow))).collect(),
         agents: AgentPod::by_shadow(agents.iter()),
         ledger: fleets.into_iter().find(|fleet| fleet.name_any() == names::FLEET),
-        drains: BTreeMap::new(),
-        hopeless: BTreeMap::new(),
-        evicted: BTreeMap::new(),
+        ..Snapshot::default()
     })
 }
 

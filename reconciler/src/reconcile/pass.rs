@@ -50,10 +50,7 @@ impl Reconciler {
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
         let durations = self.settings.durations();
-        let updates_run = snapshot.shot_runs(&durations, now);
-        let typical = snapshot.status().and_then(|status| status.typical_seconds);
-        let takes = self.settings.min_remaining(&self.schedule, now, typical);
-        let allowed = self.starts.allowed(&self.schedule, now, takes, updates_run);
+        let allowed = snapshot.starts_allowed(&mut self.starts, &self.schedule, &self.settings, now);
         let own_node = self.caller.own_node.clone();
         let observed = observe::observe(
             &snapshot,

@@ -92,15 +92,11 @@ impl Reconciler {
 
     /// Watches the workloads whose pods are about to be evicted, or were and have to be available again.
     fn watch_workloads(&mut self, snapshot: &mut Snapshot) {
-        let owners = |pods: &[Arc<Pod>]| pods.iter().filter_map(|pod| owner(pod)).collect::<Vec<_>>();
-        let mut wanted: BTreeSet<Workload> = self
-            .reign
-            .pods
-            .look(|_, pods, _| owners(pods))
-            .into_values()
-            .flatten()
-            .filter_map(|owner| Workload::parse(&owner))
-            .collect();
+        let workloads = |pods: &[Arc<Pod>]| -> Vec<Workload> {
+            pods.iter().filter_map(|pod| Workload::parse(&owner(pod)?)).collect()
+        };
+        let looked = self.reign.pods.look(|_, pods, _| workloads(pods));
+        let mut wanted: BTreeSet<Workload> = looked.into_values().flatten().collect();
         let monitored = |name: &str, node: &WatchedNode| {
             let shadow = snapshot.shadow(name)?;
             let marker = node.marker().ok()??;

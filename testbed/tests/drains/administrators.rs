@@ -1,8 +1,7 @@
 //! What people do to nodes before and during their update: what is theirs stays, and what is ours is undone.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::Marker;
-use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, MARKER_ANNOTATION};
+use brupop_api::names::EXCLUDE_FROM_LB_LABEL;
 use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
@@ -16,7 +15,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{from_value, json};
 
 use crate::held::{HOLD, let_go};
-use crate::{DEADLINE, fleet};
+use crate::{DEADLINE, fleet, marker, node};
 
 const WAIT: &str = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC";
 
@@ -101,7 +100,7 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
     fleet.kubelets.signal(NAMESPACE, &agent.pod, Signal::CONT);
     updated(fleet, "node-1").await?;
     ensure!(reboots() == 1, "{} reboots", reboots());
-    ours_is_undone(fleet, "node-1").await
+    fleet.nothing_is_left_on("node-1").await
 }
 
 /// The node waits for its connections to end, and then load balancers shall be left alone altogether.
@@ -114,20 +113,11 @@ async fn settings_meanwhile(fleet: &Fleet) -> Result<()> {
     ensure!(!fleet.seen("node-2")?.cordoned);
     fleet.configure(&[(WAIT, "0")]).await?;
     updated(fleet, "node-2").await?;
-    ours_is_undone(fleet, "node-2").await
+    fleet.nothing_is_left_on("node-2").await
 }
 
 async fn kubectl(fleet: &Fleet, line: &str) -> Result<String> {
     fleet.control_plane.kubectl(line.split(' ')).await
-}
-
-async fn node(fleet: &Fleet, name: &str) -> Result<Node> {
-    Ok(Api::<Node>::all(fleet.client()).get(name).await?)
-}
-
-async fn marker(fleet: &Fleet, name: &str) -> Result<Option<Marker>> {
-    let node = node(fleet, name).await?;
-    Ok(node.annotations().get(MARKER_ANNOTATION).map(|text| Marker::parse(text)).transpose()?)
 }
 
 fn is_tainted(node: &Node) -> bool {
@@ -141,14 +131,6 @@ async fn updated(fleet: &Fleet, node: &str) -> Result<()> {
             seen.is_idle() && seen.ready && seen.version.as_deref() == Some(NEW)
         })
         .await
-}
-
-async fn ours_is_undone(fleet: &Fleet, name: &str) -> Result<()> {
-    let node = node(fleet, name).await?;
-    let kept_away = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) || is_tainted(&node);
-    let marked = node.annotations().contains_key(MARKER_ANNOTATION);
-    ensure!(!kept_away && !marked && !node.labels().contains_key(EXCLUDE_FROM_LB_LABEL), "{node:?}");
-    Ok(())
 }
 
 /// A workload whose pods run on this node or nowhere, and stay until somebody lets go of them.

@@ -3,21 +3,19 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::Marker;
-use brupop_api::names::MARKER_ANNOTATION;
 use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, await_until};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{from_value, json};
 
-use crate::{DEADLINE, evicted_by_us, fleet};
+use crate::{DEADLINE, evicted_by_us, fleet, marker};
 
 /// Of the drain.
 const LIMIT: SignedDuration = SignedDuration::from_secs(30);
@@ -71,8 +69,12 @@ async fn a_blocked_drain_says_by_what_asks_at_its_own_pace_and_ends_at_its_deadl
     budgets.delete("second", &DeleteParams::default()).await?;
 
     // Whoever leads next reads the drain's clock in the marker.
-    let began: Timestamp =
-        marker(&fleet).await?.context("no marker")?.drain_started_at.context("no drain")?.parse()?;
+    let began: Timestamp = marker(&fleet, "node-0")
+        .await?
+        .context("no marker")?
+        .drain_started_at
+        .context("no drain")?
+        .parse()?;
     let killed = fleet.processes("reconciler");
     let ran = Timestamp::now().duration_since(began);
     ensure!(ran < LIMIT, "{ran:?} had passed before the reconcilers were killed in mid-drain");
@@ -93,7 +95,7 @@ async fn a_blocked_drain_says_by_what_asks_at_its_own_pace_and_ends_at_its_deadl
 
     let now = fleet.seen("node-0")?;
     ensure!(!now.is_unavailable() && !now.excluded && now.version.as_deref() == Some(OLD), "{now:?}");
-    ensure!(marker(&fleet).await?.is_none() && on_node(&fleet, "cart").await? == cart);
+    ensure!(marker(&fleet, "node-0").await?.is_none() && on_node(&fleet, "cart").await? == cart);
     ensure!(fleet.history().outcomes()["node-0"].boots == 1, "it was rebooted undrained");
     warned(&fleet, "UpdateAborted", "could not be emptied in time").await?;
     // The next one may begin.
@@ -110,11 +112,6 @@ async fn on_node(fleet: &Fleet, app: &str) -> Result<Vec<String>> {
     let mut names: Vec<_> = stays.map(|pod| pod.name_any()).collect();
     names.sort_unstable();
     Ok(names)
-}
-
-async fn marker(fleet: &Fleet) -> Result<Option<Marker>> {
-    let node = Api::<Node>::all(fleet.client()).get("node-0").await?;
-    Ok(node.annotations().get(MARKER_ANNOTATION).map(|text| Marker::parse(text)).transpose()?)
 }
 
 /// Awaits that the condition says all of this while it drains.

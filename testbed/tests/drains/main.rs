@@ -13,11 +13,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use brupop_api::names::RECONCILER_ACCOUNT;
+use brupop_api::Marker;
+use brupop_api::names::{MARKER_ANNOTATION, RECONCILER_ACCOUNT};
 use brupop_testbed::audit::Event;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use tokio::sync::{Mutex, MutexGuard};
@@ -28,6 +29,15 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 async fn fleet(nodes: usize, env: &[(&str, &str)]) -> Result<(MutexGuard<'static, ()>, Fleet)> {
     let alone = ONE_AT_A_TIME.lock().await;
     Ok((alone, Fleet::start(&FleetOptions::quick(nodes, env), |_| ()).await?))
+}
+
+async fn node(fleet: &Fleet, name: &str) -> Result<Node> {
+    Ok(Api::<Node>::all(fleet.client()).get(name).await?)
+}
+
+async fn marker(fleet: &Fleet, name: &str) -> Result<Option<Marker>> {
+    let node = node(fleet, name).await?;
+    Ok(node.annotations().get(MARKER_ANNOTATION).map(|text| Marker::parse(text)).transpose()?)
 }
 
 /// The pod, as `namespace/name`, that a reconciler asked to be evicted.

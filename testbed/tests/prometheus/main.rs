@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
+use brupop_api::fleet::VersionRecord;
+use brupop_api::{BottlerocketShadow, State, names};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
-use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::scrape::{READER, Scraper};
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 use kube::api::ListParams;
@@ -51,14 +51,12 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     let all = |faults: Faults| fleet.hosts.iter().for_each(|host| host.set_faults(faults.clone()));
     all(Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.publish(NEW)?;
-    until_ledger(&fleet, "the version is halted and nothing runs", |ledger| {
-        let halted = |record: &brupop_api::fleet::VersionRecord| record.halted.is_some();
-        ledger
-            .status
-            .as_ref()
-            .is_some_and(|status| status.slots.is_empty() && status.versions.get(NEW).is_some_and(halted))
-    })
-    .await?;
+    let halted = |record: &VersionRecord| record.halted.is_some();
+    fleet
+        .until_ledger("the version is halted and nothing runs", |status| {
+            status.slots.is_empty() && status.versions.get(NEW).is_some_and(halted)
+        })
+        .await?;
     let said = agree(&fleet, &prometheus, "a version is halted").await?;
     ensure!(said["halted"][""] == 1.0 && said["failed"]["FellBack"] == 1.0, "{said:?}");
     ensure!(said["versions"][OLD] == 3.0 && said["failures"][NEW] == 1.0, "{said:?}");
@@ -66,7 +64,11 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
 
     all(Faults { reboot_ignored: true, ..Faults::default() });
     fleet.publish(FIXED)?;
-    until_one_is(&fleet, "RebootOverdue").await?;
+    fleet
+        .until("a reboot is overdue", DEADLINE, |history| {
+            history.now().any(|(_, seen)| seen.reason == "RebootOverdue")
+        })
+        .await?;
     let said = agree(&fleet, &prometheus, "a host does not reboot").await?;
     ensure!(said["slots"][""] == 1.0 && said["reasons"]["RebootOverdue"] == 1.0, "{said:?}");
     ensure!(said["states"]["StagedAndPerformedUpdate"] == 1.0 && said["limit"][""] == 1.0, "{said:?}");
@@ -102,23 +104,6 @@ fn aim(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
     prometheus.aim("reconciler", &reconcilers)?;
     prometheus.aim("webhook", &webhooks)?;
     prometheus.aim("stranger", &[reconcilers, webhooks].concat())
-}
-
-async fn until_ledger(fleet: &Fleet, what: &str, is_so: impl Fn(&BottlerocketFleet) -> bool) -> Result<()> {
-    let ledger = fleet.ledger();
-    let so = async || ledger.get(names::FLEET).await.ok().filter(&is_so).map(drop);
-    Ok(await_until(what, DEADLINE, so).await?)
-}
-
-async fn until_one_is(fleet: &Fleet, reason: &str) -> Result<()> {
-    let shadows = fleet.shadows();
-    let so = async || {
-        let shadows = shadows.list(&ListParams::default()).await.ok()?;
-        shadows.iter().any(|shadow| self::reason(shadow) == Some(reason)).then_some(())
-    };
-    let waited = await_until(format!("a node is {reason}"), DEADLINE, so).await;
-    let log = |process: &PodProcess| fleet.control_plane.log(&process.pod);
-    waited.with_context(|| fleet.processes("reconciler").iter().map(log).collect::<Vec<_>>().join("---\n"))
 }
 
 fn reason(shadow: &BottlerocketShadow) -> Option<&str> {

@@ -6,15 +6,11 @@ use brupop_api::{Field, Value};
 
 use super::super::{Effect, Reason, node as decide, slots, takeover};
 use super::world::{
-    FIRST_BOOT, NEW, NO_SLOTS, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, marked, marker, node, shadow,
-    updating,
+    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, marked, marker, node, shadow, updating,
+    without_slots,
 };
 use super::{next_state, sets, write};
 use crate::facts::{FleetFacts, Gate, Situation};
-
-fn without_slots() -> FleetFacts<'static> {
-    FleetFacts { slots: &NO_SLOTS, ..fleet() }
-}
 
 #[test]
 fn nothing_is_written_unless_the_ledger_shows_our_term() {

@@ -9,10 +9,6 @@ use crate::facts::{FleetFacts, Situation};
 
 const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
 
-fn without_slots() -> FleetFacts<'static> {
-    FleetFacts { slots: &NO_SLOTS, ..fleet() }
-}
-
 fn named(name: &'static str, uid: &'static str) -> Situation<'static> {
     let mut situation = idle();
     situation.shadow_name = name;

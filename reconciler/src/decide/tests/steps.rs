@@ -5,15 +5,11 @@ use brupop_api::{Field, Marker, Value};
 
 use super::super::{Effect, Reason, node as decide, slots};
 use super::world::{
-    FIRST_BOOT, NEW, NO_SLOTS, SECOND_BOOT, SHADOW, UID, fleet, marked, marker, node, rebooted, shadow, slot,
-    updating,
+    FIRST_BOOT, NEW, SECOND_BOOT, SHADOW, UID, fleet, marked, marker, node, rebooted, shadow, slot, updating,
+    without_slots,
 };
 use super::{next_state, sets, write};
 use crate::facts::FleetFacts;
-
-fn without_slots() -> FleetFacts<'static> {
-    FleetFacts { slots: &NO_SLOTS, ..fleet() }
-}
 
 #[test]
 fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {

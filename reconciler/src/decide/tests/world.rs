@@ -59,6 +59,10 @@ pub(super) fn fleet() -> FleetFacts<'static> {
     }
 }
 
+pub(super) fn without_slots() -> FleetFacts<'static> {
+    FleetFacts { slots: &NO_SLOTS, ..fleet() }
+}
+
 /// Idle, reported, with an update to be had.
 pub(super) fn idle() -> Situation<'static> {
     Situation {
