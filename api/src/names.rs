@@ -7,6 +7,13 @@ pub const GROUP: &str = "brupop.bottlerocket.aws";
 pub const UPDATER_INTERFACE_LABEL: &str = "bottlerocket.aws/updater-interface-version";
 /// The value of [`UPDATER_INTERFACE_LABEL`].
 pub const UPDATER_INTERFACE_VERSION: &str = "2.0.0";
+/// A value of [`UPDATER_INTERFACE_LABEL`] that people give to nodes that are to be left out, whoever labels the others.
+/// Any value does that is not [`UPDATER_INTERFACE_VERSION`].
+pub const LEFT_OUT: &str = "none";
+/// The policy's rule that says which labels of a Node the reconciler may change; stands in its message.
+pub const LABEL_RULE: &str = "reconciler-node-labels";
+/// How `status.nodeInfo.osImage` of a Bottlerocket host begins; its version follows.
+pub const OS_IMAGE_PREFIX: &str = "Bottlerocket OS ";
 
 /// Keeps a node out of load balancers while it is updated. A label that Kubernetes defines.
 pub const EXCLUDE_FROM_LB_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";

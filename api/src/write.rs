@@ -65,6 +65,10 @@ pub enum Field<'a> {
     UpdatingTaint,
     /// Node: the marker.
     Marker,
+    /// Node: the label by which it is looked after.
+    UpdaterInterface,
+    /// Node: what its kubelet says that it runs; only to be tested.
+    OsImage,
     /// Fleet: the leader's term.
     Term,
     /// Fleet: all slots; only to be tested. None is the same as no map of them.
@@ -273,6 +277,8 @@ impl Field<'_> {
             Self::ExcludedFromLoadBalancers => leaf("/metadata/labels", names::EXCLUDE_FROM_LB_LABEL),
             Self::UpdatingTaint => "/spec/taints".into(),
             Self::Marker => leaf("/metadata/annotations", names::MARKER_ANNOTATION),
+            Self::UpdaterInterface => leaf("/metadata/labels", names::UPDATER_INTERFACE_LABEL),
+            Self::OsImage => "/status/nodeInfo/osImage".into(),
             Self::Term => "/status/term".into(),
             Self::Slots => "/status/slots".into(),
             Self::Slot(shadow) => leaf("/status/slots", shadow),

@@ -111,6 +111,16 @@ impl Fields for BottlerocketShadow {
     }
 }
 
+fn set_label(metadata: &mut ObjectMeta, key: &str, value: Option<String>) {
+    let labels = metadata.labels.get_or_insert_default();
+    match value {
+        Some(value) => labels.insert(key.to_owned(), value),
+        None => labels.remove(key),
+    };
+    // The API server keeps no empty maps.
+    metadata.labels.take_if(|labels| labels.is_empty());
+}
+
 impl Fields for Node {
     fn get(&self, field: Field<'_>) -> Value<'_> {
         let spec = self.spec.as_ref();
@@ -127,6 +137,13 @@ impl Fields for Node {
                     .as_ref()
                     .is_some_and(|labels| labels.contains_key(names::EXCLUDE_FROM_LB_LABEL)),
             ),
+            Field::UpdaterInterface => text(
+                self.metadata.labels.as_ref().and_then(|labels| labels.get(names::UPDATER_INTERFACE_LABEL)),
+            ),
+            Field::OsImage => {
+                let info = self.status.as_ref().and_then(|status| status.node_info.as_ref());
+                text(info.map(|info| &info.os_image))
+            }
             Field::Marker => self
                 .metadata
                 .annotations
@@ -158,14 +175,11 @@ impl Fields for Node {
                 spec.taints.take_if(|taints| taints.is_empty());
             }
             Field::ExcludedFromLoadBalancers => {
-                let labels = self.metadata.labels.get_or_insert_default();
-                if *value == Value::Set {
-                    labels.insert(names::EXCLUDE_FROM_LB_LABEL.into(), names::EXCLUDE_FROM_LB_VALUE.into());
-                } else {
-                    labels.remove(names::EXCLUDE_FROM_LB_LABEL);
-                }
-                // The API server keeps no empty maps.
-                self.metadata.labels.take_if(|labels| labels.is_empty());
+                let words = (*value == Value::Set).then(|| names::EXCLUDE_FROM_LB_VALUE.to_owned());
+                set_label(&mut self.metadata, names::EXCLUDE_FROM_LB_LABEL, words);
+            }
+            Field::UpdaterInterface => {
+                set_label(&mut self.metadata, names::UPDATER_INTERFACE_LABEL, to_text(value));
             }
             Field::Marker => {
                 let annotations = self.metadata.annotations.get_or_insert_default();

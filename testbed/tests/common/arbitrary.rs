@@ -33,8 +33,15 @@ pub const SHADOW_FIELDS: [Field<'static>; 20] = [
     Field::StatusRebootRequested,
     Field::StatusMessage,
 ];
-pub const NODE_FIELDS: [Field<'static>; 5] =
-    [Field::Uid, Field::Unschedulable, Field::ExcludedFromLoadBalancers, Field::UpdatingTaint, Field::Marker];
+pub const NODE_FIELDS: [Field<'static>; 7] = [
+    Field::Uid,
+    Field::Unschedulable,
+    Field::ExcludedFromLoadBalancers,
+    Field::UpdatingTaint,
+    Field::Marker,
+    Field::UpdaterInterface,
+    Field::OsImage,
+];
 pub const FLEET_FIELDS: [Field<'static>; 11] = [
     Field::Uid,
     Field::Generation,
@@ -102,7 +109,7 @@ impl Kind {
             Self::ShadowStatus | Self::Fleet => "/status/",
             Self::Node => "/",
         };
-        let only_tested = [Field::Uid, Field::Generation, Field::Slots];
+        let only_tested = [Field::Uid, Field::Generation, Field::Slots, Field::OsImage];
         let fields = self.fields().iter().copied();
         fields.filter(|field| field.pointer().starts_with(half) && !only_tested.contains(field)).collect()
     }
@@ -253,6 +260,7 @@ fn node() -> impl Strategy<Value = Json> {
     let words = [Marker::default().render(), marker, nonsense].map(|text| json!(text));
     let labels = object(vec![
         (names::EXCLUDE_FROM_LB_LABEL, some_of(&texts(&["true", "", "somebody"]))),
+        (names::UPDATER_INTERFACE_LABEL, some_of(&texts(&[names::UPDATER_INTERFACE_VERSION, "none", ""]))),
         ("example.com/label", some_of(&texts(&["a", "b"]))),
     ]);
     let annotations = object(vec![
@@ -330,6 +338,8 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
         | Field::StatusBootId
         | Field::StatusRebootRequested => text(&BOOTS),
         Field::StatusMessage => text(&["", "another thing"]),
+        Field::UpdaterInterface => text(&[names::UPDATER_INTERFACE_VERSION, "none"]),
+        Field::OsImage => text(&["Bottlerocket OS 1.19.4 (aws-k8s-1.29)"]),
         Field::SpecFailures => (0_u64..3, 0_u64..3)
             .prop_map(|(count, attempt)| {
                 let (at, reason) = (TIMES[0].to_owned(), "FellBack".to_owned());
