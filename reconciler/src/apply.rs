@@ -38,6 +38,13 @@ pub enum Call {
         /// Only after a list of the node's pods, made now, agrees that it is drained.
         confirm: Option<Confirm>,
     },
+    /// A conditional patch of a Node that opts it in.
+    LabelNode {
+        /// Its name.
+        name: String,
+        /// The patch.
+        patch: JsonPatch,
+    },
     /// A conditional patch of the ledger.
     PatchLedger(JsonPatch),
     /// A shadow that is not there.
@@ -90,6 +97,7 @@ impl Call {
         match self {
             Self::PatchShadow { .. } => "shadow",
             Self::PatchNode { .. } => "node",
+            Self::LabelNode { .. } => "node-label",
             Self::PatchLedger(_) => "ledger",
             Self::CreateShadow(_) => "shadow-create",
             Self::DeleteShadow { .. } => "shadow-delete",
@@ -135,9 +143,9 @@ impl Caller {
                         Err(error) => return failure(&error),
                     }
                 }
-                let nodes = Api::<PartialObjectMeta<Node>>::all(self.client.clone());
-                written(nodes.patch(name, &params, &json(patch)).await)
+                written(self.nodes().patch(name, &params, &json(patch)).await)
             }
+            Call::LabelNode { name, patch } => written(self.nodes().patch(name, &params, &json(patch)).await),
             Call::PatchLedger(patch) => {
                 written(self.fleets().patch_status(names::FLEET, &params, &json(patch)).await)
             }
@@ -171,6 +179,10 @@ impl Caller {
         let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = Api::<Pod>::all(self.client.clone()).list(&params).await?;
         Ok(Plan::of(&pods.items, |pod| is_ours(pod, &self.namespace), |_| false, confirm.ours_go).is_done())
+    }
+
+    fn nodes(&self) -> Api<PartialObjectMeta<Node>> {
+        Api::all(self.client.clone())
     }
 
     fn shadows(&self) -> Api<PartialObjectMeta<BottlerocketShadow>> {

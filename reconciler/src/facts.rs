@@ -130,6 +130,23 @@ pub struct NodeFacts<'a> {
     pub ours: bool,
 }
 
+/// A Node that is not looked after: neither opted in nor changed by us, and without a shadow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outsider<'a> {
+    /// Name of the shadow that it would have.
+    pub shadow_name: &'a str,
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `metadata.uid`.
+    pub uid: &'a str,
+    /// What stands in the label that opts in; whoever wrote something else than we would wants the node left out.
+    pub label: Option<&'a str>,
+    /// `status.nodeInfo.osImage`.
+    pub os_image: &'a str,
+    /// It was made not long ago, and whoever makes nodes may not be done with its labels.
+    pub young: bool,
+}
+
 #[cfg(test)]
 impl NodeFacts<'static> {
     /// Labelled, Ready, in service, with its agent: for tests to vary.

@@ -17,6 +17,7 @@ pub mod leave;
 pub mod metrics;
 pub mod objects;
 pub mod observe;
+pub mod pace;
 pub mod pending;
 pub mod plan;
 pub mod process;

@@ -99,7 +99,7 @@ impl NodeStatus {
 impl NodeInfo {
     /// From `Bottlerocket OS 1.19.4 (aws-k8s-1.29)`.
     fn version(&self) -> Option<&str> {
-        let rest = self.os_image.strip_prefix("Bottlerocket OS ")?;
+        let rest = self.os_image.strip_prefix(names::OS_IMAGE_PREFIX)?;
         rest.split(' ').next().filter(|version| !version.is_empty())
     }
 }
@@ -157,6 +157,16 @@ impl WatchedNode {
     /// Opted in.
     pub fn labelled(&self) -> bool {
         self.read.labelled
+    }
+
+    /// What stands in the label that opts in.
+    pub fn interface(&self) -> Option<&str> {
+        self.label(names::UPDATER_INTERFACE_LABEL)
+    }
+
+    /// What it says that it runs.
+    pub fn os_image(&self) -> &str {
+        &self.status.node_info.os_image
     }
 
     /// Opted in, or changed by us.

@@ -4,6 +4,7 @@ mod answers;
 mod complaints;
 mod errand;
 mod explain;
+mod opt_in;
 mod pass;
 mod pods;
 mod wake;
@@ -29,6 +30,7 @@ use crate::drain::PodKey;
 use crate::evict::{Answer, Evictions};
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
+use crate::pace::Pace;
 use crate::pending::Pending;
 use crate::schedule::{Schedule, Starts};
 use crate::settings::Settings;
@@ -82,6 +84,8 @@ struct Reign {
     hopeless: BTreeMap<String, (String, Duration)>,
     pending: Pending<Key>,
     evictions: Evictions,
+    /// Of the labels by which nodes are opted in.
+    pace: Pace,
     admission: Admission,
     settling: Settling<Wanted>,
     settling_fleet: Settling<FleetWanted>,
@@ -107,6 +111,7 @@ impl Reign {
             hopeless: BTreeMap::new(),
             pending: Pending::default(),
             evictions: Evictions::default(),
+            pace: Pace::default(),
             admission: Admission::new(Duration::from_secs(settings.canary_interval_seconds)),
             settling: Settling::default(),
             settling_fleet: Settling::default(),

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use clap::{Parser, Subcommand, ValueEnum, value_parser};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
@@ -76,6 +76,10 @@ pub struct Settings {
     /// Seconds after which a silent leader is succeeded
     #[arg(long, env = "LEASE_DURATION_SECONDS", default_value = "15", value_parser = value_parser!(u64).range(3..=300))]
     pub lease_duration_seconds: u64,
+    /// Labels the nodes that run Bottlerocket and do not have the label bottlerocket.aws/updater-interface-version (and needs the component auto-label, by which the policy allows it)
+    #[arg(long, env = "AUTO_LABEL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub auto_label: bool,
     /// Seconds between two proofs that our admission rules are in force
     #[arg(long, env = "CANARY_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
     pub canary_interval_seconds: u64,

@@ -10,6 +10,11 @@ use crate::drain::PodKey;
 use crate::facts::Situation;
 use crate::observe::back_off;
 
+/// What was being done when a node was opted in, or was not.
+const AUTO_LABEL: &str = "AutoLabel";
+/// Most characters of somebody else's words in a note, which has room for 1024.
+const MAX_QUOTED: usize = 700;
+
 /// Something to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
@@ -132,6 +137,36 @@ pub fn of_halts(halted: &[Halted<'_>]) -> Option<Told> {
         note: format!("no further node is updated to what too many nodes failed to reach: {note}"),
         action: format!("Update to {action}"),
     })
+}
+
+/// What is told of a node that was opted in without a person's word.
+pub fn of_opt_in() -> Told {
+    let label = names::UPDATER_INTERFACE_LABEL;
+    Told {
+        reason: "OptedIn",
+        warning: false,
+        note: format!(
+            "labelled {label}={}, for it runs Bottlerocket (AUTO_LABEL); to leave it out: kubectl label node <node> \
+             {label}={} --overwrite",
+            names::UPDATER_INTERFACE_VERSION,
+            names::LEFT_OUT
+        ),
+        action: AUTO_LABEL.to_owned(),
+    }
+}
+
+/// What is told of a node that could not be opted in, in these words of the API server or of whatever is in between.
+pub fn of_no_opt_in(why: &str) -> Told {
+    let ours = ["ValidatingAdmissionPolicy", names::LABEL_RULE].iter().all(|part| why.contains(part));
+    let note = if ours {
+        "AUTO_LABEL is true, but the policy does not let the reconciler label nodes: apply an overlay with the component \
+         auto-label, or set AUTO_LABEL to false"
+            .to_owned()
+    } else {
+        let why: String = why.chars().take(MAX_QUOTED).collect();
+        format!("AUTO_LABEL is true, but this node could not be labelled: {why}")
+    };
+    Told { reason: "NotOptedIn", warning: true, note, action: AUTO_LABEL.to_owned() }
 }
 
 /// What is told when a drain is held up: which eviction is refused, and in which words.
@@ -266,6 +301,23 @@ mod tests {
         assert_eq!((told.reason, told.warning), ("DrainBlocked", true));
         assert_eq!(told.note, format!("shop/cart-1 is not evicted: {why}"));
         assert_eq!(told.action, "UpdateAttempt4");
+    }
+
+    #[test]
+    fn who_cannot_be_opted_in_says_what_to_do() {
+        let denied = |rule: &str| {
+            of_no_opt_in(&format!("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {rule}: x"))
+        };
+        let (ours, theirs) = (denied("reconciler-node-labels"), denied("nodes-are-frozen"));
+        assert!(ours.note.contains("component auto-label"), "{}", ours.note);
+        assert!(
+            theirs.note.contains("nodes-are-frozen") && !theirs.note.contains("component"),
+            "{}",
+            theirs.note
+        );
+        assert_eq!(ours, of_no_opt_in("ValidatingAdmissionPolicy … reconciler-node-labels of another node"));
+        assert!(of_no_opt_in(&"long".repeat(1000)).note.len() <= 1024);
+        assert!(of_opt_in().note.contains("bottlerocket.aws/updater-interface-version=none --overwrite"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod drain;
 mod idle;
+mod opt_in;
 mod reason;
 mod slots;
 mod takeover;
@@ -16,6 +17,7 @@ mod writes;
 use brupop_api::{State, Write};
 
 use crate::facts::{FleetFacts, NodeFacts, Situation};
+pub use opt_in::opt_in;
 pub use reason::{Abort, Reason};
 pub use slots::{Slots, slots};
 pub use takeover::takeover;

@@ -6,7 +6,7 @@ use kube::runtime::events::{Event, EventType};
 use super::complaints::Subject;
 use super::errand::{About, Errand, Key};
 use super::{Answered, Reconciler};
-use crate::apply::Outcome;
+use crate::apply::{Call, Outcome};
 use crate::canary::Finding;
 use crate::drain::PodKey;
 use crate::evict::Answer;
@@ -25,12 +25,17 @@ impl Reconciler {
         let now = self.now();
         let Errand { key, call, seen, begins_term, about } = errand;
         let object = call.as_str();
+        let opts_in = matches!(call, Call::LabelNode { .. });
         let About { node, version, state, reason, .. } = &about;
         match outcome {
             Outcome::Written(version_written) => {
                 self.metrics.wrote(object, "written");
                 self.complaints.settled(&Subject::Call(key.clone()));
                 self.reign.pending.written(key.clone(), version_written, now);
+                if opts_in {
+                    self.reign.pace.labelled();
+                    self.complaints.settled(&Subject::OptIn);
+                }
                 if let Some(term) = begins_term {
                     self.reign.term = Some(term);
                     tracing::info!(term, "this process leads");
@@ -51,6 +56,9 @@ impl Reconciler {
             }
             Outcome::Refused(why) => {
                 self.metrics.wrote(object, "refused");
+                if opts_in {
+                    self.reign.pace.failed(now);
+                }
                 // Once is a stale view; the next version of the object tells. Again and again on the same is a mistake.
                 match self.reign.pending.refused(key, seen, now) {
                     1 => tracing::debug!(node, reason, object, why, "refused, for the object has changed"),
@@ -69,6 +77,10 @@ impl Reconciler {
             Outcome::Failed(why) => {
                 self.metrics.wrote(object, "failed");
                 self.reign.pending.failed(key.clone(), now);
+                if opts_in {
+                    self.reign.pace.failed(now);
+                    return self.not_opted_in(about, &why);
+                }
                 if self.complaints.is_new(Subject::Call(key), &why) {
                     tracing::warn!(node, version, state, reason, object, why, "a call failed; trying again");
                 }

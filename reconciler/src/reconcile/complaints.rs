@@ -12,6 +12,8 @@ pub(super) enum Subject {
     Fleet,
     /// The node of the shadow of this name is left alone.
     Node(String),
+    /// Nodes cannot be opted in.
+    OptIn,
     /// A call fails.
     Call(Key),
     /// Evictions from the node of the shadow of this name are refused in these words.
@@ -43,7 +45,7 @@ impl Complaints {
             observed.unreadable.keys().filter_map(|&index| Some(observed.situations.get(index)?.shadow_name));
         let alone: BTreeSet<&str> = unreadable.chain(observed.too_long.iter().copied()).collect();
         self.0.retain(|subject, _| match subject {
-            Subject::Fleet => true,
+            Subject::Fleet | Subject::OptIn => true,
             Subject::Node(name) => alone.contains(name.as_str()),
             Subject::Call(key) => snapshot.has(key),
             Subject::Drain(name, _) => snapshot.drains.contains_key(name),

@@ -73,6 +73,7 @@ impl Reconciler {
             self.try_out(&snapshot, &mut wake);
             let pass = self.decide(&snapshot, &observed, now, &mut wake);
             self.metrics.passed(Some(pass));
+            self.opt_in(&snapshot, &observed.fleet, now, &mut wake);
         }
         wake.at()
     }
@@ -233,7 +234,7 @@ impl Reconciler {
         }
     }
 
-    fn is_ready(&self, snapshot: &Snapshot, key: &Key, wake: &mut Wake) -> bool {
+    pub(super) fn is_ready(&self, snapshot: &Snapshot, key: &Key, wake: &mut Wake) -> bool {
         match self.reign.pending.readiness(key, snapshot.version(key), self.now()) {
             Readiness::Ready => true,
             Readiness::Called => false,
@@ -244,12 +245,12 @@ impl Reconciler {
         }
     }
 
-    /// Sets a call going, if nothing of the same object is pending.
-    pub(super) fn run_errand(&mut self, snapshot: &Snapshot, errand: Errand, wake: &mut Wake) {
+    /// Sets a call going, if nothing of the same object is pending and there is room for it. Has it begun?
+    pub(super) fn run_errand(&mut self, snapshot: &Snapshot, errand: Errand, wake: &mut Wake) -> bool {
         let most =
             if matches!(errand.key, Key::Condition(_)) { MAX_CALLS_BEFORE_CONDITION } else { MAX_CALLS };
         if !self.is_ready(snapshot, &errand.key, wake) || self.reign.calls.len() >= most {
-            return;
+            return false;
         }
         self.reign.pending.begin(errand.key.clone());
         let caller = self.caller.clone();
@@ -258,6 +259,7 @@ impl Reconciler {
             Answered::Errand(Box::new(errand), outcome)
         };
         self.reign.calls.push(call.boxed());
+        true
     }
 
     /// Forgets what is known of shadows and nodes that are gone, and complaints that no longer hold.

@@ -1,0 +1,102 @@
+//! Nodes that are not looked after: those that the reconciler may opt in by itself.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::clock::Clock;
+use super::{NAME_MAX, Snapshot};
+use crate::facts::Outsider;
+
+impl Snapshot {
+    /// The nodes that are not looked after, by name, and the earliest time at which one of them is no longer young.
+    /// One that has a shadow or a marker is none: what was begun on it is tidied up first. Nor is one whose name is too
+    /// long for a shadow.
+    pub fn outsiders(
+        &self,
+        min_node_age: SignedDuration,
+        now: Timestamp,
+    ) -> (Vec<Outsider<'_>>, Option<Timestamp>) {
+        let mut clock = Clock::new(now);
+        let outside = self.nodes.iter().filter(|(shadow_name, node)| {
+            !node.is_ours() && shadow_name.len() <= NAME_MAX && !self.shadows.contains_key(*shadow_name)
+        });
+        let outsiders = outside.map(|(shadow_name, node)| {
+            let meta = kube::Resource::meta(node.as_ref());
+            Outsider {
+                shadow_name,
+                name: meta.name.as_deref().unwrap_or_default(),
+                uid: meta.uid.as_deref().unwrap_or_default(),
+                label: node.interface(),
+                os_image: node.os_image(),
+                young: node.created().is_some_and(|created| !clock.is_older(created, min_node_age)),
+            }
+        });
+        let outsiders = outsiders.collect();
+        (outsiders, clock.next())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::objects::WatchedNode;
+    use brupop_api::names;
+    use serde_json::{Value, json};
+
+    const NOW: &str = "2026-11-21T04:00:00Z";
+    const MARKER: &str = r#"{"shadow_uid":"u","attempt":1}"#;
+
+    fn node(name: &str, label: Option<&str>, annotations: &Value, created: &str) -> WatchedNode {
+        let labels = label.map(|value| BTreeMap::from([(names::UPDATER_INTERFACE_LABEL, value)]));
+        let mut node: WatchedNode = serde_json::from_value(json!({
+            "metadata": {"name": name, "uid": format!("node-{name}"), "labels": labels, "annotations": annotations,
+                "creationTimestamp": created},
+            "status": {"nodeInfo": {"osImage": "Debian GNU/Linux 13"}},
+        }))
+        .unwrap();
+        node.trim();
+        node
+    }
+
+    #[test]
+    fn who_is_looked_after_or_was_begun_with_is_no_outsider() {
+        let (old, new) = ("2026-11-21T03:00:00Z", "2026-11-21T03:59:00Z");
+        let long = "n".repeat(names::NODE_NAME_MAX + 1);
+        let none = json!({});
+        let nodes = [
+            node("bare", None, &none, old),
+            node("has-a-shadow", None, &none, old),
+            node("in", Some("2.0.0"), &none, old),
+            node("marked", None, &json!({names::MARKER_ANNOTATION: MARKER}), old),
+            node("new", None, &none, new),
+            node("other", Some("none"), &none, old),
+            node(&long, None, &none, old),
+        ];
+        let mut snapshot = Snapshot::default();
+        for node in nodes {
+            let name = kube::Resource::meta(&node).name.clone().unwrap();
+            snapshot.nodes.insert(names::shadow_name(&name), Arc::new(node));
+        }
+        let shadow = json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+            "metadata": {"name": "brs-has-a-shadow"}, "spec": {"state": "Dreaming"}});
+        snapshot.shadows.insert("brs-has-a-shadow".into(), Arc::new(serde_json::from_value(shadow).unwrap()));
+
+        let (outsiders, next) = snapshot.outsiders(SignedDuration::from_mins(5), NOW.parse().unwrap());
+        let seen: Vec<_> = outsiders.iter().map(|one| (one.name, one.label, one.young)).collect();
+        assert_eq!(seen, [("bare", None, false), ("new", None, true), ("other", Some("none"), false)]);
+        assert_eq!(
+            outsiders[0],
+            Outsider {
+                shadow_name: "brs-bare",
+                name: "bare",
+                uid: "node-bare",
+                label: None,
+                os_image: "Debian GNU/Linux 13",
+                young: false,
+            }
+        );
+        assert_eq!(next, Some("2026-11-21T04:04:00Z".parse().unwrap()), "when the new one is old enough");
+    }
+}

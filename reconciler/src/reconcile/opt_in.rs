@@ -1,0 +1,80 @@
+//! Opts nodes in, if that is wanted (`AUTO_LABEL`), and says why it could not.
+
+use brupop_api::Write;
+use jiff::Timestamp;
+use kube::Resource as _;
+
+use super::Reconciler;
+use super::complaints::Subject;
+use super::errand::{About, Errand, Key};
+use super::wake::Wake;
+use crate::apply::Call;
+use crate::decide;
+use crate::facts::{FleetFacts, Outsider};
+use crate::observe::Snapshot;
+use crate::told;
+
+impl Reconciler {
+    /// Labels the node whose turn it is, if any is to be labelled.
+    pub(super) fn opt_in(
+        &mut self,
+        snapshot: &Snapshot,
+        fleet: &FleetFacts<'_>,
+        now: Timestamp,
+        wake: &mut Wake,
+    ) {
+        if !self.settings.auto_label {
+            return;
+        }
+        let (outsiders, next) = snapshot.outsiders(self.settings.durations().min_node_age, now);
+        wake.by_time(next, now, self.now());
+        let wanted: Vec<_> = outsiders
+            .iter()
+            .filter_map(|outsider| Some((outsider, decide::opt_in(fleet, outsider)?)))
+            .collect();
+        let Some(due) = self.reign.pace.due().filter(|_| !wanted.is_empty()) else { return };
+        if self.now() < due {
+            wake.by(due);
+            return;
+        }
+        let ready = wanted.into_iter().filter(|(outsider, _)| {
+            self.is_ready(snapshot, &Key::Node(outsider.shadow_name.to_owned()), wake)
+        });
+        let Some((outsider, write)) = self.reign.pace.turn(ready, |(outsider, _)| outsider.name) else {
+            return;
+        };
+        let Some(errand) = errand(snapshot, outsider, &write) else { return };
+        if self.run_errand(snapshot, errand, wake) {
+            self.reign.pace.begin(outsider.name, self.now());
+        }
+    }
+
+    /// A node could not be labelled. Said once for all of them: what refuses one mostly refuses all.
+    pub(super) fn not_opted_in(&mut self, about: About, why: &str) {
+        let told = told::of_no_opt_in(why);
+        if self.complaints.is_new(Subject::OptIn, &told.note) {
+            tracing::warn!(node = about.node, why, "{}; trying again, later each time", told.note);
+            self.tell(About { told: Some(told), ..about });
+        }
+    }
+}
+
+/// The call that labels this node.
+fn errand(snapshot: &Snapshot, outsider: &Outsider<'_>, write: &Write<'_>) -> Option<Errand> {
+    let node = snapshot.nodes.get(outsider.shadow_name)?;
+    let key = Key::Node(outsider.shadow_name.to_owned());
+    let told = told::of_opt_in();
+    Some(Errand {
+        seen: snapshot.version(&key),
+        key,
+        call: Call::LabelNode { name: outsider.name.to_owned(), patch: write.patch(&node.quoted()) },
+        begins_term: None,
+        about: About {
+            node: outsider.name.to_owned(),
+            reason: told.reason,
+            told: Some(told),
+            objects: vec![node.object_ref(&())],
+            ..About::default()
+        },
+    })
+}
