@@ -1,24 +1,24 @@
-# One image with the three programs, static, from scratch: no shell, no libc, no root.
-#   docker build -t <registry>/brupop:<version> .
-# Natively for each architecture (buildx, amd64 and arm64). The manifests name the program by `command`.
-ARG RUST_VERSION=1.95
+# One image with the three programs, from scratch: no shell, no libc, no root. The manifests name the program by `command`.
+#   make container IMAGE=<registry>/brupop:<version>
+# Nothing in it is tied to an architecture: built natively on amd64 and on arm64. Only amd64 has been built and run so far.
+ARG RUST_VERSION=1.95.0
 
+# `--build-context build=<folder>` takes programs that were built elsewhere in place of this stage.
 FROM docker.io/library/rust:${RUST_VERSION}-slim-bookworm AS build
 WORKDIR /src
 COPY . .
-ENV RUSTFLAGS="-C target-feature=+crt-static"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/target \
-    target=$(rustc -vV | sed -n 's/^host: //p') \
-    && cargo build --release --locked --target "$target" --target-dir /target \
-       -p brupop-agent -p brupop-reconciler -p brupop-webhook \
-    && mkdir /out \
-    && cp "/target/$target/release/brupop-agent" "/target/$target/release/brupop-reconciler" \
-          "/target/$target/release/brupop-webhook" /out/
+    CARGO_TARGET_DIR=/target image/programs /out && cp LICENSE-* /out/
 
 FROM scratch
+ARG VERSION=unknown
+ARG REVISION=unknown
 LABEL org.opencontainers.image.title="bottlerocket-update-operator" \
       org.opencontainers.image.description="Keeps the Bottlerocket hosts of a Kubernetes cluster up to date" \
-      org.opencontainers.image.licenses="Apache-2.0 OR MIT"
+      org.opencontainers.image.source="https://github.com/bottlerocket-update-operator/brupop" \
+      org.opencontainers.image.licenses="Apache-2.0 OR MIT" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /out/ /
 USER 65532:65532

@@ -5,8 +5,9 @@ SHELL := /bin/bash
 
 # Where cargo builds.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+# The programs as they ship: those in the image, and those that tests and demo run.
+SHIPPED := $(TARGET)/shipped
 
-PROGRAMS := brupop-agent brupop-reconciler brupop-webhook
 CARGO_DENY_VERSION := 0.20.2
 
 # For `make demo`.
@@ -24,8 +25,19 @@ help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: build
-build: ## The three programs, as shipped
-	cargo build --release --locked $(PROGRAMS:%=-p %)
+build: ## The three programs, as shipped: static
+	image/programs $(SHIPPED)
+
+.PHONY: image
+image: build ## The image as an archive, dist/image.oci.tar, of those programs and by buildah: needs no registry
+	image/archive $(SHIPPED) dist/image.oci.tar
+
+.PHONY: container-tools
+container-tools: ## Debian's buildah, unless there is one; needs root
+	@command -v buildah >/dev/null && exit; \
+	command -v apt-get >/dev/null && [[ $$EUID == 0 ]] || { \
+	  echo "The image needs buildah in PATH: as root on Debian 'make container-tools' installs it" >&2; exit 1; }; \
+	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends buildah
 
 .PHONY: control-plane
 control-plane: ## The test bed's control plane, built once into a cache
@@ -38,7 +50,7 @@ earlier: ## The operator of an earlier commit, built once into the same cache, f
 .PHONY: demo
 demo: control-plane build ## A fleet of simulated hosts is updated on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, ...)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
-	@BRUPOP_BINARIES=$(TARGET)/release exec $(TARGET)/debug/brupop-demo --nodes $(NODES) \
+	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-demo --nodes $(NODES) \
 	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
 	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC) \
 	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) $(if $(filter true,$(PREFETCH)),--prefetch)
@@ -53,18 +65,18 @@ prometheus: ## Debian's Prometheus for the tests, unless there is one; needs roo
 .PHONY: test
 test: control-plane earlier prometheus build ## Unit, property and table tests, the bounded model, and the tests on the real control plane
 	cargo build --locked --workspace --bins
-	BRUPOP_BINARIES=$(TARGET)/release cargo test --locked --workspace
+	BRUPOP_BINARIES=$(SHIPPED) cargo test --locked --workspace
 
 .PHONY: bench
 bench: control-plane build ## 8 nodes at limit 4, hosts that act at once and reboot in 2 s, nothing to drain: time and overhead
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
-	@BRUPOP_BINARIES=$(TARGET)/release exec $(TARGET)/debug/brupop-demo --nodes 8 \
+	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-demo --nodes 8 \
 	  --max-concurrent-update 4 --pods-per-node 0 --download-seconds 0 --reboot-seconds 2
 
 .PHONY: bench-admission
 bench-admission: control-plane build ## What webhook and policies cost an agent's patch, beside neither and beside a webhook that does nothing
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
-	@BRUPOP_BINARIES=$(TARGET)/release $(TARGET)/release/brupop-bench-admission
+	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-admission
 	@$(MAKE) --no-print-directory bench-verdict
 
 .PHONY: bench-pass
@@ -74,8 +86,8 @@ bench-pass: ## One pass of the reconciler over 5,000 nodes: observe, and decide
 .PHONY: bench-scale
 bench-scale: control-plane build ## The reconciler before 5,000 nodes, and before 1,000 that kwok keeps: start, memory, requests (some minutes)
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
-	@BRUPOP_BINARIES=$(TARGET)/release $(TARGET)/release/brupop-bench-scale
-	@BRUPOP_BINARIES=$(TARGET)/release $(TARGET)/release/brupop-bench-scale --nodes 1000 --kwok
+	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale
+	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 1000 --kwok
 
 .PHONY: bench-verdict
 bench-verdict: ## A review without the network, as shipped: from its bytes to the bytes of the answer
