@@ -110,20 +110,8 @@ impl Fleet {
         install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
         say: impl Fn(&str),
     ) -> Result<Self> {
-        say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
-        let control_plane = ControlPlane::start(Options::CLUSTER).await?;
-        say(&format!("applying kustomize/overlays/default, {} nodes join", options.nodes));
-        let mut env: Vec<(&str, &str)> = vec![
-            ("BOTTLEROCKET_API_SOCKET", "/run/api.sock"),
-            ("BOOT_ID_FILE", "/proc/sys/kernel/random/boot_id"),
-            // Every node here is new.
-            ("MIN_NODE_AGE_SECONDS", "0"),
-        ];
-        env.extend(options.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        let kubelets = Kubelets::start(&control_plane, install(&control_plane, &env).await?);
-        let history = Arc::<Mutex<History>>::default();
-        let watching = watch::start(&control_plane.client(), &history);
-        let mut fleet = Self { watching, history, kubelets, hosts: vec![], control_plane };
+        let mut fleet = Self::bare(options, install, &say).await?;
+        fleet.watch();
         for number in 0..options.nodes {
             fleet.join(number, options.durations).await?;
         }
@@ -136,6 +124,35 @@ impl Fleet {
             })
             .await?;
         Ok(fleet)
+    }
+
+    /// A control plane and kubelets, with what `install` installs: nobody has joined yet, and nobody watches.
+    ///
+    /// # Errors
+    /// As [`Fleet::start_with`].
+    pub async fn bare(
+        options: &FleetOptions,
+        install: impl AsyncFnOnce(&ControlPlane, &[(&str, &str)]) -> Result<Vec<(String, Program)>>,
+        say: impl Fn(&str),
+    ) -> Result<Self> {
+        say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
+        let control_plane = ControlPlane::start(Options::CLUSTER).await?;
+        say(&format!("applying kustomize/overlays/default, {} nodes join", options.nodes));
+        let mut env: Vec<(&str, &str)> = vec![
+            ("BOTTLEROCKET_API_SOCKET", "/run/api.sock"),
+            ("BOOT_ID_FILE", "/proc/sys/kernel/random/boot_id"),
+            // Every node here is new.
+            ("MIN_NODE_AGE_SECONDS", "0"),
+        ];
+        env.extend(options.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let kubelets = Kubelets::start(&control_plane, install(&control_plane, &env).await?);
+        let history = Arc::<Mutex<History>>::default();
+        Ok(Self { watching: JoinSet::new(), history, kubelets, hosts: vec![], control_plane })
+    }
+
+    /// Keeps the history from now on.
+    pub fn watch(&mut self) {
+        self.watching = watch::start(&self.client(), &self.history);
     }
 
     /// A client that may do everything.
