@@ -9,6 +9,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 SHIPPED := $(TARGET)/shipped
 
 CARGO_DENY_VERSION := 0.20.2
+PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 
 # For `make demo`.
 NODES ?= 5
@@ -123,16 +124,22 @@ deny: ## Licences, bans and sources of what we depend on
 	@.ci/cargo-deny $(CARGO_DENY_VERSION) check bans licenses sources
 
 .PHONY: manifests
-manifests: ## Generates the custom resource definitions from api/
+manifests: ## Generates the custom resource definitions from api/, and the PrometheusRule from docs/alerts.yaml
 	cargo run --locked --quiet -p brupop-api --example crds -- manifests
+	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' docs/alerts.yaml | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
+	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
 
 .PHONY: manifests-check
 manifests-check: manifests
-	@git diff --exit-code -- manifests || { echo "manifests/ is behind api/: commit what 'make manifests' wrote" >&2; exit 1; }
+	@git diff --exit-code -- manifests $(PROMETHEUS_RULE) || { echo "manifests/ is behind api/, or the PrometheusRule behind docs/alerts.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: overlays-check
 overlays-check: control-plane
 	@.ci/overlays $$(testbed/build-control-plane)/kubectl
+
+.PHONY: get-nodes-status
+get-nodes-status: ## The labelled nodes of your cluster: what they run, and where their updates are (KUBECTL, NAMESPACE)
+	@KUBECTL='$(KUBECTL)' NAMESPACE='$(NAMESPACE)' reconciler/get-nodes-status
 
 .PHONY: clean
 clean: ## Removes what cargo built; the control plane's cache stays (rm -r ~/.cache/brupop-testbed)

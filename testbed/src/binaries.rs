@@ -1,5 +1,5 @@
 //! Programs that are built once and kept: the control plane's by `testbed/build-control-plane`, those of an earlier
-//! operator by `testbed/build-earlier`.
+//! operator by `testbed/build-earlier`; and others' custom resource definitions, by `testbed/fetch-definitions`.
 
 use anyhow::{Context as _, Result, ensure};
 use std::path::PathBuf;
@@ -14,6 +14,15 @@ pub async fn control_plane_binaries() -> Result<PathBuf> {
     folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-control-plane")).await
 }
 
+/// Builds what is missing (two minutes the first time) and returns the folder with what runs on a real node: `kubelet`,
+/// `kube-proxy`, `containerd` with its shim and plug-ins, and the image `pause.oci.tar`.
+///
+/// # Errors
+/// The build failed; it has said why.
+pub async fn node_programs() -> Result<PathBuf> {
+    folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-nodes")).await
+}
+
 /// Builds what is missing (half a minute the first time) and returns the folder with the three programs of an earlier
 /// operator, and with its `manifests` and `kustomize`.
 ///
@@ -21,6 +30,15 @@ pub async fn control_plane_binaries() -> Result<PathBuf> {
 /// The build failed; it has said why.
 pub async fn earlier_operator() -> Result<PathBuf> {
     folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/build-earlier")).await
+}
+
+/// Fetches what is missing (seconds the first time) and returns the folder with the custom resource definitions of
+/// cert-manager and prometheus-operator that our components use.
+///
+/// # Errors
+/// They cannot be fetched, or are not those that were looked at; it has said why.
+pub async fn others_definitions() -> Result<PathBuf> {
+    folder_of(concat!(env!("CARGO_MANIFEST_DIR"), "/fetch-definitions")).await
 }
 
 async fn folder_of(script: &str) -> Result<PathBuf> {

@@ -4,7 +4,6 @@
 //! kubelets tell whose program to run.
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,10 +12,11 @@ use crate::binaries::earlier_operator;
 use crate::control_plane::ControlPlane;
 use crate::fleet::Fleet;
 use crate::kubelet::{PodProcess, Program};
-use crate::operator::{NAMESPACE, binaries, programs};
+use crate::operator::{NAMESPACE, binaries, programs, rendered, unexpected_warnings};
 use crate::waiting::await_until;
 
 const DEADLINE: Duration = Duration::from_mins(2);
+const OVERLAY: &str = "kustomize/overlays/default";
 /// Stands before the commands of the earlier operator's containers.
 const EARLIER: &str = "/earlier";
 /// The port that the earlier programs do not listen on, by its name in today's containers.
@@ -78,7 +78,7 @@ impl Version {
     /// It cannot be rendered.
     pub async fn today(control_plane: &ControlPlane) -> Result<Self> {
         let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-        let objects = rendered(control_plane, repository).await?;
+        let objects = rendered(control_plane, &repository.join(OVERLAY)).await?;
         Ok(Self { name: "today", objects, programs: todays_programs()? })
     }
 
@@ -88,7 +88,7 @@ impl Version {
     /// It cannot be built or rendered, or has other workloads than the three.
     pub async fn earlier(control_plane: &ControlPlane) -> Result<Self> {
         let programs = earlier_operator().await?;
-        let mut objects = rendered(control_plane, &programs).await?;
+        let mut objects = rendered(control_plane, &programs.join(OVERLAY)).await?;
         let mut named = 0;
         for object in objects.iter_mut().filter(|object| Component::of(object).is_some()) {
             let command = &mut object["spec"]["template"]["spec"]["containers"][0]["command"][0];
@@ -109,7 +109,7 @@ impl Version {
         let file = list(control_plane, self.name, &items)?;
         let applied =
             control_plane.kubectl_output(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await?;
-        let warnings = String::from_utf8_lossy(&applied.stderr);
+        let warnings = unexpected_warnings(&applied);
         ensure!(
             applied.status.success() && warnings.is_empty(),
             "kubectl apply of {}: {warnings}",
@@ -174,12 +174,4 @@ pub async fn programs_of_both(env: &[(&str, &str)]) -> Result<Vec<(String, Progr
 
 fn todays_programs() -> Result<PathBuf> {
     Ok(binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?.canonicalize()?)
-}
-
-/// The objects of the default overlay in this folder, in the order in which `kubectl apply -k` applies them.
-async fn rendered(control_plane: &ControlPlane, folder: &Path) -> Result<Vec<Json>> {
-    let overlay = folder.join("kustomize/overlays/default");
-    let rendered = control_plane.kubectl(["kustomize".as_ref(), overlay.as_os_str()]).await?;
-    let documents = serde_yaml_ng::Deserializer::from_str(&rendered);
-    documents.map(|document| Ok(Json::deserialize(document)?)).collect()
 }

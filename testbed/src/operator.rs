@@ -3,11 +3,18 @@
 use crate::control_plane::ControlPlane;
 use crate::kubelet::Program;
 use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 /// Namespace of the default overlay.
 pub const NAMESPACE: &str = "brupop-bottlerocket-aws";
+
+/// What API servers say each time that agents are applied, for the namespace warns of what `restricted` refuses.
+pub const AGENT_WARNING: &str = "Warning: would violate PodSecurity \"restricted:latest\": seLinuxOptions (pod set \
+     forbidden securityContext.seLinuxOptions: type \"control_t\"; user may not be set; role may not be set), restricted \
+     volume types (volume \"bottlerocket-api\" uses restricted volume type \"hostPath\")";
 
 /// Commands of the containers in `manifests/`, which variables make them listen elsewhere than in a pod of their own,
 /// and by which names their containers call those ports.
@@ -59,17 +66,33 @@ pub fn programs(binaries: &Path, env: &[(&str, &str)]) -> Vec<(String, Program)>
 /// `kubectl apply -k kustomize/overlays/<overlay>`, or of the whole path of a folder; what it said is returned.
 ///
 /// # Errors
-/// It failed, or it warned.
+/// It failed, or it warned of more than of the agents ([`AGENT_WARNING`]).
 pub async fn apply_overlay(control_plane: &ControlPlane, overlay: impl AsRef<Path>) -> Result<String> {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../kustomize/overlays")).join(overlay);
     let output = control_plane.kubectl_output(["apply".as_ref(), "-k".as_ref(), path.as_os_str()]).await?;
-    let warnings = String::from_utf8_lossy(&output.stderr);
+    let warnings = unexpected_warnings(&output);
     ensure!(
         output.status.success() && warnings.is_empty(),
         "kubectl apply -k {}: {warnings}",
         path.display()
     );
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// What kubectl said on standard error, but for [`AGENT_WARNING`].
+pub fn unexpected_warnings(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.lines().filter(|line| *line != AGENT_WARNING).collect::<Vec<_>>().join("\n")
+}
+
+/// The objects of the overlay in this folder, in the order in which `kubectl apply -k` applies them.
+///
+/// # Errors
+/// It cannot be rendered.
+pub async fn rendered(control_plane: &ControlPlane, overlay: &Path) -> Result<Vec<Json>> {
+    let text = control_plane.kubectl(["kustomize".as_ref(), overlay.as_os_str()]).await?;
+    let documents = serde_yaml_ng::Deserializer::from_str(&text);
+    documents.map(|document| Ok(Json::deserialize(document)?)).collect()
 }
 
 /// A throw-away overlay of this name, for [`apply_overlay`] or `kubectl kustomize`. Its `resources` and `components` are

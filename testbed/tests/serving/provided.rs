@@ -1,24 +1,15 @@
 //! The component `cert-manager`: somebody else makes the certificate and publishes its authority.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::operator::{NAMESPACE, throw_away_overlay};
+use brupop_testbed::operator::{NAMESPACE, rendered, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options, await_until};
 use k8s_openapi::ByteString;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
-use std::path::Path;
 
 use crate::{Bed, CONFIGURATION, DEADLINE};
 
 const COMPONENT: &str = "kustomize/components/cert-manager";
-
-/// The objects of an overlay.
-async fn rendered(plane: &ControlPlane, overlay: &Path) -> Result<Vec<Json>> {
-    let text = plane.kubectl(["kustomize".as_ref(), overlay.as_os_str()]).await?;
-    let documents = serde_yaml_ng::Deserializer::from_str(&text);
-    Ok(documents.map(Json::deserialize).collect::<Result<_, _>>()?)
-}
 
 fn is_cert_managers(object: &Json) -> bool {
     object["apiVersion"].as_str().is_some_and(|version| version.starts_with("cert-manager.io/"))
