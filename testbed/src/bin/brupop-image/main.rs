@@ -1,0 +1,75 @@
+//! `make image-check`: do the programs of an unpacked image find and trust an API server, with nothing around them but
+//! the image and what a kubelet mounts into a pod? A real API server is asked by its name, from within the image's root.
+
+mod name_server;
+mod pod;
+
+use anyhow::{Context as _, Error, Result, bail, ensure};
+use brupop_testbed::operator::apply_overlay;
+use brupop_testbed::{ControlPlane, Options};
+use clap::Parser;
+use name_server::NameServer;
+use pod::{API_SERVER, Pod};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// By which a cluster's name server knows the API server: pods come to it by their search list only.
+const FULL_NAME: &str = "kubernetes.default.svc.cluster.local";
+/// An address of this machine on which nobody else serves names.
+const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(127, 77, 53, 53);
+
+/// Runs the programs of an unpacked image against a real API server that they know by name. Needs root.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The image's root; what a kubelet mounts is written into it
+    root: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match check(&Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn check(arguments: &Arguments) -> Result<()> {
+    let plane = ControlPlane::start(Options::API).await?;
+    apply_overlay(&plane, "default").await?;
+    let pod = Pod::new(&arguments.root, &plane, NAME_SERVER)?;
+    pod.bears_token_of("brupop-reconciler").await?;
+
+    let nobody = NameServer::serve(NAME_SERVER, None).await?;
+    fails_for("failed to lookup address", pod.plan().await?)?;
+    pod.has_hosts(&format!("127.0.0.1 localhost {API_SERVER}"))?;
+    pod.plan().await?.map_err(Error::msg).context("by /etc/hosts")?;
+    pod.has_hosts("127.0.0.1 localhost")?;
+    drop(nobody);
+
+    let cluster = NameServer::serve(NAME_SERVER, Some(FULL_NAME)).await?;
+    pod.plan().await?.map_err(Error::msg).context("by the name server")?;
+    ensure!(cluster.asked().iter().any(|name| name == FULL_NAME), "asked for {:?} only", cluster.asked());
+    pod.trusts(&rcgen::generate_simple_self_signed(["another".to_owned()])?.cert.pem())?;
+    fails_for("invalid peer certificate", pod.plan().await?)?;
+
+    pod.trusts(&std::fs::read_to_string(&plane.server().certificate_authority)?)?;
+    for program in ["brupop-agent", "brupop-webhook"] {
+        pod.bears_token_of(program).await?;
+        pod.reaches_the_api_server(program).await?;
+    }
+    println!(
+        "names are found by name server, search list and /etc/hosts; only the pod's own authority is trusted"
+    );
+    Ok(())
+}
+
+fn fails_for(reason: &str, result: Result<(), String>) -> Result<()> {
+    match result {
+        Ok(()) => bail!("this should have failed: {reason}"),
+        Err(said) => Ok(ensure!(said.contains(reason), "not because of '{reason}': {said}")),
+    }
+}
