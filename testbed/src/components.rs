@@ -1,7 +1,7 @@
 //! The command lines of the control plane's programs.
 
 use crate::certificates::Authority;
-use crate::control_plane::Presents;
+use crate::control_plane::{Presents, Reach};
 use anyhow::{Context as _, Result};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -9,8 +9,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
-/// Addresses of Services; nothing routes them but [`crate::services`].
-const SERVICE_RANGE: &str = "10.0.0.0/24";
+/// Addresses of Services; nothing routes them but [`crate::services`], or a kube-proxy.
+pub(crate) const SERVICE_RANGE: &str = "10.0.0.0/24";
+/// That of the API server's own Service.
+pub(crate) const FIRST_SERVICE: &str = "10.0.0.1";
 const POD_RANGE: &str = "10.244.0.0/16";
 
 /// Records everything.
@@ -34,6 +36,7 @@ pub(crate) struct Layout<'a> {
     pub api_port: u16,
     /// A kubeconfig with all rights.
     pub admin: &'a Path,
+    pub reach: Reach,
     pub presents: Presents,
     pub audit_policy: &'a str,
 }
@@ -72,19 +75,11 @@ impl Layout<'_> {
     pub(crate) fn api_server(&self) -> Result<Command> {
         let policy = self.dir.join("audit-policy.yaml");
         std::fs::write(&policy, self.audit_policy)?;
-        let egress = self.dir.join("egress.json");
-        let selector = serde_json::json!({
-            "apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration",
-            "egressSelections": [{"name": "cluster", "connection": {
-                "proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": egress_socket(self.dir)}},
-            }}],
-        });
-        std::fs::write(&egress, selector.to_string())?;
         let file = |flag: &str, path: &Path| format!("--{flag}={}", path.display());
         let mut command = self.program("kube-apiserver");
         command
             .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port))
-            .args(["--bind-address=127.0.0.1", "--endpoint-reconciler-type=none", "--allow-privileged"])
+            .arg("--allow-privileged")
             .arg(format!("--secure-port={}", self.api_port))
             .arg(file("tls-cert-file", &self.authority.path("apiserver.crt")))
             .arg(file("tls-private-key-file", &self.authority.path("apiserver.key")))
@@ -94,14 +89,37 @@ impl Layout<'_> {
             .arg(file("service-account-key-file", &self.authority.path("tokens.pub")))
             .arg(file("service-account-signing-key-file", &self.authority.path("tokens.key")))
             .arg(format!("--service-cluster-ip-range={SERVICE_RANGE}"))
-            .arg(file("egress-selector-config-file", &egress))
             .arg(file("audit-policy-file", &policy))
             .arg(file("audit-log-path", &audit_log(self.dir)))
             .args(["--audit-log-mode=blocking", "--audit-log-maxsize=4096", "--profiling=false"]);
+        match self.reach {
+            Reach::Loopback => command
+                .args(["--bind-address=127.0.0.1", "--endpoint-reconciler-type=none"])
+                .arg(file("egress-selector-config-file", &self.egress_selector()?)),
+            // Logs and exec: what the kubelet asks back, the bearer of the administrators' certificate may do.
+            Reach::Network(address) => command
+                .args(["--bind-address=0.0.0.0", "--kubelet-preferred-address-types=InternalIP"])
+                .arg(format!("--advertise-address={address}"))
+                .arg(file("kubelet-client-certificate", &self.authority.path("admin.crt")))
+                .arg(file("kubelet-client-key", &self.authority.path("admin.key"))),
+        };
         if self.presents == Presents::Token {
             command.arg(file("admission-control-config-file", &self.admission_configuration()?));
         }
         Ok(command)
+    }
+
+    /// Hands the API server's connections to Services to [`crate::services`].
+    fn egress_selector(&self) -> Result<PathBuf> {
+        let egress = self.dir.join("egress.json");
+        let selector = serde_json::json!({
+            "apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration",
+            "egressSelections": [{"name": "cluster", "connection": {
+                "proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": egress_socket(self.dir)}},
+            }}],
+        });
+        std::fs::write(&egress, selector.to_string())?;
+        Ok(egress)
     }
 
     /// Tells the API server which token it presents to whom: users are named after the webhook's Service.

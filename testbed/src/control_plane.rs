@@ -3,7 +3,9 @@
 use crate::audit::AuditLog;
 use crate::binaries::control_plane_binaries;
 use crate::certificates::Authority;
-use crate::components::{AUDIT_POLICY, Layout, audit_log, egress_socket, free_port, webhook_token};
+use crate::components::{
+    AUDIT_POLICY, FIRST_SERVICE, Layout, audit_log, egress_socket, free_port, webhook_token,
+};
 use crate::kubeconfig::{Credential, Server};
 use crate::sandbox::{Process, Sandbox, Signal, tail};
 use crate::services::Services;
@@ -13,6 +15,7 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt as _};
 use std::ffi::OsStr;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
@@ -37,10 +40,21 @@ pub struct Options {
     pub scheduler: bool,
     /// kwok: leases of nodes, and pods that become Running and go when deleted.
     pub kwok: bool,
+    /// From where it is reached.
+    pub reach: Reach,
     /// By what webhooks know the API server.
     pub presents: Presents,
     /// The API server's audit policy, if it is not to record everything.
     pub audit_policy: Option<&'static str>,
+}
+
+/// From where a control plane is reached, and how it reaches Services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// From this machine. Services are reached by a stand-in for kube-proxy.
+    Loopback,
+    /// From the network, at this address. Services are reached as the network has it: by a real kube-proxy.
+    Network(Ipv4Addr),
 }
 
 /// What the API server presents to our webhook.
@@ -58,6 +72,7 @@ impl Options {
         controllers: false,
         scheduler: false,
         kwok: false,
+        reach: Reach::Loopback,
         presents: Presents::Nothing,
         audit_policy: None,
     };
@@ -66,6 +81,7 @@ impl Options {
         controllers: true,
         scheduler: true,
         kwok: true,
+        reach: Reach::Loopback,
         presents: Presents::Nothing,
         audit_policy: None,
     };
@@ -74,6 +90,7 @@ impl Options {
 /// A running control plane. Dropping it, or the death of this process, ends all that it started, and removes its files.
 pub struct ControlPlane {
     shared: Shared,
+    authority: Authority,
     binaries: PathBuf,
     processes: Vec<Process>,
     ready_in: Duration,
@@ -109,13 +126,18 @@ impl ControlPlane {
         let sandbox = Arc::new(Sandbox::new()?);
         let dir = sandbox.dir();
         let authority = Authority::new(&dir.join("pki"))?;
-        authority.server("apiserver", &["127.0.0.1", "localhost", "kubernetes.default.svc"])?;
+        let address = match options.reach {
+            Reach::Loopback => Ipv4Addr::LOCALHOST,
+            Reach::Network(address) => address,
+        };
+        let names = ["127.0.0.1", &address.to_string(), FIRST_SERVICE, "localhost", "kubernetes.default.svc"];
+        authority.server("apiserver", &names)?;
         authority.signing_key("tokens")?;
         authority.client("admin", "admin", Some("system:masters"))?;
 
         let (etcd_port, api_port) = (free_port()?, free_port()?);
         let server = Server {
-            url: format!("https://127.0.0.1:{api_port}"),
+            url: format!("https://{address}:{api_port}"),
             certificate_authority: authority.certificate(),
         };
         let admin = dir.join("kubeconfig");
@@ -133,6 +155,7 @@ impl ControlPlane {
             etcd_port,
             api_port,
             admin: &admin,
+            reach: options.reach,
             presents: options.presents,
             audit_policy: options.audit_policy.unwrap_or(AUDIT_POLICY),
         };
@@ -152,7 +175,7 @@ impl ControlPlane {
         }
         let ready_in = began.elapsed();
         let shared = Shared { sandbox: Arc::clone(&sandbox), server, client, services };
-        Ok(Self { shared, binaries: binaries.to_owned(), processes, ready_in })
+        Ok(Self { shared, authority, binaries: binaries.to_owned(), processes, ready_in })
     }
 
     /// From nothing to an API server that is ready.
@@ -199,6 +222,19 @@ impl ControlPlane {
     /// The file cannot be written.
     pub fn kubeconfig_with_token_file(&self, to: &Path, token: &Path, namespace: &str) -> Result<()> {
         self.shared.server.write_kubeconfig(to, &Credential::TokenFile(token), namespace)
+    }
+
+    /// Issues a client certificate, and writes a kubeconfig with it.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn kubeconfig_of_user(&self, to: &Path, user: &str, group: Option<&str>) -> Result<()> {
+        let file = user.replace(':', "-");
+        self.authority.client(&file, user, group)?;
+        let (certificate, key) =
+            (self.authority.path(&format!("{file}.crt")), self.authority.path(&format!("{file}.key")));
+        let credential = Credential::Certificate { certificate: &certificate, key: &key };
+        self.shared.server.write_kubeconfig(to, &credential, "default")
     }
 
     /// Where the API server is.

@@ -19,7 +19,7 @@ mod changes;
 mod people;
 mod tells;
 mod terms;
-mod watch;
+pub mod watch;
 mod workloads;
 
 /// The version that every host begins with.

@@ -2,7 +2,7 @@
 //!
 //! [`ControlPlane`] runs etcd, kube-apiserver and, as wanted, kube-controller-manager, kube-scheduler and kwok;
 //! [`nodes`] makes nodes, [`host`] simulates their hosts, [`kubelet`] runs our own pods on them, and
-//! [`operator`] is what we ship. All of it ends with the process that started it ([`sandbox`]).
+//! [`operator`] is what we ship. [`machines`] are nodes with a real kubelet instead. All of it ends with the process that started it ([`sandbox`]).
 
 pub mod audit;
 pub mod bearer;
@@ -16,6 +16,7 @@ pub mod history;
 pub mod host;
 pub mod kubeconfig;
 pub mod kubelet;
+pub mod machines;
 pub mod nodes;
 pub mod operator;
 pub mod sandbox;
@@ -25,7 +26,7 @@ pub mod waiting;
 
 pub use audit::AuditLog;
 pub use bearer::Bearer;
-pub use control_plane::{ControlPlane, Options, Presents};
+pub use control_plane::{ControlPlane, Options, Presents, Reach};
 pub use fleet::{Fleet, FleetOptions};
 pub use kubelet::{Kubelets, Program};
 pub use nodes::{NewNode, make_nodes};

@@ -44,6 +44,7 @@ impl Bed {
         let kubelets = Kubelets::start(&control_plane, [("/speaker".to_owned(), program)]);
         let host = Host::start(HostOptions {
             socket: kubelets.api_socket("node-0")?,
+            socket_group: None,
             version: "1.19.4".to_owned(),
             variant: "aws-k8s-1.29".to_owned(),
             arch: "x86_64".to_owned(),

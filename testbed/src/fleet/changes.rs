@@ -24,6 +24,7 @@ impl Fleet {
         let mut node = NewNode::numbered(number)?;
         let host = Host::start(HostOptions {
             socket: self.kubelets.api_socket(&node.name)?,
+            socket_group: None,
             version: OLD.to_owned(),
             variant: VARIANT.to_owned(),
             arch: "x86_64".to_owned(),

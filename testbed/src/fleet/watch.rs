@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use crate::history::History;
 use crate::operator::NAMESPACE;
 
-/// The watches; they last until the set is dropped.
-pub(super) fn start(client: &Client, history: &Arc<Mutex<History>>) -> JoinSet<()> {
+/// Keeps a history from now on. The watches last until the set is dropped.
+pub fn start(client: &Client, history: &Arc<Mutex<History>>) -> JoinSet<()> {
     let mut watching = JoinSet::new();
     let ledgers = Api::<BottlerocketFleet>::namespaced(client.clone(), NAMESPACE);
     // What was taken of it stays the most that was ever taken.

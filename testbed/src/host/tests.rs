@@ -27,6 +27,7 @@ impl Drop for Place {
 async fn start(place: &Place, durations: Durations) -> Host {
     let host = Host::start(HostOptions {
         socket: place.0.join("api.sock"),
+        socket_group: None,
         version: "1.19.4".into(),
         variant: "aws-k8s-1.29".into(),
         arch: "x86_64".into(),

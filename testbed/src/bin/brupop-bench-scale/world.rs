@@ -46,11 +46,9 @@ impl World {
     pub async fn start(kwok: bool) -> Result<Self> {
         let webhook = binaries(&["brupop-webhook"])?;
         let options = Options {
-            controllers: true,
-            scheduler: true,
             kwok,
-            presents: Presents::Nothing,
             audit_policy: Some(AUDIT_POLICY),
+            ..Options::CLUSTER
         };
         let control_plane = ControlPlane::start(options).await?;
         apply_overlay(&control_plane, "default").await?;

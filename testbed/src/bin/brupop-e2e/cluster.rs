@@ -1,0 +1,190 @@
+//! Control plane, two machines, and the default overlay on them.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use brupop_testbed::fleet::{NEW, OLD, watch};
+use brupop_testbed::history::History;
+use brupop_testbed::host::Durations;
+use brupop_testbed::machines::{CONTROL_PLANE, Images, Machine, Network};
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, throw_away_overlay};
+use brupop_testbed::{ControlPlane, Options, Reach, await_until};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+const MACHINES: u8 = 2;
+/// As Bottlerocket's user data have it: the kubelet registers its Node with the label.
+const OPTED_IN: &str = "bottlerocket.aws/updater-interface-version=2.0.0";
+/// For machines to be Ready, images to be unpacked, pods to be started.
+const DEADLINE: Duration = Duration::from_mins(3);
+/// How long things take on the hosts.
+const DURATIONS: Durations = Durations {
+    refresh: Duration::from_millis(200),
+    prepare: Duration::from_secs(2),
+    activate: Duration::from_millis(200),
+    deactivate: Duration::from_millis(200),
+    reboot: Duration::from_secs(5),
+};
+
+/// A running cluster. Fields end in their order: what talks, before what it talks to.
+pub struct Cluster {
+    _watching: JoinSet<()>,
+    history: Arc<Mutex<History>>,
+    pub machines: Vec<Machine>,
+    network: Network,
+    pub control_plane: ControlPlane,
+}
+
+impl Cluster {
+    /// Starts it, and applies the overlay.
+    ///
+    /// # Errors
+    /// Something does not start, or the overlay is refused.
+    pub async fn start(image: &Path) -> Result<Self> {
+        let images = Images::new(image).await?;
+        println!("-- starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy");
+        let mut network = Network::make(MACHINES).await?;
+        let options = Options { kwok: false, reach: Reach::Network(CONTROL_PLANE), ..Options::CLUSTER };
+        let control_plane = ControlPlane::start(options).await?;
+        network.reach_services(&control_plane, images.programs(), "node-0")?;
+
+        println!("-- switching on {MACHINES} machines: each with containerd, kubelet and kube-proxy");
+        let mut machines = vec![];
+        for number in 0..MACHINES {
+            let machine = Machine::start(&control_plane, &images, number, OPTED_IN, OLD, DURATIONS).await?;
+            // Agents look for updates at their start, and then every ten minutes.
+            machine.host().publish(NEW)?;
+            machines.push(machine);
+        }
+        println!("-- kubectl apply -k kustomize/overlays/default, with {} as the image", image.display());
+        let overlay = throw_away_overlay(&control_plane, "e2e", stand_ins())?;
+        apply_overlay(&control_plane, overlay).await?;
+        let history = Arc::<Mutex<History>>::default();
+        let watching = watch::start(&control_plane.client(), &history);
+        Ok(Self { _watching: watching, history, machines, network, control_plane })
+    }
+
+    /// A client that may do everything.
+    pub fn client(&self) -> Client {
+        self.control_plane.client()
+    }
+
+    /// What happened so far.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every machine is Ready, every Deployment and DaemonSet available, every shadow Idle.
+    ///
+    /// # Errors
+    /// It is not so in time, or a program has ended.
+    pub async fn until_agents_report(&mut self) -> Result<()> {
+        self.until("every agent reports", DEADLINE, |history| {
+            let now: Vec<_> = history.now().collect();
+            now.len() == usize::from(MACHINES) && now.iter().all(|(_, seen)| seen.runs(OLD))
+        })
+        .await?;
+        for what in ["deployment/brupop-webhook", "deployment/brupop-reconciler", "daemonset/brupop-agent"] {
+            let said = self.kubectl(&["rollout", "status", what, "--timeout=120s"]).await?;
+            println!("   {}", said.lines().last().unwrap_or_default());
+        }
+        println!("{}", self.kubectl(&["get", "nodes,pods", "-o", "wide"]).await?);
+        Ok(())
+    }
+
+    /// Awaits something of the nodes and their shadows, as long as everything runs.
+    ///
+    /// # Errors
+    /// It is not so in time, or a program has ended.
+    pub async fn until(
+        &mut self,
+        what: &str,
+        deadline: Duration,
+        so: impl Fn(&History) -> bool,
+    ) -> Result<()> {
+        let history = Arc::clone(&self.history);
+        let look = await_until(what, deadline, async || {
+            so(&history.lock().unwrap_or_else(PoisonError::into_inner)).then_some(())
+        });
+        tokio::pin!(look);
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            tokio::select! {
+                result = &mut look => return Ok(result?),
+                _ = ticks.tick() => self.check().await?,
+            }
+        }
+    }
+
+    /// # Errors
+    /// One of the programs has ended.
+    pub async fn check(&mut self) -> Result<()> {
+        self.control_plane.check()?;
+        self.network.check()?;
+        for machine in &mut self.machines {
+            machine.check().await?;
+        }
+        Ok(())
+    }
+
+    /// kubectl, in the operator's namespace.
+    ///
+    /// # Errors
+    /// kubectl failed: what it said.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.control_plane.kubectl([&["-n", NAMESPACE], arguments].concat()).await
+    }
+
+    /// For those who wait in vain.
+    pub async fn report(&self) -> String {
+        let mut lines = vec![];
+        for arguments in [
+            &["get", "nodes,pods,brs,brf", "-A", "-o", "wide"][..],
+            &["get", "events", "-A", "--sort-by=.lastTimestamp"],
+        ] {
+            lines.push(self.kubectl(arguments).await.unwrap_or_else(|error| error.to_string()));
+        }
+        let folder = self.control_plane.dir();
+        for machine in &self.machines {
+            lines.push(format!("--- {}", self.control_plane.log(machine.name())));
+            for program in ["containerd", "kubelet", "kube-proxy"] {
+                let log = folder.join(machine.name()).join(format!("{program}.log"));
+                lines.push(format!(
+                    "--- {program} of {}\n{}",
+                    machine.name(),
+                    brupop_testbed::sandbox::tail(&log)
+                ));
+            }
+        }
+        lines.join("\n")
+    }
+
+    /// The command that gets one into the cluster's namespaces.
+    pub fn enter(&self) -> String {
+        format!(
+            "nsenter --all --target $(pgrep -f 'brupop-e2e.*--inside' | tail -n1) \
+             env KUBECONFIG={} bash",
+            self.control_plane.kubeconfig().display()
+        )
+    }
+}
+
+/// The default overlay, but for what stands in for the host: in all containers of this machine
+/// `/proc/sys/kernel/random/boot_id` is this machine's, so agents are told of another file.
+fn stand_ins() -> Value {
+    let patch = json!([
+        {"op": "add", "path": "/spec/template/spec/containers/0/env/-",
+         "value": {"name": "BOOT_ID_FILE", "value": "/run/boot-id"}},
+        {"op": "add", "path": "/spec/template/spec/containers/0/volumeMounts/-",
+         "value": {"name": "boot-id", "mountPath": "/run/boot-id", "readOnly": true}},
+        {"op": "add", "path": "/spec/template/spec/volumes/-",
+         "value": {"name": "boot-id", "hostPath": {"path": "/run/boot-id", "type": "File"}}},
+    ]);
+    json!({
+        "resources": ["kustomize/overlays/default"],
+        "patches": [{"target": {"kind": "DaemonSet"}, "patch": patch.to_string()}],
+    })
+}

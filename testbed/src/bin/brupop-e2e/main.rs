@@ -1,0 +1,92 @@
+//! `make e2e`: the image and the default overlay on real kubelets, from `kubectl apply` to a fleet that is updated.
+
+mod as_shipped;
+mod cluster;
+mod roll_out;
+mod shop;
+mod trespass;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use brupop_testbed::machines::namespaces;
+use clap::Parser;
+use cluster::Cluster;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, timeout};
+
+/// Updates Bottlerocket hosts by the shipped image, on real kubelets in namespaces of this machine. Needs root.
+///
+/// The hosts are simulated: behind the socket of Bottlerocket's API, the OS release and the boot id of each machine. All
+/// else is real: control plane, kubelets, containerd and runc, kube-proxy, tokens, probes, limits.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "brupop-e2e", version)]
+struct Arguments {
+    /// The operator's image, an OCI archive
+    #[arg(long)]
+    image: PathBuf,
+    /// Seconds after which it is given up
+    #[arg(long, default_value_t = 900)]
+    deadline_seconds: u64,
+    /// Leave the cluster running when all has been seen, until Ctrl-C
+    #[arg(long)]
+    stay: bool,
+    /// Say only what is missing on this machine
+    #[arg(long)]
+    check: bool,
+    /// Within its namespaces; set by the program itself
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::ERROR).init();
+    let arguments = Arguments::parse();
+    namespaces::check()?;
+    if arguments.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let run = async {
+        if arguments.inside {
+            show(&arguments).await.map(|()| ExitCode::SUCCESS)
+        } else {
+            namespaces::run_inside("--inside").await
+        }
+    };
+    tokio::select! {
+        result = run => result,
+        _ = interrupted.recv() => Ok(ExitCode::from(130)),
+        _ = terminated.recv() => Ok(ExitCode::from(143)),
+    }
+}
+
+async fn show(arguments: &Arguments) -> Result<()> {
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let began = Instant::now();
+    let deadline = Duration::from_secs(arguments.deadline_seconds);
+    let mut cluster = timeout(deadline, Cluster::start(&arguments.image)).await??;
+    let seen = timeout(deadline.saturating_sub(began.elapsed()), see(&mut cluster)).await;
+    let result = seen.map_err(anyhow::Error::from).flatten();
+    if let Err(error) = &result {
+        eprintln!("-- {error:#}\n{}", cluster.report().await);
+    }
+    if arguments.stay {
+        println!("-- the cluster stays until Ctrl-C; from another shell: {}", cluster.enter());
+        std::future::pending::<()>().await;
+    }
+    result?;
+    println!("\nAll of it as it should be, in {} s.", began.elapsed().as_secs());
+    Ok(())
+}
+
+async fn see(cluster: &mut Cluster) -> Result<()> {
+    cluster.until_agents_report().await?;
+    as_shipped::see(cluster).await?;
+    trespass::see(cluster).await?;
+    roll_out::see(cluster).await
+}

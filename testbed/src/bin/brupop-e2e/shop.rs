@@ -1,0 +1,162 @@
+//! A workload that must not be hurt: pods behind a Service and a budget, with a customer who asks all the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::machines::Images;
+use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::{Api, ListParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Client, ResourceExt as _};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::cluster::Cluster;
+
+pub const NAMESPACE: &str = "shop";
+const REPLICAS: usize = 6;
+/// Of these.
+const MAY_BE_AWAY: usize = 1;
+
+/// What has been seen of it.
+pub struct Shop {
+    client: Client,
+    /// The fewest available pods at any time.
+    fewest: Arc<AtomicUsize>,
+    asked: Arc<AtomicUsize>,
+    unanswered: Arc<AtomicUsize>,
+    _watching: JoinSet<()>,
+}
+
+impl Shop {
+    /// Deploys it; returns when all pods are available and the Service answers.
+    ///
+    /// # Errors
+    /// It is not so in time.
+    pub async fn open(cluster: &Cluster) -> Result<Self> {
+        println!(
+            "-- a workload: {REPLICAS} pods behind a Service, of which {MAY_BE_AWAY} may be away (PodDisruptionBudget)"
+        );
+        let file = cluster.control_plane.dir().join("shop.json");
+        std::fs::write(&file, objects().to_string())?;
+        cluster.control_plane.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await?;
+        let client = cluster.client();
+        cluster
+            .control_plane
+            .kubectl(["-n", NAMESPACE, "rollout", "status", "deployment/cart", "--timeout=120s"])
+            .await?;
+        let service = Api::<Service>::namespaced(client.clone(), NAMESPACE).get("cart").await?;
+        let address =
+            service.spec.and_then(|spec| spec.cluster_ip).context("a Service without an address")?;
+        brupop_testbed::await_until("the Service answers", Duration::from_secs(30), async || {
+            ask(&address).await.ok()
+        })
+        .await?;
+
+        let (fewest, asked, unanswered) =
+            (Arc::new(AtomicUsize::new(REPLICAS)), Arc::default(), Arc::default());
+        let mut watching = JoinSet::new();
+        watching.spawn(count_available(client.clone(), Arc::clone(&fewest)));
+        watching.spawn(keep_asking(address, Arc::clone(&asked), Arc::clone(&unanswered)));
+        Ok(Self { client, fewest, asked, unanswered, _watching: watching })
+    }
+
+    /// How many of its pods are on this node and not on their way out.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn pods_on(&self, node: &str) -> Result<usize> {
+        let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let pods = Api::<Pod>::namespaced(self.client.clone(), NAMESPACE).list(&there).await?;
+        Ok(pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).count())
+    }
+
+    /// # Errors
+    /// The budget was not kept, or customers went away.
+    pub fn judge(&self) -> Result<()> {
+        let [fewest, asked, unanswered] =
+            [&self.fewest, &self.asked, &self.unanswered].map(|count| count.load(Ordering::Relaxed));
+        println!(
+            "   the shop: never fewer than {fewest} of {REPLICAS} pods; {unanswered} of {asked} requests unanswered"
+        );
+        ensure!(fewest >= REPLICAS - MAY_BE_AWAY, "only {fewest} of {REPLICAS} pods were available");
+        ensure!(asked > 100, "the shop was asked {asked} times only");
+        // A proxy learns of a pod's end a moment after the pod.
+        ensure!(unanswered * 100 <= asked, "{unanswered} of {asked} requests were not answered");
+        Ok(())
+    }
+}
+
+fn objects() -> serde_json::Value {
+    let labels = json!({"app": "cart"});
+    let http = json!({"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1});
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": NAMESPACE},
+         "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]}},
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "cart", "namespace": NAMESPACE},
+         "spec": {"maxUnavailable": MAY_BE_AWAY, "selector": {"matchLabels": labels}}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cart", "namespace": NAMESPACE},
+         "spec": {
+            "replicas": REPLICAS, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {
+                "containers": [{
+                    "name": "cart", "image": Images::SANDBOX, "env": [{"name": "LISTEN", "value": ":8080"}],
+                    "readinessProbe": http,
+                    // Until the proxies know that it goes.
+                    "lifecycle": {"preStop": {"sleep": {"seconds": 2}}},
+                }],
+                "topologySpreadConstraints": [{
+                    "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+                    "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": labels},
+                }],
+            }},
+        }},
+    ]})
+}
+
+async fn count_available(client: Client, fewest: Arc<AtomicUsize>) {
+    let deployments = Api::<Deployment>::namespaced(client, NAMESPACE);
+    let mut seen =
+        watcher(deployments, watcher::Config::default()).default_backoff().applied_objects().boxed();
+    while let Some(deployment) = seen.next().await {
+        if let Ok(deployment) = deployment
+            && deployment.name_any() == "cart"
+        {
+            let available = deployment.status.and_then(|status| status.available_replicas).unwrap_or(0);
+            fewest.fetch_min(usize::try_from(available).unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+}
+
+async fn keep_asking(address: String, asked: Arc<AtomicUsize>, unanswered: Arc<AtomicUsize>) {
+    let mut ticks = interval(Duration::from_millis(50));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        asked.fetch_add(1, Ordering::Relaxed);
+        if ask(&address).await.is_err() {
+            unanswered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One request, by the Service's address: on a connection of its own, so that proxies choose anew.
+async fn ask(address: &str) -> Result<()> {
+    let exchange = async {
+        let mut stream = TcpStream::connect((address, 80)).await?;
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        ensure!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+        Ok(())
+    };
+    timeout(Duration::from_secs(2), exchange).await?
+}

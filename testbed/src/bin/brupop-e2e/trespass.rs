@@ -1,0 +1,86 @@
+//! The token that a kubelet has made for an agent, used where it must not be.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use brupop_api::{BottlerocketShadow, names};
+use brupop_testbed::machines::processes::running;
+use brupop_testbed::operator::NAMESPACE;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+
+const TOKEN: &str = "var/run/secrets/kubernetes.io/serviceaccount/token";
+/// How the webhook's audit annotations begin in the audit log.
+const OF_THE_WEBHOOK: &str = "shadows.brupop.bottlerocket.aws/";
+
+/// # Errors
+/// Something was not refused, or not by whom it should be.
+pub async fn see(cluster: &Cluster) -> Result<()> {
+    let agent = *running("/brupop-agent")?
+        .iter()
+        .map(|agent| agent.pid)
+        .collect::<Vec<_>>()
+        .first()
+        .context("no agent")?;
+    let token = std::fs::read_to_string(format!("/proc/{agent}/root/{TOKEN}")).context("an agent's token")?;
+    let client = cluster.control_plane.client_for_token(&token).await?;
+    let (own, other) = own_and_other(cluster, &client).await?;
+
+    println!("-- with the token that the kubelet of {own} has put into its agent's pod");
+    let refusal = refused(cluster, &client, &other, json!({"status": {"current_version": "6.6.6"}})).await?;
+    println!("   status of {}: {refusal}", names::shadow_name(&other));
+    ensure!(refusal.contains("ValidatingAdmissionPolicy"), "not refused by the policy");
+
+    let refusal =
+        refused(cluster, &client, &own, json!({"status": {"current_state": "MonitoringUpdate"}})).await?;
+    println!("   a step that is not due, of its own: {refusal}");
+    ensure!(refusal.contains("admission webhook"), "not refused by the webhook");
+
+    let event = cluster
+        .control_plane
+        .audit()
+        .wait_for_audit("a report of an agent that passed the webhook", Duration::from_secs(5), |event| {
+            event.verb == "patch"
+                && event.code() == 200
+                && event.is_about("bottlerocketshadows", &names::shadow_name(&own))
+                && event.annotations.keys().any(|key| key.starts_with(OF_THE_WEBHOOK))
+        })
+        .await?;
+    let kept = event.annotations.iter().filter(|(key, _)| key.starts_with(OF_THE_WEBHOOK));
+    println!("   audit log of a report: {}", json!(kept.collect::<std::collections::BTreeMap<_, _>>()));
+    Ok(())
+}
+
+/// The node that the token names, and another one.
+async fn own_and_other(cluster: &Cluster, client: &Client) -> Result<(String, String)> {
+    let review: Value = serde_json::to_value(
+        Api::<k8s_openapi::api::authentication::v1::SelfSubjectReview>::all(client.clone())
+            .create(&kube::api::PostParams::default(), &Default::default())
+            .await?,
+    )?;
+    let own = review["status"]["userInfo"]["extra"]["authentication.kubernetes.io/node-name"][0]
+        .as_str()
+        .with_context(|| format!("the token names no node: {review}"))?
+        .to_owned();
+    let mut names = cluster.machines.iter().map(brupop_testbed::machines::Machine::name);
+    let other = names.find(|name| *name != own).context("no other machine")?.to_owned();
+    Ok((own, other))
+}
+
+async fn refused(cluster: &Cluster, client: &Client, node: &str, patch: Value) -> Result<String> {
+    let shadows = Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE);
+    let name = names::shadow_name(node);
+    let before = Api::<BottlerocketShadow>::namespaced(cluster.client(), NAMESPACE).get(&name).await?;
+    let Err(refusal) = shadows.patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch)).await
+    else {
+        bail!("the API server took {patch} of {name}");
+    };
+    let after = Api::<BottlerocketShadow>::namespaced(cluster.client(), NAMESPACE).get(&name).await?;
+    let versions =
+        [&before, &after].map(|shadow| shadow.status.clone().and_then(|status| status.current_version));
+    ensure!(versions[0] == versions[1], "the refused write has changed {name}");
+    Ok(refusal.to_string())
+}

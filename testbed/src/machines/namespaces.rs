@@ -1,0 +1,85 @@
+//! Namespaces that a program runs in so that nothing of what it starts is left: network, mounts, process ids.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use tokio::process::Command;
+
+use crate::Sandbox;
+
+/// What the machines need of this one, and the Debian package that has it.
+const TOOLS: [(&str, &str); 6] = [
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("ip", "iproute2"),
+    ("nft", "nftables"),
+    ("runc", "runc"),
+    ("buildah", "buildah"),
+];
+/// Where containerd puts the control groups of containers.
+const CONTAINERS: &str = "k8s.io";
+
+/// # Errors
+/// Root is needed, or a tool is missing: a sentence with all that is.
+pub fn check() -> Result<()> {
+    ensure!(rustix::process::geteuid().is_root(), "kubelets and containers need root: run it by sudo");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = |tool: &str| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file());
+    let missing: Vec<String> = TOOLS
+        .iter()
+        .filter(|(tool, _)| !there(tool))
+        .map(|(tool, package)| format!("{tool} (Debian package {package})"))
+        .collect();
+    ensure!(missing.is_empty(), "not in PATH: {}; `make e2e-tools` installs it", missing.join(", "));
+    Ok(())
+}
+
+/// Runs this program once more, with one argument more, as process 1 of its namespaces, and returns how it ended. What
+/// it leaves in `TMPDIR` goes with them. Ctrl-C and the death of this process end it.
+///
+/// # Errors
+/// The kernel makes no namespaces.
+pub async fn run_inside(argument: &str) -> Result<ExitCode> {
+    let sandbox = Sandbox::new()?;
+    let status = Command::new("unshare")
+        .args([
+            "--net",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--propagation",
+            "private",
+        ])
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg(argument)
+        .env("TMPDIR", sandbox.dir())
+        .process_group(sandbox.group())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .status()
+        .await
+        .context("unshare cannot be run")?;
+    sandbox.end();
+    remove_control_groups();
+    match status.code().map(u8::try_from) {
+        Some(Ok(code)) => Ok(ExitCode::from(code)),
+        _ => bail!("ended by signal {}", status.signal().unwrap_or_default()),
+    }
+}
+
+/// Containers that were killed leave their control groups, empty. One in which something runs cannot be removed.
+fn remove_control_groups() {
+    let controllers = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+    let roots = controllers.map(|entry| entry.path().join(CONTAINERS));
+    for root in roots.chain([Path::new("/sys/fs/cgroup").join(CONTAINERS)]) {
+        for container in std::fs::read_dir(&root).into_iter().flatten().flatten() {
+            let _ = std::fs::remove_dir(container.path());
+        }
+        let _ = std::fs::remove_dir(root);
+    }
+}
