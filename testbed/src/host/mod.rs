@@ -3,6 +3,7 @@
 //! [`machine`] is the host without sockets and time, [`faults`] what can go wrong with it; the rest is a thin shell.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,8 @@ use machine::{Machine, Refusal};
 pub struct HostOptions {
     /// Where its API listens.
     pub socket: PathBuf,
+    /// The group that may use the socket, as 274 on Bottlerocket; `None`: whoever may write to its folder.
+    pub socket_group: Option<u32>,
     /// The version it runs, such as `1.19.4`.
     pub version: String,
     /// Its variant, such as `aws-k8s-1.29`.
@@ -106,6 +109,7 @@ impl Drop for Task {
 #[derive(Debug)]
 struct Shared {
     durations: Durations,
+    socket_group: Option<u32>,
     machine: Mutex<Machine>,
     faults: Mutex<Faults>,
     calls: Mutex<Vec<Received>>,
@@ -128,6 +132,7 @@ impl Host {
         let machine = Machine::new(&options.version, &options.variant, &options.arch)?;
         let shared = Arc::new(Shared {
             durations: options.durations,
+            socket_group: options.socket_group,
             machine: Mutex::new(machine),
             faults: Mutex::new(options.faults),
             calls: Mutex::default(),
@@ -244,6 +249,10 @@ impl Shared {
         std::fs::write(boot_id_file, &boot_id)
             .with_context(|| format!("boot id file {}", boot_id_file.display()))?;
         let listener = listen(socket).with_context(|| format!("socket {}", socket.display()))?;
+        if let Some(group) = self.socket_group {
+            std::os::unix::fs::chown(socket, None, Some(group))?;
+            std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o660))?;
+        }
         let pretty_name = self.machine().pretty_name();
         let boot_id = boot_id.trim().to_owned();
         lock(&self.boot_id).clone_from(&boot_id);
