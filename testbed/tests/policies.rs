@@ -118,8 +118,14 @@ async fn hold_under(overlay: Overlay) -> Result<()> {
     if overlay.kustomization.is_some() {
         placement_is_trusted(&bed).await?;
     }
-    let rows =
-        [attacks::nodes(), attacks::records(&bed), attacks::evictions(&uid), attacks::webhook(&bed)].concat();
+    let rows = [
+        attacks::nodes(),
+        attacks::opting_in(overlay.opts_in),
+        attacks::records(&bed),
+        attacks::evictions(&uid),
+        attacks::webhook(&bed),
+    ]
+    .concat();
     let mut wrong = check_all(&bed, &rows, true).await;
     give_everything(&bed).await?;
     wrong.extend(check_all(&bed, &rows, false).await);

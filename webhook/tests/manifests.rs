@@ -44,10 +44,20 @@ fn policies_and_roles_name_what_the_code_names() {
         names::MARKER_ANNOTATION,
         names::UPDATING_TAINT,
         names::EXCLUDE_FROM_LB_LABEL,
+        names::UPDATER_INTERFACE_LABEL,
+        names::OS_IMAGE_PREFIX,
+        names::LABEL_RULE,
     ] {
         assert!(reconciler.contains(name), "{name}");
     }
     assert!(!reconciler.contains(names::canary::NODE_ANNOTATION), "the canary must be refused");
+    assert!(reconciler.contains(&format!("'{}'", names::UPDATER_INTERFACE_VERSION)));
+    let variables = &object("reconciler-policy.yaml")["spec"]["variables"];
+    assert_eq!(
+        variables[0],
+        serde_json::json!({"name": "mayOptIn", "expression": "false"}),
+        "unless it is asked for"
+    );
     let agent = text("agent-policy.yaml");
     assert!(agent.contains(&format!("contains('{}')", names::AGENT_ACCOUNT)));
     assert!(agent.contains(&format!("'{}' + variables.node", names::shadow_name("n").trim_end_matches('n'))));

@@ -8,10 +8,12 @@ use http::Method;
 use serde_json::{Value as Json, json};
 
 mod nodes;
+mod opting_in;
 mod records;
 mod webhook;
 
 pub use nodes::nodes;
+pub use opting_in::opting_in;
 pub use records::{evictions, records};
 pub use webhook::webhook;
 
@@ -55,6 +57,7 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
         let taints = json!({"spec": {"taints": spec["taints"]}});
         bed.must(Method::PATCH, &format!("{NODES}/{name}"), &taints).await?;
     }
+    opting_in::prepare(bed).await?;
     // Events and a fleet of others'.
     bed.must(
         Method::POST,

@@ -161,22 +161,30 @@ pub struct Overlay {
     pub named: fn(&str) -> String,
     /// Its kustomization, if it is not the default overlay; `resources` and `components` are paths in this repository.
     pub kustomization: Option<fn() -> Json>,
+    /// May the reconciler opt Nodes in?
+    pub opts_in: bool,
 }
 
 impl Overlay {
-    pub const DEFAULT: Self =
-        Self { namespace: brupop_testbed::operator::NAMESPACE, named: str::to_owned, kustomization: None };
+    pub const DEFAULT: Self = Self {
+        namespace: brupop_testbed::operator::NAMESPACE,
+        named: str::to_owned,
+        kustomization: None,
+        opts_in: false,
+    };
 
-    /// Another namespace, prefix and suffix, and on trusted nodes only.
+    /// Another namespace, prefix and suffix, on trusted nodes only, and with nodes that are opted in by the reconciler.
     pub const RENAMED: Self = Self {
         namespace: "updates",
         named: |name| format!("team-{name}-blue"),
         kustomization: Some(|| {
             json!({
                 "namespace": "updates", "namePrefix": "team-", "nameSuffix": "-blue",
-                "resources": ["manifests"], "components": ["kustomize/components/trusted-placement"],
+                "resources": ["manifests"],
+                "components": ["kustomize/components/trusted-placement", "kustomize/components/auto-label"],
             })
         }),
+        opts_in: true,
     };
 
     /// The folder to apply.
