@@ -11,6 +11,11 @@ SHIPPED := $(TARGET)/shipped
 CARGO_DENY_VERSION := 0.20.2
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 
+# For `make yaml`: of which overlay, with which image if not the released one, and where to.
+OVERLAY ?= default
+IMAGE ?= $(if $(VERSION),ghcr.io/bottlerocket-update-operator/brupop:v$(VERSION))
+DIST ?= dist
+
 # For `make demo`.
 NODES ?= 5
 MAX_CONCURRENT_UPDATE ?= 1
@@ -132,6 +137,12 @@ manifests: ## Generates the custom resource definitions from api/, and the Prome
 .PHONY: manifests-check
 manifests-check: manifests
 	@git diff --exit-code -- manifests $(PROMETHEUS_RULE) || { echo "manifests/ is behind api/, or the PrometheusRule behind docs/alerts.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
+
+.PHONY: yaml
+yaml: control-plane ## The release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=)
+	@mkdir -p $(DIST)
+	@$$(testbed/build-control-plane)/kubectl kustomize kustomize/overlays/$(OVERLAY) | \
+	  sed -E '$(if $(IMAGE),s|^( +image: ).*|\1$(IMAGE)|)' >$(DIST)/bottlerocket-update-operator.yaml
 
 .PHONY: overlays-check
 overlays-check: control-plane

@@ -1,0 +1,99 @@
+//! What is rendered: every overlay, every component on the default one, and some together; as they are, and under another
+//! namespace and other names.
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::ControlPlane;
+use brupop_testbed::operator::{NAMESPACE, throw_away_overlay};
+use serde_json::json;
+use std::path::PathBuf;
+
+const KUSTOMIZE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../kustomize");
+/// Where renamed ones go.
+pub const ELSEWHERE: &str = "updates";
+pub const PREFIX: &str = "team-";
+pub const SUFFIX: &str = "-blue";
+
+/// An overlay with components.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub overlay: String,
+    pub components: Vec<String>,
+    /// Under another namespace and other names.
+    pub renamed: bool,
+}
+
+impl Case {
+    pub fn new(overlay: &str, components: &[&str]) -> Self {
+        let components = components.iter().map(ToString::to_string).collect();
+        Self { overlay: overlay.to_owned(), components, renamed: false }
+    }
+
+    /// As a folder would be called.
+    pub fn name(&self) -> String {
+        let parts: Vec<_> = std::iter::once(self.overlay.as_str())
+            .chain(self.components.iter().map(String::as_str))
+            .chain(self.renamed.then_some("renamed"))
+            .collect();
+        parts.join("+")
+    }
+
+    pub fn namespace(&self) -> &'static str {
+        if self.renamed { ELSEWHERE } else { NAMESPACE }
+    }
+
+    pub fn has(&self, component: &str) -> bool {
+        self.components.iter().any(|name| name == component)
+    }
+
+    /// Writes it as people would; returns its folder.
+    pub fn write(&self, control_plane: &ControlPlane) -> Result<PathBuf> {
+        let name = self.name();
+        let components: Vec<_> =
+            self.components.iter().map(|component| format!("kustomize/components/{component}")).collect();
+        let mut overlay = json!({
+            "resources": [format!("kustomize/overlays/{}", self.overlay)], "components": components,
+        });
+        if self.renamed {
+            overlay["namespace"] = json!(ELSEWHERE);
+            overlay["namePrefix"] = json!(PREFIX);
+            overlay["nameSuffix"] = json!(SUFFIX);
+        }
+        let folder = throw_away_overlay(control_plane, &name, overlay)?;
+        if !(self.renamed && self.has("cert-manager")) {
+            return Ok(folder);
+        }
+        let around = json!({
+            "resources": [format!("../{name}")], "components": ["kustomize/components/cert-manager/names"],
+        });
+        throw_away_overlay(control_plane, &format!("{name}+names"), around)
+    }
+}
+
+/// The folders' own lists, so that none can be forgotten.
+pub fn all() -> Result<Vec<Case>> {
+    let (overlays, components) = (folders("overlays")?, folders("components")?);
+    ensure!(overlays.len() >= 4 && components.len() >= 7, "{overlays:?} {components:?}");
+    let alone = overlays.iter().map(|overlay| Case::new(overlay, &[]));
+    let each = components.iter().map(|component| Case::new("default", &[component]));
+    let names: Vec<_> = components.iter().map(String::as_str).collect();
+    // `production` has high-availability already.
+    let rest: Vec<_> = names.iter().copied().filter(|name| *name != "high-availability").collect();
+    let together = [
+        Case::new("default", &names),
+        Case::new("production", &rest),
+        Case::new("single-node", &["host-network", "force-drain"]),
+    ];
+    let as_they_are: Vec<_> = alone.chain(each).chain(together).collect();
+    let renamed = as_they_are.iter().map(|case| Case { renamed: true, ..case.clone() });
+    Ok(as_they_are.iter().cloned().chain(renamed).collect())
+}
+
+fn folders(kind: &str) -> Result<Vec<String>> {
+    let path = format!("{KUSTOMIZE}/{kind}");
+    let entries = std::fs::read_dir(&path).context(path)?;
+    let mut names = entries
+        .map(|entry| entry?.file_name().into_string().ok().context("a name of letters"))
+        .collect::<Result<Vec<_>>>()?;
+    names.sort_unstable();
+    Ok(names)
+}

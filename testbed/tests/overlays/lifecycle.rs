@@ -1,0 +1,164 @@
+//! What is applied, applied again, applied over something else and back, and deleted.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::binaries::others_definitions;
+use brupop_testbed::{ControlPlane, Options, await_until};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, PostParams};
+use serde_json::Value as Json;
+
+use crate::cases::{Case, ELSEWHERE, PREFIX, SUFFIX};
+use crate::{DEADLINE, apply, restricted};
+
+/// How people apply: these flags.
+const BY_CLIENT: &[&str] = &[];
+const BY_SERVER: &[&str] = &["--server-side"];
+/// And so when it was by the client before, which has become the manager of what the API server filled in.
+const BY_SERVER_FIRST: &[&str] = &["--server-side", "--force-conflicts"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overlays_can_be_applied_again_over_each_other_and_back_and_deleted() -> Result<()> {
+    let control_plane = ControlPlane::start(Options { controllers: true, ..Options::API }).await?;
+    restricted::admits_all_but_agents(&control_plane).await?;
+    a_scraper_gets_a_token_that_may_read_metrics_alone(&control_plane).await?;
+
+    let default = Case::new("default", &[]).write(&control_plane)?;
+    apply(&control_plane, BY_CLIENT, "-k", &default).await?;
+    let first = shapes(&control_plane, &default).await?;
+    again_changes_nothing(&control_plane, BY_CLIENT, &default).await?;
+    // Ports and strategies that one has and the other has not are where a way back gets lost.
+    let over = [
+        (BY_CLIENT, Case::new("production", &["host-network", "trusted-placement", "network-policy"])),
+        (BY_SERVER_FIRST, Case::new("single-node", &["high-availability", "force-drain"])),
+        (BY_SERVER, Case::new("production", &["host-network", "trusted-placement"])),
+    ];
+    for (how, case) in over {
+        let other = case.write(&control_plane)?;
+        apply(&control_plane, how, "-k", &other).await?;
+        ensure!(shapes(&control_plane, &default).await? != first, "{} is like the default one", case.name());
+        let back = if how == BY_CLIENT { BY_CLIENT } else { BY_SERVER };
+        apply(&control_plane, back, "-k", &default).await?;
+        same(&first, &shapes(&control_plane, &default).await?)
+            .with_context(|| format!("back from {}, applied with {how:?}", case.name()))?;
+    }
+    again_changes_nothing(&control_plane, BY_SERVER, &default).await?;
+    // Whoever has applied by the server may go back to the client.
+    apply(&control_plane, BY_CLIENT, "-k", &default).await?;
+    same(&first, &shapes(&control_plane, &default).await?)?;
+
+    // With all that was added on the way, and a Secret that goes with its account.
+    let all = Case::new("default", &["network-policy", "force-drain", "prometheus-operator"])
+        .write(&control_plane)?;
+    delete(&control_plane, &all).await
+}
+
+type Objects = BTreeMap<(String, String), Json>;
+
+async fn stored(control_plane: &ControlPlane, overlay: &Path) -> Result<Objects> {
+    let args = ["get".as_ref(), "-o".as_ref(), "json".as_ref(), "-k".as_ref(), overlay.as_os_str()];
+    let list: Json = serde_json::from_str(&control_plane.kubectl(args).await?)?;
+    let objects = list["items"].as_array().context("no list")?;
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+    Ok(objects
+        .iter()
+        .map(|object| ((text(&object["kind"]), text(&object["metadata"]["name"])), object.clone()))
+        .collect())
+}
+
+/// What is stored, but for what controllers and kubectl keep there for themselves.
+async fn shapes(control_plane: &ControlPlane, overlay: &Path) -> Result<Objects> {
+    let mut objects = stored(control_plane, overlay).await?;
+    for object in objects.values_mut() {
+        let fields = object.as_object_mut().context("an object")?;
+        fields.remove("status");
+        let metadata = fields.get_mut("metadata").and_then(Json::as_object_mut).context("metadata")?;
+        metadata.retain(|field, _| field == "labels");
+    }
+    Ok(objects)
+}
+
+fn same(first: &Objects, now: &Objects) -> Result<()> {
+    for (name, object) in first {
+        let found = now.get(name);
+        ensure!(found == Some(object), "{name:?} is {found:?}, not {object}");
+    }
+    Ok(())
+}
+
+/// Controllers may write a status meanwhile, so more than one try is allowed; an apply that always changes something
+/// never passes.
+async fn again_changes_nothing(control_plane: &ControlPlane, how: &[&str], overlay: &Path) -> Result<()> {
+    let versions = async || {
+        let objects = stored(control_plane, overlay).await?;
+        anyhow::Ok(
+            objects
+                .into_iter()
+                .map(|(name, object)| (name, object["metadata"]["resourceVersion"].to_string()))
+                .collect::<BTreeMap<_, _>>(),
+        )
+    };
+    let mut changed = Vec::new();
+    let quiet = await_until("nothing changes", DEADLINE, async || {
+        let before = versions().await.ok()?;
+        apply(control_plane, how, "-k", overlay).await.ok()?;
+        let after = versions().await.ok()?;
+        changed = after.into_iter().filter(|(name, version)| before.get(name) != Some(version)).collect();
+        changed.is_empty().then_some(())
+    });
+    quiet.await.with_context(|| format!("{changed:?}"))
+}
+
+async fn delete(control_plane: &ControlPlane, overlay: &Path) -> Result<()> {
+    let delete = ["delete", "--ignore-not-found", "-k"].map(AsRef::as_ref);
+    control_plane.kubectl(delete.into_iter().chain([overlay.as_os_str()])).await?;
+    let left = ["get", "--ignore-not-found", "-o", "name", "-k"].map(AsRef::as_ref);
+    let left = control_plane.kubectl(left.into_iter().chain([overlay.as_os_str()])).await?;
+    ensure!(left.is_empty(), "still there: {left}");
+    Ok(())
+}
+
+/// The component prometheus-operator, applied under other names.
+async fn a_scraper_gets_a_token_that_may_read_metrics_alone(control_plane: &ControlPlane) -> Result<()> {
+    let definitions: PathBuf = others_definitions().await?;
+    apply(control_plane, &["--server-side"], "-f", &definitions).await?;
+    let case = Case { renamed: true, ..Case::new("default", &["prometheus-operator"]) };
+    let overlay = case.write(control_plane)?;
+    apply(control_plane, BY_CLIENT, "-k", &overlay).await?;
+
+    let monitor = stored(control_plane, &overlay).await?;
+    let monitor = &monitor[&("PodMonitor".to_owned(), format!("{PREFIX}brupop{SUFFIX}"))];
+    let credentials = &monitor["spec"]["podMetricsEndpoints"][0]["authorization"]["credentials"];
+    let name = credentials["name"].as_str().context("no name")?;
+    let key = credentials["key"].as_str().context("no key")?;
+    let secrets = Api::<Secret>::namespaced(control_plane.client(), ELSEWHERE);
+    let token = await_until("the token", DEADLINE, async || {
+        let ByteString(token) = secrets.get(name).await.ok()?.data?.remove(key)?;
+        String::from_utf8(token).ok()
+    });
+    let scraper = control_plane.client_for_token(&token.await?).await?;
+    let may = async |spec: SelfSubjectAccessReviewSpec| {
+        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        let answer = Api::all(scraper.clone()).create(&PostParams::default(), &review).await?;
+        anyhow::Ok(answer.status.context("no answer")?.allowed)
+    };
+    let get = Some("get".to_owned());
+    let path = NonResourceAttributes { path: Some("/metrics".to_owned()), verb: get.clone() };
+    let metrics = SelfSubjectAccessReviewSpec { non_resource_attributes: Some(path), ..Default::default() };
+    ensure!(may(metrics).await?, "the scraper may not read /metrics");
+    let secret = ResourceAttributes {
+        namespace: Some(ELSEWHERE.to_owned()),
+        resource: Some("secrets".to_owned()),
+        verb: get,
+        ..Default::default()
+    };
+    let secret = SelfSubjectAccessReviewSpec { resource_attributes: Some(secret), ..Default::default() };
+    ensure!(!may(secret).await?, "the scraper may read Secrets");
+    Ok(())
+}

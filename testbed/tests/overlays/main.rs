@@ -1,0 +1,47 @@
+//! The overlays and components as people apply them: each rendered, held against itself, and taken by a real API server
+//! that refuses what it does not know.
+
+mod cases;
+mod lifecycle;
+mod references;
+mod restricted;
+mod strict;
+
+use anyhow::{Result, ensure};
+use brupop_testbed::ControlPlane;
+use brupop_testbed::operator::AGENT_WARNING;
+use serde_json::Value as Json;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Of all waits.
+const DEADLINE: Duration = Duration::from_mins(1);
+/// What is said besides of a webhook on its host's network.
+const HOST_NETWORK_WARNING: &str = "Warning: would violate PodSecurity \"restricted:latest\": host namespaces \
+     (hostNetwork=true), hostPort (container \"webhook\" uses hostPorts 18080, 18443, 18444)";
+
+/// Objects as a file for kubectl: one by one, for of a List it asks no API server whether it knows all the fields.
+fn documents(control_plane: &ControlPlane, name: &str, objects: &[Json]) -> Result<PathBuf> {
+    let file = control_plane.dir().join(format!("{name}.yaml"));
+    let documents: Vec<_> = objects.iter().map(Json::to_string).collect();
+    std::fs::write(&file, documents.join("\n---\n"))?;
+    Ok(file)
+}
+
+/// `kubectl apply` with these arguments, and what it said of each object. Warned must be of agents, and of the webhook if
+/// it is on its host's network, and of nothing else.
+async fn apply(control_plane: &ControlPlane, args: &[&str], flag: &str, what: &Path) -> Result<String> {
+    let args = ["apply"].iter().chain(args).chain([&flag]).map(OsStr::new);
+    let all = args.chain([what.as_os_str()]);
+    let output = control_plane.kubectl_output(all).await?;
+    let warned = String::from_utf8_lossy(&output.stderr);
+    let unexpected: Vec<_> =
+        warned.lines().filter(|line| ![AGENT_WARNING, HOST_NETWORK_WARNING].contains(line)).collect();
+    ensure!(
+        output.status.success() && unexpected.is_empty(),
+        "kubectl apply of {}: {unexpected:#?}",
+        what.display()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}

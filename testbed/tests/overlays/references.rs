@@ -1,0 +1,187 @@
+//! What objects say of each other, where no schema looks.
+
+use std::collections::BTreeSet;
+
+use brupop_testbed::operator::NAMESPACE;
+use serde_json::Value as Json;
+
+use crate::cases::{Case, ELSEWHERE, PREFIX, SUFFIX};
+
+const COMPONENT: &str = "brupop.bottlerocket.aws/component";
+/// By which variables our programs are told what their containers call these ports, and which they take else.
+const LISTENERS: [(&str, &str, u64); 3] = [
+    ("admission", "ADMISSION_ADDRESS", 8443),
+    ("health", "HEALTH_ADDRESS", 8080),
+    ("metrics", "METRICS_ADDRESS", 8444),
+];
+
+/// What does not fit together.
+pub fn wrong(objects: &[Json]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let workloads: Vec<_> =
+        objects.iter().filter(|object| object.pointer("/spec/template/spec/containers").is_some()).collect();
+    let images: BTreeSet<_> =
+        workloads.iter().map(|workload| container(workload)["image"].as_str()).collect();
+    if workloads.len() != 3 || images.len() != 1 {
+        wrong.push(format!("not one image for three workloads: {images:?}"));
+    }
+    for workload in &workloads {
+        wrong.extend(of_workload(objects, workload));
+    }
+    for object in objects {
+        wrong.extend(of_object(objects, &workloads, object));
+    }
+    wrong
+}
+
+/// What bears a name or a namespace of the default overlay although the case has others.
+pub fn foreign(objects: &[Json], case: &Case) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for object in objects {
+        let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+        let namespace = object["metadata"].get("namespace").and_then(Json::as_str);
+        if namespace.is_some_and(|namespace| namespace != case.namespace()) {
+            wrong.push(format!("{kind} {name} is in {namespace:?}"));
+        }
+        if !case.renamed {
+            continue;
+        }
+        if object.to_string().contains(NAMESPACE) {
+            wrong.push(format!("{kind} {name} speaks of {NAMESPACE}"));
+        }
+        let expected = match kind {
+            "Namespace" => name == ELSEWHERE,
+            "CustomResourceDefinition" => name.ends_with(".brupop.bottlerocket.aws"),
+            _ => name.starts_with(PREFIX) && name.ends_with(SUFFIX),
+        };
+        if !expected {
+            wrong.push(format!("{kind} is called {name}"));
+        }
+    }
+    wrong
+}
+
+fn container(workload: &Json) -> &Json {
+    &workload["spec"]["template"]["spec"]["containers"][0]
+}
+
+fn text(value: &Json) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn items(value: &Json) -> impl Iterator<Item = &Json> {
+    value.as_array().into_iter().flatten()
+}
+
+fn exists(objects: &[Json], kind: &str, name: &Json) -> bool {
+    objects.iter().any(|object| object["kind"] == kind && object["metadata"]["name"] == *name)
+}
+
+/// The number of a container's port by its name.
+fn port(workload: &Json, name: &str) -> Option<u64> {
+    items(&container(workload)["ports"]).find(|port| port["name"] == name)?["containerPort"].as_u64()
+}
+
+fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let (name, pod, container) =
+        (text(&workload["metadata"]["name"]), &workload["spec"]["template"]["spec"], container(workload));
+    let mut needs = |kind: &str, of: &Json| {
+        if !exists(objects, kind, of) {
+            wrong.push(format!("{name}: there is no {kind} {of}"));
+        }
+    };
+    needs("PriorityClass", &pod["priorityClassName"]);
+    needs("ServiceAccount", &pod["serviceAccountName"]);
+    for from in items(&container["envFrom"]) {
+        needs("ConfigMap", &from["configMapRef"]["name"]);
+    }
+    let variables = || items(&container["env"]);
+    for variable in variables() {
+        match text(&variable["name"]) {
+            "WEBHOOK_CONFIGURATION" => needs("ValidatingWebhookConfiguration", &variable["value"]),
+            "WEBHOOK_SERVICE" => needs("Service", &variable["value"]),
+            // cert-manager makes its own.
+            "CERTIFICATES_SECRET" if variable["value"] != "brupop-webhook-tls" => {
+                needs("Secret", &variable["value"]);
+            }
+            _ => {}
+        }
+    }
+    for (called, variable, usual) in LISTENERS {
+        let told = variables().find(|told| told["name"] == variable).map(|told| text(&told["value"]));
+        let listens = told.map_or(Some(usual), |address| address.rsplit(':').next()?.parse().ok());
+        if port(workload, called).is_some_and(|number| Some(number) != listens) {
+            wrong.push(format!("{name} listens on {listens:?}, and its port {called} is another"));
+        }
+    }
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let asked = &container[probe]["httpGet"]["port"];
+        if !asked.is_null() && port(workload, text(asked)).is_none() {
+            wrong.push(format!("{name}: {probe} asks port {asked}"));
+        }
+    }
+    let annotations = &workload["spec"]["template"]["metadata"]["annotations"];
+    let scraped = annotations.get("prometheus.io/port").and_then(Json::as_str);
+    if scraped.map(str::to_owned) != port(workload, "metrics").map(|number| number.to_string()) {
+        wrong.push(format!("{name} is scraped on {scraped:?}"));
+    }
+    wrong
+}
+
+fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String> {
+    let (kind, name, spec) = (text(&object["kind"]), text(&object["metadata"]["name"]), &object["spec"]);
+    let mut wrong = Vec::new();
+    let mut needs = |kind_of: &str, of: &Json| {
+        if !exists(objects, kind_of, of) {
+            wrong.push(format!("{kind} {name}: there is no {kind_of} {of}"));
+        }
+    };
+    let mut ports = Vec::new();
+    match kind {
+        "RoleBinding" | "ClusterRoleBinding" => {
+            needs(text(&object["roleRef"]["kind"]), &object["roleRef"]["name"]);
+            items(&object["subjects"]).for_each(|subject| needs("ServiceAccount", &subject["name"]));
+        }
+        "ValidatingAdmissionPolicyBinding" => needs("ValidatingAdmissionPolicy", &spec["policyName"]),
+        "FlowSchema" => {
+            needs("PriorityLevelConfiguration", &spec["priorityLevelConfiguration"]["name"]);
+            let subjects = items(&spec["rules"]).flat_map(|rule| items(&rule["subjects"]));
+            subjects.for_each(|subject| needs("ServiceAccount", &subject["serviceAccount"]["name"]));
+        }
+        "ValidatingWebhookConfiguration" => items(&object["webhooks"])
+            .for_each(|webhook| needs("Service", &webhook["clientConfig"]["service"]["name"])),
+        "Secret" if object["type"] == "kubernetes.io/service-account-token" => {
+            needs("ServiceAccount", &object["metadata"]["annotations"]["kubernetes.io/service-account.name"]);
+        }
+        "PodMonitor" => {
+            for endpoint in items(&spec["podMetricsEndpoints"]) {
+                needs("Secret", &endpoint["authorization"]["credentials"]["name"]);
+                ports.push((&spec["selector"], &endpoint["port"]));
+            }
+        }
+        "Certificate" => needs("Issuer", &spec["issuerRef"]["name"]),
+        "Service" => ports.extend(items(&spec["ports"]).map(|port| (&spec["selector"], &port["targetPort"]))),
+        "NetworkPolicy" => {
+            let open = items(&spec["ingress"]).flat_map(|rule| items(&rule["ports"]));
+            ports.extend(open.map(|port| (&spec["podSelector"], &port["port"])));
+        }
+        _ => {}
+    }
+    for (selector, named) in ports {
+        let selected: Vec<_> = workloads.iter().filter(|workload| selects(selector, workload)).collect();
+        if selected.is_empty() || selected.iter().any(|workload| port(workload, text(named)).is_none()) {
+            wrong.push(format!("{kind} {name}: not all that it selects has a port {named}"));
+        }
+    }
+    wrong
+}
+
+/// Does a selector, of a Service or of the newer kind, select the workload's pods?
+fn selects(selector: &Json, workload: &Json) -> bool {
+    let component = &workload["spec"]["template"]["metadata"]["labels"][COMPONENT];
+    let labels = selector.get("matchLabels").unwrap_or(selector);
+    labels.get(COMPONENT) == Some(component)
+        || items(&selector["matchExpressions"])
+            .any(|asked| asked["key"] == COMPONENT && items(&asked["values"]).any(|value| value == component))
+}

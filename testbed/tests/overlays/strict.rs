@@ -1,0 +1,126 @@
+//! Every case, rendered and taken by the API server, which is asked to refuse what its schemas do not know.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::binaries::others_definitions;
+use brupop_testbed::operator::rendered;
+use brupop_testbed::{ControlPlane, Options};
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde::Deserialize as _;
+use serde_json::{Value as Json, json};
+
+use crate::cases::{self, Case};
+use crate::{DEADLINE, apply, documents, references};
+
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// Applies at once.
+const PARALLEL: usize = 3;
+/// An image by its digest, as those name theirs who care.
+const IMAGE: &str =
+    "registry.example:5000/a/brupop@sha256:6c3c624b58dbbcd3c0dd82b4c53f04194d1247c6eebdaab7c610cf7d66709b3b";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_overlay_and_component_is_taken_strictly_under_any_name() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::API).await?;
+    prepare(&control_plane).await?;
+    what_it_does_not_know_is_refused(&control_plane).await?;
+
+    let began = Instant::now();
+    let cases = cases::all()?;
+    let count = cases.len();
+    let checks = cases.iter().map(|case| async {
+        check(&control_plane, case).await.with_context(|| format!("case {}", case.name()))
+    });
+    futures::stream::iter(checks).buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
+    println!("{count} cases, {:.1} s", began.elapsed().as_secs_f32());
+
+    the_release_manifest_is_taken(&control_plane).await
+}
+
+/// Others' definitions, and the namespaces: a dry run makes none.
+async fn prepare(control_plane: &ControlPlane) -> Result<()> {
+    let definitions = others_definitions().await?;
+    let folder = definitions.to_str().context("a path of letters")?;
+    control_plane.kubectl(["apply", "--server-side", "-f", folder]).await?;
+    let deadline = format!("--timeout={}s", DEADLINE.as_secs());
+    control_plane.kubectl(["wait", "--for=condition=Established", &deadline, "-f", folder]).await?;
+    // As they ship, for API servers warn by the labels of what is there.
+    for renamed in [false, true] {
+        let case = Case { renamed, ..Case::new("default", &[]) };
+        let mut objects = rendered(control_plane, &case.write(control_plane)?).await?;
+        objects.retain(|object| object["kind"] == "Namespace");
+        apply(control_plane, &["--server-side"], "-f", &documents(control_plane, "namespace", &objects)?)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn strictly(control_plane: &ControlPlane, file: &Path) -> Result<String> {
+    apply(control_plane, &["--server-side", "--validate=strict", "--dry-run=server"], "-f", file).await
+}
+
+/// So that what is taken below proves something: also of definitions that are not Kubernetes' own.
+async fn what_it_does_not_know_is_refused(control_plane: &ControlPlane) -> Result<()> {
+    let case = Case::new("default", &["prometheus-operator", "cert-manager"]);
+    let objects = rendered(control_plane, &case.write(control_plane)?).await?;
+    for (kind, path, unknown) in [
+        ("Deployment", "/spec/template/spec/containers/0", "livenesProbe"),
+        ("ValidatingAdmissionPolicy", "/spec", "failPolicy"),
+        ("PodMonitor", "/spec/podMetricsEndpoints/0", "bearerTokenFile"),
+        ("PrometheusRule", "/spec/groups/0/rules/0", "labls"),
+        ("Certificate", "/spec", "dnsName"),
+    ] {
+        let mut object = objects.iter().find(|object| object["kind"] == kind).context(kind)?.clone();
+        object
+            .pointer_mut(path)
+            .and_then(Json::as_object_mut)
+            .context(path)?
+            .insert(unknown.to_owned(), json!("x"));
+        let file = documents(control_plane, unknown, &[object])?;
+        let refused = strictly(control_plane, &file).await.err().map(|error| error.to_string());
+        let refused = refused.with_context(|| format!("{kind} with {unknown} was taken"))?;
+        ensure!(refused.contains(unknown) && refused.contains("not declared in schema"), "{refused}");
+    }
+    Ok(())
+}
+
+async fn check(control_plane: &ControlPlane, case: &Case) -> Result<()> {
+    let folder = case.write(control_plane)?;
+    let objects = rendered(control_plane, &folder).await?;
+    let mut wrong = references::wrong(&objects);
+    wrong.extend(references::foreign(&objects, case));
+    ensure!(wrong.is_empty(), "{wrong:#?}");
+    strictly(control_plane, &documents(control_plane, &case.name(), &objects)?).await?;
+    Ok(())
+}
+
+/// `make yaml`, with an image of one's own.
+async fn the_release_manifest_is_taken(control_plane: &ControlPlane) -> Result<()> {
+    let folder = control_plane.dir().join("dist");
+    let make = tokio::process::Command::new("make")
+        .args(["--no-print-directory", "-C", REPOSITORY, "yaml"])
+        .args([format!("DIST={}", folder.display()), format!("IMAGE={IMAGE}")])
+        .env_remove("MAKEFLAGS")
+        .output()
+        .await?;
+    ensure!(make.status.success(), "make yaml: {}", String::from_utf8_lossy(&make.stderr));
+    let file: PathBuf = folder.join("bottlerocket-update-operator.yaml");
+    let text = std::fs::read_to_string(&file)?;
+    let objects: Vec<Json> =
+        serde_yaml_ng::Deserializer::from_str(&text).map(Json::deserialize).collect::<Result<_, _>>()?;
+    let default = Case::new("default", &[]).write(control_plane)?;
+    let mut expected = rendered(control_plane, &default).await?;
+    let mut images = 0;
+    for object in &mut expected {
+        if let Some(image) = object.pointer_mut("/spec/template/spec/containers/0/image") {
+            *image = json!(IMAGE);
+            images += 1;
+        }
+    }
+    ensure!(images == 3 && objects == expected, "make yaml wrote something else than the default overlay");
+    let taken = strictly(control_plane, &file).await?;
+    ensure!(taken.lines().count() == objects.len(), "{taken}");
+    Ok(())
+}
