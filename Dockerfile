@@ -9,7 +9,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/target \
-    CARGO_TARGET_DIR=/target image/programs /out && cp LICENSE-* /out/
+    CARGO_TARGET_DIR=/target image/programs /out && cp LICENSE-APACHE LICENSE-MIT /out/
 
 FROM scratch
 ARG VERSION=unknown

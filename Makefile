@@ -34,16 +34,33 @@ help: ## This list
 build: ## The three programs, as shipped: static
 	image/programs $(SHIPPED)
 
+.PHONY: container
+container: ## The image, from Dockerfile by docker, podman or buildah, whichever is there (IMAGE=...)
+	@IMAGE=$(IMAGE) image/container
+
 .PHONY: image
-image: build ## The image as an archive, dist/image.oci.tar, of those programs and by buildah: needs no registry
-	image/archive $(SHIPPED) dist/image.oci.tar
+image: build ## The image as an archive, dist/image.oci.tar, of the programs built here and by buildah: needs no registry
+	@IMAGE=$(IMAGE) image/archive $(SHIPPED) $(DIST)/image.oci.tar
+
+.PHONY: image-check
+image-check: build container-tools control-plane ## The image holds what it should and nothing else, and works; needs root
+	@cargo build --locked --quiet -p brupop-testbed --bin brupop-image
+	@.ci/image $(SHIPPED) $(TARGET)/debug/brupop-image
+
+.PHONY: reproduce
+reproduce: container-tools ## The last commit built twice, in different folders: programs and image are the same to the byte (some minutes)
+	@image/reproduce
+
+.PHONY: dist
+dist: build yaml ## The release, in dist/: programs, image and list of packages for this architecture, manifest, checksums
+	@IMAGE=$(IMAGE) image/dist $(SHIPPED) $(DIST)
 
 .PHONY: container-tools
-container-tools: ## Debian's buildah, unless there is one; needs root
-	@command -v buildah >/dev/null && exit; \
+container-tools: ## Debian's buildah and jq, unless they are there; needs root
+	@command -v buildah >/dev/null && command -v jq >/dev/null && exit; \
 	command -v apt-get >/dev/null && [[ $$EUID == 0 ]] || { \
-	  echo "The image needs buildah in PATH: as root on Debian 'make container-tools' installs it" >&2; exit 1; }; \
-	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends buildah
+	  echo "The image needs buildah, and its check jq, in PATH: as root on Debian 'make container-tools' installs them" >&2; exit 1; }; \
+	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends buildah jq
 
 .PHONY: control-plane
 control-plane: ## The test bed's control plane, built once into a cache
