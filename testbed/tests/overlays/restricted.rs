@@ -7,11 +7,13 @@ use brupop_testbed::{ControlPlane, await_until, make_nodes};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, ListParams};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::DEADLINE;
 
 const NAMESPACE: &str = "nothing-but-restricted";
+/// Of the overlay production, and nodes for them.
+const REPLICAS: usize = 3;
 
 pub async fn admits_all_but_agents(control_plane: &ControlPlane) -> Result<()> {
     let enforces = r#"[{"op": "replace", "path": "/metadata/labels/pod-security.kubernetes.io~1enforce", "value": "restricted"}]"#;
@@ -23,13 +25,14 @@ pub async fn admits_all_but_agents(control_plane: &ControlPlane) -> Result<()> {
     let overlay = throw_away_overlay(control_plane, "restricted", overlay)?;
     apply_overlay(control_plane, &overlay).await?;
     let client = control_plane.client();
-    make_nodes(&client, 1).await?;
+    make_nodes(&client, REPLICAS).await?;
 
+    // No two of a kind on one node, as high-availability has it.
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
-    let expected = BTreeMap::from([("reconciler".to_owned(), 3), ("webhook".to_owned(), 3)]);
+    let expected = BTreeMap::from(["reconciler", "webhook"].map(|name| (name.to_owned(), REPLICAS)));
     let mut found = BTreeMap::new();
-    let admitted = await_until(format!("the pods {expected:?}"), DEADLINE, async || {
-        found = count(pods.list(&ListParams::default()).await.ok()?.items);
+    let admitted = await_until(format!("pods on so many nodes: {expected:?}"), DEADLINE, async || {
+        found = nodes(pods.list(&ListParams::default()).await.ok()?.items);
         (found == expected).then_some(())
     });
     admitted.await.with_context(|| format!("{found:?}"))?;
@@ -46,13 +49,13 @@ pub async fn admits_all_but_agents(control_plane: &ControlPlane) -> Result<()> {
     control_plane.kubectl(["delete", "node", "--all"]).await.map(drop)
 }
 
-/// Pods by their component.
-fn count(pods: Vec<Pod>) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
+/// On how many nodes pods are, by their component.
+fn nodes(pods: Vec<Pod>) -> BTreeMap<String, usize> {
+    let mut nodes = BTreeMap::<_, BTreeSet<_>>::new();
     for pod in pods {
         let mut labels = pod.metadata.labels.unwrap_or_default();
         let component = labels.remove("brupop.bottlerocket.aws/component").unwrap_or_default();
-        *counts.entry(component).or_default() += 1;
+        nodes.entry(component).or_default().extend(pod.spec.and_then(|spec| spec.node_name));
     }
-    counts
+    nodes.into_iter().map(|(component, nodes)| (component, nodes.len())).collect()
 }
