@@ -101,15 +101,8 @@ impl<'a> Goal<'_, 'a> {
         }
         if self.shadow.status.attempt != self.shadow.spec.attempt {
             // Said before the host is touched.
-            if self.left_by_upstream(State::StagedAndPerformedUpdate) && !self.runs_wanted() {
-                match self.host.updates {
-                    Updates::Busy => return Next::Poll,
-                    Updates::Known(known) if self.adopt(&known, report) => {}
-                    _ => {
-                        report.failure(self.host.now, self.not_next());
-                        return Next::Wait;
-                    }
-                }
+            if let Some(next) = self.take_over(report) {
+                return next;
             }
             if let Some(staged) = self.host.known().and_then(|known| self.just_prepared(&known)) {
                 // The turn came when a download ahead of it had just ended.
@@ -171,10 +164,8 @@ impl<'a> Goal<'_, 'a> {
 
     /// Wanted: the host runs `spec.version`. It may be rebooted from the granted boot, once that is claimed.
     pub(super) fn rebooted(&self, report: &mut Report<'a>) -> Next {
-        if self.left_by_upstream(State::RebootedIntoUpdate)
-            && let Some(known) = self.host.known()
-        {
-            self.adopt(&known, report);
+        if let Some(next) = self.take_over(report) {
+            return next;
         }
         report.attempt();
         if self.runs_wanted() {
@@ -223,6 +214,22 @@ impl<'a> Goal<'_, 'a> {
             report.failure(self.host.now, format!("the host fell back to {}", self.host.version));
         }
         Next::Wait
+    }
+
+    /// Upstream's agent said that the host would boot the update next. If it would, the image counts as ours; if not, this
+    /// step has failed.
+    fn take_over(&self, report: &mut Report<'a>) -> Option<Next> {
+        if !self.left_by_upstream() || self.runs_wanted() {
+            return None;
+        }
+        match self.host.updates {
+            Updates::Busy => Some(Next::Poll),
+            Updates::Known(known) if self.adopt(&known, report) => None,
+            _ => {
+                report.failure(self.host.now, self.not_next());
+                Some(Next::Wait)
+            }
+        }
     }
 
     /// Has the host been asked for updates in this attempt: by this process, or by the one that began it?

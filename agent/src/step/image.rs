@@ -76,10 +76,12 @@ impl<'a> Goal<'_, 'a> {
         if self.memory.began == self.shadow.spec.attempt { None } else { last_prepared(known) }
     }
 
-    /// Upstream's agent, which knows no attempts, reported this state, and ours has not yet said anything.
-    pub(super) fn left_by_upstream(&self, state: State) -> bool {
+    /// Upstream's agent, which knows no attempts, reported an image that is activated, and ours has not yet said anything.
+    pub(super) fn left_by_upstream(&self) -> bool {
         let status = &self.shadow.status;
-        status.attempt.is_none() && self.shadow.spec.attempt.is_some() && status.current_state == Some(state)
+        status.attempt.is_none()
+            && self.shadow.spec.attempt.is_some()
+            && status.current_state == Some(State::StagedAndPerformedUpdate)
     }
 
     /// Takes what upstream's agent activated for ours, if the host would boot it next.

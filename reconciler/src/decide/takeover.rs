@@ -11,7 +11,8 @@ use crate::facts::Situation;
 /// The ledger's write by which a process begins to lead, and the term in which it then leads.
 ///
 /// The term is one more than the ledger's and than every term that stands in a shadow, so it rises also when the
-/// ledger was lost. A lost ledger's slots are made again from the updates that run.
+/// ledger was lost. A lost ledger's slots are made again from the updates that run. Those that upstream's operator left
+/// behind never had one: they take theirs like everybody else, when there is room.
 pub fn takeover<'a>(
     ledger: Option<&'a BottlerocketFleetStatus>,
     situations: &[Situation<'a>],
@@ -33,7 +34,10 @@ pub fn takeover<'a>(
             situations
                 .iter()
                 .filter_map(|situation| situation.shadow.map(|shadow| (situation, shadow)))
-                .filter(|(situation, shadow)| shadow.spec.state != State::Idle || situation.marked())
+                .filter(|(situation, shadow)| {
+                    let runs = shadow.spec.state != State::Idle && shadow.spec.attempt.is_some();
+                    runs || situation.marked()
+                })
                 .map(|(_, shadow)| {
                     let slot = Slot {
                         uid: shadow.uid.to_owned(),

@@ -184,22 +184,28 @@ fn monitoring_notices_a_late_fall_back_once() {
 
 #[test]
 fn what_upstream_left_is_adopted_if_the_host_would_boot_it() {
-    let left = |state| {
-        with(shadow(state), |_, status| {
-            status.current_state = Some(state);
+    let left = |wanted, reached| {
+        with(shadow(wanted), |_, status| {
+            status.current_state = Some(reached);
             status.attempt = None;
         })
     };
+    let staged = || left(State::StagedAndPerformedUpdate, State::StagedAndPerformedUpdate);
+    let about_to_reboot = || left(State::RebootedIntoUpdate, State::StagedAndPerformedUpdate);
     let adopted = "StatusStaged StatusAttempt";
     check! {
-        "activated": old(is_ready(last(Activate, true, 6))), left(State::StagedAndPerformedUpdate), fresh()
-            => adopted;
-        "busy": old(Updates::Busy), left(State::StagedAndPerformedUpdate), fresh() => "poll";
-        "not activated any more": old(Updates::Unknown), left(State::StagedAndPerformedUpdate), fresh()
+        "activated": old(is_ready(last(Activate, true, 6))), staged(), fresh() => adopted;
+        "busy": old(Updates::Busy), staged(), fresh() => "poll";
+        "not activated any more": old(Updates::Unknown), staged(), fresh()
             => "ErrorReset StatusAttempt \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
-        "about to reboot": old(is_ready(last(Activate, true, 6))), left(State::RebootedIntoUpdate), fresh()
-            => adopted;
-        "rebooted": host(NEW, NEXT_BOOT, Updates::Unknown), left(State::RebootedIntoUpdate), fresh()
+        "about to reboot": old(is_ready(last(Activate, true, 6))), about_to_reboot(), fresh() => adopted;
+        "about to reboot, busy": old(Updates::Busy), about_to_reboot(), fresh() => "poll";
+        "about to reboot into nothing": old(is_staged(last(Prepare, true, 6))), about_to_reboot(), fresh()
+            => "ErrorReset StatusAttempt \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
+        "rebooted": host(NEW, NEXT_BOOT, Updates::Unknown), about_to_reboot(), fresh()
+            => "CurrentVersion StatusBootId RebootedIntoUpdate StatusAttempt";
+        "rebooted, and said": host(NEW, NEXT_BOOT, Updates::Unknown),
+            left(State::RebootedIntoUpdate, State::RebootedIntoUpdate), fresh()
             => "CurrentVersion StatusBootId StatusAttempt";
     }
 }

@@ -1,6 +1,8 @@
 //! Who begins, and who leads.
 
-use brupop_api::State::{Idle, StagedAndPerformedUpdate};
+use std::collections::BTreeMap;
+
+use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::fleet::{BottlerocketFleetStatus, Halt, VersionRecord};
 use brupop_api::{Field, Value};
 
@@ -158,4 +160,27 @@ fn a_new_leader_has_a_higher_term_than_anybody_ever_had() {
     let (term, take) = takeover(None, &[situation]);
     assert_eq!(term, 10);
     assert!(matches!(sets(&take, Field::Slot(SHADOW)), Some(Value::Slot(slot)) if slot.attempt == 1));
+}
+
+#[test]
+fn what_upstream_left_in_mid_update_takes_its_slots_like_everybody_else() {
+    let mut situations = [updating(RebootedIntoUpdate, StagedAndPerformedUpdate); 3];
+    for (at, situation) in situations.iter_mut().enumerate() {
+        shadow(situation, |shadow| {
+            shadow.name = ["brs-a", "brs-b", "brs-c"][at];
+            shadow.spec.attempt = None;
+            shadow.status.attempt = None;
+        });
+        situation.shadow_name = ["brs-a", "brs-b", "brs-c"][at];
+    }
+    let (_, take) = takeover(None, &situations);
+    assert!(take.sets.iter().all(|(field, _)| !matches!(field, Field::Slot(_))), "{:?}", take.sets);
+    let none = BTreeMap::new();
+    let fleet = FleetFacts { slots: &none, limit: Some(2), ..fleet() };
+    assert_eq!(slots(&fleet, &situations).taken, [0, 1]);
+    // One whose cordon a leader had begun to adopt when the ledger was lost keeps its slot.
+    let adopted = marker(1, false);
+    marked(&mut situations[2], &adopted);
+    let (_, take) = takeover(None, &situations);
+    assert!(matches!(sets(&take, Field::Slot("brs-c")), Some(Value::Slot(slot)) if slot.attempt == 1));
 }
