@@ -1,6 +1,7 @@
 //! From objects and the time to facts. Pure: the clock is an argument.
 
 mod clock;
+mod monitored;
 mod outsiders;
 mod side_by_side;
 

@@ -4,6 +4,7 @@
 
 mod read;
 mod table;
+mod workloads;
 
 use std::collections::BTreeMap;
 

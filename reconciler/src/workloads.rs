@@ -93,6 +93,17 @@ impl Found {
     }
 }
 
+/// The first of these owners of pods that is there and not available; `None` as long as that is not known of each.
+pub fn missing(owners: &[String], found: impl Fn(&str) -> Option<Found>) -> Option<Option<&String>> {
+    let mut missing = None;
+    for owner in owners {
+        if found(owner)? == Found::Unavailable {
+            missing = missing.or(Some(owner));
+        }
+    }
+    Some(missing)
+}
+
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.kind.full_name().kind, self.namespace, self.name)
@@ -115,6 +126,24 @@ mod tests {
         {
             assert_eq!(Workload::parse(owner), None, "{owner}");
         }
+    }
+
+    #[test]
+    fn the_first_that_is_not_available_is_missing_once_all_are_known() {
+        let owners = ["a", "b", "c"].map(str::to_owned);
+        for (what, found, expected) in [
+            ("all are back", [Some(Found::Available), Some(Found::Gone), Some(Found::Unknown)], Some(None)),
+            (
+                "two are not",
+                [Some(Found::Available), Some(Found::Unavailable), Some(Found::Unavailable)],
+                Some(Some("b")),
+            ),
+            ("one is not known yet", [Some(Found::Unavailable), None, Some(Found::Available)], None),
+        ] {
+            let of = |owner: &str| found[owners.iter().position(|one| one == owner).unwrap()];
+            assert_eq!(missing(&owners, of).map(|missing| missing.map(String::as_str)), expected, "{what}");
+        }
+        assert_eq!(missing(&[], |_| None), Some(None), "nobody was evicted");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use kube::core::DeserializeGuard;
 use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
-use super::{Output, PlanArgs, circumstances, plan, table};
+use super::{Output, PlanArgs, circumstances, plan, table, workloads};
 use crate::apply::is_ours;
 use crate::drain::Plan as Drain;
 use crate::objects::{AgentPod, Ledger, WatchedNode, trim_pod};
@@ -61,6 +61,9 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
     let cluster = Cluster::infer("brupop-reconciler-plan").await?;
     let (client, namespace) = (cluster.client()?, args.namespace.as_deref().unwrap_or(cluster.namespace()));
     let mut snapshot = snapshot(&client, namespace).await?;
+    if settings.workloads_deadline_seconds > 0 {
+        snapshot.evicted = workloads::evicted(&client, &snapshot).await?;
+    }
     let (now, durations) = (Timestamp::now(), settings.durations());
     let text = now.to_string();
     let own_node = leaders_node(&client, namespace).await?;

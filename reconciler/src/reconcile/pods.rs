@@ -97,22 +97,18 @@ impl Reconciler {
         };
         let looked = self.reign.pods.look(|_, pods, _| workloads(pods));
         let mut wanted: BTreeSet<Workload> = looked.into_values().flatten().collect();
-        let monitored = |name: &str, node: &WatchedNode| {
-            let shadow = snapshot.shadow(name)?;
-            let marker = node.marker().ok()??;
-            (shadow.spec.state == State::MonitoringUpdate).then(|| marker.evicted_owners.clone())
-        };
-        let evicted: BTreeMap<&String, Vec<String>> = if self.settings.workloads_deadline_seconds == 0 {
+        let evicted = if self.settings.workloads_deadline_seconds == 0 {
             BTreeMap::new()
         } else {
-            snapshot.nodes.iter().filter_map(|(name, node)| Some((name, monitored(name, node)?))).collect()
+            snapshot.monitored()
         };
         wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
         self.reign.workloads.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
         snapshot.evicted = evicted
             .into_iter()
             .filter_map(|(name, owners)| {
-                Some((name.clone(), self.reign.workloads.missing(&owners)?.cloned()))
+                let missing = self.reign.workloads.missing(&owners)?.cloned();
+                Some((name, missing))
             })
             .collect();
     }

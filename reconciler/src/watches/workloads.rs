@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::drain::owner;
-use crate::workloads::{Found, Kind, Workload};
+use crate::workloads::{self, Found, Kind, Workload};
 
 /// Most workloads that are watched at once. What is beyond is not looked at.
 const MAX_WATCHES: usize = 512;
@@ -82,13 +82,7 @@ impl WorkloadWatches {
 
     /// The first of these owners that is there and not available; `None` as long as that is not known of each.
     pub fn missing<'o>(&self, owners: &'o [String]) -> Option<Option<&'o String>> {
-        let mut missing = None;
-        for owner in owners {
-            if self.found(owner)? == Found::Unavailable {
-                missing = missing.or(Some(owner));
-            }
-        }
-        Some(missing)
+        workloads::missing(owners, |owner| self.found(owner))
     }
 }
 

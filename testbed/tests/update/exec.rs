@@ -35,6 +35,7 @@ impl Exec {
             .env("KUBECONFIG", bearer.kubeconfig())
             .env("POD_NAME", pod)
             .env("MIN_NODE_AGE_SECONDS", "0")
+            .env("SOAK_SECONDS", "0")
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
+use crate::exec::exec;
 use crate::{DEADLINE, assert_kind, fleet};
 
 async fn close_to_new_pods(fleet: &Fleet, closed: bool) -> Result<()> {
@@ -38,6 +39,12 @@ async fn no_further_node_begins_until_evicted_workloads_are_available_again() ->
             history.now().find(|(_, seen)| seen.reason != "WorkloadsNotBack").context("another node")?;
         ensure!(other.version.as_deref() == Some(OLD) && other.target.is_none(), "{name} began meanwhile");
     }
+
+    // Whoever asks for the plan is told the same.
+    let (plan, went_well) = exec(&fleet, &["plan"]).await?;
+    let waits = |line: &&str| line.contains("  running ") && line.contains(" WorkloadsNotBack ");
+    let waits = plan.lines().filter(waits).count();
+    ensure!(went_well && waits == 1, "{plan}");
 
     close_to_new_pods(&fleet, false).await?;
     fleet.until_updated(NEW, DEADLINE).await?;

@@ -53,6 +53,24 @@ fn what_was_evicted_is_missing_until_it_was_seen_again() {
 }
 
 #[test]
+fn owners_matter_while_their_node_is_watched() {
+    let with = |owners: &[&str], state: &str| {
+        let marker = Marker {
+            shadow_uid: "uid-brs-n".to_owned(),
+            evicted_owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
+            ..Marker::default()
+        };
+        let annotations = json!({names::MARKER_ANNOTATION: marker.render()});
+        let nodes = [("n", json!({"metadata": {"annotations": annotations}})), ("unmarked", json!({}))];
+        let spec = json!({"state": state});
+        snapshot(nodes, [("brs-n", spec.clone(), json!({})), ("brs-unmarked", spec, json!({}))]).monitored()
+    };
+    let expected = BTreeMap::from([("brs-n".to_owned(), vec![CART.to_owned()])]);
+    assert_eq!(with(&[CART], "MonitoringUpdate"), expected);
+    assert_eq!(with(&[CART], "RebootedIntoUpdate"), BTreeMap::new());
+}
+
+#[test]
 fn a_slot_tells_for_how_long_it_was_held() {
     let seconds = |since| watched(since, Evicted::Back, NOW, &durations(), |seen| seen.time.slot_seconds);
     assert_eq!(seconds(Some("2026-11-21T03:50:00Z")), Some(600));

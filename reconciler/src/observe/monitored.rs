@@ -1,0 +1,19 @@
+//! Whose pods were evicted from the nodes that are watched after their update.
+
+use std::collections::BTreeMap;
+
+use brupop_api::State;
+
+use super::Snapshot;
+
+impl Snapshot {
+    /// The owners of pods that have to be available again, by name of the shadow.
+    pub fn monitored(&self) -> BTreeMap<String, Vec<String>> {
+        let owners = self.nodes.iter().filter_map(|(name, node)| {
+            let marker = node.marker().ok()??;
+            let watched = self.shadow(name)?.spec.state == State::MonitoringUpdate;
+            watched.then(|| (name.clone(), marker.evicted_owners.clone()))
+        });
+        owners.collect()
+    }
+}

@@ -1,0 +1,44 @@
+//! Are the workloads available again whose pods were evicted?
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::api::{Api, ListParams};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Client, Error};
+
+use super::PlanError;
+use crate::observe::Snapshot;
+use crate::workloads::{Found, Workload, missing};
+
+/// Most workloads that are looked at: as many as the leader watches at once.
+const LOOKED_AT: usize = 512;
+
+/// The first workload that is not available again, by name of the shadow, as the leader would see it.
+pub(super) async fn evicted(
+    client: &Client,
+    snapshot: &Snapshot,
+) -> Result<BTreeMap<String, Option<String>>, PlanError> {
+    let monitored = snapshot.monitored();
+    let owners: BTreeSet<&String> = monitored.values().flatten().collect();
+    let mut found = BTreeMap::new();
+    for owner in owners {
+        let Some(workload) = Workload::parse(owner).filter(|_| found.len() < LOOKED_AT) else { continue };
+        found.insert(owner.as_str(), look_at(client, &workload).await?);
+    }
+    // What is beyond, or of another kind, nobody waits for.
+    let known = |owner: &str| Some(found.get(owner).copied().unwrap_or(Found::Unknown));
+    let missing_of = |owners: &[String]| missing(owners, known).flatten().cloned();
+    Ok(monitored.iter().map(|(name, owners)| (name.clone(), missing_of(owners))).collect())
+}
+
+async fn look_at(client: &Client, workload: &Workload) -> Result<Found, PlanError> {
+    let resource = ApiResource::from_gvk(&workload.kind.full_name());
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &workload.namespace, &resource);
+    // A list of one: the reconciler's account may list them, and not get them.
+    let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
+    match api.list(&named).await {
+        Ok(list) => Ok(Found::of(workload.kind, list.items.first())),
+        Err(Error::Api(status)) if status.code == 403 => Ok(Found::Unknown),
+        Err(source) => Err(PlanError::Read { what: "the workloads", source: Box::new(source) }),
+    }
+}
