@@ -85,10 +85,40 @@ prometheus: ## Debian's Prometheus for the tests, unless there is one; needs roo
 	  echo "The tests need prometheus and promtool in PATH: as root on Debian 'make prometheus' installs them (package prometheus), else put those of https://prometheus.io/download there" >&2; exit 1; }; \
 	apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -yq --no-install-recommends prometheus
 
+# Tests that start control planes wait more than they compute, so two of their binaries run at a time; the long ones first.
+JOBS ?= 2
+LONG := update orchestration upgrade drains endurance admission leaders serving
+INTEGRATION := $(sort $(patsubst %/main,%,$(basename $(wildcard */tests/*.rs */tests/*/main.rs))))
+INTEGRATION := $(LONG) $(filter-out $(LONG),$(sort $(notdir $(INTEGRATION))))
+TESTED := cargo test --locked --workspace
+
 .PHONY: test
-test: control-plane earlier prometheus build ## Unit, property and table tests, the bounded model, and the tests on the real control plane
+test: control-plane earlier prometheus build ## Unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS at a time)
 	cargo build --locked --workspace --bins
-	BRUPOP_BINARIES=$(SHIPPED) cargo test --locked --workspace
+	$(TESTED) --no-run
+	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-units test-docs $(INTEGRATION:%=test-%)
+
+# All of the workspace each time, so that nothing is compiled anew for want of a feature.
+.PHONY: test-units test-docs $(INTEGRATION:%=test-%)
+test-units:
+	@$(TESTED) --quiet --lib --bins --examples
+test-docs:
+	@$(TESTED) --quiet --doc
+$(INTEGRATION:%=test-%): test-%:
+	@BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --quiet --test $*
+
+.PHONY: e2e
+e2e: image control-plane e2e-tools ## The image and the default overlay on real kubelets, in namespaces of this machine (some minutes; needs root)
+	@cargo build --locked --quiet -p brupop-testbed --bin brupop-e2e
+	@testbed/build-nodes >/dev/null
+	@exec $(TARGET)/debug/brupop-e2e --image $(DIST)/image.oci.tar $(if $(STAY),--stay)
+
+.PHONY: e2e-tools
+e2e-tools: container-tools ## Debian's runc, nftables and iproute2 for it, unless they are there; needs root
+	@command -v runc >/dev/null && command -v nft >/dev/null && command -v ip >/dev/null && exit; \
+	command -v apt-get >/dev/null && [[ $$EUID == 0 ]] || { \
+	  echo "Real kubelets need root, and runc, nft and ip in PATH: as root on Debian 'make e2e-tools' installs them" >&2; exit 1; }; \
+	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends runc nftables iproute2
 
 .PHONY: bench
 bench: control-plane build ## 8 nodes at limit 4, hosts that act at once and reboot in 2 s, nothing to drain: time and overhead
@@ -160,6 +190,23 @@ yaml: control-plane ## The release manifest, dist/bottlerocket-update-operator.y
 	@mkdir -p $(DIST)
 	@$$(testbed/build-control-plane)/kubectl kustomize kustomize/overlays/$(OVERLAY) | \
 	  sed -E '$(if $(IMAGE),s|^( +image: ).*|\1$(IMAGE)|)' >$(DIST)/bottlerocket-update-operator.yaml
+
+.PHONY: kind-cluster
+kind-cluster: ## A kind cluster named brupop; needs Docker and kind, as the next two do, so CI runs none of them
+	kind create cluster --name brupop
+
+.PHONY: kind-load
+kind-load: ## The image of these sources, as brupop:dev on its nodes
+	@$(MAKE) --no-print-directory container IMAGE=brupop:dev
+	kind load docker-image brupop:dev --name brupop
+
+.PHONY: kind-rollout
+kind-rollout: ## The overlay dev in it, with that image; agents wait there for a host that is no Bottlerocket
+	kubectl --context kind-brupop apply -k kustomize/overlays/dev
+	kubectl --context kind-brupop -n brupop-bottlerocket-aws rollout restart \
+	  deployment/brupop-webhook deployment/brupop-reconciler daemonset/brupop-agent
+	kubectl --context kind-brupop -n brupop-bottlerocket-aws rollout status --timeout=2m deployment/brupop-webhook
+	kubectl --context kind-brupop -n brupop-bottlerocket-aws rollout status --timeout=2m deployment/brupop-reconciler
 
 .PHONY: overlays-check
 overlays-check: control-plane

@@ -18,8 +18,8 @@ use std::time::Duration;
 /// Of all waits.
 const DEADLINE: Duration = Duration::from_mins(1);
 /// What is said besides of a webhook on its host's network.
-const HOST_NETWORK_WARNING: &str = "Warning: would violate PodSecurity \"restricted:latest\": host namespaces \
-     (hostNetwork=true), hostPort (container \"webhook\" uses hostPorts 18080, 18443, 18444)";
+const HOST_NETWORK_WARNING: &str =
+    "Warning: would violate PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)";
 
 /// Objects as a file for kubectl: one by one, for of a List it asks no API server whether it knows all the fields.
 fn documents(control_plane: &ControlPlane, name: &str, objects: &[Json]) -> Result<PathBuf> {
