@@ -16,8 +16,6 @@ use std::process::ExitCode;
 
 /// By which a cluster's name server knows the API server: pods come to it by their search list only.
 const FULL_NAME: &str = "kubernetes.default.svc.cluster.local";
-/// An address of this machine on which nobody else serves names.
-const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(127, 77, 53, 53);
 
 /// Runs the programs of an unpacked image against a real API server that they know by name. Needs root.
 #[derive(Debug, Parser)]
@@ -40,19 +38,23 @@ async fn main() -> ExitCode {
 async fn check(arguments: &Arguments) -> Result<()> {
     let plane = ControlPlane::start(Options::API).await?;
     apply_overlay(&plane, "default").await?;
-    let pod = Pod::new(&arguments.root, &plane, NAME_SERVER)?;
+    // An address of this machine on which nobody else serves names.
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 77, high, low);
+    let name_server = NameServer::serve(address).await?;
+    let pod = Pod::new(&arguments.root, &plane, address)?;
     pod.bears_token_of("brupop-reconciler").await?;
 
-    let nobody = NameServer::serve(NAME_SERVER, None).await?;
     fails_for("failed to lookup address", pod.plan().await?)?;
     pod.has_hosts(&format!("127.0.0.1 localhost {API_SERVER}"))?;
     pod.plan().await?.map_err(Error::msg).context("by /etc/hosts")?;
     pod.has_hosts("127.0.0.1 localhost")?;
-    drop(nobody);
 
-    let cluster = NameServer::serve(NAME_SERVER, Some(FULL_NAME)).await?;
+    name_server.know(FULL_NAME);
     pod.plan().await?.map_err(Error::msg).context("by the name server")?;
-    ensure!(cluster.asked().iter().any(|name| name == FULL_NAME), "asked for {:?} only", cluster.asked());
+    let asked = name_server.asked();
+    ensure!(asked.iter().any(|name| name == FULL_NAME), "asked for {asked:?} only");
+
     pod.trusts(&rcgen::generate_simple_self_signed(["another".to_owned()])?.cert.pem())?;
     fails_for("invalid peer certificate", pod.plan().await?)?;
 

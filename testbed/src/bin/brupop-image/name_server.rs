@@ -2,8 +2,8 @@
 //! name, and see which names were asked for.
 
 use anyhow::{Context as _, Result};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
@@ -16,25 +16,31 @@ const NO_SUCH_NAME: u8 = 3;
 
 /// Answers until it is dropped.
 pub struct NameServer {
+    known: Arc<Mutex<Option<String>>>,
     asked: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
 impl NameServer {
-    /// Serves on port 53 of this address, and knows `name` as 127.0.0.1; of `None` it knows no name at all.
+    /// Serves on port 53 of this address, and knows no name.
     ///
     /// # Errors
     /// The port is taken, or only root may have it.
-    pub async fn serve(address: Ipv4Addr, name: Option<&str>) -> Result<Self> {
+    pub async fn serve(address: Ipv4Addr) -> Result<Self> {
         let socket = UdpSocket::bind((address, 53)).await.with_context(|| format!("port 53 of {address}"))?;
-        let asked = Arc::<Mutex<Vec<String>>>::default();
-        let task = tokio::spawn(answer_all(socket, name.map(str::to_owned), Arc::clone(&asked)));
-        Ok(Self { asked, task })
+        let (known, asked) = (Arc::default(), Arc::default());
+        let task = tokio::spawn(answer_all(socket, Arc::clone(&known), Arc::clone(&asked)));
+        Ok(Self { known, asked, task })
+    }
+
+    /// From now on this name is 127.0.0.1.
+    pub fn know(&self, name: &str) {
+        *lock(&self.known) = Some(name.to_owned());
     }
 
     /// The names that it was asked for.
     pub fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.asked).clone()
     }
 }
 
@@ -44,19 +50,19 @@ impl Drop for NameServer {
     }
 }
 
-async fn answer_all(socket: UdpSocket, known: Option<String>, asked: Arc<Mutex<Vec<String>>>) {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn answer_all(socket: UdpSocket, known: Arc<Mutex<Option<String>>>, asked: Arc<Mutex<Vec<String>>>) {
     let mut packet = [0; 512];
     while let Ok((length, from)) = socket.recv_from(&mut packet).await {
         let Some((name, question)) = question(&packet[..length]) else { continue };
-        let answer = answer(&packet[..HEADER], question, known.as_deref() == Some(&name));
-        asked.lock().unwrap_or_else(PoisonError::into_inner).push(name);
-        send(&socket, &answer, from).await;
+        let is_known = lock(&known).as_ref() == Some(&name);
+        lock(&asked).push(name);
+        // A resolver that has gone asks no more.
+        let _ = socket.send_to(&answer(&packet[..HEADER], question, is_known), from).await;
     }
-}
-
-/// A resolver that has gone asks no more.
-async fn send(socket: &UdpSocket, answer: &[u8], to: SocketAddr) {
-    let _ = socket.send_to(answer, to).await;
 }
 
 /// The name that is asked for, and the question's bytes.
