@@ -37,7 +37,6 @@ pub(super) fn proxy_configuration(kubeconfig: &Path, node: &str) -> Value {
         "mode": "nftables", "clusterCIDR": PODS, "hostnameOverride": node,
         // Limits of the kernel are the machine's.
         "conntrack": {"maxPerCore": 0, "min": 0},
-        "healthzBindAddress": "127.0.0.1:0", "metricsBindAddress": "127.0.0.1:0",
     })
 }
 
@@ -48,6 +47,9 @@ pub(super) fn containerd_configuration(machine: &Path, programs: &Path, sandbox_
         r#"version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
+
+[debug]
+level = "warn"
 
 [grpc]
 address = "/run/containerd/containerd.sock"

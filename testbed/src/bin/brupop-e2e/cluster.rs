@@ -9,7 +9,7 @@ use brupop_testbed::fleet::{NEW, OLD, watch};
 use brupop_testbed::history::History;
 use brupop_testbed::host::Durations;
 use brupop_testbed::machines::{CONTROL_PLANE, Images, Machine, Network};
-use brupop_testbed::operator::{NAMESPACE, apply_overlay, throw_away_overlay};
+use brupop_testbed::operator::{NAMESPACE, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options, Reach, await_until};
 use kube::Client;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ impl Cluster {
         }
         println!("-- kubectl apply -k kustomize/overlays/default, with {} as the image", image.display());
         let overlay = throw_away_overlay(&control_plane, "e2e", stand_ins())?;
-        apply_overlay(&control_plane, overlay).await?;
+        control_plane.kubectl(["apply".as_ref(), "-k".as_ref(), overlay.as_os_str()]).await?;
         let history = Arc::<Mutex<History>>::default();
         let watching = watch::start(&control_plane.client(), &history);
         Ok(Self { _watching: watching, history, machines, network, control_plane })

@@ -43,7 +43,7 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::ERROR).init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("error,kube_client=off").init();
     let arguments = Arguments::parse();
     namespaces::check()?;
     if arguments.check {
@@ -59,7 +59,10 @@ async fn main() -> Result<ExitCode> {
         }
     };
     tokio::select! {
-        result = run => result,
+        result = run => result.or_else(|error| {
+            eprintln!("Error: {error:#}");
+            Ok(ExitCode::FAILURE)
+        }),
         _ = interrupted.recv() => Ok(ExitCode::from(130)),
         _ = terminated.recv() => Ok(ExitCode::from(143)),
     }
