@@ -5,6 +5,7 @@ mod cases;
 mod lifecycle;
 mod references;
 mod restricted;
+mod settings;
 mod strict;
 
 use anyhow::{Result, ensure};

@@ -18,8 +18,7 @@ const LISTENERS: [(&str, &str, u64); 3] = [
 /// What does not fit together.
 pub fn wrong(objects: &[Json]) -> Vec<String> {
     let mut wrong = Vec::new();
-    let workloads: Vec<_> =
-        objects.iter().filter(|object| object.pointer("/spec/template/spec/containers").is_some()).collect();
+    let workloads: Vec<_> = workloads(objects).collect();
     let images: BTreeSet<_> =
         workloads.iter().map(|workload| container(workload)["image"].as_str()).collect();
     if workloads.len() != 3 || images.len() != 1 {
@@ -61,15 +60,20 @@ pub fn foreign(objects: &[Json], case: &Case) -> Vec<String> {
     wrong
 }
 
-fn container(workload: &Json) -> &Json {
+/// `DaemonSet` and Deployments.
+pub fn workloads(objects: &[Json]) -> impl Iterator<Item = &Json> {
+    objects.iter().filter(|object| object.pointer("/spec/template/spec/containers").is_some())
+}
+
+pub fn container(workload: &Json) -> &Json {
     &workload["spec"]["template"]["spec"]["containers"][0]
 }
 
-fn text(value: &Json) -> &str {
+pub fn text(value: &Json) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn items(value: &Json) -> impl Iterator<Item = &Json> {
+pub fn items(value: &Json) -> impl Iterator<Item = &Json> {
     value.as_array().into_iter().flatten()
 }
 

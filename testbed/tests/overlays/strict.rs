@@ -12,6 +12,7 @@ use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
 use crate::cases::{self, Case};
+use crate::settings::Programs;
 use crate::{DEADLINE, apply, documents, references};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -29,8 +30,9 @@ async fn every_overlay_and_component_is_taken_strictly_under_any_name() -> Resul
 
     let began = Instant::now();
     let cases = cases::all()?;
+    let programs = Programs::find().await?;
     let checks = cases.iter().map(async |case| {
-        let wrong = check(&control_plane, case).await.err();
+        let wrong = check(&control_plane, &programs, case).await.err();
         wrong.map(|wrong| format!("{}: {wrong:#}", case.name()))
     });
     let checked: Vec<_> = futures::stream::iter(checks).buffer_unordered(PARALLEL).collect().await;
@@ -88,11 +90,12 @@ async fn what_it_does_not_know_is_refused(control_plane: &ControlPlane) -> Resul
     Ok(())
 }
 
-async fn check(control_plane: &ControlPlane, case: &Case) -> Result<()> {
+async fn check(control_plane: &ControlPlane, programs: &Programs, case: &Case) -> Result<()> {
     let folder = case.write(control_plane)?;
     let objects = rendered(control_plane, &folder).await?;
     let mut wrong = references::wrong(&objects);
     wrong.extend(references::foreign(&objects, case));
+    wrong.extend(programs.refuse(&objects).await?);
     ensure!(wrong.is_empty(), "{wrong:#?}");
     strictly(control_plane, &documents(control_plane, &case.name(), &objects)?).await?;
     Ok(())
