@@ -18,12 +18,18 @@ const TOOLS: [(&str, &str); 6] = [
     ("runc", "runc"),
     ("buildah", "buildah"),
 ];
+/// For `unshare`.
+const NAMESPACES: [&str; 8] =
+    ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"];
+/// What machines are made of, tried in namespaces that go at once.
+const TRIAL: &str =
+    "ip link add brupop type bridge && ip link add a type veth peer name b && nft add table ip brupop";
 /// Where containerd puts the control groups of containers.
 const CONTAINERS: &str = "k8s.io";
 
 /// # Errors
-/// Root is needed, or a tool is missing: a sentence with all that is.
-pub fn check() -> Result<()> {
+/// What is missing on this machine, in a sentence: root, tools, or a kernel that makes namespaces for us.
+pub async fn check() -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "kubelets and containers need root: run it by sudo");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = |tool: &str| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file());
@@ -33,6 +39,11 @@ pub fn check() -> Result<()> {
         .map(|(tool, package)| format!("{tool} (Debian package {package})"))
         .collect();
     ensure!(missing.is_empty(), "not in PATH: {}; `make e2e-tools` installs it", missing.join(", "));
+    let trial =
+        Command::new("unshare").args(NAMESPACES).args(["bash", "-c", TRIAL]).stdin(Stdio::null()).output();
+    let output = trial.await.context("unshare cannot be run")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "this machine makes no namespaces with networks: {}", said.trim_end());
     Ok(())
 }
 

@@ -31,7 +31,7 @@ const DURATIONS: Durations = Durations {
 
 /// A running cluster. Fields end in their order: what talks, before what it talks to.
 pub struct Cluster {
-    _watching: JoinSet<()>,
+    watching: JoinSet<()>,
     history: Arc<Mutex<History>>,
     pub machines: Vec<Machine>,
     network: Network,
@@ -60,11 +60,22 @@ impl Cluster {
             machines.push(machine);
         }
         println!("-- kubectl apply -k kustomize/overlays/default, with {} as the image", image.display());
-        let overlay = throw_away_overlay(&control_plane, "e2e", stand_ins())?;
-        control_plane.kubectl(["apply".as_ref(), "-k".as_ref(), overlay.as_os_str()]).await?;
         let history = Arc::<Mutex<History>>::default();
-        let watching = watch::start(&control_plane.client(), &history);
-        Ok(Self { _watching: watching, history, machines, network, control_plane })
+        let watching = JoinSet::new();
+        let mut cluster = Self { watching, history, machines, network, control_plane };
+        cluster.apply(&[]).await?;
+        cluster.watching = watch::start(&cluster.client(), &cluster.history);
+        Ok(cluster)
+    }
+
+    /// Applies the default overlay with these components.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn apply(&self, components: &[&str]) -> Result<()> {
+        let overlay = throw_away_overlay(&self.control_plane, "e2e", overlay(components))?;
+        self.control_plane.kubectl(["apply".as_ref(), "-k".as_ref(), overlay.as_os_str()]).await?;
+        Ok(())
     }
 
     /// A client that may do everything.
@@ -77,7 +88,7 @@ impl Cluster {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every machine is Ready, every Deployment and DaemonSet available, every shadow Idle.
+    /// Every machine is Ready, every Deployment and `DaemonSet` available, every shadow Idle.
     ///
     /// # Errors
     /// It is not so in time, or a program has ended.
@@ -174,7 +185,7 @@ impl Cluster {
 
 /// The default overlay, but for what stands in for the host: in all containers of this machine
 /// `/proc/sys/kernel/random/boot_id` is this machine's, so agents are told of another file.
-fn stand_ins() -> Value {
+fn overlay(components: &[&str]) -> Value {
     let patch = json!([
         {"op": "add", "path": "/spec/template/spec/containers/0/env/-",
          "value": {"name": "BOOT_ID_FILE", "value": "/run/boot-id"}},
@@ -185,6 +196,7 @@ fn stand_ins() -> Value {
     ]);
     json!({
         "resources": ["kustomize/overlays/default"],
+        "components": components,
         "patches": [{"target": {"kind": "DaemonSet"}, "patch": patch.to_string()}],
     })
 }

@@ -2,6 +2,7 @@
 
 mod as_shipped;
 mod cluster;
+mod host_network;
 mod roll_out;
 mod shop;
 mod trespass;
@@ -41,13 +42,21 @@ struct Arguments {
     inside: bool,
 }
 
+/// The exit status where this machine cannot run it.
+const CANNOT: u8 = 77;
+
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("error,kube_client=off").init();
     let arguments = Arguments::parse();
-    namespaces::check()?;
-    if arguments.check {
-        return Ok(ExitCode::SUCCESS);
+    if !arguments.inside {
+        if let Err(error) = namespaces::check().await {
+            eprintln!("Error: {error:#}");
+            return Ok(ExitCode::from(CANNOT));
+        }
+        if arguments.check {
+            return Ok(ExitCode::SUCCESS);
+        }
     }
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
@@ -91,5 +100,6 @@ async fn see(cluster: &mut Cluster) -> Result<()> {
     cluster.until_agents_report().await?;
     as_shipped::see(cluster).await?;
     trespass::see(cluster).await?;
-    roll_out::see(cluster).await
+    roll_out::see(cluster).await?;
+    host_network::see(cluster).await
 }

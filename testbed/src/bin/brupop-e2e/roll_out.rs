@@ -77,14 +77,6 @@ async fn judge(cluster: &Cluster) -> Result<()> {
     let slots = cluster.history().most_slots();
     let away = cluster.history().most_unavailable();
     ensure!(slots == 1 && away <= 1, "{slots} slots were taken and {away} nodes away at once");
-    for machine in &cluster.machines {
-        let history = cluster.history();
-        let past = history.past(machine.name());
-        let t0 = past[0].0;
-        for (at, seen) in past {
-            println!("DEBUG {} {:.1} {:?}", machine.name(), (*at - t0).as_secs_f32(), seen);
-        }
-    }
     // What the kubelet itself has read of its machine.
     for machine in &cluster.machines {
         let node = Api::<Node>::all(cluster.client()).get(machine.name()).await?;

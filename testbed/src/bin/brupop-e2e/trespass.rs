@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use brupop_api::{BottlerocketShadow, names};
 use brupop_testbed::machines::processes::running;
 use brupop_testbed::operator::NAMESPACE;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -57,8 +58,8 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
 /// The node that the token names, and another one.
 async fn own_and_other(cluster: &Cluster, client: &Client) -> Result<(String, String)> {
     let review: Value = serde_json::to_value(
-        Api::<k8s_openapi::api::authentication::v1::SelfSubjectReview>::all(client.clone())
-            .create(&kube::api::PostParams::default(), &Default::default())
+        Api::<SelfSubjectReview>::all(client.clone())
+            .create(&kube::api::PostParams::default(), &SelfSubjectReview::default())
             .await?,
     )?;
     let own = review["status"]["userInfo"]["extra"]["authentication.kubernetes.io/node-name"][0]

@@ -1,0 +1,33 @@
+//! The component host-network over the overlay: the webhook listens on its hosts, and is asked there.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brupop_testbed::await_until;
+
+use crate::cluster::Cluster;
+use crate::trespass;
+
+/// # Errors
+/// The webhooks do not come up, or something is not refused any more.
+pub async fn see(cluster: &Cluster) -> Result<()> {
+    println!("-- with the component host-network");
+    cluster.apply(&["kustomize/components/host-network"]).await?;
+    let said = cluster.kubectl(&["rollout", "status", "deployment/brupop-webhook", "--timeout=120s"]).await?;
+    println!("   {}", said.lines().last().unwrap_or_default());
+    let labels = ["get", "endpointslices", "-l", "kubernetes.io/service-name=brupop-webhook"];
+    let endpoints =
+        [&labels[..], &["-o=jsonpath={.items[*].endpoints[*].addresses[*]}:{.items[*].ports[*].port}"]]
+            .concat();
+    // Those of the pods that went are taken out a moment later.
+    let hosts =
+        await_until("the Service has the hosts' addresses only", Duration::from_secs(30), async || {
+            let found = cluster.kubectl(&endpoints).await.ok()?;
+            let addresses: Vec<&str> = found.strip_suffix(":18443")?.split(' ').collect();
+            (addresses.len() == 2 && addresses.iter().all(|address| address.starts_with("10.77.0.")))
+                .then_some(found)
+        })
+        .await?;
+    println!("   behind its Service: {hosts}");
+    trespass::see(cluster).await
+}
