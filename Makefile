@@ -113,6 +113,11 @@ e2e: image control-plane e2e-tools ## The image and the default overlay on real 
 	@testbed/build-nodes >/dev/null
 	@exec $(TARGET)/debug/brupop-e2e --image $(DIST)/image.oci.tar $(if $(STAY),--stay)
 
+.PHONY: e2e-check
+e2e-check: e2e-tools ## Can this machine run it?
+	@cargo build --locked --quiet -p brupop-testbed --bin brupop-e2e
+	@$(TARGET)/debug/brupop-e2e --image none --check
+
 .PHONY: e2e-tools
 e2e-tools: container-tools ## Debian's runc, nftables and iproute2 for it, unless they are there; needs root
 	@command -v runc >/dev/null && command -v nft >/dev/null && command -v ip >/dev/null && exit; \

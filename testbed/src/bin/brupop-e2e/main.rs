@@ -42,9 +42,6 @@ struct Arguments {
     inside: bool,
 }
 
-/// The exit status where this machine cannot run it.
-const CANNOT: u8 = 77;
-
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("error,kube_client=off").init();
@@ -52,7 +49,7 @@ async fn main() -> Result<ExitCode> {
     if !arguments.inside {
         if let Err(error) = namespaces::check().await {
             eprintln!("Error: {error:#}");
-            return Ok(ExitCode::from(CANNOT));
+            return Ok(ExitCode::FAILURE);
         }
         if arguments.check {
             return Ok(ExitCode::SUCCESS);
