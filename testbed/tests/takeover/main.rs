@@ -1,0 +1,217 @@
+//! From upstream's operator to ours and back, by the commands of docs/from-upstream.md.
+//!
+//! One fleet at a time: each takes both cores of a small machine.
+
+mod document;
+#[path = "../update/exec.rs"]
+mod exec;
+mod left;
+#[path = "../common/raw.rs"]
+mod raw;
+mod upstream;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, FLEET, MARKER_ANNOTATION};
+use brupop_testbed::audit::AuditReader;
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::history::{History, Seen};
+use brupop_testbed::operator::{NAMESPACE, binaries, programs};
+use brupop_testbed::{ControlPlane, Fleet, FleetOptions};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
+use left::{Host, Left};
+use tokio::sync::Mutex;
+use upstream::By;
+
+const DEADLINE: Duration = Duration::from_mins(2);
+const LIMIT: usize = 3;
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// A node of each kind that upstream may leave.
+const LEFT: [Left; 11] = [
+    Left::v2("Idle", "Idle", Host::Old),
+    // Its agent was killed after the activation and before it said so.
+    Left::v2("StagedAndPerformedUpdate", "Idle", Host::Activated),
+    Left::v2("StagedAndPerformedUpdate", "StagedAndPerformedUpdate", Host::Activated),
+    // In mid-drain: its pods are still there.
+    Left::v2("RebootedIntoUpdate", "StagedAndPerformedUpdate", Host::Activated).cordoned().excluded(),
+    Left::v2("RebootedIntoUpdate", "StagedAndPerformedUpdate", Host::New).cordoned(),
+    Left::v2("RebootedIntoUpdate", "RebootedIntoUpdate", Host::New).cordoned(),
+    Left::v2("MonitoringUpdate", "RebootedIntoUpdate", Host::New).cordoned().excluded(),
+    Left::v2("MonitoringUpdate", "MonitoringUpdate", Host::New),
+    // Its controller has put the spec back; its agent would uncordon next.
+    Left::v2("Idle", "ErrorReset", Host::Old).cordoned().excluded(),
+    Left::v1("PerformedUpdate", "StagedUpdate").cordoned(),
+    Left::v1("Idle", "Idle"),
+];
+/// Idle, and cordoned by a person.
+const PERSONS: &str = "node-10";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let mut fleet = upstreams(By::Create, &LEFT).await?;
+    fleet.control_plane.kubectl(["cordon", PERSONS]).await?;
+    take_over(&mut fleet).await?;
+
+    fleet
+        .until(&format!("every node runs {NEW}, Idle"), DEADLINE, |history| {
+            let done = |seen: &Seen| seen.is_idle() && seen.ready && seen.version.as_deref() == Some(NEW);
+            history.now().count() == LEFT.len() && history.now().all(|(_, seen)| done(seen))
+        })
+        .await?;
+    fleet.until_all_slots_are_given_back().await?;
+    let history = fleet.history().clone();
+    for (number, left) in LEFT.iter().enumerate() {
+        let node = format!("node-{number}");
+        let reboots = history.outcomes()[&node].boots - 1;
+        ensure!(reboots == usize::from(left.host != Host::New), "{node} was rebooted {reboots} times");
+        ensure!(!is_rebooted_undrained(&history, &node), "{node}: {:#?}", history.past(&node));
+        if node != PERSONS {
+            fleet.nothing_is_left_on(&node).await?;
+        }
+        if left.wanted != "Idle" {
+            fleet.told(&node, "UpdateAdopted", "").await?;
+        }
+    }
+    ensure!(
+        !history.has_seen(PERSONS, |seen| seen.has_node && !seen.cordoned),
+        "a person's cordon was undone"
+    );
+    let most = most_slots(fleet.control_plane.audit().from_start())?;
+    ensure!(most == LIMIT, "{most} slots were taken at once");
+    for node in Api::<Node>::all(fleet.client()).list(&ListParams::default()).await? {
+        let (labels, annotations) = (node.labels(), node.annotations());
+        let clean =
+            !labels.contains_key(EXCLUDE_FROM_LB_LABEL) && !annotations.contains_key(MARKER_ANNOTATION);
+        ensure!(clean, "{}: {labels:?} {annotations:?}", node.name_any());
+    }
+    let columns = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE]).await?;
+    ensure!(columns.contains("REASON") && columns.matches(NEW).count() >= LEFT.len(), "{columns}");
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_is_a_way_back() -> Result<()> {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let mut fleet = upstreams(By::Apply, &[LEFT[3], LEFT[10]]).await?;
+    take_over(&mut fleet).await?;
+    fleet.until_node("node-0", "its cordon is adopted", |seen| seen.marked).await?;
+
+    for block in document::blocks("Back")? {
+        document::run(&fleet, block).await?;
+    }
+    for node in ["node-0", "node-1"] {
+        fleet.nothing_is_left_on(node).await?;
+    }
+    let left = fleet.control_plane.kubectl(["get", OURS, "-o", "name", "-l", PART_OF]).await?;
+    ensure!(left.is_empty(), "{left}");
+    let left = upstream::what_is_left(&fleet.control_plane).await?;
+    ensure!(left.is_empty(), "{left:?}");
+
+    By::Apply.installs_it(&fleet.control_plane).await?;
+    let crd = crd(&fleet).await?;
+    let versions: Vec<_> =
+        crd.spec.versions.iter().map(|version| (version.name.as_str(), version.served)).collect();
+    ensure!(versions == [("v2", true), ("v1", true)], "{versions:?}");
+    ensure!(crd.spec.conversion.context("no conversion")?.strategy == "Webhook");
+    // As its agents make them.
+    for (number, left) in [(0, Left::v2("Idle", "Idle", Host::New)), (1, LEFT[0])] {
+        left.shadow(&fleet, number).await?;
+    }
+    fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE, "brs-node-0", "brs-node-1"]).await?;
+    let agents = ["rollout", "status", "-n", NAMESPACE, "daemonset/brupop-agent", "--timeout=60s"];
+    fleet.control_plane.kubectl(agents).await?;
+    fleet.control_plane.check()
+}
+
+/// What of ours has no namespace, by a label that all of it has.
+const OURS: &str = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,\
+    validatingwebhookconfigurations,flowschemas,prioritylevelconfigurations,priorityclasses,crds,namespaces";
+const PART_OF: &str = "app.kubernetes.io/part-of=brupop";
+
+/// A cluster with upstream's operator in it, and with nodes as it leaves them.
+async fn upstreams(by: By, left: &[Left]) -> Result<Fleet> {
+    let limit = LIMIT.to_string();
+    let options = FleetOptions::quick(left.len(), &[("MAX_CONCURRENT_UPDATE", limit.as_str())]);
+    let install = async |plane: &ControlPlane, env: &[(&str, &str)]| {
+        upstream::install_cert_manager(plane).await?;
+        by.installs_the_first_crd(plane).await?;
+        let ours = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
+        Ok(programs(&ours, env).into_iter().chain(upstream::programs(plane)).collect())
+    };
+    let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
+    for number in 0..left.len() {
+        fleet.join(number, options.durations).await?;
+    }
+    fleet.publish(NEW)?;
+    fleet.deploy("cart", 2 * left.len(), "4").await?;
+    let numbered = || left.iter().enumerate();
+    for (number, left) in numbered().filter(|(_, left)| left.stored == "v1") {
+        left.shadow(&fleet, number).await?;
+    }
+    by.installs_it(&fleet.control_plane).await?;
+    for (number, left) in numbered().filter(|(_, left)| left.stored == "v2") {
+        left.shadow(&fleet, number).await?;
+    }
+    for workload in
+        ["deployment/brupop-apiserver", "deployment/brupop-controller-deployment", "daemonset/brupop-agent"]
+    {
+        let status = ["rollout", "status", "-n", NAMESPACE, workload, "--timeout=60s"];
+        fleet.control_plane.kubectl(status).await?;
+    }
+    for (number, left) in numbered() {
+        left.on_its_node(&fleet, number).await?;
+    }
+    let stored = crd(&fleet).await?.status.and_then(|status| status.stored_versions).unwrap_or_default();
+    ensure!(stored == ["v1", "v2"], "{stored:?}");
+    let unread = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE]).await;
+    ensure!(unread.is_err(), "shadows stored as v1 were read, although nobody converts them: {unread:?}");
+    Ok(fleet)
+}
+
+/// What the document says, to the end. The history begins when shadows can be read again, before ours comes.
+async fn take_over(fleet: &mut Fleet) -> Result<()> {
+    let blocks = document::blocks("Take over")?;
+    let (install, before) = blocks.split_last().context("no commands")?;
+    for block in before {
+        document::run(fleet, block).await?;
+    }
+    fleet.watch();
+    document::run(fleet, install).await?;
+    let left = upstream::what_is_left(&fleet.control_plane).await?;
+    ensure!(left == upstream::SHARED, "{left:?}");
+    let crd = crd(fleet).await?;
+    let versions: Vec<_> = crd.spec.versions.iter().map(|version| version.name.as_str()).collect();
+    let stored = crd.status.and_then(|status| status.stored_versions).unwrap_or_default();
+    let conversion = crd.spec.conversion.context("no conversion")?;
+    ensure!(versions == ["v2"] && stored == ["v2"], "{versions:?}, stored {stored:?}");
+    ensure!(conversion.strategy == "None" && conversion.webhook.is_none(), "{conversion:?}");
+    Ok(())
+}
+
+async fn crd(fleet: &Fleet) -> Result<CustomResourceDefinition> {
+    Ok(Api::all(fleet.client()).get("bottlerocketshadows.brupop.bottlerocket.aws").await?)
+}
+
+/// Was a boot of this node ever followed by another while it was not seen cordoned and empty?
+fn is_rebooted_undrained(history: &History, node: &str) -> bool {
+    history.past(node).windows(2).any(|pair| {
+        let (before, after) = (&pair[0].1, &pair[1].1);
+        before.boot_id != after.boot_id && !before.boot_id.is_empty() && !(before.cordoned && before.drained)
+    })
+}
+
+/// The most slots that were ever in the ledger: every answer about it that is in the audit log.
+fn most_slots(mut audit: AuditReader) -> Result<usize> {
+    let slots = audit.read()?.into_iter().filter(|event| event.is_about("bottlerocketfleets", FLEET));
+    let slots = slots.filter_map(|event| {
+        let answer = event.response_object?;
+        Some(answer["status"]["slots"].as_object()?.len())
+    });
+    slots.max().context("nobody has written the ledger")
+}

@@ -1,0 +1,290 @@
+//! An installation of upstream's operator, 1.4, rebuilt from what is known of it: the names, selectors and versions that
+//! others meet. What runs in its pods is a program that does nothing.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{ControlPlane, Program};
+use serde_json::{Value as Json, json};
+
+const CRD: &str = "bottlerocketshadows.brupop.bottlerocket.aws";
+
+/// What it shares with ours by name.
+pub(crate) const SHARED: [&str; 4] = [
+    "customresourcedefinition.apiextensions.k8s.io/bottlerocketshadows.brupop.bottlerocket.aws",
+    "daemonset.apps/brupop-agent",
+    "namespace/brupop-bottlerocket-aws",
+    "priorityclass.scheduling.k8s.io/brupop-controller-high-priority",
+];
+
+/// How somebody installed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// `kubectl apply`, which leaves a note of what it applied.
+    Apply,
+    /// `kubectl create` and `kubectl replace`, which leave none.
+    Create,
+}
+
+impl By {
+    /// Its namespace, and the CRD of its versions before 1.0, which knew and stored `v1` only.
+    pub(crate) async fn installs_the_first_crd(self, plane: &ControlPlane) -> Result<()> {
+        let verb = if self == Self::Apply { "apply" } else { "create" };
+        kubectl(plane, verb, "first-crd", &[namespace(), first_crd()]).await?;
+        let established = ["wait", "crd", CRD, "--for=condition=Established", "--timeout=60s"];
+        plane.kubectl(established).await.map(drop)
+    }
+
+    /// All of 1.4, over what is there.
+    pub(crate) async fn installs_it(self, plane: &ControlPlane) -> Result<()> {
+        let (over, new) = if self == Self::Apply { ("apply", "apply") } else { ("replace", "create") };
+        kubectl(plane, over, "crd", &[namespace(), crd()]).await?;
+        kubectl(plane, new, "operator", &operator()).await
+    }
+}
+
+/// What stands for cert-manager, with whose certificates upstream works: somewhere for its objects to be.
+pub(crate) async fn install_cert_manager(plane: &ControlPlane) -> Result<()> {
+    let kinds = [("Certificate", "certificate"), ("Issuer", "issuer")];
+    let crds = kinds.map(|(kind, singular)| {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{singular}s.cert-manager.io")},
+            "spec": {
+                "group": "cert-manager.io", "scope": "Namespaced",
+                "names": {"kind": kind, "singular": singular, "plural": format!("{singular}s")},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+            },
+        })
+    });
+    kubectl(plane, "create", "cert-manager", &crds).await?;
+    let established = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
+    plane.kubectl(established).await.map(drop)
+}
+
+/// What of it is there: `<resource>/<name>`, sorted.
+pub(crate) async fn what_is_left(plane: &ControlPlane) -> Result<Vec<String>> {
+    let mut objects = operator();
+    objects.extend([namespace(), crd()]);
+    let file = file(plane, "all", &objects)?;
+    let args = ["get", "-o", "name", "--ignore-not-found", "-f"].map(Into::into);
+    let found = plane.kubectl(args.into_iter().chain([file.into_os_string()])).await?;
+    let mut found: Vec<_> = found.lines().map(str::to_owned).collect();
+    found.sort();
+    Ok(found)
+}
+
+/// What runs in its pods.
+pub(crate) fn programs(plane: &ControlPlane) -> Vec<(String, Program)> {
+    let program = Program {
+        binary: env!("CARGO_BIN_EXE_brupop-testbed-pod").into(),
+        env: vec![("MARKS".to_owned(), plane.dir().display().to_string())],
+        ports: vec![("web".to_owned(), "LISTEN".to_owned())],
+    };
+    ["./agent", "./apiserver", "./controller"].map(|command| (command.to_owned(), program.clone())).into()
+}
+
+async fn kubectl(plane: &ControlPlane, verb: &str, name: &str, objects: &[Json]) -> Result<()> {
+    let file = file(plane, name, objects)?;
+    plane.kubectl([verb.as_ref(), "-f".as_ref(), file.as_os_str()]).await.map(drop)
+}
+
+fn file(plane: &ControlPlane, name: &str, objects: &[Json]) -> Result<PathBuf> {
+    let file = plane.dir().join(format!("upstream-{name}.json"));
+    std::fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())?;
+    Ok(file)
+}
+
+/// A version of the CRD, with the fields and the states it had.
+fn version(name: &str, storage: bool, states: &[&str], more: &Json) -> Json {
+    let text = json!({"type": "string", "nullable": true});
+    let state = json!({"type": "string", "enum": states});
+    let mut status = json!({
+        "current_version": {"type": "string"}, "target_version": {"type": "string"}, "current_state": state,
+    });
+    let mut required = vec!["current_state", "current_version", "target_version"];
+    if let (Some(status), Some(more)) = (status.as_object_mut(), more.as_object()) {
+        status.extend(more.clone());
+        required.extend(more.contains_key("crash_count").then_some("crash_count"));
+    }
+    json!({
+        "name": name, "served": true, "storage": storage, "subresources": {"status": {}},
+        "additionalPrinterColumns": [{"name": "State", "type": "string", "jsonPath": ".status.current_state"}],
+        "schema": {"openAPIV3Schema": {
+            "type": "object", "required": ["spec"],
+            "properties": {
+                "spec": {
+                    "type": "object", "required": ["state"],
+                    "properties": {"state": state, "state_transition_timestamp": text, "version": text},
+                },
+                "status": {"type": "object", "nullable": true, "required": required, "properties": status},
+            },
+        }},
+    })
+}
+
+fn v1(storage: bool) -> Json {
+    let states = ["Idle", "StagedUpdate", "PerformedUpdate", "RebootedIntoUpdate", "MonitoringUpdate"];
+    version("v1", storage, &states, &json!({}))
+}
+
+fn crd_of(versions: &[Json], conversion: &Json) -> Json {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": CRD,
+            "annotations": {"cert-manager.io/inject-ca-from": format!("{NAMESPACE}/root-certificate")},
+        },
+        "spec": {
+            "group": "brupop.bottlerocket.aws", "scope": "Namespaced",
+            "names": {
+                "kind": "BottlerocketShadow", "singular": "bottlerocketshadow",
+                "plural": "bottlerocketshadows", "shortNames": ["brs"],
+            },
+            "conversion": conversion, "versions": versions,
+        },
+    })
+}
+
+fn first_crd() -> Json {
+    crd_of(&[v1(true)], &json!({"strategy": "None"}))
+}
+
+fn crd() -> Json {
+    let states = ["Idle", "StagedAndPerformedUpdate", "RebootedIntoUpdate", "MonitoringUpdate", "ErrorReset"];
+    let more = json!({
+        "crash_count": {"type": "integer", "format": "uint32", "minimum": 0},
+        "state_transition_failure_timestamp": {"type": "string", "nullable": true},
+    });
+    let service = json!({
+        "name": "brupop-apiserver", "namespace": NAMESPACE, "path": "/crdconvert", "port": 443,
+    });
+    let webhook = json!({"clientConfig": {"service": service}, "conversionReviewVersions": ["v2", "v1"]});
+    let conversion = json!({"strategy": "Webhook", "webhook": webhook});
+    crd_of(&[version("v2", true, &states, &more), v1(false)], &conversion)
+}
+
+fn namespace() -> Json {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+}
+
+/// Everything but namespace and CRD.
+fn operator() -> Vec<Json> {
+    let mut objects = vec![json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": "brupop-controller-high-priority"}, "value": 1_000_000,
+        "preemptionPolicy": "Never",
+    })];
+    objects.extend(["agent", "apiserver", "controller"].iter().flat_map(|component| account(component)));
+    let reviews = "brupop-apiserver-auth-delegator-role-binding";
+    objects.push(binding(reviews, "system:auth-delegator", &account_of("apiserver")));
+    objects.push(service("brupop-apiserver", "apiserver", 443, 8443));
+    objects.push(service("brupop-controller-server", "brupop-controller", 80, 8080));
+    objects.extend(certificates());
+    objects.push(deployment("brupop-apiserver", "apiserver", 3, pod("apiserver", "apiserver", 8443)));
+    let mut controller = pod("controller", "brupop-controller", 8080);
+    controller["spec"]["priorityClassName"] = json!("brupop-controller-high-priority");
+    objects.push(deployment("brupop-controller-deployment", "brupop-controller", 1, controller));
+    objects.push(agent());
+    objects
+}
+
+fn account_of(component: &str) -> String {
+    format!("brupop-{component}-service-account")
+}
+
+/// The account of a component, its role and what binds them.
+fn account(component: &str) -> [Json; 3] {
+    let (account, role) = (account_of(component), format!("brupop-{component}-role"));
+    let rule = json!({
+        "apiGroups": ["brupop.bottlerocket.aws"], "resources": ["bottlerocketshadows"],
+        "verbs": ["get", "list", "watch"],
+    });
+    [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": NAMESPACE}}),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": role}, "rules": [rule],
+        }),
+        binding(&format!("{role}-binding"), &role, &account),
+    ]
+}
+
+fn binding(name: &str, role: &str, account: &str) -> Json {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
+    })
+}
+
+fn service(name: &str, component: &str, port: u16, target: u16) -> Json {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"selector": labels(component), "ports": [{"port": port, "targetPort": target}]},
+    })
+}
+
+/// What it asks of cert-manager, and the Secrets that it gets.
+fn certificates() -> Vec<Json> {
+    let object = |api: &str, kind: &str, name: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}});
+    let certificates =
+        ["brupop-apiserver-client-certificate", "brupop-apiserver-certificate", "brupop-selfsigned-ca"];
+    let issuers = ["brupop-root-certificate-issuer", "selfsigned-issuer"];
+    let secrets =
+        ["brupop-apiserver-client-certificate", "brupop-apiserver-certificate", "brupop-root-ca-secret"];
+    let of_manager = "cert-manager.io/v1";
+    let certificates = certificates.map(|name| object(of_manager, "Certificate", name));
+    let issuers = issuers.map(|name| object(of_manager, "Issuer", name));
+    certificates.into_iter().chain(issuers).chain(secrets.map(|name| object("v1", "Secret", name))).collect()
+}
+
+fn labels(component: &str) -> Json {
+    json!({"brupop.bottlerocket.aws/component": component})
+}
+
+fn pod(name: &str, component: &str, port: u16) -> Json {
+    json!({
+        "metadata": {"labels": labels(component)},
+        "spec": {
+            "serviceAccountName": account_of(name),
+            "containers": [{
+                "name": "brupop", "image": "upstream", "command": [format!("./{name}")],
+                "ports": [{"name": "web", "containerPort": port}],
+            }],
+        },
+    })
+}
+
+fn deployment(name: &str, component: &str, replicas: u8, template: Json) -> Json {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels(component)}, "template": template},
+    })
+}
+
+fn agent() -> Json {
+    let mut template = pod("agent", "agent", 8080);
+    let volumes = json!([
+        {"name": "bottlerocket-api-socket", "hostPath": {"path": "/run/api.sock", "type": "Socket"}},
+        {"name": "bottlerocket-tls-keys", "secret": {"secretName": "brupop-apiserver-client-certificate"}},
+    ]);
+    template["spec"]["volumes"] = volumes;
+    template["spec"]["containers"][0]["volumeMounts"] = json!([
+        {"name": "bottlerocket-api-socket", "mountPath": "/run/api.sock"},
+        {"name": "bottlerocket-tls-keys", "mountPath": "/etc/brupop-tls-keys"},
+    ]);
+    let opted_in = json!({
+        "key": "bottlerocket.aws/updater-interface-version", "operator": "In", "values": ["2.0.0"],
+    });
+    template["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [opted_in]}],
+    }}});
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {"name": "brupop-agent", "namespace": NAMESPACE},
+        "spec": {"selector": {"matchLabels": labels("agent")}, "template": template},
+    })
+}
