@@ -28,7 +28,7 @@ DOWNLOAD_SECONDS ?= $(if $(filter true,$(PREFETCH)),5,1)
 
 .PHONY: help
 help: ## This list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: build
 build: ## The three programs, as shipped: static
