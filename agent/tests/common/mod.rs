@@ -26,6 +26,7 @@ impl Place {
         std::fs::create_dir_all(&directory).unwrap();
         let host = Host::start(HostOptions {
             socket: directory.join("api.sock"),
+            socket_group: None,
             version: "1.19.4".into(),
             variant: "aws-k8s-1.29".into(),
             arch: "x86_64".into(),
