@@ -12,6 +12,7 @@ use anyhow::{Result, ensure};
 use brupop_testbed::ControlPlane;
 use brupop_testbed::operator::AGENT_WARNING;
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,19 +31,23 @@ fn documents(control_plane: &ControlPlane, name: &str, objects: &[Json]) -> Resu
     Ok(file)
 }
 
-/// `kubectl apply` with these arguments, and what it said of each object. Warned must be of agents, and of the webhook if
-/// it is on its host's network, and of nothing else.
-async fn apply(control_plane: &ControlPlane, args: &[&str], flag: &str, what: &Path) -> Result<String> {
+/// What kubectl said of each object, and what API servers warned of.
+struct Applied {
+    said: String,
+    warned: BTreeSet<String>,
+}
+
+/// `kubectl apply` with these arguments. Warned may be of agents, and of a webhook on its host's network.
+async fn apply(control_plane: &ControlPlane, args: &[&str], flag: &str, what: &Path) -> Result<Applied> {
     let args = ["apply"].iter().chain(args).chain([&flag]).map(OsStr::new);
     let all = args.chain([what.as_os_str()]);
     let output = control_plane.kubectl_output(all).await?;
-    let warned = String::from_utf8_lossy(&output.stderr);
-    let unexpected: Vec<_> =
-        warned.lines().filter(|line| ![AGENT_WARNING, HOST_NETWORK_WARNING].contains(line)).collect();
+    let warned: BTreeSet<_> = String::from_utf8_lossy(&output.stderr).lines().map(str::to_owned).collect();
+    let known = |line: &String| [AGENT_WARNING, HOST_NETWORK_WARNING].contains(&line.as_str());
     ensure!(
-        output.status.success() && unexpected.is_empty(),
-        "kubectl apply of {}: {unexpected:#?}",
+        output.status.success() && warned.iter().all(known),
+        "kubectl apply of {}: {warned:#?}",
         what.display()
     );
-    Ok(String::from_utf8(output.stdout)?)
+    Ok(Applied { said: String::from_utf8(output.stdout)?, warned })
 }

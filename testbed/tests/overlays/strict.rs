@@ -1,11 +1,12 @@
 //! Every case, rendered and taken by the API server, which is asked to refuse what its schemas do not know.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::binaries::others_definitions;
-use brupop_testbed::operator::rendered;
+use brupop_testbed::operator::{AGENT_WARNING, rendered};
 use brupop_testbed::{ControlPlane, Options};
 use futures::StreamExt as _;
 use serde::Deserialize as _;
@@ -13,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use crate::cases::{self, Case};
 use crate::settings::Programs;
-use crate::{DEADLINE, apply, documents, references};
+use crate::{Applied, DEADLINE, HOST_NETWORK_WARNING, apply, documents, references};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Applies at once.
@@ -61,7 +62,7 @@ async fn prepare(control_plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-async fn strictly(control_plane: &ControlPlane, file: &Path) -> Result<String> {
+async fn strictly(control_plane: &ControlPlane, file: &Path) -> Result<Applied> {
     apply(control_plane, &["--server-side", "--validate=strict", "--dry-run=server"], "-f", file).await
 }
 
@@ -97,7 +98,13 @@ async fn check(control_plane: &ControlPlane, programs: &Programs, case: &Case) -
     wrong.extend(references::foreign(&objects, case));
     wrong.extend(programs.refuse(&objects).await?);
     ensure!(wrong.is_empty(), "{wrong:#?}");
-    strictly(control_plane, &documents(control_plane, &case.name(), &objects)?).await?;
+    let taken = strictly(control_plane, &documents(control_plane, &case.name(), &objects)?).await?;
+    // Of everything else, `restricted` has nothing to say.
+    let expected: BTreeSet<_> = std::iter::once(AGENT_WARNING)
+        .chain(case.has("host-network").then_some(HOST_NETWORK_WARNING))
+        .map(str::to_owned)
+        .collect();
+    ensure!(taken.warned == expected, "warned of {:#?}", taken.warned);
     Ok(())
 }
 
@@ -126,6 +133,6 @@ async fn the_release_manifest_is_taken(control_plane: &ControlPlane) -> Result<(
     }
     ensure!(images == 3 && objects == expected, "make yaml wrote something else than the default overlay");
     let taken = strictly(control_plane, &file).await?;
-    ensure!(taken.lines().count() == objects.len(), "{taken}");
+    ensure!(taken.said.lines().count() == objects.len(), "{}", taken.said);
     Ok(())
 }
