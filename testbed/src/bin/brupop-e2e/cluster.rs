@@ -1,5 +1,6 @@
 //! Control plane, two machines, and the default overlay on them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use brupop_testbed::{ControlPlane, Options, Reach, await_until};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 const MACHINES: u8 = 2;
 /// As Bottlerocket's user data have it: the kubelet registers its Node with the label.
@@ -106,7 +108,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Awaits something of the nodes and their shadows, as long as everything runs.
+    /// Awaits something of the nodes and their shadows, as long as everything runs, and shows what changes.
     ///
     /// # Errors
     /// It is not so in time, or a program has ended.
@@ -117,8 +119,12 @@ impl Cluster {
         so: impl Fn(&History) -> bool,
     ) -> Result<()> {
         let history = Arc::clone(&self.history);
+        let began = Instant::now();
+        let mut shown = BTreeMap::new();
         let look = await_until(what, deadline, async || {
-            so(&history.lock().unwrap_or_else(PoisonError::into_inner)).then_some(())
+            let history = history.lock().unwrap_or_else(PoisonError::into_inner);
+            show_changes(&history, &mut shown, began);
+            so(&history).then_some(())
         });
         tokio::pin!(look);
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
@@ -199,4 +205,17 @@ fn overlay(components: &[&str]) -> Value {
         "components": components,
         "patches": [{"target": {"kind": "DaemonSet"}, "patch": patch.to_string()}],
     })
+}
+
+/// One line for each node that is seen otherwise than before.
+fn show_changes(history: &History, shown: &mut BTreeMap<String, String>, began: Instant) {
+    for (node, seen) in history.now() {
+        let marks = [(!seen.ready, "NotReady"), (seen.cordoned, "SchedulingDisabled")];
+        let marks: Vec<&str> = marks.into_iter().filter(|(so, _)| *so).map(|(_, mark)| mark).collect();
+        let now = format!("{} {} {}", seen.goal, seen.reason, marks.join(","));
+        if shown.get(node) != Some(&now) {
+            println!("   {:>5.1} s  {node}: {}", began.elapsed().as_secs_f32(), now.trim_end());
+            shown.insert(node.to_owned(), now);
+        }
+    }
 }

@@ -83,5 +83,8 @@ async fn refused(cluster: &Cluster, client: &Client, node: &str, patch: Value) -
     let versions =
         [&before, &after].map(|shadow| shadow.status.clone().and_then(|status| status.current_version));
     ensure!(versions[0] == versions[1], "the refused write has changed {name}");
-    Ok(refusal.to_string())
+    match refusal {
+        kube::Error::Api(status) => Ok(status.message),
+        other => Err(other.into()),
+    }
 }
