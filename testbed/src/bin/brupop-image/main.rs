@@ -70,8 +70,7 @@ async fn check(arguments: &Arguments) -> Result<()> {
 }
 
 fn fails_for(reason: &str, result: Result<(), String>) -> Result<()> {
-    match result {
-        Ok(()) => bail!("this should have failed: {reason}"),
-        Err(said) => Ok(ensure!(said.contains(reason), "not because of '{reason}': {said}")),
-    }
+    let Err(said) = result else { bail!("this should have failed: {reason}") };
+    ensure!(said.contains(reason), "not because of '{reason}': {said}");
+    Ok(())
 }
