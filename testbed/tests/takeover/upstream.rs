@@ -101,12 +101,12 @@ fn file(plane: &ControlPlane, name: &str, objects: &[Json]) -> Result<PathBuf> {
 fn version(name: &str, storage: bool, states: &[&str], more: &Json) -> Json {
     let text = json!({"type": "string", "nullable": true});
     let state = json!({"type": "string", "enum": states});
-    let mut status = json!({
+    let mut reported = json!({
         "current_version": {"type": "string"}, "target_version": {"type": "string"}, "current_state": state,
     });
     let mut required = vec!["current_state", "current_version", "target_version"];
-    if let (Some(status), Some(more)) = (status.as_object_mut(), more.as_object()) {
-        status.extend(more.clone());
+    if let (Some(reported), Some(more)) = (reported.as_object_mut(), more.as_object()) {
+        reported.extend(more.clone());
         required.extend(more.contains_key("crash_count").then_some("crash_count"));
     }
     json!({
@@ -119,7 +119,7 @@ fn version(name: &str, storage: bool, states: &[&str], more: &Json) -> Json {
                     "type": "object", "required": ["state"],
                     "properties": {"state": state, "state_transition_timestamp": text, "version": text},
                 },
-                "status": {"type": "object", "nullable": true, "required": required, "properties": status},
+                "status": {"type": "object", "nullable": true, "required": required, "properties": reported},
             },
         }},
     })
@@ -183,10 +183,10 @@ fn operator() -> Vec<Json> {
     objects.push(service("brupop-apiserver", "apiserver", 443, 8443));
     objects.push(service("brupop-controller-server", "brupop-controller", 80, 8080));
     objects.extend(certificates());
-    objects.push(deployment("brupop-apiserver", "apiserver", 3, pod("apiserver", "apiserver", 8443)));
+    objects.push(deployment("brupop-apiserver", "apiserver", 3, &pod("apiserver", "apiserver", 8443)));
     let mut controller = pod("controller", "brupop-controller", 8080);
     controller["spec"]["priorityClassName"] = json!("brupop-controller-high-priority");
-    objects.push(deployment("brupop-controller-deployment", "brupop-controller", 1, controller));
+    objects.push(deployment("brupop-controller-deployment", "brupop-controller", 1, &controller));
     objects.push(agent());
     objects
 }
@@ -198,7 +198,7 @@ fn account_of(component: &str) -> String {
 /// The account of a component, its role and what binds them.
 fn account(component: &str) -> [Json; 3] {
     let (account, role) = (account_of(component), format!("brupop-{component}-role"));
-    let rule = json!({
+    let reads = json!({
         "apiGroups": ["brupop.bottlerocket.aws"], "resources": ["bottlerocketshadows"],
         "verbs": ["get", "list", "watch"],
     });
@@ -206,7 +206,7 @@ fn account(component: &str) -> [Json; 3] {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": NAMESPACE}}),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": role}, "rules": [rule],
+            "metadata": {"name": role}, "rules": [reads],
         }),
         binding(&format!("{role}-binding"), &role, &account),
     ]
@@ -258,7 +258,7 @@ fn pod(name: &str, component: &str, port: u16) -> Json {
     })
 }
 
-fn deployment(name: &str, component: &str, replicas: u8, template: Json) -> Json {
+fn deployment(name: &str, component: &str, replicas: u8, template: &Json) -> Json {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"replicas": replicas, "selector": {"matchLabels": labels(component)}, "template": template},
