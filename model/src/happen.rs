@@ -70,8 +70,6 @@ impl World {
                 place.foreign_cordon = true;
                 if let Some(node) = &mut place.node {
                     node.unschedulable = true;
-                    // Uncordoned and cordoned again while nobody looked, when the node had been seen empty.
-                    place.meddled |= !place.empty && node.marker.is_some_and(|mark| mark.drained);
                 }
             }
             Action::Uncordon(at) => self.uncordon(at),

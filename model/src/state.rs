@@ -70,7 +70,7 @@ pub enum Safeguard {
     Handshake,
     /// Writes of a Node test the marker, and change only what it names.
     Marker,
-    /// "Drained" is written only when a fresh list of pods agrees.
+    /// "Drained" is written, and a reboot granted, only when a fresh list of pods agrees.
     FreshPods,
     /// Nobody begins with a version that is halted.
     Halt,

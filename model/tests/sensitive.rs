@@ -12,7 +12,8 @@ fn is_found(without: Safeguard, property: &str, world: Config) {
     let sound = world.checker().symmetry().threads(2).spawn_dfs().join();
     assert_eq!(broken(&sound), BTreeSet::new(), "with {without:?}");
     let world = Config { without: Some(without), ..world };
-    let builder = world.checker().symmetry().threads(2).finish_when(HasDiscoveries::AnyFailures);
+    // One thread: of two counterexamples of one length it is always the same that is found first.
+    let builder = world.checker().symmetry().threads(1).finish_when(HasDiscoveries::AnyFailures);
     let unsound = builder.spawn_bfs().join();
     let found = broken(&unsound);
     assert!(found.contains(property), "without {without:?}: {found:?}");
@@ -72,7 +73,7 @@ fn the_handshake() {
 #[test]
 fn the_test_of_the_marker() {
     let faults = Faults { stale_leaders: 1, people: 1, ..Faults::NONE };
-    is_found(Safeguard::Marker, "a person's cordon is taken away", Config { faults, ..ONE });
+    is_found(Safeguard::Marker, "a host is rebooted that is not marked as drained", Config { faults, ..ONE });
 }
 
 #[test]
@@ -111,7 +112,8 @@ fn a_cordon_that_is_not_ours() {
 #[test]
 fn drained_is_taken_back_when_somebody_uncordons() {
     let faults = Faults { people: 1, ..Faults::NONE };
-    is_found(Safeguard::DrainedAgain, "a host is rebooted while pods run on it", Config { faults, ..ONE });
+    // No reboot is granted all the same, for a fresh list of pods says no; and that for ever.
+    is_found(Safeguard::DrainedAgain, "a quiet cluster settles", Config { faults, ..ONE });
 }
 
 #[test]

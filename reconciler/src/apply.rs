@@ -28,6 +28,8 @@ pub enum Call {
         name: String,
         /// The patch.
         patch: JsonPatch,
+        /// Only after a list of its node's pods, made now, agrees that it is drained.
+        confirm: Option<Confirm>,
     },
     /// A conditional patch of a Node.
     PatchNode {
@@ -132,16 +134,16 @@ impl Caller {
         let apply = PatchParams::apply(names::CONDITIONS_MANAGER).force();
         let json = |patch: &JsonPatch| Patch::Json::<()>(patch.clone());
         match call {
-            Call::PatchShadow { name, patch } => {
+            Call::PatchShadow { name, patch, confirm } => {
+                let node = names::node_of_shadow(name).unwrap_or(name);
+                if let Some(outcome) = self.unconfirmed(node, *confirm).await {
+                    return outcome;
+                }
                 written(self.shadows().patch(name, &params, &json(patch)).await)
             }
             Call::PatchNode { name, patch, confirm } => {
-                if let Some(confirm) = confirm {
-                    match self.is_drained(name, *confirm).await {
-                        Ok(true) => {}
-                        Ok(false) => return Outcome::NotConfirmed,
-                        Err(error) => return failure(&error),
-                    }
+                if let Some(outcome) = self.unconfirmed(name, *confirm).await {
+                    return outcome;
                 }
                 written(self.nodes().patch(name, &params, &json(patch)).await)
             }
@@ -172,6 +174,15 @@ impl Caller {
             Call::ApplyToFleet(status) => {
                 written(self.fleets().patch_status(names::FLEET, &apply, &Patch::Apply(status)).await)
             }
+        }
+    }
+
+    /// What stands against a call that is to be made only if the node is drained.
+    async fn unconfirmed(&self, node: &str, confirm: Option<Confirm>) -> Option<Outcome> {
+        match self.is_drained(node, confirm?).await {
+            Ok(true) => None,
+            Ok(false) => Some(Outcome::NotConfirmed),
+            Err(error) => Some(failure(&error)),
         }
     }
 

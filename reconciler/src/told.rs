@@ -2,7 +2,7 @@
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Failures;
-use brupop_api::{Object, State, names};
+use brupop_api::{Object, State, Write, names};
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::decide::{Abort, Decision, Effect, Halted, Reason};
@@ -42,8 +42,10 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<T
     let version = shadow.spec.version.unwrap_or("its new version");
     let current = shadow.status.current_version.unwrap_or("an unknown version");
     let object = match decision.effect.as_ref()? {
-        Effect::ConfirmDrained(_) => return told("Drained", "no pod is left that had to move".to_owned()),
-        Effect::Write(write) => write.object,
+        Effect::ConfirmDrained(Write { object: Object::Node(_), .. }) => {
+            return told("Drained", "no pod is left that had to move".to_owned());
+        }
+        Effect::Write(write) | Effect::ConfirmDrained(write) => write.object,
         Effect::CreateShadow { .. } | Effect::DeleteShadow { .. } | Effect::Evict | Effect::Delete => {
             return None;
         }
@@ -189,8 +191,8 @@ pub fn of_reason(situation: &Situation<'_>, reason: &Reason<'_>) -> Option<Told>
 mod tests {
     use super::*;
     use crate::facts::{Evicted, NodeFacts, PodFacts, TimeFacts};
+    use brupop_api::Marker;
     use brupop_api::facts::{SpecFacts, StatusFacts};
-    use brupop_api::{Marker, Write};
 
     fn situation(state: State) -> Situation<'static> {
         Situation {

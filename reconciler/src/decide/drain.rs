@@ -6,7 +6,8 @@ use brupop_api::{Field, Marker, Value};
 use super::{Abort, Decision, Effect, Reason, writes};
 use crate::facts::{FleetFacts, NodeFacts, Situation};
 
-/// The next thing to do on the way to an empty node; `Ok` once it was seen empty while cordoned.
+/// The next thing to do on the way to an empty node; `Ok` once it was seen empty while cordoned, and as long
+/// as it is.
 pub(super) fn empty<'a>(
     fleet: &FleetFacts<'a>,
     situation: &Situation<'a>,
@@ -72,6 +73,15 @@ pub(super) fn empty<'a>(
         let drained = Marker { drained_at: now(), ..marker };
         let write = writes::mark(node, [(Field::Unschedulable, Value::Set)], [], drained);
         return Err(Decision { effect: Some(Effect::ConfirmDrained(write)), reason: Reason::Draining });
+    }
+    if !situation.pods.known {
+        return Err(Decision::wait(Reason::Draining));
+    }
+    if !situation.pods.drained {
+        // Pods have come since: somebody uncordoned it and cordoned it again, and nobody saw.
+        let again = Marker { drain_started_at: now(), drained_at: None, ..marker };
+        let tests = [(Field::Unschedulable, Value::Set)];
+        return Err(Decision::write(writes::mark(node, tests, [], again), Reason::Draining));
     }
     Ok(())
 }

@@ -29,7 +29,8 @@ pub use versions::Halted;
 pub enum Effect<'a> {
     /// A conditional write.
     Write(Write<'a>),
-    /// A conditional write that says "drained": to be made only after a fresh list of the node's pods agrees.
+    /// A conditional write that says "drained", or rests on it: to be made only after a fresh list of the node's pods
+    /// agrees.
     ConfirmDrained(Write<'a>),
     /// Create the shadow, Idle, owned by the Node; at this attempt, if an earlier shadow had got that far.
     CreateShadow {

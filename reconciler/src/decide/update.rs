@@ -3,7 +3,7 @@
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Field, Marker, State, Value};
 
-use super::{Abort, Decision, Reason, drain, writes};
+use super::{Abort, Decision, Effect, Reason, drain, writes};
 use crate::facts::{Evicted, FleetFacts, NodeFacts, Situation};
 
 /// Where the host stands, on facts of the Node alone.
@@ -139,7 +139,10 @@ fn empty_then_grant<'a>(
         return Decision::wait(Reason::NodeNotReady);
     }
     match drain::empty(fleet, situation, node, shadow) {
-        Ok(()) => Decision::write(writes::grant(fleet, shadow, node), Reason::RebootGranted),
+        Ok(()) => {
+            let grant = writes::grant(fleet, shadow, node);
+            Decision { effect: Some(Effect::ConfirmDrained(grant)), reason: Reason::RebootGranted }
+        }
         Err(decision) => decision,
     }
 }

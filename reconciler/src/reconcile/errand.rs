@@ -180,7 +180,7 @@ fn patch(
         Object::ShadowSpec(_) => {
             // The type knows every field that a patch quotes, and absent is as good as null to the API server.
             let quoted = serde_json::to_value(snapshot.shadow(name)?).ok()?;
-            let call = Call::PatchShadow { name: name.to_owned(), patch: write.patch(&quoted) };
+            let call = Call::PatchShadow { name: name.to_owned(), patch: write.patch(&quoted), confirm };
             Some((Key::Shadow(name.to_owned()), call))
         }
         Object::Node(node) => {

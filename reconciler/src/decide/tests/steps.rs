@@ -9,7 +9,7 @@ use super::world::{
     without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::FleetFacts;
+use crate::facts::{FleetFacts, PodFacts};
 
 #[test]
 fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
@@ -107,6 +107,30 @@ fn an_uncordoned_node_is_cordoned_and_drained_again() {
     let Some(Value::Marker(marker)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
     assert_eq!(marker.drained_at, None);
     assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Set));
+}
+
+#[test]
+fn pods_that_came_after_the_drain_are_evicted_before_a_reboot_is_granted() {
+    let drained = marker(1, true);
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    marked(&mut situation, &drained);
+    // Somebody uncordoned the node and cordoned it again, and nobody saw.
+    situation.pods.drained = false;
+    let decision = decide(&fleet(), &situation);
+    let Some(Value::Marker(marker)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
+    assert_eq!(marker.drained_at, None);
+    assert_eq!(marker.drain_started_at.as_deref(), Some(fleet().now), "it has as long as any drain");
+    assert!(write(&decision).tests.contains(&(Field::Unschedulable, Value::Set)));
+    assert_eq!(decision.reason, Reason::Draining);
+
+    situation.pods.known = false;
+    let decision = decide(&fleet(), &situation);
+    assert_eq!((decision.effect, decision.reason), (None, Reason::Draining), "a new leader looks first");
+
+    situation.pods = PodFacts { known: true, drained: true, ..situation.pods };
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
+    assert!(matches!(decision.effect, Some(Effect::ConfirmDrained(_))), "on a fresh list: {decision:?}");
 }
 
 #[test]
@@ -218,6 +242,7 @@ fn a_claim_of_an_earlier_boot_that_its_agent_never_takes_back_holds_up_no_grant(
     let drained = marker(1, true);
     let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     marked(&mut situation, &drained);
+    situation.pods.drained = true;
     shadow(&mut situation, |shadow| shadow.status.reboot_requested = Some("an earlier boot"));
     let decision = decide(&fleet(), &situation);
     let spent = (Field::StatusRebootRequested, Value::text("an earlier boot"));
