@@ -7,7 +7,7 @@ use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
 use brupop_testbed::sandbox::Signal;
-use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, Presents, await_until};
+use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, await_until};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
