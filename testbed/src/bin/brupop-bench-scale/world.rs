@@ -45,11 +45,7 @@ impl World {
     /// Something does not start.
     pub async fn start(kwok: bool) -> Result<Self> {
         let webhook = binaries(&["brupop-webhook"])?;
-        let options = Options {
-            kwok,
-            audit_policy: Some(AUDIT_POLICY),
-            ..Options::CLUSTER
-        };
+        let options = Options { kwok, audit_policy: Some(AUDIT_POLICY), ..Options::CLUSTER };
         let control_plane = ControlPlane::start(options).await?;
         apply_overlay(&control_plane, "default").await?;
         // Both are played by this program: agents' pods as objects, the reconciler as a process without a pod.
