@@ -22,8 +22,7 @@ const TOOLS: [(&str, &str); 6] = [
 const NAMESPACES: [&str; 8] =
     ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"];
 /// What machines are made of, tried in namespaces that go at once.
-const TRIAL: &str =
-    "ip link add brupop type bridge && ip link add brupop-0 type veth peer name brupop-1 && nft add table ip brupop";
+const TRIAL: &str = "ip link add brupop type bridge && ip link add brupop-0 type veth peer name brupop-1 && nft add table ip brupop";
 /// Where containerd puts the control groups of containers.
 const CONTAINERS: &str = "k8s.io";
 
