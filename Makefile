@@ -13,7 +13,7 @@ PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 
 # For `make yaml`: of which overlay, with which image if not the released one, and where to.
 OVERLAY ?= default
-IMAGE ?= $(if $(VERSION),ghcr.io/bottlerocket-update-operator/brupop:v$(VERSION))
+IMAGE ?= $(if $(VERSION),ghcr.io/bottlerocket-update-operator/brupop:v$(VERSION:v%=%))
 DIST ?= dist
 
 # For `make demo`.
@@ -193,8 +193,10 @@ manifests-check: manifests
 .PHONY: yaml
 yaml: control-plane ## The release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=)
 	@mkdir -p $(DIST)
-	@$$(testbed/build-control-plane)/kubectl kustomize kustomize/overlays/$(OVERLAY) | \
-	  sed -E '$(if $(IMAGE),s|^( +image: ).*|\1$(IMAGE)|)' >$(DIST)/bottlerocket-update-operator.yaml
+	@draft=$(DIST)/.draft.yaml; trap 'rm -f "$$draft"' EXIT; \
+	  $$(testbed/build-control-plane)/kubectl kustomize kustomize/overlays/$(OVERLAY) | \
+	  sed -E '$(if $(IMAGE),s|^( +image: ).*|\1$(IMAGE)|)' >"$$draft"; \
+	  mv "$$draft" $(DIST)/bottlerocket-update-operator.yaml
 
 .PHONY: kind-cluster
 kind-cluster: ## A kind cluster named brupop; needs Docker and kind, as the next two do, so CI runs none of them
@@ -206,8 +208,9 @@ kind-load: ## The image of these sources, as brupop:dev on its nodes
 	kind load docker-image brupop:dev --name brupop
 
 .PHONY: kind-rollout
-kind-rollout: ## The overlay dev in it, with that image; agents wait there for a host that is no Bottlerocket
+kind-rollout: ## The overlay dev in it, with that image, and its nodes opted in; agents wait there for a host that is no Bottlerocket
 	kubectl --context kind-brupop apply -k kustomize/overlays/dev
+	kubectl --context kind-brupop label nodes --all --overwrite bottlerocket.aws/updater-interface-version=2.0.0
 	kubectl --context kind-brupop -n brupop-bottlerocket-aws rollout restart \
 	  deployment/brupop-webhook deployment/brupop-reconciler daemonset/brupop-agent
 	kubectl --context kind-brupop -n brupop-bottlerocket-aws rollout status --timeout=2m deployment/brupop-webhook
