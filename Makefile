@@ -28,7 +28,7 @@ DOWNLOAD_SECONDS ?= $(if $(filter true,$(PREFETCH)),5,1)
 
 .PHONY: help
 help: ## This list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 .PHONY: build
 build: ## The three programs, as shipped: static
@@ -39,7 +39,7 @@ container: ## The image, from Dockerfile by docker, podman or buildah, whichever
 	@IMAGE=$(IMAGE) image/container
 
 .PHONY: image
-image: build ## The image as an archive, dist/image.oci.tar, of the programs built here and by buildah: needs no registry
+image: build container-tools ## The image as an archive, dist/image.oci.tar, of the programs built here and by buildah: needs no registry
 	@IMAGE=$(IMAGE) image/archive $(SHIPPED) $(DIST)/image.oci.tar
 
 .PHONY: image-check
@@ -52,7 +52,7 @@ reproduce: container-tools ## The last commit built twice, in different folders:
 	@image/reproduce
 
 .PHONY: dist
-dist: build yaml ## The release, in dist/: programs, image and list of packages for this architecture, manifest, checksums
+dist: build yaml container-tools ## The release, in dist/: programs, image and list of packages for this architecture, manifest, checksums
 	@IMAGE=$(IMAGE) image/dist $(SHIPPED) $(DIST)
 
 .PHONY: container-tools
@@ -108,15 +108,12 @@ $(INTEGRATION:%=test-%): test-%:
 	@BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --quiet --test $*
 
 .PHONY: e2e
-e2e: image control-plane e2e-tools ## The image and the default overlay on real kubelets, in namespaces of this machine (some minutes; needs root)
+e2e: e2e-tools build control-plane ## The image and the default overlay on real kubelets, in namespaces of this machine (five minutes; needs root; STAY=true)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-e2e
+	@$(TARGET)/debug/brupop-e2e --check
 	@testbed/build-nodes >/dev/null
-	@exec $(TARGET)/debug/brupop-e2e --image $(DIST)/image.oci.tar $(if $(STAY),--stay)
-
-.PHONY: e2e-check
-e2e-check: e2e-tools ## Can this machine run it?
-	@cargo build --locked --quiet -p brupop-testbed --bin brupop-e2e
-	@$(TARGET)/debug/brupop-e2e --image none --check
+	@env -u IMAGE -u VERSION image/archive $(SHIPPED) $(TARGET)/e2e.oci.tar >/dev/null
+	@exec $(TARGET)/debug/brupop-e2e --image $(TARGET)/e2e.oci.tar $(if $(filter true,$(STAY)),--stay)
 
 .PHONY: e2e-tools
 e2e-tools: container-tools ## Debian's runc, nftables and iproute2 for it, unless they are there; needs root

@@ -228,6 +228,16 @@ impl History {
 
     /// The most nodes that were ever out of service at once.
     pub fn most_unavailable(&self) -> usize {
+        self.nodes
+            .values()
+            .flatten()
+            .map(|(at, _)| *at)
+            .min()
+            .map_or(0, |first| self.most_unavailable_since(first))
+    }
+
+    /// The most nodes that were out of service at once at that moment or later.
+    pub fn most_unavailable_since(&self, since: Instant) -> usize {
         let mut changes: Vec<(Instant, &str, bool)> = self
             .nodes
             .iter()
@@ -239,11 +249,13 @@ impl History {
         let mut unavailable: BTreeMap<&str, bool> = BTreeMap::new();
         let count = |unavailable: &BTreeMap<&str, bool>| unavailable.values().filter(|is| **is).count();
         let mut most = 0;
-        for (_, node, is) in changes {
+        for (at, node, is) in changes {
+            if at > since {
+                most = most.max(count(&unavailable));
+            }
             unavailable.insert(node, is);
-            most = most.max(count(&unavailable));
         }
-        most
+        most.max(count(&unavailable))
     }
 
     /// The first change of any spec to the last return to Idle.

@@ -70,6 +70,9 @@ fn nodes_out_of_service_are_counted_at_every_moment() {
     history.nodes.insert("b".into(), vec![(at(0), away(false)), (at(20), away(true)), (at(40), away(false))]);
     history.nodes.insert("c".into(), vec![(at(0), away(false)), (at(30), away(true)), (at(35), away(false))]);
     assert_eq!(history.most_unavailable(), 2);
+    assert_eq!(history.most_unavailable_since(at(34)), 2);
+    assert_eq!(history.most_unavailable_since(at(36)), 1, "what came before does not count");
+    assert_eq!(history.most_unavailable_since(at(40)), 0);
 }
 
 #[test]

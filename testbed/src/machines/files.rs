@@ -25,7 +25,7 @@ pub(super) fn kubelet_configuration(address: Ipv4Addr, authority: &Path) -> Valu
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
         "nodeStatusUpdateFrequency": "2s",
-        "shutdownGracePeriod": "0s",
+        "shutdownGracePeriod": "0s", "volumePluginDir": "/var/lib/kubelet/volume-plugins",
     })
 }
 

@@ -3,13 +3,24 @@
 set -euo pipefail
 
 hostname "$NAME"
+# What kubelets set for a whole kernel has the wanted value here already, so that they leave the real one alone.
+for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
+    kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
+    file=$MACHINE/settings/${setting%=*}
+    mkdir -p "${file%/*}"
+    echo "${setting#*=}" >"$file"
+    mount --bind "$file" "/proc/sys/${setting%=*}"
+done
 # /var outlives a boot, /run is what the host has put there. Nothing of the real ones is seen.
+mount -t tmpfs none /opt
 mount --bind "$MACHINE/var" /var
 mount --bind "$MACHINE/run" /run
 mount --bind "$MACHINE/os-release" /etc/os-release
 mount --bind /run/boot-id /proc/sys/kernel/random/boot_id
 
 ip netns add machine
+# That of the last boot goes with its namespace, some time.
+ip link delete "$LINK" 2>/dev/null || true
 ip link add "$LINK" type veth peer name eth0 netns machine
 ip link set "$LINK" master "$BRIDGE" up
 inside() { nsenter --net=/run/netns/machine "$@"; }

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
-use brupop_testbed::machines::namespaces;
+use anyhow::{Context as _, Result};
+use brupop_testbed::machines::namespaces::{self, Unfit};
 use clap::Parser;
 use cluster::Cluster;
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,15 +26,15 @@ use tokio::time::{Instant, timeout};
 #[command(name = "brupop-e2e", version)]
 struct Arguments {
     /// The operator's image, an OCI archive
-    #[arg(long)]
-    image: PathBuf,
+    #[arg(long, required_unless_present = "check")]
+    image: Option<PathBuf>,
     /// Seconds after which it is given up
     #[arg(long, default_value_t = 900)]
     deadline_seconds: u64,
     /// Leave the cluster running when all has been seen, until Ctrl-C
     #[arg(long)]
     stay: bool,
-    /// Say only what is missing on this machine
+    /// Say only what is missing on this machine; exit status 3 if its kernel does not let us
     #[arg(long)]
     check: bool,
     /// Within its namespaces; set by the program itself
@@ -42,14 +42,19 @@ struct Arguments {
     inside: bool,
 }
 
+/// The exit status where the kernel does not let us.
+const REFUSED: u8 = 3;
+
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("error,kube_client=off").init();
     let arguments = Arguments::parse();
     if !arguments.inside {
-        if let Err(error) = namespaces::check().await {
-            eprintln!("Error: {error:#}");
-            return Ok(ExitCode::FAILURE);
+        let (image, scratch) = (arguments.image.clone().unwrap_or_default(), std::env::temp_dir());
+        if let Err(error) = namespaces::check(&[&image, &scratch]).await {
+            eprintln!("Error: {error}");
+            let refused = matches!(error, Unfit::Kernel(_));
+            return Ok(ExitCode::from(if refused { REFUSED } else { 1 }));
         }
         if arguments.check {
             return Ok(ExitCode::SUCCESS);
@@ -76,9 +81,10 @@ async fn main() -> Result<ExitCode> {
 
 async fn show(arguments: &Arguments) -> Result<()> {
     let _installed = rustls::crypto::ring::default_provider().install_default();
+    let image = arguments.image.as_deref().context("no image")?;
     let began = Instant::now();
     let deadline = Duration::from_secs(arguments.deadline_seconds);
-    let mut cluster = timeout(deadline, Cluster::start(&arguments.image)).await??;
+    let mut cluster = timeout(deadline, Cluster::start(image)).await??;
     let seen = timeout(deadline.saturating_sub(began.elapsed()), see(&mut cluster)).await;
     let result = seen.map_err(anyhow::Error::from).flatten();
     if let Err(error) = &result {

@@ -68,14 +68,13 @@ impl Shop {
         Ok(Self { client, fewest, asked, unanswered, _watching: watching })
     }
 
-    /// How many of its pods are on this node and not on their way out.
+    /// How many of its pods are on this node, those on their way out included.
     ///
     /// # Errors
     /// The API server refuses.
     pub async fn pods_on(&self, node: &str) -> Result<usize> {
         let there = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods = Api::<Pod>::namespaced(self.client.clone(), NAMESPACE).list(&there).await?;
-        Ok(pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).count())
+        Ok(Api::<Pod>::namespaced(self.client.clone(), NAMESPACE).list(&there).await?.items.len())
     }
 
     /// # Errors
