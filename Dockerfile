@@ -9,8 +9,9 @@ ARG RUST_VERSION=1.95.0
 FROM docker.io/library/rust:${RUST_VERSION}-slim-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    --mount=type=cache,target=/target \
+ARG TARGETARCH
+RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
+    --mount=type=cache,id=brupop-target-${TARGETARCH},target=/target,sharing=locked \
     CARGO_TARGET_DIR=/target image/programs /out && cp LICENSE-APACHE LICENSE-MIT /out/
 
 FROM scratch
