@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use brupop_api::names;
 use brupop_testbed::operator::NAMESPACE;
 use serde_json::Value as Json;
 
 use crate::cases::{Case, ELSEWHERE, PREFIX, SUFFIX};
 
-const COMPONENT: &str = "brupop.bottlerocket.aws/component";
+/// What cert-manager makes, under a name that no prefix changes.
+const MADE_BY_CERT_MANAGER: &str = "brupop-webhook-tls";
 /// By which variables our programs are told what their containers call these ports, and which they take else.
 const LISTENERS: [(&str, &str, u64); 3] = [
     ("admission", "ADMISSION_ADDRESS", 8443),
@@ -29,6 +31,8 @@ pub fn wrong(objects: &[Json]) -> Vec<String> {
     }
     for object in objects {
         wrong.extend(of_object(objects, &workloads, object));
+        wrong.extend(of_selectors(&workloads, object));
+        wrong.extend(of_resource_names(objects, object));
     }
     wrong
 }
@@ -106,7 +110,7 @@ fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
             "WEBHOOK_CONFIGURATION" => needs("ValidatingWebhookConfiguration", &variable["value"]),
             "WEBHOOK_SERVICE" => needs("Service", &variable["value"]),
             // cert-manager makes its own.
-            "CERTIFICATES_SECRET" if variable["value"] != "brupop-webhook-tls" => {
+            "CERTIFICATES_SECRET" if variable["value"] != MADE_BY_CERT_MANAGER => {
                 needs("Secret", &variable["value"]);
             }
             _ => {}
@@ -183,9 +187,63 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
 
 /// Does a selector, of a Service or of the newer kind, select the workload's pods?
 fn selects(selector: &Json, workload: &Json) -> bool {
-    let component = &workload["spec"]["template"]["metadata"]["labels"][COMPONENT];
-    let labels = selector.get("matchLabels").unwrap_or(selector);
-    labels.get(COMPONENT) == Some(component)
-        || items(&selector["matchExpressions"])
-            .any(|asked| asked["key"] == COMPONENT && items(&asked["values"]).any(|value| value == component))
+    let labels = &workload["spec"]["template"]["metadata"]["labels"];
+    let newer = selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
+    let equal = if newer { &selector["matchLabels"] } else { selector };
+    let one_of = |asked: &Json| {
+        asked["operator"] == "In"
+            && items(&asked["values"]).any(|value| labels.get(text(&asked["key"])) == Some(value))
+    };
+    equal.as_object().into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+        && items(&selector["matchExpressions"]).all(one_of)
+}
+
+/// A budget or policy of two workloads at once or of the wrong one, a spread over another's pods: no API server minds.
+fn of_selectors(workloads: &[&Json], object: &Json) -> Vec<String> {
+    let (kind, name, spec) = (text(&object["kind"]), text(&object["metadata"]["name"]), &object["spec"]);
+    let selectors: Vec<_> = match kind {
+        "PodDisruptionBudget" => vec![&spec["selector"]],
+        "NetworkPolicy" => vec![&spec["podSelector"]],
+        "DaemonSet" | "Deployment" => items(&spec["template"]["spec"]["topologySpreadConstraints"])
+            .map(|constraint| &constraint["labelSelector"])
+            .chain([&spec["selector"]])
+            .collect(),
+        _ => Vec::new(),
+    };
+    let component =
+        |object: &Json| text(&object["metadata"]["labels"]["app.kubernetes.io/component"]).to_owned();
+    let mut wrong = Vec::new();
+    for selector in selectors {
+        let selected = workloads.iter().filter(|workload| selects(selector, workload));
+        let selected: Vec<_> = selected.map(|workload| component(workload)).collect();
+        if selected != [component(object)] {
+            wrong.push(format!("{kind} {name}: {selector} selects {selected:?}"));
+        }
+    }
+    wrong
+}
+
+/// Rights to objects by name: they are there, or will be made under that name.
+fn of_resource_names(objects: &[Json], object: &Json) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for rule in items(&object["rules"]) {
+        for (resource, of) in items(&rule["resources"])
+            .flat_map(|resource| items(&rule["resourceNames"]).map(move |of| (resource, of)))
+        {
+            let there = match text(resource) {
+                "leases" => of == names::LEASE,
+                "secrets" if of == MADE_BY_CERT_MANAGER => objects
+                    .iter()
+                    .any(|made| made["kind"] == "Certificate" && made["spec"]["secretName"] == *of),
+                "secrets" => exists(objects, "Secret", of),
+                "validatingwebhookconfigurations" => exists(objects, "ValidatingWebhookConfiguration", of),
+                _ => false,
+            };
+            if !there {
+                let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+                wrong.push(format!("{kind} {name} gives rights to {resource} {of}, which nobody makes"));
+            }
+        }
+    }
+    wrong
 }

@@ -28,6 +28,7 @@ async fn every_overlay_and_component_is_taken_strictly_under_any_name() -> Resul
     let control_plane = ControlPlane::start(Options::API).await?;
     prepare(&control_plane).await?;
     what_it_does_not_know_is_refused(&control_plane).await?;
+    what_does_not_fit_is_found(&control_plane).await?;
 
     let began = Instant::now();
     let cases = cases::all()?;
@@ -91,6 +92,39 @@ async fn what_it_does_not_know_is_refused(control_plane: &ControlPlane) -> Resul
     Ok(())
 }
 
+/// So that finding nothing proves something.
+async fn what_does_not_fit_is_found(control_plane: &ControlPlane) -> Result<()> {
+    let case = Case::new("default", &["network-policy", "cert-manager"]);
+    let objects = rendered(control_plane, &case.write(control_plane)?).await?;
+    ensure!(references::wrong(&objects).is_empty(), "{:?}", references::wrong(&objects));
+    let of_webhook = json!({"brupop.bottlerocket.aws/component": "webhook"});
+    for (kind, path, misfit) in [
+        ("PodDisruptionBudget", "/spec/selector/matchLabels", json!({})),
+        ("PodDisruptionBudget", "/spec/selector/matchLabels", of_webhook.clone()),
+        ("NetworkPolicy", "/spec/podSelector", json!({})),
+        ("NetworkPolicy", "/spec/podSelector/matchLabels", of_webhook.clone()),
+        (
+            "Deployment",
+            "/spec/template/spec/topologySpreadConstraints/1/labelSelector/matchLabels",
+            of_webhook,
+        ),
+        ("Deployment", "/spec/selector/matchLabels", json!({})),
+        ("Role", "/rules/5/resourceNames/0", json!("brupop-agent")),
+        ("Certificate", "/spec/secretName", json!("another")),
+    ] {
+        let mut objects = objects.clone();
+        // The first with such a path is the agent's, or the reconciler's.
+        let place = objects
+            .iter_mut()
+            .filter(|object| object["kind"] == kind)
+            .find_map(|object| object.pointer_mut(path))
+            .with_context(|| format!("no {kind} has {path}"))?;
+        *place = misfit.clone();
+        ensure!(!references::wrong(&objects).is_empty(), "{kind} with {path} {misfit} seems to fit");
+    }
+    Ok(())
+}
+
 async fn check(control_plane: &ControlPlane, programs: &Programs, case: &Case) -> Result<()> {
     let folder = case.write(control_plane)?;
     let objects = rendered(control_plane, &folder).await?;
@@ -108,17 +142,31 @@ async fn check(control_plane: &ControlPlane, programs: &Programs, case: &Case) -
     Ok(())
 }
 
-/// `make yaml`, with an image of one's own.
-async fn the_release_manifest_is_taken(control_plane: &ControlPlane) -> Result<()> {
-    let folder = control_plane.dir().join("dist");
+/// `make yaml` into this folder.
+async fn make_yaml(folder: &Path, variable: &str) -> Result<()> {
     let make = tokio::process::Command::new("make")
-        .args(["--no-print-directory", "-C", REPOSITORY, "yaml"])
-        .args([format!("DIST={}", folder.display()), format!("IMAGE={IMAGE}")])
+        .args(["--no-print-directory", "-C", REPOSITORY, "yaml", variable])
+        .arg(format!("DIST={}", folder.display()))
         .env_remove("MAKEFLAGS")
         .output()
         .await?;
     ensure!(make.status.success(), "make yaml: {}", String::from_utf8_lossy(&make.stderr));
+    Ok(())
+}
+
+/// `make yaml`, with an image of one's own.
+async fn the_release_manifest_is_taken(control_plane: &ControlPlane) -> Result<()> {
+    let folder = control_plane.dir().join("dist");
     let file: PathBuf = folder.join("bottlerocket-update-operator.yaml");
+    ensure!(make_yaml(&folder, "OVERLAY=none").await.is_err(), "there is no such overlay");
+    ensure!(std::fs::read_dir(&folder)?.next().is_none(), "of what failed something is left");
+    for version in ["VERSION=0.2.0", "VERSION=v0.2.0"] {
+        make_yaml(&folder, version).await?;
+        let images = std::fs::read_to_string(&file)?.matches("/brupop:v0.2.0\n").count();
+        ensure!(images == 3, "{images} are of {version}");
+    }
+
+    make_yaml(&folder, &format!("IMAGE={IMAGE}")).await?;
     let text = std::fs::read_to_string(&file)?;
     let objects: Vec<Json> =
         serde_yaml_ng::Deserializer::from_str(&text).map(Json::deserialize).collect::<Result<_, _>>()?;
