@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write};
 
 use super::Reason;
 use super::turns::Turns;
 use super::versions::{Halted, Versions};
-use crate::facts::{FleetFacts, Situation};
+use crate::facts::{FleetFacts, NodeFacts, Situation};
 
 /// What is to become of the slots.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,19 +34,12 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     }
     let holders = Holders::of(fleet, situations);
     let kept = fleet.slots.len() - holders.freed.len();
-    let unavailable = situations
-        .iter()
-        .enumerate()
-        .filter(|&(index, situation)| !holders.keep(index) && is_unavailable(situation))
-        .count();
-    let room = fleet.limit.map_or(usize::MAX, |limit| {
-        usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(kept + unavailable)
-    });
     let over = holders.freed.iter().filter_map(|&(_, index)| situations.get(index?));
     let holding: Vec<Situation<'a>> =
         (0..situations.len()).filter(|&index| holders.have(index)).map(|index| situations[index]).collect();
     let versions = Versions::after(fleet, over, &holding);
-    let Choice { taken, resting, queued, look_at } = choose(fleet, situations, room, &holders, &versions);
+    let Choice { taken, resting, queued, look_at, why } =
+        choose(fleet, situations, kept, &holders, &versions);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
         holders.freed.iter().map(|&(name, _)| (Field::Slot(name), Value::Absent)).collect();
@@ -65,8 +59,6 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
         ],
         sets,
     });
-    let others_use_it_up = kept == 0 && room == 0;
-    let why = if others_use_it_up { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
     let queued = queued.into_iter().map(|index| (index, why));
     let looked_at = look_at.iter().map(|&index| (index, Reason::LookingAtPods));
     let resting = resting.into_iter().map(|index| (index, Reason::PausingBetweenUpdates));
@@ -143,28 +135,44 @@ fn next_attempt(situation: &Situation<'_>) -> u64 {
 }
 
 /// Who gets the room there is, who has to wait, and about whom more must be known first.
-struct Choice {
+struct Choice<'a> {
     taken: Vec<usize>,
     /// Those for whom there is room, but an update ended not long ago.
     resting: Vec<usize>,
     queued: Vec<usize>,
     look_at: Vec<usize>,
+    /// What those in the queue wait for.
+    why: Reason<'a>,
 }
 
 /// Updates that run without a slot come first, then those whose turn it is. Whose pods are not known yet holds its place.
+///
+/// Nodes that are away for other reasons use up the limit, too, but hold up nobody who is out of service already: of those,
+/// who has only to be put back comes first.
 fn choose<'a>(
     fleet: &FleetFacts<'a>,
     situations: &[Situation<'a>],
-    room: usize,
+    kept: usize,
     holders: &Holders<'a>,
     versions: &Versions<'a>,
-) -> Choice {
-    let mut taken: Vec<usize> =
-        (0..situations.len()).filter(|&at| !holders.have(at) && runs(&situations[at])).collect();
-    let left_over = taken.split_off(taken.len().min(room));
+) -> Choice<'a> {
+    let limit = fleet.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let running = (0..situations.len()).filter(|&at| !holders.have(at) && runs(&situations[at]));
+    let (mut taken, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&situations[at]));
+    taken.sort_by_key(|&at| !only_comes_back(&situations[at]));
+    others.sort_by_key(|&at| is_unavailable(&situations[at]));
+    let mut left_over = taken.split_off(taken.len().min(limit.saturating_sub(kept)));
+    let unavailable = (0..situations.len())
+        .filter(|&at| !holders.keep(at) && is_unavailable(&situations[at]) && !taken.contains(&at))
+        .count();
+    let nothing_runs = kept + taken.len() == 0;
+    let room = limit.saturating_sub(kept + taken.len() + unavailable);
+    left_over.extend(others.split_off(others.len().min(room)));
     let mut turns = Turns::new(fleet, situations, |at| holders.have(at), |version| !versions.halts(version));
     let (mut resting, mut look_at) = (Vec::new(), Vec::new());
-    for index in turns.by_ref().take(room - taken.len()) {
+    let places = room - others.len();
+    taken.append(&mut others);
+    for index in turns.by_ref().take(places) {
         let rests = situations[index].node.is_some_and(|node| fleet.rests(&node));
         let chosen = match situations[index].pods.known {
             _ if rests => &mut resting,
@@ -173,10 +181,28 @@ fn choose<'a>(
         };
         chosen.push(index);
     }
-    Choice { taken, resting, queued: turns.rest().chain(left_over).collect(), look_at }
+    let used_up = nothing_runs && room == 0;
+    let why = if used_up { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
+    Choice { taken, resting, queued: turns.rest().chain(left_over).collect(), look_at, why }
 }
 
 /// Does an update run?
 fn runs(situation: &Situation<'_>) -> bool {
     situation.node.is_some() && situation.shadow.is_some_and(|shadow| shadow.spec.state != State::Idle)
+}
+
+/// Is this running update's node out of service already, and can it be helped? It only gains then, whoever else is away.
+fn goes_on_at_once(situation: &Situation<'_>) -> bool {
+    let Some((node, shadow)) = situation.node.zip(situation.shadow) else { return false };
+    // Before the reboot is wanted a cordon is a person's, and the node may be full of pods.
+    let cordoned = node.unschedulable && shadow.spec.state != State::StagedAndPerformedUpdate;
+    node.ready && (cordoned || situation.marked() || only_comes_back(situation))
+}
+
+/// Does its host run the update already, so that it has only to be put back into service?
+fn only_comes_back(situation: &Situation<'_>) -> bool {
+    let of_update = |(node, shadow): (NodeFacts<'_>, ShadowFacts<'_>)| {
+        node.version.is_some() && node.version == shadow.spec.version
+    };
+    situation.node.zip(situation.shadow).is_some_and(of_update)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::fleet::{BottlerocketFleetStatus, Halt, VersionRecord};
-use brupop_api::{Field, Value};
+use brupop_api::{Field, State, Value};
 
 use super::super::{Effect, Reason, node as decide, slots, takeover};
 use super::world::{
@@ -183,4 +183,55 @@ fn what_upstream_left_in_mid_update_takes_its_slots_like_everybody_else() {
     marked(&mut situations[2], &adopted);
     let (_, take) = takeover(None, &situations);
     assert!(matches!(sets(&take, Field::Slot("brs-c")), Some(Value::Slot(slot)) if slot.attempt == 1));
+}
+
+/// Left by upstream's operator in mid-update: wanted, whether its host runs the update, whether it is cordoned.
+fn left(name: &'static str, state: State, updated: bool, cordoned: bool) -> Situation<'static> {
+    let mut situation = updating(state, StagedAndPerformedUpdate);
+    situation.shadow_name = name;
+    shadow(&mut situation, |shadow| {
+        shadow.name = name;
+        (shadow.spec.attempt, shadow.status.attempt) = (None, None);
+    });
+    node(&mut situation, |node| {
+        node.version = Some(if updated { NEW } else { OLD });
+        node.unschedulable = cordoned;
+    });
+    situation
+}
+
+/// What is said, the limit, who is there, who gets a slot, why the others wait.
+type Row<'r> = (&'static str, u64, &'r [Situation<'static>], &'r [usize], Reason<'static>);
+
+#[test]
+fn who_is_out_of_service_already_waits_for_nobody_who_is_away_nor_for_a_download() {
+    let away = |mut situation: Situation<'static>| {
+        node(&mut situation, |node| node.ready = false);
+        situation
+    };
+    let staged = left("brs-a", StagedAndPerformedUpdate, false, false);
+    let by_a_person = left("brs-b", StagedAndPerformedUpdate, false, true);
+    let cordoned = left("brs-c", RebootedIntoUpdate, false, true);
+    let updated = left("brs-d", RebootedIntoUpdate, true, true);
+    let dead = away(idle());
+    let (by_limit, by_others) = (Reason::LimitReached, Reason::LimitUsedByUnavailableNodes);
+    let rows: [Row<'_>; 11] = [
+        ("updated before others", 1, &[staged, cordoned, updated], &[2], by_limit),
+        ("then who is cordoned", 2, &[staged, cordoned, updated], &[2, 1], by_limit),
+        ("then all", 3, &[staged, cordoned, updated], &[2, 1, 0], by_limit),
+        ("none is allowed", 0, &[updated], &[], by_others),
+        ("updated beside a dead one", 1, &[dead, updated], &[1], by_limit),
+        ("cordoned beside a dead one", 1, &[dead, cordoned], &[1], by_limit),
+        ("in service beside a dead one", 1, &[dead, staged], &[], by_others),
+        ("a person's cordon before the reboot", 1, &[dead, by_a_person], &[], by_others),
+        ("a dead one takes its part from those in service", 2, &[dead, staged, updated], &[2], by_limit),
+        ("who cannot come back now lets those pass who can", 1, &[away(cordoned), updated], &[1], by_limit),
+        ("and those who download", 2, &[away(cordoned), staged], &[1], by_limit),
+    ];
+    for (says, limit, situations, taken, why) in rows {
+        let fleet = FleetFacts { limit: Some(limit), ..without_slots() };
+        let chosen = slots(&fleet, situations);
+        assert_eq!(chosen.taken, taken, "{says}");
+        assert!(chosen.queued.iter().all(|(_, reason)| *reason == why), "{says}: {:?}", chosen.queued);
+    }
 }
