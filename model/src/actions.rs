@@ -228,10 +228,12 @@ fn of_host_and_people(world: &World, at: usize, place: &Place, actions: &mut Vec
     }
 }
 
-/// Does anybody see a shadow that upstream's operator left behind, whose cordon is adopted?
+/// Does anybody see a shadow that upstream's operator left behind when it had cordoned the node, so that its cordon is
+/// adopted?
 fn is_seen_as_upstreams(world: &World, at: usize) -> bool {
+    let cordons = |state| matches!(state, State::RebootedIntoUpdate | State::MonitoringUpdate);
     let upstreams =
-        |shadow: Option<Shadow>| shadow.is_some_and(|it| it.state != State::Idle && it.attempt.is_none());
+        |shadow: Option<Shadow>| shadow.is_some_and(|it| it.attempt.is_none() && cordons(it.state));
     let seen =
         |leader: &Leader| leader.stale.and_then(|stale| stale.shadows).is_some_and(|all| upstreams(all[at]));
     upstreams(world.places[at].shadow) || world.leaders.iter().any(seen)

@@ -76,9 +76,8 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<T
 
 /// What is told of a node that is kept from new pods. Whoever uncordons it in mid-drain is told what became of that.
 fn cordoned(situation: &Situation<'_>, version: &str) -> Option<Told> {
-    let (node, shadow) = (situation.node?, situation.shadow?);
-    let is_ours =
-        node.marker.is_some_and(|marker| marker.cordoned_at.is_some()) || shadow.spec.attempt.is_none();
+    let node = situation.node?;
+    let is_ours = node.marker.is_some_and(|marker| marker.cordoned_at.is_some());
     let drains = node.marker.is_some_and(|marker| marker.drain_started_at.is_some());
     let (word, sentence) = match (drains, node.unschedulable) {
         (true, false) => (

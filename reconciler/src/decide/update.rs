@@ -52,6 +52,8 @@ fn given_up(situation: &Situation<'_>, node: &NodeFacts<'_>, shadow: &ShadowFact
 }
 
 /// A shadow that upstream's operator left in mid-update knows no attempt: its cordon becomes ours, then it gets one.
+///
+/// Upstream cordons, and excludes from load balancers, only when the reboot is wanted; what was there before is a person's.
 pub(super) fn adopt<'a>(
     fleet: &FleetFacts<'a>,
     situation: &Situation<'a>,
@@ -59,7 +61,9 @@ pub(super) fn adopt<'a>(
     shadow: &ShadowFacts<'a>,
 ) -> Decision<'a> {
     let Some(slot) = situation.slot(fleet) else { return Decision::wait(Reason::LimitReached) };
-    if node.marker.is_none() && (node.unschedulable || node.excluded) {
+    let starting = Reason::Starting(shadow.spec.version.unwrap_or(""));
+    let upstreams = shadow.spec.state != State::StagedAndPerformedUpdate;
+    if upstreams && node.marker.is_none() && (node.unschedulable || node.excluded) {
         let marker = Marker {
             shadow_uid: shadow.uid.to_owned(),
             attempt: slot.attempt,
@@ -72,12 +76,9 @@ pub(super) fn adopt<'a>(
             (Field::Unschedulable, Value::flag(node.unschedulable)),
             (Field::ExcludedFromLoadBalancers, Value::flag(node.excluded)),
         ];
-        return Decision::write(writes::mark(node, tests, [], marker), Reason::Cordoning);
+        return Decision::write(writes::mark(node, tests, [], marker), starting);
     }
-    Decision::write(
-        writes::adopt(fleet, shadow, node, slot),
-        Reason::Starting(shadow.spec.version.unwrap_or("")),
-    )
+    Decision::write(writes::adopt(fleet, shadow, node, slot), starting)
 }
 
 /// Wanted: the image is staged and next to boot. Once it is, the node is emptied and the reboot granted.

@@ -192,8 +192,7 @@ impl Reconciler {
         let name = situation.shadow_name;
         let Some(effect) = &decision.effect else { return };
         let plan = snapshot.drains.get(name);
-        let attempt = situation.shadow.and_then(|shadow| shadow.spec.attempt);
-        if plan.is_none() && empties(attempt, decision) {
+        if plan.is_none() && empties(decision) {
             // Its pods are not known yet; the watch will tell.
             return;
         }
@@ -274,15 +273,15 @@ impl Reconciler {
 }
 
 /// Does it change the Node on the way to an empty one? A grant that is taken back is no such thing: while it stands nobody
-/// watches the pods, and nothing may wait for that. Nor is a cordon that is adopted, for a shadow without an attempt: the
-/// node may be one that only has to come back.
-fn empties(attempt: Option<u64>, decision: &Decision<'_>) -> bool {
+/// watches the pods, and nothing may wait for that. Nor is a cordon that is adopted: the node may be one that only has to
+/// come back.
+fn empties(decision: &Decision<'_>) -> bool {
     let of_node = match &decision.effect {
         Some(Effect::Write(write)) => matches!(write.object, Object::Node(_)),
         Some(Effect::ConfirmDrained(_)) => true,
         _ => false,
     };
-    of_node && attempt.is_some() && matches!(decision.reason, Reason::Cordoning | Reason::Draining)
+    of_node && matches!(decision.reason, Reason::Cordoning | Reason::Draining)
 }
 
 fn tally(counts: &mut Counts, situation: &Situation<'_>, in_use: bool) {
@@ -306,18 +305,18 @@ mod tests {
     fn a_grant_is_taken_back_and_a_cordon_adopted_whether_the_pods_are_known_or_not() {
         let write = |object| Write { object, tests: vec![], sets: vec![] };
         let (node, shadow) = (|| write(Object::Node("n")), || write(Object::ShadowSpec("brs-n")));
-        for (attempt, effect, reason, waits) in [
-            (Some(1), Effect::Write(node()), Reason::Cordoning, true),
-            (None, Effect::Write(node()), Reason::Cordoning, false),
-            (Some(1), Effect::Write(node()), Reason::Draining, true),
-            (Some(1), Effect::ConfirmDrained(node()), Reason::Draining, true),
-            (Some(1), Effect::Write(node()), Reason::ReturningToService, false),
-            (Some(1), Effect::Write(shadow()), Reason::Draining, false),
-            (Some(1), Effect::Write(shadow()), Reason::RebootGranted, false),
-            (Some(1), Effect::Evict, Reason::Draining, false),
+        for (effect, reason, waits) in [
+            (Effect::Write(node()), Reason::Cordoning, true),
+            (Effect::Write(node()), Reason::Starting("2.0.0"), false),
+            (Effect::Write(node()), Reason::Draining, true),
+            (Effect::ConfirmDrained(node()), Reason::Draining, true),
+            (Effect::Write(node()), Reason::ReturningToService, false),
+            (Effect::Write(shadow()), Reason::Draining, false),
+            (Effect::Write(shadow()), Reason::RebootGranted, false),
+            (Effect::Evict, Reason::Draining, false),
         ] {
             let decision = Decision { effect: Some(effect), reason };
-            assert_eq!(empties(attempt, &decision), waits, "{decision:?}");
+            assert_eq!(empties(&decision), waits, "{decision:?}");
         }
     }
 }

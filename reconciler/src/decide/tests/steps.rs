@@ -225,6 +225,30 @@ fn upstreams_shadows_in_mid_update_are_adopted() {
 }
 
 #[test]
+fn upstreams_cordon_is_adopted_only_where_upstream_can_have_made_it() {
+    let rows = [(StagedAndPerformedUpdate, false), (RebootedIntoUpdate, true), (MonitoringUpdate, true)];
+    for (state, adopted) in rows {
+        for (unschedulable, excluded) in [(true, false), (false, true), (true, true)] {
+            let mut situation = updating(state, StagedAndPerformedUpdate);
+            shadow(&mut situation, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (None, None));
+            node(&mut situation, |node| (node.unschedulable, node.excluded) = (unschedulable, excluded));
+            let decision = decide(&fleet(), &situation);
+            let marker = match sets(write(&decision), Field::Marker) {
+                Some(Value::Marker(marker)) => Some(marker.into_owned()),
+                _ => None,
+            };
+            let ours = (
+                marker.as_ref().is_some_and(|marker| marker.cordoned_at.is_some()),
+                marker.as_ref().is_some_and(|marker| marker.excluded_at.is_some()),
+            );
+            assert_eq!(ours, (adopted && unschedulable, adopted && excluded), "{state:?}");
+            assert_eq!(marker.is_none(), sets(write(&decision), Field::SpecAttempt).is_some(), "{state:?}");
+            assert_eq!(decision.reason, Reason::Starting(NEW), "it may not have to be emptied: {state:?}");
+        }
+    }
+}
+
+#[test]
 fn a_host_that_runs_the_update_when_it_is_adopted_is_neither_drained_nor_rebooted() {
     let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     node(&mut situation, |node| node.version = Some(NEW));
