@@ -36,6 +36,7 @@ async fn overlays_can_be_applied_again_over_each_other_and_back_and_deleted() ->
     // Ports and strategies that one has and the other has not are where a way back gets lost.
     let over = [
         (BY_CLIENT, Case::new("production", &["host-network", "trusted-placement", "network-policy"])),
+        (BY_CLIENT, Case::new("default", &["auto-label", "cert-manager", "prometheus-operator"])),
         (BY_SERVER_FIRST, Case::new("single-node", &["high-availability", "force-drain"])),
         (BY_SERVER, Case::new("production", &["host-network", "trusted-placement"])),
     ];
@@ -54,7 +55,7 @@ async fn overlays_can_be_applied_again_over_each_other_and_back_and_deleted() ->
     same(&first, &shapes(&control_plane, &default).await?)?;
 
     // With all that was added on the way, and a Secret that goes with its account.
-    let all = Case::new("default", &["network-policy", "force-drain", "prometheus-operator"])
+    let all = Case::new("default", &["network-policy", "force-drain", "prometheus-operator", "cert-manager"])
         .write(&control_plane)?;
     delete(&control_plane, &all).await
 }
