@@ -9,7 +9,7 @@ use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::PartialObjectMeta;
+use kube::core::{PartialObjectMeta, Status};
 use kube::{Client, Error};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -147,7 +147,10 @@ impl Caller {
                 }
                 written(self.nodes().patch(name, &params, &json(patch)).await)
             }
-            Call::LabelNode { name, patch } => written(self.nodes().patch(name, &params, &json(patch)).await),
+            Call::LabelNode { name, patch } => match self.nodes().patch(name, &params, &json(patch)).await {
+                Err(Error::Api(status)) if is_denied(&status) => Outcome::Failed(status.message),
+                answer => written(answer),
+            },
             Call::PatchLedger(patch) => {
                 written(self.fleets().patch_status(names::FLEET, &params, &json(patch)).await)
             }
@@ -276,10 +279,16 @@ fn failure(error: &Error) -> Outcome {
     }
 }
 
+/// Does somebody's rule say no, whatever becomes of the object? A policy that gives no reason answers 422, and a webhook
+/// what it likes; other than a `test` that does not hold they say why.
+fn is_denied(status: &Status) -> bool {
+    let causes = status.details.as_ref().is_some_and(|details| !details.causes.is_empty());
+    status.code == 422 && causes || status.message.contains("denied")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::core::Status;
     use serde_json::json;
 
     #[test]
@@ -296,6 +305,25 @@ mod tests {
             json!({"state": "Idle", "attempt": 3, "leader_term": 7,
                 "state_transition_timestamp": "2026-11-21T04:00:00Z"})
         );
+    }
+
+    #[test]
+    fn a_rule_that_says_no_is_told_from_a_test_that_does_not_hold() {
+        let cause = |message: &str| json!([{"message": message}]);
+        let policy = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: nodes are frozen";
+        let webhook = "admission webhook \"w.example.com\" denied the request: nodes are frozen";
+        let test = "the server rejected our request due to an error in our request";
+        for (says, code, message, causes, denied) in [
+            ("a policy without a reason", 422, policy, cause(policy), true),
+            ("a schema", 422, "Node \"n\" is invalid: metadata.labels: too long", cause("too long"), true),
+            ("a webhook", 409, webhook, json!([]), true),
+            ("a test", 422, test, json!([]), false),
+            ("another has written it", 409, "the object has been modified", json!([]), false),
+            ("it is gone", 404, "nodes \"n\" not found", json!([]), false),
+        ] {
+            let status = json!({"code": code, "message": message, "details": {"causes": causes}});
+            assert_eq!(is_denied(&serde_json::from_value(status).unwrap()), denied, "{says}");
+        }
     }
 
     #[test]

@@ -45,7 +45,10 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<T
         Effect::ConfirmDrained(Write { object: Object::Node(_), .. }) => {
             return told("Drained", "no pod is left that had to move".to_owned());
         }
-        Effect::Write(write) | Effect::ConfirmDrained(write) => write.object,
+        Effect::ConfirmDrained(_) => {
+            return told("RebootGranted", format!("the node is empty; its host may reboot into {version}"));
+        }
+        Effect::Write(write) => write.object,
         Effect::CreateShadow { .. } | Effect::DeleteShadow { .. } | Effect::Evict | Effect::Delete => {
             return None;
         }
@@ -58,9 +61,6 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<T
             told("UpdateAdopted", format!("an update to {to} that was under way is taken over"))
         }
         (Object::Node(_), Reason::Cordoning) => cordoned(situation, version),
-        (Object::ShadowSpec(_), Reason::RebootGranted) => {
-            told("RebootGranted", format!("the node is empty; its host may reboot into {version}"))
-        }
         (Object::Node(_), Reason::ReturningToService) => {
             told("ReturnedToService", "what was changed on the node for its update is undone".to_owned())
         }
@@ -140,14 +140,14 @@ pub fn of_halts(halted: &[Halted<'_>]) -> Option<Told> {
     })
 }
 
-/// What is told of a node that was opted in without a person's word.
-pub fn of_opt_in() -> Told {
+/// What is told of the node of this name that was opted in without a person's word.
+pub fn of_opt_in(node: &str) -> Told {
     let label = names::UPDATER_INTERFACE_LABEL;
     Told {
         reason: "OptedIn",
         warning: false,
         note: format!(
-            "labelled {label}={}, for it runs Bottlerocket (AUTO_LABEL); to leave it out: kubectl label node <node> \
+            "labelled {label}={}, for it runs Bottlerocket (AUTO_LABEL); to leave it out: kubectl label node {node} \
              {label}={} --overwrite",
             names::UPDATER_INTERFACE_VERSION,
             names::LEFT_OUT
@@ -220,14 +220,14 @@ mod tests {
         let spec =
             || Effect::Write(Write { object: Object::ShadowSpec("brs-n"), tests: vec![], sets: vec![] });
         let node = || Effect::Write(Write { object: Object::Node("n"), tests: vec![], sets: vec![] });
-        let drained =
-            Effect::ConfirmDrained(Write { object: Object::Node("n"), tests: vec![], sets: vec![] });
+        let confirmed = |object| Effect::ConfirmDrained(Write { object, tests: vec![], sets: vec![] });
+        let (drained, granted) = (confirmed(Object::Node("n")), confirmed(Object::ShadowSpec("brs-n")));
         for (state, effect, reason, word, warning) in [
             (State::Idle, spec(), Reason::Starting("2.0.0"), "UpdateStarted", false),
             (State::RebootedIntoUpdate, spec(), Reason::Starting("2.0.0"), "UpdateAdopted", false),
             (State::StagedAndPerformedUpdate, node(), Reason::Cordoning, "Cordoned", false),
             (State::StagedAndPerformedUpdate, drained, Reason::Draining, "Drained", false),
-            (State::StagedAndPerformedUpdate, spec(), Reason::RebootGranted, "RebootGranted", false),
+            (State::StagedAndPerformedUpdate, granted, Reason::Draining, "RebootGranted", false),
             (State::RebootedIntoUpdate, node(), Reason::ReturningToService, "ReturnedToService", false),
             (State::MonitoringUpdate, spec(), Reason::Finishing, "Updated", false),
             (State::RebootedIntoUpdate, spec(), Reason::Aborting(Abort::FellBack), "UpdateAborted", true),
@@ -238,6 +238,8 @@ mod tests {
         }
         let waiting = Decision { effect: None, reason: Reason::Staging("2.0.0") };
         assert_eq!(of_effect(&situation(State::StagedAndPerformedUpdate), &waiting), None);
+        let withdrawn = Decision { effect: Some(spec()), reason: Reason::Draining };
+        assert_eq!(of_effect(&situation(State::RebootedIntoUpdate), &withdrawn), None);
         let evicting = Decision { effect: Some(Effect::Evict), reason: Reason::Draining };
         assert_eq!(of_effect(&situation(State::StagedAndPerformedUpdate), &evicting), None);
     }
@@ -318,7 +320,8 @@ mod tests {
         );
         assert_eq!(ours, of_no_opt_in("ValidatingAdmissionPolicy … reconciler-node-labels of another node"));
         assert!(of_no_opt_in(&"long".repeat(1000)).note.len() <= 1024);
-        assert!(of_opt_in().note.contains("bottlerocket.aws/updater-interface-version=none --overwrite"));
+        let leave_out = "kubectl label node n-1 bottlerocket.aws/updater-interface-version=none --overwrite";
+        assert!(of_opt_in("n-1").note.ends_with(leave_out), "{}", of_opt_in("n-1").note);
     }
 
     #[test]

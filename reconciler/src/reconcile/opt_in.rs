@@ -63,7 +63,7 @@ impl Reconciler {
 fn errand(snapshot: &Snapshot, outsider: &Outsider<'_>, write: &Write<'_>) -> Option<Errand> {
     let node = snapshot.nodes.get(outsider.shadow_name)?;
     let key = Key::Node(outsider.shadow_name.to_owned());
-    let told = told::of_opt_in();
+    let told = told::of_opt_in(outsider.name);
     Some(Errand {
         seen: snapshot.version(&key),
         key,
