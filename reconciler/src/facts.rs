@@ -208,7 +208,7 @@ pub struct TimeFacts {
     pub young: bool,
     /// The present step takes longer than it may.
     pub step_overdue: bool,
-    /// The drain takes longer than it may.
+    /// The drain, or what is between it and the grant, takes longer than it may.
     pub drain_overdue: bool,
     /// The node has been watched for long enough after its update.
     pub soak_over: bool,

@@ -51,7 +51,8 @@ pub(super) fn empty<'a>(
             },
         ));
     }
-    let overdue = situation.time.drain_overdue && marker.drained_at.is_none();
+    // Whoever uncordons a node that was empty starts a drain of its own.
+    let overdue = situation.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
     if overdue && !fleet.force {
         let why = Abort::DrainTimedOut;
         return Err(Decision::write(writes::abort(fleet, shadow, why), Reason::Aborting(why)));
@@ -78,8 +79,9 @@ pub(super) fn empty<'a>(
         return Err(Decision::wait(Reason::Draining));
     }
     if !situation.pods.drained {
-        // Pods have come since: somebody uncordoned it and cordoned it again, and nobody saw.
-        let again = Marker { drain_started_at: now(), drained_at: None, ..marker };
+        // Pods have come since: somebody uncordoned it and cordoned it again, and nobody saw; or they heed no cordon and
+        // come back each time, so the deadline stays what it is.
+        let again = Marker { drained_at: None, ..marker };
         let tests = [(Field::Unschedulable, Value::Set)];
         return Err(Decision::write(writes::mark(node, tests, [], again), Reason::Draining));
     }

@@ -142,7 +142,8 @@ fn empty_then_grant<'a>(
     match drain::empty(fleet, situation, node, shadow) {
         Ok(()) => {
             let grant = writes::grant(fleet, shadow, node);
-            Decision { effect: Some(Effect::ConfirmDrained(grant)), reason: Reason::RebootGranted }
+            // It stands when a fresh list has agreed.
+            Decision { effect: Some(Effect::ConfirmDrained(grant)), reason: Reason::Draining }
         }
         Err(decision) => decision,
     }

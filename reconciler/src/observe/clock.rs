@@ -86,9 +86,10 @@ impl Clock {
             if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
                 facts.exclusion_over = self.passed(marker.excluded_at.as_deref(), durations.exclusion, true);
             }
-            if marker.drained_at.is_none() {
-                facts.drain_overdue = self.passed(marker.drain_started_at.as_deref(), durations.drain, false);
-            }
+            // From an empty node to the grant it takes moments.
+            let settle = marker.drained_at.as_ref().map_or(SignedDuration::ZERO, |_| durations.settle);
+            let wait = durations.drain + settle;
+            facts.drain_overdue = self.passed(marker.drain_started_at.as_deref(), wait, false);
         }
         let Some(shadow) = shadow else { return facts };
         match shadow.spec.state {

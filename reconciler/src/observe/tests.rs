@@ -321,6 +321,29 @@ fn the_clock_has_its_say_in_each_state() {
     assert_eq!(observed.next, None, "an idle fleet has no deadline");
 }
 
+#[test]
+fn a_drain_has_its_time_and_then_the_grant_what_it_takes() {
+    let later =
+        |seconds| (NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)).to_string();
+    for (drained, after) in [(None, 900), (Some(NOW.to_owned()), 900 + 600), (Some(later(890)), 900 + 600)] {
+        let marker =
+            json!({"shadow_uid": "uid-brs-n", "attempt": 2, "drain_started_at": NOW, "drained_at": drained});
+        let annotations = json!({names::MARKER_ANNOTATION: marker.to_string()});
+        let spec =
+            json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": NOW, "attempt": 2});
+        let snapshot = snapshot(
+            [("n", json!({"metadata": {"annotations": annotations}}))],
+            [("brs-n", spec, json!({"current_state": "StagedAndPerformedUpdate", "attempt": 2}))],
+        );
+        let durations = durations();
+        for (seconds, expected) in [(after - 1, false), (after, true)] {
+            let now = later(seconds);
+            let observed = observe_at(&snapshot, &durations, &now);
+            assert_eq!(observed.situations[0].time.drain_overdue, expected, "{drained:?} after {seconds} s");
+        }
+    }
+}
+
 proptest! {
     /// Nothing changes between now and `next` by the clock alone, and at `next` something does or was waited for.
     #[test]
@@ -331,6 +354,7 @@ proptest! {
         transition in 0_i64..10_000,
         excluded in proptest::option::of(0_i64..10_000),
         drain in proptest::option::of(0_i64..10_000),
+        drained in any::<bool>(),
         failures in proptest::option::of((1_u64..8, 0_i64..10_000)),
         now in 0_i64..20_000,
         part in 0.0_f64..1.0,
@@ -339,7 +363,8 @@ proptest! {
         let start: Timestamp = NOW.parse().unwrap();
         let at = |seconds: i64| (start + SignedDuration::from_secs(seconds)).to_string();
         let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 2,
-            "excluded_at": excluded.map(at), "drain_started_at": drain.map(at)}).to_string();
+            "excluded_at": excluded.map(at), "drain_started_at": drain.map(at),
+            "drained_at": drain.filter(|_| drained).map(at)}).to_string();
         let spec = json!({"state": State::ALL[state], "state_transition_timestamp": at(transition), "attempt": 2,
             "version": "2.0.0",
             "failures": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": at(when), "reason": "X"}))});

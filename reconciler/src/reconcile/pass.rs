@@ -312,7 +312,7 @@ mod tests {
             (Effect::ConfirmDrained(node()), Reason::Draining, true),
             (Effect::Write(node()), Reason::ReturningToService, false),
             (Effect::Write(shadow()), Reason::Draining, false),
-            (Effect::Write(shadow()), Reason::RebootGranted, false),
+            (Effect::ConfirmDrained(shadow()), Reason::Draining, true),
             (Effect::Evict, Reason::Draining, false),
         ] {
             let decision = Decision { effect: Some(effect), reason };

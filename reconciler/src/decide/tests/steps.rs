@@ -3,7 +3,7 @@
 use brupop_api::State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::{Field, Marker, Value};
 
-use super::super::{Effect, Reason, node as decide, slots};
+use super::super::{Abort, Effect, Reason, node as decide, slots};
 use super::world::{
     FIRST_BOOT, NEW, SECOND_BOOT, SHADOW, UID, fleet, marked, marker, node, rebooted, shadow, slot, updating,
     without_slots,
@@ -119,7 +119,7 @@ fn pods_that_came_after_the_drain_are_evicted_before_a_reboot_is_granted() {
     let decision = decide(&fleet(), &situation);
     let Some(Value::Marker(marker)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
     assert_eq!(marker.drained_at, None);
-    assert_eq!(marker.drain_started_at.as_deref(), Some(fleet().now), "it has as long as any drain");
+    assert_eq!(marker.drain_started_at, drained.drain_started_at, "the deadline stays what it is");
     assert!(write(&decision).tests.contains(&(Field::Unschedulable, Value::Set)));
     assert_eq!(decision.reason, Reason::Draining);
 
@@ -131,6 +131,40 @@ fn pods_that_came_after_the_drain_are_evicted_before_a_reboot_is_granted() {
     let decision = decide(&fleet(), &situation);
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     assert!(matches!(decision.effect, Some(Effect::ConfirmDrained(_))), "on a fresh list: {decision:?}");
+    assert_eq!(decision.reason, Reason::Draining, "nothing is granted before");
+}
+
+#[test]
+fn a_drain_that_never_comes_to_a_grant_ends_by_its_deadline() {
+    let drained = marker(1, true);
+    let looked = |known, drained| PodFacts { known, drained, elsewhere: true, ..PodFacts::default() };
+    let timed_out = Reason::Aborting(Abort::DrainTimedOut);
+    for (says, pods, unschedulable, force, reason, next) in [
+        ("its pods cannot be looked at", looked(false, false), true, false, timed_out, Some(Idle)),
+        ("its pods come back each time", looked(true, false), true, false, timed_out, Some(Idle)),
+        ("no fresh list agrees", looked(true, true), true, false, timed_out, Some(Idle)),
+        ("with force they are deleted", looked(true, false), true, true, Reason::Draining, None),
+        (
+            "with force it is tried on",
+            looked(true, true),
+            true,
+            true,
+            Reason::Draining,
+            Some(RebootedIntoUpdate),
+        ),
+        ("uncordoned after its drain", looked(true, true), false, false, Reason::Cordoning, None),
+    ] {
+        let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        marked(&mut situation, &drained);
+        node(&mut situation, |node| node.unschedulable = unschedulable);
+        situation.pods = pods;
+        situation.time.drain_overdue = true;
+        let decision = decide(&FleetFacts { force, ..fleet() }, &situation);
+        assert_eq!((decision.reason, next_state(&decision)), (reason, next), "{says}");
+        situation.time.drain_overdue = false;
+        let decision = decide(&FleetFacts { force, ..fleet() }, &situation);
+        assert!(!matches!(decision.reason, Reason::Aborting(_)), "in time: {says}");
+    }
 }
 
 #[test]
