@@ -33,8 +33,9 @@ pub(crate) async fn run(fleet: &Fleet, block: &str) -> Result<String> {
     for line in block.lines() {
         // There is no kubelet to ask for this.
         if let Some((_, program)) = line.split_once(" -- /brupop-reconciler ") {
-            said += &shell(fleet, &lines.join("\n")).await?;
+            said += &went_well(fleet, &lines.join("\n")).await?;
             lines.clear();
+            let program = program.trim_end_matches(" &&");
             let (text, went_well) = exec(fleet, &program.split(' ').collect::<Vec<_>>()).await?;
             ensure!(went_well, "{line}: {text}");
             said += &text;
@@ -42,27 +43,35 @@ pub(crate) async fn run(fleet: &Fleet, block: &str) -> Result<String> {
             lines.push(line);
         }
     }
-    Ok(said + &shell(fleet, &lines.join("\n")).await?)
+    Ok(said + &went_well(fleet, &lines.join("\n")).await?)
 }
 
-async fn shell(fleet: &Fleet, script: &str) -> Result<String> {
+async fn went_well(fleet: &Fleet, script: &str) -> Result<String> {
+    let script = script.trim_end_matches(" &&");
+    let (said, went_well) = shell(fleet, &fleet.control_plane.kubeconfig(), script).await?;
+    ensure!(went_well, "{script}\n{said}");
+    Ok(said)
+}
+
+/// What is said when this is typed by whoever has this kubeconfig, and whether it went well. A plain shell, which goes on
+/// after what fails: the document has to see to it that nothing comes of that.
+pub(crate) async fn shell(fleet: &Fleet, kubeconfig: &Path, script: &str) -> Result<(String, bool)> {
     let kubectl = control_plane_binaries().await?;
     let path = std::env::join_paths(
         [kubectl].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
     )?;
     let output = Command::new("bash")
-        .args(["-euo", "pipefail", "-c", script])
+        .args(["-c", script])
         .current_dir(Path::new(REPOSITORY))
         .env_clear()
         .env("PATH", path)
         .env("HOME", fleet.control_plane.dir())
-        .env("KUBECONFIG", fleet.control_plane.kubeconfig())
+        .env("KUBECONFIG", kubeconfig)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
     let output = timeout(DEADLINE, output).await.with_context(|| format!("it does not end: {script}"))??;
     let said =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{script}\n{said}");
-    Ok(said)
+    Ok((said, output.status.success()))
 }

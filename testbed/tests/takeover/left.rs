@@ -44,12 +44,14 @@ pub(crate) struct Left {
     pub host: Host,
     pub cordoned: bool,
     pub excluded: bool,
+    /// Cordon and exclusion are not upstream's.
+    pub by_a_person: bool,
 }
 
 impl Left {
     /// Of a shadow stored as `v2`, on a node in service.
     pub(crate) const fn v2(wanted: &'static str, reached: &'static str, host: Host) -> Self {
-        Self { stored: "v2", wanted, reached, host, cordoned: false, excluded: false }
+        Self { stored: "v2", wanted, reached, host, cordoned: false, excluded: false, by_a_person: false }
     }
 
     /// Of a shadow stored as `v1`.
@@ -65,6 +67,11 @@ impl Left {
     /// On a node that load balancers leave out.
     pub(crate) const fn excluded(self) -> Self {
         Self { excluded: true, ..self }
+    }
+
+    /// Cordon and exclusion are a person's.
+    pub(crate) const fn by_a_person(self) -> Self {
+        Self { by_a_person: true, ..self }
     }
 
     /// Host and Node of this number become so.

@@ -5,6 +5,7 @@
 mod document;
 #[path = "../update/exec.rs"]
 mod exec;
+mod hindered;
 mod left;
 #[path = "../common/raw.rs"]
 mod raw;
@@ -22,7 +23,7 @@ use brupop_testbed::{ControlPlane, Fleet, FleetOptions};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
+use kube::api::Api;
 use left::{Host, Left};
 use tokio::sync::Mutex;
 use upstream::By;
@@ -32,7 +33,7 @@ const LIMIT: usize = 3;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// A node of each kind that upstream may leave.
-const LEFT: [Left; 11] = [
+const LEFT: [Left; 14] = [
     Left::v2("Idle", "Idle", Host::Old),
     // Its agent was killed after the activation and before it said so.
     Left::v2("StagedAndPerformedUpdate", "Idle", Host::Activated),
@@ -45,18 +46,25 @@ const LEFT: [Left; 11] = [
     Left::v2("MonitoringUpdate", "MonitoringUpdate", Host::New),
     // Its controller has put the spec back; its agent would uncordon next.
     Left::v2("Idle", "ErrorReset", Host::Old).cordoned().excluded(),
+    // The drain was cut when the apiserver went; the controller did not hear of it.
+    Left::v2("RebootedIntoUpdate", "ErrorReset", Host::Activated).cordoned().excluded(),
+    Left::v2("StagedAndPerformedUpdate", "ErrorReset", Host::Old),
     Left::v1("PerformedUpdate", "StagedUpdate").cordoned(),
-    Left::v1("Idle", "Idle"),
+    // Upstream does neither before it wants a reboot.
+    Left::v2("StagedAndPerformedUpdate", "Idle", Host::Old).cordoned().excluded().by_a_person(),
+    Left::v1("Idle", "Idle").cordoned().by_a_person(),
 ];
-/// Idle, and cordoned by a person.
-const PERSONS: &str = "node-10";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock().await;
     let mut fleet = upstreams(By::Create, &LEFT).await?;
-    fleet.control_plane.kubectl(["cordon", PERSONS]).await?;
-    take_over(&mut fleet).await?;
+    take_over(&mut fleet, async |fleet, block| {
+        // It says that it may be run again.
+        document::run(fleet, block).await?;
+        document::run(fleet, block).await.map(drop)
+    })
+    .await?;
 
     fleet
         .until(&format!("every node runs {NEW}, Idle"), DEADLINE, |history| {
@@ -71,21 +79,22 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
         let reboots = history.outcomes()[&node].boots - 1;
         ensure!(reboots == usize::from(left.host != Host::New), "{node} was rebooted {reboots} times");
         ensure!(!is_rebooted_undrained(&history, &node), "{node}: {:#?}", history.past(&node));
-        if node != PERSONS {
+        if left.by_a_person {
+            let undone = history.has_seen(&node, |seen| seen.has_node && !seen.cordoned);
+            ensure!(!undone, "{node}: a person's cordon was undone");
+        } else {
             fleet.nothing_is_left_on(&node).await?;
         }
     }
-    ensure!(
-        !history.has_seen(PERSONS, |seen| seen.has_node && !seen.cordoned),
-        "a person's cordon was undone"
-    );
     let most = most_slots(fleet.control_plane.audit().from_start())?;
     ensure!(most == LIMIT, "{most} slots were taken at once");
-    for node in Api::<Node>::all(fleet.client()).list(&ListParams::default()).await? {
+    let persons = || LEFT.iter().enumerate().filter(|(_, left)| left.by_a_person);
+    for (number, left) in persons() {
+        let node = Api::<Node>::all(fleet.client()).get(&format!("node-{number}")).await?;
         let (labels, annotations) = (node.labels(), node.annotations());
-        let clean =
-            !labels.contains_key(EXCLUDE_FROM_LB_LABEL) && !annotations.contains_key(MARKER_ANNOTATION);
-        ensure!(clean, "{}: {labels:?} {annotations:?}", node.name_any());
+        let as_before = labels.contains_key(EXCLUDE_FROM_LB_LABEL) == left.excluded
+            && !annotations.contains_key(MARKER_ANNOTATION);
+        ensure!(as_before, "{}: {labels:?} {annotations:?}", node.name_any());
     }
     // Not of each: an Event may go with the reconciler that was evicted before it had told it.
     let events = fleet.control_plane.kubectl(["get", "events", "-A"]).await?;
@@ -98,14 +107,18 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn there_is_a_way_back() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let mut fleet = upstreams(By::Apply, &[LEFT[3], LEFT[10]]).await?;
-    take_over(&mut fleet).await?;
+    let mut fleet =
+        upstreams(By::Apply, &[LEFT[3], Left::v1("Idle", "Idle"), Left::v2("Idle", "Idle", Host::Old)])
+            .await?;
+    let away = hindered::Away::goes(&fleet, 2).await?;
+    take_over(&mut fleet, hindered::through).await?;
     fleet.until_node("node-0", "its cordon is adopted", |seen| seen.marked).await?;
+    away.comes_back(&fleet).await?;
 
     for block in document::blocks("Back")? {
         document::run(&fleet, block).await?;
     }
-    for node in ["node-0", "node-1"] {
+    for node in ["node-0", "node-1", "node-2"] {
         fleet.nothing_is_left_on(node).await?;
     }
     let left = fleet.control_plane.kubectl(["get", OURS, "-o", "name", "-l", PART_OF]).await?;
@@ -126,6 +139,14 @@ async fn there_is_a_way_back() -> Result<()> {
     fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE, "brs-node-0", "brs-node-1"]).await?;
     let agents = ["rollout", "status", "-n", NAMESPACE, "daemonset/brupop-agent", "--timeout=60s"];
     fleet.control_plane.kubectl(agents).await?;
+
+    // And where there is no shadow at all, there is a way here all the same.
+    fleet.control_plane.kubectl(["delete", "brs", "-n", NAMESPACE, "--all"]).await?;
+    for block in before_ours()?.1 {
+        document::run(&fleet, block).await?;
+    }
+    let stored = stored_versions(&fleet).await?;
+    ensure!(stored == ["v2"], "{stored:?}");
     fleet.control_plane.check()
 }
 
@@ -139,7 +160,7 @@ async fn upstreams(by: By, left: &[Left]) -> Result<Fleet> {
     let limit = LIMIT.to_string();
     let options = FleetOptions::quick(left.len(), &[("MAX_CONCURRENT_UPDATE", limit.as_str())]);
     let install = async |plane: &ControlPlane, env: &[(&str, &str)]| {
-        upstream::install_cert_manager(plane).await?;
+        upstream::install_others(plane).await?;
         by.installs_the_first_crd(plane).await?;
         let ours = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
         Ok(programs(&ours, env).into_iter().chain(upstream::programs(plane)).collect())
@@ -167,21 +188,27 @@ async fn upstreams(by: By, left: &[Left]) -> Result<Fleet> {
     for (number, left) in numbered() {
         left.on_its_node(&fleet, number).await?;
     }
-    let stored = crd(&fleet).await?.status.and_then(|status| status.stored_versions).unwrap_or_default();
+    let stored = stored_versions(&fleet).await?;
     ensure!(stored == ["v1", "v2"], "{stored:?}");
     let unread = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE]).await;
     ensure!(unread.is_err(), "shadows stored as v1 were read, although nobody converts them: {unread:?}");
     Ok(fleet)
 }
 
+/// The commands that install ours, and those before.
+fn before_ours() -> Result<(&'static str, Vec<&'static str>)> {
+    let mut blocks = document::blocks("Take over")?;
+    Ok((blocks.pop().context("no commands")?, blocks))
+}
+
 /// What the document says, to the end. The history begins when shadows can be read again, before ours comes.
-async fn take_over(fleet: &mut Fleet) -> Result<()> {
-    let blocks = document::blocks("Take over")?;
-    let (install, before) = blocks.split_last().context("no commands")?;
+async fn take_over(
+    fleet: &mut Fleet,
+    through: impl AsyncFn(&Fleet, &'static str) -> Result<()>,
+) -> Result<()> {
+    let (install, before) = before_ours()?;
     for block in before {
-        // It says that it may be run again.
-        document::run(fleet, block).await?;
-        document::run(fleet, block).await?;
+        through(fleet, block).await?;
     }
     fleet.watch();
     document::run(fleet, install).await?;
@@ -189,7 +216,7 @@ async fn take_over(fleet: &mut Fleet) -> Result<()> {
     ensure!(left == upstream::SHARED, "{left:?}");
     let crd = crd(fleet).await?;
     let versions: Vec<_> = crd.spec.versions.iter().map(|version| version.name.as_str()).collect();
-    let stored = crd.status.and_then(|status| status.stored_versions).unwrap_or_default();
+    let stored = stored_versions(fleet).await?;
     let conversion = crd.spec.conversion.context("no conversion")?;
     ensure!(versions == ["v2"] && stored == ["v2"], "{versions:?}, stored {stored:?}");
     ensure!(conversion.strategy == "None" && conversion.webhook.is_none(), "{conversion:?}");
@@ -198,6 +225,11 @@ async fn take_over(fleet: &mut Fleet) -> Result<()> {
 
 async fn crd(fleet: &Fleet) -> Result<CustomResourceDefinition> {
     Ok(Api::all(fleet.client()).get("bottlerocketshadows.brupop.bottlerocket.aws").await?)
+}
+
+/// The versions in which shadows may be stored.
+pub(crate) async fn stored_versions(fleet: &Fleet) -> Result<Vec<String>> {
+    Ok(crd(fleet).await?.status.and_then(|status| status.stored_versions).unwrap_or_default())
 }
 
 /// Was a boot of this node ever followed by another while it was not seen cordoned and empty?

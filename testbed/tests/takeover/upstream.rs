@@ -44,22 +44,27 @@ impl By {
     }
 }
 
-/// What stands for cert-manager, with whose certificates upstream works: somewhere for its objects to be.
-pub(crate) async fn install_cert_manager(plane: &ControlPlane) -> Result<()> {
-    let kinds = [("Certificate", "certificate"), ("Issuer", "issuer")];
-    let crds = kinds.map(|(kind, singular)| {
+/// What stands for cert-manager, with whose certificates upstream works, and for Prometheus' operator, which may read its
+/// metrics: somewhere for their objects to be.
+pub(crate) async fn install_others(plane: &ControlPlane) -> Result<()> {
+    let kinds = [
+        ("cert-manager.io", "Certificate", "certificate"),
+        ("cert-manager.io", "Issuer", "issuer"),
+        ("monitoring.coreos.com", "ServiceMonitor", "servicemonitor"),
+    ];
+    let crds = kinds.map(|(group, kind, singular)| {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{singular}s.cert-manager.io")},
+            "metadata": {"name": format!("{singular}s.{group}")},
             "spec": {
-                "group": "cert-manager.io", "scope": "Namespaced",
+                "group": group, "scope": "Namespaced",
                 "names": {"kind": kind, "singular": singular, "plural": format!("{singular}s")},
                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
             },
         })
     });
-    kubectl(plane, "create", "cert-manager", &crds).await?;
+    kubectl(plane, "create", "others", &crds).await?;
     let established = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
     plane.kubectl(established).await.map(drop)
 }
@@ -86,7 +91,8 @@ pub(crate) fn programs(plane: &ControlPlane) -> Vec<(String, Program)> {
     ["./agent", "./apiserver", "./controller"].map(|command| (command.to_owned(), program.clone())).into()
 }
 
-async fn kubectl(plane: &ControlPlane, verb: &str, name: &str, objects: &[Json]) -> Result<()> {
+/// `kubectl <verb> -f` of these; the file bears this name.
+pub(crate) async fn kubectl(plane: &ControlPlane, verb: &str, name: &str, objects: &[Json]) -> Result<()> {
     let file = file(plane, name, objects)?;
     plane.kubectl([verb.as_ref(), "-f".as_ref(), file.as_os_str()]).await.map(drop)
 }
@@ -182,7 +188,7 @@ fn operator() -> Vec<Json> {
     objects.push(binding(reviews, "system:auth-delegator", &account_of("apiserver")));
     objects.push(service("brupop-apiserver", "apiserver", 443, 8443));
     objects.push(service("brupop-controller-server", "brupop-controller", 80, 8080));
-    objects.extend(certificates());
+    objects.extend(for_others());
     objects.push(deployment("brupop-apiserver", "apiserver", 3, &pod("apiserver", "apiserver", 8443)));
     let mut controller = pod("controller", "brupop-controller", 8080);
     controller["spec"]["priorityClassName"] = json!("brupop-controller-high-priority");
@@ -227,8 +233,8 @@ fn service(name: &str, component: &str, port: u16, target: u16) -> Json {
     })
 }
 
-/// What it asks of cert-manager, and the Secrets that it gets.
-fn certificates() -> Vec<Json> {
+/// What it asks of cert-manager, the Secrets that it gets, and what has its metrics read.
+fn for_others() -> Vec<Json> {
     let object = |api: &str, kind: &str, name: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}});
     let certificates =
         ["brupop-apiserver-client-certificate", "brupop-apiserver-certificate", "brupop-selfsigned-ca"];
@@ -238,7 +244,9 @@ fn certificates() -> Vec<Json> {
     let of_manager = "cert-manager.io/v1";
     let certificates = certificates.map(|name| object(of_manager, "Certificate", name));
     let issuers = issuers.map(|name| object(of_manager, "Issuer", name));
-    certificates.into_iter().chain(issuers).chain(secrets.map(|name| object("v1", "Secret", name))).collect()
+    let secrets = secrets.map(|name| object("v1", "Secret", name));
+    let monitor = object("monitoring.coreos.com/v1", "ServiceMonitor", "brupop-controller");
+    certificates.into_iter().chain(issuers).chain(secrets).chain([monitor]).collect()
 }
 
 fn labels(component: &str) -> Json {
