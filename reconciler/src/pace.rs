@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
+use crate::pending::back_off;
+
 /// Time from one to the next: ten a second, for each is a pod, an image and a shadow to be made.
 const EVERY: Duration = Duration::from_millis(100);
-/// Wait after the first failure; doubled with each further one.
-const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
-/// Longest wait after failures.
-const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
 
 /// Who was last, and when the next one may be; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug, Default)]
@@ -52,10 +50,8 @@ impl Pace {
     /// It was not.
     pub fn failed(&mut self, now: Duration) {
         self.called = false;
-        let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
-        let wait = FIRST_BACK_OFF.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF);
-        self.failures = (self.failures + 1).min(31);
-        self.not_before = now + wait;
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = now + back_off(self.failures);
     }
 }
 

@@ -118,9 +118,14 @@ impl<K: Ord> Pending<K> {
     }
 }
 
-fn back_off(failures: u32) -> Duration {
-    let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    FIRST_BACK_OFF.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF)
+pub(crate) fn back_off(failures: u32) -> Duration {
+    doubled(FIRST_BACK_OFF, failures.saturating_sub(1), LONGEST_BACK_OFF)
+}
+
+/// The first wait, doubled so many times; the longest at most.
+pub(crate) fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
+    let factor = 1_u32.checked_shl(times).unwrap_or(u32::MAX);
+    first.checked_mul(factor).unwrap_or(longest).min(longest)
 }
 
 #[cfg(test)]

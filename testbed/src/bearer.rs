@@ -1,9 +1,11 @@
 //! Who bears a token of its own: a kubeconfig to start it with, and what the audit log knows it by.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::Client;
 use kube::api::{Api, PostParams};
 
 use crate::ControlPlane;
@@ -11,6 +13,16 @@ use crate::audit::Event;
 
 /// In which `extra` the API server puts the id of a token.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+/// What a client's credential says besides name and groups, as the API server finds it.
+///
+/// # Errors
+/// The API server does not know the credential.
+pub async fn extra_of(client: &Client) -> Result<BTreeMap<String, Vec<String>>> {
+    let reviews = Api::<SelfSubjectReview>::all(client.clone());
+    let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+    Ok(review.status.and_then(|status| status.user_info?.extra).unwrap_or_default())
+}
 
 /// The bearer of one token.
 #[derive(Clone, Debug)]
@@ -25,9 +37,7 @@ impl Bearer {
     /// # Errors
     /// The API server does not know the token, or the files cannot be written.
     pub async fn of(plane: &ControlPlane, token: &str, namespace: &str) -> Result<Self> {
-        let reviews = Api::<SelfSubjectReview>::all(plane.client_for_token(token).await?);
-        let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
-        let extra = review.status.and_then(|status| status.user_info?.extra).unwrap_or_default();
+        let extra = extra_of(&plane.client_for_token(token).await?).await?;
         let credential =
             extra.get(CREDENTIAL).and_then(|ids| ids.first()).context("no credential id")?.clone();
         let files = plane.dir().join(&credential);

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Answer;
 use crate::drain::{Plan, PodKey, unmanaged};
+use crate::pending::doubled;
 
 /// Wait after a first refusal; doubled with each further one. A budget that allows more starts anew.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -42,8 +43,7 @@ struct Tried {
 
 impl Tried {
     fn refused(&mut self, why: &str, asked_for: Duration, now: Duration) -> String {
-        let factor = 1_u32.checked_shl(self.refusals).unwrap_or(u32::MAX);
-        let wait = FIRST_WAIT.checked_mul(factor).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
+        let wait = doubled(FIRST_WAIT, self.refusals, LONGEST_WAIT);
         self.refusals = (self.refusals + 1).min(31);
         self.not_before = Some(now + wait.max(asked_for));
         why.to_owned()

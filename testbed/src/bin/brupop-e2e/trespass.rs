@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use brupop_api::identity::pod_identity;
 use brupop_api::shadow::BottlerocketShadowStatus;
 use brupop_api::{BottlerocketShadow, names};
+use brupop_testbed::bearer::extra_of;
 use brupop_testbed::machines::processes::running;
 use brupop_testbed::operator::NAMESPACE;
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -21,12 +22,7 @@ const OF_THE_WEBHOOK: &str = "shadows.brupop.bottlerocket.aws/";
 /// # Errors
 /// Something was not refused, or not by whom it should be.
 pub async fn see(cluster: &Cluster) -> Result<()> {
-    let agent = *running("/brupop-agent")?
-        .iter()
-        .map(|agent| agent.pid)
-        .collect::<Vec<_>>()
-        .first()
-        .context("no agent")?;
+    let agent = running("/brupop-agent")?.first().context("no agent")?.pid;
     let token = std::fs::read_to_string(format!("/proc/{agent}/root/{TOKEN}")).context("an agent's token")?;
     let client = cluster.control_plane.client_for_token(&token).await?;
     let (own, other) = own_and_other(cluster, &client).await?;
@@ -65,15 +61,7 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
 
 /// The node that the token names, and another one.
 async fn own_and_other(cluster: &Cluster, client: &Client) -> Result<(String, String)> {
-    let review: Value = serde_json::to_value(
-        Api::<SelfSubjectReview>::all(client.clone())
-            .create(&kube::api::PostParams::default(), &SelfSubjectReview::default())
-            .await?,
-    )?;
-    let own = review["status"]["userInfo"]["extra"]["authentication.kubernetes.io/node-name"][0]
-        .as_str()
-        .with_context(|| format!("the token names no node: {review}"))?
-        .to_owned();
+    let own = pod_identity(&extra_of(client).await?)?.node_name;
     let mut names = cluster.machines.iter().map(brupop_testbed::machines::Machine::name);
     let other = names.find(|name| *name != own).context("no other machine")?.to_owned();
     Ok((own, other))
