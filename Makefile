@@ -26,6 +26,15 @@ FAULT ?=
 PREFETCH ?=
 DOWNLOAD_SECONDS ?= $(if $(filter true,$(PREFETCH)),5,1)
 
+# Installs Debian's packages unless these programs are there: programs, packages, what else one can do. The programs are
+# wanted, no services.
+define debian
+	@$(foreach program,$(1),command -v $(program) >/dev/null &&) exit; \
+	command -v apt-get >/dev/null && [[ $$EUID == 0 ]] || { \
+	  echo "These must be in PATH: $(1). As root on Debian 'make $@' installs them (packages: $(2))$(3)" >&2; exit 1; }; \
+	apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -yq --no-install-recommends $(2)
+endef
+
 .PHONY: help
 help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -57,10 +66,7 @@ dist: build yaml container-tools ## The release, in dist/: programs, image and l
 
 .PHONY: container-tools
 container-tools: ## Debian's buildah and jq, unless they are there; needs root
-	@command -v buildah >/dev/null && command -v jq >/dev/null && exit; \
-	command -v apt-get >/dev/null && [[ $$EUID == 0 ]] || { \
-	  echo "The image needs buildah, and its check jq, in PATH: as root on Debian 'make container-tools' installs them" >&2; exit 1; }; \
-	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends buildah jq
+	$(call debian,buildah jq,buildah jq)
 
 .PHONY: control-plane
 control-plane: ## The test bed's control plane, built once into a cache
@@ -80,10 +86,7 @@ demo: control-plane build ## A fleet of simulated hosts is updated on a real con
 
 .PHONY: prometheus
 prometheus: ## Debian's Prometheus for the tests, unless there is one; needs root. The programs are wanted, not the service
-	@command -v prometheus >/dev/null && command -v promtool >/dev/null && exit; \
-	command -v apt-get >/dev/null && [[ $$EUID == 0 ]] || { \
-	  echo "The tests need prometheus and promtool in PATH: as root on Debian 'make prometheus' installs them (package prometheus), else put those of https://prometheus.io/download there" >&2; exit 1; }; \
-	apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -yq --no-install-recommends prometheus
+	$(call debian,prometheus promtool,prometheus,; elsewhere put those of https://prometheus.io/download there)
 
 # Tests that start control planes wait more than they compute, so two of their binaries run at a time; the long ones first.
 JOBS ?= 2
@@ -117,10 +120,7 @@ e2e: e2e-tools build control-plane ## The image and the default overlay on real 
 
 .PHONY: e2e-tools
 e2e-tools: container-tools ## Debian's runc, nftables and iproute2 for it, unless they are there; needs root
-	@command -v runc >/dev/null && command -v nft >/dev/null && command -v ip >/dev/null && exit; \
-	command -v apt-get >/dev/null && [[ $$EUID == 0 ]] || { \
-	  echo "Real kubelets need root, and runc, nft and ip in PATH: as root on Debian 'make e2e-tools' installs them" >&2; exit 1; }; \
-	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends runc nftables iproute2
+	$(call debian,runc nft ip,runc nftables iproute2)
 
 .PHONY: bench
 bench: control-plane build ## 8 nodes at limit 4, hosts that act at once and reboot in 2 s, nothing to drain: time and overhead

@@ -33,7 +33,7 @@ const DURATIONS: Durations = Durations {
 
 /// A running cluster. Fields end in their order: what talks, before what it talks to.
 pub struct Cluster {
-    watching: JoinSet<()>,
+    _watching: JoinSet<()>,
     history: Arc<Mutex<History>>,
     pub machines: Vec<Machine>,
     network: Network,
@@ -63,11 +63,9 @@ impl Cluster {
         }
         println!("-- kubectl apply -k kustomize/overlays/default, with {} as the image", image.display());
         let history = Arc::<Mutex<History>>::default();
-        let watching = JoinSet::new();
-        let mut cluster = Self { watching, history, machines, network, control_plane };
-        cluster.apply(&[]).await?;
-        cluster.watching = watch::start(&cluster.client(), &cluster.history);
-        Ok(cluster)
+        apply(&control_plane, &[]).await?;
+        let watching = watch::start(&control_plane.client(), &history);
+        Ok(Self { _watching: watching, history, machines, network, control_plane })
     }
 
     /// Applies the default overlay with these components.
@@ -75,9 +73,7 @@ impl Cluster {
     /// # Errors
     /// The API server refuses.
     pub async fn apply(&self, components: &[&str]) -> Result<()> {
-        let overlay = throw_away_overlay(&self.control_plane, "e2e", overlay(components))?;
-        self.control_plane.kubectl(["apply".as_ref(), "-k".as_ref(), overlay.as_os_str()]).await?;
-        Ok(())
+        apply(&self.control_plane, components).await
     }
 
     /// A client that may do everything.
@@ -187,6 +183,12 @@ impl Cluster {
             self.control_plane.kubeconfig().display()
         )
     }
+}
+
+async fn apply(control_plane: &ControlPlane, components: &[&str]) -> Result<()> {
+    let overlay = throw_away_overlay(control_plane, "e2e", overlay(components))?;
+    control_plane.kubectl(["apply".as_ref(), "-k".as_ref(), overlay.as_os_str()]).await?;
+    Ok(())
 }
 
 /// The default overlay, but for what stands in for the host: in all containers of this machine
