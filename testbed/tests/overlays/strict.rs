@@ -184,3 +184,19 @@ async fn the_release_manifest_is_taken(control_plane: &ControlPlane) -> Result<(
     ensure!(taken.said.lines().count() == objects.len(), "{}", taken.said);
     Ok(())
 }
+
+/// What `make dist` calls its files is `brupop-v$VERSION-…`: a version that begins with `v` gets no second one.
+#[tokio::test]
+async fn a_release_has_one_name_whether_or_not_its_version_begins_with_a_v() -> Result<()> {
+    for given in ["0.2.0", "v0.2.0"] {
+        let shell = tokio::process::Command::new("bash")
+            .args(["-euc", ". image/release.sh; echo $VERSION"])
+            .current_dir(REPOSITORY)
+            .env("VERSION", given)
+            .output()
+            .await?;
+        let said = String::from_utf8(shell.stdout)?;
+        ensure!(shell.status.success() && said == "0.2.0\n", "{given} is taken for {said:?}");
+    }
+    Ok(())
+}
