@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::host::Host;
 use crate::options::Options;
 use crate::pace::{Begun, Polls, Prefetches, Repeats};
-use crate::shadow::{Seen, View, chain};
+use crate::shadow::{Seen, View, format_error_chain};
 use crate::step::Memory;
 use crate::trouble::{Trouble, jittered, random};
 use reboots::Reboots;
@@ -49,14 +49,14 @@ pub struct Agent {
     repeats: Repeats,
     prefetches: Prefetches,
     refresh_at: Instant,
-    /// The host does not answer.
-    looking: Trouble,
-    /// The host does not do what it is asked.
-    asking: Trouble,
-    /// The host does not do so while there is time.
-    prefetching: Trouble,
-    /// The API server does not take reports.
-    reporting: Trouble,
+    /// Questions to the host that got no usable answer.
+    host_unreachable: Trouble,
+    /// Calls that the host refused or did not answer.
+    call_failing: Trouble,
+    /// Downloads ahead of the turn that the host refused or did not answer.
+    prefetch_failing: Trouble,
+    /// Reports that the API server did not take.
+    reports_failing: Trouble,
     /// Reports refused on end because the shadow was not as it was thought to be.
     refused: u32,
     /// Reports made on end.
@@ -93,10 +93,10 @@ impl Agent {
             repeats: Repeats::default(),
             prefetches: Prefetches::not_before(refresh_at),
             refresh_at,
-            looking: Trouble::new("Bottlerocket's API"),
-            asking: Trouble::new("the call to the host"),
-            prefetching: Trouble::new("the download ahead of its turn"),
-            reporting: Trouble::new("the report to the API server"),
+            host_unreachable: Trouble::new("Bottlerocket's API"),
+            call_failing: Trouble::new("the call to the host"),
+            prefetch_failing: Trouble::new("the download ahead of its turn"),
+            reports_failing: Trouble::new("the report to the API server"),
             refused: 0,
             reports: 0,
             options,
@@ -163,7 +163,7 @@ impl Agent {
                 // Deleted or made anew: the watch will say so, in its order.
                 Ok(_) => {}
                 Err(error) => {
-                    self.reporting.failed(&chain(&error));
+                    self.reports_failing.failed(&format_error_chain(&error));
                 }
             }
         }
@@ -178,7 +178,7 @@ impl Agent {
             Ok(mut answer) => {
                 answer.managed_fields_mut().clear();
                 self.view.answered(answer);
-                self.reporting.over();
+                self.reports_failing.over();
                 self.refused = 0;
                 said(write);
                 Ok(())
@@ -192,12 +192,12 @@ impl Agent {
                 );
                 if self.refused > 2 {
                     // The facts were read again, and are the same: waiting alone will not mend it.
-                    self.reporting.failed(&status.message);
+                    self.reports_failing.failed(&status.message);
                 }
                 let doubled = REREAD_MIN.saturating_mul(1 << (self.refused - 1).min(8));
                 Err(Pause::ShadowOr(jittered(doubled.min(REREAD_MAX), 0.2)))
             }
-            Err(error) => Err(Pause::ShadowOr(self.reporting.failed(&chain(&error)))),
+            Err(error) => Err(Pause::ShadowOr(self.reports_failing.failed(&format_error_chain(&error)))),
         }
     }
 

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use crate::agent::Agent;
 use crate::identity::{WhoError, who_am_i};
 use crate::options::Options;
-use crate::shadow::{self, chain};
+use crate::shadow::{self, format_error_chain};
 use crate::trouble::Trouble;
 
 /// Why the agent cannot run.
@@ -67,7 +67,7 @@ async fn identify(
                 trouble.over();
                 return Ok(Some(me));
             }
-            Err(error) if error.is_temporary() => trouble.failed(&chain(&error)),
+            Err(error) if error.is_temporary() => trouble.failed(&format_error_chain(&error)),
             Err(error) => return Err(ProcessError::Who(error)),
         };
         tokio::select! {

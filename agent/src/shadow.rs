@@ -69,7 +69,7 @@ pub async fn watch(client: Client, namespace: String, name: String, sender: watc
         match event {
             None => return,
             Some(Err(error)) => {
-                trouble.failed(&chain(&error));
+                trouble.failed(&format_error_chain(&error));
             }
             Some(Ok(Some(DeserializeGuard(Err(error))))) => {
                 trouble.failed(&format!("{name} cannot be read as a BottlerocketShadow v2: {error}"));
@@ -92,8 +92,8 @@ pub async fn watch(client: Client, namespace: String, name: String, sender: watc
     }
 }
 
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// Formats an error and its causes as one line.
+pub(crate) fn format_error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -49,7 +49,7 @@ pub struct UpdateFacts<'a> {
     /// Version of `chosen_update`.
     pub chosen: Option<&'a str>,
     /// Version of the image in the staging partition.
-    pub staged: Option<&'a str>,
+    pub staged_version: Option<&'a str>,
     /// `most_recent_command`.
     pub last: Option<LastCommand<'a>>,
 }
@@ -155,12 +155,18 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
     report.current_version(host.version);
     report.boot_id(host.boot_id);
 
-    let goal = goals::Goal { host, shadow, memory: &memory, ended, staged: image::staged(shadow, ended) };
+    let view = goals::View {
+        host,
+        shadow,
+        memory: &memory,
+        ended,
+        our_image: image::our_image_after(shadow, ended),
+    };
     let wanted = match shadow.spec.state {
-        State::Idle | State::ErrorReset => goal.idle(&mut report),
-        State::StagedAndPerformedUpdate => goal.staged(&mut report),
-        State::RebootedIntoUpdate => goal.rebooted(&mut report),
-        State::MonitoringUpdate => goal.monitoring(&mut report),
+        State::Idle | State::ErrorReset => view.toward_idle(&mut report),
+        State::StagedAndPerformedUpdate => view.toward_staged(&mut report),
+        State::RebootedIntoUpdate => view.toward_rebooted(&mut report),
+        State::MonitoringUpdate => view.toward_monitoring(&mut report),
     };
     if let Some(write) = report.write() {
         if shadow.spec.state != State::Idle && shadow.status.attempt != shadow.spec.attempt {

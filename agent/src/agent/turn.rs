@@ -46,12 +46,12 @@ impl Agent {
         let look = match self.look().await {
             Ok(look) => look,
             Err(error) => {
-                let delay = self.looking.failed(&error.to_string());
+                let delay = self.host_unreachable.failed(&error.to_string());
                 let told = self.tell_trouble(&seen, &shadow).await;
                 return told.unwrap_or(Pause::ShadowOr(delay));
             }
         };
-        self.looking.over();
+        self.host_unreachable.over();
         let span = tracing::info_span!("host", version = look.version);
         self.act(&look.facts(), &seen, &shadow).instrument(span).await
     }
@@ -66,7 +66,7 @@ impl Agent {
         let (step, memory) = step(host, seen, &self.memory);
         // While a call is still to be made, or it is not known what became of one, it does not work again.
         if step == Step::Wait {
-            self.asking.over();
+            self.call_failing.over();
         }
         if !matches!(step, Step::Report(_)) {
             self.reports = 0;
@@ -161,7 +161,7 @@ impl Agent {
         let waits =
             |(_, value): &(Field<'_>, Value<'_>)| matches!(value, Value::Staged(staged) if staged.prefetched);
         if write.sets.iter().any(waits) {
-            self.prefetching.over();
+            self.prefetch_failing.over();
             self.memory.refresh_due = false;
             let seldom = self.options.refresh_interval.saturating_mul(REFRESHES_LEFT_OUT);
             self.refresh_at = Instant::now() + jittered(seldom, 0.1);
@@ -185,7 +185,7 @@ impl Agent {
         seen: &ShadowFacts<'_>,
         shadow: &Arc<BottlerocketShadow>,
     ) -> Option<Pause> {
-        let reason = self.looking.lasting().or(self.asking.lasting()).map(str::to_owned);
+        let reason = self.host_unreachable.lasting().or(self.call_failing.lasting()).map(str::to_owned);
         let write = host_trouble(seen, reason.as_deref())?;
         match self.report(&write, shadow).await {
             Ok(()) => Some(self.after_report()),
@@ -240,7 +240,7 @@ impl Agent {
                         "the host has begun"
                     );
                 }
-                self.asking.over();
+                self.call_failing.over();
                 self.repeats.made(call, seen.generation, self.options.reboot_repeat_interval);
                 self.begun = Some(Begun::now());
                 self.memory = memory;
@@ -264,7 +264,7 @@ impl Agent {
                 error.to_string()
             }
         };
-        let trouble = if prefetch.is_some() { &mut self.prefetching } else { &mut self.asking };
+        let trouble = if prefetch.is_some() { &mut self.prefetch_failing } else { &mut self.call_failing };
         Pause::ShadowOr(trouble.failed(&sentence))
     }
 }

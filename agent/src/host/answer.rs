@@ -20,7 +20,7 @@ pub struct Os {
 pub struct UpdateStatus {
     state: UpdateState,
     chosen: Option<String>,
-    staged: Option<String>,
+    staged_version: Option<String>,
     last: Option<Last>,
 }
 
@@ -92,7 +92,7 @@ impl UpdateStatus {
                 StateName::Ready => UpdateState::Ready,
             },
             chosen: image(document.chosen_update)?,
-            staged: image(document.staging_partition.and_then(|partition| partition.image))?,
+            staged_version: image(document.staging_partition.and_then(|partition| partition.image))?,
             last: document.most_recent_command.map(Last::of).transpose()?,
         })
     }
@@ -102,7 +102,7 @@ impl UpdateStatus {
         UpdateFacts {
             state: self.state,
             chosen: self.chosen.as_deref(),
-            staged: self.staged.as_deref(),
+            staged_version: self.staged_version.as_deref(),
             last: self.last.as_ref().map(|last| LastCommand {
                 kind: last.kind,
                 success: last.success,

@@ -25,7 +25,7 @@ fn a_status_document_is_read() {
     let status = parse(&document()).unwrap();
     let facts = status.facts();
     assert_eq!(
-        (facts.state, facts.chosen, facts.staged),
+        (facts.state, facts.chosen, facts.staged_version),
         (UpdateState::Staged, Some("1.20.1"), Some("1.20.1"))
     );
     let last = facts.last.unwrap();
@@ -145,7 +145,7 @@ proptest! {
     fn what_is_read_fits_the_schema_whatever_comes(document in any_document()) {
         if let Ok(status) = parse(&document) {
             let facts = status.facts();
-            for version in [facts.chosen, facts.staged].into_iter().flatten() {
+            for version in [facts.chosen, facts.staged_version].into_iter().flatten() {
                 prop_assert!(version.len() <= 64 && semver::Version::parse(version).is_ok());
             }
         }

@@ -16,18 +16,18 @@ pub(super) enum Next {
 }
 
 /// One look at host and shadow.
-pub(super) struct Goal<'g, 'a> {
+pub(super) struct View<'g, 'a> {
     pub(super) host: &'g HostFacts<'a>,
     pub(super) shadow: &'g ShadowFacts<'a>,
     pub(super) memory: &'g Memory,
     pub(super) ended: Option<Ended<'a>>,
     /// What we staged, as of the host's last command if that is known to have left it alone.
-    pub(super) staged: Option<Staged>,
+    pub(super) our_image: Option<Staged>,
 }
 
-impl<'a> Goal<'_, 'a> {
+impl<'a> View<'_, 'a> {
     /// Idle: nothing of ours is pending; look for updates now and then.
-    pub(super) fn idle(&self, report: &mut Report<'a>) -> Next {
+    pub(super) fn toward_idle(&self, report: &mut Report<'a>) -> Next {
         if self.pending() {
             // What our attempt activated must not be booted by accident.
             match self.host.updates {
@@ -93,8 +93,8 @@ impl<'a> Goal<'_, 'a> {
     }
 
     /// Wanted: the host boots `spec.version` next.
-    pub(super) fn staged(&self, report: &mut Report<'a>) -> Next {
-        report.staged(self.staged.clone());
+    pub(super) fn toward_staged(&self, report: &mut Report<'a>) -> Next {
+        report.staged(self.our_image.clone());
         if self.shadow.spec.attempt.is_none() {
             // Upstream's: the reconciler gives it an attempt first.
             return Next::Wait;
@@ -163,7 +163,7 @@ impl<'a> Goal<'_, 'a> {
     }
 
     /// Wanted: the host runs `spec.version`. It may be rebooted from the granted boot, once that is claimed.
-    pub(super) fn rebooted(&self, report: &mut Report<'a>) -> Next {
+    pub(super) fn toward_rebooted(&self, report: &mut Report<'a>) -> Next {
         if let Some(next) = self.take_over(report) {
             return next;
         }
@@ -207,7 +207,7 @@ impl<'a> Goal<'_, 'a> {
     }
 
     /// Wanted: the host goes on running `spec.version`.
-    pub(super) fn monitoring(&self, report: &mut Report<'a>) -> Next {
+    pub(super) fn toward_monitoring(&self, report: &mut Report<'a>) -> Next {
         if self.runs_wanted() {
             report.state(State::MonitoringUpdate);
         } else {
@@ -235,7 +235,7 @@ impl<'a> Goal<'_, 'a> {
     /// Has the host been asked for updates in this attempt: by this process, or by the one that began it?
     fn has_looked(&self) -> bool {
         let began = self.memory.began == self.shadow.spec.attempt;
-        let ahead = self.staged.as_ref().is_some_and(|staged| staged.prefetched);
+        let ahead = self.our_image.as_ref().is_some_and(|staged| staged.prefetched);
         self.memory.refreshed == self.shadow.spec.attempt || (!began && !ahead)
     }
 

@@ -5,12 +5,12 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
-use super::goals::Goal;
+use super::goals::View;
 use super::{Command, Ended, Report, UpdateFacts, UpdateState};
 
 /// What the status says we staged. A refresh of ours hides the prepare and does no harm: its time takes the place of the
 /// prepare's, if nothing ran in between.
-pub(super) fn staged(shadow: &ShadowFacts<'_>, ended: Option<Ended<'_>>) -> Option<Staged> {
+pub(super) fn our_image_after(shadow: &ShadowFacts<'_>, ended: Option<Ended<'_>>) -> Option<Staged> {
     let staged = shadow.status.staged?;
     let hidden = ended.filter(|ended| {
         ended.command == Command::Refresh && ended.before.is_some() && ended.before == at(staged)
@@ -23,24 +23,26 @@ fn at(staged: &Staged) -> Option<Timestamp> {
     staged.at.parse().ok()
 }
 
-impl<'a> Goal<'_, 'a> {
+impl<'a> View<'_, 'a> {
     /// An attempt of ours may have made something next to boot.
     pub(super) fn pending(&self) -> bool {
-        self.staged.as_ref().is_some_and(|staged| !staged.prefetched && staged.version != self.host.version)
+        self.our_image
+            .as_ref()
+            .is_some_and(|staged| !staged.prefetched && staged.version != self.host.version)
     }
 
     /// Is what is next to boot what an attempt of ours staged, and whole? Not if another prepare ran since.
     pub(super) fn is_ours(&self, known: &UpdateFacts<'_>) -> bool {
-        let Some(staged) = self.staged.as_ref().filter(|staged| !staged.prefetched) else { return false };
+        let Some(staged) = self.our_image.as_ref().filter(|staged| !staged.prefetched) else { return false };
         let untouched = match known.last {
             Some(last) if last.kind == Some(Command::Prepare) => last.success && at(staged) == Some(last.at),
             _ => true,
         };
-        untouched && known.staged == Some(staged.version.as_str())
+        untouched && known.staged_version == Some(staged.version.as_str())
     }
 
     pub(super) fn is_ours_and_wanted(&self, known: &UpdateFacts<'_>) -> bool {
-        self.is_ours(known) && known.staged == self.shadow.spec.version
+        self.is_ours(known) && known.staged_version == self.shadow.spec.version
     }
 
     /// What is staged, if it is whole, the wanted image, and the one that the host chooses.
@@ -54,13 +56,14 @@ impl<'a> Goal<'_, 'a> {
     /// What we said we staged, if it is still there and whole: the last command is our prepare, or a refresh of ours
     /// right after it. Any other may hide that a prepare has failed on it.
     pub(super) fn whole(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
-        let (staged, last) = (self.staged.as_ref()?, known.last?);
+        let (staged, last) = (self.our_image.as_ref()?, known.last?);
         let harmless = match last.kind {
             Some(Command::Prepare) => last.success,
             Some(Command::Refresh) => true,
             _ => false,
         };
-        let there = known.state == UpdateState::Staged && known.staged == Some(staged.version.as_str());
+        let there =
+            known.state == UpdateState::Staged && known.staged_version == Some(staged.version.as_str());
         (there && harmless && at(staged) == Some(last.at)).then(|| staged.clone())
     }
 
@@ -86,8 +89,8 @@ impl<'a> Goal<'_, 'a> {
 
     /// Takes what upstream's agent activated for ours, if the host would boot it next.
     pub(super) fn adopt(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> bool {
-        let wanted = known.state == UpdateState::Ready && known.staged == self.shadow.spec.version;
-        if let (true, Some(version), Some(last)) = (wanted, known.staged, known.last) {
+        let wanted = known.state == UpdateState::Ready && known.staged_version == self.shadow.spec.version;
+        if let (true, Some(version), Some(last)) = (wanted, known.staged_version, known.last) {
             let at = last.at.to_string();
             report.staged(Some(Staged { version: version.to_owned(), at, prefetched: false }));
             return true;
@@ -99,6 +102,6 @@ impl<'a> Goal<'_, 'a> {
 /// What stands in the staging partition, if the last command is a prepare that succeeded.
 fn last_prepared(known: &UpdateFacts<'_>) -> Option<Staged> {
     let last = known.last.filter(|last| last.kind == Some(Command::Prepare) && last.success)?;
-    let version = known.staged.filter(|_| known.state == UpdateState::Staged)?.to_owned();
+    let version = known.staged_version.filter(|_| known.state == UpdateState::Staged)?.to_owned();
     Some(Staged { version, at: last.at.to_string(), prefetched: false })
 }

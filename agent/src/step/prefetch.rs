@@ -2,13 +2,13 @@
 
 use brupop_api::shadow::Staged;
 
-use super::goals::{Goal, failure};
+use super::goals::{View, failure};
 use super::{Command, Ended, Prefetch, Report, UpdateState, Updates};
 
 /// How the message on a download ahead of the turn that failed begins; it goes when one succeeds or none is wanted.
 const PREFETCH_FAILED: &str = "prefetch failed";
 
-impl<'a> Goal<'_, 'a> {
+impl<'a> View<'_, 'a> {
     /// What was downloaded ahead of its turn, as far as it is known to be whole.
     pub(super) fn prefetched(&self) -> Option<Staged> {
         if self.memory.prefetch == Prefetch::Off {
@@ -17,7 +17,7 @@ impl<'a> Goal<'_, 'a> {
         match self.host.updates {
             Updates::Unknown => None,
             // What runs may be a prepare: that is seen when it has ended.
-            Updates::Busy => self.staged.clone().filter(|staged| staged.prefetched),
+            Updates::Busy => self.our_image.clone().filter(|staged| staged.prefetched),
             Updates::Known(known) => {
                 let ours = self.whole(&known).or_else(|| self.just_prepared(&known));
                 ours.map(|staged| Staged { prefetched: true, ..staged })

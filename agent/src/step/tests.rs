@@ -57,10 +57,10 @@ fn last(kind: Command, success: bool, second: i64) -> LastCommand<'static> {
 fn known(
     state: UpdateState,
     chosen: Option<&'static str>,
-    staged: Option<&'static str>,
+    staged_version: Option<&'static str>,
     last: LastCommand<'static>,
 ) -> Updates<'static> {
-    Updates::Known(UpdateFacts { state, chosen, staged, last: Some(last) })
+    Updates::Known(UpdateFacts { state, chosen, staged_version, last: Some(last) })
 }
 
 fn host(version: &'static str, boot_id: &'static str, updates: Updates<'static>) -> HostFacts<'static> {

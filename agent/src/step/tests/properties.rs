@@ -43,8 +43,8 @@ fn updates() -> impl Strategy<Value = Updates<'static>> {
         prop::option::weighted(0.9, version()),
         prop::option::weighted(0.9, last_command()),
     )
-        .prop_map(|(state, chosen, staged, last)| {
-            Updates::Known(UpdateFacts { state, chosen, staged, last })
+        .prop_map(|(state, chosen, staged_version, last)| {
+            Updates::Known(UpdateFacts { state, chosen, staged_version, last })
         });
     prop_oneof![1 => Just(Updates::Unknown), 1 => Just(Updates::Busy), 6 => known]
 }
@@ -206,9 +206,9 @@ proptest! {
                 if known.state != UpdateState::Available {
                     let ours = seen.status.staged.unwrap();
                     prop_assert_eq!(known.state, UpdateState::Staged);
-                    prop_assert_eq!(known.staged, Some(ours.version.as_str()), "not over a person's");
+                    prop_assert_eq!(known.staged_version, Some(ours.version.as_str()), "not over a person's");
                     prop_assert_eq!(&ours.at, &known.last.unwrap().at.to_string());
-                    prop_assert_ne!(known.chosen, known.staged, "not what is there already");
+                    prop_assert_ne!(known.chosen, known.staged_version, "not what is there already");
                 }
             }
             Command::Prepare | Command::Activate => {
@@ -223,7 +223,7 @@ proptest! {
                     let harmless = last.kind == Some(Command::Refresh);
                     prop_assert!(harmless || (last.kind == Some(Command::Prepare) && last.success));
                     prop_assert_eq!(&ours.at, &last.at.to_string());
-                    prop_assert_eq!(Some(ours.version.as_str()), known.staged);
+                    prop_assert_eq!(Some(ours.version.as_str()), known.staged_version);
                     prop_assert!(!ours.prefetched, "said before it is activated");
                     prop_assert!(
                         memory.refreshed == seen.spec.attempt || memory.began != seen.spec.attempt,
@@ -238,7 +238,7 @@ proptest! {
                 if seen.spec.state == State::Idle {
                     let ours = seen.status.staged.filter(|staged| !staged.prefetched);
                     let ours = ours.map(|staged| staged.version.as_str());
-                    prop_assert!(ours.is_some() && ours == host.known().unwrap().staged, "not a person's");
+                    prop_assert!(ours.is_some() && ours == host.known().unwrap().staged_version, "not a person's");
                 }
             }
         }

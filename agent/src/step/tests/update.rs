@@ -214,8 +214,12 @@ fn what_upstream_left_is_adopted_if_the_host_would_boot_it() {
 fn a_message_is_cut_where_a_character_ends() {
     let stderr = "é".repeat(1000);
     let ended = LastCommand { stderr: &stderr, ..last(Prepare, false, 2) };
-    let updates =
-        Updates::Known(UpdateFacts { state: Available, chosen: Some(NEW), staged: None, last: Some(ended) });
+    let updates = Updates::Known(UpdateFacts {
+        state: Available,
+        chosen: Some(NEW),
+        staged_version: None,
+        last: Some(ended),
+    });
     let mut shadow = shadow(State::StagedAndPerformedUpdate);
     let read = shadow.clone();
     let host = HostFacts { boot_id: BOOT, version: OLD, updates, now: NOW };
