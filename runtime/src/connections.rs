@@ -1,27 +1,30 @@
 //! Connections, with a limit on everything that a caller can spend.
 
+mod activity;
+
 use crate::Shutdown;
 use crate::tls::{Resolver, server_config};
+use activity::{Activity, Crowd};
 use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Response, Version};
+use http::{Request, Response};
 use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// Wait after an accept that failed, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Longest head of a request, in bytes.
-const MAX_HEAD: u32 = 16 * 1024;
-/// What HTTP/1.1 buffers of a connection at most, in bytes.
+/// While no place is free: wait between two looks for a connection that can be closed.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
+/// Most bytes that are buffered for a connection, and so the longest head of a request.
 const MAX_BUFFER: usize = 64 * 1024;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -29,44 +32,54 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// What callers may spend.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections served side by side; more wait in the kernel's queue.
+    /// Connections served side by side. One more is accepted and waits for a place; the others wait in the kernel's
+    /// queue.
     pub connections: usize,
-    /// Requests at a time on one HTTP/2 connection.
-    pub streams: u32,
     /// Longest TLS handshake.
     pub handshake: Duration,
     /// Longest wait for the head of the first request.
     pub head: Duration,
-    /// Longest time for a request with its body; then its connection (HTTP/1.1) or stream (HTTP/2) ends unanswered.
+    /// Longest time for a request with its body. After that the connection ends without an answer.
     pub request: Duration,
-    /// Longest silence of a connection. A Go client keeps idle ones for 90 s: who closes them earlier may close one
-    /// that is just being written to.
+    /// Longest silence of a connection. A Go client keeps idle connections for 90 s. With less than that, a server may
+    /// close a connection that the client is just writing to.
     pub idle: Duration,
+    /// While somebody waits for a place: a connection that has been silent for so long may be closed to make room.
+    pub idle_if_crowded: Duration,
     /// After the shutdown was requested: how long new connections are still accepted.
     pub linger: Duration,
-    /// And then: the longest wait for requests in flight.
+    /// After that: the longest wait for requests in flight.
     pub closing: Duration,
 }
 
-/// Accepts connections until `end`, at most as many at a time as there are `places`.
+/// Accepts connections until `end`, and hands each to `serve` with one of the `places`. While no place is free,
+/// `make_room` is called now and then: it may close a connection.
 pub(crate) async fn accept(
     listener: TcpListener,
     places: &Arc<Semaphore>,
+    make_room: impl Fn(),
     end: impl Future<Output = ()>,
     mut serve: impl FnMut(TcpStream, OwnedSemaphorePermit),
 ) {
     let mut end = pin!(end);
+    let make_room = &make_room;
     loop {
-        let next = async { (Arc::clone(places).acquire_owned().await, listener.accept().await) };
+        // Accepted first: while nobody comes, nobody has to make room.
+        let next = async {
+            match listener.accept().await {
+                Ok((stream, _)) => Ok((stream, place(places, make_room).await)),
+                Err(error) => Err(error),
+            }
+        };
         let accepted = tokio::select! {
             next = next => next,
             () = &mut end => return,
         };
         match accepted {
-            (Ok(place), Ok((stream, _))) => serve(stream, place),
+            Ok((stream, Some(place))) => serve(stream, place),
             // Nobody closes the semaphore.
-            (Err(_), _) => return,
-            (_, Err(error)) => {
+            Ok((_, None)) => return,
+            Err(error) => {
                 tracing::warn!(%error, "a connection was lost before it was accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -74,9 +87,25 @@ pub(crate) async fn accept(
     }
 }
 
-/// Serves HTTP/2 and HTTP/1.1 over TLS until the shutdown is requested; then goes on for a while, because callers that
-/// have not heard of it still come, and asks them to come back over another connection. Then closes what is idle, and
-/// returns when the last request is answered.
+/// Waits for a free place. `None` if the semaphore is closed.
+async fn place(places: &Arc<Semaphore>, make_room: impl Fn()) -> Option<OwnedSemaphorePermit> {
+    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        return Some(place);
+    }
+    loop {
+        make_room();
+        if let Ok(place) = timeout(ROOM_PAUSE, Arc::clone(places).acquire_owned()).await {
+            return place.ok();
+        }
+    }
+}
+
+/// Serves HTTP/1.1 over TLS until the shutdown is requested. It then goes on for a while, because callers that have not
+/// heard of it still come, and asks them to come back over another connection. Then it closes what is idle, and returns
+/// when the last request is answered.
+///
+/// There is no HTTP/2: there a connection carries many requests at a time, and a limit on connections would say nothing
+/// about how many bodies are held in memory. API servers and Prometheus fall back to HTTP/1.1 by ALPN.
 pub async fn serve<H, F, B>(
     listener: TcpListener,
     resolver: Arc<Resolver>,
@@ -92,19 +121,24 @@ pub async fn serve<H, F, B>(
 {
     let acceptor = TlsAcceptor::from(Arc::new(server_config(resolver)));
     let places = Arc::new(Semaphore::new(limits.connections));
+    let crowd = Crowd::default();
     let (close, closing) = Shutdown::by_hand();
     let end = async {
         shutdown.requested().await;
         tokio::time::sleep(limits.linger).await;
     };
-    accept(listener, &places, end, |stream, place| {
-        let (acceptor, handler) = (acceptor.clone(), handler.clone());
+    let make_room = || crowd.close_longest_idle(limits.idle_if_crowded);
+    accept(listener, &places, make_room, end, |stream, place| {
+        let (acceptor, handler, crowd) = (acceptor.clone(), handler.clone(), crowd.clone());
         let (shutdown, closing) = (shutdown.clone(), closing.clone());
         tokio::spawn(async move {
             let _place = place;
             let _ = stream.set_nodelay(true);
             match timeout(limits.handshake, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => connection(stream, limits, handler, &shutdown, &closing).await,
+                Ok(Ok(stream)) => {
+                    let activity = crowd.join(limits.head, limits.idle);
+                    connection(stream, limits, handler, &activity, &shutdown, &closing).await;
+                }
                 Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
                 Err(_) => tracing::debug!("TLS handshake took too long"),
             }
@@ -122,6 +156,7 @@ async fn connection<H, F, B>(
     stream: TlsStream<TcpStream>,
     limits: Limits,
     handler: H,
+    activity: &Activity,
     shutdown: &Shutdown,
     closing: &Shutdown,
 ) where
@@ -131,30 +166,27 @@ async fn connection<H, F, B>(
     B::Data: Send,
     B::Error: Into<BoxError>,
 {
-    // Agreed on in the handshake: who says nothing at all is not waited for, to find out which.
-    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let builder = builder(limits, http2);
-    let activity = Activity::begin(limits);
     let service = service_fn(|request: Request<Incoming>| {
-        let one_more = request.version() < Version::HTTP_2;
         let (busy, answer) = (activity.busy(), handler(request));
         let shutdown = shutdown.clone();
         async move {
             let _busy = busy;
-            // What takes too long ends the stream without an answer, which allows nothing.
+            // What takes too long ends the connection without an answer, which allows nothing.
             let mut response = timeout(limits.request, answer).await.map_err(std::io::Error::from)?;
-            if one_more && shutdown.is_requested() {
+            if shutdown.is_requested() {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, std::io::Error>(response)
         }
     });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(MAX_BUFFER);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = activity.silence() => {
             connection.as_mut().graceful_shutdown();
-            // Who has nothing to say does not answer a farewell, either.
+            // A caller that says nothing does not say goodbye, either.
             timeout(limits.handshake, connection).await.unwrap_or(Ok(()))
         }
         () = closing.requested() => {
@@ -163,74 +195,6 @@ async fn connection<H, F, B>(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(error, "a connection ended early");
-    }
-}
-
-fn builder(limits: Limits, http2: bool) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(MAX_BUFFER);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams)
-        .max_header_list_size(MAX_HEAD)
-        .keep_alive_interval(limits.idle / 4)
-        .keep_alive_timeout(limits.handshake);
-    if http2 { builder.http2_only() } else { builder.http1_only() }
-}
-
-/// What is going on in a connection. Clones share one state.
-#[derive(Clone)]
-struct Activity(Arc<Mutex<Doing>>);
-
-struct Doing {
-    /// Requests being answered.
-    requests: usize,
-    /// When the connection is silent for too long, if nothing more happens.
-    silent_at: Instant,
-    idle: Duration,
-}
-
-/// One request is being answered.
-struct Busy(Activity);
-
-impl Activity {
-    fn begin(limits: Limits) -> Self {
-        let silent_at = Instant::now() + limits.head;
-        Self(Arc::new(Mutex::new(Doing { requests: 0, silent_at, idle: limits.idle })))
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Doing) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn busy(&self) -> Busy {
-        self.change(|doing| doing.requests += 1);
-        Busy(self.clone())
-    }
-
-    /// Resolves when nothing has been asked for too long.
-    async fn silence(&self) {
-        loop {
-            let now = Instant::now();
-            let until = self.change(|doing| match doing.requests {
-                0 => doing.silent_at,
-                _ => now + doing.idle,
-            });
-            if until <= now {
-                return;
-            }
-            sleep_until(until).await;
-        }
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.change(|doing| {
-            doing.requests -= 1;
-            doing.silent_at = Instant::now() + doing.idle;
-        });
+        tracing::debug!(%error, "a connection ended early");
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest life of a connection; the kubelet opens another.
 const CONNECTION_TIMEOUT: Duration = Duration::from_mins(5);
-/// Connections served side by side; more wait in the kernel's queue.
+/// Connections served side by side. One more is accepted and waits for a place; the others wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;
 /// Longest head of a request, in bytes (hyper's least is 8 KiB).
 const MAX_HEAD: usize = 16 * 1024;
@@ -93,17 +93,23 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
 /// Serves `/livez` and `/readyz` until the shutdown is requested. Bodies of requests are not read.
 pub async fn serve(listener: TcpListener, health: Health, shutdown: Shutdown) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    connections::accept(listener, &places, shutdown.requested(), |stream, place| {
-        let (health, shutdown) = (health.clone(), shutdown.clone());
-        tokio::spawn(async move {
-            let _place = place;
-            tokio::select! {
-                () = connection(stream, &health) => {}
-                () = tokio::time::sleep(CONNECTION_TIMEOUT) => {}
-                () = shutdown.requested() => {}
-            }
-        });
-    })
+    connections::accept(
+        listener,
+        &places,
+        || (),
+        shutdown.requested(),
+        |stream, place| {
+            let (health, shutdown) = (health.clone(), shutdown.clone());
+            tokio::spawn(async move {
+                let _place = place;
+                tokio::select! {
+                    () = connection(stream, &health) => {}
+                    () = tokio::time::sleep(CONNECTION_TIMEOUT) => {}
+                    () = shutdown.requested() => {}
+                }
+            });
+        },
+    )
     .await;
 }
 

@@ -21,11 +21,11 @@ const OPENMETRICS: HeaderValue =
 /// A handful of scrapers, once in a while.
 const LIMITS: Limits = Limits {
     connections: 64,
-    streams: 8,
     handshake: Duration::from_secs(5),
     head: Duration::from_secs(10),
     request: Duration::from_secs(10),
     idle: Duration::from_mins(2),
+    idle_if_crowded: Duration::from_secs(1),
     linger: Duration::ZERO,
     closing: Duration::from_secs(2),
 };

@@ -71,12 +71,12 @@ pub fn certified(certificate: &str, key: &str) -> Result<CertifiedKey, TlsError>
     Ok(certified)
 }
 
-/// A TLS 1.3 server for HTTP/2 and HTTP/1.1. No resumption: an old session must not outlive its certificate.
+/// A TLS 1.3 server for HTTP/1.1. There is no resumption: an old session must not outlive its certificate.
 pub fn server_config(resolver: Arc<Resolver>) -> ServerConfig {
     let mut config = ServerConfig::builder_with_protocol_versions(&[&version::TLS13])
         .with_no_client_auth()
         .with_cert_resolver(resolver);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     config

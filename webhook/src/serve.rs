@@ -5,34 +5,37 @@ use crate::review;
 use brupop_runtime::callers::Callers;
 use brupop_runtime::connections::{self, Limits};
 use brupop_runtime::{Shutdown, tls::Resolver};
+use futures::{Stream, TryStreamExt as _};
 use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use http_body_util::Either;
-use hyper::body::{Body as _, Bytes};
+use hyper::body::{Body as _, Buf, Bytes};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use warp::Filter;
 
-/// Longest body, in bytes: an old and a new object of the 1.5 MiB that etcd stores, and what surrounds them. More memory
-/// than a pod has must not hang on one request: read, a crafted body takes fifty times its length.
+/// Longest body, in bytes. A review holds the old and the new object, of up to the 1.5 MiB each that etcd stores, and some
+/// more. A crafted body takes fifty times its length once it is parsed. One request alone must not need more memory than
+/// the pod has.
 const MAX_BODY: u64 = 3_670_016;
 
-/// Bodies longer than this, in bytes, are read and judged one at a time. No common review of a shadow comes near it.
+/// Bodies longer than this, in bytes, are read and judged one at a time. Usual reviews of a shadow are far shorter.
 const LONG_BODY: u64 = 128 * 1024;
 
-/// What API servers may spend. They speak HTTP/1.1 to webhooks, a connection for each review that is under way, give up
-/// after 3 seconds, and keep idle connections for 90.
+/// What API servers may spend. They speak HTTP/1.1 to webhooks and use a connection for each review that is under way.
+/// They give up after 3 seconds, and keep idle connections for 90.
 pub const LIMITS: Limits = Limits {
     connections: 512,
-    streams: 100,
     handshake: Duration::from_secs(5),
     head: Duration::from_secs(10),
     request: Duration::from_secs(5),
     idle: Duration::from_mins(2),
+    idle_if_crowded: Duration::from_secs(1),
     linger: Duration::from_secs(8),
     closing: Duration::from_secs(10),
 };
@@ -44,11 +47,36 @@ pub fn routes(
     warp::path!("validate")
         .and(warp::post())
         .and(warp::body::content_length_limit(MAX_BODY))
-        .and(warp::body::bytes())
-        .map(move |body: Bytes| match review::answer(&body, &metrics) {
-            Ok(answer) => page(StatusCode::OK, "application/json", answer),
-            Err(error) => page(StatusCode::BAD_REQUEST, "text/plain", error.to_string().into_bytes()),
+        .and(warp::body::stream())
+        .then(move |body| {
+            let metrics = Arc::clone(&metrics);
+            async move {
+                let unreadable =
+                    |error: String| page(StatusCode::BAD_REQUEST, "text/plain", error.into_bytes());
+                match gather(body).await {
+                    Ok(body) => match review::answer(&body, &metrics) {
+                        Ok(answer) => page(StatusCode::OK, "application/json", answer),
+                        Err(error) => unreadable(error.to_string()),
+                    },
+                    Err(error) => unreadable(warp::Error::to_string(&error)),
+                }
+            }
         })
+}
+
+/// Copies a body into memory of its own, frame by frame. A frame of one byte keeps the whole buffer that it was read into,
+/// so a body that is sent in small pieces would take thousands of times its length.
+async fn gather<E>(body: impl Stream<Item = Result<impl Buf, E>>) -> Result<Vec<u8>, E> {
+    let (mut body, mut whole) = (pin!(body), Vec::new());
+    while let Some(mut frame) = body.try_next().await? {
+        while frame.has_remaining() {
+            let piece = frame.chunk();
+            whole.extend_from_slice(piece);
+            let copied = piece.len();
+            frame.advance(copied);
+        }
+    }
+    Ok(whole)
 }
 
 fn page<B>(status: StatusCode, kind: &'static str, body: B) -> Response<B> {
@@ -58,7 +86,8 @@ fn page<B>(status: StatusCode, kind: &'static str, body: B) -> Response<B> {
     response
 }
 
-/// Serves reviews until the shutdown is requested and those in flight are answered. With `callers`, to them alone.
+/// Serves reviews until the shutdown is requested and the reviews in flight are answered. With `callers`, only those are
+/// let in.
 pub async fn serve(
     listener: TcpListener,
     resolver: Arc<Resolver>,
@@ -77,9 +106,9 @@ pub async fn serve(
             {
                 return stranger(status).map(Either::Left);
             }
-            // Without a length a request is refused, further on.
+            // A request without a length is refused by the routes.
             let long = request.body().size_hint().upper().is_some_and(|length| length > LONG_BODY);
-            // Nobody closes the semaphore; and who waits for too long is let go.
+            // Nobody closes the semaphore. A caller that waits for too long is let go.
             let _turn = if long { long_bodies.acquire_owned().await.ok() } else { None };
             match routes.call(request).await {
                 Ok(response) => response.map(Either::Right),
@@ -90,7 +119,8 @@ pub async fn serve(
     connections::serve(listener, resolver, limits, handler, shutdown).await;
 }
 
-/// For people who try it by hand: an API server tells who wanted to write no more than the status, in words of its own.
+/// Answers a caller that is not let in. The sentence is for people who try it by hand: of an answer like this, an API
+/// server passes on the status code only.
 fn stranger(status: StatusCode) -> Response<http_body_util::Full<Bytes>> {
     let says = match status {
         StatusCode::UNAUTHORIZED => {
@@ -103,4 +133,27 @@ fn stranger(status: StatusCode) -> Response<http_body_util::Full<Bytes>> {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::stream;
+
+    #[tokio::test]
+    async fn no_frame_of_a_body_is_kept() {
+        // A frame is asked for only when the last one has been copied: then nobody else may hold on to the buffer.
+        let frames = stream::unfold((Bytes::from(vec![b'x'; 8192]), 0), |(buffer, sent)| async move {
+            assert!(buffer.is_unique(), "the frame before number {sent} is kept");
+            let frame = buffer.slice(sent..=sent);
+            (sent < 100).then_some((Ok::<_, ()>(frame), (buffer, sent + 1)))
+        });
+        assert_eq!(gather(frames).await, Ok(vec![b'x'; 100]));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_an_error() {
+        let frames = [Ok(Bytes::from("a")), Err("gone")];
+        assert_eq!(gather(stream::iter(frames)).await, Err("gone"));
+    }
 }

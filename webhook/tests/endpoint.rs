@@ -11,8 +11,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
@@ -56,6 +55,7 @@ const QUICK: Limits = Limits {
     head: Duration::from_millis(300),
     request: Duration::from_millis(300),
     idle: Duration::from_millis(600),
+    idle_if_crowded: Duration::from_mins(1),
     linger: Duration::ZERO,
     ..LIMITS
 };
@@ -86,21 +86,21 @@ async fn serving(limits: Limits) -> (Server, Generation) {
 
 /// Connects as an API server does that trusts these authorities.
 async fn connect(address: SocketAddr, trusted: &[&Generation]) -> std::io::Result<TlsStream<TcpStream>> {
-    connect_for(address, trusted, b"").await
+    connect_for(address, trusted, &[]).await
 }
 
-/// And speaks this protocol, if it names one.
+/// Connects, and offers these protocols, if there are any.
 async fn connect_for(
     address: SocketAddr,
     trusted: &[&Generation],
-    protocol: &[u8],
+    protocols: &[&[u8]],
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for generation in trusted {
         roots.add(CertificateDer::from_pem_slice(generation.authority.as_bytes()).unwrap()).unwrap();
     }
     let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = if protocol.is_empty() { vec![] } else { vec![protocol.to_vec()] };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let stream = TcpStream::connect(address).await?;
     let connector = TlsConnector::from(Arc::new(config));
     timeout(DEADLINE, connector.connect(ServerName::try_from(NAME).unwrap(), stream)).await.unwrap()
@@ -226,16 +226,12 @@ async fn who_says_nothing_or_not_enough_is_let_go() {
     half.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
     assert_eq!(rest(&mut half).await, "", "half a handshake");
 
-    for (protocol, begins) in [
-        (&b"http/1.1"[..], &b""[..]),
-        (b"http/1.1", b"POST /validate HTTP/1.1\r\nhost: a\r\nx: "),
-        (b"http/1.1", b"POST /validate HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{"),
-        (b"h2", b""),
-        (b"h2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-        // Settings, and the head of a request whose end never comes.
-        (b"h2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x82"),
+    for begins in [
+        &b""[..],
+        b"POST /validate HTTP/1.1\r\nhost: a\r\nx: ",
+        b"POST /validate HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{",
     ] {
-        let mut slow = connect_for(server.address, &[&generation], protocol).await.unwrap();
+        let mut slow = connect(server.address, &[&generation]).await.unwrap();
         slow.write_all(begins).await.unwrap();
         let said = rest(&mut slow).await;
         assert!(!said.contains(" 200 "), "{begins:?}: {said}");
@@ -280,39 +276,71 @@ async fn who_comes_when_all_places_are_taken_waits_for_one() {
 }
 
 #[tokio::test]
-async fn http_2_carries_many_reviews_at_a_time_and_a_long_body_is_refused() {
-    let (server, generation) = serving(LIMITS).await;
-    let stream = connect_for(server.address, &[&generation], b"h2").await.unwrap();
-    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-    let io = TokioIo::new(stream);
-    let (sender, connection) = http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), io).await.unwrap();
-    tokio::spawn(connection);
-    let ask = |body: String| {
-        let mut sender = sender.clone();
-        let uri = format!("https://{NAME}/validate");
-        let request = Request::post(uri).body(Full::from(body)).unwrap();
-        async move {
-            let answer = timeout(DEADLINE, sender.send_request(request)).await.unwrap()?;
-            hyper::Result::Ok(answer.status())
-        }
+async fn who_comes_when_all_places_are_taken_gets_that_of_the_one_who_is_idle_for_longest() {
+    let limits = Limits {
+        idle: Duration::from_mins(2),
+        head: Duration::from_mins(2),
+        request: Duration::from_mins(2),
+        idle_if_crowded: Duration::from_millis(100),
+        ..QUICK
     };
-    let answers = futures::future::join_all((0..300).map(|_| ask(REFUSED.to_owned()))).await;
-    assert!(answers.into_iter().all(|answer| answer.unwrap() == StatusCode::OK));
-    assert!(server.metrics.render().contains(r#"rule="agent-identity"} 300"#));
-    assert_eq!(ask(" ".repeat(8 * 1024 * 1024)).await.unwrap(), StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(ask(REFUSED.to_owned()).await.unwrap(), StatusCode::OK, "the connection goes on");
+    let (server, generation) = serving(limits).await;
+    // One is in the middle of a request, and the others have asked one after the other.
+    let mut busy = connect(server.address, &[&generation]).await.unwrap();
+    let (first, last) = REFUSED.split_at(REFUSED.len() - 1);
+    let head = format!(
+        "POST /validate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{first}",
+        REFUSED.len()
+    );
+    busy.write_all(head.as_bytes()).await.unwrap();
+    let mut idle = Vec::new();
+    for _ in 1..limits.connections {
+        let mut one = open(&server, &[&generation]).await;
+        assert_eq!(post(&mut one, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+        idle.push(one);
+    }
+    let mut late = open(&server, &[&generation]).await;
+    assert_eq!(post(&mut late, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+    assert!(post(&mut idle[0], "/validate", REFUSED).await.is_err(), "the first was idle for longest");
+    busy.write_all(last.as_bytes()).await.unwrap();
+    assert!(rest(&mut busy).await.starts_with("HTTP/1.1 200 "));
+}
+
+/// The beginning of HTTP/2: the preface, settings, and the head of a request.
+const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x01\x82";
+
+#[tokio::test]
+async fn only_http_1_is_spoken_so_that_a_connection_carries_one_body_at_a_time() {
+    let (server, generation) = serving(LIMITS).await;
+    let both: &[&[u8]] = &[b"h2", b"http/1.1"];
+    let stream = connect_for(server.address, &[&generation], both).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    assert_eq!(post(&mut sender, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
+
+    assert!(connect_for(server.address, &[&generation], &[b"h2"]).await.is_err(), "nothing else is offered");
+    for agreed in [&[][..], &[&b"http/1.1"[..]]] {
+        let mut stream = connect_for(server.address, &[&generation], agreed).await.unwrap();
+        stream.write_all(HTTP_2).await.unwrap();
+        let mut said = Vec::new();
+        // Less than the time for the head of a request: it is refused, not waited for.
+        let _ = timeout(LIMITS.head / 2, stream.read_to_end(&mut said)).await.unwrap();
+        // A frame of settings is what HTTP/2 would answer with.
+        assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 4"), "{said:?}");
+    }
 }
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused_before_it_is_read() {
     let (server, generation) = serving(LIMITS).await;
-    let mut stream = connect_for(server.address, &[&generation], b"http/1.1").await.unwrap();
+    let mut stream = connect_for(server.address, &[&generation], &[b"http/1.1"]).await.unwrap();
     let head = "POST /validate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3670017\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let said = rest(&mut stream).await;
     assert!(said.starts_with("HTTP/1.1 413 "), "{said}");
     // Without a length there is nothing to believe.
-    let mut stream = connect_for(server.address, &[&generation], b"http/1.1").await.unwrap();
+    let mut stream = connect_for(server.address, &[&generation], &[b"http/1.1"]).await.unwrap();
     let head = "POST /validate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let said = rest(&mut stream).await;
@@ -338,7 +366,7 @@ async fn long_bodies_take_turns_and_hold_nobody_else_up() {
 #[tokio::test]
 async fn a_request_in_flight_at_the_end_is_answered_and_others_are_sent_elsewhere() {
     let (server, generation) = serving(Limits { linger: Duration::from_millis(300), ..LIMITS }).await;
-    let mut stream = connect_for(server.address, &[&generation], b"http/1.1").await.unwrap();
+    let mut stream = connect_for(server.address, &[&generation], &[b"http/1.1"]).await.unwrap();
     let (first, last) = REFUSED.split_at(REFUSED.len() - 1);
     let head =
         format!("POST /validate HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{first}", REFUSED.len());
