@@ -1,4 +1,4 @@
-//! What the agent is told at start, by flags or environment.
+//! Settings of the agent, read at start from flags or environment.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::Parser;
 use jiff::SignedDuration;
 
-/// Looks after the updates of one Bottlerocket host: asks the host, and reports on the node's shadow.
+/// Carries out the updates of one Bottlerocket host: talks to the host's API, and reports on the node's shadow.
 ///
-/// Which node it runs on is told by its own token. Durations are written as 500ms, 30s, 10m or 1h30m.
+/// Its token tells which node it runs on. Write durations as 500ms, 30s, 10m or 1h30m.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-agent", version)]
 pub struct Options {
@@ -20,7 +20,7 @@ pub struct Options {
         default_value = "/run/api.sock"
     )]
     pub socket: PathBuf,
-    /// File with the id of the present boot
+    /// File with the id of the current boot
     #[arg(
         long,
         env = "BOOT_ID_FILE",
@@ -28,26 +28,26 @@ pub struct Options {
         value_name = "PATH"
     )]
     pub boot_id_file: PathBuf,
-    /// How often the host looks for updates while it is Idle; varies by a tenth
+    /// How often the host looks for updates while it is Idle; varies by a tenth, so that hosts do not all ask at once
     #[arg(long, env = "REFRESH_INTERVAL", default_value = "10m", value_parser = between::<1_000, DAY>)]
     pub refresh_interval: Duration,
-    /// Longest wait before the first look for updates, as a fleet may start all at once
+    /// Longest wait before the first look for updates: agents of a fleet that start together wait for different times
     #[arg(long, env = "START_JITTER", default_value = "30s", value_parser = between::<0, DAY>)]
     pub start_jitter: Duration,
     /// Longest wait between two looks at a command that runs on the host
     #[arg(long, env = "POLL_INTERVAL", default_value = "2s", value_parser = between::<10, MINUTE>)]
     pub poll_interval: Duration,
-    /// Longest wait for an answer of Bottlerocket's API
+    /// How long to wait for an answer of Bottlerocket's API
     #[arg(long, env = "HOST_TIMEOUT", default_value = "10s", value_parser = between::<100, MINUTE>)]
     pub host_timeout: Duration,
-    /// How often a reboot that does not come is asked for again
+    /// How often to ask again for a reboot that does not happen
     #[arg(long, env = "REBOOT_REPEAT_INTERVAL", default_value = "1m", value_parser = between::<1_000, DAY>)]
     pub reboot_repeat_interval: Duration,
-    /// When the host has refused to reboot for so long, the update is given up
+    /// The update is given up once the host has refused to reboot for this long
     #[arg(long, env = "REBOOT_REFUSED_DEADLINE", default_value = "5m", value_parser = between::<0, DAY>)]
     pub reboot_refused_deadline: Duration,
-    /// Download the chosen update while the node waits for its turn: a turn is shorter then, and the old image in the
-    /// inactive partition is overwritten earlier
+    /// Download the chosen update while the node waits for its turn. This makes the turn shorter, and overwrites the old
+    /// image in the inactive partition earlier
     #[arg(
         long,
         env = "PREFETCH",
@@ -58,7 +58,7 @@ pub struct Options {
         action = clap::ArgAction::Set
     )]
     pub prefetch: bool,
-    /// Not needed: if set, it must be the node that the token names
+    /// Not needed; if set, it must name the same node as the token
     #[arg(long, env = "MY_NODE_NAME")]
     pub my_node_name: Option<String>,
 }

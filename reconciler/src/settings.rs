@@ -1,4 +1,4 @@
-//! What the reconciler is told at start, by flags or environment; upstream's variables keep their names.
+//! Settings of the reconciler, read at start from flags or environment. Upstream's variables keep their names.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -22,74 +22,74 @@ pub struct Settings {
     /// How many nodes may be updated at once: an integer, a percentage of the labelled nodes, or `unlimited`
     #[arg(long, env = "MAX_CONCURRENT_UPDATE", default_value = "1")]
     pub max_concurrent_update: Limit,
-    /// How many nodes may fail to reach a version that none has reached yet, before no further one tries; or `unlimited`
+    /// After how many failed nodes a version is halted, as long as no node has reached it; or `unlimited`
     #[arg(long, env = "MAX_FAILURES_OF_NEW_VERSION", default_value = "1")]
     pub max_failures_of_new_version: Failures,
-    /// The same, once a node has reached it
+    /// After how many failed nodes a version is halted, once a node has reached it; or `unlimited`
     #[arg(long, env = "MAX_FAILURES", default_value = "2")]
     pub max_failures: Failures,
-    /// Seconds between the exclusion from load balancers and the drain; 0 leaves load balancers alone
+    /// Seconds between a node's exclusion from load balancers and its drain; 0 leaves load balancers alone
     #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
     pub exclude_from_lb_wait_time_in_sec: u64,
-    /// When updates may start: seven fields, seconds first; with a duration also five, minutes first
+    /// When updates may start: a cron expression of seven fields, seconds first; with a window's duration also of five, minutes first
     #[arg(long, env = "SCHEDULER_CRON_EXPRESSION", default_value = "* * * * * * *")]
     pub scheduler_cron_expression: String,
-    /// Time zone of the cron expression, by its name in the IANA database
+    /// Time zone of the cron expression: a name of the IANA database, such as `Europe/Berlin`
     #[arg(long, env = "SCHEDULER_TIME_ZONE", default_value = "UTC", value_parser = time_zone)]
     pub scheduler_time_zone: TimeZone,
-    /// For how long updates may start each time that the cron expression fires, such as `4h` or `90m`
+    /// How long a window stays open each time the cron expression fires, such as `4h` or `90m`
     #[arg(long, env = "SCHEDULER_WINDOW_DURATION", value_parser = window)]
     pub scheduler_window_duration: Option<SignedDuration>,
-    /// Seconds that must be left of the window for an update to start, or `typical`: as long as updates have taken so far
+    /// Seconds of the window that must be left for an update to start; or `typical`: as long as updates have taken so far, ignored if it would leave less than five minutes of a window for starting
     #[arg(long, env = "SCHEDULER_MIN_REMAINING_SECONDS", default_value = "typical")]
     pub scheduler_min_remaining_seconds: Remaining,
-    /// Seconds for which a node must have existed before it is updated
+    /// Seconds for which a new node is not updated
     #[arg(long, env = "MIN_NODE_AGE_SECONDS", default_value = "300", value_parser = seconds(0))]
     pub min_node_age_seconds: u64,
-    /// Seconds after the end of an update in which no other one starts
+    /// Seconds after the end of an update in which no other one starts, except those requested with the annotation update-now
     #[arg(long, env = "PAUSE_BETWEEN_UPDATES_SECONDS", default_value = "0", value_parser = seconds(0))]
     pub pause_between_updates_seconds: u64,
-    /// Seconds for which an updated node is watched before its update counts as done
+    /// Seconds for which an updated node and its agent must be Ready, without interruption, before its update counts as done
     #[arg(long, env = "SOAK_SECONDS", default_value = "60", value_parser = seconds(0))]
     pub soak_seconds: u64,
-    /// Seconds after that in which workloads whose pods were evicted must be available again, if they were before; 0 does not look at them
+    /// Seconds after that in which evicted workloads must be available again, if they were before; 0 turns this check off
     #[arg(long, env = "WORKLOADS_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(0))]
     pub workloads_deadline_seconds: u64,
-    /// Seconds for download and activation: more than the slowest network takes, for no agent gives up a download that goes on
+    /// Seconds allowed for download and activation; allow for the slowest network, because an agent never gives up a download that is making progress
     #[arg(long, env = "STAGE_DEADLINE_SECONDS", default_value = "14400", value_parser = seconds(1))]
     pub stage_deadline_seconds: u64,
-    /// Seconds in which a node must be empty once its drain began
+    /// Seconds allowed for a drain
     #[arg(long, env = "DRAIN_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(1))]
     pub drain_deadline_seconds: u64,
-    /// What becomes of a drain that takes too long: `abort` leaves the pods alone and passes the node over; `force` deletes them whatever their budgets say (and needs the right to)
+    /// What becomes of a drain that takes too long: `abort` gives the update up; `force` deletes the remaining pods, whatever their budgets say, and needs the component force-drain
     #[arg(long, env = "DRAIN_ON_DEADLINE", default_value = "abort")]
     pub drain_on_deadline: OnDeadline,
-    /// Seconds for a reboot, from the grant on
+    /// Seconds allowed for a reboot, from its grant on
     #[arg(long, env = "REBOOT_DEADLINE_SECONDS", default_value = "1800", value_parser = seconds(1))]
     pub reboot_deadline_seconds: u64,
-    /// Seconds in which a node must be Ready again while it is watched, and its agent must take up an update or follow its end
+    /// Seconds allowed for short steps: an agent that takes up an update or confirms its end, a node that becomes Ready again while it is watched
     #[arg(long, env = "SETTLE_DEADLINE_SECONDS", default_value = "600", value_parser = seconds(1))]
     pub settle_deadline_seconds: u64,
-    /// Seconds that a node waits after its first failure; doubled with each further one, at most a day
+    /// Seconds that a node waits after its first failure; each further failure doubles this, up to a day
     #[arg(long, env = "BACK_OFF_BASE_SECONDS", default_value = "120", value_parser = seconds(1))]
     pub back_off_base_seconds: u64,
-    /// Seconds after which a silent leader is succeeded
+    /// Seconds after which another replica takes over from a leader that is silent
     #[arg(long, env = "LEASE_DURATION_SECONDS", default_value = "15", value_parser = value_parser!(u64).range(3..=300))]
     pub lease_duration_seconds: u64,
-    /// Labels the nodes that run Bottlerocket and do not have the label bottlerocket.aws/updater-interface-version (and needs the component auto-label, by which the policy allows it)
+    /// Label nodes that run Bottlerocket and do not have the label bottlerocket.aws/updater-interface-version; needs the component auto-label, or the policy refuses
     #[arg(long, env = "AUTO_LABEL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub auto_label: bool,
-    /// Seconds between two proofs that our admission rules are in force
+    /// Seconds between two checks that our admission rules are enforced
     #[arg(long, env = "CANARY_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
     pub canary_interval_seconds: u64,
     /// Address and port for /livez and /readyz
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
     pub health_address: SocketAddr,
-    /// Address and port for /metrics (TLS), for those who may get the nonResourceURL /metrics
+    /// Address and port for /metrics (TLS), for accounts that may get the nonResourceURL /metrics
     #[arg(long, env = "METRICS_ADDRESS", default_value = "[::]:8444")]
     pub metrics_address: SocketAddr,
-    /// Name of this pod: who holds the Lease, and who reports Events
+    /// Name of this pod; the Lease and Events carry it
     #[arg(long, env = "POD_NAME")]
     pub pod_name: Option<String>,
     /// What to do instead of reconciling
@@ -106,14 +106,14 @@ pub enum Command {
     DrainToIdle(LeaveArgs),
 }
 
-/// The durations that [`crate::observe`] turns into facts.
+/// The durations from which [`crate::observe`] makes facts.
 #[derive(Clone, Copy, Debug)]
 pub struct Durations {
-    /// Between exclusion and drain; zero = no exclusion.
+    /// Between a node's exclusion from load balancers and its drain; zero = no exclusion.
     pub exclusion: SignedDuration,
-    /// Of the watch after an update.
+    /// How long a node is watched after its update.
     pub soak: SignedDuration,
-    /// For evicted workloads to be available again, after the watch; zero = they are not looked at.
+    /// How long evicted workloads may take after that to be available again; zero = they are not checked.
     pub workloads: SignedDuration,
     /// For download and activation.
     pub stage: SignedDuration,
@@ -121,11 +121,11 @@ pub struct Durations {
     pub drain: SignedDuration,
     /// For a reboot.
     pub reboot: SignedDuration,
-    /// For what should take moments: the agent's first and last word, a node that is Ready again.
+    /// For short steps: the agent's first and last report of an update, a node that becomes Ready again.
     pub settle: SignedDuration,
-    /// Wait after the first failure.
+    /// How long a node waits after its first failure.
     pub back_off_base: SignedDuration,
-    /// Of a node, before it is updated.
+    /// How old a node must be before it is updated.
     pub min_node_age: SignedDuration,
     /// Between the end of an update and the start of another.
     pub pause: SignedDuration,
@@ -153,12 +153,12 @@ impl Settings {
         })
     }
 
-    /// How many nodes may fail to reach a version.
+    /// After how many failed nodes a version is halted.
     pub fn failure_budget(&self) -> FailureBudget {
         FailureBudget { unproven: self.max_failures_of_new_version.0, proven: self.max_failures.0 }
     }
 
-    /// What must be left of the window for an update to start now, if one usually takes so many seconds.
+    /// How much of the window must be left for an update to start now, if one usually takes `typical_seconds`.
     pub fn min_remaining(
         &self,
         schedule: &Schedule,
@@ -220,7 +220,7 @@ fn seconds(least: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + 
     }
 }
 
-/// What must be left of a window.
+/// How much of a window must be left for an update to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remaining {
     /// As much as an update usually takes.
@@ -247,14 +247,14 @@ impl FromStr for Remaining {
 pub enum Limit {
     /// That many.
     Nodes(u64),
-    /// That part of the labelled nodes, rounded down, at least one.
+    /// That percentage of the labelled nodes, rounded down, but at least one.
     Percent(u64),
     /// Any number.
     Unlimited,
 }
 
 impl Limit {
-    /// The limit as a number, for a fleet of so many labelled nodes; `None` = unlimited.
+    /// The limit as a number of nodes, in a fleet with `labelled` labelled nodes; `None` = unlimited.
     pub fn of(self, labelled: u64) -> Option<u64> {
         match self {
             Self::Nodes(nodes) => Some(nodes),
@@ -290,7 +290,7 @@ pub enum OnDeadline {
     Force,
 }
 
-/// How many nodes may fail; `None` = any number.
+/// After how many failed nodes a version is halted; `None` = never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures(pub Option<u64>);
 

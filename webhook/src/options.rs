@@ -1,10 +1,10 @@
-//! What the webhook is told at start, by flags or environment.
+//! Settings of the webhook, read at start from flags or environment.
 
 use clap::{ArgAction, Parser, ValueEnum};
 use jiff::SignedDuration;
 use std::net::SocketAddr;
 
-/// A certificate lives this long at least: it must be renewed, published and taken up within.
+/// Shortest lifetime of a certificate: within it, the next one must be made, published and taken up.
 const SHORTEST_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
 /// Longest: ten years.
 const LONGEST_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 3650);
@@ -22,29 +22,29 @@ pub enum Certificates {
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-webhook", version)]
 pub struct Options {
-    /// Who makes our certificate: we, in a Secret for all replicas, and write `caBundle`; or somebody else such as
-    /// cert-manager, in a Secret of type `kubernetes.io/tls`, and sees to `caBundle`, too
+    /// Who makes the certificate and writes `caBundle`. `own`: this program, in a Secret for all replicas. `provided`:
+    /// somebody else such as cert-manager, in a Secret of type `kubernetes.io/tls`
     #[arg(long, env = "CERTIFICATES", value_enum, default_value_t = Certificates::Own)]
     pub certificates: Certificates,
-    /// Name of the Secret, in our own namespace, that holds the certificates
+    /// Name of the Secret that holds the certificates, in the webhook's own namespace
     #[arg(long, env = "CERTIFICATES_SECRET")]
     pub certificates_secret: String,
-    /// Name of our `ValidatingWebhookConfiguration`, whose `caBundle` we write
+    /// Name of the webhook's `ValidatingWebhookConfiguration`
     #[arg(long, env = "WEBHOOK_CONFIGURATION")]
     pub webhook_configuration: String,
-    /// Name of the Service, in our own namespace, through which API servers call us
+    /// Name of the Service through which API servers call the webhook, in its own namespace
     #[arg(long, env = "WEBHOOK_SERVICE")]
     pub webhook_service: String,
-    /// More DNS names or addresses that the certificate is good for, separated by commas
+    /// More DNS names or addresses for which the certificate is valid, separated by commas
     #[arg(long, env = "EXTRA_CERTIFICATE_NAMES", value_delimiter = ',')]
     pub extra_certificate_names: Vec<String>,
-    /// Lifetime of a certificate, such as `2160h`; renewed when a third is left
+    /// Lifetime of a certificate, such as `2160h`; it is renewed when a third of that is left
     #[arg(long, env = "CERTIFICATE_LIFETIME", default_value = "2160h", value_parser = lifetime)]
     pub certificate_lifetime: SignedDuration,
     /// Address and port for admission reviews (TLS)
     #[arg(long, env = "ADMISSION_ADDRESS", default_value = "[::]:8443")]
     pub admission_address: SocketAddr,
-    /// Refuse reviews from callers without a token of this cluster; API servers must be configured to present one
+    /// Refuse reviews from callers without a token of this cluster. Configure API servers to present one first
     /// (`--admission-control-config-file`)
     #[arg(long, env = "REQUIRE_CALLER_TOKEN", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
@@ -52,16 +52,16 @@ pub struct Options {
     /// Address and port for /livez and /readyz
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
     pub health_address: SocketAddr,
-    /// Address and port for /metrics (TLS), for those who may get the nonResourceURL /metrics
+    /// Address and port for /metrics (TLS), for accounts that may get the nonResourceURL /metrics
     #[arg(long, env = "METRICS_ADDRESS", default_value = "[::]:8444")]
     pub metrics_address: SocketAddr,
-    /// Seconds to go on serving after SIGTERM, until every API server has heard of it
+    /// Seconds to go on serving after SIGTERM, until every API server has noticed
     #[arg(long, env = "LINGER_SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=60))]
     pub linger_seconds: u64,
 }
 
 impl Options {
-    /// DNS names and addresses that API servers call us by, seen from this namespace.
+    /// DNS names and addresses by which API servers call the webhook in this namespace.
     pub fn certificate_names(&self, namespace: &str) -> Vec<String> {
         let service = &self.webhook_service;
         let mut names = vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}")];

@@ -59,10 +59,19 @@ async fn readme_commands_run(fleet: &Fleet) -> Result<()> {
             ensure!(went_well, "{command}: {said}");
             continue;
         }
-        let words = command.split(' ').skip(1).map(|word| word.trim_matches('\''));
-        fleet.control_plane.kubectl(words).await.with_context(|| command.to_owned())?;
+        if command.starts_with("kubectl taint ") {
+            // kubectl takes away only what is there.
+            kubectl(fleet, command.trim_end_matches('-')).await?;
+        }
+        kubectl(fleet, command).await?;
     }
-    Ok(())
+    // Among them are those that put a node back into service by hand.
+    fleet.nothing_is_left_on("node-0").await
+}
+
+async fn kubectl(fleet: &Fleet, command: &str) -> Result<()> {
+    let words = command.split(' ').skip(1).map(|word| word.trim_matches('\''));
+    fleet.control_plane.kubectl(words).await.with_context(|| command.to_owned()).map(drop)
 }
 
 /// What Prometheus would scrape is what the objects say.
