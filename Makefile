@@ -1,17 +1,17 @@
-# What people do here; `make help` lists it.
+# What can be done here; `make help` lists it.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
 # Where cargo builds.
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-# The programs as they ship: those in the image, and those that tests and demo run.
+# The programs as they ship: the image contains them, and tests and demo run them.
 SHIPPED := $(TARGET)/shipped
 
 CARGO_DENY_VERSION := 0.20.2
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 
-# For `make yaml`: of which overlay, with which image if not the released one, and where to.
+# For `make yaml`: which overlay, which image if not the released one, and the folder to write to.
 OVERLAY ?= default
 IMAGE ?= $(if $(VERSION),ghcr.io/bottlerocket-update-operator/brupop:v$(VERSION:v%=%))
 DIST ?= dist
@@ -26,8 +26,8 @@ FAULT ?=
 PREFETCH ?=
 DOWNLOAD_SECONDS ?= $(if $(filter true,$(PREFETCH)),5,1)
 
-# Installs Debian's packages unless these programs are there: programs, packages, what else one can do. The programs are
-# wanted, no services.
+# Installs Debian packages unless their programs are in PATH. Arguments: programs, packages, what else one can do. Only the
+# programs are wanted, so no service is started.
 define debian
 	@$(foreach program,$(1),command -v $(program) >/dev/null &&) exit; \
 	command -v apt-get >/dev/null && [[ $$EUID == 0 ]] || { \
@@ -40,44 +40,44 @@ help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 .PHONY: build
-build: ## The three programs, as shipped: static
+build: ## Builds the three programs as they ship: static
 	image/programs $(SHIPPED)
 
 .PHONY: container
-container: ## The image, from Dockerfile by docker, podman or buildah, whichever is there (IMAGE=...)
+container: ## Builds the image from Dockerfile, with docker, podman or buildah, whichever is there (IMAGE=...)
 	@IMAGE=$(IMAGE) image/container
 
 .PHONY: image
-image: build container-tools ## The image as an archive, dist/image.oci.tar, of the programs built here and by buildah: needs no registry
+image: build container-tools ## Packs the programs built here into an image archive, dist/image.oci.tar, with buildah; needs no registry
 	@IMAGE=$(IMAGE) image/archive $(SHIPPED) $(DIST)/image.oci.tar
 
 .PHONY: image-check
-image-check: build container-tools control-plane ## The image holds what it should and nothing else, and works; needs root
+image-check: build container-tools control-plane ## Checks that the image contains what it should and nothing else, and works; needs root
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-image
 	@.ci/image $(SHIPPED) $(TARGET)/debug/brupop-image
 
 .PHONY: reproduce
-reproduce: container-tools ## The last commit built twice, in different folders: programs and image are the same to the byte (some minutes)
+reproduce: container-tools ## Builds the last commit twice, in different folders, and compares programs and image byte by byte (some minutes)
 	@image/reproduce
 
 .PHONY: dist
-dist: build yaml container-tools ## The release, in dist/: programs, image and list of packages for this architecture, manifest, checksums
+dist: build yaml container-tools ## Writes the release into dist/: programs, image and list of packages for this architecture, manifest, checksums (VERSION=...)
 	@IMAGE=$(IMAGE) image/dist $(SHIPPED) $(DIST)
 
 .PHONY: container-tools
-container-tools: ## Debian's buildah and jq, unless they are there; needs root
+container-tools: ## Installs Debian's buildah and jq, unless they are there; needs root
 	$(call debian,buildah jq,buildah jq)
 
 .PHONY: control-plane
-control-plane: ## The test bed's control plane, built once into a cache
+control-plane: ## Builds the test bed's control plane, once, into a cache
 	@testbed/build-control-plane >/dev/null
 
 .PHONY: earlier
-earlier: ## The operator of an earlier commit, built once into the same cache, for the tests of upgrades
+earlier: ## Builds the operator of an earlier commit, once, into the same cache, for the tests of upgrades
 	@testbed/build-earlier >/dev/null
 
 .PHONY: demo
-demo: control-plane build ## A fleet of simulated hosts is updated on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, ...)
+demo: control-plane build ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, ...)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-demo --nodes $(NODES) \
 	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
@@ -85,10 +85,10 @@ demo: control-plane build ## A fleet of simulated hosts is updated on a real con
 	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) $(if $(filter true,$(PREFETCH)),--prefetch)
 
 .PHONY: prometheus
-prometheus: ## Debian's Prometheus for the tests, unless there is one; needs root. The programs are wanted, not the service
+prometheus: ## Installs Debian's Prometheus for the tests, unless it is there, and starts no service; needs root
 	$(call debian,prometheus promtool,prometheus,; elsewhere put those of https://prometheus.io/download there)
 
-# Tests that start control planes wait more than they compute, so two of their binaries run at a time; the long ones first.
+# Tests with control planes wait more than they compute, so two test programs run at a time, the long ones first.
 JOBS ?= 2
 LONG := update orchestration upgrade drains endurance admission leaders serving
 INTEGRATION := $(sort $(patsubst %/main,%,$(basename $(wildcard */tests/*.rs */tests/*/main.rs))))
@@ -96,12 +96,12 @@ INTEGRATION := $(LONG) $(filter-out $(LONG),$(sort $(notdir $(INTEGRATION))))
 TESTED := cargo test --locked --workspace
 
 .PHONY: test
-test: control-plane earlier prometheus build ## Unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS at a time)
+test: control-plane earlier prometheus build ## Runs unit, property and table tests, the bounded model, and the tests on the real control plane (JOBS at a time)
 	cargo build --locked --workspace --bins
 	$(TESTED) --no-run
 	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-units test-docs $(INTEGRATION:%=test-%)
 
-# All of the workspace each time, so that nothing is compiled anew for want of a feature.
+# The whole workspace each time: a part of it would have other features, and be compiled again.
 .PHONY: test-units test-docs $(INTEGRATION:%=test-%)
 test-units:
 	@$(TESTED) --quiet --lib --bins --examples
@@ -111,7 +111,7 @@ $(INTEGRATION:%=test-%): test-%:
 	@BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --quiet --test $*
 
 .PHONY: e2e
-e2e: e2e-tools build control-plane ## The image and the default overlay on real kubelets, in namespaces of this machine (five minutes; needs root; STAY=true)
+e2e: e2e-tools build control-plane ## Runs the image and the default overlay on real kubelets, in namespaces of this machine (five minutes; needs root; STAY=true)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-e2e
 	@$(TARGET)/debug/brupop-e2e --check
 	@testbed/build-nodes >/dev/null
@@ -119,46 +119,46 @@ e2e: e2e-tools build control-plane ## The image and the default overlay on real 
 	@exec $(TARGET)/debug/brupop-e2e --image $(TARGET)/e2e.oci.tar $(if $(filter true,$(STAY)),--stay)
 
 .PHONY: e2e-tools
-e2e-tools: container-tools ## Debian's runc, nftables and iproute2 for it, unless they are there; needs root
+e2e-tools: container-tools ## Installs Debian's runc, nftables and iproute2 for it, unless they are there; needs root
 	$(call debian,runc nft ip,runc nftables iproute2)
 
 .PHONY: bench
-bench: control-plane build ## 8 nodes at limit 4, hosts that act at once and reboot in 2 s, nothing to drain: time and overhead
+bench: control-plane build ## Measures time and overhead: 8 nodes, limit 4, hosts that act at once and reboot in 2 s, nothing to drain
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-demo --nodes 8 \
 	  --max-concurrent-update 4 --pods-per-node 0 --download-seconds 0 --reboot-seconds 2
 
 .PHONY: bench-admission
-bench-admission: control-plane build ## What webhook and policies cost an agent's patch, beside neither and beside a webhook that does nothing
+bench-admission: control-plane build ## Measures what webhook and policies cost an agent's patch, compared with neither and with a webhook that does nothing
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-admission
 	@$(MAKE) --no-print-directory bench-verdict
 
 .PHONY: bench-pass
-bench-pass: ## One pass of the reconciler over 5,000 nodes: observe, and decide
+bench-pass: ## Measures one pass of the reconciler over 5,000 nodes: observe, and decide
 	cargo bench --locked --quiet -p brupop-reconciler --bench pass
 
 .PHONY: bench-scale
-bench-scale: control-plane build ## The reconciler before 5,000 nodes, and before 1,000 that kwok keeps: start, memory, requests (some minutes)
+bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, and with 1,000 that kwok keeps: start, memory, requests (ten minutes)
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 1000 --kwok
 
 .PHONY: bench-verdict
-bench-verdict: ## A review without the network, as shipped: from its bytes to the bytes of the answer
+bench-verdict: ## Measures a review without the network: from its bytes to the bytes of the answer
 	cargo bench --locked --quiet -p brupop-webhook --bench verdict
 
 .PHONY: fuzz
-fuzz: ## Fuzzes the webhook's parser and its verdict (FUZZ_SECONDS or FUZZ_RUNS for each)
+fuzz: ## Fuzzes the webhook's parser and its verdict (FUZZ_SECONDS or FUZZ_RUNS of each)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_RUNS=$(FUZZ_RUNS) webhook/fuzz/run
 
 .PHONY: model
-model: ## The model in larger worlds; prints states and time (some minutes)
+model: ## Checks the model in larger worlds; prints states and time (some minutes)
 	@cargo build --release --locked --quiet -p brupop-model
 	model/check
 
 .PHONY: check
-check: fmt-check lint manifests-check overlays-check ## Format, lints, generated manifests, overlays, purity of the decisions
+check: fmt-check lint manifests-check overlays-check ## Checks format, lints, generated manifests, overlays, purity of the decisions
 	@.ci/pure-decisions
 
 .PHONY: fmt
@@ -170,11 +170,11 @@ fmt-check:
 	cargo fmt --all --check
 
 .PHONY: lint
-lint: ## Clippy, warnings denied
+lint: ## Runs clippy, warnings denied
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 .PHONY: deny
-deny: ## Licences, bans and sources of what we depend on
+deny: ## Checks licences, bans and sources of our dependencies
 	@.ci/cargo-deny $(CARGO_DENY_VERSION) check bans licenses sources
 
 .PHONY: manifests
@@ -185,10 +185,10 @@ manifests: ## Generates the custom resource definitions from api/, and the Prome
 
 .PHONY: manifests-check
 manifests-check: manifests
-	@git diff --exit-code -- manifests $(PROMETHEUS_RULE) || { echo "manifests/ is behind api/, or the PrometheusRule behind docs/alerts.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
+	@git diff --exit-code -- manifests $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or the PrometheusRule does not match docs/alerts.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
-yaml: control-plane ## The release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=)
+yaml: control-plane ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=)
 	@mkdir -p $(DIST)
 	@draft=$(DIST)/.draft.yaml; trap 'rm -f "$$draft"' EXIT; \
 	  $$(testbed/build-control-plane)/kubectl kustomize kustomize/overlays/$(OVERLAY) | \
@@ -196,16 +196,16 @@ yaml: control-plane ## The release manifest, dist/bottlerocket-update-operator.y
 	  mv "$$draft" $(DIST)/bottlerocket-update-operator.yaml
 
 .PHONY: kind-cluster
-kind-cluster: ## A kind cluster named brupop; needs Docker and kind, as the next two do, so CI runs none of them
+kind-cluster: ## Makes a kind cluster named brupop. This and the next two need Docker and kind, so CI runs none of them
 	kind create cluster --name brupop
 
 .PHONY: kind-load
-kind-load: ## The image of these sources, as brupop:dev on its nodes
+kind-load: ## Builds the image of these sources, and loads it as brupop:dev onto the cluster's nodes
 	@$(MAKE) --no-print-directory container IMAGE=brupop:dev
 	kind load docker-image brupop:dev --name brupop
 
 .PHONY: kind-rollout
-kind-rollout: ## The overlay dev in it, with that image, and its nodes opted in; agents wait there for a host that is no Bottlerocket
+kind-rollout: ## Applies the overlay dev with that image, and opts the nodes in; their agents wait, as no Bottlerocket runs there
 	kubectl --context kind-brupop apply -k kustomize/overlays/dev
 	kubectl --context kind-brupop label nodes --all --overwrite bottlerocket.aws/updater-interface-version=2.0.0
 	kubectl --context kind-brupop -n brupop-bottlerocket-aws rollout restart \
@@ -218,7 +218,7 @@ overlays-check: control-plane
 	@.ci/overlays $$(testbed/build-control-plane)/kubectl
 
 .PHONY: get-nodes-status
-get-nodes-status: ## The labelled nodes of your cluster: what they run, and where their updates are (KUBECTL, NAMESPACE)
+get-nodes-status: ## Prints the labelled nodes of your cluster: what they run, and where their updates are (KUBECTL, NAMESPACE)
 	@KUBECTL='$(KUBECTL)' NAMESPACE='$(NAMESPACE)' reconciler/get-nodes-status
 
 .PHONY: clean
