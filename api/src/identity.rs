@@ -47,8 +47,7 @@ pub enum IdentityError {
 /// Which of our components has this user name, if any: a service account of `namespace` whose name contains the
 /// component's (so that prefixes and suffixes of kustomize do no harm).
 pub fn component(username: &str, namespace: &str) -> Option<Component> {
-    let account =
-        username.strip_prefix("system:serviceaccount:")?.strip_prefix(namespace)?.strip_prefix(':')?;
+    let account = service_account(username, namespace)?;
     // No account is named like this, so it is none of ours.
     if account.contains(':') {
         return None;
@@ -60,6 +59,11 @@ pub fn component(username: &str, namespace: &str) -> Option<Component> {
     ]
     .into_iter()
     .find_map(|(name, component)| account.contains(name).then_some(component))
+}
+
+/// What follows the namespace in the user name of a service account of `namespace`; `None` for all other users.
+pub fn service_account<'a>(username: &'a str, namespace: &str) -> Option<&'a str> {
+    username.strip_prefix("system:serviceaccount:")?.strip_prefix(namespace)?.strip_prefix(':')
 }
 
 /// Node and pod of a token, from `userInfo.extra`.

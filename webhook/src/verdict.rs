@@ -4,17 +4,17 @@
 //! equal: a field that nobody thought of is refused, not let through.
 
 mod agent;
+mod attempt_and_grant;
 mod change;
 mod limits;
 mod reconciler;
 mod request;
 mod rules;
-mod steer;
 
 #[cfg(test)]
 mod table;
 
-use brupop_api::identity::{Component, component};
+use brupop_api::identity::{Component, component, service_account};
 use brupop_api::names;
 
 pub use change::Change;
@@ -54,17 +54,10 @@ impl Actor {
             Some(Component::Agent) => Self::Agent,
             Some(Component::Reconciler) => Self::Reconciler,
             Some(Component::Webhook) => Self::Webhook,
-            None if account_of(username, namespace) => Self::Stranger,
+            None if service_account(username, namespace).is_some() => Self::Stranger,
             None => Self::Outsider,
         }
     }
-}
-
-fn account_of(username: &str, namespace: &str) -> bool {
-    username
-        .strip_prefix("system:serviceaccount:")
-        .and_then(|rest| rest.strip_prefix(namespace))
-        .is_some_and(|rest| rest.starts_with(':'))
 }
 
 /// What is answered, and on what ground.

@@ -41,6 +41,11 @@ pub(crate) fn claimed() -> Value {
     merged(&staged(), &json!({"reboot_requested": "b1"}))
 }
 
+/// The claim is spent: it is of an earlier boot.
+pub(crate) fn claimed_before() -> Value {
+    merged(&staged(), &json!({"reboot_requested": "b0"}))
+}
+
 pub(crate) fn conditions(reason: &str) -> Value {
     json!({"conditions": [{"type": "Progressing", "status": "False", "reason": reason, "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]})

@@ -1,13 +1,11 @@
 //! What an agent may write: the status of its own node's shadow, along the state machine, at its own attempt.
 
+use super::request::{is_node, read};
 use super::{Change, Object, Refusal, Request, Rule, limits};
 use brupop_api::identity::{PodIdentity, pod_identity};
 use brupop_api::transitions::status_may_become;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::admission::Operation;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// The fields of a status that are the agent's.
@@ -56,7 +54,8 @@ fn own(me: &PodIdentity) -> String {
     names::shadow_name(&me.node_name)
 }
 
-/// The shadow named after the token's node, and owned by the very Node of the token: another may have had its name.
+/// The shadow must be named after the token's node, and owned by the very Node that the token is bound to: an earlier Node
+/// may have had the same name.
 fn own_shadow(request: &Request, me: &PodIdentity) -> Result<(), Refusal> {
     if request.name != own(me) {
         return Err(Rule::AgentOwnNode.refuse(
@@ -78,10 +77,6 @@ fn own_shadow(request: &Request, me: &PodIdentity) -> Result<(), Refusal> {
             me.node_name, me.node_uid
         ),
     ))
-}
-
-pub(super) fn is_node(owner: &OwnerReference, name: &str) -> bool {
-    owner.api_version == "v1" && owner.kind == "Node" && owner.name == name
 }
 
 fn own_fields(change: &Change<'_>, me: &PodIdentity) -> Result<(), Refusal> {
@@ -111,27 +106,14 @@ fn managers(request: &Request) -> Result<(), Refusal> {
     ))
 }
 
-/// Reads one half of a shadow.
-pub(super) fn read<T: DeserializeOwned>(map: &Map<String, Value>, half: &str) -> Result<T, Refusal> {
-    let unreadable = |error: String| {
-        Rule::Unreadable.refuse(half, format!("it must read as a BottlerocketShadow v2, but: {error}"))
-    };
-    // serde takes `{"Idle": null}` for a state. Nobody else does.
-    let mut states = ["state", "current_state"].iter().filter_map(|field| map.get(*field));
-    if let Some(state) = states.find(|state| !state.is_string()) {
-        return Err(unreadable(format!("{state} is no state")));
-    }
-    T::deserialize(map).map_err(|error| unreadable(error.to_string()))
-}
-
-/// The echo never runs ahead of the spec, and never goes back.
+/// The attempt that the agent reports never runs ahead of the spec, and never goes back.
 fn attempt(
     spec: &BottlerocketShadowSpec,
     old: &BottlerocketShadowStatus,
     new: &BottlerocketShadowStatus,
 ) -> Result<(), Refusal> {
     let (asked, before, echo) = (number(spec.attempt), number(old.attempt), number(new.attempt));
-    // An attempt that stays as it was is no news: the spec's own rule keeps it from falling below.
+    // One that stays is fine, even if the spec is elsewhere: only a change is this write's doing.
     if echo == before || (echo > before && echo <= asked) {
         return Ok(());
     }
@@ -145,7 +127,8 @@ fn number(attempt: Option<u64>) -> u64 {
     attempt.unwrap_or_default()
 }
 
-/// A new state is the spec's or `ErrorReset`, and but for Idle it is reached at the attempt that was asked for.
+/// A new state is the one that the spec asks for, or `ErrorReset`. Unless it is Idle, the status must be at the attempt that
+/// the spec asks for.
 fn transition(
     spec: &BottlerocketShadowSpec,
     old: &BottlerocketShadowStatus,
@@ -175,8 +158,8 @@ fn transition(
     ))
 }
 
-/// A reboot is claimed of the granted boot only, while in it. A claim is taken back when the step has failed, when the
-/// host is in another boot, or when no reboot is asked for any more.
+/// A reboot may be claimed from the boot that it is granted for, and only while the host is in that boot. A claim may be
+/// taken back when the step has failed, when the host is in another boot, or when the spec asks for no reboot any more.
 fn claim(
     spec: &BottlerocketShadowSpec,
     old: &BottlerocketShadowStatus,

@@ -1,7 +1,7 @@
 //! What the reconciler may write: shadows, their spec and metadata; of a status, the conditions.
 
-use super::agent::{is_node, read};
-use super::{Change, Object, Refusal, Request, Rule, steer};
+use super::request::{is_node, read};
+use super::{Change, Object, Refusal, Request, Rule, attempt_and_grant};
 use brupop_api::transitions::spec_may_move;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
 use kube::core::admission::Operation;
@@ -41,7 +41,7 @@ fn create(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
     if spec.state != State::Idle {
         return Err(Rule::ReconcilerCreate.refuse("spec.state", "a shadow is created Idle".to_owned()));
     }
-    steer::grant(None, &spec, &BottlerocketShadowStatus::default())?;
+    attempt_and_grant::grant(None, &spec, &BottlerocketShadowStatus::default())?;
     Ok(Rule::ReconcilerSteer)
 }
 
@@ -68,9 +68,9 @@ fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
         ));
     }
     if let Some(old) = &old {
-        steer::attempt(old, &new)?;
+        attempt_and_grant::attempt(old, &new)?;
     }
-    steer::grant(old.as_ref(), &new, &read(&change.new.status, "status")?)?;
+    attempt_and_grant::grant(old.as_ref(), &new, &read(&change.new.status, "status")?)?;
     Ok(Rule::ReconcilerSteer)
 }
 

@@ -1,12 +1,13 @@
-//! As much of a review as the verdict looks at. Objects stay the JSON that they are, so that a change of a field that
-//! is not known here is seen, too.
+//! The part of a review that the verdict looks at. Objects stay plain JSON, so that a change of an unknown field is seen,
+//! too.
 
+use super::{Refusal, Rule};
 use k8s_openapi::api::authentication::v1::UserInfo;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::admission::Operation;
 use kube::core::{GroupVersionKind, GroupVersionResource};
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -65,6 +66,27 @@ impl Object {
         let owners = self.metadata.get("ownerReferences").map(Vec::deserialize);
         owners.and_then(Result::ok).unwrap_or_default()
     }
+}
+
+/// Is this owner the Node of this name?
+pub(super) fn is_node(owner: &OwnerReference, name: &str) -> bool {
+    owner.api_version == "v1" && owner.kind == "Node" && owner.name == name
+}
+
+/// Reads one half of a shadow: `half` is "spec" or "status".
+///
+/// # Errors
+/// It is not what a `BottlerocketShadow` v2 holds there.
+pub(super) fn read<T: DeserializeOwned>(map: &Map<String, Value>, half: &str) -> Result<T, Refusal> {
+    let unreadable = |error: String| {
+        Rule::Unreadable.refuse(half, format!("it must read as a BottlerocketShadow v2, but: {error}"))
+    };
+    // serde takes `{"Idle": null}` for a state. Nobody else does.
+    let mut states = ["state", "current_state"].iter().filter_map(|field| map.get(*field));
+    if let Some(state) = states.find(|state| !state.is_string()) {
+        return Err(unreadable(format!("{state} is no state")));
+    }
+    T::deserialize(map).map_err(|error| unreadable(error.to_string()))
 }
 
 impl<'de> Deserialize<'de> for Object {

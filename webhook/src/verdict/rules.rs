@@ -42,9 +42,9 @@ pub enum Rule {
     ReconcilerOwner,
     /// Of a shadow that exists, the reconciler changes the spec only.
     ReconcilerMetadata,
-    /// Attempts begin from Idle, and keep their version and first boot.
+    /// Attempts begin from Idle. They keep their version and the boot that they began in.
     ReconcilerAttempt,
-    /// A reboot is granted for an attempt, in the state that asks for it, while none is claimed.
+    /// A reboot is granted for an attempt, in the state that asks for it, and not while the agent claims it or the last one.
     ReconcilerGrant,
     /// Of a status, the reconciler writes conditions only. This one refuses its canary.
     ReconcilerConditionsOnly,

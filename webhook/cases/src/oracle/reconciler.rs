@@ -60,9 +60,9 @@ fn update(request: &Value) -> Objection {
     }
     hold(to == "RebootedIntoUpdate", || format!("a reboot is granted in {to}"))?;
     hold(new["attempt"].is_u64(), || "a reboot is granted for no attempt".to_owned())?;
-    hold(request["oldObject"]["status"]["reboot_requested"].is_null(), || {
-        "another reboot is granted while one is claimed".to_owned()
-    })
+    let claimed = &request["oldObject"]["status"]["reboot_requested"];
+    let spent = claimed != granted && *claimed != old["reboot_from_boot_id"];
+    hold(claimed.is_null() || spent, || "another reboot is granted while one is claimed".to_owned())
 }
 
 /// The attempt goes up by one when an update begins; version and first boot stay while it runs.

@@ -5,8 +5,8 @@ use crate::ask::Ask;
 use crate::row::Verdict::{Allowed, BySchema, ByWebhook};
 use crate::row::{Row, merged};
 use crate::situations::{
-    at, claimed, conditions, done, explained, granted, idle, known, missing, object, rebooting, spec, staged,
-    staging, state, status, through_status,
+    at, claimed, claimed_before, conditions, done, explained, granted, idle, known, missing, object,
+    rebooting, spec, staged, staging, state, status, through_status,
 };
 use crate::world::Host::Longest;
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ pub(super) fn specs() -> Vec<Row> {
     }
 }
 
-/// A reboot is granted with the state that asks for it, while none is claimed.
+/// A reboot is granted with the state that asks for it, while neither it nor the one before is claimed.
 pub(super) fn grants() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-grant");
     let grant = |boot: &str| spec(json!({"reboot_from_boot_id": boot}));
@@ -124,6 +124,12 @@ pub(super) fn grants() -> Vec<Row> {
             spec(json!({"state": "RebootedIntoUpdate", "reboot_from_boot_id": "b1"})) => refused();
         "a grant while one is claimed": Reconciler, (rebooting(), claimed()), grant("b1") => refused();
         "another grant while one is claimed": Reconciler, (granted(), claimed()), grant("b2") => refused();
+        "a grant while that of an earlier boot is claimed": Reconciler, (rebooting(), claimed_before()), grant("b1")
+            => Allowed;
+        "the grant with its state, while that of an earlier boot is claimed": Reconciler, (staging(), claimed_before()),
+            spec(granted()) => Allowed;
+        "another grant while that of an earlier boot is claimed": Reconciler, (granted(), claimed_before()), grant("b2")
+            => Allowed;
         "a grant that stays, while one is claimed": Reconciler, (granted(), claimed()), spec(json!({"leader_term": 3}))
             => Allowed;
     }

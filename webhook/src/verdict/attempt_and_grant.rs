@@ -1,10 +1,10 @@
-//! What a legal move of a shadow's spec leaves alone: the attempt that runs, and the reboot that nobody granted.
+//! What a legal move of a shadow's spec must also observe: how attempts are counted, and when a reboot may be granted.
 
 use super::{Refusal, Rule};
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State};
 
-/// An attempt begins from Idle with a higher number, and keeps its version and the boot that it began in. A shadow that
-/// knows no attempt gets one where it is.
+/// An attempt begins from Idle, with the next number. While it runs it keeps its version and the boot that it began in. A
+/// shadow without an attempt may get one in any state.
 pub(super) fn attempt(old: &BottlerocketShadowSpec, new: &BottlerocketShadowSpec) -> Result<(), Refusal> {
     let refuse = |field, allowed: String| Err(Rule::ReconcilerAttempt.refuse(field, allowed));
     let starts = old.state == State::Idle && new.state != State::Idle;
@@ -35,7 +35,9 @@ pub(super) fn attempt(old: &BottlerocketShadowSpec, new: &BottlerocketShadowSpec
     Ok(())
 }
 
-/// A reboot is granted together with the state that asks for it, for an attempt, while none is claimed.
+/// A reboot is granted together with the state that asks for it, for an attempt, and not while the agent claims this reboot
+/// or the one that was granted before. A claim of any other boot is spent: an agent that never takes it back must not keep
+/// its node from being updated.
 pub(super) fn grant(
     old: Option<&BottlerocketShadowSpec>,
     new: &BottlerocketShadowSpec,
@@ -50,7 +52,8 @@ pub(super) fn grant(
     if new.state != State::RebootedIntoUpdate || new.attempt.is_none() {
         return refuse("a reboot is granted together with RebootedIntoUpdate, for an attempt");
     }
-    if status.reboot_requested.is_some() {
+    let claimed = status.reboot_requested.as_ref();
+    if claimed.is_some() && (claimed == new.reboot_from_boot_id.as_ref() || claimed == before) {
         return refuse("a reboot is claimed already (status.reboot_requested): wait until the claim is gone");
     }
     Ok(())
