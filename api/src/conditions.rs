@@ -43,6 +43,6 @@ pub enum ConditionStatus {
     Unknown,
 }
 
-/// Reasons of [`PROGRESSING`] that say of a node that stands still that more than its turn is missing: a version that is
-/// halted or has just failed there, a node that a person paused or that is not Ready. Agents heed them.
-pub const NOT_ITS_TURN_ONLY: [&str; 4] = ["VersionHalted", "BackingOff", "NodePaused", "NodeNotReady"];
+/// Reasons for which a waiting node must not prefetch: it lacks more than its turn.
+pub const REASONS_AGAINST_PREFETCH: [&str; 5] =
+    ["VersionHalted", "BackingOff", "FleetPaused", "NodePaused", "NodeNotReady"];

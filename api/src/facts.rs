@@ -34,8 +34,6 @@ pub struct SpecFacts<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields of the status")]
 pub struct StatusFacts<'a> {
-    /// Is there a status at all?
-    pub present: bool,
     pub current_version: Option<&'a str>,
     pub target_version: Option<&'a str>,
     pub current_state: Option<State>,
@@ -46,6 +44,17 @@ pub struct StatusFacts<'a> {
     pub staged: Option<&'a Staged>,
     pub reboot_requested: Option<&'a str>,
     pub message: Option<&'a str>,
+}
+
+/// How [`StatusFacts::message`] begins while the host cannot look for updates. The agent writes it, and the next look that
+/// succeeds takes it away.
+pub const REFRESH_FAILED: &str = "refresh failed";
+
+impl<'a> StatusFacts<'a> {
+    /// What the agent says of a host that cannot look for updates.
+    pub fn refresh_failed(&self) -> Option<&'a str> {
+        self.message.filter(|message| message.starts_with(REFRESH_FAILED))
+    }
 }
 
 impl<'a> ShadowFacts<'a> {
@@ -67,7 +76,6 @@ impl<'a> ShadowFacts<'a> {
                 failures: spec.failures.as_ref(),
             },
             status: status.map_or_else(StatusFacts::default, |status| StatusFacts {
-                present: true,
                 current_version: status.current_version.as_deref(),
                 target_version: status.target_version.as_deref(),
                 current_state: status.current_state,

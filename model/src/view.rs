@@ -124,6 +124,7 @@ pub(crate) fn fleet_of(
         versions: tables::versions(record),
         resume: if ledger.listed { &*tables::RESUMED } else { &[] },
         budget: config.budget(),
+        enforced: true,
         force: false,
         all_ready: true,
         resting: false,

@@ -70,6 +70,7 @@ fn pass(criterion: &mut Criterion) {
     let circumstances = Circumstances {
         durations: &durations,
         limit: settings.max_concurrent_update,
+        enforced: true,
         force: false,
         budget: FailureBudget::default(),
         term: 4,

@@ -28,6 +28,8 @@ pub struct FleetFacts<'a> {
     pub limit: Option<u64>,
     /// May new updates start?
     pub gate: Gate,
+    /// Were our own admission rules seen to be in force? Unlike `gate`, this says so of a paused fleet, too.
+    pub enforced: bool,
     /// Seconds that an update usually takes, from slot to slot, once one has ended well.
     pub typical_seconds: Option<u64>,
     /// Each labelled node is Ready.

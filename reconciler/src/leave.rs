@@ -31,6 +31,9 @@ pub enum LeaveError {
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
+    /// Nobody runs there, so a fleet elsewhere may go on.
+    #[error("there is no BottlerocketFleet in namespace {0}: name the operator's namespace by --namespace")]
+    NoFleet(String),
     /// The ledger cannot be read.
     #[error("the BottlerocketFleet cannot be read: {0}")]
     Fleet(String),
@@ -45,8 +48,8 @@ pub enum LeaveError {
 /// What is left to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// New updates may start: that has to end first.
-    NotPaused,
+    /// New updates may start in this namespace: that has to end first.
+    NotPaused(String),
     /// These nodes are being updated, or carry changes of ours, as `<node> (<why>)`.
     Nodes(Vec<String>),
     /// Nothing.
@@ -56,9 +59,9 @@ pub enum Left {
 impl std::fmt::Display for Left {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NotPaused => write!(
+            Self::NotPaused(namespace) => write!(
                 f,
-                "not paused: kubectl patch brf {} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",
+                "not paused: kubectl patch brf {} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",
                 names::FLEET
             ),
             Self::Nodes(nodes) => write!(f, "waiting for {}", nodes.join(", ")),
@@ -67,10 +70,10 @@ impl std::fmt::Display for Left {
     }
 }
 
-/// What is left to wait for. Without a fleet there is no reconciler that could start anything.
-pub fn left(snapshot: &Snapshot) -> Left {
+/// What is left to wait for in the operator's namespace.
+pub fn left(snapshot: &Snapshot, namespace: &str) -> Left {
     if snapshot.ledger().is_some_and(|ledger| !ledger.fleet.spec.paused) {
-        return Left::NotPaused;
+        return Left::NotPaused(namespace.to_owned());
     }
     let slot = |shadow: &str| snapshot.status().is_some_and(|status| status.slots.contains_key(shadow));
     let names = snapshot.nodes.keys().chain(snapshot.shadows.keys());
@@ -102,27 +105,35 @@ pub async fn run(args: &LeaveArgs, say: impl Fn(&str)) -> Result<(), LeaveError>
     let shutdown = Shutdown::on_signals().map_err(LeaveError::Signals)?;
     let namespace = args.namespace.as_deref().unwrap_or(cluster.namespace());
     let watches = Watches::start(&cluster.client()?, namespace);
-    let mut said = Left::Nothing;
+    let mut said = None;
     let waiting = async {
         watches.wait_until_synced().await;
         loop {
-            let left = left(&watches.snapshot().map_err(LeaveError::Fleet)?);
-            if left == Left::Nothing {
+            let snapshot = watches.snapshot().map_err(LeaveError::Fleet)?;
+            if snapshot.ledger().is_none() {
+                return Err(LeaveError::NoFleet(namespace.to_owned()));
+            }
+            let left = left(&snapshot, namespace);
+            if said.as_ref() != Some(&left) {
                 say(&left.to_string());
+            }
+            if left == Left::Nothing {
                 return Ok(());
             }
-            if left != said {
-                say(&left.to_string());
-                said = left;
-            }
+            said = Some(left);
             watches.changed.notified().await;
         }
     };
     let ended = tokio::select! {
         ended = timeout(Duration::from_secs(args.timeout_seconds), waiting) => ended,
-        () = shutdown.requested() => return Err(LeaveError::Interrupted(said.to_string())),
+        () = shutdown.requested() => return Err(LeaveError::Interrupted(still(said))),
     };
-    ended.unwrap_or_else(|_| Err(LeaveError::TooLong(args.timeout_seconds, said.to_string())))
+    ended.unwrap_or_else(|_| Err(LeaveError::TooLong(args.timeout_seconds, still(said))))
+}
+
+/// What it still waited for, as the end of a sentence.
+fn still(said: Option<Left>) -> String {
+    said.map_or_else(|| "waiting for the API server's answers".to_owned(), |left| left.to_string())
 }
 
 #[cfg(test)]
@@ -152,9 +163,10 @@ mod tests {
     fn what_is_ours_is_waited_for_and_named() {
         let slot = json!({"brs-n": {"uid": "u", "attempt": 1}});
         let marker = json!({"shadow_uid": "u", "attempt": 1, "tainted": true}).to_string();
+        let not_paused = || Left::NotPaused("brupop".to_owned());
         let nodes = |why: &str| Left::Nodes(vec![format!("n ({why})")]);
         for (says, snapshot, expected) in [
-            ("may start anything", snapshot(false, &json!({}), None, "Idle"), Left::NotPaused),
+            ("may start anything", snapshot(false, &json!({}), None, "Idle"), not_paused()),
             ("all Idle", snapshot(true, &json!({}), None, "Idle"), Left::Nothing),
             (
                 "in mid-update",
@@ -165,8 +177,11 @@ mod tests {
             ("a marker nobody can read", snapshot(true, &json!({}), Some("?"), "Idle"), nodes("marked")),
             ("its slot", snapshot(true, &slot, None, "Idle"), nodes("about to end")),
         ] {
-            assert_eq!(left(&snapshot), expected, "{says}");
+            assert_eq!(left(&snapshot, "brupop"), expected, "{says}");
         }
-        assert!(Left::NotPaused.to_string().contains("kubectl patch brf fleet"));
+        assert_eq!(
+            not_paused().to_string(),
+            "not paused: kubectl patch brf fleet -n brupop --type=merge -p '{\"spec\":{\"paused\":true}}'"
+        );
     }
 }

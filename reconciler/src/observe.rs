@@ -54,6 +54,8 @@ pub struct Circumstances<'a> {
     pub durations: &'a Durations,
     /// How many nodes at once.
     pub limit: Limit,
+    /// Were our own admission rules seen to be in force?
+    pub enforced: bool,
     /// Are pods deleted that still stand at the drain's deadline?
     pub force: bool,
     /// How many may fail to reach a version.
@@ -123,6 +125,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         limit: circumstances.limit.of(labelled),
         all_ready,
         gate: circumstances.gate,
+        enforced: circumstances.enforced,
         force: circumstances.force,
         exclude: circumstances.durations.exclusion.is_positive(),
     };
@@ -185,8 +188,8 @@ impl Snapshot {
         starts.allowed(schedule, now, takes, self.shot_runs(&settings.durations(), now))
     }
 
-    /// Does an update run by which a shot of the schedule is known to be under way? One that a person asked for tells
-    /// nothing of it, nor one whose host has not come back for longer than a reboot may take.
+    /// Does an update run, or does the fleet rest after one, by which a shot of the schedule is known to be under way? One
+    /// that a person asked for tells nothing of it, nor one whose host has not come back for longer than a reboot may take.
     pub fn shot_runs(&self, durations: &Durations, now: Timestamp) -> bool {
         let overdue = |shadow: &BottlerocketShadow| {
             let since = shadow.spec.state_transition_timestamp.as_deref();
@@ -194,10 +197,12 @@ impl Snapshot {
             shadow.spec.state == State::RebootedIntoUpdate
                 && since.is_some_and(|since| now.duration_since(since) >= durations.reboot)
         };
-        self.status().into_iter().flat_map(|status| status.slots.keys()).any(|name| {
-            !self.nodes.get(name).is_some_and(|node| node.update_now())
-                && !self.shadow(name).is_some_and(overdue)
-        })
+        let asked_for = |name: &String| self.nodes.get(name).is_some_and(|node| node.update_now());
+        let Some(status) = self.status() else { return false };
+        let rested = status.last_finished.as_deref().and_then(|finished| finished.parse::<Timestamp>().ok());
+        let rests = rested.is_some_and(|finished| now.duration_since(finished) < durations.pause);
+        rests && !self.nodes.keys().any(asked_for)
+            || status.slots.keys().any(|name| !asked_for(name) && !self.shadow(name).is_some_and(overdue))
     }
 
     /// How many nodes take pods now.

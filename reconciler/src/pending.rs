@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub(crate) use brupop_runtime::waits::doubled;
+
 /// Longest wait for a change to come back; then the watch is taken to have missed it.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Wait after the first failure; doubled with each further one.
@@ -120,12 +122,6 @@ impl<K: Ord> Pending<K> {
 
 pub(crate) fn back_off(failures: u32) -> Duration {
     doubled(FIRST_BACK_OFF, failures.saturating_sub(1), LONGEST_BACK_OFF)
-}
-
-/// The first wait, doubled so many times; the longest at most.
-pub(crate) fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
-    let factor = 1_u32.checked_shl(times).unwrap_or(u32::MAX);
-    first.checked_mul(factor).unwrap_or(longest).min(longest)
 }
 
 #[cfg(test)]

@@ -108,6 +108,7 @@ fn circumstances<'a>(
     Circumstances {
         durations,
         limit: settings.max_concurrent_update,
+        enforced,
         force: settings.drain_on_deadline == OnDeadline::Force,
         budget: settings.failure_budget(),
         term: status.and_then(|status| status.term).unwrap_or(0),

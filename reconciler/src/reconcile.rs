@@ -198,8 +198,11 @@ impl Reconciler {
             self.step_down();
             return at_latest;
         };
-        self.elected_before = true;
-        if !self.watches.synced() {
+        if !std::mem::replace(&mut self.elected_before, true) {
+            // The term protects from what an earlier leader knew, not from what this one does not know yet.
+            self.watches.refresh();
+        }
+        if !self.watches.is_fresh() {
             return at_latest.min(until);
         }
         let wake = self.pass().map_or(at_latest, |wake| self.epoch + wake);

@@ -83,7 +83,7 @@ impl Schedule {
             fires.windows(2).any(|pair| pair[1].duration_since(pair[0]) == SignedDuration::from_secs(1));
         let always = text.split_whitespace().eq(ALWAYS.split_whitespace());
         let kind = match duration {
-            _ if always => Kind::Always,
+            None if always => Kind::Always,
             Some(_) if adjacent => {
                 return Err(format!("it fires each second, so it has no times at which to open: {hint}"));
             }

@@ -5,7 +5,7 @@ mod workloads;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use brupop_api::{BottlerocketShadow, names};
 use futures::{Stream, StreamExt as _};
@@ -16,7 +16,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::budgets::{self, Budgets};
@@ -45,30 +45,59 @@ impl Watches {
         let (changed, failures) = (Arc::<Notify>::default(), Arc::<AtomicU64>::default());
         let signals = || (Arc::clone(&changed), Arc::clone(&failures));
         let everything = watcher::Config::default;
-        let nodes = watcher(Api::<WatchedNode>::all(client.clone()), everything()).modify(WatchedNode::trim);
-        let shadows = watcher(Api::namespaced(client.clone(), namespace), everything()).modify(strip);
-        let agents = everything().labels(&format!("{}=agent", names::COMPONENT_LABEL));
-        let agents = watcher(Api::<Pod>::namespaced(client.clone(), namespace), agents).modify(trim_pod);
-        let fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
-        let fleet = watcher(Api::namespaced(client.clone(), namespace), fleet);
+        let nodes = Api::<WatchedNode>::all(client.clone());
+        let shadows = Api::namespaced(client.clone(), namespace);
+        let agents = Api::<Pod>::namespaced(client.clone(), namespace);
+        let of_agents = everything().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+        let fleet = Api::namespaced(client.clone(), namespace);
+        let of_fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
         Self {
-            nodes: Watched::start("Nodes", nodes, |old, new| !old.same_facts(new), signals()),
-            shadows: Watched::start("shadows", shadows, |_, _| true, signals()),
+            nodes: Watched::start(
+                "Nodes",
+                move || watcher(nodes.clone(), everything()).modify(WatchedNode::trim),
+                |old, new| !old.same_facts(new),
+                signals(),
+            ),
+            shadows: Watched::start(
+                "shadows",
+                move || watcher(shadows.clone(), everything()).modify(strip),
+                |_, _| true,
+                signals(),
+            ),
             agents: Watched::start(
                 "the agents' pods",
-                agents,
+                move || watcher(agents.clone(), of_agents.clone()).modify(trim_pod),
                 |old, new| AgentPod::of(old) != AgentPod::of(new),
                 signals(),
             ),
-            fleet: Watched::start("the fleet", fleet, |_, _| true, signals()),
+            fleet: Watched::start(
+                "the fleet",
+                move || watcher(fleet.clone(), of_fleet.clone()),
+                |_, _| true,
+                signals(),
+            ),
             changed,
             failures,
         }
     }
 
+    /// Lists everything anew. A watch may be silent because nothing happens, or because its connection is dead; until that
+    /// is noticed it may be minutes behind.
+    pub fn refresh(&self) {
+        self.nodes.refresh();
+        self.shadows.refresh();
+        self.fleet.refresh();
+        self.agents.refresh();
+    }
+
     /// Has each watch yielded all there is, once?
     pub fn synced(&self) -> bool {
         self.nodes.synced() && self.shadows.synced() && self.fleet.synced() && self.agents.synced()
+    }
+
+    /// Has each watch yielded all there is since the last [`refresh`](Self::refresh)?
+    pub fn is_fresh(&self) -> bool {
+        self.nodes.is_fresh() && self.shadows.is_fresh() && self.fleet.is_fresh() && self.agents.is_fresh()
     }
 
     /// Resolves when each watch has yielded all there is.
@@ -125,14 +154,16 @@ impl PodWatches {
         if wanted.is_empty() {
             self.budgets = None;
         } else if self.budgets.is_none() {
-            let budgets = watcher(Api::all(client.clone()), watcher::Config::default()).modify(strip);
+            let api = Api::all(client.clone());
+            let budgets = move || watcher(api.clone(), watcher::Config::default()).modify(strip);
             let signals = (Arc::clone(changed), Arc::clone(failures));
             self.budgets =
                 Some((Watched::start("budgets", budgets, budgets::matters, signals), Budgets::default()));
         }
         for (shadow, node) in wanted {
             self.watches.entry(shadow.to_owned()).or_insert_with(|| {
-                let pods = watcher(Api::<Pod>::all(client.clone()), on_node(node)).modify(trim_pod);
+                let (api, config) = (Api::<Pod>::all(client.clone()), on_node(node));
+                let pods = move || watcher(api.clone(), config.clone()).modify(trim_pod);
                 let signals = (Arc::clone(changed), Arc::clone(failures));
                 Watched::start("the pods of a node", pods, |_, _| true, signals)
             });
@@ -171,7 +202,10 @@ pub fn on_node(node: &str) -> watcher::Config {
 /// A watch, its store, and the task that feeds it; dropping this ends the task.
 struct Watched<K: Resource<DynamicType = ()> + 'static> {
     store: Store<K>,
-    synced: Arc<AtomicBool>,
+    /// How many times it was to list everything: once, and once more for each refresh.
+    wanted: watch::Sender<u64>,
+    /// The last of these times that is done; 0 before the first.
+    listed: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
@@ -185,22 +219,42 @@ impl<K> Watched<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
 {
-    fn start(
+    fn start<S>(
         what: &'static str,
-        events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+        begin: impl Fn() -> S + Send + 'static,
         matters: fn(&K, &K) -> bool,
         (changed, failures): (Arc<Notify>, Arc<AtomicU64>),
-    ) -> Self {
+    ) -> Self
+    where
+        S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+    {
         let (store, writer) = reflector::store();
-        let synced = Arc::<AtomicBool>::default();
-        let follower =
-            Follower { what, store: store.clone(), writer, matters, changed, failures, failing: false };
-        let task = tokio::spawn(follower.follow(events, Arc::clone(&synced)));
-        Self { store, synced, task }
+        let (wanted, asked) = watch::channel(1);
+        let listed = Arc::<AtomicU64>::default();
+        let follower = Follower {
+            what,
+            store: store.clone(),
+            writer,
+            matters,
+            changed,
+            failures,
+            failing: false,
+            listed: Arc::clone(&listed),
+        };
+        let task = tokio::spawn(follower.follow(begin, asked));
+        Self { store, wanted, listed, task }
+    }
+
+    fn refresh(&self) {
+        self.wanted.send_modify(|times| *times += 1);
     }
 
     fn synced(&self) -> bool {
-        self.synced.load(Ordering::Acquire)
+        self.listed.load(Ordering::Acquire) > 0
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.listed.load(Ordering::Acquire) == *self.wanted.borrow()
     }
 }
 
@@ -212,24 +266,36 @@ struct Follower<K: Resource<DynamicType = ()> + Clone + 'static> {
     changed: Arc<Notify>,
     failures: Arc<AtomicU64>,
     failing: bool,
+    listed: Arc<AtomicU64>,
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
-    async fn follow(
-        mut self,
-        events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
-        synced: Arc<AtomicBool>,
-    ) {
-        let mut events = std::pin::pin!(events.default_backoff());
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => self.took(&event, &synced),
-                Err(error) => self.failed(&error),
+    /// Follows what `begin` yields, which is begun anew each time that it is asked for.
+    async fn follow<S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<u64>)
+    where
+        S: Stream<Item = watcher::Result<watcher::Event<K>>>,
+    {
+        loop {
+            let times = *asked.borrow_and_update();
+            let mut events = std::pin::pin!(begin().default_backoff());
+            loop {
+                let event = tokio::select! {
+                    anew = asked.changed() => match anew {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                    event = events.next() => event,
+                };
+                match event {
+                    Some(Ok(event)) => self.took(&event, times),
+                    Some(Err(error)) => self.failed(&error),
+                    None => return,
+                }
             }
         }
     }
 
-    fn took(&mut self, event: &watcher::Event<K>, synced: &AtomicBool) {
+    fn took(&mut self, event: &watcher::Event<K>, times: u64) {
         let matters = match event {
             watcher::Event::Init | watcher::Event::InitApply(_) => false,
             watcher::Event::InitDone | watcher::Event::Delete(_) => true,
@@ -242,7 +308,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
             tracing::info!(what = self.what, "watching again");
         }
         if matches!(event, watcher::Event::InitDone) {
-            synced.store(true, Ordering::Release);
+            self.listed.store(times, Ordering::Release);
         }
         if matters {
             self.changed.notify_one();
@@ -267,4 +333,45 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
 /// Drops who owns which field: nothing here is decided on it.
 pub(crate) fn strip<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::stream;
+    use k8s_openapi::api::core::v1::Node;
+    use std::sync::Mutex;
+
+    fn node(name: &str) -> Node {
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        Node { metadata, ..Node::default() }
+    }
+
+    /// A new leader must not act on what a dead connection left behind.
+    #[tokio::test]
+    async fn a_refresh_replaces_what_a_silent_watch_knows_and_says_when_it_has() {
+        // Each list yields another node, and then nothing more, as a dead connection does.
+        let begun = Mutex::new(0);
+        let watch = move || {
+            let mut begun = begun.lock().unwrap();
+            *begun += 1;
+            let list = watcher::Event::InitApply(node(&format!("node-{begun}")));
+            let events = [watcher::Event::Init, list, watcher::Event::InitDone];
+            stream::iter(events.map(Ok)).chain(stream::pending())
+        };
+        let changed = Arc::<Notify>::default();
+        let signals = (Arc::clone(&changed), Arc::<AtomicU64>::default());
+        let watched = Watched::start("Nodes", watch, |_, _| true, signals);
+        let names =
+            || watched.store.state().iter().map(|node| node.metadata.name.clone()).collect::<Vec<_>>();
+        assert!(!watched.synced() && !watched.is_fresh());
+        changed.notified().await;
+        assert!(watched.synced() && watched.is_fresh());
+        assert_eq!(names(), [Some("node-1".to_owned())]);
+        watched.refresh();
+        assert!(watched.synced() && !watched.is_fresh());
+        changed.notified().await;
+        assert!(watched.is_fresh());
+        assert_eq!(names(), [Some("node-2".to_owned())]);
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_api::conditions::{ConditionStatus, NOT_ITS_TURN_ONLY, PROGRESSING};
+use brupop_api::conditions::{ConditionStatus, REASONS_AGAINST_PREFETCH, PROGRESSING};
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{BottlerocketShadow, Field, State, Value, Write};
 use jiff::{Timestamp, Unit};
@@ -274,7 +274,7 @@ fn waits_for_its_turn(shadow: &BottlerocketShadow) -> bool {
     let mut conditions = shadow.status.iter().flat_map(|status| &status.conditions);
     let progressing = conditions.find(|condition| condition.type_ == PROGRESSING);
     progressing.is_none_or(|it| {
-        it.status == ConditionStatus::False && !NOT_ITS_TURN_ONLY.contains(&it.reason.as_str())
+        it.status == ConditionStatus::False && !REASONS_AGAINST_PREFETCH.contains(&it.reason.as_str())
     })
 }
 

@@ -23,6 +23,10 @@ pub(super) fn empty<'a>(
     let now = || Some(fleet.now.to_owned());
 
     if marker.drain_started_at.is_none() {
+        if !fleet.enforced {
+            // Who cannot ask the webhook can empty a node, but neither grant its reboot nor give the update up.
+            return Err(Decision::wait(Reason::AdmissionNotEnforced));
+        }
         if situation.pods.hopeless.is_some() && !fleet.force {
             let why = Abort::CannotBeEmptied;
             return Err(Decision::write(writes::abort(fleet, shadow, why), Reason::Aborting(why)));

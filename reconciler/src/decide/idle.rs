@@ -56,7 +56,10 @@ pub(super) fn startable<'a>(
     if !node.agent_ready {
         return Err(Reason::AgentSilent);
     }
-    let Some(version) = shadow.update() else { return Err(Reason::NoUpdate) };
+    // Its Node says what runs, whatever its agent does: nothing is updated to that.
+    let Some(version) = shadow.update().filter(|version| Some(*version) != node.version) else {
+        return Err(shadow.status.refresh_failed().map_or(Reason::NoUpdate, Reason::RefreshFailed));
+    };
     if node.paused {
         return Err(Reason::NodePaused);
     }

@@ -3,6 +3,7 @@
 //! Each write carries the facts it was decided on as tests, so a decision made on a stale view comes to nothing.
 //! The model checker runs these very functions.
 
+mod counts;
 mod drain;
 mod idle;
 mod opt_in;
@@ -17,6 +18,7 @@ mod writes;
 use brupop_api::{State, Write};
 
 use crate::facts::{FleetFacts, NodeFacts, Situation};
+pub use counts::counts;
 pub use opt_in::opt_in;
 pub use reason::{Abort, Reason};
 pub use slots::{Slots, slots};

@@ -59,6 +59,7 @@ mod tests {
             all_ready: true,
             resting: false,
             exclude: false,
+            enforced: true,
             force: false,
         };
         opt_in(&fleet, outsider)

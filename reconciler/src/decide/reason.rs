@@ -19,6 +19,8 @@ pub enum Reason<'a> {
     AgentSilent,
     /// The host knows of no update.
     NoUpdate,
+    /// The host could not look for updates, so whether there is one is not known; with what its agent says of that.
+    RefreshFailed(&'a str),
     /// The Node is not Ready.
     NodeNotReady,
     /// A person paused the fleet.
@@ -121,16 +123,10 @@ impl Abort {
         }
     }
 
-    /// Does it count as a failure of the node, so that it backs off? What people or releases changed does not.
+    /// Does it count as a failure of the node, so that it backs off? What people or releases changed does not. A reboot that
+    /// nobody granted does: a host that crashes whenever it stages would do so each minute.
     pub fn is_failure(self) -> bool {
-        !matches!(
-            self,
-            Self::OtherTarget
-                | Self::NodePaused
-                | Self::NotLabelled
-                | Self::RebootedByItself
-                | Self::CannotBeEmptied
-        )
+        !matches!(self, Self::OtherTarget | Self::NodePaused | Self::NotLabelled | Self::CannotBeEmptied)
     }
 
     /// Is it seen on facts of Nodes and workloads, which no agent can write? Only such failures count against a version.
@@ -161,7 +157,7 @@ impl Abort {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can be, for metrics.
-    pub const WORDS: [&'static str; 33] = [
+    pub const WORDS: [&'static str; 34] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -169,6 +165,7 @@ impl Reason<'_> {
         "NotReported",
         "AgentSilent",
         "NoUpdate",
+        "RefreshFailed",
         "NodeNotReady",
         "FleetPaused",
         "NodePaused",
@@ -207,6 +204,7 @@ impl Reason<'_> {
             Self::NotReported => "NotReported",
             Self::AgentSilent => "AgentSilent",
             Self::NoUpdate => "NoUpdate",
+            Self::RefreshFailed(_) => "RefreshFailed",
             Self::NodeNotReady => "NodeNotReady",
             Self::FleetPaused => "FleetPaused",
             Self::NodePaused => "NodePaused",
@@ -267,6 +265,11 @@ impl Reason<'_> {
                      updated to it; to go on, put it (anew) into the fleet's spec.resumeVersions"
                 )
             }
+            Self::RefreshFailed(why) => {
+                format!(
+                    "the host could not look for updates (see its network, proxy and update repository): {why}"
+                )
+            }
             Self::CannotBeEmptied(why) => {
                 format!("the node is passed over, for no drain could empty it: {why}")
             }
@@ -277,7 +280,9 @@ impl Reason<'_> {
             }
             Self::Starting(version) => format!("the update to {version} begins"),
             Self::Staging(version) => format!("the host downloads and activates {version}"),
-            Self::Aborting(abort) => format!("the update is given up: {}", abort.message()),
+            Self::Aborting(abort) => {
+                format!("the update is given up ({}): {}", abort.as_str(), abort.message())
+            }
             plain => plain.sentence().to_owned(),
         }
     }
@@ -322,7 +327,8 @@ impl Reason<'_> {
             Self::ReturningToService => "the node is put back into service",
             Self::Monitoring => "the node runs the new version and is watched for a while",
             Self::Finishing => "the update is over; the agent tidies up",
-            Self::VersionHalted(_)
+            Self::RefreshFailed(_)
+            | Self::VersionHalted(_)
             | Self::CannotBeEmptied(_)
             | Self::WorkloadsNotBack(_)
             | Self::Starting(_)
@@ -335,12 +341,18 @@ impl Reason<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brupop_api::conditions::NOT_ITS_TURN_ONLY;
+    use brupop_api::conditions::REASONS_AGAINST_PREFETCH;
 
     #[test]
     fn what_agents_heed_is_what_is_said() {
-        let said = [Reason::VersionHalted(""), Reason::BackingOff, Reason::NodePaused, Reason::NodeNotReady];
-        assert_eq!(said.map(|reason| reason.as_str()), NOT_ITS_TURN_ONLY);
+        let said = [
+            Reason::VersionHalted(""),
+            Reason::BackingOff,
+            Reason::FleetPaused,
+            Reason::NodePaused,
+            Reason::NodeNotReady,
+        ];
+        assert_eq!(said.map(|reason| reason.as_str()), REASONS_AGAINST_PREFETCH);
         assert!(said.iter().all(|reason| reason.status() == ConditionStatus::False));
     }
 }

@@ -1,5 +1,5 @@
-//! In which order nodes begin: those asked for by a person, fewer failures, the reconciler's own node last, zones in
-//! which least is going on, by name.
+//! In which order nodes begin: those asked for by a person, fewer failures, those whose last attempt came to nothing after
+//! the others, the reconciler's own node last, zones in which least is going on, by name.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -61,11 +61,14 @@ impl<'s, 'a> Turns<'s, 'a> {
         self.situations[index].node.and_then(|node| node.zone)
     }
 
-    fn rank(&self, index: usize) -> (Reverse<bool>, u64, bool) {
-        let situation = &self.situations[index];
-        let asked_for = situation.node.is_some_and(|node| node.update_now);
-        let failures = situation.shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |f| f.count);
-        (Reverse(asked_for), failures, situation.node.is_some_and(|node| node.ours))
+    fn rank(&self, index: usize) -> (Reverse<bool>, u64, bool, bool) {
+        let Situation { node, shadow, .. } = self.situations[index];
+        let asked_for = node.is_some_and(|node| node.update_now);
+        let failures = shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |failures| failures.count);
+        // An agent that has each attempt given up, by a new target, must not keep others from their turn.
+        let wanted = shadow.and_then(|shadow| shadow.spec.version);
+        let in_vain = wanted.is_some() && wanted != node.and_then(|node| node.version);
+        (Reverse(asked_for), failures, in_vain, node.is_some_and(|node| node.ours))
     }
 }
 

@@ -148,13 +148,19 @@ impl<'a> Versions<'a> {
     /// Counts a host that has been away for longer than a reboot may take. Its slot stays.
     fn count_missing(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
         let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
-        let (Some(_), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
+        let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
         let away =
             shadow.spec.state == State::RebootedIntoUpdate && !node.ready && situation.time.step_overdue;
         let record = self.changed.get(version).or_else(|| fleet.versions.get(version));
-        let known = record.is_some_and(|record| record.failures.iter().any(|it| it.node == node.name));
+        // Of this update: it may have failed in an earlier one, before a person resumed the version.
+        let of_this = |it: &NodeFailure| it.node == node.name && !is_before(&it.at, slot.since.as_deref());
+        let known = record.is_some_and(|record| record.failures.iter().any(of_this))
+            || shadow.spec.failures.is_some_and(|failures| failures.attempt == slot.attempt);
         if away && !known && update::went_away(&node, &shadow) {
-            self.failed(fleet, version, node.name, fleet.now, NOT_RETURNED);
+            // By another leader's clock it may have got its slot later than now.
+            let at =
+                slot.since.as_deref().filter(|since| is_before(fleet.now, Some(since))).unwrap_or(fleet.now);
+            self.failed(fleet, version, node.name, at, NOT_RETURNED);
         }
     }
 
@@ -224,6 +230,12 @@ impl<'a> Versions<'a> {
         }
         sets
     }
+}
+
+/// Was that before this time? What cannot be told was not.
+fn is_before(at: &str, time: Option<&str>) -> bool {
+    let parsed = |text: &str| text.parse::<Timestamp>().ok();
+    parsed(at).zip(time.and_then(parsed)).is_some_and(|(at, time)| at < time)
 }
 
 /// Did it fail after the version was resumed? What cannot be told counts.

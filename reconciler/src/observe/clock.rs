@@ -13,6 +13,9 @@ const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
 /// Wait after an attempt that ended without success, and not by a failure: the host wanted another version.
 const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
 
+/// So many times may a node that is watched be away and come back, each time for as long as it may.
+const SPELLS: i32 = 4;
+
 /// The time now, and the earliest time at which it will have another meaning.
 pub(super) struct Clock {
     now: Timestamp,
@@ -128,12 +131,14 @@ impl Clock {
                 let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
                 let workloads = if owners { durations.workloads } else { SignedDuration::ZERO };
                 let wait = durations.soak + durations.settle + workloads;
-                facts.step_overdue = if let Some(since) = health.away {
+                let spell_overdue = if let Some(since) = health.away {
                     self.is_older(since, durations.settle) && self.passed(transition, durations.settle, false)
                 } else {
                     let had_time = health.all_well.is_none_or(|since| self.is_older(since, wait));
                     self.passed(transition, wait, false) && had_time
                 };
+                // What comes and goes is in no spell for long enough.
+                facts.step_overdue = spell_overdue || self.passed(transition, wait * SPELLS, false);
                 facts.workloads_overdue =
                     facts.soak_over && self.passed(transition, durations.soak + workloads, true);
             }

@@ -86,6 +86,7 @@ fn snapshot(
 
 fn observe_at<'a>(snapshot: &'a Snapshot, durations: &'a Durations, now: &'a str) -> Observed<'a> {
     let circumstances = Circumstances {
+        enforced: true,
         force: false,
         budget: FailureBudget::default(),
         durations,
@@ -129,7 +130,7 @@ fn a_soak_begins_anew_when_node_or_agent_was_not_ready_meanwhile() {
 
 #[test]
 fn a_soak_that_began_anew_has_its_time_too() {
-    let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z", "attempt": 7});
+    let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:30:00Z", "attempt": 7});
     let overdue = |agent: Option<&str>| {
         let mut snapshot = snapshot(
             [("n", json!({}))],
@@ -191,7 +192,7 @@ fn by_which_updates_a_shot_is_known() {
         ),
         (json!({}), reboots(soon), true),
         (json!({}), reboots(long_ago), false),
-        (asked_for, reboots(soon), false),
+        (asked_for.clone(), reboots(soon), false),
     ] {
         let mut snapshot = snapshot([("n", node)], [("brs-n", spec.clone(), json!({}))]);
         assert!(!snapshot.shot_runs(&durations(), NOW.parse().unwrap()), "no slot");
@@ -200,6 +201,16 @@ fn by_which_updates_a_shot_is_known() {
         snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
         assert_eq!(snapshot.shot_runs(&durations(), NOW.parse().unwrap()), runs, "{spec}");
     }
+    let rests = |pause: i64, node: &Value| {
+        let mut snapshot = snapshot([("n", node.clone())], []);
+        let ledger = json!({"metadata": {}, "spec": {}, "status": {"lastFinished": soon}});
+        snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        let durations = Durations { pause: SignedDuration::from_secs(pause), ..durations() };
+        snapshot.shot_runs(&durations, NOW.parse().unwrap())
+    };
+    assert!(rests(120, &json!({})), "between two of its nodes");
+    assert!(!rests(30, &json!({})));
+    assert!(!rests(120, &asked_for), "the one that has ended may be this one");
 }
 
 #[test]

@@ -27,7 +27,6 @@ fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
             generation: 1,
             spec: SpecFacts::default(),
             status: StatusFacts {
-                present: true,
                 current_version: Some("1.19.4"),
                 target_version: Some("1.20.0"),
                 current_state: Some(State::Idle),
@@ -73,6 +72,7 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
         versions: &versions,
         resume: &[],
         budget: FailureBudget::default(),
+        enforced: true,
         force: false,
         all_ready: true,
         resting: false,

@@ -80,6 +80,7 @@ mod tests {
             versions: &versions,
             resume: &[],
             budget: crate::facts::FailureBudget::default(),
+            enforced: true,
             force: false,
             all_ready: true,
             resting: false,

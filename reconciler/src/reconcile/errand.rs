@@ -228,6 +228,7 @@ mod tests {
             versions: &BTreeMap::new(),
             resume: &[],
             budget: crate::facts::FailureBudget::default(),
+            enforced: true,
             force: false,
             all_ready: true,
             resting: false,

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use brupop_api::fleet::Counts;
 use brupop_api::{Object, names};
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
@@ -40,6 +39,7 @@ impl Reconciler {
                 if self.complaints.is_new(Subject::Fleet, &why) {
                     tracing::error!(why, "the fleet's object cannot be read, so nothing is done");
                 }
+                self.metrics.passed(None);
                 return None;
             }
         };
@@ -57,6 +57,7 @@ impl Reconciler {
             &Circumstances {
                 durations: &durations,
                 limit: self.settings.max_concurrent_update,
+                enforced: self.reign.admission.enforced().is_ok(),
                 force: self.settings.drain_on_deadline == OnDeadline::Force,
                 budget: self.settings.failure_budget(),
                 term: self.reign.term.unwrap_or(0),
@@ -152,9 +153,7 @@ impl Reconciler {
             halted: count(observed.fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
-        let mut counts = Counts { in_use: count(observed.fleet.slots.len()), ..Counts::default() };
         for (index, situation) in observed.situations.iter().enumerate() {
-            tally(&mut counts, situation, observed.fleet.slots.contains_key(situation.shadow_name));
             if let Some(why) = observed.unreadable.get(&index) {
                 pass.skipped += 1;
                 self.skip(snapshot, situation, why);
@@ -174,7 +173,7 @@ impl Reconciler {
             pass.skipped += 1;
             self.refuse(snapshot, name);
         }
-        self.sum_up(snapshot, observed, counts, wake);
+        self.sum_up(snapshot, observed, decide::counts(&observed.fleet, &observed.situations), wake);
         self.forget(snapshot, observed);
         pass
     }
@@ -282,14 +281,6 @@ fn empties(decision: &Decision<'_>) -> bool {
         _ => false,
     };
     of_node && matches!(decision.reason, Reason::Cordoning | Reason::Draining)
-}
-
-fn tally(counts: &mut Counts, situation: &Situation<'_>, in_use: bool) {
-    counts.nodes += u64::from(situation.node.is_some_and(|node| node.labelled));
-    let Some(shadow) = situation.shadow else { return };
-    let reported = shadow.status.current_version.is_some();
-    counts.updated += u64::from(reported && shadow.update().is_none() && !in_use);
-    counts.pending += u64::from(reported && shadow.update().is_some() && !in_use);
 }
 
 fn count(number: usize) -> u64 {

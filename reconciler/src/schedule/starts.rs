@@ -4,6 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Kind, Schedule};
 
+/// A shot that was fired so long before the first look counts: who led then may have died, or been cut off.
+const HAND_OVER: SignedDuration = SignedDuration::from_mins(2);
+
 /// Whether new nodes may start; remembers the shot that is under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Starts {
@@ -39,14 +42,10 @@ impl Starts {
                 false
             }
             Kind::Shot => {
-                match self.looked_at {
-                    None => self.shot = updates_run || schedule.matches(now),
-                    Some(before) if schedule.next(before).is_some_and(|fires| fires <= now) => {
-                        self.shot = true;
-                    }
-                    Some(_) => {}
-                }
-                self.looked_at = Some(now);
+                let before = self.looked_at.replace(now);
+                let since = before.unwrap_or(now.saturating_sub(HAND_OVER).unwrap_or(Timestamp::MIN));
+                self.shot |= schedule.next(since).is_some_and(|fires| fires <= now);
+                self.shot |= before.is_none() && updates_run;
                 self.shot
             }
         }

@@ -74,6 +74,8 @@ fn a_new_leader_goes_on_with_a_shot_that_is_under_way() {
     let nightly = schedule("0 0 3 * * * *");
     assert!(Starts::default().allowed(&nightly, at("2026-11-20T04:00:00Z"), SignedDuration::ZERO, true));
     assert!(!Starts::default().allowed(&nightly, at("2026-11-20T04:00:00Z"), SignedDuration::ZERO, false));
+    assert!(open(&nightly, "2026-11-20T03:00:20Z"), "it was fired while nobody led");
+    assert!(!open(&nightly, "2026-11-20T03:03:00Z"));
 }
 
 fn open(schedule: &Schedule, time: &str) -> bool {
@@ -102,9 +104,11 @@ fn a_span_is_open_for_its_length_in_its_time_zone() {
 fn seven_fields_with_a_duration_are_a_span_too() {
     let hours = |text: &str| Schedule::new(text, TimeZone::UTC, Some(SignedDuration::from_hours(1)));
     assert!(open(&hours("30 0 3 * * * *").unwrap(), "2026-11-21T03:59:59Z"));
-    assert_eq!(hours(ALWAYS).unwrap().kind(), Kind::Always);
-    let sentence = hours("* * 3 * * * *").unwrap_err();
-    assert!(sentence.contains("fires each second") && sentence.contains("0 2 * * SAT"), "{sentence}");
+    // The default expression, too: who sets only the duration wants a window, and would have none.
+    for each_second in [ALWAYS, "* * 3 * * * *"] {
+        let sentence = hours(each_second).unwrap_err();
+        assert!(sentence.contains("fires each second") && sentence.contains("0 2 * * SAT"), "{sentence}");
+    }
     let sentence = Schedule::new("0 3 * * *", TimeZone::UTC, None).unwrap_err();
     assert!(sentence.contains("seven fields"), "{sentence}");
 }

@@ -6,7 +6,7 @@ use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::fleet::{BottlerocketFleetStatus, Halt, VersionRecord};
 use brupop_api::{Field, State, Value};
 
-use super::super::{Effect, Reason, node as decide, slots, takeover};
+use super::super::{Effect, Reason, counts, node as decide, slots, takeover};
 use super::world::{
     FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, marked, marker, node, shadow, updating,
     without_slots,
@@ -67,6 +67,22 @@ fn a_slot_comes_before_the_spec_moves() {
 }
 
 /// A change of an idle node that could otherwise begin.
+#[test]
+fn who_cannot_look_for_updates_is_neither_up_to_date_nor_behind() {
+    let counted = |target, message| {
+        let mut situation = idle();
+        shadow(&mut situation, |it| (it.status.target_version, it.status.message) = (target, message));
+        let counts = counts(&without_slots(), &[situation]);
+        (counts.nodes, counts.updated, counts.pending)
+    };
+    assert_eq!(counted(None, None), (1, 1, 0));
+    assert_eq!(counted(None, Some("something else")), (1, 1, 0));
+    assert_eq!(counted(None, FAILED), (1, 0, 0));
+    assert_eq!(counted(Some(NEW), FAILED), (1, 0, 1));
+}
+
+const FAILED: Option<&str> = Some("refresh failed with exit status 1: no route");
+
 type Change = fn(&mut Situation<'static>);
 
 #[test]
@@ -75,17 +91,27 @@ fn an_idle_node_says_why_it_does_not_begin() {
         s.time.backing_off = true;
         node(s, |n| n.paused = true);
     };
-    let rows: [(&str, Change, Reason<'_>); 9] = [
+    let rows: [(&str, Change, Reason<'_>); 11] = [
         ("its agent's pod is not Ready", |s| node(s, |n| n.agent_ready = false), Reason::AgentSilent),
         ("not ready", |s| node(s, |n| n.ready = false), Reason::NodeNotReady),
         ("no report", |s| shadow(s, |w| w.status.current_version = None), Reason::NotReported),
         ("no report since its boot", |s| node(s, |n| n.boot_id = SECOND_BOOT), Reason::NotReported),
         ("no update", |s| shadow(s, |w| w.status.target_version = None), Reason::NoUpdate),
         ("already there", |s| shadow(s, |w| w.status.target_version = Some(OLD)), Reason::NoUpdate),
+        (
+            "cannot look for updates",
+            |s| shadow(s, |w| (w.status.target_version, w.status.message) = (None, FAILED)),
+            { Reason::RefreshFailed("refresh failed with exit status 1: no route") },
+        ),
+        ("its Node runs it already", |s| node(s, |n| n.version = Some(NEW)), Reason::NoUpdate),
         ("failed not long ago", |s| s.time.backing_off = true, Reason::BackingOff),
         ("paused by a person", |s| node(s, |n| n.paused = true), Reason::NodePaused),
         ("paused by a person after a failure", paused_after_failure, Reason::NodePaused),
     ];
+    // What it found before it could not look any more, it still takes.
+    let mut known = idle();
+    shadow(&mut known, |known| known.status.message = FAILED);
+    assert_eq!(decide(&without_slots(), &known).reason, Reason::LimitReached);
     for (name, change, reason) in rows {
         let mut situation = idle();
         change(&mut situation);

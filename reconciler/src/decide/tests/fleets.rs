@@ -167,6 +167,7 @@ impl Fleet {
         let circumstances = Circumstances {
             durations: &self.durations,
             limit: self.limit,
+            enforced: self.gate != Gate::AdmissionNotEnforced,
             force: self.force,
             budget: FailureBudget::default(),
             term: TERM,

@@ -52,6 +52,8 @@ fn a_host_that_reboots_by_itself_is_not_rebooted_again() {
     let mut situation = updating(StagedAndPerformedUpdate, Idle);
     rebooted(&mut situation, OLD);
     assert_eq!(aborts(&situation), Some(Abort::RebootedByItself));
+    let decision = decide(&fleet(), &situation);
+    assert!(sets(write(&decision), Field::SpecFailures).is_some(), "a host that always crashes backs off");
 }
 
 #[test]

@@ -40,6 +40,15 @@ fn who_was_asked_for_comes_first_who_failed_and_our_own_node_last() {
 }
 
 #[test]
+fn who_was_tried_in_vain_comes_after_those_who_were_not() {
+    let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
+    shadow(&mut nodes[0], |shadow| shadow.spec.version = Some(NEW));
+    shadow(&mut nodes[1], |shadow| shadow.spec.version = Some(OLD));
+    assert_eq!(nodes[1].node.unwrap().version, Some(OLD));
+    assert_eq!(order(&nodes), ["b", "c", "a"]);
+}
+
+#[test]
 fn no_lie_of_an_agent_jumps_the_queue() {
     let honest = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
     let mut nodes = honest;

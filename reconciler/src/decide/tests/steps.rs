@@ -9,7 +9,7 @@ use super::world::{
     without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, PodFacts};
+use crate::facts::{FleetFacts, Gate, PodFacts};
 
 #[test]
 fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
@@ -44,6 +44,19 @@ fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), Some(Value::text(FIRST_BOOT)));
     assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)));
+}
+
+#[test]
+fn no_node_is_emptied_while_its_reboot_could_not_be_granted() {
+    let alone = FleetFacts { enforced: false, ..fleet() };
+    for fleet in [alone, FleetFacts { exclude: true, gate: Gate::Paused, ..alone }] {
+        let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        let decision = decide(&fleet, &situation);
+        assert_eq!((decision.effect, decision.reason), (None, Reason::AdmissionNotEnforced));
+        let cordoned = marker(1, false);
+        marked(&mut situation, &cordoned);
+        assert_eq!(decide(&fleet, &situation).effect, Some(Effect::Evict), "what has begun goes on");
+    }
 }
 
 #[test]

@@ -168,6 +168,16 @@ fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
     assert!(gone_on.halted.is_none(), "and a person may go on while it is away");
     assert_eq!(record(&resumed, Some(gone_on), &[away]), None);
 
+    let since = Some("2026-11-21T05:00:00Z".to_owned());
+    let slots = [(SHADOW.to_owned(), Slot { uid: UID.to_owned(), attempt: 1, since })].into();
+    let again = FleetFacts { slots: &slots, resume: &listed, now: "2026-11-21T06:00:00Z", ..fleet() };
+    let mut resumed = missing.clone();
+    (resumed.halted, resumed.resumed_at) = (None, Some("2026-11-21T04:30:00Z".to_owned()));
+    "2026-11-21T02:00:00Z".clone_into(&mut resumed.failures[0].at);
+    let counted = record(&again, Some(resumed), &[away]).unwrap();
+    assert_eq!(counted.failures[0].at, again.now, "that it failed before is another update's failure");
+    assert!(counted.halted.is_some());
+
     let mut unclaimed = away;
     shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
     assert_eq!(record(&fleet(), None, &[unclaimed]), None, "it may have gone away by itself");

@@ -49,6 +49,7 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         versions: &NO_VERSIONS,
         resume: &[],
         budget: FailureBudget::default(),
+        enforced: true,
         force: false,
         all_ready: true,
         resting: false,
@@ -80,7 +81,6 @@ pub(super) fn idle() -> Situation<'static> {
             generation: 7,
             spec: SpecFacts::default(),
             status: StatusFacts {
-                present: true,
                 current_version: Some(OLD),
                 target_version: Some(NEW),
                 current_state: Some(State::Idle),

@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// Is the step overdue at this time, if it began at 03:00, and the node or its agent is away since 03:59?
+/// Is the step overdue at this time, if it began at 03:30, and the node or its agent is away since 03:59?
 fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
     let away = "2026-11-21T03:59:00Z";
     let ready = json!({"type": "Ready", "status": if node_away { "False" } else { "True" }, "lastTransitionTime": away});
-    let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:00:00Z", "attempt": 7,
+    let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:30:00Z", "attempt": 7,
         "baseline_boot_id": "boot-1"});
     let mut snapshot = snapshot(
         [("n", json!({"status": {"conditions": [ready]}}))],
@@ -17,6 +17,26 @@ fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
     snapshot.agents.insert("brs-n".to_owned(), agent);
     let durations = Durations { stage: SignedDuration::from_hours(4), ..durations() };
     observe_at(&snapshot, &durations, now).situations[0].time.step_overdue
+}
+
+/// Each spell is too short to count, so without a bound on all of them the slot would be kept for ever.
+#[test]
+fn a_node_that_comes_and_goes_while_it_is_watched_is_overdue_in_the_end() {
+    let overdue = |now: &str| {
+        [("True", 10), ("False", 100)].map(|(status, seconds)| {
+            let changed = now.parse::<Timestamp>().unwrap() - SignedDuration::from_secs(seconds);
+            let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": changed.to_string()});
+            let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
+                "attempt": 7});
+            let snapshot = snapshot(
+                [("n", json!({"status": {"conditions": [ready]}}))],
+                [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
+            );
+            observe_at(&snapshot, &durations(), now).situations[0].time.step_overdue
+        })
+    };
+    assert_eq!(overdue("2026-11-21T03:15:00Z"), [false, false]);
+    assert_eq!(overdue("2026-11-21T06:00:00Z"), [true, true]);
 }
 
 #[test]
