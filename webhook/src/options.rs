@@ -12,9 +12,9 @@ const LONGEST_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 3650);
 /// Who makes certificates and publishes their authorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Certificates {
-    /// This program.
+    /// This program; it keeps certificates for all replicas in the Secret.
     Own,
-    /// Somebody else.
+    /// Somebody else such as cert-manager; the Secret is of type `kubernetes.io/tls`.
     Provided,
 }
 
@@ -22,8 +22,7 @@ pub enum Certificates {
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-webhook", version)]
 pub struct Options {
-    /// Who makes the certificate and writes `caBundle`. `own`: this program, in a Secret for all replicas. `provided`:
-    /// somebody else such as cert-manager, in a Secret of type `kubernetes.io/tls`
+    /// Who makes the certificate, and writes `caBundle` of the `ValidatingWebhookConfiguration`
     #[arg(long, env = "CERTIFICATES", value_enum, default_value_t = Certificates::Own)]
     pub certificates: Certificates,
     /// Name of the Secret that holds the certificates, in the webhook's own namespace
