@@ -6,6 +6,26 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::{BottlerocketFleet, BottlerocketShadow};
 
+/// Longest name of a Kubernetes object, in characters.
+pub const NAME_MAX: usize = 253;
+/// Longest word that says why or what, in CamelCase: of a condition, a failure.
+pub const WORD_MAX: usize = 64;
+/// Longest UID that is accepted; a UUID has 36 characters.
+pub const UID_MAX: usize = 64;
+/// Most conditions of an object.
+pub const CONDITIONS_MAX: usize = 8;
+/// Most slots in the ledger.
+pub const SLOTS_MAX: usize = 10_000;
+/// Most versions that the ledger has a record of.
+pub const VERSION_RECORDS_MAX: usize = 32;
+/// Most nodes that the ledger names as failed, for each version.
+pub const FAILED_NODES_MAX: usize = 8;
+/// Most nodes that the ledger names as having reported a version.
+pub const REPORTERS_MAX: usize = 2;
+/// Longest sentence that says why a version is halted, in characters.
+pub const HALT_REASON_MAX: usize = 256;
+/// Most versions whose halt a person can lift at a time.
+pub const RESUME_VERSIONS_MAX: usize = 16;
 /// Longest version string that is accepted.
 pub const VERSION_MAX: usize = 64;
 /// Longest boot id that is accepted; a UUID has 36 characters.
@@ -38,11 +58,11 @@ pub(crate) fn version_or_null(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn versions(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "maxItems": 16, "items": version(generator)})
+    json_schema!({"type": "array", "maxItems": RESUME_VERSIONS_MAX, "items": version(generator)})
 }
 
 pub(crate) fn two_names(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "maxItems": 2, "items": {"type": "string", "maxLength": 253}})
+    json_schema!({"type": "array", "maxItems": REPORTERS_MAX, "items": {"type": "string", "maxLength": NAME_MAX}})
 }
 
 pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
@@ -58,14 +78,14 @@ pub(crate) fn boot_id(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn uid(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "maxLength": 64})
+    json_schema!({"type": "string", "maxLength": UID_MAX})
 }
 
 pub(crate) fn counter(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "integer", "format": "int64", "minimum": 0, "maximum": COUNTER_MAX})
 }
 
-/// Without a default: what is not said is not stored.
+/// Without a default: an absent flag is not stored.
 pub(crate) fn flag(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "boolean"})
 }

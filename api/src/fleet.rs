@@ -49,11 +49,11 @@ pub struct BottlerocketFleetStatus {
     pub term: Option<u64>,
     /// The slots in use, by name of the shadow.
     #[serde(default)]
-    #[schemars(extend("maxProperties" = 10_000))]
+    #[schemars(extend("maxProperties" = crate::crds::SLOTS_MAX))]
     pub slots: BTreeMap<String, Slot>,
     /// What became of each version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32))]
+    #[schemars(extend("maxProperties" = crate::crds::VERSION_RECORDS_MAX))]
     pub versions: BTreeMap<String, VersionRecord>,
     /// How many nodes may be updated at once now; absent = unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub struct BottlerocketFleetStatus {
     pub counts: Option<Counts>,
     /// The versions that no new node is updated to, joined by commas; for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024))]
+    #[schemars(length(max = crate::crds::MESSAGE_MAX))]
     pub halted: Option<String>,
     /// When an update last finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub struct BottlerocketFleetStatus {
     pub typical_seconds: Option<u64>,
     /// Conditions of the fleet; written by the reconciler only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
+    #[schemars(length(max = crate::crds::CONDITIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
@@ -110,7 +110,7 @@ pub struct VersionRecord {
     pub reported_by: Vec<String>,
     /// The last nodes that failed to reach it, on facts of Nodes and workloads; each node once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
+    #[schemars(length(max = crate::crds::FAILED_NODES_MAX))]
     pub failures: Vec<NodeFailure>,
     /// How many nodes have reached it.
     #[serde(default)]
@@ -130,13 +130,13 @@ pub struct VersionRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeFailure {
     /// Name of the node.
-    #[schemars(length(max = 253))]
+    #[schemars(length(max = crate::crds::NAME_MAX))]
     pub node: String,
     /// When.
     #[schemars(schema_with = "crate::crds::time")]
     pub at: String,
     /// Why, in CamelCase.
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = crate::crds::WORD_MAX))]
     pub reason: String,
 }
 
@@ -147,7 +147,7 @@ pub struct Halt {
     #[schemars(schema_with = "crate::crds::time")]
     pub at: String,
     /// Why.
-    #[schemars(length(max = 256))]
+    #[schemars(length(max = crate::crds::HALT_REASON_MAX))]
     pub reason: String,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Everything here is a value or a function over values: the two custom resources ([`shadow`], [`fleet`]), what a
 //! node carries while it is updated ([`marker`]), which state may follow which ([`transitions`]), a conditional
-//! change of one object ([`write`]), who a caller is ([`identity`]) and what things are called ([`names`]).
+//! change of one object ([`mod@write`]), who a caller is ([`identity`]) and what things are called ([`names`]).
 //! No client, no clock, no input or output.
 
 pub mod conditions;

@@ -47,8 +47,8 @@ pub const RECONCILER_ACCOUNT: &str = "brupop-reconciler";
 /// Part of the service account's name that makes a caller the webhook.
 pub const WEBHOOK_ACCOUNT: &str = "brupop-webhook";
 
-/// Longest node name whose shadow's name is legal: 253 characters less `brs-`.
-pub const NODE_NAME_MAX: usize = 249;
+/// Longest node name whose shadow's name is legal, in characters.
+pub const NODE_NAME_MAX: usize = crate::crds::NAME_MAX - SHADOW_PREFIX.len();
 
 const SHADOW_PREFIX: &str = "brs-";
 

@@ -129,7 +129,7 @@ pub struct Failures {
     #[schemars(schema_with = "crate::crds::time")]
     pub at: String,
     /// Why the last one failed, in CamelCase.
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = crate::crds::WORD_MAX))]
     pub reason: String,
 }
 
@@ -176,7 +176,7 @@ pub struct BottlerocketShadowStatus {
     pub message: Option<String>,
     /// Why the node moves or not; written by the reconciler only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
+    #[schemars(length(max = crate::crds::CONDITIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }

@@ -121,11 +121,6 @@ impl<'a> Value<'a> {
         text.map_or(Self::Absent, Self::text)
     }
 
-    /// A text of its own, such as a message.
-    pub fn owned(text: impl Into<String>) -> Self {
-        Self::Text(Cow::Owned(text.into()))
-    }
-
     /// A counter that may be absent.
     pub fn number_or_absent(number: Option<u64>) -> Self {
         number.map_or(Self::Absent, Self::Number)

@@ -1,4 +1,5 @@
-//! Who calls: bearer tokens, judged by the API server (`TokenReview`, `SubjectAccessReview`), with a short memory.
+//! Who calls: the API server judges bearer tokens (`TokenReview`, `SubjectAccessReview`), and its answers are remembered for a
+//! short time.
 
 mod memory;
 
@@ -22,9 +23,9 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::watch;
 
-/// Longest time for both reviews: below the 3 seconds in which an API server wants its own answer from us.
+/// Longest time for both reviews. An API server that asks the webhook waits 3 seconds for its answer.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
-/// Tokens that the API server is asked about at a time.
+/// Most tokens that the API server is asked about at a time.
 const MOST_REVIEWS: usize = 16;
 
 /// The API server does not say who a caller is.
@@ -46,7 +47,7 @@ pub enum Unavailable {
 pub enum Right {
     /// A token that the API server knows.
     Token,
-    /// And the right to `get` this `nonResourceURL`.
+    /// A token, and the right to `get` this `nonResourceURL`.
     Get(&'static str),
 }
 
@@ -88,14 +89,14 @@ pub struct Callers {
 #[derive(Default)]
 struct State {
     memory: Memory,
-    /// What is being asked: whoever comes with the same token waits for the same answer.
+    /// Tokens that are being asked about. Callers with the same token wait for the same answer.
     asked: HashMap<Digest, Asked>,
 }
 
 type Asked = watch::Receiver<Option<Result<Standing, Unavailable>>>;
 
 impl Callers {
-    /// Callers that must have this right. The client should not retry by itself: there is no time for it.
+    /// Lets callers in that have this right. The client should not retry by itself: there is no time for that.
     pub fn new(client: Client, right: Right, refusals: Refusals) -> Arc<Self> {
         Arc::new(Self { client, right, refusals, state: Mutex::default() })
     }
@@ -103,7 +104,7 @@ impl Callers {
     /// Lets a request in by its headers.
     ///
     /// # Errors
-    /// The status to answer with: 401 without a valid token, 403 without the right, 503 if nobody can tell.
+    /// The status to answer with: 401 without a valid token, 403 without the right, 503 if the API server does not tell.
     pub async fn admit(self: &Arc<Self>, headers: &HeaderMap) -> Result<(), StatusCode> {
         let standing = match bearer(headers) {
             Some(token) => self.standing(token).await,
@@ -122,7 +123,7 @@ impl Callers {
     /// What the API server says of a token, or has said a moment ago.
     ///
     /// # Errors
-    /// It says nothing.
+    /// The API server does not tell.
     pub async fn standing(self: &Arc<Self>, token: &str) -> Result<Standing, Unavailable> {
         let mut key = Digest::default();
         key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
@@ -145,7 +146,7 @@ impl Callers {
         }
     }
 
-    /// Asks in a task of its own: a caller that goes away takes nobody's answer along.
+    /// Asks in a separate task: if a caller goes away, the others still get the answer.
     fn ask(self: &Arc<Self>, key: Digest, token: String) -> Asked {
         let (sender, asked) = watch::channel(None);
         let callers = Arc::clone(self);

@@ -20,7 +20,7 @@ pub enum ClientError {
     /// Neither a kubeconfig nor a service account was found.
     #[error("no way to the Kubernetes API: run in a pod with a service account, or set KUBECONFIG")]
     Config(#[source] Box<kube::config::InferConfigError>),
-    /// The component's name cannot stand in a header.
+    /// The component's name is not valid in a header.
     #[error("{0:?} cannot be sent as a user agent")]
     UserAgent(String),
     /// The configuration was found, but no client can be made of it.
@@ -61,7 +61,7 @@ impl Cluster {
         &self.config.default_namespace
     }
 
-    /// A client that answers 429, 503 and 504 by trying again for a while.
+    /// A client that retries for a while after 429, 503 and 504.
     ///
     /// # Errors
     /// Certificates or credentials of the configuration cannot be used.
@@ -69,7 +69,8 @@ impl Cluster {
         build(self.config.clone())
     }
 
-    /// A client that hands 429 and 503 to its caller: of evictions, a budget's refusal is the answer.
+    /// A client that does not retry: its caller sees 429, 503 and 504. With 429 the API server also says that a budget does
+    /// not allow an eviction.
     ///
     /// # Errors
     /// As [`Cluster::client`].
@@ -85,7 +86,7 @@ fn build(config: Config) -> Result<Client, ClientError> {
     Ok(builder.with_layer(&TimeoutLayer::new(RESPONSE_TIMEOUT)).build())
 }
 
-/// Makes `ring` the cryptography of this process. Each `main` calls it first; more calls change nothing.
+/// Makes `ring` the cryptography of this process. Each `main` calls it first. Further calls change nothing.
 pub fn install_crypto_provider() {
     // An error says that a provider is installed, which is what was asked for.
     let _ = rustls::crypto::ring::default_provider().install_default();

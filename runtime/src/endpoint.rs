@@ -25,45 +25,26 @@ const MAX_HEAD: usize = 16 * 1024;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Whether this process lives and is ready, and if not, why. Clones share one state.
+/// Whether this process is ready, and if not, why. Once ready, it stays ready. Clones share one state.
 #[derive(Clone, Debug)]
-pub struct Health(Arc<RwLock<State>>);
-
-#[derive(Debug)]
-struct State {
-    unready: Option<String>,
-    broken: Option<String>,
-}
+pub struct Health(Arc<RwLock<Option<String>>>);
 
 impl Health {
-    /// Alive, but not ready yet, because of `reason`.
+    /// Not ready yet, because of `reason`: `/readyz` answers 503 with it.
     pub fn starting(reason: impl Into<String>) -> Self {
-        Self(Arc::new(RwLock::new(State { unready: Some(reason.into()), broken: None })))
+        Self(Arc::new(RwLock::new(Some(reason.into()))))
     }
 
     /// From now on `/readyz` answers 200.
+    ///
+    /// Nothing takes this back at the end: Kubernetes itself stops sending new callers to a pod that is being deleted, and
+    /// sends them there all the same if no other pod is ready.
     pub fn ready(&self) {
-        self.change(|state| state.unready = None);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// From now on `/readyz` answers 503 with `reason`.
-    pub fn not_ready(&self, reason: impl Into<String>) {
-        let reason = reason.into();
-        self.change(|state| state.unready = Some(reason));
-    }
-
-    /// From now on `/livez` answers 503 with `reason`, so that the kubelet starts this container again.
-    pub fn broken(&self, reason: impl Into<String>) {
-        let reason = reason.into();
-        self.change(|state| state.broken = Some(reason));
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn read(&self, field: impl FnOnce(&State) -> &Option<String>) -> Option<String> {
-        field(&self.0.read().unwrap_or_else(PoisonError::into_inner)).clone()
+    fn unready(&self) -> Option<String> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -133,13 +114,12 @@ fn answer(method: &Method, path: &str, health: &Health) -> Response<Full<Bytes>>
     if method != Method::GET && method != Method::HEAD {
         return page(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
     }
-    let state = |reason: Option<String>| match reason {
-        None => page(StatusCode::OK, "ok\n"),
-        Some(reason) => page(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
-    };
     match path {
-        "/livez" => state(health.read(|state| &state.broken)),
-        "/readyz" => state(health.read(|state| &state.unready)),
+        "/livez" => page(StatusCode::OK, "ok\n"),
+        "/readyz" => match health.unready() {
+            None => page(StatusCode::OK, "ok\n"),
+            Some(reason) => page(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
+        },
         _ => page(StatusCode::NOT_FOUND, "try /livez or /readyz\n"),
     }
 }
@@ -190,10 +170,6 @@ mod tests {
         );
         health.ready();
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
-        health.not_ready("lost");
-        assert!(get(address, "/readyz").await.ends_with("lost\n"));
-        health.broken("stuck");
-        assert!(get(address, "/livez").await.starts_with("HTTP/1.1 503"));
         assert!(get(address, "/metrics").await.starts_with("HTTP/1.1 404"));
     }
 

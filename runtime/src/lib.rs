@@ -1,4 +1,4 @@
-//! What the processes share: logs, shutdown, health, metrics for those who may see them, TLS, client.
+//! What the processes share: logs, shutdown, health, metrics for callers with the right, TLS, the Kubernetes client.
 
 pub mod callers;
 pub mod client;
@@ -9,6 +9,7 @@ pub mod metrics_endpoint;
 pub mod self_signed;
 pub mod shutdown;
 pub mod tls;
+pub mod waits;
 
 pub use client::{Cluster, install_crypto_provider};
 pub use endpoint::Health;

@@ -14,7 +14,7 @@ pub const ANSI_ENABLED: &str = "LOGGING_ANSI_ENABLED";
 /// their automata would take memory on each node.
 pub const FILTER_DIRECTIVE: &str = "TRACING_FILTER_DIRECTIVE";
 
-/// kube's client logs each failed call as an error of its own; who made the call says what it means, once.
+/// kube's client logs each failed call as an error. That is switched off: whoever made the call logs what it means, once.
 const DEFAULT_FILTER: &str = "info,kube_client::client::builder=off";
 
 /// Why logging could not be set up.
@@ -99,7 +99,7 @@ fn settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, LogEr
     Ok(Settings { formatter, ansi, filter })
 }
 
-/// What cannot be a module would be taken for the name of one, which no event has: refused, not ignored.
+/// Reads directives. A name that cannot be a module's would match no event, so it is refused rather than ignored.
 fn filter(value: &str) -> Result<Targets, LogError> {
     let module = |name: &str| name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | ':' | '-'));
     let directives = || value.split(',').map(|directive| directive.split('=').next().unwrap_or_default());

@@ -30,9 +30,9 @@ const LIMITS: Limits = Limits {
     closing: Duration::from_secs(2),
 };
 
-/// Serves `/metrics` until the shutdown is requested, with the resolver's certificate, to `callers` with the right.
-/// `metrics` is called at each scrape and returns the text of `OpenMetrics`, such as
-/// `prometheus_client::encoding::text::encode` writes.
+/// Serves `/metrics` until the shutdown is requested, with the resolver's certificate, to those whom `callers` lets in.
+/// `metrics` is called at each scrape. It returns text in the format of `OpenMetrics`, as
+/// `prometheus_client::encoding::text::encode` writes it.
 pub async fn serve<M>(
     listener: TcpListener,
     resolver: Arc<Resolver>,
@@ -58,7 +58,7 @@ async fn answer<M: Fn() -> String>(
     callers: &Arc<Callers>,
     metrics: &M,
 ) -> Response<Full<Bytes>> {
-    // Who is not let in learns nothing, not even what there is.
+    // A caller that is not let in learns nothing, not even which paths exist.
     if let Err(status) = callers.admit(headers).await {
         let mut response = page(status, refusal(status));
         if status == StatusCode::UNAUTHORIZED {

@@ -1,4 +1,4 @@
-//! A certificate of one's own, kept in memory: for an endpoint whose callers cannot know an authority of ours.
+//! A self-signed certificate, only in memory: for an endpoint whose callers know no authority of ours.
 
 use crate::Shutdown;
 use crate::tls::{Resolver, TlsError};
@@ -11,9 +11,9 @@ use thiserror::Error;
 const LIFETIME: Duration = Duration::from_hours(24 * 30);
 /// Renewed after this time.
 const RENEWED_AFTER: Duration = Duration::from_hours(24 * 20);
-/// Certificates are valid from this long ago, for clocks that are behind.
+/// Certificates are valid from so long ago, for clocks that are behind.
 const BACKDATED: Duration = Duration::from_hours(24);
-/// Time between two looks at the clock, which may jump.
+/// Time between two looks at the clock. It is short, because clocks may jump.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 
 /// Why there is no certificate.
@@ -33,20 +33,20 @@ pub enum SelfSignedError {
     Tls(#[from] TlsError),
 }
 
-/// Puts a certificate into a resolver, and a new one in time.
+/// Puts a certificate into a resolver, and a new one before it expires.
 #[derive(Debug)]
 pub struct SelfSigned {
     name: String,
     resolver: Arc<Resolver>,
-    /// Of the certificate that is served.
+    /// When the certificate that is served was made.
     made: SystemTime,
 }
 
 impl SelfSigned {
-    /// Makes the first one, for this common name.
+    /// Makes the first certificate, for this common name.
     ///
     /// # Errors
-    /// There is no randomness to be had.
+    /// The certificate cannot be made: the system gives no random numbers.
     pub fn new(name: &str, resolver: Arc<Resolver>) -> Result<Self, SelfSignedError> {
         let mut this = Self { name: name.to_owned(), resolver, made: SystemTime::now() };
         this.renew(this.made)?;
@@ -88,7 +88,7 @@ impl SelfSigned {
     }
 }
 
-/// Is another one needed, if the last one was made then? Also if the clock was ahead then.
+/// Is a new certificate needed, if the last one was made at that time? Also if the clock was ahead then.
 fn due(made: SystemTime, now: SystemTime) -> bool {
     now + BACKDATED < made || made + RENEWED_AFTER <= now
 }

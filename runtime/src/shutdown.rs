@@ -1,31 +1,31 @@
-//! SIGTERM and SIGINT as a value that tasks can look at and wait for.
+//! SIGTERM and SIGINT as a value that tasks can check and wait for.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Tells that the process was asked to end. Clones share one state; once requested, it stays requested.
+/// Tells whether the process was asked to end. Clones share one state. Once requested, it stays requested.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Receiver<bool>);
 
-/// Requests the shutdown of the [`Shutdown`] it was made with, as does dropping it.
+/// Requests the shutdown of the [`Shutdown`] that it was made with. Dropping it does the same.
 #[derive(Debug)]
 pub struct Trigger(watch::Sender<bool>);
 
 impl Trigger {
-    /// Requests the shutdown. Doing so twice is harmless.
+    /// Requests the shutdown. A second request changes nothing.
     pub fn request(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Shutdown {
-    /// A shutdown requested by the trigger alone: for tests, and for parts that end before their process does.
+    /// A shutdown that only the trigger requests: for tests, and for parts that end before their process does.
     pub fn by_hand() -> (Trigger, Self) {
         let (sender, receiver) = watch::channel(false);
         (Trigger(sender), Self(receiver))
     }
 
-    /// A shutdown requested by SIGTERM (the kubelet) or SIGINT (a person). Needs a running tokio runtime.
+    /// A shutdown that SIGTERM (from the kubelet) or SIGINT (from a person) requests. Needs a running tokio runtime.
     ///
     /// # Errors
     /// The operating system refused the signal handler.
@@ -51,7 +51,7 @@ impl Shutdown {
 
     /// Resolves when the shutdown is requested; at once if it was. Safe to drop and call again.
     pub async fn requested(&self) {
-        // An error means that the trigger is gone, which nobody could tell from a request.
+        // An error means that the trigger is gone, which counts as a request.
         let _ = self.0.clone().wait_for(|requested| *requested).await;
     }
 }

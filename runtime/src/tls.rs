@@ -1,4 +1,4 @@
-//! TLS whose certificate is swapped in memory.
+//! TLS with a certificate that can be replaced while the process runs.
 
 use arc_swap::ArcSwapOption;
 use rustls::crypto::ring::sign::any_supported_type;
@@ -13,7 +13,7 @@ use thiserror::Error;
 /// Why a certificate cannot be served.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// It is no PEM.
+    /// It is not PEM.
     #[error("the certificate or its key cannot be read")]
     Pem(#[source] rustls::pki_types::pem::Error),
     /// There is none in the PEM.
@@ -29,15 +29,15 @@ pub enum TlsError {
 pub struct Resolver(ArcSwapOption<CertifiedKey>);
 
 impl Resolver {
-    /// Nothing is served yet, so that each handshake fails.
+    /// Is there no certificate yet? Then each handshake fails.
     pub fn is_empty(&self) -> bool {
         self.0.load().is_none()
     }
 
-    /// Serves this chain and key, both PEM, from the next handshake on; says whether that is a change.
+    /// Serves this chain and key, both PEM, from the next handshake on. Returns whether that is a change.
     ///
     /// # Errors
-    /// They cannot be read, or do not fit. Then what was served stays.
+    /// They cannot be read, or do not fit. The old certificate is then served on.
     pub fn serve(&self, certificate: &str, key: &str) -> Result<bool, TlsError> {
         let certified = certified(certificate, key)?;
         if self.0.load().as_ref().is_some_and(|current| current.cert == certified.cert) {

@@ -1,14 +1,14 @@
 //! The webhook's own certificates: made here, kept in a Secret for all replicas, renewed well before they expire.
 //!
-//! A *generation* is an authority with the one serving certificate it ever signed; the authority's key is thrown away.
-//! A new generation is published (its authority joins `caBundle`) before it is served, so that API servers and replicas
-//! that lag behind still find each other.
+//! A *generation* is an authority with the only serving certificate that it ever signed. The authority's key is thrown
+//! away. A new generation is published before it is served: its authority joins `caBundle`, so that API servers and
+//! replicas that lag behind still trust each other.
 //!
-//! Clocks are not trusted: what is kept, and what `caBundle` holds, depends on the Secret alone, so that replicas with
-//! different clocks want the same; certificates are valid from 1970 on, so that nobody's clock is behind one; and the
-//! newest that does not seem expired is served. A clock decides only when another one is made.
+//! Clocks are not trusted. Which generations stay, and what `caBundle` holds, depends on the Secret alone: so replicas with
+//! different clocks agree. Certificates are valid from 1970 on: so no clock is too early for one. The newest generation
+//! that has not expired is served. A clock decides only when the next generation is made.
 //!
-//! [`plan`] decides, [`issue`] makes, [`pass`] goes through it once, [`keeper`] reads, writes and waits.
+//! [`plan`] decides, [`issue`] makes a generation, [`pass`] does one round, [`keeper`] reads, writes and waits.
 
 pub mod issue;
 pub mod keeper;
@@ -21,25 +21,26 @@ use serde::{Deserialize, Serialize};
 
 /// Longest time between two looks at the Secret.
 const LOOK_EVERY: SignedDuration = SignedDuration::from_mins(5);
-/// A difference between wall clock and time passed that is no drift.
+/// If wall clock and time passed differ by more than this, the clock has jumped. No clock drifts that far between two looks.
 const JUMP: SignedDuration = SignedDuration::from_secs(5);
-/// Generations kept in the Secret, the newest ones: one served, one published, and those that a replica with another
-/// clock may serve.
-const KEPT: usize = 4;
-/// Who sees a generation further ahead than this has another clock than its maker, and need not wait for it.
+/// Most generations in the Secret: the one that is served, the one that is published, and two that replicas with other
+/// clocks may still serve.
+const MAX_GENERATIONS: usize = 4;
+/// A generation whose first use is further ahead than this was made by a different clock. Do not wait for it.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 
 /// How long certificates last.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// From now until a new certificate expires. Renewed when a third of it is left.
+    /// Time from now until a new certificate expires. It is renewed when a third of this is left.
     pub lifetime: SignedDuration,
-    /// Between the publication of an authority and the first use of its certificate.
+    /// Time between the publication of an authority and the first use of its certificate.
     pub overlap: SignedDuration,
 }
 
 impl Policy {
-    /// Certificates of this lifetime, published a minute before use, or earlier in a lifetime of minutes.
+    /// Certificates of this lifetime. They are published a minute before their first use, or a tenth of the lifetime if that
+    /// is less.
     pub fn of_lifetime(lifetime: SignedDuration) -> Self {
         Self { lifetime, overlap: SignedDuration::from_mins(1).min(lifetime / 10) }
     }
@@ -55,11 +56,11 @@ pub struct Generation {
     pub certificate: String,
     /// Its private key.
     pub key: String,
-    /// DNS names and addresses it is good for.
+    /// DNS names and addresses that it is valid for.
     pub names: Vec<String>,
-    /// Not served before, while another one can be.
+    /// Not served before this time, unless there is no other.
     pub serve_from: Timestamp,
-    /// Not valid from then on.
+    /// Not valid from this time on.
     pub not_after: Timestamp,
 }
 
@@ -78,7 +79,7 @@ impl Generation {
         now < self.not_after && names.iter().all(|name| self.names.contains(name))
     }
 
-    /// Published a moment ago: not everybody has heard of it.
+    /// It was published a moment ago, and not every API server knows it yet.
     fn waits(&self, now: Timestamp) -> bool {
         now < self.serve_from && self.serve_from <= later(now, LONGEST_WAIT)
     }
@@ -91,7 +92,7 @@ impl Generation {
 /// What to do about a Secret's generations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// Make a generation that is served from then on, and store it with those that are [`kept`].
+    /// Make a generation that is served from then on, and store it beside those that are [`retained`].
     Renew {
         /// When it may be served.
         serve_from: Timestamp,
@@ -105,8 +106,8 @@ pub enum Action<'a> {
     },
 }
 
-/// Decides what to do about the generations found in the Secret, the newest last. Damaged or foreign contents are no
-/// generations.
+/// Decides what to do about the generations that were found in the Secret, the newest last. Whatever in the Secret is
+/// damaged or foreign is not among them.
 pub fn plan<'a>(found: &'a [Generation], names: &[String], policy: Policy, now: Timestamp) -> Action<'a> {
     let good = || found.iter().filter(|generation| generation.good_for(names, now));
     let served = newest(found, names, now);
@@ -121,7 +122,7 @@ pub fn plan<'a>(found: &'a [Generation], names: &[String], policy: Policy, now: 
     Action::Serve { generation, look_again }
 }
 
-/// The newest that is good; of those that should wait, the oldest, which is better than none.
+/// The newest that is valid and need not wait; if all must wait, the oldest of them, which is better than none.
 fn newest<'a>(
     found: impl IntoIterator<Item = &'a Generation, IntoIter: DoubleEndedIterator + Clone>,
     names: &[String],
@@ -131,9 +132,9 @@ fn newest<'a>(
     good.clone().rfind(|generation| !generation.waits(now)).or_else(|| good.next())
 }
 
-/// What to serve instead of what is served now, if what was planned could not be published: something that is in
-/// `published`, the `caBundle` as it was last seen, if there is any that is good; else `planned` if what is served is not
-/// good, either.
+/// What to serve if `planned` could not be published; `None` to go on with what is `serving`. `published` is the `caBundle`
+/// as it was last seen. A valid generation in it comes first. If there is none, `planned` is served only if what is being
+/// served is not valid any more.
 pub fn makeshift<'a>(
     found: &'a [Generation],
     planned: &'a Generation,
@@ -153,12 +154,12 @@ pub fn makeshift<'a>(
     }
 }
 
-/// The generations worth keeping beside a new one: the newest of them. Whether one has expired depends on whom you ask.
-pub fn kept(found: &[Generation]) -> Vec<Generation> {
-    found[found.len().saturating_sub(KEPT - 1)..].to_vec()
+/// The generations that stay in the Secret beside a new one: the newest. Expiry does not matter, for clocks differ.
+pub fn retained(found: &[Generation]) -> Vec<Generation> {
+    found[found.len().saturating_sub(MAX_GENERATIONS - 1)..].to_vec()
 }
 
-/// What `caBundle` should hold: the authorities of all generations, in a stable order. One that has expired does no harm.
+/// What `caBundle` should hold: the authorities of all generations, in a stable order. An expired authority does no harm.
 pub fn bundle(found: &[Generation]) -> String {
     let mut authorities: Vec<_> = found.iter().map(|it| it.authority.as_str()).collect();
     authorities.sort_unstable();
@@ -166,7 +167,7 @@ pub fn bundle(found: &[Generation]) -> String {
     authorities.concat()
 }
 
-/// Did the wall clock jump, back or ahead, while this much time `passed`?
+/// Did the wall clock jump, back or ahead, while this time `passed`?
 pub fn jumped(before: Timestamp, passed: SignedDuration, now: Timestamp) -> bool {
     now.duration_since(later(before, passed)).abs() > JUMP
 }

@@ -34,7 +34,7 @@ pub enum ProcessError {
 /// Runs the webhook until it is told to end.
 ///
 /// # Errors
-/// It cannot start. Once it runs, what goes wrong is repaired and said.
+/// It cannot start. Once it runs, whatever goes wrong is repaired and logged.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
     let cluster = Cluster::infer("brupop-webhook").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
@@ -52,7 +52,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         .require_caller_token
         .then(|| Callers::new(asking.clone(), Right::Token, metrics.caller_refusals.clone()));
     let scrapers = Callers::new(asking, Right::Get(metrics_endpoint::PATH), metrics.scrape_refusals.clone());
-    // All else is looked after as long as reviews are served, which is longer than until the signal.
+    // After the signal, reviews are still served for a while. Everything else goes on until they end.
     let (served, ending) = Shutdown::by_hand();
     let scraped = Arc::clone(&metrics);
     let health_pages = tokio::spawn(endpoint::serve(health_listener, health.clone(), ending.clone()));
@@ -81,7 +81,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// Looks after what TLS serves until the shutdown is requested.
+/// Looks after the certificate that TLS serves until the shutdown is requested.
 fn keep(
     client: Client,
     namespace: &str,

@@ -2,6 +2,7 @@
 
 use crate::metrics::Metrics;
 use crate::verdict::{Change, Request, Verdict, verdict};
+use brupop_api::crds::NAME_MAX;
 use kube::core::Status;
 use kube::core::response::StatusSummary;
 use serde::{Deserialize, Serialize};
@@ -10,8 +11,6 @@ use thiserror::Error;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
-/// Longest name in logs and annotations, in bytes: that of any object.
-const NAME_MAX: usize = 253;
 
 /// The question.
 #[derive(Deserialize)]
@@ -51,7 +50,7 @@ struct Annotations<'a> {
     diff: String,
 }
 
-/// Why a request cannot be answered with a verdict. The API server then refuses the write.
+/// Why there is no verdict. The API server then refuses the write.
 #[derive(Debug, Error)]
 pub enum ReviewError {
     /// It is not the JSON of a review.
@@ -126,7 +125,8 @@ fn node(request: &Request) -> Option<&str> {
     }
 }
 
-/// As long as a name may be: whoever reaches this endpoint can write what he likes into a review.
+/// Cuts a text to the length of a name, for logs and annotations: whoever reaches this endpoint can write anything into a
+/// review.
 fn bounded(text: &str) -> &str {
     &text[..text.floor_char_boundary(NAME_MAX)]
 }

@@ -1,7 +1,7 @@
 //! May this caller make this change? A pure function of the admission request.
 //!
-//! Decisions on updates are made on the *old* object. What a caller may change is blanked out, and the rest must be
-//! equal: a field that nobody thought of is refused, not let through.
+//! What a caller may do is read from the *old* object. Of the new object, only the caller's own fields may differ: a change
+//! of a field that nobody thought of is refused.
 
 mod agent;
 mod attempt_and_grant;
@@ -21,7 +21,7 @@ pub use change::Change;
 pub use request::{Object, Request};
 pub use rules::{Refusal, Rule};
 
-/// Who asks, as far as a metric may tell.
+/// Who asks. The variants are few, so that each can be a value of a metric's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Actor {
     /// An agent of the object's namespace.
@@ -60,7 +60,7 @@ impl Actor {
     }
 }
 
-/// What is answered, and on what ground.
+/// The answer, and the rule behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Who asked.
@@ -76,7 +76,7 @@ impl Verdict {
     }
 }
 
-/// Decides. Whether it is a dry run makes no difference, and there are no side effects.
+/// Decides. A dry run is judged like any other request, and there are no side effects.
 pub fn verdict(request: &Request, change: &Change<'_>) -> Verdict {
     let username = request.user_info.username.as_deref().unwrap_or_default();
     let namespace = request.namespace.as_deref().unwrap_or_default();
@@ -101,7 +101,7 @@ fn decide(actor: Actor, request: &Request, change: &Change<'_>) -> Result<Rule, 
     }
 }
 
-/// We can only vouch for what we understand: another version's fields are not ours.
+/// Only shadows of the version that is known here can be judged: another version has other fields.
 fn known_kind(request: &Request) -> Result<(), Refusal> {
     let (kind, resource) = (&request.kind, &request.resource);
     let known = kind.group == names::GROUP

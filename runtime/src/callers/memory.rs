@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long an allowed token stays so without another question: as long as a revoked one may go on.
+/// How long an allowed token is not asked about again. A token that is revoked may be used for so long.
 const ALLOWED_FOR: Duration = Duration::from_mins(1);
-/// How long a refused one does: as long as somebody waits whose right was just granted.
+/// How long a refused token is not asked about again. A caller that has just been given the right waits for so long.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
-/// Tokens remembered at a time.
+/// Most tokens that are remembered at a time.
 const MOST: usize = 256;
 
 /// SHA-256 of a token; the token itself is not kept.
@@ -34,8 +34,8 @@ impl Memory {
         self.0.get(token).filter(|(_, until)| now < *until).map(|(standing, _)| *standing)
     }
 
-    /// Keeps an answer. When there are too many, refused ones go before allowed ones, so that nobody who makes tokens up
-    /// can have the others asked about all the time; of each kind, first the one that ends first.
+    /// Keeps an answer. When there are too many, refused tokens are forgotten before allowed ones: somebody who makes up
+    /// tokens cannot push the good ones out. Of each kind, the answer that ends first is forgotten first.
     pub fn remember(&mut self, token: Digest, standing: Standing, now: Instant) {
         let allowed = |standing| standing == Standing::Allowed;
         let until = now + if allowed(standing) { ALLOWED_FOR } else { REFUSED_FOR };

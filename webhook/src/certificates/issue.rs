@@ -18,8 +18,8 @@ pub struct IssueError {
     source: rcgen::Error,
 }
 
-/// Makes a generation for these names (DNS names or addresses), valid from 1970 on: it must not matter whose clock is
-/// behind.
+/// Makes a generation for these names (DNS names or addresses). It is valid from 1970 on, so that a clock that is behind
+/// does no harm. It expires `policy.lifetime` after `now`.
 ///
 /// # Errors
 /// A name is neither a DNS name nor an address, or there is no randomness to be had.

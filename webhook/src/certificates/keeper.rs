@@ -1,16 +1,16 @@
 //! Keeps Secret, `caBundle` and what TLS serves in step: reads, writes what [`super::plan`] says, waits.
 
-mod kept;
+mod cluster_store;
 
 use super::pass::{Passed, Published, pass};
 use super::{Generation, Policy, issue, jumped};
 use crate::metrics::Metrics;
 use brupop_runtime::tls::{Resolver, TlsError};
-use brupop_runtime::{Health, Shutdown};
+use brupop_runtime::{Health, Shutdown, waits::doubled};
+use cluster_store::ClusterStore;
 use futures::{Stream, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use kept::Kept;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use std::sync::Arc;
@@ -18,12 +18,13 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::time::Instant;
 
-/// Longest time for one pass with all its calls.
+/// Longest time for one round with all its calls.
 const PASS_TIMEOUT: Duration = Duration::from_mins(1);
-/// Patches in a row that may come too late because of another replica before it is a matter for people.
+/// After so many patches in a row that came too late because of another replica, people are told.
 const LOST_RACES: u32 = 4;
-/// Shortest time between two passes, whatever happens.
+/// Shortest time between two rounds, whatever happens.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Longest time between two rounds while certificates are not in order.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Time between two looks at the wall clock, which may jump.
 const TICK: Duration = Duration::from_secs(1);
@@ -87,7 +88,7 @@ impl KeeperError {
             if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 404))
     }
 
-    /// Is it for people to know, after this many failures in a row? Lost races only if they do not end.
+    /// Should people be told, after so many failures in a row? Of a race that is lost, only if that does not end.
     fn worth_saying(&self, failures: u32) -> bool {
         !matches!(self, Self::Outrun(_)) || failures >= LOST_RACES
     }
@@ -95,14 +96,14 @@ impl KeeperError {
 
 /// Keeps the certificates of one replica. Replicas agree through the Secret.
 pub struct Keeper {
-    kept: Kept,
+    store: ClusterStore,
     policy: Policy,
     resolver: Arc<Resolver>,
     health: Health,
     metrics: Arc<Metrics>,
 }
 
-/// What a keeper knows from one pass to the next.
+/// What a keeper knows from one round to the next.
 #[derive(Default)]
 struct Memory {
     serving: Option<Generation>,
@@ -110,12 +111,12 @@ struct Memory {
     bundle: Option<String>,
     failures: u32,
     said: bool,
-    /// There is no configuration: its return is worth a look at once.
+    /// There is no configuration. When it comes back, the next round begins at once.
     deleted: bool,
 }
 
 impl Keeper {
-    /// A keeper of the Secret in `namespace`; it puts what is to be served into `resolver`.
+    /// A keeper of the Secret in `namespace`. It puts the certificate to serve into `resolver`.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -126,20 +127,21 @@ impl Keeper {
         metrics: Arc<Metrics>,
     ) -> Self {
         let secrets = Api::namespaced(client.clone(), namespace);
-        let kept = Kept { secrets, configurations: Api::all(client), places, policy };
-        Self { kept, policy, resolver, health, metrics }
+        let store = ClusterStore { secrets, configurations: Api::all(client), places, policy };
+        Self { store, policy, resolver, health, metrics }
     }
 
-    /// Looks after the certificates until the shutdown is requested: at computed times, when the clock jumps, and whenever
-    /// the configuration changes. Ready from the first time on that all is in order; later damage is repaired and said.
+    /// Looks after the certificates until the shutdown is requested: when it is time, when the clock jumps, and whenever the
+    /// configuration changes. The process is ready once everything has been in order for the first time. Later damage is
+    /// repaired and logged.
     pub async fn run(&self, shutdown: Shutdown) {
         let ours =
-            watcher::Config::default().fields(&format!("metadata.name={}", self.kept.places.configuration));
-        let changes = watcher(self.kept.configurations.clone(), ours).default_backoff();
+            watcher::Config::default().fields(&format!("metadata.name={}", self.store.places.configuration));
+        let changes = watcher(self.store.configurations.clone(), ours).default_backoff();
         let mut changes = std::pin::pin!(changes);
         let mut memory = Memory::default();
         loop {
-            let passing = pass(&self.kept, &self.kept.places.names, self.policy, memory.serving.as_ref());
+            let passing = pass(&self.store, &self.store.places.names, self.policy, memory.serving.as_ref());
             let passed = tokio::select! {
                 () = shutdown.requested() => return,
                 passed = tokio::time::timeout(PASS_TIMEOUT, passing) => passed,
@@ -158,7 +160,7 @@ impl Keeper {
         }
     }
 
-    /// Serves what is to be served, and takes note of what is published.
+    /// Serves the new certificate, if there is one, and remembers what is published. Returns when to look again.
     fn take_up(&self, passed: Passed<KeeperError>, memory: &mut Memory) -> Result<Timestamp, KeeperError> {
         if let Some(generation) = passed.serve {
             self.resolver.serve(&generation.certificate, &generation.key)?;
@@ -167,7 +169,7 @@ impl Keeper {
             memory.serving = Some(generation);
         }
         let Published { bundle, written, look_again } = passed.published?;
-        let configuration = &self.kept.places.configuration;
+        let configuration = &self.store.places.configuration;
         if written && memory.bundle.as_ref() == Some(&bundle) {
             self.metrics.ca_bundle_repairs.inc();
             tracing::warn!(%configuration, "somebody else had changed caBundle; it is as it should be again");
@@ -178,7 +180,7 @@ impl Keeper {
         Ok(look_again)
     }
 
-    /// Says what there is to be said, and when to look again.
+    /// Logs what people should know. Returns what to wait for.
     fn judge(&self, outcome: Result<Timestamp, KeeperError>, memory: &mut Memory) -> Wait {
         match outcome {
             Ok(look_again) => {
@@ -197,13 +199,13 @@ impl Keeper {
                 memory.failures = memory.failures.saturating_add(1);
                 memory.deleted = error.says_deleted();
                 self.metrics.certificate_failures.inc();
-                Wait::For(FIRST_PAUSE.saturating_mul(1 << memory.failures.min(8)).min(LONGEST_PAUSE))
+                Wait::For(doubled(FIRST_PAUSE, memory.failures, LONGEST_PAUSE))
             }
         }
     }
 
-    /// Waits until it is time, or the clock jumps, or the configuration changes; while the API server refuses us, its
-    /// events are no reason to ask it more often. However often things change, this takes as long as the shortest pause.
+    /// Waits until it is time, or the clock jumps, or, if `heed` is set, the configuration changes. It is not set while the API
+    /// server refuses us: its events are no reason to ask it more often. Takes at least as long as the shortest pause.
     async fn wait<E: std::fmt::Display>(
         &self,
         wait: Wait,
@@ -236,7 +238,7 @@ impl Keeper {
 enum Wait {
     /// A time of the wall clock.
     UntilClock(Timestamp),
-    /// So long, whatever the wall clock says.
+    /// A time span, whatever the wall clock says.
     For(Duration),
 }
 

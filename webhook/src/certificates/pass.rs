@@ -1,7 +1,7 @@
-//! One way through: read, make what is missing, publish, say what to serve. Where it is kept is behind a trait, so that
-//! the same code races in memory, with clocks that jump, and on a real API server.
+//! One round: read, make what is missing, publish, say what to serve. Storage is behind a trait, so that tests can run the
+//! same code in memory, with replicas that race and clocks that jump.
 
-use super::{Action, Generation, Policy, bundle, kept, makeshift, plan};
+use super::{Action, Generation, Policy, bundle, makeshift, plan, retained};
 use jiff::Timestamp;
 
 /// Times a renewal is tried while other replicas write the Secret, too.
@@ -20,13 +20,13 @@ pub(super) trait Store {
     fn now(&self) -> Timestamp;
     /// Makes a generation.
     fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<Generation, Self::Error>;
-    /// Reads the Secret: what is good in it, the newest last.
+    /// Reads the Secret and the usable generations in it, the newest last.
     async fn secret(&self) -> Result<(Self::Secret, Vec<Generation>), Self::Error>;
-    /// Replaces the Secret as it was read; false if somebody else has done so since.
+    /// Replaces the Secret that was read; false if somebody else has changed it since.
     async fn replace(&self, secret: Self::Secret, generations: &[Generation]) -> Result<bool, Self::Error>;
     /// Reads the configuration.
     async fn configuration(&self) -> Result<Self::Configuration, Self::Error>;
-    /// What API servers trust that have read this configuration.
+    /// What API servers trust that have read this configuration, as PEM.
     fn trusted(configuration: &Self::Configuration) -> String;
     /// Writes `caBundle` where it differs, provided that the configuration is as it was read.
     async fn publish(
@@ -34,9 +34,9 @@ pub(super) trait Store {
         configuration: &Self::Configuration,
         bundle: &str,
     ) -> Result<Publication, Self::Error>;
-    /// Others were faster each time to write the Secret.
+    /// The error if other replicas were faster to write the Secret each time.
     fn outrun(&self) -> Self::Error;
-    /// Somebody was faster to write the configuration.
+    /// The error if somebody else was faster to write the configuration.
     fn overtaken(&self) -> Self::Error;
 }
 
@@ -45,17 +45,17 @@ pub(super) trait Store {
 pub(super) enum Publication {
     /// It was as it should be.
     Found,
-    /// It is now.
+    /// It was not, and has been written.
     Written,
     /// The configuration was changed by somebody else since it was read.
     Overtaken,
 }
 
-/// What came of a pass.
+/// The result of a round.
 pub(super) struct Passed<E> {
-    /// What to serve from now on, if that is another one.
+    /// What to serve from now on, if that changes.
     pub(super) serve: Option<Generation>,
-    /// When to look again, and what was published, and whether it had to be written; or why it is not.
+    /// What is published and when to look again; or why it could not be published.
     pub(super) published: Result<Published, E>,
 }
 
@@ -66,19 +66,19 @@ pub(super) struct Published {
     pub(super) look_again: Timestamp,
 }
 
-/// Goes through it once. `serving` is what is served.
+/// Does one round. `serving` is what is served now.
 pub(super) async fn pass<S: Store>(
     store: &S,
     names: &[String],
     policy: Policy,
     serving: Option<&Generation>,
 ) -> Result<Passed<S::Error>, S::Error> {
-    // Read first: whoever publishes in between changes this, so that our patch will not fit.
+    // Read before the Secret: if somebody publishes in between, the configuration changes and our patch is refused.
     let configuration = store.configuration().await;
     let found = generations(store, names, policy).await?;
     let now = store.now();
     let Action::Serve { generation, look_again } = plan(&found, names, policy, now) else {
-        // The clock jumped just now.
+        // It was renewed just now: the clock must have jumped in between.
         return Err(store.outrun());
     };
     let bundle = bundle(&found);
@@ -88,9 +88,9 @@ pub(super) async fn pass<S: Store>(
     };
     let serve = match published {
         Ok(Publication::Found | Publication::Written) => Some(generation),
-        // Somebody else is publishing: what we know is old, and the next pass will know better.
+        // Somebody else is publishing. The next round will see what.
         Ok(Publication::Overtaken) => None,
-        // What nobody trusts yet is served only if there is nothing better.
+        // What no API server trusts yet is served only if there is nothing better.
         Err(_) => makeshift(&found, generation, serving, &trusted, names, now),
     };
     let published = match published {
@@ -101,8 +101,8 @@ pub(super) async fn pass<S: Store>(
     Ok(Passed { serve: serve.filter(|serve| Some(*serve) != serving).cloned(), published })
 }
 
-/// The generations in the Secret, after having added one if it is time. Of several replicas that add one at the same time
-/// the first wins; the others read again and find it.
+/// The generations in the Secret; if it is time, adds one first. If several replicas add one at the same time, the first
+/// wins. The others read again and find it.
 async fn generations<S: Store>(
     store: &S,
     names: &[String],
@@ -112,7 +112,7 @@ async fn generations<S: Store>(
         let (secret, found) = store.secret().await?;
         let now = store.now();
         let Action::Renew { serve_from } = plan(&found, names, policy, now) else { return Ok(found) };
-        let mut wanted = kept(&found);
+        let mut wanted = retained(&found);
         wanted.push(store.issue(now, serve_from)?);
         if store.replace(secret, &wanted).await? {
             tracing::info!(%serve_from, "made a new certificate");

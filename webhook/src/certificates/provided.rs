@@ -1,4 +1,4 @@
-//! Certificates that somebody else makes, such as cert-manager, who also sees to `caBundle`: read, and never written.
+//! Certificates that somebody else makes and publishes in `caBundle`, such as cert-manager. They are only read here.
 
 use crate::metrics::Metrics;
 use brupop_runtime::tls::{Resolver, TlsError};
@@ -66,7 +66,7 @@ pub struct Provided {
 }
 
 impl Provided {
-    /// Of the Secret of this name in `namespace`; `names` are those that API servers call us by.
+    /// Serves the certificate of the Secret of this name in `namespace`. `names` are those that API servers call us by.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -79,8 +79,8 @@ impl Provided {
         Self { secrets: Api::namespaced(client, namespace), secret, names, resolver, health, metrics }
     }
 
-    /// Follows the Secret until the shutdown is requested. Ready from the first certificate on; what cannot be served is
-    /// said, and what was served before goes on.
+    /// Follows the Secret until the shutdown is requested. The process is ready once it serves a certificate. If a new one
+    /// cannot be served, that is logged, and the old one is served on.
     pub async fn run(&self, shutdown: Shutdown) {
         let ours = watcher::Config::default().fields(&format!("metadata.name={}", self.secret));
         let mut events = std::pin::pin!(watcher(self.secrets.clone(), ours).default_backoff());
@@ -148,7 +148,10 @@ fn text<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
     std::str::from_utf8(&secret.data.as_ref()?.get(key)?.0).ok().filter(|text| !text.trim().is_empty())
 }
 
-/// When the certificate expires, in seconds since 1970; or the name that it is not good for, if it is one at all.
+/// When the certificate expires, in seconds since 1970.
+///
+/// # Errors
+/// The name that it is not valid for; `None` if it is no certificate.
 fn checked(certificate: &str, names: &[String]) -> Result<i64, Option<String>> {
     let leaf = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|_| None)?;
     let parsed = ParsedCertificate::try_from(&leaf).map_err(|_| None)?;

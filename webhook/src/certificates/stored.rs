@@ -1,4 +1,4 @@
-//! How generations stand in the Secret, and their authorities in the configuration.
+//! The form of generations in the Secret, and of their authorities in the configuration.
 
 use super::Generation;
 use brupop_runtime::tls;
@@ -14,17 +14,18 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Key of the Secret's data under which the generations are.
+/// Key in the Secret's data that holds the generations.
 const DATA_KEY: &str = "generations.json";
 
-/// Puts the generations into the Secret, beside whatever else is in it.
+/// Puts the generations into the Secret. Whatever else is in it stays.
 pub(super) fn write(secret: &mut Secret, generations: &[Generation]) -> serde_json::Result<()> {
     let data = ByteString(serde_json::to_vec(generations)?);
     secret.data.get_or_insert_default().insert(DATA_KEY.to_owned(), data);
     Ok(())
 }
 
-/// The JSON patch that makes every entry of the configuration trust `bundle`, if one does not.
+/// The JSON patch that gives `bundle` to every entry of the configuration; `None` if all have it. It fits only the
+/// configuration that was read.
 pub(super) fn publication(
     configuration: &ValidatingWebhookConfiguration,
     bundle: &str,
@@ -47,7 +48,7 @@ pub(super) fn publication(
     Some(patch.into())
 }
 
-/// What API servers trust, if they trust it for every entry.
+/// The `caBundle` that all entries share; empty if they differ.
 pub(super) fn trusted(configuration: &ValidatingWebhookConfiguration) -> String {
     let mut bundles = configuration.webhooks.iter().flatten().map(|entry| {
         entry.client_config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()).unwrap_or_default()
@@ -60,7 +61,7 @@ pub(super) fn trusted(configuration: &ValidatingWebhookConfiguration) -> String 
     }
 }
 
-/// Whatever cannot be read or used counts as nothing: a new generation takes its place.
+/// The generations in the Secret that can be used. Others are left out, so that new ones take their places.
 pub(super) fn read(secret: &Secret) -> Vec<Generation> {
     let Some(data) = secret.data.as_ref().and_then(|data| data.get(DATA_KEY)) else { return Vec::new() };
     let entries: Vec<serde_json::Value> = serde_json::from_slice(&data.0).unwrap_or_else(|error| {
@@ -77,8 +78,8 @@ pub(super) fn read(secret: &Secret) -> Vec<Generation> {
     usable
 }
 
-/// Is it true what a generation says of itself: certificate and key fit, and whoever trusts the authority trusts the
-/// certificate, for these names, until the end?
+/// Is the generation what it says? Certificate and key must fit, and its authority must vouch for the certificate, for all
+/// names, until it expires.
 fn holds(generation: &Generation) -> bool {
     let verify = || {
         let certified = tls::certified(&generation.certificate, &generation.key).ok()?;

@@ -86,11 +86,11 @@ fn the_bundle_holds_all_there_are_whatever_the_clock_says() {
 }
 
 #[test]
-fn the_newest_are_kept() {
+fn the_newest_are_retained() {
     let found: Vec<_> = (1..=5).map(|n| generation(&n.to_string(), n, n * 100)).collect();
-    let ids: Vec<_> = kept(&found).into_iter().map(|it| it.certificate).collect();
+    let ids: Vec<_> = retained(&found).into_iter().map(|it| it.certificate).collect();
     assert_eq!(ids, ["3", "4", "5"]);
-    assert_eq!(kept(&found[..2]), found[..2]);
+    assert_eq!(retained(&found[..2]), found[..2]);
 }
 
 #[test]

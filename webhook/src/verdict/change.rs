@@ -1,5 +1,5 @@
-//! What a request changes, compared as values: an absent status and an empty one are the same, and so are a field that
-//! is null and one that is not there.
+//! What a request changes. Values are compared, not bytes: an absent status is the same as an empty one, and a field that is
+//! null is the same as an absent field.
 
 use super::{Object, Request};
 use serde_json::{Map, Value};
@@ -9,12 +9,12 @@ use std::sync::LazyLock;
 const DIFF_MAX: usize = 2048;
 /// Most changed fields that are named.
 const NAMED_MAX: usize = 16;
-/// Most characters of a name; those of a shadow's fields have half as many.
+/// Most characters of a field's name. The longest of a shadow has half as many.
 const NAME_MAX: usize = 60;
 
 static NOTHING: LazyLock<Object> = LazyLock::new(Object::default);
 
-/// The differing fields of a request's old and new object, and both objects; one that is not there is empty.
+/// A request's old and new object, and the fields in which they differ. An absent object counts as an empty one.
 #[derive(Clone, Debug)]
 pub struct Change<'a> {
     /// Names of what differs: `metadata`, `spec.<field>`, `status.<field>` or `<field>`; in order.
@@ -24,7 +24,7 @@ pub struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// What this request changes. A creation changes nothing into the new object, a deletion the old one into nothing.
+    /// What this request changes. In a creation all fields of the new object are changes, in a deletion all of the old one.
     pub fn of(request: &'a Request) -> Self {
         let old = request.old_object.as_ref().unwrap_or(&NOTHING);
         let new = request.object.as_ref().unwrap_or(&NOTHING);
@@ -39,15 +39,14 @@ impl<'a> Change<'a> {
         Self { fields, old, new }
     }
 
-    /// The changed fields in a bounded line, for logs and the audit annotation.
+    /// The changed fields in one line of limited length, for logs and the audit annotation.
     pub fn summary(&self) -> String {
         let named = self.fields.iter().take(NAMED_MAX).map(|field| field.chars().take(NAME_MAX).collect());
         let more = self.fields.len().saturating_sub(NAMED_MAX);
         named.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join(",")
     }
 
-    /// The change of spec and status as a JSON patch; its beginning and size, if that is more than an audit log should
-    /// carry.
+    /// The change of spec and status as a JSON patch. If it is too long for an audit log, its beginning and its size.
     pub fn diff(&self) -> String {
         let halves = |object: &Object, other: &Object| {
             serde_json::json!({
@@ -79,7 +78,7 @@ fn differing<'a>(
     fields.into_iter()
 }
 
-/// The fields that the other does not have like this.
+/// The fields that `other` lacks, or has with another value.
 fn unlike(fields: &Map<String, Value>, other: &Map<String, Value>) -> Map<String, Value> {
     let differs = |(field, value): &(&String, &Value)| other.get(*field) != Some(*value);
     fields.iter().filter(differs).map(|(field, value)| (field.clone(), value.clone())).collect()

@@ -1,12 +1,12 @@
-//! The schema's limits on what an agent writes, once more: a definition that somebody loosened, or that upstream left
-//! behind, has none.
+//! The schema's limits on what an agent writes, checked a second time. The definition in the cluster may have none: somebody
+//! may have loosened it, or it may be upstream's.
 
 use super::{Change, Refusal, Rule};
 use brupop_api::BottlerocketShadowStatus;
 use brupop_api::crds::{BOOT_ID_MAX, COUNTER_MAX, MESSAGE_MAX, TIME_MAX, VERSION_MAX};
 use serde_json::Value;
 
-/// Of what it staged, an agent says version, time, and whether ahead of its turn, and no more: the schema drops the rest.
+/// `status.staged` may hold only version, time and the prefetch flag. The schema drops anything else.
 pub(super) fn staged(change: &Change<'_>) -> Result<(), Refusal> {
     let staged = change.new.status.get("staged");
     let known = |name: &String| ["version", "at", "prefetched"].contains(&name.as_str());
@@ -18,7 +18,7 @@ pub(super) fn staged(change: &Change<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What is changed keeps within the limits; what was too long before and stays as it was is not this write's fault.
+/// Each field that changes must keep within its limit. A field that was too long before and stays is not this write's doing.
 pub(super) fn within(old: &BottlerocketShadowStatus, new: &BottlerocketShadowStatus) -> Result<(), Refusal> {
     let (old_staged, new_staged) = (old.staged.as_ref(), new.staged.as_ref());
     let texts = [

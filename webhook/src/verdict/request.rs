@@ -15,7 +15,7 @@ use std::fmt;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
-    /// What the answer is known by.
+    /// Tells which review an answer belongs to.
     pub uid: String,
     /// Kind of the object.
     pub kind: GroupVersionKind,
@@ -34,10 +34,10 @@ pub struct Request {
     pub operation: Operation,
     /// Who asks.
     pub user_info: UserInfo,
-    /// The object as it would be stored; none if it would be gone.
+    /// The object as it would be stored; `None` in a deletion.
     #[serde(default)]
     pub object: Option<Object>,
-    /// The object as it is; none if there is none yet.
+    /// The object as it is now; `None` in a creation.
     #[serde(default)]
     pub old_object: Option<Object>,
     /// Nothing will be stored.
@@ -54,14 +54,14 @@ pub struct Object {
     pub(super) metadata: Map<String, Value>,
     pub(super) spec: Map<String, Value>,
     pub(super) status: Map<String, Value>,
-    /// What no shadow has.
+    /// All other members, which no shadow has.
     pub(super) rest: Map<String, Value>,
     /// Number of entries of `managedFields`.
     pub(super) managers: usize,
 }
 
 impl Object {
-    /// The owners; none if they cannot be read.
+    /// The owners; empty if they cannot be read.
     pub(super) fn owners(&self) -> Vec<OwnerReference> {
         let owners = self.metadata.get("ownerReferences").map(Vec::deserialize);
         owners.and_then(Result::ok).unwrap_or_default()
@@ -147,7 +147,7 @@ impl<'de> Visitor<'de> for MetadataMembers {
         let mut metadata = Metadata::default();
         while let Some(name) = members.next_key::<String>()? {
             match name.as_str() {
-                // About half of a review is in here, and only their number matters.
+                // They make up about half of a review, and only their number matters.
                 "managedFields" => {
                     let entries = members.next_value::<Option<Vec<IgnoredAny>>>()?;
                     metadata.managers = entries.map_or(0, |entries| entries.len());
@@ -162,7 +162,7 @@ impl<'de> Visitor<'de> for MetadataMembers {
     }
 }
 
-/// The last one of a name counts, as in any map.
+/// Of members with the same name the last one counts, as usual in JSON.
 fn put(map: &mut Map<String, Value>, name: String, value: Value) {
     if value.is_null() {
         map.remove(&name);
@@ -178,7 +178,7 @@ fn half(value: Value) -> Map<String, Value> {
             fields
         }
         Value::Null => Map::new(),
-        // Not an object: keep it in sight, under a name that no field has.
+        // Not an object: keep it under a name that no field has, so that a change of it is seen.
         other => Map::from_iter([(String::new(), other)]),
     }
 }

@@ -1,9 +1,9 @@
 //! The rules by name, and what a refusal says.
 
-/// Longest sentence of a refusal, in bytes; two names of objects and some words fit in.
+/// Longest sentence of a refusal, in bytes. It has room for two names of objects and some words.
 const ALLOWED_MAX: usize = 1024;
 
-/// A rule that allows or refuses; its name is stable, and stands in messages, metrics and audit annotations.
+/// A rule that allows or refuses. Its name is stable: it stands in messages, metrics and audit annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// Allows: an agent reports on its own node.
@@ -93,7 +93,7 @@ impl Rule {
         }
     }
 
-    /// A refusal by this rule. `allowed` is one sentence a person can act on.
+    /// A refusal by this rule. `allowed` is a sentence that a person can act on.
     pub(super) fn refuse(self, field: impl Into<String>, allowed: String) -> Refusal {
         Refusal { rule: self, field: field.into(), allowed }
     }

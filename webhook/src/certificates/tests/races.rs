@@ -273,7 +273,7 @@ proptest! {
                     "{number} rests and serves what nobody trusts: {serving:?}"
                 );
             }
-            prop_assert!(world.secret.borrow().1.len() <= KEPT);
+            prop_assert!(world.secret.borrow().1.len() <= MAX_GENERATIONS);
             prop_assert!(!world.withdrawn.get(), "a replica withdrew what another has published");
         }
 

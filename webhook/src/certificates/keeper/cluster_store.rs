@@ -9,15 +9,15 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 
-/// The objects in the cluster.
-pub(super) struct Kept {
+/// The [`Store`] that is a cluster.
+pub(super) struct ClusterStore {
     pub(super) secrets: Api<Secret>,
     pub(super) configurations: Api<ValidatingWebhookConfiguration>,
     pub(super) places: Places,
     pub(super) policy: Policy,
 }
 
-impl Kept {
+impl ClusterStore {
     fn of_secret(&self, source: kube::Error) -> KeeperError {
         KeeperError::Secret { name: self.places.secret.clone(), source: Box::new(source) }
     }
@@ -27,7 +27,7 @@ impl Kept {
     }
 }
 
-impl Store for Kept {
+impl Store for ClusterStore {
     type Error = KeeperError;
     type Secret = Secret;
     type Configuration = ValidatingWebhookConfiguration;
@@ -76,7 +76,7 @@ impl Store for Kept {
         let patch = Patch::<ValidatingWebhookConfiguration>::Json(serde_json::from_value(patch)?);
         match self.configurations.patch(name, &PatchParams::default(), &patch).await {
             Ok(_) => Ok(Publication::Written),
-            // How the API server says that a `test` did not hold.
+            // With these the API server answers if a `test` does not hold.
             Err(kube::Error::Api(status)) if status.is_invalid() || status.is_conflict() => {
                 Ok(Publication::Overtaken)
             }
