@@ -1,5 +1,6 @@
 //! The loop: look at host and shadow, take one step, wait for what may change it.
 
+mod absence;
 mod reboots;
 mod turn;
 
@@ -20,6 +21,8 @@ use crate::pace::{Begun, Polls, Prefetches, Repeats};
 use crate::shadow::{Seen, View, format_error_chain};
 use crate::step::Memory;
 use crate::trouble::{Trouble, jittered, random};
+use absence::Absence;
+pub use absence::SocketAbandoned;
 use reboots::Reboots;
 
 /// Between a refused report and the next look at the shadow, if the watch brings nothing.
@@ -49,6 +52,7 @@ pub struct Agent {
     repeats: Repeats,
     prefetches: Prefetches,
     refresh_at: Instant,
+    absence: Absence,
     /// Questions to the host that got no usable answer.
     host_unreachable: Trouble,
     /// Calls that the host refused or did not answer.
@@ -93,6 +97,7 @@ impl Agent {
             repeats: Repeats::default(),
             prefetches: Prefetches::not_before(refresh_at),
             refresh_at,
+            absence: Absence::default(),
             host_unreachable: Trouble::new("Bottlerocket's API"),
             call_failing: Trouble::new("the call to the host"),
             prefetch_failing: Trouble::new("the download ahead of its turn"),
@@ -104,19 +109,29 @@ impl Agent {
     }
 
     /// Lives until the shutdown is requested, or nobody sends shadows any more.
-    pub async fn live(mut self, mut seen: watch::Receiver<Seen>, shutdown: Shutdown) {
+    ///
+    /// # Errors
+    /// Nobody has listened on the host's socket for a minute.
+    pub async fn live(
+        mut self,
+        mut seen: watch::Receiver<Seen>,
+        shutdown: Shutdown,
+    ) -> Result<(), SocketAbandoned> {
         loop {
             self.view.watched(seen.borrow_and_update().clone());
             let turn = async {
                 let pause = self.turn().await;
-                self.wait(pause, &mut seen).await
+                match self.absence.for_good(&self.options.socket) {
+                    Some(abandoned) => Err(abandoned),
+                    None => Ok(self.wait(pause, &mut seen).await),
+                }
             };
             let alive = tokio::select! {
-                alive = turn => alive,
+                alive = turn => alive?,
                 () = shutdown.requested() => false,
             };
             if !alive {
-                return;
+                return Ok(());
             }
         }
     }

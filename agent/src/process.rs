@@ -7,7 +7,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tracing::Instrument as _;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, SocketAbandoned};
 use crate::identity::{WhoError, who_am_i};
 use crate::options::Options;
 use crate::shadow::{self, format_error_chain};
@@ -25,12 +25,15 @@ pub enum ProcessError {
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
+    /// The host's API is not to be reached from this container.
+    #[error(transparent)]
+    Abandoned(#[from] SocketAbandoned),
 }
 
 /// Runs the agent until it is told to end.
 ///
 /// # Errors
-/// It cannot start. Once it runs, what goes wrong is tried again, and said.
+/// It cannot start, or nobody listens on the host's socket. Whatever else goes wrong is said, and tried again.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
     let cluster = Cluster::infer("brupop-agent").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
@@ -46,7 +49,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         shadow::watch(client.clone(), cluster.namespace().to_owned(), shadow_name(&me.node_name), sender);
     tokio::spawn(watching.instrument(span.clone()));
     let agent = Agent::new(options, client, cluster.namespace(), &me.node_name);
-    agent.live(seen, shutdown).instrument(span).await;
+    agent.live(seen, shutdown).instrument(span).await?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod goals;
 mod image;
 mod prefetch;
 mod report;
+mod staging;
 #[cfg(test)]
 mod tests;
 
@@ -111,8 +112,15 @@ pub struct Memory {
     pub asked: Option<(Command, Option<Timestamp>)>,
     /// The attempt that this process has begun: in any other, one before it may have asked the host for something.
     pub began: Option<u64>,
+    /// No refresh had succeeded since the host's last prepare when `asked` was begun.
+    pub is_first_look: bool,
+    /// A refresh had begun, and the host never said how it ended (set by the shell; cleared when one ends).
+    pub refresh_lost: bool,
     /// The attempt in which a refresh of ours has succeeded.
     pub refreshed: Option<u64>,
+    /// As of the host's command that ended then, the staging partition holds what we downloaded and do not trust. It may be
+    /// downloaded over, which an image of somebody else may not.
+    pub distrusted_at: Option<Timestamp>,
     /// It is time to look for updates (set by the shell's timer; cleared when the refresh begins).
     pub refresh_due: bool,
     /// Whether to download ahead of the turn (set by the shell; later once a download has begun).
@@ -155,13 +163,11 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
     report.current_version(host.version);
     report.boot_id(host.boot_id);
 
-    let view = goals::View {
-        host,
-        shadow,
-        memory: &memory,
-        ended,
-        our_image: image::our_image_after(shadow, ended),
-    };
+    let our_image = image::our_image_after(shadow, host, ended);
+    if shadow.status.staged.is_some() && our_image.is_none() {
+        memory.distrusted_at = ended.map(|ended| ended.last.at);
+    }
+    let view = goals::View { host, shadow, memory: &memory, ended, our_image };
     let wanted = match shadow.spec.state {
         State::Idle | State::ErrorReset => view.toward_idle(&mut report),
         State::StagedAndPerformedUpdate => view.toward_staged(&mut report),
@@ -182,6 +188,7 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
         goals::Next::Command(_) if memory.asked.is_some() || host.updates == Updates::Busy => Step::Poll,
         goals::Next::Command(command) => {
             memory.asked = Some((command, host.last().map(|last| last.at)));
+            memory.is_first_look = !host.last().is_some_and(LastCommand::found_updates);
             memory.refresh_due &= command != Command::Refresh;
             if command == Command::Prepare && memory.prefetch == Prefetch::Due {
                 memory.prefetch = Prefetch::Later;
@@ -198,6 +205,8 @@ pub(crate) struct Ended<'a> {
     command: Command,
     /// When the host's command before it had ended.
     before: Option<Timestamp>,
+    /// See [`Memory::is_first_look`].
+    is_first_look: bool,
     last: LastCommand<'a>,
 }
 
@@ -211,10 +220,24 @@ impl Memory {
             return None;
         }
         self.asked = None;
-        if command == Command::Refresh && last.success {
-            self.refreshed = Some(shadow.spec.attempt.unwrap_or(0));
+        let is_first_look = std::mem::take(&mut self.is_first_look);
+        if command == Command::Refresh {
+            self.refresh_lost = false;
+            if last.success {
+                self.refreshed = Some(shadow.spec.attempt.unwrap_or(0));
+            }
+            if before.is_some() && self.distrusted_at == before {
+                self.distrusted_at = Some(last.at);
+            }
         }
-        Some(Ended { command, before, last })
+        Some(Ended { command, before, is_first_look, last })
+    }
+}
+
+impl LastCommand<'_> {
+    /// Is it a refresh that succeeded?
+    fn found_updates(self) -> bool {
+        self.kind == Some(Command::Refresh) && self.success
     }
 }
 

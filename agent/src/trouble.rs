@@ -59,6 +59,11 @@ impl Trouble {
         }
     }
 
+    /// It failed the last time that it was tried.
+    pub fn is_failing(&self) -> bool {
+        self.failing.is_some()
+    }
+
     /// The reason, if it has failed for a good while.
     pub fn lasting(&self) -> Option<&str> {
         self.failing

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::host::{HostError, Outcome};
+
 /// What became of the reboots that this process asked for.
 #[derive(Debug, Default)]
 pub(super) struct Reboots {
@@ -28,13 +30,24 @@ impl Reboots {
         self.claimed = true;
     }
 
+    /// What the host said to a request for a reboot.
+    pub(super) fn answered(&mut self, answer: &Result<Outcome, HostError>) {
+        match answer {
+            Ok(Outcome::Begun) => self.accepted(),
+            Ok(_) => self.refused(),
+            // It was never asked.
+            Err(HostError::Unreachable { .. }) => {}
+            Err(_) => self.accepted(),
+        }
+    }
+
     /// The host said yes, or nobody knows what it said.
-    pub(super) fn accepted(&mut self) {
+    fn accepted(&mut self) {
         self.accepted = true;
     }
 
     /// The host said no.
-    pub(super) fn refused(&mut self) {
+    fn refused(&mut self) {
         self.refused_since.get_or_insert_with(Instant::now);
     }
 

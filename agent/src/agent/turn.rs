@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_api::conditions::{ConditionStatus, REASONS_AGAINST_PREFETCH, PROGRESSING};
+use brupop_api::conditions::{ConditionStatus, PROGRESSING, REASONS_AGAINST_PREFETCH};
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{BottlerocketShadow, Field, State, Value, Write};
 use jiff::{Timestamp, Unit};
@@ -46,11 +46,13 @@ impl Agent {
         let look = match self.look().await {
             Ok(look) => look,
             Err(error) => {
+                self.absence.noticed(&error);
                 let delay = self.host_unreachable.failed(&error.to_string());
                 let told = self.tell_trouble(&seen, &shadow).await;
                 return told.unwrap_or(Pause::ShadowOr(delay));
             }
         };
+        self.absence.over();
         self.host_unreachable.over();
         let span = tracing::info_span!("host", version = look.version);
         self.act(&look.facts(), &seen, &shadow).instrument(span).await
@@ -176,6 +178,7 @@ impl Agent {
         {
             tracing::warn!(?command, "the host does not say what became of its command; it counts as lost");
             self.memory.asked = None;
+            self.memory.refresh_lost |= command == Command::Refresh;
         }
     }
 
@@ -186,6 +189,10 @@ impl Agent {
         shadow: &Arc<BottlerocketShadow>,
     ) -> Option<Pause> {
         let reason = self.host_unreachable.lasting().or(self.call_failing.lasting()).map(str::to_owned);
+        if reason.is_none() && (self.host_unreachable.is_failing() || self.call_failing.is_failing()) {
+            // Too early to say, and too early to take back what the process before this one said.
+            return None;
+        }
         let write = host_trouble(seen, reason.as_deref())?;
         match self.report(&write, shadow).await {
             Ok(()) => Some(self.after_report()),
@@ -193,6 +200,7 @@ impl Agent {
         }
     }
 
+    /// Makes a call, unless the same one was made too recently. `memory` is what to remember if the host begins.
     async fn ask(
         &mut self,
         call: HostCall,
@@ -205,48 +213,18 @@ impl Agent {
             return Pause::ShadowOr(wait);
         }
         let outcome = self.host.call(call).await;
-        let prefetch = match call {
-            HostCall::Command(Command::Prepare)
-                if matches!(seen.spec.state, State::Idle | State::ErrorReset) =>
-            {
-                chosen
-            }
-            _ => None,
-        };
+        let idle = matches!(seen.spec.state, State::Idle | State::ErrorReset);
+        let prefetch = chosen.filter(|_| idle && call == HostCall::Command(Command::Prepare));
         if let Some(version) = prefetch.filter(|_| !matches!(outcome, Ok(Outcome::Busy))) {
             self.prefetches.asked(version, self.options.refresh_interval);
         }
         if call == HostCall::Reboot {
-            match &outcome {
-                Ok(Outcome::Begun) => self.reboots.accepted(),
-                Ok(_) => self.reboots.refused(),
-                // It was never asked.
-                Err(HostError::Unreachable { .. }) => {}
-                Err(_) => self.reboots.accepted(),
-            }
+            self.reboots.answered(&outcome);
         }
         let sentence = match outcome {
             Ok(Outcome::Begun) => {
-                if due {
-                    tracing::debug!("the host looks for updates");
-                } else if let Some(version) = prefetch {
-                    tracing::info!(version, "the host downloads an update ahead of its turn");
-                } else {
-                    let target = seen.spec.version;
-                    tracing::info!(
-                        call = call.name(),
-                        target,
-                        attempt = seen.spec.attempt,
-                        "the host has begun"
-                    );
-                }
-                self.call_failing.over();
-                self.repeats.made(call, seen.generation, self.options.reboot_repeat_interval);
-                self.begun = Some(Begun::now());
-                self.memory = memory;
-                if call == HostCall::Command(Command::Refresh) {
-                    self.refresh_at = Instant::now() + jittered(self.options.refresh_interval, 0.1);
-                }
+                self.begun(call, seen.generation, memory);
+                say_begun(call, seen, due, prefetch);
                 return Pause::ShadowOr(self.polls.next(self.options.poll_interval));
             }
             Ok(Outcome::Busy) => {
@@ -264,8 +242,31 @@ impl Agent {
                 error.to_string()
             }
         };
-        let trouble = if prefetch.is_some() { &mut self.prefetch_failing } else { &mut self.call_failing };
-        Pause::ShadowOr(trouble.failed(&sentence))
+        let failing = if prefetch.is_some() { &mut self.prefetch_failing } else { &mut self.call_failing };
+        Pause::ShadowOr(failing.failed(&sentence))
+    }
+
+    /// The host has accepted the call.
+    fn begun(&mut self, call: HostCall, generation: u64, memory: Memory) {
+        self.call_failing.over();
+        self.repeats.made(call, generation, self.options.reboot_repeat_interval);
+        self.begun = Some(Begun::now());
+        self.memory = memory;
+        if call == HostCall::Command(Command::Refresh) {
+            self.refresh_at = Instant::now() + jittered(self.options.refresh_interval, 0.1);
+        }
+    }
+}
+
+/// A log line about a call that the host has accepted.
+fn say_begun(call: HostCall, seen: &ShadowFacts<'_>, due: bool, prefetch: Option<&str>) {
+    if due {
+        tracing::debug!("the host looks for updates");
+    } else if let Some(version) = prefetch {
+        tracing::info!(version, "the host downloads an update ahead of its turn");
+    } else {
+        let (target, attempt) = (seen.spec.version, seen.spec.attempt);
+        tracing::info!(call = call.name(), target, attempt, "the host has begun");
     }
 }
 
@@ -300,6 +301,7 @@ mod tests {
             ("False", "VersionHalted", false),
             ("False", "BackingOff", false),
             ("False", "NodePaused", false),
+            ("False", "FleetPaused", false),
             ("Unknown", "NotReported", false),
             ("True", "Aborting", false),
         ] {

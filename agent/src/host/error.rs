@@ -1,13 +1,14 @@
 //! Why the host's API gave no answer that can be used.
 
 use std::error::Error;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Why the host's API gave no answer that can be used. The sentences do not change from one try to the next.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// Nobody listens.
+    /// No connection to the socket: nobody listens, or the way there is barred.
     #[error("nobody answers on {}: {source}", socket.display())]
     Unreachable {
         /// The socket.
@@ -65,6 +66,13 @@ pub enum HostError {
         /// What is wrong with it.
         why: String,
     },
+}
+
+impl HostError {
+    /// Does nobody listen on the socket? A server whose queue of connections is full is there, only busy.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::Unreachable { source, .. } if source.kind() != ErrorKind::WouldBlock)
+    }
 }
 
 /// What is wrong with an answer; the call is added by who made it.

@@ -60,19 +60,30 @@ impl<'a> View<'_, 'a> {
     }
 
     fn look_for_updates(&self, report: &mut Report<'a>) -> Next {
-        if let Some(last) = self.failed_refresh() {
-            report.message(Some(failure("refresh", &last)));
-        } else {
-            let message = self.shadow.status.message.unwrap_or_default();
-            if self.host.last().is_some() && message.starts_with(REFRESH_FAILED) {
-                report.message(None);
-            }
+        self.say_refresh(report);
+        if self.failed_refresh().is_none() {
             self.report_target(report);
         }
         if self.memory.refresh_due {
             return Next::Command(Command::Refresh);
         }
         if self.prefetch_is_due() { Next::Command(Command::Prepare) } else { Next::Wait }
+    }
+
+    /// Says that the last look for updates failed; takes that back after the next one that succeeded. A message about the
+    /// API itself stays: the shell writes it, and would write it again.
+    pub(super) fn say_refresh(&self, report: &mut Report<'a>) {
+        let said = self.shadow.status.message.unwrap_or_default();
+        if said.starts_with(HOST_TROUBLE) {
+            return;
+        }
+        if let Some(last) = self.failed_refresh() {
+            report.message(Some(failure("refresh", &last)));
+        } else if self.memory.refresh_lost {
+            report.message(Some(format!("{REFRESH_FAILED}: the host does not say how it ended")));
+        } else if self.host.last().is_some() && said.starts_with(REFRESH_FAILED) {
+            report.message(None);
+        }
     }
 
     /// The host's last command, if that was a refresh that failed: what it says of updates then means nothing.
@@ -82,83 +93,13 @@ impl<'a> View<'_, 'a> {
     }
 
     /// The chosen update, once the host has looked in this boot.
-    fn report_target(&self, report: &mut Report<'a>) {
+    pub(super) fn report_target(&self, report: &mut Report<'a>) {
         match self.host.updates {
             Updates::Known(known) => {
                 report.target(known.chosen.filter(|chosen| *chosen != self.host.version));
             }
             _ if self.shadow.status.target_version == Some(self.host.version) => report.target(None),
             _ => {}
-        }
-    }
-
-    /// Wanted: the host boots `spec.version` next.
-    pub(super) fn toward_staged(&self, report: &mut Report<'a>) -> Next {
-        report.staged(self.our_image.clone());
-        if self.shadow.spec.attempt.is_none() {
-            // Upstream's: the reconciler gives it an attempt first.
-            return Next::Wait;
-        }
-        if self.shadow.status.attempt != self.shadow.spec.attempt {
-            // Said before the host is touched.
-            if let Some(next) = self.take_over(report) {
-                return next;
-            }
-            if let Some(staged) = self.host.known().and_then(|known| self.just_prepared(&known)) {
-                // The turn came when a download ahead of it had just ended.
-                report.staged(Some(Staged { prefetched: true, ..staged }));
-            }
-            report.attempt();
-            report.claim(None);
-            report.message(None);
-            return Next::Wait;
-        }
-        if self.shadow.reached() || self.shadow.reports(State::ErrorReset) {
-            return Next::Wait;
-        }
-        if self.runs_wanted() {
-            report.state(State::StagedAndPerformedUpdate);
-            return Next::Wait;
-        }
-        if let Some(Ended { command, last, .. }) = self.ended
-            && !last.success
-        {
-            report.failure(self.host.now, failure(command.name(), &last));
-            return Next::Wait;
-        }
-        let known = match self.host.updates {
-            Updates::Busy => return Next::Poll,
-            Updates::Unknown => return Next::Command(Command::Refresh),
-            Updates::Known(known) => known,
-        };
-        if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) {
-            report.state(State::StagedAndPerformedUpdate);
-            return Next::Wait;
-        }
-        if let Some(staged) = self.whole_and_wanted(&known) {
-            // Said before it is activated: so a restarted agent, and a later Idle, know it for ours. What was downloaded
-            // ahead is activated only if the host, asked again in this attempt, still chooses it.
-            let looked = self.has_looked();
-            let ahead = staged.prefetched || self.just_prepared(&known).is_some();
-            report.staged(Some(Staged { prefetched: ahead && !looked, ..staged }));
-            return Next::Command(if looked { Command::Activate } else { Command::Refresh });
-        }
-        if self.memory.refreshed != self.shadow.spec.attempt {
-            return Next::Command(Command::Refresh);
-        }
-        self.report_target(report);
-        if known.chosen != self.shadow.spec.version {
-            // The reconciler gives up this attempt; nothing has failed.
-            return Next::Wait;
-        }
-        match known.state {
-            UpdateState::Ready => Next::Command(Command::Deactivate),
-            UpdateState::Staged | UpdateState::Available => {
-                // What stands there is about to be overwritten: from now on it is not to be trusted.
-                report.staged(None);
-                Next::Command(Command::Prepare)
-            }
-            UpdateState::Idle => Next::Wait,
         }
     }
 
@@ -218,7 +159,7 @@ impl<'a> View<'_, 'a> {
 
     /// Upstream's agent said that the host would boot the update next. If it would, the image counts as ours; if not, this
     /// step has failed.
-    fn take_over(&self, report: &mut Report<'a>) -> Option<Next> {
+    pub(super) fn take_over(&self, report: &mut Report<'a>) -> Option<Next> {
         if !self.left_by_upstream() || self.runs_wanted() {
             return None;
         }
@@ -232,14 +173,7 @@ impl<'a> View<'_, 'a> {
         }
     }
 
-    /// Has the host been asked for updates in this attempt: by this process, or by the one that began it?
-    fn has_looked(&self) -> bool {
-        let began = self.memory.began == self.shadow.spec.attempt;
-        let ahead = self.our_image.as_ref().is_some_and(|staged| staged.prefetched);
-        self.memory.refreshed == self.shadow.spec.attempt || (!began && !ahead)
-    }
-
-    fn runs_wanted(&self) -> bool {
+    pub(super) fn runs_wanted(&self) -> bool {
         self.shadow.spec.version == Some(self.host.version)
     }
 

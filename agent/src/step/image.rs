@@ -6,17 +6,26 @@ use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
 use super::goals::View;
-use super::{Command, Ended, Report, UpdateFacts, UpdateState};
+use super::{Command, Ended, HostFacts, Report, UpdateFacts, UpdateState};
 
-/// What the status says we staged. A refresh of ours hides the prepare and does no harm: its time takes the place of the
-/// prepare's, if nothing ran in between.
-pub(super) fn our_image_after(shadow: &ShadowFacts<'_>, ended: Option<Ended<'_>>) -> Option<Staged> {
+/// The image that we staged, as of the host's last command. A refresh of ours right after the prepare does no harm to it:
+/// the refresh's time takes the place of the prepare's. But if the first one that succeeds chooses another version, the
+/// prepare may have written that one, or nothing: then there is no image to be trusted.
+pub(super) fn our_image_after(
+    shadow: &ShadowFacts<'_>,
+    host: &HostFacts<'_>,
+    ended: Option<Ended<'_>>,
+) -> Option<Staged> {
     let staged = shadow.status.staged?;
-    let hidden = ended.filter(|ended| {
+    let refresh = ended.filter(|ended| {
         ended.command == Command::Refresh && ended.before.is_some() && ended.before == at(staged)
     });
-    let at = hidden.map_or_else(|| staged.at.clone(), |refresh| refresh.last.at.to_string());
-    Some(Staged { at, ..staged.clone() })
+    let Some(refresh) = refresh else { return Some(staged.clone()) };
+    let doubtful = host.known().is_some_and(|known| {
+        let chosen_still = known.chosen == Some(staged.version.as_str());
+        known.state == UpdateState::Staged && refresh.is_first_look && refresh.last.success && !chosen_still
+    });
+    (!doubtful).then(|| Staged { at: refresh.last.at.to_string(), ..staged.clone() })
 }
 
 fn at(staged: &Staged) -> Option<Timestamp> {
@@ -99,9 +108,10 @@ impl<'a> View<'_, 'a> {
     }
 }
 
-/// What stands in the staging partition, if the last command is a prepare that succeeded.
+/// What stands in the staging partition, if the last command is a prepare that succeeded. No attempt may activate it yet:
+/// the host has not looked for updates since.
 fn last_prepared(known: &UpdateFacts<'_>) -> Option<Staged> {
     let last = known.last.filter(|last| last.kind == Some(Command::Prepare) && last.success)?;
     let version = known.staged_version.filter(|_| known.state == UpdateState::Staged)?.to_owned();
-    Some(Staged { version, at: last.at.to_string(), prefetched: false })
+    Some(Staged { version, at: last.at.to_string(), prefetched: true })
 }

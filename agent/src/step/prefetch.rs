@@ -33,10 +33,18 @@ impl<'a> View<'_, 'a> {
         let Some(chosen) = known.chosen.filter(|chosen| *chosen != self.host.version) else { return false };
         let free = match known.state {
             UpdateState::Available => true,
-            UpdateState::Staged => self.prefetched().is_some_and(|staged| staged.version != chosen),
+            UpdateState::Staged => {
+                self.is_distrusted() || self.prefetched().is_some_and(|staged| staged.version != chosen)
+            }
             UpdateState::Idle | UpdateState::Ready => false,
         };
         free && self.failed_refresh().is_none()
+    }
+
+    /// Does the staging partition hold what we downloaded and do not trust?
+    fn is_distrusted(&self) -> bool {
+        let distrusted_at = self.memory.distrusted_at;
+        distrusted_at.is_some() && distrusted_at == self.host.last().map(|last| last.at)
     }
 
     /// Says once that a download has failed, and takes it back. What made an attempt fail is worth more.

@@ -5,8 +5,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod absences;
+mod choices;
 mod commands;
 mod kills;
+mod looks;
 mod others;
 mod prefetch;
 mod reboots;

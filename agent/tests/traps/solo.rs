@@ -1,6 +1,7 @@
 //! The agent in this process, on a simulated host, against an API that holds one shadow and no more. Time is simulated
 //! (`start_paused`), so that hours take moments; the test plays the reconciler.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,12 +22,14 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::common::Place;
 
 /// Of simulated time.
 pub const DEADLINE: Duration = Duration::from_hours(48);
+/// Between the end of an agent and its next start. The kubelet's grows from 10 s to 5 min.
+const BACK_OFF: Duration = Duration::from_secs(10);
 pub const OLD: &str = "1.19.4";
 pub const NEW: &str = "1.20.1";
 
@@ -62,7 +65,11 @@ pub struct Solo {
     pub place: Place,
     store: Arc<Mutex<Store>>,
     agent: Option<(JoinHandle<()>, Trigger)>,
+    /// How often an agent has ended by itself.
+    ends: Arc<AtomicUsize>,
     flags: Vec<String>,
+    /// The socket is mounted into the agent's container: another one that takes its place is seen by the next container.
+    mounted: bool,
 }
 
 impl Solo {
@@ -84,19 +91,28 @@ impl Solo {
             place: Place::new(durations).await,
             store: Arc::new(Mutex::new(store)),
             agent: None,
+            ends: Arc::default(),
             flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+            mounted: false,
         };
         solo.store.lock().unwrap().tell();
         solo
+    }
+
+    /// The socket is mounted into containers, each of which has the one that was there when it was made.
+    pub fn mount(&mut self) {
+        self.mounted = true;
     }
 
     /// Starts an agent that remembers nothing; one that lives is killed where it stands.
     pub fn start(&mut self) {
         self.kill();
         let place = &self.place;
+        let (host_path, mount) = (place.socket(), place.socket().with_extension("mounted"));
+        let mounted = self.mounted.then(|| mount.clone());
         let mut arguments = vec![
             "brupop-agent".to_owned(),
-            format!("--socket={}", place.socket().display()),
+            format!("--socket={}", mounted.as_ref().unwrap_or(&host_path).display()),
             format!("--boot-id-file={}", place.boot_id_file().display()),
             "--start-jitter=0s".into(),
             "--poll-interval=30s".into(),
@@ -108,11 +124,34 @@ impl Solo {
             (store.fuse, _) = (None, store.died.send_replace(false));
             store.sender.subscribe()
         };
-        let store = Arc::clone(&self.store);
-        let service = tower::service_fn(move |request| answer(Arc::clone(&store), request));
-        let agent = Agent::new(options, Client::new(service, "ns"), "ns", "node-0");
+        let service_of = |store: &Arc<Mutex<Store>>| {
+            let store = Arc::clone(store);
+            tower::service_fn(move |request| answer(Arc::clone(&store), request))
+        };
+        let (store, ends) = (Arc::clone(&self.store), Arc::clone(&self.ends));
         let (trigger, shutdown) = Shutdown::by_hand();
-        self.agent = Some((tokio::spawn(agent.live(seen, shutdown)), trigger));
+        let kubelet = async move {
+            loop {
+                if let Some(mount) = &mounted {
+                    // As a mount does, a second name for a file stays with that file.
+                    let _ = std::fs::remove_file(mount);
+                    std::fs::hard_link(&host_path, mount).unwrap();
+                }
+                let client = Client::new(service_of(&store), "ns");
+                let agent = Agent::new(options.clone(), client, "ns", "node-0");
+                if agent.live(seen.clone(), shutdown.clone()).await.is_ok() {
+                    return;
+                }
+                ends.fetch_add(1, Ordering::Relaxed);
+                sleep(BACK_OFF).await;
+            }
+        };
+        self.agent = Some((tokio::spawn(kubelet), trigger));
+    }
+
+    /// How often an agent has ended by itself, and was started again.
+    pub fn ends(&self) -> usize {
+        self.ends.load(Ordering::Relaxed)
     }
 
     pub fn kill(&mut self) {

@@ -45,6 +45,8 @@ pub struct Faults {
     pub failing: BTreeMap<Command, String>,
     /// Commands that are started and end without a word of how.
     pub vanishing: BTreeSet<Command>,
+    /// Commands that are started and killed: the host never says that they have run.
+    pub lost: BTreeSet<Command>,
     /// Calls that are carried out, and whose answer never comes.
     pub unanswered: BTreeSet<Call>,
     /// The new image does not come up: the boot loader falls back.
@@ -70,6 +72,7 @@ impl Faults {
     pub(super) fn ending(&self, command: Command) -> Ending {
         match self.failing.get(&command) {
             Some(stderr) => Ending::Failed(stderr.clone()),
+            None if self.lost.contains(&command) => Ending::Lost,
             None if self.vanishing.contains(&command) => Ending::Unknown,
             None => Ending::Success,
         }

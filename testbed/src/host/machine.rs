@@ -28,6 +28,8 @@ pub enum Ending {
     Failed(String),
     /// Nobody knows: neither exit status nor words.
     Unknown,
+    /// Killed, before it could say anything: the status document stays as it was.
+    Lost,
 }
 
 /// `update_state` of the status document.
@@ -119,6 +121,8 @@ pub struct Machine {
     published: Vec<Version>,
     status: Option<Status>,
     running: Option<Command>,
+    /// The running prepare writes the inactive set; one that finds no update succeeds without.
+    writes: bool,
     boots: u64,
 }
 
@@ -137,6 +141,7 @@ impl Machine {
             published: vec![],
             status: None,
             running: None,
+            writes: false,
             boots: 1,
         })
     }
@@ -184,6 +189,11 @@ impl Machine {
         Ok(())
     }
 
+    /// An image is taken out of the repository.
+    pub fn withdraw(&mut self, version: &str) {
+        self.published.retain(|published| published.to_string() != version);
+    }
+
     /// The answer of `GET /updates/status`.
     ///
     /// # Errors
@@ -197,9 +207,12 @@ impl Machine {
 
     /// Starts a command; it holds the lock until [`Machine::finish`].
     ///
+    /// A prepare asks the repository anew, as `updog update-image` does: it writes what would be chosen now, whatever
+    /// the status document says, or nothing.
+    ///
     /// # Errors
     /// As the API refuses it; then nothing has changed.
-    pub fn start(&mut self, command: Command) -> Result<(), Refusal> {
+    pub fn start(&mut self, command: Command, choice: &Choice) -> Result<(), Refusal> {
         if self.running.is_some() {
             return Err(Refusal::Locked);
         }
@@ -212,15 +225,18 @@ impl Machine {
             _ => return Err(Refusal::NotAllowed("Update action not allowed according to update state")),
         }
         let status = self.status.as_ref();
-        if command == Command::Prepare {
-            let chosen = status
-                .and_then(|status| status.chosen_update.as_ref())
-                .ok_or(Refusal::NotFound("Chosen update does not exist"))?;
-            // From here on the inactive set is being written to, whatever the status document says of it.
-            self.inactive = Some(Content { version: chosen.version.clone(), damaged: true });
+        if command == Command::Prepare && status.is_none_or(|status| status.chosen_update.is_none()) {
+            return Err(Refusal::NotFound("Chosen update does not exist"));
         }
         if command == Command::Activate && status.is_none_or(|status| status.staging_partition.is_none()) {
             return Err(Refusal::NotFound("No staged update found"));
+        }
+        if command == Command::Prepare {
+            let found = self.choose(choice);
+            self.writes = found.is_some();
+            // From here on the inactive set is being written to, whatever the status document says of it.
+            let content = found.map(|version| Content { version, damaged: true });
+            self.inactive = content.or_else(|| self.inactive.take());
         }
         self.running = Some(command);
         Ok(())
@@ -228,7 +244,7 @@ impl Machine {
 
     /// The running command ends, and the lock is released.
     pub fn finish(&mut self, ending: Ending, choice: &Choice, now: Timestamp) {
-        let Some(command) = self.running.take() else { return };
+        let Some(command) = self.running.take().filter(|_| ending != Ending::Lost) else { return };
         let mut status = self.status.take().unwrap_or(Status {
             update_state: UpdateState::Idle,
             available_updates: vec![],
@@ -253,12 +269,12 @@ impl Machine {
                 status.update_state = UpdateState::Idle;
             }
             Command::Prepare if success => {
-                if let Some(content) = self.inactive.as_mut() {
+                if let Some(content) = self.inactive.as_mut().filter(|_| self.writes) {
                     content.damaged = false;
-                    let image = content.version.clone();
-                    status.staging_partition =
-                        Some(Partition { image: self.image(image), next_to_boot: false });
                 }
+                // The label is the choice of the last refresh, as thar-be-updates has it.
+                let label = status.chosen_update.clone();
+                status.staging_partition = label.map(|image| Partition { image, next_to_boot: false });
                 status.update_state = UpdateState::Staged;
             }
             Command::Activate | Command::Deactivate if success => {
@@ -278,18 +294,18 @@ impl Machine {
             cmd_status: match ending {
                 Ending::Success => "Success",
                 Ending::Failed(_) => "Failed",
-                Ending::Unknown => "Unknown",
+                Ending::Unknown | Ending::Lost => "Unknown",
             },
             timestamp: now,
             exit_status: match ending {
                 Ending::Success => Some(0),
                 Ending::Failed(_) => Some(1),
-                Ending::Unknown => None,
+                Ending::Unknown | Ending::Lost => None,
             },
             stderr: match ending {
                 Ending::Success => Some(String::new()),
                 Ending::Failed(stderr) => Some(stderr),
-                Ending::Unknown => None,
+                Ending::Unknown | Ending::Lost => None,
             },
         });
         self.status = Some(status);

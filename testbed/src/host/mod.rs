@@ -116,6 +116,8 @@ struct Shared {
     boot_id: Mutex<String>,
     power: watch::Sender<HostPower>,
     reboot: Notify,
+    /// How long the API is to be away.
+    api_away: watch::Sender<Option<Duration>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -139,6 +141,7 @@ impl Host {
             boot_id: Mutex::default(),
             power: watch::Sender::new(HostPower::Down),
             reboot: Notify::new(),
+            api_away: watch::Sender::new(None),
         });
         let listener = shared.come_up(&options.socket, &options.boot_id_file)?;
         let task = tokio::spawn(live(Arc::clone(&shared), listener, options.socket, options.boot_id_file));
@@ -173,6 +176,11 @@ impl Host {
         self.shared.machine().publish(version)
     }
 
+    /// An image is taken out of the host's repository; the host learns of it by a refresh or a prepare.
+    pub fn withdraw(&self, version: &str) {
+        self.shared.machine().withdraw(version);
+    }
+
     /// From now on this goes wrong, and nothing else.
     pub fn set_faults(&self, faults: Faults) {
         *lock(&self.shared.faults) = faults;
@@ -183,6 +191,11 @@ impl Host {
         self.shared.reboot.notify_one();
     }
 
+    /// The API server ends, and is started anew after so long: with a new socket, in the same boot.
+    pub fn restart_api(&self, away: Duration) {
+        self.shared.api_away.send_replace(Some(away));
+    }
+
     /// Somebody else than our agent has run this command, and it went well.
     ///
     /// # Errors
@@ -190,7 +203,7 @@ impl Host {
     pub fn has_run(&self, command: Command) -> anyhow::Result<()> {
         let choice = lock(&self.shared.faults).choice.clone();
         let mut machine = self.shared.machine();
-        machine.start(command).map_err(|refusal| anyhow::anyhow!("{command:?}: {refusal:?}"))?;
+        machine.start(command, &choice).map_err(|refusal| anyhow::anyhow!("{command:?}: {refusal:?}"))?;
         machine.finish(machine::Ending::Success, &choice, Timestamp::now());
         Ok(())
     }
@@ -220,8 +233,9 @@ impl Shared {
     /// Starts a command, which ends by itself unless the host reboots before.
     fn start(self: &Arc<Self>, command: Command) -> Result<(), Refusal> {
         let boot = {
+            let choice = lock(&self.faults).choice.clone();
             let mut machine = self.machine();
-            machine.start(command)?;
+            machine.start(command, &choice)?;
             machine.boots()
         };
         let shared = Arc::clone(self);
@@ -243,16 +257,22 @@ impl Shared {
         }
     }
 
-    /// A new boot id, then the socket, then the news.
-    fn come_up(&self, socket: &Path, boot_id_file: &Path) -> anyhow::Result<UnixListener> {
-        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("a new boot id")?;
-        std::fs::write(boot_id_file, &boot_id)
-            .with_context(|| format!("boot id file {}", boot_id_file.display()))?;
+    /// A new socket, for those who may use it.
+    fn listen(&self, socket: &Path) -> anyhow::Result<UnixListener> {
         let listener = listen(socket).with_context(|| format!("socket {}", socket.display()))?;
         if let Some(group) = self.socket_group {
             std::os::unix::fs::chown(socket, None, Some(group))?;
             std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o660))?;
         }
+        Ok(listener)
+    }
+
+    /// A new boot id, then the socket, then the news.
+    fn come_up(&self, socket: &Path, boot_id_file: &Path) -> anyhow::Result<UnixListener> {
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("a new boot id")?;
+        std::fs::write(boot_id_file, &boot_id)
+            .with_context(|| format!("boot id file {}", boot_id_file.display()))?;
+        let listener = self.listen(socket)?;
         let pretty_name = self.machine().pretty_name();
         let boot_id = boot_id.trim().to_owned();
         lock(&self.boot_id).clone_from(&boot_id);
@@ -272,15 +292,35 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
     UnixListener::from_std(listener)
 }
 
+/// Why the API ends.
+enum End {
+    /// The host reboots.
+    Reboot,
+    /// Its server alone is started anew.
+    Away(Duration),
+}
+
 /// Boot after boot, until the handle is gone.
 async fn live(shared: Arc<Shared>, mut listener: UnixListener, socket: PathBuf, boot_id_file: PathBuf) {
     loop {
-        serve_until_reboot(&shared, listener).await;
-        shared.power.send_replace(HostPower::Down);
-        tokio::time::sleep(shared.durations.reboot).await;
-        let falls_back = lock(&shared.faults).falls_back_on_boot;
-        shared.machine().boot(falls_back);
-        listener = match shared.come_up(&socket, &boot_id_file) {
+        let again = match serve(&shared, listener).await {
+            End::Reboot => {
+                shared.power.send_replace(HostPower::Down);
+                tokio::time::sleep(shared.durations.reboot).await;
+                let falls_back = lock(&shared.faults).falls_back_on_boot;
+                shared.machine().boot(falls_back);
+                shared.come_up(&socket, &boot_id_file)
+            }
+            End::Away(away) => {
+                tokio::select! {
+                    () = tokio::time::sleep(away) => {}
+                    // It comes soon enough when the API is there again.
+                    () = shared.reboot.notified() => shared.reboot.notify_one(),
+                }
+                shared.listen(&socket)
+            }
+        };
+        listener = match again {
             Ok(listener) => listener,
             Err(error) => {
                 tracing::error!(%error, "the simulated host does not come up again");
@@ -290,12 +330,18 @@ async fn live(shared: Arc<Shared>, mut listener: UnixListener, socket: PathBuf, 
     }
 }
 
-/// Connections end with the boot: they are dropped with their set.
-async fn serve_until_reboot(shared: &Arc<Shared>, listener: UnixListener) {
+/// Connections end with the API: they are dropped with their set.
+async fn serve(shared: &Arc<Shared>, listener: UnixListener) -> End {
     let mut connections = JoinSet::new();
+    let mut api_away = shared.api_away.subscribe();
     loop {
         tokio::select! {
-            () = shared.reboot.notified() => return,
+            () = shared.reboot.notified() => return End::Reboot,
+            Ok(away) = api_away.wait_for(Option::is_some) => {
+                let away = *away;
+                shared.api_away.send_replace(None);
+                return End::Away(away.unwrap_or_default());
+            }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     connections.spawn(server::connection(stream, Arc::clone(shared)));

@@ -52,6 +52,15 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
         "failed, and said":
             old(failed), with(shadow(State::Idle), |_, status| status.message = Some(said.into())), fresh()
             => "wait";
+        "failed, but the API is worse: one of the two is said, not both in turn":
+            old(failed), with(shadow(State::Idle), |_, status| status.message = Some("Bottlerocket API: no answer".into())),
+            fresh() => "wait";
+        "lost": old(available()), shadow(State::Idle), Memory { refresh_lost: true, ..fresh() }
+            => "\"refresh failed: the host does not say how it ended\"";
+        "lost, and the first since boot": old(Updates::Unknown), shadow(State::Idle), Memory { refresh_lost: true, ..fresh() }
+            => "\"refresh failed: the host does not say how it ended\"";
+        "lost, and the next one works": old(available()), still_failed.clone(),
+            Memory { refresh_lost: true, ..asked(Refresh, 0) } => "-StatusMessage";
         "what is wrong with the API is not taken back here":
             old(known(Available, Some(NEW), None, last(Refresh, true, 1))),
             with(shadow(State::Idle), |_, status| status.message = Some("Bottlerocket API: no answer".into())),

@@ -89,6 +89,32 @@ fn what_was_downloaded_stays_known_past_our_refresh_and_no_other_command() {
     }
 }
 
+/// Its prepare may have written what the look found, or nothing.
+#[test]
+fn what_the_first_look_does_not_choose_any_more_is_dropped_and_downloaded_over() {
+    let chooses = |chosen, second| old(known(IsStaged, chosen, Some(NEW), last(Refresh, true, second)));
+    let first = |before| Memory { is_first_look: true, ..begun(Refresh, before) };
+    let target = |mut shadow: BottlerocketShadow| {
+        shadow.status.get_or_insert_default().target_version = Some(OTHER.into());
+        shadow
+    };
+    let distrusted = |second| Memory { distrusted_at: Some(time(second)), ..due() };
+    let read = waiting(NEW);
+    let (report, memory) = step(&chooses(Some(OTHER), 7), &facts(&read), &first(5));
+    assert_eq!(words(&report), "-StatusStaged TargetVersion");
+    assert_eq!(memory.distrusted_at, Some(time(7)));
+    let (_, memory) =
+        step(&chooses(Some(OTHER), 9), &facts(&read), &Memory { distrusted_at: Some(time(7)), ..first(7) });
+    assert_eq!(memory.distrusted_at, Some(time(9)), "known past the next look of ours");
+    check! {
+        "withdrawn": chooses(None, 7), waiting(NEW), first(5) => "-StatusStaged -TargetVersion";
+        "downloaded over": chooses(Some(OTHER), 7), target(idle()), distrusted(7) => "prepare";
+        "but not if something ran since": chooses(Some(OTHER), 9), target(idle()), distrusted(7) => "wait";
+        "the first look failed": old(known(IsStaged, None, Some(NEW), last(Refresh, false, 7))), waiting(NEW), first(5)
+            => "StatusStaged \"refresh failed with exit status 1: no route\"";
+    }
+}
+
 #[test]
 fn what_a_person_staged_or_activated_is_left_alone() {
     let unmarked = || with(idle(), |_, status| status.staged = Some(staged(NEW, 5)));
@@ -167,6 +193,6 @@ fn a_turn_takes_what_was_downloaded_if_the_host_still_chooses_it() {
         "what an earlier attempt staged is not taken for a download ahead, or nobody would deactivate it":
             old(is_staged(last(Prepare, true, 5))), earlier, began() => "refresh";
         "taken": old(is_staged(last(Refresh, true, 7))), taken.clone(), refreshed() => "activate";
-        "taken, restarted": old(is_staged(last(Refresh, true, 7))), taken, fresh() => "activate";
+        "taken, restarted: it looks again": old(is_staged(last(Refresh, true, 7))), taken, fresh() => "refresh";
     }
 }

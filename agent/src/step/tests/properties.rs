@@ -86,6 +86,7 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
         prop::option::of(prop::sample::select(vec![
             "earlier",
             "refresh failed with exit status 1: no route",
+            "Bottlerocket API: refresh was refused: no memory",
             "prefetch failed with exit status 1: no route",
         ])),
     )
@@ -119,15 +120,30 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
 fn any_memory() -> impl Strategy<Value = Memory> {
     let asked = (command(), prop::option::of((0..3i64).prop_map(time)));
     let prefetch = prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]);
-    (prop::option::weighted(0.3, asked), attempt(), attempt(), any::<bool>(), prefetch, any::<bool>())
-        .prop_map(|(asked, began, refreshed, refresh_due, prefetch, reboot_refused)| Memory {
-            asked,
+    let asked = (prop::option::weighted(0.3, asked), any::<bool>(), any::<bool>());
+    let timers = (any::<bool>(), prefetch, any::<bool>());
+    let distrusted_at = prop::option::of((0..3i64).prop_map(time));
+    (asked, attempt(), attempt(), distrusted_at, timers).prop_map(
+        |(
+            (asked, is_first_look, refresh_lost),
             began,
             refreshed,
-            refresh_due,
-            prefetch,
-            reboot_refused,
-        })
+            distrusted_at,
+            (refresh_due, prefetch, reboot_refused),
+        )| {
+            Memory {
+                asked,
+                is_first_look,
+                refresh_lost,
+                began,
+                refreshed,
+                distrusted_at,
+                refresh_due,
+                prefetch,
+                reboot_refused,
+            }
+        },
+    )
 }
 
 /// The shadow, once the API server has taken every report; each must change something.
@@ -203,7 +219,9 @@ proptest! {
                 prop_assert!(seen.reports(State::Idle), "said before the host is touched");
                 let known = host.known().unwrap();
                 prop_assert!(known.chosen.is_some() && known.chosen == seen.status.target_version);
-                if known.state != UpdateState::Available {
+                let last_at = known.last.map(|last| last.at);
+                if known.state != UpdateState::Available && (last_at.is_none() || memory.distrusted_at != last_at)
+                {
                     let ours = seen.status.staged.unwrap();
                     prop_assert_eq!(known.state, UpdateState::Staged);
                     prop_assert_eq!(known.staged_version, Some(ours.version.as_str()), "not over a person's");
@@ -220,15 +238,11 @@ proptest! {
                 if command == Command::Activate {
                     let last = known.last.unwrap();
                     let ours = seen.status.staged.unwrap();
-                    let harmless = last.kind == Some(Command::Refresh);
-                    prop_assert!(harmless || (last.kind == Some(Command::Prepare) && last.success));
+                    prop_assert!(last.kind == Some(Command::Refresh) && last.success, "it has looked since the prepare");
                     prop_assert_eq!(&ours.at, &last.at.to_string());
                     prop_assert_eq!(Some(ours.version.as_str()), known.staged_version);
                     prop_assert!(!ours.prefetched, "said before it is activated");
-                    prop_assert!(
-                        memory.refreshed == seen.spec.attempt || memory.began != seen.spec.attempt,
-                        "the host was asked in this attempt whether it still chooses it"
-                    );
+                    prop_assert_eq!(memory.refreshed, seen.spec.attempt, "and in this attempt");
                 } else {
                     prop_assert_eq!(seen.status.staged, None, "nothing is trusted that is overwritten");
                 }

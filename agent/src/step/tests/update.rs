@@ -17,6 +17,9 @@ fn staging_step_by_step() {
         })
     };
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
+    let waiting = || with(goal(), |_, status| status.staged = Some(ahead(NEW, 5)));
+    let confirmed = || with(goal(), |_, status| status.staged = Some(staged(NEW, 7)));
+    let looking = || Memory { is_first_look: true, ..asked(Refresh, 5) };
     let no_attempt = || with(goal(), |spec, status| (spec.attempt, status.attempt) = (None, None));
     check! {
         "upstream's, without an attempt": old(available()), no_attempt(), fresh() => "wait";
@@ -47,12 +50,60 @@ fn staging_step_by_step() {
         "prepared": old(is_staged(last(Prepare, true, 5))), goal(), asked(Prepare, 1) => "StatusStaged";
         "prepared, agent restarted": old(is_staged(last(Prepare, true, 5))), goal(), fresh()
             => "StatusStaged";
-        "prepared and said": old(is_staged(last(Prepare, true, 5))), ours(), fresh() => "activate";
+        "prepared and said: look again": old(is_staged(last(Prepare, true, 5))), waiting(), refreshed()
+            => "refresh";
+        "prepared and said, agent restarted": old(is_staged(last(Prepare, true, 5))), waiting(), fresh()
+            => "refresh";
+        "still chosen: said": old(is_staged(last(Refresh, true, 7))), waiting(), looking() => "StatusStaged";
+        "still chosen: activated": old(is_staged(last(Refresh, true, 7))), confirmed(), refreshed()
+            => "activate";
+        "activated by somebody before our look": old(is_ready(last(Activate, true, 6))), waiting(), refreshed()
+            => "deactivate";
         "the trap: a later prepare failed": old(is_staged(last(Prepare, false, 6))), ours(), refreshed()
             => "-StatusStaged";
         "the trap, hidden by a refresh": old(is_staged(last(Refresh, true, 7))), ours(), refreshed()
             => "-StatusStaged";
         "ready": old(is_ready(last(Activate, true, 6))), ours(), fresh() => "StagedAndPerformedUpdate";
+    }
+}
+
+/// A prepare may write another image than the one that it is labelled with, or none.
+#[test]
+fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
+    let waiting =
+        || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(ahead(NEW, 5)));
+    let dropped = || with(waiting(), |_, status| status.staged = None);
+    let confirmed = || with(waiting(), |_, status| status.staged = Some(staged(NEW, 7)));
+    let first = || Memory { is_first_look: true, ..asked(Refresh, 5) };
+    let second = || Memory { is_first_look: true, ..asked(Refresh, 7) };
+    let later = || Memory { is_first_look: false, ..asked(Refresh, 7) };
+    let chooses = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, true, second));
+    let fails = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, false, second));
+    let said = "refresh failed with exit status 1: no route";
+    let failed = || {
+        with(waiting(), |_, status| {
+            status.staged = Some(ahead(NEW, 7));
+            status.message = Some(said.into());
+        })
+    };
+    let moved = || with(dropped(), |_, status| status.target_version = Some(OTHER.into()));
+    check! {
+        "another was published": old(chooses(Some(OTHER), 7)), waiting(), first()
+            => "-StatusStaged TargetVersion";
+        "it was withdrawn": old(chooses(None, 7)), waiting(), first() => "-StatusStaged -TargetVersion";
+        "and said: the reconciler gives up": old(chooses(Some(OTHER), 7)), moved(), refreshed() => "wait";
+        "chosen once more: downloaded once more": old(chooses(Some(NEW), 9)), dropped(), refreshed() => "prepare";
+        "confirmed, and another later": old(chooses(Some(OTHER), 9)), confirmed(), later()
+            => "StatusStaged TargetVersion";
+        "the look fails: said, and no failure of the attempt": old(fails(Some(NEW), 7)), waiting(), first()
+            => "StatusStaged \"refresh failed with exit status 1: no route\"";
+        "and is repeated": old(fails(Some(NEW), 7)), failed(), refreshed() => "refresh";
+        "also if nothing is chosen after it": old(fails(None, 7)), failed(), refreshed() => "refresh";
+        "also by another process": old(fails(None, 7)), failed(), fresh() => "refresh";
+        "fails again": old(fails(None, 9)), failed(), second() => "StatusStaged";
+        "succeeds at last": old(chooses(Some(NEW), 9)), failed(), second() => "-StatusMessage StatusStaged";
+        "succeeds at last, and another is chosen": old(chooses(Some(OTHER), 9)), failed(), second()
+            => "-StatusStaged -StatusMessage TargetVersion";
     }
 }
 

@@ -8,12 +8,12 @@ fn machine() -> Machine {
 }
 
 fn run(machine: &mut Machine, command: Command) {
-    machine.start(command).unwrap();
+    machine.start(command, &Choice::default()).unwrap();
     machine.finish(Ending::Success, &Choice::default(), Timestamp::UNIX_EPOCH);
 }
 
 fn fail(machine: &mut Machine, command: Command) {
-    machine.start(command).unwrap();
+    machine.start(command, &Choice::default()).unwrap();
     machine.finish(Ending::Failed("no space".into()), &Choice::default(), Timestamp::UNIX_EPOCH);
 }
 
@@ -50,10 +50,15 @@ fn commands_are_allowed_by_state() {
     let mut table = machine();
     let mut seen = vec![];
     for next in [Refresh, Prepare, Activate] {
-        seen.push([Refresh, Prepare, Activate, Deactivate].map(|c| table.clone().start(c).is_ok()));
+        seen.push(
+            [Refresh, Prepare, Activate, Deactivate]
+                .map(|c| table.clone().start(c, &Choice::default()).is_ok()),
+        );
         run(&mut table, next);
     }
-    seen.push([Refresh, Prepare, Activate, Deactivate].map(|c| table.clone().start(c).is_ok()));
+    seen.push(
+        [Refresh, Prepare, Activate, Deactivate].map(|c| table.clone().start(c, &Choice::default()).is_ok()),
+    );
     assert_eq!(
         seen,
         [
@@ -63,16 +68,16 @@ fn commands_are_allowed_by_state() {
             [true, false, false, true],
         ]
     );
-    assert!(matches!(table.start(Activate), Err(Refusal::NotAllowed(_))));
+    assert!(matches!(table.start(Activate, &Choice::default()), Err(Refusal::NotAllowed(_))));
 }
 
 #[test]
 fn a_running_command_holds_the_lock() {
     let mut machine = machine();
-    machine.start(Refresh).unwrap();
+    machine.start(Refresh, &Choice::default()).unwrap();
     assert_eq!(machine.status(), Err(Refusal::Locked));
     for command in [Refresh, Prepare, Activate, Deactivate] {
-        assert_eq!(machine.start(command), Err(Refusal::Locked), "{command:?}");
+        assert_eq!(machine.start(command, &Choice::default()), Err(Refusal::Locked), "{command:?}");
     }
 }
 
@@ -96,7 +101,7 @@ fn a_prepare_that_fails_over_a_staged_image_leaves_a_trap() {
 fn a_boot_in_the_middle_of_a_prepare_loses_it() {
     let mut machine = machine();
     run(&mut machine, Refresh);
-    machine.start(Prepare).unwrap();
+    machine.start(Prepare, &Choice::default()).unwrap();
     machine.boot(false);
     assert_eq!(machine.version(), &Version::new(1, 19, 4));
     assert!(machine.inactive.as_ref().unwrap().damaged);
@@ -138,7 +143,7 @@ fn lock_and_wave_decide_what_is_chosen() {
         (Choice { version_lock: None, before_wave: true }, 0, None),
     ];
     for (choice, available, chosen) in rows {
-        machine.start(Refresh).unwrap();
+        machine.start(Refresh, &Choice::default()).unwrap();
         machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
         let status = machine.status().unwrap();
         assert_eq!(status.available_updates.len(), available, "{choice:?}");
@@ -150,19 +155,40 @@ fn lock_and_wave_decide_what_is_chosen() {
 }
 
 #[test]
-fn what_is_chosen_changes_only_with_a_refresh() {
+fn a_prepare_asks_the_repository_and_labels_with_what_was_chosen_before() {
     let mut machine = machine();
     run(&mut machine, Refresh);
     machine.publish("1.20.2").unwrap();
-    let locked = Choice { version_lock: Some("1.20.2".into()), before_wave: false };
-    machine.start(Prepare).unwrap();
-    machine.finish(Ending::Success, &locked, Timestamp::UNIX_EPOCH);
+    run(&mut machine, Prepare);
     let status = machine.status().unwrap();
     assert_eq!(status.chosen_update.as_ref().unwrap().version, Version::new(1, 20, 1));
     assert_eq!(status.staging_partition.as_ref().unwrap().image.version, Version::new(1, 20, 1));
-    machine.start(Refresh).unwrap();
-    machine.finish(Ending::Success, &locked, Timestamp::UNIX_EPOCH);
+    run(&mut machine, Activate);
+    let mut booted = machine.clone();
+    booted.boot(false);
+    assert_eq!(booted.version(), &Version::new(1, 20, 2), "the label was wrong");
+    run(&mut machine, Refresh);
     assert_eq!(machine.status().unwrap().chosen_update.as_ref().unwrap().version, Version::new(1, 20, 2));
+}
+
+#[test]
+fn a_prepare_that_finds_no_update_succeeds_and_writes_nothing() {
+    for written_before in [false, true] {
+        let mut machine = machine();
+        run(&mut machine, Refresh);
+        if written_before {
+            machine.start(Prepare, &Choice::default()).unwrap();
+            machine.finish(Ending::Failed("no route".into()), &Choice::default(), Timestamp::UNIX_EPOCH);
+        }
+        machine.withdraw("1.20.1");
+        run(&mut machine, Prepare);
+        let status = machine.status().unwrap();
+        assert_eq!(status.update_state, UpdateState::Staged);
+        assert_eq!(status.staging_partition.as_ref().unwrap().image.version, Version::new(1, 20, 1));
+        run(&mut machine, Activate);
+        machine.boot(false);
+        assert_eq!(machine.version(), &Version::new(1, 19, 4), "there is nothing to boot");
+    }
 }
 
 #[test]
@@ -215,7 +241,7 @@ fn the_newest_command_is_told_with_its_own_end() {
     for (second, ending) in
         [Ending::Success, Ending::Failed("no route".into()), Ending::Unknown].into_iter().enumerate()
     {
-        machine.start(Refresh).unwrap();
+        machine.start(Refresh, &Choice::default()).unwrap();
         let now = Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
         machine.finish(ending.clone(), &Choice::default(), now);
         let last = machine.status().unwrap().most_recent_command.clone().unwrap();
@@ -224,9 +250,13 @@ fn the_newest_command_is_told_with_its_own_end() {
         match ending {
             Ending::Success => assert_eq!(told, ("Success", Some(0), Some(""))),
             Ending::Failed(_) => assert_eq!(told, ("Failed", Some(1), Some("no route"))),
-            Ending::Unknown => assert_eq!(told, ("Unknown", None, None)),
+            Ending::Unknown | Ending::Lost => assert_eq!(told, ("Unknown", None, None)),
         }
     }
+    let before = machine.status().cloned();
+    machine.start(Refresh, &Choice::default()).unwrap();
+    machine.finish(Ending::Lost, &Choice::default(), Timestamp::MAX);
+    assert_eq!(machine.status().cloned(), before, "nobody has heard of it");
 }
 
 #[test]
@@ -234,11 +264,11 @@ fn a_refresh_leaves_what_is_staged_alone_and_may_take_the_choice_away() {
     let mut machine = machine();
     run(&mut machine, Refresh);
     run(&mut machine, Prepare);
-    machine.start(Refresh).unwrap();
+    machine.start(Refresh, &Choice::default()).unwrap();
     let nothing = Choice { version_lock: None, before_wave: true };
     machine.finish(Ending::Success, &nothing, Timestamp::UNIX_EPOCH);
     assert_eq!(state(&machine), UpdateState::Staged);
-    assert!(matches!(machine.start(Prepare), Err(Refusal::NotFound(_))));
+    assert!(matches!(machine.start(Prepare, &Choice::default()), Err(Refusal::NotFound(_))));
     fail(&mut machine, Refresh);
     assert_eq!(state(&machine), UpdateState::Staged);
 }

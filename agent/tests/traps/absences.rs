@@ -1,0 +1,101 @@
+//! Nobody listens on the socket: for a moment, until there is a new container, or for good.
+
+use std::time::Duration;
+
+use brupop_api::State;
+use brupop_testbed::host::{Answer, Call, Durations, Faults};
+
+use crate::solo::{NEW, Solo};
+
+const STAGED: State = State::StagedAndPerformedUpdate;
+
+async fn idle(mounted: bool) -> Solo {
+    let mut solo = Solo::new(Durations::default(), &[]).await;
+    if mounted {
+        solo.mount();
+    }
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_started_anew_is_reached_from_a_new_container() {
+    let solo = idle(true).await;
+    solo.place.host.restart_api(Duration::from_secs(1));
+    let said = "Bottlerocket API: nobody answers on ";
+    solo.until(said, |status| status.message.as_ref().is_some_and(|it| it.starts_with(said))).await;
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    assert_eq!(solo.ends(), 1);
+    let status = solo.until("no message", |status| status.message.is_none()).await;
+    assert_eq!(status.crash_count.unwrap_or(0), 0);
+    assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_absence_ends_nothing() {
+    let solo = idle(false).await;
+    for seconds in [1, 20, 40] {
+        solo.place.host.restart_api(Duration::from_secs(seconds));
+        let looked = solo.count("refresh-updates");
+        solo.until_called("refresh-updates", looked).await;
+    }
+    assert_eq!(solo.ends(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_there_and_does_not_answer_is_awaited() {
+    let solo = idle(false).await;
+    solo.faults(Faults::answer(Call::Status, Answer::Hang));
+    solo.stage(1);
+    solo.never("it ends", || solo.ends() > 0).await;
+    solo.faults(Faults::default());
+    solo.until_at(1, STAGED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_without_an_api_is_tried_again_and_again_with_few_words() {
+    let solo = idle(false).await;
+    solo.place.host.restart_api(Duration::from_hours(2));
+    let said = "Bottlerocket API: nobody answers on ";
+    solo.until(said, |status| status.message.as_ref().is_some_and(|it| it.starts_with(said))).await;
+    let words = solo.statuses().len();
+    solo.never("another word", || solo.statuses().len() > words).await;
+    assert!((20..=60).contains(&solo.ends()), "{}", solo.ends());
+    solo.until("it is there again", |status| status.message.is_none()).await;
+}
+
+/// The host's API ends before the host does, and perhaps before the agent.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_ends_while_its_host_goes_down_reboots_it_once() {
+    let reboot = Duration::from_mins(10);
+    let mut solo = Solo::new(Durations { reboot, ..Durations::default() }, &[]).await;
+    solo.mount();
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    solo.grant();
+    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
+    assert!(solo.ends() > 1, "{}", solo.ends());
+    assert_eq!((solo.count("reboot"), status.current_version.as_deref()), (1, Some(NEW)));
+    for status in solo.statuses() {
+        assert_eq!(status.crash_count.unwrap_or(0), 0, "{status:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reboot_that_does_not_come_is_asked_for_again_by_the_next_container() {
+    let solo = idle(true).await;
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
+    solo.grant();
+    solo.until_called("reboot", 0).await;
+    solo.place.host.restart_api(Duration::from_mins(3));
+    solo.faults(Faults::default());
+    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
+    assert!(solo.ends() > 0);
+    assert_eq!((solo.count("reboot"), status.crash_count.unwrap_or(0)), (2, 0));
+}
