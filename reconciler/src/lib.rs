@@ -1,29 +1,38 @@
-//! Decides what each Bottlerocket host should do next, and sees to it.
+//! Decides what each Bottlerocket host should do next, and sees to it: observe → decide → apply.
 //!
-//! Observe → decide → apply: [`observe`] turns objects and the time into [`facts`], [`decide`] turns facts into writes
-//! and reasons, and the rest carries them out.
+//! - The pure core, without client or clock: [`observe`] turns objects and the time into [`facts`], [`decide`] turns facts
+//!   into writes and reasons. `schedule`, [`drain`], `budgets`, `workloads`, `pending`, `conditions`, `events`,
+//!   `admission_proof` and `label_rate` decide the rest.
+//! - What is watched: `watches` keeps [`objects`] up to date, and wakes the loop.
+//! - What is asked of the API server: `apply` writes, [`evict`] empties nodes, `canary` tries the admission rules out, and
+//!   `leadership` holds the Lease.
+//! - The process and its subcommands: [`process`] wires all of it, `reconcile` is its one loop; [`plan`], [`drain_to_idle`],
+//!   [`settings`], `metrics`.
+//!
+//! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`, then `reconcile/pass.rs`, which
+//! calls them.
 
-pub mod admission;
-pub mod apply;
-pub mod budgets;
-pub mod canary;
-pub mod conditions;
+mod admission_proof;
+mod apply;
+mod budgets;
+mod canary;
+mod conditions;
 pub mod decide;
 pub mod drain;
+pub mod drain_to_idle;
+mod events;
 pub mod evict;
 pub mod facts;
-pub mod leadership;
-pub mod leave;
-pub mod metrics;
+mod label_rate;
+mod leadership;
+mod metrics;
 pub mod objects;
 pub mod observe;
-pub mod pace;
-pub mod pending;
+mod pending;
 pub mod plan;
 pub mod process;
-pub mod reconcile;
-pub mod schedule;
+mod reconcile;
+mod schedule;
 pub mod settings;
-pub mod told;
-pub mod watches;
-pub mod workloads;
+mod watches;
+mod workloads;

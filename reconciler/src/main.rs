@@ -1,7 +1,7 @@
 //! Updates the Bottlerocket hosts of a cluster, a few at a time.
 
 use brupop_reconciler::settings::{Command, Settings};
-use brupop_reconciler::{leave, plan, process};
+use brupop_reconciler::{drain_to_idle, plan, process};
 use brupop_runtime::logs;
 use clap::Parser as _;
 use std::io::Write as _;
@@ -21,7 +21,7 @@ async fn main() -> ExitCode {
             ended("there is no plan", plan::run(&settings, args).await.map(|text| say(&text)))
         }
         Some(Command::DrainToIdle(args)) => {
-            ended("not Idle", leave::run(args, |line| say(&format!("{line}\n"))).await)
+            ended("not Idle", drain_to_idle::run(args, |line| say(&format!("{line}\n"))).await)
         }
     }
 }

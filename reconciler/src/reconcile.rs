@@ -22,15 +22,15 @@ use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::admission::Admission;
+use crate::admission_proof::AdmissionProof;
 use crate::apply::Caller;
 use crate::canary::Finding;
 use crate::conditions::{FleetWanted, Settling, Wanted};
 use crate::drain::PodKey;
 use crate::evict::{Answer, Evictions};
+use crate::label_rate::LabelRate;
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
-use crate::pace::Pace;
 use crate::pending::Pending;
 use crate::schedule::{Schedule, Starts};
 use crate::settings::Settings;
@@ -64,8 +64,8 @@ pub struct Reconciler {
     /// Never dropped half-way: the API server would have charged the budget, and not deleted the pod. It then takes two
     /// minutes until the budget allows another eviction.
     evicting: JoinSet<(PodKey, Answer)>,
-    /// Events on their way: what was done is told also by who leads no more.
-    telling: JoinSet<()>,
+    /// Events on their way. They are still published when this process leads no more: what they say was done.
+    publishing: JoinSet<()>,
     /// All of it forgotten when this process leads no more.
     reign: Reign,
     elected_before: bool,
@@ -85,8 +85,8 @@ struct Reign {
     pending: Pending<Key>,
     evictions: Evictions,
     /// Of the labels by which nodes are opted in.
-    pace: Pace,
-    admission: Admission,
+    label_rate: LabelRate,
+    admission: AdmissionProof,
     settling: Settling<Wanted>,
     settling_fleet: Settling<FleetWanted>,
     /// The reason of each shadow, as it was last seen.
@@ -111,8 +111,8 @@ impl Reign {
             hopeless: BTreeMap::new(),
             pending: Pending::default(),
             evictions: Evictions::default(),
-            pace: Pace::default(),
-            admission: Admission::new(Duration::from_secs(settings.canary_interval_seconds)),
+            label_rate: LabelRate::default(),
+            admission: AdmissionProof::new(Duration::from_secs(settings.canary_interval_seconds)),
             settling: Settling::default(),
             settling_fleet: Settling::default(),
             reasons: BTreeMap::new(),
@@ -145,7 +145,7 @@ impl Reconciler {
             starts: Starts::default(),
             opens: None,
             evicting: JoinSet::new(),
-            telling: JoinSet::new(),
+            publishing: JoinSet::new(),
             reign,
             elected_before: false,
             complaints: Complaints::default(),
@@ -183,7 +183,7 @@ impl Reconciler {
         }
         let all_answered = async {
             while self.evicting.join_next().await.is_some() {}
-            while self.telling.join_next().await.is_some() {}
+            while self.publishing.join_next().await.is_some() {}
         };
         if timeout(FAREWELL, all_answered).await.is_err() {
             tracing::warn!("evictions or Events are left unanswered");

@@ -7,8 +7,8 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::drain_to_idle::DrainToIdleArgs;
 use crate::facts::FailureBudget;
-use crate::leave::LeaveArgs;
 use crate::plan::PlanArgs;
 use crate::schedule::{Kind, Schedule};
 
@@ -103,7 +103,7 @@ pub enum Command {
     /// Prints what would happen now, in which order, and why not for the rest; writes nothing
     Plan(PlanArgs),
     /// Waits until no update runs and nothing of ours is left on any Node, before uninstalling; writes nothing
-    DrainToIdle(LeaveArgs),
+    DrainToIdle(DrainToIdleArgs),
 }
 
 /// The durations from which [`crate::observe`] makes facts.

@@ -5,6 +5,8 @@ use std::fmt;
 use kube::core::{DynamicObject, GroupVersionKind};
 use serde_json::Value;
 
+use crate::facts::Evicted;
+
 /// The kinds of workload that are looked at. What other kinds mean by "available" nobody knows but their controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -93,15 +95,18 @@ impl Found {
     }
 }
 
-/// The first of these owners of pods that is there and not available; `None` as long as that is not known of each.
-pub fn missing(owners: &[String], found: impl Fn(&str) -> Option<Found>) -> Option<Option<&String>> {
-    let mut missing = None;
+/// How these owners of evicted pods are: the first that exists and is not available is missing. `found` says what was
+/// found of one; `None` if nothing is known of it yet, and then nothing is said of the others.
+pub fn evicted(owners: &[String], found: impl Fn(&str) -> Option<Found>) -> Evicted<'_> {
+    let mut evicted = Evicted::Back;
     for owner in owners {
-        if found(owner)? == Found::Unavailable {
-            missing = missing.or(Some(owner));
+        match found(owner) {
+            None => return Evicted::Unknown,
+            Some(Found::Unavailable) if evicted == Evicted::Back => evicted = Evicted::Missing(owner),
+            Some(_) => {}
         }
     }
-    Some(missing)
+    evicted
 }
 
 impl fmt::Display for Workload {
@@ -132,18 +137,26 @@ mod tests {
     fn the_first_that_is_not_available_is_missing_once_all_are_known() {
         let owners = ["a", "b", "c"].map(str::to_owned);
         for (what, found, expected) in [
-            ("all are back", [Some(Found::Available), Some(Found::Gone), Some(Found::Unknown)], Some(None)),
+            (
+                "all are back",
+                [Some(Found::Available), Some(Found::Gone), Some(Found::Unknown)],
+                Evicted::Back,
+            ),
             (
                 "two are not",
                 [Some(Found::Available), Some(Found::Unavailable), Some(Found::Unavailable)],
-                Some(Some("b")),
+                Evicted::Missing("b"),
             ),
-            ("one is not known yet", [Some(Found::Unavailable), None, Some(Found::Available)], None),
+            (
+                "one is not known yet",
+                [Some(Found::Unavailable), None, Some(Found::Available)],
+                Evicted::Unknown,
+            ),
         ] {
             let of = |owner: &str| found[owners.iter().position(|one| one == owner).unwrap()];
-            assert_eq!(missing(&owners, of).map(|missing| missing.map(String::as_str)), expected, "{what}");
+            assert_eq!(evicted(&owners, of), expected, "{what}");
         }
-        assert_eq!(missing(&[], |_| None), Some(None), "nobody was evicted");
+        assert_eq!(evicted(&[], |_| None), Evicted::Back, "nobody was evicted");
     }
 
     #[test]

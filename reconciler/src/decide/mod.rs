@@ -50,7 +50,7 @@ pub enum Effect<'a> {
     Delete,
 }
 
-/// What to do for a node, and how that is told.
+/// What to do for a node, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision<'a> {
     /// What is to be done now; `None` = wait.

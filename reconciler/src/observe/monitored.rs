@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use brupop_api::State;
 
 use super::Snapshot;
+use crate::facts::Evicted;
 
 impl Snapshot {
     /// The owners of pods that have to be available again, by name of the shadow.
@@ -15,5 +16,15 @@ impl Snapshot {
             watched.then(|| (name.clone(), marker.evicted_owners.clone()))
         });
         owners.collect()
+    }
+
+    /// Notes how the workloads are whose pods were evicted from the node of this shadow.
+    pub fn note_evicted(&mut self, shadow: &str, evicted: Evicted<'_>) {
+        let missing = match evicted {
+            Evicted::Unknown => return,
+            Evicted::Back => None,
+            Evicted::Missing(owner) => Some(owner.to_owned()),
+        };
+        self.evicted.insert(shadow.to_owned(), missing);
     }
 }

@@ -62,7 +62,7 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
     let (client, namespace) = (cluster.client()?, args.namespace.as_deref().unwrap_or(cluster.namespace()));
     let mut snapshot = snapshot(&client, namespace).await?;
     if settings.workloads_deadline_seconds > 0 {
-        snapshot.evicted = workloads::evicted(&client, &snapshot).await?;
+        workloads::look(&client, &mut snapshot).await?;
     }
     let (now, durations) = (Timestamp::now(), settings.durations());
     let text = now.to_string();

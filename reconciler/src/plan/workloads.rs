@@ -8,30 +8,29 @@ use kube::{Client, Error};
 
 use super::PlanError;
 use crate::observe::Snapshot;
-use crate::workloads::{Found, Workload, missing};
+use crate::workloads::{self, Found, Workload};
 
 /// Most workloads that are looked at: as many as the leader watches at once.
 const LOOKED_AT: usize = 512;
 
-/// The first workload that is not available again, by name of the shadow, as the leader would see it.
-pub(super) async fn evicted(
-    client: &Client,
-    snapshot: &Snapshot,
-) -> Result<BTreeMap<String, Option<String>>, PlanError> {
+/// Looks at the workloads that the leader would wait for, and notes in the snapshot how they are.
+pub(super) async fn look(client: &Client, snapshot: &mut Snapshot) -> Result<(), PlanError> {
     let monitored = snapshot.monitored();
     let owners: BTreeSet<&String> = monitored.values().flatten().collect();
     let mut found = BTreeMap::new();
     for owner in owners {
         let Some(workload) = Workload::parse(owner).filter(|_| found.len() < LOOKED_AT) else { continue };
-        found.insert(owner.as_str(), look_at(client, &workload).await?);
+        found.insert(owner.as_str(), find(client, &workload).await?);
     }
     // What is beyond, or of another kind, nobody waits for.
     let known = |owner: &str| Some(found.get(owner).copied().unwrap_or(Found::Unknown));
-    let missing_of = |owners: &[String]| missing(owners, known).flatten().cloned();
-    Ok(monitored.iter().map(|(name, owners)| (name.clone(), missing_of(owners))).collect())
+    for (name, owners) in &monitored {
+        snapshot.note_evicted(name, workloads::evicted(owners, known));
+    }
+    Ok(())
 }
 
-async fn look_at(client: &Client, workload: &Workload) -> Result<Found, PlanError> {
+async fn find(client: &Client, workload: &Workload) -> Result<Found, PlanError> {
     let resource = ApiResource::from_gvk(&workload.kind.full_name());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), &workload.namespace, &resource);
     // A list of one: the reconciler's account may list them, and not get them.

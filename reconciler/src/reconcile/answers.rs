@@ -9,8 +9,8 @@ use super::{Answered, Reconciler};
 use crate::apply::{Call, Outcome};
 use crate::canary::Finding;
 use crate::drain::PodKey;
+use crate::events::EventText;
 use crate::evict::Answer;
-use crate::told::Told;
 use tokio::task::JoinError;
 
 impl Reconciler {
@@ -33,7 +33,7 @@ impl Reconciler {
                 self.complaints.settled(&Subject::Call(key.clone()));
                 self.reign.pending.written(key.clone(), version_written, now);
                 if opts_in {
-                    self.reign.pace.labelled();
+                    self.reign.label_rate.labelled();
                     self.complaints.settled(&Subject::OptIn);
                 }
                 if let Some(term) = begins_term {
@@ -42,7 +42,7 @@ impl Reconciler {
                 } else if !matches!(key, Key::Condition(_) | Key::FleetStatus) {
                     tracing::info!(node, version, state, reason, object, "written");
                 }
-                self.tell(about);
+                self.publish_event(about);
             }
             Outcome::Removed => {
                 self.metrics.wrote(object, "removed");
@@ -57,7 +57,7 @@ impl Reconciler {
             Outcome::Refused(why) => {
                 self.metrics.wrote(object, "refused");
                 if opts_in {
-                    self.reign.pace.failed(now);
+                    self.reign.label_rate.failed(now);
                 }
                 // Once is a stale view; the next version of the object tells. Again and again on the same is a mistake.
                 match self.reign.pending.refused(key, seen, now) {
@@ -78,7 +78,7 @@ impl Reconciler {
                 self.metrics.wrote(object, "failed");
                 self.reign.pending.failed(key.clone(), now);
                 if opts_in {
-                    self.reign.pace.failed(now);
+                    self.reign.label_rate.failed(now);
                     return self.not_opted_in(about, &why);
                 }
                 if self.complaints.is_new(Subject::Call(key), &why) {
@@ -121,27 +121,27 @@ impl Reconciler {
         }
     }
 
-    /// Publishes an Event on each object that is concerned.
-    pub(super) fn tell(&mut self, about: About) {
-        let Some(told) = about.told else { return };
+    /// Publishes an Event, if there is one, on each object that the call concerns.
+    pub(super) fn publish_event(&mut self, about: About) {
+        let Some(event) = about.event else { return };
         for object in about.objects {
-            self.publish(told.clone(), object);
+            self.publish_on(object, event.clone());
         }
     }
 
-    fn publish(&mut self, told: Told, object: ObjectReference) {
-        while self.telling.try_join_next().is_some() {}
-        if self.telling.len() >= super::MAX_EVENTS {
-            tracing::debug!(reason = told.reason, "too many Events are on their way; one is lost");
+    fn publish_on(&mut self, object: ObjectReference, text: EventText) {
+        while self.publishing.try_join_next().is_some() {}
+        if self.publishing.len() >= super::MAX_EVENTS {
+            tracing::debug!(reason = text.reason, "too many Events are on their way; one is lost");
             return;
         }
         let recorder = self.recorder.clone();
         let publish = async move {
             let event = Event {
-                type_: if told.warning { EventType::Warning } else { EventType::Normal },
-                reason: told.reason.to_owned(),
-                note: Some(told.note),
-                action: told.action,
+                type_: if text.warning { EventType::Warning } else { EventType::Normal },
+                reason: text.reason.to_owned(),
+                note: Some(text.note),
+                action: text.action,
                 secondary: None,
             };
             let published =
@@ -153,6 +153,6 @@ impl Reconciler {
             };
             tracing::debug!(reason = event.reason, error, "an Event could not be published");
         };
-        self.telling.spawn(publish);
+        self.publishing.spawn(publish);
     }
 }

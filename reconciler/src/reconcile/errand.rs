@@ -1,4 +1,4 @@
-//! An effect as a call that owns what it needs, and what is to be told of it.
+//! An effect as a call that owns what it needs, and the Event about it.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::apply::{self, Call, Confirm};
 use crate::decide::{Decision, Effect};
+use crate::events::{self, EventText};
 use crate::facts::{FleetFacts, Situation};
 use crate::observe::Snapshot;
-use crate::told::{self, Told};
 
 /// What a call is about: as long as one is under way or not seen again, there is no other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ pub(super) struct About {
     pub(super) version: String,
     pub(super) state: &'static str,
     pub(super) reason: &'static str,
-    pub(super) told: Option<Told>,
+    pub(super) event: Option<EventText>,
     /// The objects that an Event is about.
     pub(super) objects: Vec<ObjectReference>,
 }
@@ -60,7 +60,7 @@ impl About {
         snapshot: &Snapshot,
         situation: &Situation<'_>,
         reason: &'static str,
-        told: Option<Told>,
+        event: Option<EventText>,
     ) -> Self {
         let name = situation.shadow_name;
         let shadow = snapshot.shadow(name);
@@ -71,7 +71,7 @@ impl About {
             version: facts.and_then(|shadow| shadow.spec.version).unwrap_or_default().to_owned(),
             state: facts.map_or("", |shadow| shadow.spec.state.as_str()),
             reason,
-            told,
+            event,
             objects: node.into_iter().chain(shadow.map(|shadow| shadow.object_ref(&()))).collect(),
         }
     }
@@ -106,12 +106,12 @@ impl Snapshot {
     }
 }
 
-/// The call for a write to the ledger, and what is told once it is made.
+/// The call for a write to the ledger, and the Event to publish once it is made.
 pub(super) fn ledger(
     snapshot: &Snapshot,
     write: &Write<'_>,
     begins_term: Option<u64>,
-    told: Option<Told>,
+    event: Option<EventText>,
 ) -> Errand {
     let nothing = Value::Null;
     let quoted = snapshot.ledger().map_or(&nothing, |ledger| &ledger.quoted);
@@ -121,8 +121,8 @@ pub(super) fn ledger(
         seen: snapshot.version(&Key::Ledger),
         begins_term,
         about: About {
-            reason: told.as_ref().map_or("", |told| told.reason),
-            told,
+            reason: event.as_ref().map_or("", |event| event.reason),
+            event,
             objects: snapshot.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect(),
             ..About::default()
         },
@@ -159,13 +159,13 @@ pub(super) fn of(
         }
         Effect::Evict | Effect::Delete => return None,
     };
-    let told = told::of_effect(situation, decision);
+    let event = events::of_effect(situation, decision);
     Some(Errand {
         seen: snapshot.version(&key),
         key,
         call,
         begins_term: None,
-        about: About::of(snapshot, situation, decision.reason.as_str(), told),
+        about: About::of(snapshot, situation, decision.reason.as_str(), event),
     })
 }
 

@@ -12,9 +12,9 @@ use super::wake::Wake;
 use crate::apply::Call;
 use crate::conditions::{self, FleetWanted, Wanted};
 use crate::decide::{Abort, Reason};
+use crate::events::{self, EventText};
 use crate::facts::Situation;
 use crate::observe::{Observed, Snapshot};
-use crate::told::{self, Told};
 
 impl Reconciler {
     /// Says of a node that no sense can be made of it; once.
@@ -24,13 +24,13 @@ impl Reconciler {
             return;
         }
         tracing::error!(node = names::node_of_shadow(name), shadow = name, why, "left alone");
-        let told = Told {
+        let event = EventText {
             reason: "NotUnderstood",
             warning: true,
             note: format!("left alone: {why}"),
             action: "Observe".to_owned(),
         };
-        self.tell(About::of(snapshot, situation, "NotUnderstood", Some(told)));
+        self.publish_event(About::of(snapshot, situation, "NotUnderstood", Some(event)));
     }
 
     /// Says of a node that it cannot have a shadow; once.
@@ -44,9 +44,9 @@ impl Reconciler {
         }
         let long = names::node_of_shadow(name).unwrap_or(name).to_owned();
         tracing::error!(node = long, note, "left alone");
-        let told = Told { reason: "NameTooLong", warning: true, note, action: "Observe".to_owned() };
+        let event = EventText { reason: "NameTooLong", warning: true, note, action: "Observe".to_owned() };
         let objects = snapshot.nodes.get(name).map(|node| node.object_ref(&())).into_iter().collect();
-        self.tell(About { node: long, told: Some(told), objects, ..About::default() });
+        self.publish_event(About { node: long, event: Some(event), objects, ..About::default() });
     }
 
     /// Says why the node moves or not: a log line when that changes, and the condition when it has settled.
@@ -64,7 +64,7 @@ impl Reconciler {
             return;
         }
         if matches!(reason, Reason::Draining) {
-            self.tell_refusal(snapshot, situation);
+            self.publish_refusal(snapshot, situation);
         }
         let mut message = reason.message();
         if let Some(more) = self.detail(snapshot, name, reason, now) {
@@ -75,10 +75,10 @@ impl Reconciler {
         let stored = conditions.iter().find(|condition| condition.type_ == wanted.type_);
         let before = self.reign.reasons.insert(name.to_owned(), wanted.reason);
         if before.or(stored.map(|stored| stored.reason.as_str())) != Some(wanted.reason) {
-            let about = About::of(snapshot, situation, wanted.reason, told::of_reason(situation, reason));
+            let about = About::of(snapshot, situation, wanted.reason, events::of_reason(situation, reason));
             let About { node, version, state, .. } = &about;
             tracing::info!(node, version, state, reason = wanted.reason, "{}", wanted.message);
-            self.tell(about);
+            self.publish_event(about);
         }
         if wanted.stands_in(conditions) {
             self.reign.settling.settled(name);
@@ -120,20 +120,20 @@ impl Reconciler {
             Reason::BackingOff => {
                 let shadow = snapshot.shadow(name)?;
                 let base = self.settings.durations().back_off_base;
-                told::of_failures(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
+                events::of_failures(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
             }
             _ => None,
         }
     }
 
     /// Says of a drain, once, in which words its evictions are refused.
-    fn tell_refusal(&mut self, snapshot: &Snapshot, situation: &Situation<'_>) {
+    fn publish_refusal(&mut self, snapshot: &Snapshot, situation: &Situation<'_>) {
         let name = situation.shadow_name;
         let Some(plan) = snapshot.drains.get(name) else { return };
         let Some((pod, why)) = self.reign.evictions.refusal(plan) else { return };
         if self.complaints.is_new(Subject::Drain(name.to_owned(), why.to_owned()), why) {
-            let told = told::of_refusal(situation, pod, why);
-            self.tell(About::of(snapshot, situation, Reason::Draining.as_str(), Some(told)));
+            let event = events::of_refusal(situation, pod, why);
+            self.publish_event(About::of(snapshot, situation, Reason::Draining.as_str(), Some(event)));
         }
     }
 

@@ -10,9 +10,9 @@ use super::errand::{About, Errand, Key};
 use super::wake::Wake;
 use crate::apply::Call;
 use crate::decide;
+use crate::events;
 use crate::facts::{FleetFacts, Outsider};
 use crate::observe::Snapshot;
-use crate::told;
 
 impl Reconciler {
     /// Labels the node whose turn it is, if any is to be labelled.
@@ -32,7 +32,7 @@ impl Reconciler {
             .iter()
             .filter_map(|outsider| Some((outsider, decide::opt_in(fleet, outsider)?)))
             .collect();
-        let Some(due) = self.reign.pace.due().filter(|_| !wanted.is_empty()) else { return };
+        let Some(due) = self.reign.label_rate.due().filter(|_| !wanted.is_empty()) else { return };
         if self.now() < due {
             wake.by(due);
             return;
@@ -40,21 +40,21 @@ impl Reconciler {
         let ready = wanted.into_iter().filter(|(outsider, _)| {
             self.is_ready(snapshot, &Key::Node(outsider.shadow_name.to_owned()), wake)
         });
-        let Some((outsider, write)) = self.reign.pace.turn(ready, |(outsider, _)| outsider.name) else {
+        let Some((outsider, write)) = self.reign.label_rate.turn(ready, |(outsider, _)| outsider.name) else {
             return;
         };
         let Some(errand) = errand(snapshot, outsider, &write) else { return };
         if self.run_errand(snapshot, errand, wake) {
-            self.reign.pace.begin(outsider.name, self.now());
+            self.reign.label_rate.begin(outsider.name, self.now());
         }
     }
 
     /// A node could not be labelled. Said once for all of them: what refuses one mostly refuses all.
     pub(super) fn not_opted_in(&mut self, about: About, why: &str) {
-        let told = told::of_no_opt_in(why);
-        if self.complaints.is_new(Subject::OptIn, &told.note) {
-            tracing::warn!(node = about.node, why, "{}; trying again, later each time", told.note);
-            self.tell(About { told: Some(told), ..about });
+        let event = events::of_no_opt_in(why);
+        if self.complaints.is_new(Subject::OptIn, &event.note) {
+            tracing::warn!(node = about.node, why, "{}; trying again, later each time", event.note);
+            self.publish_event(About { event: Some(event), ..about });
         }
     }
 }
@@ -63,7 +63,7 @@ impl Reconciler {
 fn errand(snapshot: &Snapshot, outsider: &Outsider<'_>, write: &Write<'_>) -> Option<Errand> {
     let node = snapshot.nodes.get(outsider.shadow_name)?;
     let key = Key::Node(outsider.shadow_name.to_owned());
-    let told = told::of_opt_in(outsider.name);
+    let event = events::of_opt_in(outsider.name);
     Some(Errand {
         seen: snapshot.version(&key),
         key,
@@ -71,8 +71,8 @@ fn errand(snapshot: &Snapshot, outsider: &Outsider<'_>, write: &Write<'_>) -> Op
         begins_term: None,
         about: About {
             node: outsider.name.to_owned(),
-            reason: told.reason,
-            told: Some(told),
+            reason: event.reason,
+            event: Some(event),
             objects: vec![node.object_ref(&())],
             ..About::default()
         },

@@ -20,7 +20,7 @@ use crate::observe::{self, Circumstances, Observed, Snapshot};
 use crate::pending::Readiness;
 use crate::schedule::Kind;
 use crate::settings::OnDeadline;
-use crate::{canary, evict, told};
+use crate::{canary, events, evict};
 
 /// Most calls under way at once. What has to wait is decided anew when another call is answered.
 const MAX_CALLS: usize = 32;
@@ -133,7 +133,7 @@ impl Reconciler {
         if let Some(write) = &slots.write {
             self.run_errand(
                 snapshot,
-                errand::ledger(snapshot, write, None, told::of_halts(&slots.halted)),
+                errand::ledger(snapshot, write, None, events::of_halts(&slots.halted)),
                 wake,
             );
         }
@@ -207,10 +207,10 @@ impl Reconciler {
             return;
         }
         if let Some(mut errand) = errand::of(snapshot, situation, decision, fleet) {
-            if let Some(told) = &mut errand.about.told
+            if let Some(event) = &mut errand.about.event
                 && let Some(more) = self.detail(snapshot, name, &decision.reason, now)
             {
-                told.note = format!("{}; {more}", told.note);
+                event.note = format!("{}; {more}", event.note);
             }
             self.run_errand(snapshot, errand, wake);
         }

@@ -104,13 +104,9 @@ impl Reconciler {
         };
         wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
         self.reign.workloads.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
-        snapshot.evicted = evicted
-            .into_iter()
-            .filter_map(|(name, owners)| {
-                let missing = self.reign.workloads.missing(&owners)?.cloned();
-                Some((name, missing))
-            })
-            .collect();
+        for (name, owners) in &evicted {
+            snapshot.note_evicted(name, self.reign.workloads.evicted(owners));
+        }
     }
 
     fn wanted_for(&self, snapshot: &Snapshot, name: &str, node: &WatchedNode) -> Option<For> {

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::drain::owner;
+use crate::facts::Evicted;
 use crate::workloads::{self, Found, Kind, Workload};
 
 /// Most workloads that are watched at once. What is beyond is not looked at.
@@ -80,9 +81,9 @@ impl WorkloadWatches {
         })
     }
 
-    /// The first of these owners that is there and not available; `None` as long as that is not known of each.
-    pub fn missing<'o>(&self, owners: &'o [String]) -> Option<Option<&'o String>> {
-        workloads::missing(owners, |owner| self.found(owner))
+    /// How these owners of evicted pods are.
+    pub fn evicted<'o>(&self, owners: &'o [String]) -> Evicted<'o> {
+        workloads::evicted(owners, |owner| self.found(owner))
     }
 }
 

@@ -28,11 +28,7 @@ fn watched<T>(
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": since});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"slots": {"brs-n": slot}}});
     snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    match found {
-        Evicted::Unknown => None,
-        Evicted::Back => snapshot.evicted.insert("brs-n".to_owned(), None),
-        Evicted::Missing(owner) => snapshot.evicted.insert("brs-n".to_owned(), Some(owner.to_owned())),
-    };
+    snapshot.note_evicted("brs-n", found);
     see(&observe_at(&snapshot, durations, now).situations[0])
 }
 

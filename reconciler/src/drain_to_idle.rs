@@ -13,7 +13,7 @@ use crate::watches::Watches;
 
 /// What is asked of `drain-to-idle`.
 #[derive(Clone, Debug, Args)]
-pub struct LeaveArgs {
+pub struct DrainToIdleArgs {
     /// Seconds after which to give up waiting; what runs goes on all the same
     #[arg(long, default_value = "21600", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout_seconds: u64,
@@ -24,7 +24,7 @@ pub struct LeaveArgs {
 
 /// Why it is not over.
 #[derive(Debug, thiserror::Error)]
-pub enum LeaveError {
+pub enum DrainToIdleError {
     /// No way to the API server.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -100,18 +100,18 @@ pub fn left(snapshot: &Snapshot, namespace: &str) -> Left {
 ///
 /// # Errors
 /// It takes too long, a signal came, or the cluster cannot be read.
-pub async fn run(args: &LeaveArgs, say: impl Fn(&str)) -> Result<(), LeaveError> {
+pub async fn run(args: &DrainToIdleArgs, say: impl Fn(&str)) -> Result<(), DrainToIdleError> {
     let cluster = Cluster::infer("brupop-reconciler-drain-to-idle").await?;
-    let shutdown = Shutdown::on_signals().map_err(LeaveError::Signals)?;
+    let shutdown = Shutdown::on_signals().map_err(DrainToIdleError::Signals)?;
     let namespace = args.namespace.as_deref().unwrap_or(cluster.namespace());
     let watches = Watches::start(&cluster.client()?, namespace);
     let mut said = None;
     let waiting = async {
         watches.wait_until_synced().await;
         loop {
-            let snapshot = watches.snapshot().map_err(LeaveError::Fleet)?;
+            let snapshot = watches.snapshot().map_err(DrainToIdleError::Fleet)?;
             if snapshot.ledger().is_none() {
-                return Err(LeaveError::NoFleet(namespace.to_owned()));
+                return Err(DrainToIdleError::NoFleet(namespace.to_owned()));
             }
             let left = left(&snapshot, namespace);
             if said.as_ref() != Some(&left) {
@@ -126,9 +126,9 @@ pub async fn run(args: &LeaveArgs, say: impl Fn(&str)) -> Result<(), LeaveError>
     };
     let ended = tokio::select! {
         ended = timeout(Duration::from_secs(args.timeout_seconds), waiting) => ended,
-        () = shutdown.requested() => return Err(LeaveError::Interrupted(still(said))),
+        () = shutdown.requested() => return Err(DrainToIdleError::Interrupted(still(said))),
     };
-    ended.unwrap_or_else(|_| Err(LeaveError::TooLong(args.timeout_seconds, still(said))))
+    ended.unwrap_or_else(|_| Err(DrainToIdleError::TooLong(args.timeout_seconds, still(said))))
 }
 
 /// What it still waited for, as the end of a sentence.

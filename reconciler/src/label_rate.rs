@@ -1,28 +1,29 @@
-//! How fast nodes are labelled: one after the other, so many a second, and slowly while that is refused. Pure.
+//! How fast the reconciler labels nodes (`AUTO_LABEL`): one at a time, and slowly while that is refused. Pure.
 
 use std::time::Duration;
 
 use crate::pending::back_off;
 
-/// Time from one to the next: ten a second, for each is a pod, an image and a shadow to be made.
+/// Time between two labels. Each label makes the cluster start a pod, pull an image and create a shadow.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Who was last, and when the next one may be; instants are durations since any fixed moment of a monotonic clock.
+/// Which node was labelled last, and when the next may be; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct LabelRate {
     called: bool,
     not_before: Duration,
     failures: u32,
     last: Option<String>,
 }
 
-impl Pace {
-    /// When the next one is due; `None` while one is under way.
+impl LabelRate {
+    /// When the next call is due; `None` while one is under way.
     pub fn due(&self) -> Option<Duration> {
         (!self.called).then_some(self.not_before)
     }
 
-    /// Whose turn it is of these, which are sorted by name: one that is refused for ever keeps nobody else waiting.
+    /// The first of these, sorted by name, that comes after the last one; then the first of all. So a node whose label is
+    /// always refused does not keep the others waiting.
     pub fn turn<T>(&self, ready: impl IntoIterator<Item = T>, name: impl Fn(&T) -> &str) -> Option<T> {
         let mut first = None;
         for one in ready {
@@ -34,20 +35,20 @@ impl Pace {
         first
     }
 
-    /// A call for this one begins.
+    /// A call for the node of this name begins.
     pub fn begin(&mut self, name: &str, now: Duration) {
         self.called = true;
         self.not_before = now + EVERY;
         self.last = Some(name.to_owned());
     }
 
-    /// It was labelled.
+    /// The node was labelled.
     pub fn labelled(&mut self) {
         self.called = false;
         self.failures = 0;
     }
 
-    /// It was not.
+    /// The call failed.
     pub fn failed(&mut self, now: Duration) {
         self.called = false;
         self.failures = self.failures.saturating_add(1);
@@ -64,46 +65,46 @@ mod tests {
     }
 
     /// Whose turn it is of these.
-    fn turn(pace: &Pace, ready: &[&'static str]) -> Option<&'static str> {
-        pace.turn(ready.iter().copied(), |name| name)
+    fn turn(rate: &LabelRate, ready: &[&'static str]) -> Option<&'static str> {
+        rate.turn(ready.iter().copied(), |name| name)
     }
 
     #[test]
     fn one_at_a_time_and_ten_a_second() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.due(), Some(s(0)));
-        pace.begin("a", s(5));
-        assert_eq!(pace.due(), None, "one is under way");
-        pace.labelled();
-        assert_eq!(pace.due(), Some(Duration::from_millis(5100)));
+        let mut rate = LabelRate::default();
+        assert_eq!(rate.due(), Some(s(0)));
+        rate.begin("a", s(5));
+        assert_eq!(rate.due(), None, "one is under way");
+        rate.labelled();
+        assert_eq!(rate.due(), Some(Duration::from_millis(5100)));
     }
 
     #[test]
     fn refusals_slow_it_down_to_one_a_minute_and_a_success_ends_that() {
-        let mut pace = Pace::default();
+        let mut rate = LabelRate::default();
         for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
-            pace.begin("a", s(100));
-            pace.failed(s(100));
-            assert_eq!(pace.due(), Some(s(100 + wait)));
+            rate.begin("a", s(100));
+            rate.failed(s(100));
+            assert_eq!(rate.due(), Some(s(100 + wait)));
         }
-        pace.begin("a", s(200));
-        pace.labelled();
-        pace.begin("b", s(300));
-        pace.failed(s(300));
-        assert_eq!(pace.due(), Some(s(301)));
+        rate.begin("a", s(200));
+        rate.labelled();
+        rate.begin("b", s(300));
+        rate.failed(s(300));
+        assert_eq!(rate.due(), Some(s(301)));
     }
 
     #[test]
     fn everybody_has_a_turn_before_anybody_has_another() {
-        let mut pace = Pace::default();
+        let mut rate = LabelRate::default();
         let mut turns = Vec::new();
         for at in 0..4 {
-            let next = turn(&pace, &["a", "b", "c"]).unwrap();
-            pace.begin(next, s(at));
-            pace.failed(s(at));
+            let next = turn(&rate, &["a", "b", "c"]).unwrap();
+            rate.begin(next, s(at));
+            rate.failed(s(at));
             turns.push(next);
         }
         assert_eq!(turns, ["a", "b", "c", "a"]);
-        assert_eq!(turn(&pace, &[]), None);
+        assert_eq!(turn(&rate, &[]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What people are told of an update, as Events and log lines. Pure.
+//! The words of Events about updates, and of some log lines. Pure.
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Failures;
@@ -10,43 +10,43 @@ use crate::drain::PodKey;
 use crate::facts::Situation;
 use crate::observe::back_off;
 
-/// What was being done when a node was opted in, or was not.
+/// The action in Events about opting in.
 const AUTO_LABEL: &str = "AutoLabel";
-/// Most characters of somebody else's words in a note, which has room for 1024.
+/// Most characters that a note quotes of an answer; the whole note may have 1024.
 const MAX_QUOTED: usize = 700;
 
-/// Something to be told.
+/// What an Event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// A stable word.
+pub struct EventText {
+    /// `reason`: a stable word.
     pub reason: &'static str,
-    /// Is it something to worry about?
+    /// Is it of the type Warning?
     pub warning: bool,
-    /// A sentence.
+    /// `note`: a sentence.
     pub note: String,
-    /// What was being done: an attempt at an update, so that two of them are not taken for one.
+    /// `action`: what was being done. It names the attempt, so that the Events of two attempts are not merged into one.
     pub action: String,
 }
 
-impl Told {
+impl EventText {
     fn new(situation: &Situation<'_>, reason: &'static str, warning: bool, note: String) -> Self {
         let attempt = situation.shadow.and_then(|shadow| shadow.spec.attempt).unwrap_or(0);
         Self { reason, warning, note, action: format!("UpdateAttempt{attempt}") }
     }
 }
 
-/// What is told once this decision was carried out.
-pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<Told> {
-    let told = |reason, note: String| Some(Told::new(situation, reason, false, note));
+/// The Event to publish once this decision was carried out; `None` for steps that need none.
+pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<EventText> {
+    let event = |reason, note: String| Some(EventText::new(situation, reason, false, note));
     let shadow = situation.shadow?;
     let version = shadow.spec.version.unwrap_or("its new version");
     let current = shadow.status.current_version.unwrap_or("an unknown version");
     let object = match decision.effect.as_ref()? {
         Effect::ConfirmDrained(Write { object: Object::Node(_), .. }) => {
-            return told("Drained", "no pod is left that had to move".to_owned());
+            return event("Drained", "no pod is left that had to move".to_owned());
         }
         Effect::ConfirmDrained(_) => {
-            return told("RebootGranted", format!("the node is empty; its host may reboot into {version}"));
+            return event("RebootGranted", format!("the node is empty; its host may reboot into {version}"));
         }
         Effect::Write(write) => write.object,
         Effect::CreateShadow { .. } | Effect::DeleteShadow { .. } | Effect::Evict | Effect::Delete => {
@@ -55,27 +55,27 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<T
     };
     match (object, decision.reason) {
         (Object::ShadowSpec(_), Reason::Starting(to)) if shadow.spec.state == State::Idle => {
-            told("UpdateStarted", format!("the update from {current} to {to} begins"))
+            event("UpdateStarted", format!("the update from {current} to {to} begins"))
         }
         (Object::ShadowSpec(_), Reason::Starting(to)) => {
-            told("UpdateAdopted", format!("an update to {to} that was under way is taken over"))
+            event("UpdateAdopted", format!("an update to {to} that was under way is taken over"))
         }
         (Object::Node(_), Reason::Cordoning) => cordoned(situation, version),
         (Object::Node(_), Reason::ReturningToService) => {
-            told("ReturnedToService", "what was changed on the node for its update is undone".to_owned())
+            event("ReturnedToService", "what was changed on the node for its update is undone".to_owned())
         }
-        (Object::ShadowSpec(_), Reason::Finishing) => told("Updated", format!("the node runs {version}")),
+        (Object::ShadowSpec(_), Reason::Finishing) => event("Updated", format!("the node runs {version}")),
         (Object::ShadowSpec(_), Reason::Aborting(why)) => {
             let left = left_behind(&shadow, why);
             let note = format!("{} ({current}, wanted {version}){left}", decision.reason.message());
-            Some(Told::new(situation, "UpdateAborted", true, note))
+            Some(EventText::new(situation, "UpdateAborted", true, note))
         }
         _ => None,
     }
 }
 
-/// What is told of a node that is kept from new pods. Whoever uncordons it in mid-drain is told what became of that.
-fn cordoned(situation: &Situation<'_>, version: &str) -> Option<Told> {
+/// The Event of a cordon. If somebody uncordoned the node in mid-drain, it says what becomes of that.
+fn cordoned(situation: &Situation<'_>, version: &str) -> Option<EventText> {
     let node = situation.node?;
     let is_ours = node.marker.is_some_and(|marker| marker.cordoned_at.is_some());
     let drains = node.marker.is_some_and(|marker| marker.drain_started_at.is_some());
@@ -95,10 +95,10 @@ fn cordoned(situation: &Situation<'_>, version: &str) -> Option<Told> {
         }
         (false, _) => ("Cordoned", format!("to be emptied for {version}")),
     };
-    Some(Told::new(situation, word, drains, sentence))
+    Some(EventText::new(situation, word, drains, sentence))
 }
 
-/// What an attempt that is given up leaves on the host, as the end of a sentence.
+/// What an attempt that is given up leaves on the host, as the end of a sentence; empty if nothing.
 fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
     let (status, spec) = (&shadow.status, &shadow.spec);
     match spec.version {
@@ -115,7 +115,7 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
     }
 }
 
-/// How a node failed that backs off, and until when it does, as a part of a sentence.
+/// How the node failed, and until when it backs off, as a part of a sentence; `None` if the time cannot be read.
 pub fn of_failures(failures: &Failures, base: SignedDuration, uid: &str) -> Option<String> {
     let failed_at: Timestamp = failures.at.parse().ok()?;
     let until = failed_at.checked_add(back_off(base, failures.count, uid)).ok()?;
@@ -127,12 +127,12 @@ pub fn of_failures(failures: &Failures, base: SignedDuration, uid: &str) -> Opti
     ))
 }
 
-/// What is told when versions are halted.
-pub fn of_halts(halted: &[Halted<'_>]) -> Option<Told> {
+/// The Event for versions that are halted now; `None` if there are none.
+pub fn of_halts(halted: &[Halted<'_>]) -> Option<EventText> {
     let each = halted.iter().map(|halted| format!("{}: {}", halted.version, halted.why));
     let note = each.collect::<Vec<_>>().join("; ");
     let action = halted.first()?.version;
-    Some(Told {
+    Some(EventText {
         reason: "VersionHalted",
         warning: true,
         note: format!("no further node is updated to what too many nodes failed to reach: {note}"),
@@ -140,10 +140,10 @@ pub fn of_halts(halted: &[Halted<'_>]) -> Option<Told> {
     })
 }
 
-/// What is told of the node of this name that was opted in without a person's word.
-pub fn of_opt_in(node: &str) -> Told {
+/// The Event of the node of this name, when the reconciler has opted it in (`AUTO_LABEL`).
+pub fn of_opt_in(node: &str) -> EventText {
     let label = names::UPDATER_INTERFACE_LABEL;
-    Told {
+    EventText {
         reason: "OptedIn",
         warning: false,
         note: format!(
@@ -156,8 +156,8 @@ pub fn of_opt_in(node: &str) -> Told {
     }
 }
 
-/// What is told of a node that could not be opted in, in these words of the API server or of whatever is in between.
-pub fn of_no_opt_in(why: &str) -> Told {
+/// The Event of a node that could not be opted in. `why` is the answer of the API server, or the error on the way to it.
+pub fn of_no_opt_in(why: &str) -> EventText {
     let ours = ["ValidatingAdmissionPolicy", names::LABEL_RULE].iter().all(|part| why.contains(part));
     let note = if ours {
         "AUTO_LABEL is true, but the policy does not let the reconciler label nodes: apply an overlay with the component \
@@ -167,23 +167,23 @@ pub fn of_no_opt_in(why: &str) -> Told {
         let why: String = why.chars().take(MAX_QUOTED).collect();
         format!("AUTO_LABEL is true, but this node could not be labelled: {why}")
     };
-    Told { reason: "NotOptedIn", warning: true, note, action: AUTO_LABEL.to_owned() }
+    EventText { reason: "NotOptedIn", warning: true, note, action: AUTO_LABEL.to_owned() }
 }
 
-/// What is told when a drain is held up: which eviction is refused, and in which words.
-pub fn of_refusal(situation: &Situation<'_>, pod: &PodKey, why: &str) -> Told {
+/// The Event of a drain that is held up: which eviction is refused, and in which words.
+pub fn of_refusal(situation: &Situation<'_>, pod: &PodKey, why: &str) -> EventText {
     let note = format!("{}/{} is not evicted: {why}", pod.namespace, pod.name);
-    Told::new(situation, "DrainBlocked", true, note)
+    EventText::new(situation, "DrainBlocked", true, note)
 }
 
-/// What is told when the reason of a node becomes this one, without a write of ours.
-pub fn of_reason(situation: &Situation<'_>, reason: &Reason<'_>) -> Option<Told> {
+/// The Event of a node whose reason becomes this one without a write of ours; `None` for most reasons.
+pub fn of_reason(situation: &Situation<'_>, reason: &Reason<'_>) -> Option<EventText> {
     let (word, warning) = match reason {
         Reason::Rebooting => ("Rebooting", false),
         Reason::RebootOverdue => ("RebootOverdue", true),
         _ => return None,
     };
-    Some(Told::new(situation, word, warning, reason.message()))
+    Some(EventText::new(situation, word, warning, reason.message()))
 }
 
 #[cfg(test)]
@@ -232,9 +232,9 @@ mod tests {
             (State::MonitoringUpdate, spec(), Reason::Finishing, "Updated", false),
             (State::RebootedIntoUpdate, spec(), Reason::Aborting(Abort::FellBack), "UpdateAborted", true),
         ] {
-            let told = of_effect(&situation(state), &Decision { effect: Some(effect), reason }).unwrap();
-            assert_eq!((told.reason, told.warning), (word, warning), "{reason:?}");
-            assert_eq!(told.action, "UpdateAttempt4");
+            let event = of_effect(&situation(state), &Decision { effect: Some(effect), reason }).unwrap();
+            assert_eq!((event.reason, event.warning), (word, warning), "{reason:?}");
+            assert_eq!(event.action, "UpdateAttempt4");
         }
         let waiting = Decision { effect: None, reason: Reason::Staging("2.0.0") };
         assert_eq!(of_effect(&situation(State::StagedAndPerformedUpdate), &waiting), None);
@@ -262,13 +262,15 @@ mod tests {
             situation.node = Some(NodeFacts { unschedulable, marker, ..NodeFacts::PLAIN });
             let write = Write { object: Object::Node("n"), tests: vec![], sets: vec![] };
             let decision = Decision { effect: Some(Effect::Write(write)), reason: Reason::Cordoning };
-            let told = of_effect(&situation, &decision);
+            let event = of_effect(&situation, &decision);
             assert_eq!(
-                told.as_ref().map(|told| (told.reason, told.warning)),
+                event.as_ref().map(|event| (event.reason, event.warning)),
                 expected.map(|(reason, warning, _)| (reason, warning)),
                 "{marker:?} {unschedulable}"
             );
-            assert!(told.is_none_or(|told| expected.is_some_and(|(_, _, note)| told.note.ends_with(note))));
+            assert!(
+                event.is_none_or(|event| expected.is_some_and(|(_, _, note)| event.note.ends_with(note)))
+            );
         }
     }
 
@@ -300,10 +302,10 @@ mod tests {
     fn a_refused_eviction_is_told_in_the_budgets_words() {
         let pod = PodKey { namespace: "shop".into(), name: "cart-1".into(), uid: "u".into() };
         let why = "The disruption budget cart needs 6 healthy pods and has 6 currently";
-        let told = of_refusal(&situation(State::StagedAndPerformedUpdate), &pod, why);
-        assert_eq!((told.reason, told.warning), ("DrainBlocked", true));
-        assert_eq!(told.note, format!("shop/cart-1 is not evicted: {why}"));
-        assert_eq!(told.action, "UpdateAttempt4");
+        let event = of_refusal(&situation(State::StagedAndPerformedUpdate), &pod, why);
+        assert_eq!((event.reason, event.warning), ("DrainBlocked", true));
+        assert_eq!(event.note, format!("shop/cart-1 is not evicted: {why}"));
+        assert_eq!(event.action, "UpdateAttempt4");
     }
 
     #[test]
@@ -332,19 +334,20 @@ mod tests {
             at: "2026-11-21T04:00:00.250Z".into(),
             reason: "FellBack".into(),
         };
-        let told = |count| of_failures(&failures(count), SignedDuration::from_mins(2), "");
+        let event = |count| of_failures(&failures(count), SignedDuration::from_mins(2), "");
         let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack), and waits until ";
-        let end = told(1).unwrap().strip_prefix(once).unwrap().parse::<Timestamp>().unwrap();
+        let end = event(1).unwrap().strip_prefix(once).unwrap().parse::<Timestamp>().unwrap();
         let least = "2026-11-21T04:02:00Z".parse().unwrap();
         assert!(end >= least && end <= least + SignedDuration::from_secs(16), "{end}");
-        assert!(told(2).unwrap().starts_with("it failed 2 times, "));
+        assert!(event(2).unwrap().starts_with("it failed 2 times, "));
         assert_eq!(of_failures(&Failures::default(), SignedDuration::from_mins(2), ""), None, "no time");
     }
 
     #[test]
     fn a_reboot_that_is_overdue_is_a_warning() {
         let of = |reason| {
-            of_reason(&situation(State::RebootedIntoUpdate), &reason).map(|told| (told.reason, told.warning))
+            of_reason(&situation(State::RebootedIntoUpdate), &reason)
+                .map(|event| (event.reason, event.warning))
         };
         assert_eq!(of(Reason::Rebooting), Some(("Rebooting", false)));
         assert_eq!(of(Reason::RebootOverdue), Some(("RebootOverdue", true)));

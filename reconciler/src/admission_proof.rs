@@ -11,7 +11,7 @@ const STANDS_FOR: u32 = 3;
 
 /// The state of the proof; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug)]
-pub struct Admission {
+pub struct AdmissionProof {
     interval: Duration,
     /// What was found, and when. Starts as not enforced.
     found: Option<(Result<(), String>, Duration)>,
@@ -20,7 +20,7 @@ pub struct Admission {
     called: bool,
 }
 
-impl Admission {
+impl AdmissionProof {
     /// Nothing is proven yet, and the first proof is due.
     pub fn new(interval: Duration) -> Self {
         Self { interval, found: None, next: Duration::ZERO, retry: FIRST_RETRY, called: false }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn shut_until_proven_and_whenever_disproven() {
-        let mut admission = Admission::new(s(60));
+        let mut admission = AdmissionProof::new(s(60));
         assert!(admission.enforced().is_err());
         assert_eq!(admission.due(), Some(s(0)));
         admission.begin();
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn retries_slow_down_to_the_interval() {
-        let mut admission = Admission::new(s(10));
+        let mut admission = AdmissionProof::new(s(10));
         for (now, next) in [(0, 1), (1, 3), (3, 7), (7, 15), (15, 25), (25, 35)] {
             admission.found(&finding(Met::Else("x".into())), s(now));
             assert_eq!(admission.due(), Some(s(next)));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_proof_stands_for_a_while_when_there_is_no_answer() {
-        let mut admission = Admission::new(s(60));
+        let mut admission = AdmissionProof::new(s(60));
         let unknown = finding(Met::Nothing("timeout".into()));
         admission.found(&finding(Met::Refusal), s(0));
         assert!(!admission.found(&unknown, s(179)));
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_half_that_is_let_through_shuts_at_once_though_the_other_is_silent() {
-        let mut admission = Admission::new(s(60));
+        let mut admission = AdmissionProof::new(s(60));
         admission.found(&finding(Met::Refusal), s(0));
         let half = Finding {
             webhook: Met::Else("it was let through".into()),
