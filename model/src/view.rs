@@ -47,7 +47,6 @@ pub(crate) fn shadow(shadow: &Shadow) -> ShadowFacts<'static> {
             failures: shadow.failures.map(tables::failures),
         },
         status: StatusFacts {
-            present: shadow.current_state.is_some(),
             current_version: shadow.current_version.map(version),
             target_version: shadow.target_version.map(version),
             current_state: shadow.current_state,
@@ -157,10 +156,10 @@ pub(crate) fn situation(
         owner_uid: shadow.map(|shadow| uid(shadow.index, shadow.owner)),
         pods: PodFacts {
             known: true,
-            hopeless: None,
+            undrainable: None,
             drained: empty,
             owners: if empty { &[] } else { &tables::OWNERS },
-            elsewhere: true,
+            has_other_node: true,
         },
         evicted: Evicted::Back,
         time: TimeFacts {

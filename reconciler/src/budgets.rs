@@ -38,7 +38,7 @@ impl Budgets {
 /// Why these pods of one node can never all be evicted, as pods and budgets are: nothing would bring one back, or its
 /// budgets allow no disruption with as many pods as there are. `ours` tells the operator's own pods, which are exempt;
 /// `orphaned`, pods whose `DaemonSet` is gone.
-pub fn hopeless<'p>(
+pub fn undrainable<'p>(
     pods: impl IntoIterator<Item = &'p Pod>,
     budgets: &[impl AsRef<PodDisruptionBudget>],
     ours: impl Fn(&Pod) -> bool,
@@ -193,13 +193,13 @@ mod tests {
             ("of a DaemonSet", &of("DaemonSet"), vec![over("all", "cart", 2, 2)], None),
             ("unmanaged", &pod("debug", None, "True"), vec![], Some("shop/debug has no controller")),
         ] {
-            let why = hopeless([pod], &budgets, |_| false, |_| false);
+            let why = undrainable([pod], &budgets, |_| false, |_| false);
             assert_eq!(
                 why.as_deref().map(|why| word.is_some_and(|word| why.contains(word))),
                 word.map(|_| true),
                 "{says}: {why:?}"
             );
-            assert_eq!(hopeless([pod], &budgets, |_| true, |_| false), None, "{says}, but ours");
+            assert_eq!(undrainable([pod], &budgets, |_| true, |_| false), None, "{says}, but ours");
         }
     }
 

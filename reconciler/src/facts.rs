@@ -174,16 +174,16 @@ impl NodeFacts<'static> {
 /// Pods of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PodFacts<'a> {
-    /// They have been looked at.
+    /// They are watched, and known. (`undrainable` is remembered for a while, so it may be set without this.)
     pub known: bool,
-    /// Why a drain could never empty the node, as things are.
-    pub hopeless: Option<&'a str>,
+    /// Why no drain could empty the node, as its pods and their budgets are now.
+    pub undrainable: Option<&'a str>,
     /// None is left that a drain would evict.
     pub drained: bool,
     /// The workloads whose pods would be evicted, as far as they are available now.
     pub owners: &'a [String],
-    /// There is another node on which evicted pods could run.
-    pub elsewhere: bool,
+    /// There is a schedulable node other than this one.
+    pub has_other_node: bool,
 }
 
 /// How the workloads are whose pods were evicted from a node, and that were available then.

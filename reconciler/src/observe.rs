@@ -40,8 +40,9 @@ pub struct Snapshot {
     pub ledger: Option<Arc<DeserializeGuard<Ledger>>>,
     /// What a drain has to do, by name of the shadow; of those nodes whose pods are watched and known.
     pub drains: BTreeMap<String, Plan>,
-    /// Why a drain of a node could never end, by name of the shadow; also of nodes that were looked at not long ago.
-    pub hopeless: BTreeMap<String, String>,
+    /// Nodes that no drain could empty, and why, by name of the shadow. Nodes whose pods are no longer watched stay here for
+    /// a while.
+    pub undrainable: BTreeMap<String, String>,
     /// The first workload that is not available again, if one is not, by name of the shadow; of those updated nodes for
     /// which all were looked at.
     pub evicted: BTreeMap<String, Option<String>>,
@@ -131,11 +132,11 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
     };
     let mut looking = Observer {
         circumstances,
-        takers: snapshot.takers(),
+        schedulable_nodes: snapshot.schedulable_nodes(),
         clock,
         agents: SideBySide::of(&snapshot.agents),
         drains: SideBySide::of(&snapshot.drains),
-        hopeless: SideBySide::of(&snapshot.hopeless),
+        undrainable: SideBySide::of(&snapshot.undrainable),
         evicted: SideBySide::of(&snapshot.evicted),
         slots: SideBySide::of(fleet.slots),
     };
@@ -205,8 +206,8 @@ impl Snapshot {
             || status.slots.keys().any(|name| !asked_for(name) && !self.shadow(name).is_some_and(overdue))
     }
 
-    /// How many nodes take pods now.
-    pub fn takers(&self) -> usize {
+    /// How many nodes take new pods now.
+    pub fn schedulable_nodes(&self) -> usize {
         self.nodes.values().filter(|node| node.takes_pods()).count()
     }
 
@@ -219,11 +220,11 @@ impl Snapshot {
 /// Goes through all that there is, by name.
 struct Observer<'a, 'c> {
     circumstances: &'c Circumstances<'a>,
-    takers: usize,
+    schedulable_nodes: usize,
     clock: Clock,
     agents: SideBySide<'a, AgentPod>,
     drains: SideBySide<'a, Plan>,
-    hopeless: SideBySide<'a, String>,
+    undrainable: SideBySide<'a, String>,
     evicted: SideBySide<'a, Option<String>>,
     slots: SideBySide<'a, Slot>,
 }
@@ -265,10 +266,10 @@ impl<'a> Observer<'a, '_> {
             owner_uid: shadow.and_then(|(_, shadow)| owner_uid(shadow)),
             pods: PodFacts {
                 known: plan.is_some(),
-                hopeless: self.hopeless.at(name).map(String::as_str),
+                undrainable: self.undrainable.at(name).map(String::as_str),
                 drained: plan.is_some_and(Plan::is_done),
                 owners: plan.map_or(&[], |plan| &plan.owners),
-                elsewhere: elsewhere(self.takers, watched),
+                has_other_node: has_other_node(self.schedulable_nodes, watched),
             },
             evicted: self.evicted(name, marker.filter(|_| since.is_some())),
             time,
@@ -329,9 +330,9 @@ impl<'a> Observer<'a, '_> {
     }
 }
 
-/// Of so many nodes that take pods, is one another than this?
-pub fn elsewhere(takers: usize, node: Option<&Arc<WatchedNode>>) -> bool {
-    takers > usize::from(node.is_some_and(|node| node.takes_pods()))
+/// Is there a schedulable node other than this one?
+pub fn has_other_node(schedulable_nodes: usize, node: Option<&Arc<WatchedNode>>) -> bool {
+    schedulable_nodes > usize::from(node.is_some_and(|node| node.takes_pods()))
 }
 
 fn owner_uid(shadow: &BottlerocketShadow) -> Option<&str> {

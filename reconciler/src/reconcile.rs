@@ -38,17 +38,17 @@ use crate::watches::{PodWatches, Watches, WorkloadWatches};
 use complaints::Complaints;
 use errand::{Errand, Key};
 
-/// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed asks for nothing.
+/// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
-/// Longest wait at the end for evictions that are under way.
+/// Longest wait for evictions and Events that are under way when the process ends.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// Most Events on their way at once; more are lost.
+/// At most so many Events are under way at once; further ones are dropped.
 const MAX_EVENTS: usize = 64;
-/// Longest wait for an Event to be taken; it is lost then.
+/// Longest wait for the answer to an Event; after that it is dropped.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the loop works with.
+/// The loop's settings, watches and state.
 pub struct Reconciler {
     settings: Settings,
     schedule: Schedule,
@@ -59,56 +59,55 @@ pub struct Reconciler {
     metrics: Metrics,
     epoch: Instant,
     starts: Starts,
-    /// When nodes may start next, while they may not.
+    /// When the schedule next allows updates to start; `None` while it does.
     opens: Option<Timestamp>,
-    /// Never dropped half-way: the API server would have charged the budget, and not deleted the pod. It then takes two
-    /// minutes until the budget allows another eviction.
+    /// Evictions under way. They are never dropped half-way: the API server could have counted the disruption without
+    /// deleting the pod, and then the budget allows no other eviction for two minutes.
     evicting: JoinSet<(PodKey, Answer)>,
     /// Events on their way. They are still published when this process leads no more: what they say was done.
     publishing: JoinSet<()>,
-    /// All of it forgotten when this process leads no more.
-    reign: Reign,
+    /// Forgotten as a whole when this process leads no more.
+    leading: Leading,
     elected_before: bool,
     complaints: Complaints,
 }
 
 /// What is known and under way as long as this process leads.
-struct Reign {
+struct Leading {
     /// The term that was written into the ledger.
     term: Option<u64>,
     pods: PodWatches,
     workloads: WorkloadWatches,
-    /// Shadows of the nodes that are next, and whose pods must be looked at first.
+    /// Shadows of the nodes whose turn is next: their pods are looked at before they start.
     look_at: BTreeSet<String>,
-    /// Shadows of the nodes that no drain could empty, why, and when that was last seen.
-    hopeless: BTreeMap<String, (String, Duration)>,
+    /// Nodes that no drain could empty, by name of the shadow: why, and when that was last seen.
+    undrainable: BTreeMap<String, (String, Duration)>,
     pending: Pending<Key>,
     evictions: Evictions,
-    /// Of the labels by which nodes are opted in.
     label_rate: LabelRate,
     admission: AdmissionProof,
     settling: Settling<Wanted>,
     settling_fleet: Settling<FleetWanted>,
-    /// The reason of each shadow, as it was last seen.
+    /// The reason of each node, by name of the shadow, as it was last logged.
     reasons: BTreeMap<String, &'static str>,
-    /// Conditional, so that they may be dropped half-way.
+    /// Calls under way. All are conditional writes or dry runs, so they may be dropped half-way.
     calls: FuturesUnordered<BoxFuture<'static, Answered>>,
 }
 
-/// A call that was answered.
+/// A call, and its answer.
 enum Answered {
     Errand(Box<Errand>, crate::apply::Outcome),
     Canary(Finding),
 }
 
-impl Reign {
+impl Leading {
     fn new(settings: &Settings) -> Self {
         Self {
             term: None,
             pods: PodWatches::default(),
             workloads: WorkloadWatches::default(),
             look_at: BTreeSet::new(),
-            hopeless: BTreeMap::new(),
+            undrainable: BTreeMap::new(),
             pending: Pending::default(),
             evictions: Evictions::default(),
             label_rate: LabelRate::default(),
@@ -132,7 +131,7 @@ impl Reconciler {
         elected: Elected,
         metrics: Metrics,
     ) -> Self {
-        let reign = Reign::new(&settings);
+        let leading = Leading::new(&settings);
         Self {
             settings,
             schedule,
@@ -146,7 +145,7 @@ impl Reconciler {
             opens: None,
             evicting: JoinSet::new(),
             publishing: JoinSet::new(),
-            reign,
+            leading,
             elected_before: false,
             complaints: Complaints::default(),
         }
@@ -165,10 +164,10 @@ impl Reconciler {
                     }
                 }
                 () = changed.notified() => {}
-                Some(answer) = self.reign.calls.next() => {
+                Some(answer) = self.leading.calls.next() => {
                     self.answered(answer);
-                    // Before thousands of nodes a pass takes longer than a call: not one for each answer.
-                    while let Some(Some(answer)) = self.reign.calls.next().now_or_never() {
+                    // With thousands of nodes a pass takes longer than a call: take all answers before the next pass.
+                    while let Some(Some(answer)) = self.leading.calls.next().now_or_never() {
                         self.answered(answer);
                     }
                 }
@@ -190,7 +189,7 @@ impl Reconciler {
         }
     }
 
-    /// One look at the world, if this process leads. Returns when to look again at the latest.
+    /// Makes one pass, if this process leads and its watches are up to date. Returns when to look again at the latest.
     fn look(&mut self) -> Instant {
         let at_latest = Instant::now() + LONGEST_SLEEP;
         let until = *self.elected.borrow_and_update();
@@ -199,7 +198,7 @@ impl Reconciler {
             return at_latest;
         };
         if !std::mem::replace(&mut self.elected_before, true) {
-            // The term protects from what an earlier leader knew, not from what this one does not know yet.
+            // The term protects against decisions of earlier leaders, not against decisions on what this one knew before it led.
             self.watches.refresh();
         }
         if !self.watches.is_fresh() {
@@ -209,13 +208,13 @@ impl Reconciler {
         wake.min(at_latest).min(until)
     }
 
-    /// Stops to act at once: conditional calls on their way are dropped, and whatever was known is not relied on again.
+    /// Stops acting at once: drops the conditional calls that are under way, and forgets everything that was known.
     fn step_down(&mut self) {
         if !std::mem::take(&mut self.elected_before) {
             return;
         }
         tracing::warn!("this process leads no more");
-        self.reign = Reign::new(&self.settings);
+        self.leading = Leading::new(&self.settings);
         self.starts = Starts::default();
         self.metrics.passed(None);
     }

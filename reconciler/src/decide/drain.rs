@@ -27,7 +27,7 @@ pub(super) fn empty<'a>(
             // Who cannot ask the webhook can empty a node, but neither grant its reboot nor give the update up.
             return Err(Decision::wait(Reason::AdmissionNotEnforced));
         }
-        if situation.pods.hopeless.is_some() && !fleet.force {
+        if situation.pods.undrainable.is_some() && !fleet.force {
             let why = Abort::CannotBeEmptied;
             return Err(Decision::write(writes::abort(fleet, shadow, why), Reason::Aborting(why)));
         }
@@ -49,7 +49,7 @@ pub(super) fn empty<'a>(
                 drain_started_at: now(),
                 // A cordon that was adopted stays ours; a person's never becomes it.
                 cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
-                tainted: situation.pods.elsewhere,
+                tainted: situation.pods.has_other_node,
                 evicted_owners: situation.pods.owners.to_vec(),
                 ..marker
             },
@@ -67,7 +67,7 @@ pub(super) fn empty<'a>(
         return Err(cordon(node, again));
     }
     if marker.drained_at.is_none() {
-        if situation.pods.elsewhere && !node.tainted {
+        if situation.pods.has_other_node && !node.tainted {
             // There was no other node when it was cordoned, and now there is.
             return Err(cordon(node, Marker { tainted: true, ..marker }));
         }

@@ -79,7 +79,7 @@ pub(super) fn startable<'a>(
     if situation.time.young && !node.update_now {
         return Err(Reason::NodeTooYoung);
     }
-    match situation.pods.hopeless {
+    match situation.pods.undrainable {
         Some(why) if !fleet.force => Err(Reason::CannotBeEmptied(why)),
         _ => Ok(version),
     }

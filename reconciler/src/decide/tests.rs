@@ -4,13 +4,13 @@
 mod begin;
 mod fleets;
 mod given_up;
-mod hopeless;
 mod objects;
 mod order;
 mod passes;
 mod properties;
 mod soak;
 mod steps;
+mod undrainable;
 mod versions;
 mod world;
 

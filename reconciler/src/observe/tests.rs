@@ -232,7 +232,7 @@ fn a_node_is_seen_with_its_shadow() {
     assert_eq!(node.marker.unwrap().attempt, 7);
     assert_eq!(situation.shadow.unwrap().generation, 3);
     assert_eq!(situation.owner_uid, Some("node-n"));
-    assert!(!situation.pods.elsewhere, "no other node takes pods");
+    assert!(!situation.pods.has_other_node, "no other node takes pods");
 }
 
 #[test]

@@ -148,8 +148,8 @@ async fn look_at_pods(
         let ours = |pod: &Pod| is_ours(pod, namespace);
         // Whether a DaemonSet is gone is left to the reconciler: the plan is for those who may read less.
         let there = |_: &Pod| false;
-        if let Some(why) = budgets::hopeless(&pods.items, &budgets, ours, there) {
-            snapshot.hopeless.insert(shadow.clone(), why);
+        if let Some(why) = budgets::undrainable(&pods.items, &budgets, ours, there) {
+            snapshot.undrainable.insert(shadow.clone(), why);
         }
         snapshot.drains.insert(shadow, Drain::of(&pods.items, ours, there, false));
     }

@@ -35,7 +35,7 @@ fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
             },
         }),
         owner_uid: Some(name),
-        pods: PodFacts { known: true, drained: true, elsewhere: true, ..PodFacts::default() },
+        pods: PodFacts { known: true, drained: true, has_other_node: true, ..PodFacts::default() },
         evicted: Evicted::Back,
         time: TimeFacts { exclusion_over: true, ..TimeFacts::default() },
     }
@@ -52,7 +52,7 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
         ..SpecFacts::default()
     };
     let mut stuck = node("brs-c", false);
-    stuck.pods.hopeless = Some("the PodDisruptionBudget shop/cart wants all of its 2 pods healthy");
+    stuck.pods.undrainable = Some("the PodDisruptionBudget shop/cart wants all of its 2 pods healthy");
     let situations = vec![
         node("brs-d", false),
         node("brs-b", true),

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 
 use super::complaints::Subject;
-use super::errand::{About, Errand, Key};
+use super::errand::{Context, Errand, Key};
 use super::{Answered, Reconciler};
 use crate::apply::{Call, Outcome};
 use crate::canary::Finding;
@@ -17,50 +17,50 @@ impl Reconciler {
     pub(super) fn answered(&mut self, answer: Answered) {
         match answer {
             Answered::Errand(errand, outcome) => self.done(*errand, outcome),
-            Answered::Canary(finding) => self.tried_out(&finding),
+            Answered::Canary(finding) => self.canary_answered(&finding),
         }
     }
 
     fn done(&mut self, errand: Errand, outcome: Outcome) {
         let now = self.now();
-        let Errand { key, call, seen, begins_term, about } = errand;
+        let Errand { key, call, seen, begins_term, context } = errand;
         let object = call.as_str();
         let opts_in = matches!(call, Call::LabelNode { .. });
-        let About { node, version, state, reason, .. } = &about;
+        let Context { node, version, state, reason, .. } = &context;
         match outcome {
             Outcome::Written(version_written) => {
                 self.metrics.wrote(object, "written");
-                self.complaints.settled(&Subject::Call(key.clone()));
-                self.reign.pending.written(key.clone(), version_written, now);
+                self.complaints.resolved(&Subject::Call(key.clone()));
+                self.leading.pending.written(key.clone(), version_written, now);
                 if opts_in {
-                    self.reign.label_rate.labelled();
-                    self.complaints.settled(&Subject::OptIn);
+                    self.leading.label_rate.labelled();
+                    self.complaints.resolved(&Subject::OptIn);
                 }
                 if let Some(term) = begins_term {
-                    self.reign.term = Some(term);
+                    self.leading.term = Some(term);
                     tracing::info!(term, "this process leads");
                 } else if !matches!(key, Key::Condition(_) | Key::FleetStatus) {
                     tracing::info!(node, version, state, reason, object, "written");
                 }
-                self.publish_event(about);
+                self.publish_event(context);
             }
             Outcome::Removed => {
                 self.metrics.wrote(object, "removed");
                 tracing::info!(node, reason, object, "removed");
-                self.reign.pending.removed(key, seen, now);
+                self.leading.pending.removed(key, seen, now);
             }
             Outcome::NotConfirmed => {
                 self.metrics.wrote(object, "not-confirmed");
                 tracing::debug!(node, reason, "pods came after the node was seen empty");
-                self.reign.pending.failed(key, now);
+                self.leading.pending.failed(key, now);
             }
             Outcome::Refused(why) => {
                 self.metrics.wrote(object, "refused");
                 if opts_in {
-                    self.reign.label_rate.failed(now);
+                    self.leading.label_rate.failed(now);
                 }
                 // Once is a stale view; the next version of the object tells. Again and again on the same is a mistake.
-                match self.reign.pending.refused(key, seen, now) {
+                match self.leading.pending.refused(key, seen, now) {
                     1 => tracing::debug!(node, reason, object, why, "refused, for the object has changed"),
                     3 => tracing::error!(
                         node,
@@ -76,10 +76,10 @@ impl Reconciler {
             }
             Outcome::Failed(why) => {
                 self.metrics.wrote(object, "failed");
-                self.reign.pending.failed(key.clone(), now);
+                self.leading.pending.failed(key.clone(), now);
                 if opts_in {
-                    self.reign.label_rate.failed(now);
-                    return self.not_opted_in(about, &why);
+                    self.leading.label_rate.failed(now);
+                    return self.not_opted_in(context, &why);
                 }
                 if self.complaints.is_new(Subject::Call(key), &why) {
                     tracing::warn!(node, version, state, reason, object, why, "a call failed; trying again");
@@ -93,7 +93,7 @@ impl Reconciler {
         let Ok((pod, answer)) = joined else { return };
         let now = self.now();
         self.metrics.evicted(answer.as_str());
-        if self.reign.evictions.answered(&pod, &answer, now) {
+        if self.leading.evictions.answered(&pod, &answer, now) {
             let PodKey { namespace, name, .. } = pod;
             match answer {
                 Answer::Accepted | Answer::Gone => {
@@ -109,10 +109,10 @@ impl Reconciler {
         }
     }
 
-    fn tried_out(&mut self, finding: &Finding) {
+    fn canary_answered(&mut self, finding: &Finding) {
         let now = self.now();
-        if self.reign.admission.found(finding, now) {
-            match self.reign.admission.enforced() {
+        if self.leading.admission.found(finding, now) {
+            match self.leading.admission.enforced() {
                 Ok(()) => tracing::info!("webhook and policy refuse what they must"),
                 Err(why) => {
                     tracing::warn!(why, "no update starts: our admission rules are not seen to be in force");
@@ -122,9 +122,9 @@ impl Reconciler {
     }
 
     /// Publishes an Event, if there is one, on each object that the call concerns.
-    pub(super) fn publish_event(&mut self, about: About) {
-        let Some(event) = about.event else { return };
-        for object in about.objects {
+    pub(super) fn publish_event(&mut self, context: Context) {
+        let Some(event) = context.event else { return };
+        for object in context.objects {
             self.publish_on(object, event.clone());
         }
     }

@@ -1,4 +1,4 @@
-//! What was said to be wrong, so that it is said once, and again when it comes back. Pure.
+//! Complaints that were logged: each is said once, and again if it comes back. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::observe::{Observed, Snapshot};
 /// What a complaint is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
-    /// The fleet's object cannot be read.
+    /// The `BottlerocketFleet` cannot be read.
     Fleet,
     /// The node of the shadow of this name is left alone.
     Node(String),
@@ -16,16 +16,16 @@ pub(super) enum Subject {
     OptIn,
     /// A call fails.
     Call(Key),
-    /// Evictions from the node of the shadow of this name are refused in these words.
+    /// Evictions from the node of this shadow (first) are refused in these words (second).
     Drain(String, String),
 }
 
-/// What was last said to be wrong with what.
+/// The last complaint about each subject.
 #[derive(Debug, Default)]
 pub(super) struct Complaints(BTreeMap<Subject, String>);
 
 impl Complaints {
-    /// True if this is not what was last said of the subject.
+    /// Is this complaint another than the last one about the subject? It is the last one from now on.
     pub(super) fn is_new(&mut self, subject: Subject, complaint: &str) -> bool {
         if self.0.get(&subject).is_some_and(|before| before == complaint) {
             return false;
@@ -34,12 +34,12 @@ impl Complaints {
         true
     }
 
-    /// Nothing is wrong with it any more.
-    pub(super) fn settled(&mut self, subject: &Subject) {
+    /// Nothing is wrong with the subject any more: the next complaint is new.
+    pub(super) fn resolved(&mut self, subject: &Subject) {
         self.0.remove(subject);
     }
 
-    /// Forgets what no longer holds: of nodes that are understood again, drains that are over, objects that are gone.
+    /// Forgets complaints about nodes that are understood again, drains that are over, and objects that are gone.
     pub(super) fn prune(&mut self, snapshot: &Snapshot, observed: &Observed<'_>) {
         let unreadable =
             observed.unreadable.keys().filter_map(|&index| Some(observed.situations.get(index)?.shadow_name));
@@ -122,7 +122,7 @@ mod tests {
         assert!(!complaints.is_new(Subject::Fleet, "a"));
         assert!(complaints.is_new(Subject::Fleet, "b"));
         assert!(complaints.is_new(node("brs-n"), "b"), "of something else");
-        complaints.settled(&Subject::Fleet);
+        complaints.resolved(&Subject::Fleet);
         assert!(complaints.is_new(Subject::Fleet, "b"), "it came back");
     }
 

@@ -15,7 +15,8 @@ use crate::events::{self, EventText};
 use crate::facts::{FleetFacts, Situation};
 use crate::observe::Snapshot;
 
-/// What a call is about: as long as one is under way or not seen again, there is no other.
+/// Which object a call writes. While a call of this key is under way, or what it wrote has not come back through the watch,
+/// no other call of this key is made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// The ledger.
@@ -30,32 +31,32 @@ pub(super) enum Key {
     FleetStatus,
 }
 
-/// A call, and what it is for.
+/// One call to the API server, with what is needed when its answer comes.
 #[derive(Debug)]
 pub(super) struct Errand {
     pub(super) key: Key,
     pub(super) call: Call,
-    /// The version of the object that it was decided on.
+    /// The `resourceVersion` of the object that it was decided on.
     pub(super) seen: Option<u64>,
-    /// The term that begins when it is done.
+    /// The leader's term that begins once this call succeeds.
     pub(super) begins_term: Option<u64>,
-    pub(super) about: About,
+    pub(super) context: Context,
 }
 
-/// Whom a call concerns, for logs and Events.
+/// The node of a call, for logs, and the Event to publish once the call succeeds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct About {
+pub(super) struct Context {
     pub(super) node: String,
     pub(super) version: String,
     pub(super) state: &'static str,
     pub(super) reason: &'static str,
     pub(super) event: Option<EventText>,
-    /// The objects that an Event is about.
+    /// The objects on which the Event is published.
     pub(super) objects: Vec<ObjectReference>,
 }
 
-impl About {
-    /// Of one node.
+impl Context {
+    /// The context of a call for one node.
     pub(super) fn of(
         snapshot: &Snapshot,
         situation: &Situation<'_>,
@@ -86,7 +87,7 @@ impl Snapshot {
         self.nodes.get(name).and_then(|node| apply::version(node.meta()))
     }
 
-    /// Is there still what a call of this key is about?
+    /// Is there still a Node or a shadow of this key's name? The ledger is always taken to be there.
     pub(super) fn has(&self, key: &Key) -> bool {
         match key {
             Key::Ledger | Key::FleetStatus => true,
@@ -96,7 +97,7 @@ impl Snapshot {
         }
     }
 
-    /// The version in which the object of a call is known.
+    /// The `resourceVersion` in which the object of this key is known here.
     pub(super) fn version(&self, key: &Key) -> Option<u64> {
         match key {
             Key::Ledger | Key::FleetStatus => self.ledger().and_then(|ledger| apply::version(ledger.meta())),
@@ -120,11 +121,11 @@ pub(super) fn ledger(
         call: Call::PatchLedger(write.patch(quoted)),
         seen: snapshot.version(&Key::Ledger),
         begins_term,
-        about: About {
+        context: Context {
             reason: event.as_ref().map_or("", |event| event.reason),
             event,
             objects: snapshot.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect(),
-            ..About::default()
+            ..Context::default()
         },
     }
 }
@@ -140,7 +141,7 @@ pub(super) fn of(
     let (key, call) = match decision.effect.as_ref()? {
         Effect::Write(write) => patch(snapshot, name, write, None)?,
         Effect::ConfirmDrained(write) => {
-            let ours_go = situation.pods.elsewhere && situation.node.is_some_and(|node| node.tainted);
+            let ours_go = situation.pods.has_other_node && situation.node.is_some_and(|node| node.tainted);
             let confirm = Confirm { ours_go };
             patch(snapshot, name, write, Some(confirm))?
         }
@@ -165,11 +166,11 @@ pub(super) fn of(
         key,
         call,
         begins_term: None,
-        about: About::of(snapshot, situation, decision.reason.as_str(), event),
+        context: Context::of(snapshot, situation, decision.reason.as_str(), event),
     })
 }
 
-/// The conditional patch of a write on the object as it was read.
+/// The key and the conditional patch for a write to a node's object, as it was read.
 fn patch(
     snapshot: &Snapshot,
     name: &str,
@@ -188,7 +189,7 @@ fn patch(
             let call = Call::PatchNode { name: node.to_owned(), patch: write.patch(&quoted), confirm };
             Some((Key::Node(name.to_owned()), call))
         }
-        // Not the reconciler's, and not a node's.
+        // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
         Object::ShadowStatus(_) | Object::Fleet => None,
     }
 }

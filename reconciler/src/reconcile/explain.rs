@@ -7,7 +7,7 @@ use kube::Resource as _;
 
 use super::Reconciler;
 use super::complaints::Subject;
-use super::errand::{About, Errand, Key};
+use super::errand::{Context, Errand, Key};
 use super::wake::Wake;
 use crate::apply::Call;
 use crate::conditions::{self, FleetWanted, Wanted};
@@ -30,7 +30,7 @@ impl Reconciler {
             note: format!("left alone: {why}"),
             action: "Observe".to_owned(),
         };
-        self.publish_event(About::of(snapshot, situation, "NotUnderstood", Some(event)));
+        self.publish_event(Context::of(snapshot, situation, "NotUnderstood", Some(event)));
     }
 
     /// Says of a node that it cannot have a shadow; once.
@@ -46,7 +46,7 @@ impl Reconciler {
         tracing::error!(node = long, note, "left alone");
         let event = EventText { reason: "NameTooLong", warning: true, note, action: "Observe".to_owned() };
         let objects = snapshot.nodes.get(name).map(|node| node.object_ref(&())).into_iter().collect();
-        self.publish_event(About { node: long, event: Some(event), objects, ..About::default() });
+        self.publish_event(Context { node: long, event: Some(event), objects, ..Context::default() });
     }
 
     /// Says why the node moves or not: a log line when that changes, and the condition when it has settled.
@@ -73,18 +73,19 @@ impl Reconciler {
         let wanted = Wanted::progressing(reason.status(), reason.as_str(), message);
         let conditions = conditions::of_shadow(shadow);
         let stored = conditions.iter().find(|condition| condition.type_ == wanted.type_);
-        let before = self.reign.reasons.insert(name.to_owned(), wanted.reason);
+        let before = self.leading.reasons.insert(name.to_owned(), wanted.reason);
         if before.or(stored.map(|stored| stored.reason.as_str())) != Some(wanted.reason) {
-            let about = About::of(snapshot, situation, wanted.reason, events::of_reason(situation, reason));
-            let About { node, version, state, .. } = &about;
+            let context =
+                Context::of(snapshot, situation, wanted.reason, events::of_reason(situation, reason));
+            let Context { node, version, state, .. } = &context;
             tracing::info!(node, version, state, reason = wanted.reason, "{}", wanted.message);
-            self.publish_event(about);
+            self.publish_event(context);
         }
         if wanted.stands_in(conditions) {
-            self.reign.settling.settled(name);
+            self.leading.settling.settled(name);
             return;
         }
-        if let Err(due) = self.reign.settling.wanted(name, wanted.clone(), self.now()) {
+        if let Err(due) = self.leading.settling.wanted(name, wanted.clone(), self.now()) {
             wake.by(due);
             return;
         }
@@ -95,7 +96,7 @@ impl Reconciler {
             key,
             call: Call::ApplyToShadow { name: name.to_owned(), status },
             begins_term: None,
-            about: About { node: name.to_owned(), reason: wanted.reason, ..About::default() },
+            context: Context { node: name.to_owned(), reason: wanted.reason, ..Context::default() },
         };
         self.run_errand(snapshot, errand, wake);
     }
@@ -110,9 +111,9 @@ impl Reconciler {
     ) -> Option<String> {
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
-                self.reign.evictions.held_up_by(snapshot.drains.get(name)?, now)
+                self.leading.evictions.held_up_by(snapshot.drains.get(name)?, now)
             }
-            Reason::Aborting(Abort::CannotBeEmptied) => snapshot.hopeless.get(name).cloned(),
+            Reason::Aborting(Abort::CannotBeEmptied) => snapshot.undrainable.get(name).cloned(),
             Reason::Aborting(Abort::WorkloadsNotBack | Abort::WorkloadsNotBackAmongOthers) => {
                 snapshot.evicted.get(name).cloned().flatten()
             }
@@ -130,10 +131,10 @@ impl Reconciler {
     fn publish_refusal(&mut self, snapshot: &Snapshot, situation: &Situation<'_>) {
         let name = situation.shadow_name;
         let Some(plan) = snapshot.drains.get(name) else { return };
-        let Some((pod, why)) = self.reign.evictions.refusal(plan) else { return };
+        let Some((pod, why)) = self.leading.evictions.refusal(plan) else { return };
         if self.complaints.is_new(Subject::Drain(name.to_owned(), why.to_owned()), why) {
             let event = events::of_refusal(situation, pod, why);
-            self.publish_event(About::of(snapshot, situation, Reason::Draining.as_str(), Some(event)));
+            self.publish_event(Context::of(snapshot, situation, Reason::Draining.as_str(), Some(event)));
         }
     }
 
@@ -151,7 +152,7 @@ impl Reconciler {
         });
         let halts: Vec<(&str, &str)> = halts.collect();
         let halted: Vec<&str> = halts.iter().map(|(version, _)| *version).collect();
-        let admission = &self.reign.admission;
+        let admission = &self.leading.admission;
         let wanted = FleetWanted {
             limit: observed.fleet.limit,
             counts,
@@ -160,17 +161,17 @@ impl Reconciler {
             admission: admission.is_known().then(|| Wanted::admission(admission.enforced())),
         };
         if wanted.stands_in(&ledger.fleet) {
-            self.reign.settling_fleet.settled(names::FLEET);
+            self.leading.settling_fleet.settled(names::FLEET);
             return;
         }
-        if let Err(due) = self.reign.settling_fleet.wanted(names::FLEET, wanted.clone(), self.now()) {
+        if let Err(due) = self.leading.settling_fleet.wanted(names::FLEET, wanted.clone(), self.now()) {
             wake.by(due);
             return;
         }
         let call = Call::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
-        let (key, about) = (Key::FleetStatus, About::default());
+        let (key, context) = (Key::FleetStatus, Context::default());
         let seen = snapshot.version(&key);
-        self.run_errand(snapshot, Errand { key, call, seen, begins_term: None, about }, wake);
+        self.run_errand(snapshot, Errand { key, call, seen, begins_term: None, context }, wake);
     }
 }
 

@@ -6,7 +6,7 @@ use kube::Resource as _;
 
 use super::Reconciler;
 use super::complaints::Subject;
-use super::errand::{About, Errand, Key};
+use super::errand::{Context, Errand, Key};
 use super::wake::Wake;
 use crate::apply::Call;
 use crate::decide;
@@ -32,7 +32,7 @@ impl Reconciler {
             .iter()
             .filter_map(|outsider| Some((outsider, decide::opt_in(fleet, outsider)?)))
             .collect();
-        let Some(due) = self.reign.label_rate.due().filter(|_| !wanted.is_empty()) else { return };
+        let Some(due) = self.leading.label_rate.due().filter(|_| !wanted.is_empty()) else { return };
         if self.now() < due {
             wake.by(due);
             return;
@@ -40,21 +40,22 @@ impl Reconciler {
         let ready = wanted.into_iter().filter(|(outsider, _)| {
             self.is_ready(snapshot, &Key::Node(outsider.shadow_name.to_owned()), wake)
         });
-        let Some((outsider, write)) = self.reign.label_rate.turn(ready, |(outsider, _)| outsider.name) else {
+        let Some((outsider, write)) = self.leading.label_rate.turn(ready, |(outsider, _)| outsider.name)
+        else {
             return;
         };
         let Some(errand) = errand(snapshot, outsider, &write) else { return };
         if self.run_errand(snapshot, errand, wake) {
-            self.reign.label_rate.begin(outsider.name, self.now());
+            self.leading.label_rate.begin(outsider.name, self.now());
         }
     }
 
     /// A node could not be labelled. Said once for all of them: what refuses one mostly refuses all.
-    pub(super) fn not_opted_in(&mut self, about: About, why: &str) {
+    pub(super) fn not_opted_in(&mut self, context: Context, why: &str) {
         let event = events::of_no_opt_in(why);
         if self.complaints.is_new(Subject::OptIn, &event.note) {
-            tracing::warn!(node = about.node, why, "{}; trying again, later each time", event.note);
-            self.publish_event(About { event: Some(event), ..about });
+            tracing::warn!(node = context.node, why, "{}; trying again, later each time", event.note);
+            self.publish_event(Context { event: Some(event), ..context });
         }
     }
 }
@@ -69,12 +70,12 @@ fn errand(snapshot: &Snapshot, outsider: &Outsider<'_>, write: &Write<'_>) -> Op
         key,
         call: Call::LabelNode { name: outsider.name.to_owned(), patch: write.patch(&node.quoted()) },
         begins_term: None,
-        about: About {
+        context: Context {
             node: outsider.name.to_owned(),
             reason: event.reason,
             event: Some(event),
             objects: vec![node.object_ref(&())],
-            ..About::default()
+            ..Context::default()
         },
     })
 }

@@ -1,4 +1,4 @@
-//! One pass: observe, decide for each node, set going what may go now.
+//! One pass: observe, decide for each node, start what may start now.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
 
 use super::complaints::Subject;
-use super::errand::{self, About, Errand, Key};
+use super::errand::{self, Context, Errand, Key};
 use super::wake::Wake;
 use super::{Answered, Reconciler};
 use crate::apply::Call;
@@ -22,11 +22,11 @@ use crate::schedule::Kind;
 use crate::settings::OnDeadline;
 use crate::{canary, events, evict};
 
-/// Most calls under way at once. What has to wait is decided anew when another call is answered.
+/// At most so many calls are under way at once. A call that has no room is decided anew when another one is answered.
 const MAX_CALLS: usize = 32;
-/// Most of them that may be under way when one more is about a condition: what is done goes before what is said.
+/// Conditions may start a call only below this number, so that they never crowd out real work.
 const MAX_CALLS_BEFORE_CONDITION: usize = 24;
-/// Most evictions under way at once, beside other calls.
+/// At most so many evictions are under way at once, in addition to other calls.
 const MAX_EVICTIONS: usize = 32;
 
 impl Reconciler {
@@ -43,7 +43,7 @@ impl Reconciler {
                 return None;
             }
         };
-        self.complaints.settled(&Subject::Fleet);
+        self.complaints.resolved(&Subject::Fleet);
         self.watch_pods(&mut snapshot, &mut wake);
         let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
@@ -57,11 +57,11 @@ impl Reconciler {
             &Circumstances {
                 durations: &durations,
                 limit: self.settings.max_concurrent_update,
-                enforced: self.reign.admission.enforced().is_ok(),
+                enforced: self.leading.admission.enforced().is_ok(),
                 force: self.settings.drain_on_deadline == OnDeadline::Force,
                 budget: self.settings.failure_budget(),
-                term: self.reign.term.unwrap_or(0),
-                gate: observe::gate(paused, self.reign.admission.enforced().is_ok(), allowed),
+                term: self.leading.term.unwrap_or(0),
+                gate: observe::gate(paused, self.leading.admission.enforced().is_ok(), allowed),
                 own_node: own_node.as_deref(),
                 now,
                 now_text: &now_text,
@@ -70,8 +70,8 @@ impl Reconciler {
         wake.by_time(observed.next, now, self.now());
         self.opens = if allowed { None } else { self.schedule.opens(now) };
         wake.by_time(self.opens, now, self.now());
-        if self.take_over(&snapshot, &observed, &mut wake) {
-            self.try_out(&snapshot, &mut wake);
+        if self.ensure_term(&snapshot, &observed, &mut wake) {
+            self.start_canary(&snapshot, &mut wake);
             let pass = self.decide(&snapshot, &observed, now, &mut wake);
             self.metrics.passed(Some(pass));
             self.opt_in(&snapshot, &observed.fleet, now, &mut wake);
@@ -79,16 +79,17 @@ impl Reconciler {
         wake.at()
     }
 
-    /// Does the ledger stand in our term? Otherwise sees to it.
-    fn take_over(&mut self, snapshot: &Snapshot, observed: &Observed<'_>, wake: &mut Wake) -> bool {
+    /// Is our term in the ledger? If not, starts the call that creates the ledger, or the one that writes a new term into it.
+    /// Nothing else is written before that.
+    fn ensure_term(&mut self, snapshot: &Snapshot, observed: &Observed<'_>, wake: &mut Wake) -> bool {
         if snapshot.ledger().is_none() {
-            let about = About::default();
+            let context = Context::default();
             let errand =
-                Errand { key: Key::Ledger, call: Call::CreateFleet, seen: None, begins_term: None, about };
+                Errand { key: Key::Ledger, call: Call::CreateFleet, seen: None, begins_term: None, context };
             self.run_errand(snapshot, errand, wake);
             return false;
         }
-        if self.reign.term.is_some() && self.reign.term == observed.fleet.ledger_term {
+        if self.leading.term.is_some() && self.leading.term == observed.fleet.ledger_term {
             return true;
         }
         let (term, write) = decide::takeover(snapshot.status(), &observed.situations);
@@ -96,9 +97,10 @@ impl Reconciler {
         false
     }
 
-    /// Proves that our admission rules are in force, when that is due and there is a shadow to try it on.
-    fn try_out(&mut self, snapshot: &Snapshot, wake: &mut Wake) {
-        let Some(due) = self.reign.admission.due() else { return };
+    /// Starts the dry runs that prove our admission rules to be in force, if they are due and there is a node with a shadow
+    /// to make them on.
+    fn start_canary(&mut self, snapshot: &Snapshot, wake: &mut Wake) {
+        let Some(due) = self.leading.admission.due() else { return };
         let mut both = snapshot.shadows.keys().filter(|name| snapshot.shadow(name).is_some());
         let Some(shadow) = both.find(|name| snapshot.nodes.contains_key(*name)) else { return };
         let Some(node) = names::node_of_shadow(shadow) else { return };
@@ -106,13 +108,13 @@ impl Reconciler {
             wake.by(due);
             return;
         }
-        self.reign.admission.begin();
+        self.leading.admission.begin();
         let (client, namespace) = (self.caller.client.clone(), self.caller.namespace.clone());
         let tried = canary::try_out(client, namespace, shadow.clone(), node.to_owned());
-        self.reign.calls.push(tried.map(Answered::Canary).boxed());
+        self.leading.calls.push(tried.map(Answered::Canary).boxed());
     }
 
-    /// Decides for the ledger and for each node, and sets going what may go now.
+    /// Decides for the ledger and for each node, and starts what may start now.
     fn decide(
         &mut self,
         snapshot: &Snapshot,
@@ -141,15 +143,15 @@ impl Reconciler {
         let next = slots.look_at.iter().chain(&slots.taken);
         let look_at: BTreeSet<String> =
             next.map(|&index| observed.situations[index].shadow_name.to_owned()).collect();
-        if look_at != self.reign.look_at {
-            self.reign.look_at = look_at;
+        if look_at != self.leading.look_at {
+            self.leading.look_at = look_at;
             // Their watches begin with the next pass.
             self.watches.changed.notify_one();
         }
         let queued: BTreeMap<usize, Reason<'_>> = slots.queued.into_iter().collect();
         let mut pass = LastPass {
             limit: observed.fleet.limit,
-            admission_enforced: self.reign.admission.enforced().is_ok(),
+            admission_enforced: self.leading.admission.enforced().is_ok(),
             halted: count(observed.fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
@@ -178,7 +180,7 @@ impl Reconciler {
         pass
     }
 
-    /// Carries out what was decided for a node, unless something of it is under way or was not seen again yet.
+    /// Carries out what was decided for a node, unless a call for it is under way or its result was not seen yet.
     fn follow(
         &mut self,
         snapshot: &Snapshot,
@@ -191,7 +193,7 @@ impl Reconciler {
         let name = situation.shadow_name;
         let Some(effect) = &decision.effect else { return };
         let plan = snapshot.drains.get(name);
-        if plan.is_none() && empties(decision) {
+        if plan.is_none() && waits_for_pods(decision) {
             // Its pods are not known yet; the watch will tell.
             return;
         }
@@ -207,7 +209,7 @@ impl Reconciler {
             return;
         }
         if let Some(mut errand) = errand::of(snapshot, situation, decision, fleet) {
-            if let Some(event) = &mut errand.about.event
+            if let Some(event) = &mut errand.context.event
                 && let Some(more) = self.detail(snapshot, name, &decision.reason, now)
             {
                 event.note = format!("{}; {more}", event.note);
@@ -219,8 +221,8 @@ impl Reconciler {
     fn evict(&mut self, plan: &Plan, force: bool, wake: &mut Wake) {
         let now = self.now();
         let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
-        for pod in self.reign.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
-            self.reign.evictions.begin(pod.clone(), now);
+        for pod in self.leading.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
+            self.leading.evictions.begin(pod.clone(), now);
             let client = self.caller.client.clone();
             self.evicting.spawn(async move {
                 let answer =
@@ -228,13 +230,13 @@ impl Reconciler {
                 (pod, answer)
             });
         }
-        if let Some(next) = self.reign.evictions.next(plan, now) {
+        if let Some(next) = self.leading.evictions.next(plan, now) {
             wake.by(next);
         }
     }
 
     pub(super) fn is_ready(&self, snapshot: &Snapshot, key: &Key, wake: &mut Wake) -> bool {
-        match self.reign.pending.readiness(key, snapshot.version(key), self.now()) {
+        match self.leading.pending.readiness(key, snapshot.version(key), self.now()) {
             Readiness::Ready => true,
             Readiness::Called => false,
             Readiness::Until(until) => {
@@ -244,37 +246,37 @@ impl Reconciler {
         }
     }
 
-    /// Sets a call going, if nothing of the same object is pending and there is room for it. Has it begun?
+    /// Starts a call, if no call of the same key is pending and there is room for it. Returns whether it was started.
     pub(super) fn run_errand(&mut self, snapshot: &Snapshot, errand: Errand, wake: &mut Wake) -> bool {
         let most =
             if matches!(errand.key, Key::Condition(_)) { MAX_CALLS_BEFORE_CONDITION } else { MAX_CALLS };
-        if !self.is_ready(snapshot, &errand.key, wake) || self.reign.calls.len() >= most {
+        if !self.is_ready(snapshot, &errand.key, wake) || self.leading.calls.len() >= most {
             return false;
         }
-        self.reign.pending.begin(errand.key.clone());
+        self.leading.pending.begin(errand.key.clone());
         let caller = self.caller.clone();
         let call = async move {
             let outcome = caller.make(&errand.call).await;
             Answered::Errand(Box::new(errand), outcome)
         };
-        self.reign.calls.push(call.boxed());
+        self.leading.calls.push(call.boxed());
         true
     }
 
-    /// Forgets what is known of shadows and nodes that are gone, and complaints that no longer hold.
+    /// Forgets what was remembered of shadows and nodes that are gone, and complaints that no longer hold.
     fn forget(&mut self, snapshot: &Snapshot, observed: &Observed<'_>) {
         let there = |name: &str| snapshot.shadows.contains_key(name);
-        self.reign.reasons.retain(|name, _| there(name));
-        self.reign.settling.retain(there);
-        self.reign.pending.forget_unless(|key| snapshot.has(key));
+        self.leading.reasons.retain(|name, _| there(name));
+        self.leading.settling.retain(there);
+        self.leading.pending.forget_unless(|key| snapshot.has(key));
         self.complaints.prune(snapshot, observed);
     }
 }
 
-/// Does it change the Node on the way to an empty one? A grant that is taken back is no such thing: while it stands nobody
-/// watches the pods, and nothing may wait for that. Nor is a cordon that is adopted: the node may be one that only has to
-/// come back.
-fn empties(decision: &Decision<'_>) -> bool {
+/// Does this decision have to wait until the node's pods are known? So do changes of the Node that empty it. Taking back a
+/// grant does not wait: while a grant stands, nobody watches the pods. Nor does adopting a cordon: the node may only have to
+/// be put back into service.
+fn waits_for_pods(decision: &Decision<'_>) -> bool {
     let of_node = match &decision.effect {
         Some(Effect::Write(write)) => matches!(write.object, Object::Node(_)),
         Some(Effect::ConfirmDrained(_)) => true,
@@ -307,7 +309,7 @@ mod tests {
             (Effect::Evict, Reason::Draining, false),
         ] {
             let decision = Decision { effect: Some(effect), reason };
-            assert_eq!(empties(&decision), waits, "{decision:?}");
+            assert_eq!(waits_for_pods(&decision), waits, "{decision:?}");
         }
     }
 }

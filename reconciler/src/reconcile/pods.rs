@@ -14,7 +14,7 @@ use crate::apply::is_ours;
 use crate::budgets;
 use crate::drain::{Plan, owner};
 use crate::objects::WatchedNode;
-use crate::observe::{Snapshot, elsewhere};
+use crate::observe::{Snapshot, has_other_node};
 use crate::workloads::{Found, Workload};
 
 /// How long a node is passed over after its pods were last looked at, if there are too many such nodes to watch all.
@@ -45,15 +45,15 @@ impl Reconciler {
         }
         wanted.sort_unstable();
         let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
-        self.reign.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
+        self.leading.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
         self.watch_workloads(snapshot);
-        let (takers, namespace) = (snapshot.takers(), &self.caller.namespace);
+        let (schedulable_nodes, namespace) = (snapshot.schedulable_nodes(), &self.caller.namespace);
         let ours = |pod: &Pod| is_ours(pod, namespace);
-        let workloads = &self.reign.workloads;
+        let workloads = &self.leading.workloads;
         let orphaned = |pod: &Pod| workloads.orphaned(pod);
-        let looked = self.reign.pods.look(|name, pods, budgets| {
+        let looked = self.leading.pods.look(|name, pods, budgets| {
             let node = snapshot.nodes.get(name);
-            let ours_go = node.is_some_and(|node| node.tainted()) && elsewhere(takers, node);
+            let ours_go = node.is_some_and(|node| node.tainted()) && has_other_node(schedulable_nodes, node);
             let pods = || pods.iter().map(AsRef::as_ref);
             let mut plan = Plan::of(pods(), ours, orphaned, ours_go);
             plan.owners.retain(|owner| workloads.found(owner) == Some(Found::Available));
@@ -63,30 +63,30 @@ impl Reconciler {
             let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
             // What loses its DaemonSet later is about to go, too; the drain waits for it.
             let idle = snapshot.shadow(name).is_none_or(|shadow| shadow.spec.state == State::Idle);
-            known.then(|| (plan, budgets::hopeless(pods(), budgets, ours, |pod| idle && orphaned(pod))))
+            known.then(|| (plan, budgets::undrainable(pods(), budgets, ours, |pod| idle && orphaned(pod))))
         });
         let now = self.now();
         for (name, looked) in looked {
-            let Some((plan, hopeless)) = looked else { continue };
-            match hopeless {
-                Some(why) => drop(self.reign.hopeless.insert(name.clone(), (why, now))),
-                None => drop(self.reign.hopeless.remove(&name)),
+            let Some((plan, undrainable)) = looked else { continue };
+            match undrainable {
+                Some(why) => drop(self.leading.undrainable.insert(name.clone(), (why, now))),
+                None => drop(self.leading.undrainable.remove(&name)),
             }
             snapshot.drains.insert(name, plan);
         }
         let (shadows, drains) = (&snapshot.shadows, &snapshot.drains);
-        self.reign.hopeless.retain(|name, (_, seen)| {
+        self.leading.undrainable.retain(|name, (_, seen)| {
             let watched = drains.contains_key(name);
             if !watched {
                 wake.by(*seen + PASSED_OVER);
             }
             shadows.contains_key(name) && (watched || now < *seen + PASSED_OVER)
         });
-        let hopeless = self.reign.hopeless.iter().map(|(name, (why, _))| (name.clone(), why.clone()));
-        snapshot.hopeless = hopeless.collect();
-        self.reign.evictions.retain(snapshot.drains.values());
-        for namespace in self.reign.pods.relaxed() {
-            self.reign.evictions.retry(&namespace, now);
+        let undrainable = self.leading.undrainable.iter().map(|(name, (why, _))| (name.clone(), why.clone()));
+        snapshot.undrainable = undrainable.collect();
+        self.leading.evictions.retain(snapshot.drains.values());
+        for namespace in self.leading.pods.relaxed() {
+            self.leading.evictions.retry(&namespace, now);
         }
     }
 
@@ -95,7 +95,7 @@ impl Reconciler {
         let workloads = |pods: &[Arc<Pod>]| -> Vec<Workload> {
             pods.iter().filter_map(|pod| Workload::parse(&owner(pod)?)).collect()
         };
-        let looked = self.reign.pods.look(|_, pods, _| workloads(pods));
+        let looked = self.leading.pods.look(|_, pods, _| workloads(pods));
         let mut wanted: BTreeSet<Workload> = looked.into_values().flatten().collect();
         let evicted = if self.settings.workloads_deadline_seconds == 0 {
             BTreeMap::new()
@@ -103,9 +103,14 @@ impl Reconciler {
             snapshot.monitored()
         };
         wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
-        self.reign.workloads.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
+        self.leading.workloads.want(
+            &self.caller.client,
+            &self.watches.changed,
+            &self.watches.failures,
+            wanted,
+        );
         for (name, owners) in &evicted {
-            snapshot.note_evicted(name, self.reign.workloads.evicted(owners));
+            snapshot.note_evicted(name, self.leading.workloads.evicted(owners));
         }
     }
 
@@ -119,9 +124,9 @@ impl Reconciler {
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if begun => Some(For::Drain),
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate => Some(For::DrainSoon),
             State::Idle if has_slot => Some(For::DrainSoon),
-            State::Idle if self.reign.look_at.contains(name) => Some(For::Start),
+            State::Idle if self.leading.look_at.contains(name) => Some(For::Start),
             // As long as there is room to see that change.
-            State::Idle if self.reign.hopeless.contains_key(name) => Some(For::Another),
+            State::Idle if self.leading.undrainable.contains_key(name) => Some(For::Another),
             State::Idle | State::MonitoringUpdate | State::ErrorReset => None,
         }
     }

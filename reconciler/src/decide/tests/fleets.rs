@@ -31,7 +31,7 @@ pub(super) struct Place {
     pub(super) shadow: Option<BottlerocketShadow>,
     agent: Option<AgentPod>,
     plan: Option<Plan>,
-    hopeless: bool,
+    undrainable: bool,
     /// Whether a workload is missing, if they were looked at.
     missing: Option<bool>,
 }
@@ -56,7 +56,7 @@ fn place(name: &str, dice: &mut Dice<'_>) -> Place {
     Place {
         agent: (!dice.rarely(12)).then(|| AgentPod { node: name.to_owned(), ready_since, away_since: None }),
         plan: if dice.rarely(4) { None } else { Some(if dice.rarely(2) { full } else { Plan::default() }) },
-        hopeless: dice.rarely(8),
+        undrainable: dice.rarely(8),
         missing: dice.one_of(&[Some(false), Some(true), None]),
         node: (!dice.rarely(20)).then(|| node(name, shadow.as_ref(), dice)),
         shadow,
@@ -155,7 +155,7 @@ impl Fleet {
             }
             snapshot.agents.extend(place.agent.clone().map(|agent| (name.clone(), agent)));
             snapshot.drains.extend(place.plan.clone().map(|plan| (name.clone(), plan)));
-            snapshot.hopeless.extend(place.hopeless.then(|| (name.clone(), "a budget".to_owned())));
+            snapshot.undrainable.extend(place.undrainable.then(|| (name.clone(), "a budget".to_owned())));
             let missing = |missing: bool| missing.then(|| "apps/v1/ReplicaSet/shop/cart".to_owned());
             snapshot.evicted.extend(place.missing.map(|it| (name.clone(), missing(it))));
         }

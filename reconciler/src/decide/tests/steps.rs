@@ -62,14 +62,14 @@ fn no_node_is_emptied_while_its_reboot_could_not_be_granted() {
 #[test]
 fn the_taint_is_set_as_soon_as_there_is_another_node() {
     let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    situation.pods.elsewhere = false;
+    situation.pods.has_other_node = false;
     let decision = decide(&fleet(), &situation);
     assert_eq!(sets(write(&decision), Field::UpdatingTaint), None, "a single node keeps our own pods");
     let untainted = Marker { tainted: false, ..marker(1, false) };
     marked(&mut situation, &untainted);
     node(&mut situation, |node| node.tainted = false);
     assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::Evict));
-    situation.pods.elsewhere = true;
+    situation.pods.has_other_node = true;
     let decision = decide(&fleet(), &situation);
     assert_eq!(sets(write(&decision), Field::UpdatingTaint), Some(Value::Set));
     let Some(Value::Marker(marker)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
@@ -150,7 +150,7 @@ fn pods_that_came_after_the_drain_are_evicted_before_a_reboot_is_granted() {
 #[test]
 fn a_drain_that_never_comes_to_a_grant_ends_by_its_deadline() {
     let drained = marker(1, true);
-    let looked = |known, drained| PodFacts { known, drained, elsewhere: true, ..PodFacts::default() };
+    let looked = |known, drained| PodFacts { known, drained, has_other_node: true, ..PodFacts::default() };
     let timed_out = Reason::Aborting(Abort::DrainTimedOut);
     for (says, pods, unschedulable, force, reason, next) in [
         ("its pods cannot be looked at", looked(false, false), true, false, timed_out, Some(Idle)),

@@ -89,7 +89,7 @@ pub(super) fn idle() -> Situation<'static> {
             },
         }),
         owner_uid: Some("node-uid"),
-        pods: PodFacts { known: true, hopeless: None, drained: false, owners: &[], elsewhere: true },
+        pods: PodFacts { known: true, undrainable: None, drained: false, owners: &[], has_other_node: true },
         evicted: Evicted::Back,
         time: TimeFacts { exclusion_over: true, soak_over: true, ..TimeFacts::default() },
     }

@@ -29,11 +29,11 @@ fn taken(fleet: &FleetFacts<'_>, situations: &[Situation<'_>]) -> Vec<String> {
 #[test]
 fn a_node_that_cannot_be_emptied_is_passed_over_and_the_next_one_goes_on() {
     let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
-    first.pods.hopeless = Some(WHY);
+    first.pods.undrainable = Some(WHY);
     assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"]);
     assert_eq!(decide(&without_slots(), &first).reason, Reason::CannotBeEmptied(WHY));
     assert!(Reason::CannotBeEmptied(WHY).message().ends_with(WHY));
-    first.pods.hopeless = None;
+    first.pods.undrainable = None;
     assert_eq!(taken(&without_slots(), &[first, second]), ["brs-a"], "looked at again");
 }
 
@@ -50,7 +50,7 @@ fn a_node_whose_pods_are_not_known_holds_its_place_until_they_are() {
 #[test]
 fn what_comes_up_before_the_cordon_ends_the_update_and_is_no_failure() {
     let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    situation.pods.hopeless = Some(WHY);
+    situation.pods.undrainable = Some(WHY);
     let decision = decide(&fleet(), &situation);
     assert_eq!(decision.reason, Reason::Aborting(Abort::CannotBeEmptied));
     assert_eq!(next_state(&decision), Some(Idle));
@@ -73,8 +73,8 @@ fn a_drain_ends_at_its_deadline_as_configured() {
     situation.time.drain_overdue = false;
     assert_eq!(decide(&forced, &situation).effect, Some(Effect::Evict), "not before it");
 
-    let mut hopeless = idle();
-    hopeless.pods.hopeless = Some(WHY);
+    let mut undrainable = idle();
+    undrainable.pods.undrainable = Some(WHY);
     let forced = FleetFacts { force: true, ..without_slots() };
-    assert_eq!(taken(&forced, &[hopeless]), [SHADOW], "the deadline will see to it");
+    assert_eq!(taken(&forced, &[undrainable]), [SHADOW], "the deadline will see to it");
 }
