@@ -25,7 +25,7 @@ impl World {
             slots: tables::slots(&self.ledger).clone(),
             ..Default::default()
         };
-        let (term, write) = decide::takeover(Some(&ledger), &situations);
+        let (term, write) = decide::new_term(Some(&ledger), &situations);
         if apply(&config.weakened(write), &mut self.ledger).is_ok() {
             self.leaders[at].term = u8::try_from(term).ok();
         }

@@ -96,7 +96,7 @@ fn node(node: &Node) -> NodeFacts<'static> {
         paused: false,
         update_now: false,
         agent_ready: true,
-        ours: false,
+        runs_this_process: false,
     }
 }
 

@@ -14,7 +14,8 @@ use kube::{Client, Error};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::drain::Plan;
+use crate::drain::DrainPlan;
+use crate::objects::is_operator_pod;
 
 /// Longest wait for the answer to one call.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,8 +75,8 @@ pub enum Call {
 /// How to tell that a node is drained.
 #[derive(Clone, Copy, Debug)]
 pub struct Confirm {
-    /// The operator's own pods have to be gone, too; see [`Plan::of`].
-    pub ours_go: bool,
+    /// The operator's own pods have to be gone, too; see [`DrainPlan::of`].
+    pub evict_operator_pods: bool,
 }
 
 /// What became of a call.
@@ -192,7 +193,13 @@ impl Caller {
     async fn is_drained(&self, node: &str, confirm: Confirm) -> kube::Result<bool> {
         let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = Api::<Pod>::all(self.client.clone()).list(&params).await?;
-        Ok(Plan::of(&pods.items, |pod| is_ours(pod, &self.namespace), |_| false, confirm.ours_go).is_done())
+        Ok(DrainPlan::of(
+            &pods.items,
+            |pod| is_operator_pod(pod, &self.namespace),
+            |_| false,
+            confirm.evict_operator_pods,
+        )
+        .is_done())
     }
 
     fn nodes(&self) -> Api<PartialObjectMeta<Node>> {
@@ -206,12 +213,6 @@ impl Caller {
     fn fleets(&self) -> Api<PartialObjectMeta<BottlerocketFleet>> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
-}
-
-/// Is this one of the operator's own pods?
-pub fn is_ours(pod: &Pod, namespace: &str) -> bool {
-    pod.metadata.namespace.as_deref() == Some(namespace)
-        && pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::COMPONENT_LABEL))
 }
 
 /// The shadow of a node, to begin with. `now` starts the time in which its agent must answer.
@@ -250,20 +251,20 @@ pub fn new_shadow(
 }
 
 /// The version of an object as a number, as the API server means it.
-pub fn version(metadata: &ObjectMeta) -> Option<u64> {
+pub fn resource_version(metadata: &ObjectMeta) -> Option<u64> {
     metadata.resource_version.as_ref()?.parse().ok()
 }
 
 fn written<K: kube::Resource>(answer: kube::Result<PartialObjectMeta<K>>) -> Outcome {
     match answer {
-        Ok(object) => Outcome::Written(version(&object.metadata)),
+        Ok(object) => Outcome::Written(resource_version(&object.metadata)),
         Err(error) => failure(&error),
     }
 }
 
 fn created(answer: kube::Result<ObjectMeta>) -> Outcome {
     match answer {
-        Ok(metadata) => Outcome::Written(version(&metadata)),
+        Ok(metadata) => Outcome::Written(resource_version(&metadata)),
         Err(error) => failure(&error),
     }
 }

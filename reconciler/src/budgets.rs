@@ -36,17 +36,17 @@ impl Budgets {
 }
 
 /// Why these pods of one node can never all be evicted, as pods and budgets are: nothing would bring one back, or its
-/// budgets allow no disruption with as many pods as there are. `ours` tells the operator's own pods, which are exempt;
+/// budgets allow no disruption with as many pods as there are. `is_operator_pod` tells the operator's own pods, which are exempt;
 /// `orphaned`, pods whose `DaemonSet` is gone.
 pub fn undrainable<'p>(
     pods: impl IntoIterator<Item = &'p Pod>,
     budgets: &[impl AsRef<PodDisruptionBudget>],
-    ours: impl Fn(&Pod) -> bool,
+    is_operator_pod: impl Fn(&Pod) -> bool,
     orphaned: impl Fn(&Pod) -> bool,
 ) -> Option<String> {
     let mut why: Vec<String> = vec![];
     for pod in pods {
-        if ours(pod) {
+        if is_operator_pod(pod) {
             continue;
         }
         let namespace = pod.namespace().unwrap_or_default();

@@ -38,13 +38,13 @@ pub fn unmanaged(namespace: &str, name: &str) -> String {
 
 /// What a drain of a node has to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct DrainPlan {
     /// Pods to evict now.
     pub evict: Vec<PodKey>,
     /// Pods of the operator itself, to evict when no other is left: each of them may be the one that drains.
     pub last: Vec<PodKey>,
     /// It is the turn of the operator's own pods: `evict` holds no others.
-    pub ours_go: bool,
+    pub evict_operator_pods: bool,
     /// Pods on their way out, and by when each should be gone.
     pub leaving: Vec<(Timestamp, PodKey)>,
     /// Pods that nothing would bring back; they hold the drain up.
@@ -54,20 +54,20 @@ pub struct Plan {
     pub owners: Vec<String>,
 }
 
-impl Plan {
-    /// The plan for these pods of one node. `ours` tells the operator's own pods; they are evicted only if `ours_go`:
+impl DrainPlan {
+    /// The plan for these pods of one node. `is_operator_pod` tells the operator's own pods; they are evicted only if `evict_operator_pods`:
     /// there is another node for them, and this one is tainted, for they tolerate the cordon and would come back.
     /// `orphaned` tells pods whose `DaemonSet` is gone.
     pub fn of<'p>(
         pods: impl IntoIterator<Item = &'p Pod>,
-        ours: impl Fn(&Pod) -> bool,
+        is_operator_pod: impl Fn(&Pod) -> bool,
         orphaned: impl Fn(&Pod) -> bool,
-        ours_go: bool,
+        evict_operator_pods: bool,
     ) -> Self {
         let mut plan = Self::default();
         for pod in pods {
-            let ours = ours(pod);
-            let fate = if ours && !ours_go { Fate::Stays } else { fate(pod, orphaned(pod)) };
+            let ours = is_operator_pod(pod);
+            let fate = if ours && !evict_operator_pods { Fate::Stays } else { fate(pod, orphaned(pod)) };
             let namespace = pod.namespace().unwrap_or_default();
             let key = || PodKey {
                 namespace: namespace.clone(),
@@ -88,7 +88,7 @@ impl Plan {
         }
         if plan.evict.is_empty() && plan.leaving.is_empty() && plan.unmanaged.is_empty() {
             plan.evict = std::mem::take(&mut plan.last);
-            plan.ours_go = true;
+            plan.evict_operator_pods = true;
         }
         plan.evict.sort_unstable();
         plan.leaving.sort_unstable();
@@ -161,8 +161,12 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
     }
 
-    fn of<'p>(pods: impl IntoIterator<Item = &'p Pod>, ours: impl Fn(&Pod) -> bool, ours_go: bool) -> Plan {
-        Plan::of(pods, ours, |_| false, ours_go)
+    fn of<'p>(
+        pods: impl IntoIterator<Item = &'p Pod>,
+        is_operator_pod: impl Fn(&Pod) -> bool,
+        evict_operator_pods: bool,
+    ) -> DrainPlan {
+        DrainPlan::of(pods, is_operator_pod, |_| false, evict_operator_pods)
     }
 
     #[test]

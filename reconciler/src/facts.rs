@@ -129,7 +129,7 @@ pub struct NodeFacts<'a> {
     /// The pod of its agent is Ready.
     pub agent_ready: bool,
     /// This process runs on it.
-    pub ours: bool,
+    pub runs_this_process: bool,
 }
 
 /// A Node that is not looked after: neither opted in nor changed by us, and without a shadow.
@@ -167,7 +167,7 @@ impl NodeFacts<'static> {
         paused: false,
         update_now: false,
         agent_ready: true,
-        ours: false,
+        runs_this_process: false,
     };
 }
 

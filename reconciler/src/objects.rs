@@ -13,7 +13,7 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 
-pub use pods::{AgentPod, MIRROR_POD_ANNOTATION, ready_condition, trim_pod};
+pub use pods::{AgentPod, MIRROR_POD_ANNOTATION, is_operator_pod, ready_condition, trim_pod};
 
 /// Labels and annotations of a Node that matter here.
 const NODE_LABELS: [&str; 3] = [names::UPDATER_INTERFACE_LABEL, names::EXCLUDE_FROM_LB_LABEL, ZONE_LABEL];
@@ -170,7 +170,7 @@ impl WatchedNode {
     }
 
     /// Opted in, or changed by us.
-    pub fn is_ours(&self) -> bool {
+    pub fn is_managed(&self) -> bool {
         self.labelled() || self.read.marker.is_some()
     }
 

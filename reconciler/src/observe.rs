@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DeserializeGuard;
 
-use crate::drain::Plan;
+use crate::drain::DrainPlan;
 use crate::facts::{Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
 use crate::objects::{AgentPod, Ledger, WatchedNode};
 use crate::schedule::{Schedule, Starts};
@@ -39,7 +39,7 @@ pub struct Snapshot {
     /// The ledger, if there is one.
     pub ledger: Option<Arc<DeserializeGuard<Ledger>>>,
     /// What a drain has to do, by name of the shadow; of those nodes whose pods are watched and known.
-    pub drains: BTreeMap<String, Plan>,
+    pub drains: BTreeMap<String, DrainPlan>,
     /// Nodes that no drain could empty, and why, by name of the shadow. Nodes whose pods are no longer watched stay here for
     /// a while.
     pub undrainable: BTreeMap<String, String>,
@@ -148,7 +148,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         next: None,
     };
     for (name, node, shadow) in union(&snapshot.nodes, &snapshot.shadows) {
-        if shadow.is_none() && node.is_none_or(|node| !node.is_ours()) {
+        if shadow.is_none() && node.is_none_or(|node| !node.is_managed()) {
             continue;
         }
         if name.len() > NAME_MAX {
@@ -223,7 +223,7 @@ struct Observer<'a, 'c> {
     schedulable_nodes: usize,
     clock: Clock,
     agents: SideBySide<'a, AgentPod>,
-    drains: SideBySide<'a, Plan>,
+    drains: SideBySide<'a, DrainPlan>,
     undrainable: SideBySide<'a, String>,
     evicted: SideBySide<'a, Option<String>>,
     slots: SideBySide<'a, Slot>,
@@ -267,7 +267,7 @@ impl<'a> Observer<'a, '_> {
             pods: PodFacts {
                 known: plan.is_some(),
                 undrainable: self.undrainable.at(name).map(String::as_str),
-                drained: plan.is_some_and(Plan::is_done),
+                drained: plan.is_some_and(DrainPlan::is_done),
                 owners: plan.map_or(&[], |plan| &plan.owners),
                 has_other_node: has_other_node(self.schedulable_nodes, watched),
             },
@@ -325,7 +325,7 @@ impl<'a> Observer<'a, '_> {
             paused: node.paused(),
             update_now: node.update_now(),
             agent_ready: agent.is_some_and(|agent| agent.ready_since.is_some()),
-            ours: self.circumstances.own_node == Some(name),
+            runs_this_process: self.circumstances.own_node == Some(name),
         }
     }
 }

@@ -24,10 +24,10 @@ pub struct Settings {
     pub max_concurrent_update: Limit,
     /// After how many failed nodes a version is halted, as long as no node has reached it; or `unlimited`
     #[arg(long, env = "MAX_FAILURES_OF_NEW_VERSION", default_value = "1")]
-    pub max_failures_of_new_version: Failures,
+    pub max_failures_of_new_version: MaxFailures,
     /// After how many failed nodes a version is halted, once a node has reached it; or `unlimited`
     #[arg(long, env = "MAX_FAILURES", default_value = "2")]
-    pub max_failures: Failures,
+    pub max_failures: MaxFailures,
     /// Seconds between a node's exclusion from load balancers and its drain; 0 leaves load balancers alone
     #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
     pub exclude_from_lb_wait_time_in_sec: u64,
@@ -292,9 +292,9 @@ pub enum OnDeadline {
 
 /// After how many failed nodes a version is halted; `None` = never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failures(pub Option<u64>);
+pub struct MaxFailures(pub Option<u64>);
 
-impl FromStr for Failures {
+impl FromStr for MaxFailures {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -143,7 +143,7 @@ fn situation<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a M
             paused: false,
             update_now: false,
             agent_ready: true,
-            ours: false,
+            runs_this_process: false,
         }),
         shadow: ShadowFacts::of(shadow),
         owner_uid: Some("node-uid"),

@@ -6,10 +6,10 @@
 mod counts;
 mod drain;
 mod idle;
+mod new_term;
 mod opt_in;
 mod reason;
 mod slots;
-mod takeover;
 mod turns;
 mod update;
 mod versions;
@@ -19,10 +19,10 @@ use brupop_api::{State, Write};
 
 use crate::facts::{FleetFacts, NodeFacts, Situation};
 pub use counts::counts;
+pub use new_term::new_term;
 pub use opt_in::opt_in;
 pub use reason::{Abort, Reason};
 pub use slots::{Slots, slots};
-pub use takeover::takeover;
 pub use turns::turns;
 pub use versions::Halted;
 

@@ -68,7 +68,7 @@ impl<'s, 'a> Turns<'s, 'a> {
         // An agent that has each attempt given up, by a new target, must not keep others from their turn.
         let wanted = shadow.and_then(|shadow| shadow.spec.version);
         let in_vain = wanted.is_some() && wanted != node.and_then(|node| node.version);
-        (Reverse(asked_for), failures, in_vain, node.is_some_and(|node| node.ours))
+        (Reverse(asked_for), failures, in_vain, node.is_some_and(|node| node.runs_this_process))
     }
 }
 

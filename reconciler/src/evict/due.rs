@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Answer;
-use crate::drain::{Plan, PodKey, unmanaged};
+use crate::drain::{DrainPlan, PodKey, unmanaged};
 use crate::pending::doubled;
 
 /// Wait after a first refusal; doubled with each further one. A budget that allows more starts anew.
@@ -52,7 +52,7 @@ impl Tried {
 
 impl Evictions {
     /// Pods of the plan that are to be evicted now, as far as the rate of all evictions allows.
-    pub fn due<'p>(&self, plan: &'p Plan, now: Duration) -> Vec<&'p PodKey> {
+    pub fn due<'p>(&self, plan: &'p DrainPlan, now: Duration) -> Vec<&'p PodKey> {
         let mut lately = self.begun.iter().filter(|begun| **begun + RATE_WINDOW > now).count();
         let has_room = |pod: &&PodKey| {
             let most = if self.is_refused(pod) { MAX_RATE_AGAIN } else { MAX_RATE };
@@ -73,7 +73,7 @@ impl Evictions {
     }
 
     /// The earliest instant at which another of these pods is due.
-    pub fn next(&self, plan: &Plan, now: Duration) -> Option<Duration> {
+    pub fn next(&self, plan: &DrainPlan, now: Duration) -> Option<Duration> {
         let instants = plan.evict.iter().filter_map(|pod| self.tried.get(pod)?.not_before);
         let held_back = plan.evict.iter().any(|pod| self.is_due(pod, now));
         let lately = self.begun.iter().map(|begun| *begun + RATE_WINDOW).find(|room| *room > now);
@@ -117,12 +117,12 @@ impl Evictions {
     }
 
     /// The first pod of this drain whose eviction is refused, and why.
-    pub fn refusal<'p>(&self, plan: &'p Plan) -> Option<(&'p PodKey, &str)> {
+    pub fn refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
         plan.evict.iter().find_map(|pod| Some((pod, self.tried.get(pod)?.why.as_deref()?)))
     }
 
     /// What holds this drain up at this time, in a sentence that stays as long as that does.
-    pub fn held_up_by(&self, plan: &Plan, time: Timestamp) -> Option<String> {
+    pub fn held_up_by(&self, plan: &DrainPlan, time: Timestamp) -> Option<String> {
         let refused = self
             .refusal(plan)
             .map(|(pod, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
@@ -140,7 +140,7 @@ impl Evictions {
     }
 
     /// Forgets pods that no drain is about any more.
-    pub fn retain<'p>(&mut self, plans: impl Iterator<Item = &'p Plan>) {
+    pub fn retain<'p>(&mut self, plans: impl Iterator<Item = &'p DrainPlan>) {
         let pods: BTreeSet<&PodKey> =
             plans.flat_map(|plan| plan.evict.iter().chain(&plan.unmanaged).chain(&plan.last)).collect();
         self.tried.retain(|pod, tried| tried.not_before.is_none() || pods.contains(pod));
@@ -155,8 +155,8 @@ mod tests {
         PodKey { namespace: "shop".into(), name: name.into(), uid: format!("uid-{name}") }
     }
 
-    fn plan(names: &[&str]) -> Plan {
-        Plan { evict: names.iter().map(|name| pod(name)).collect(), ..Plan::default() }
+    fn plan(names: &[&str]) -> DrainPlan {
+        DrainPlan { evict: names.iter().map(|name| pod(name)).collect(), ..DrainPlan::default() }
     }
 
     fn ms(milliseconds: u64) -> Duration {
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn a_pod_that_does_not_go_is_named_when_it_should_be_gone() {
         let by: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
-        let plan = Plan { leaving: vec![(by, pod("cart"))], ..Plan::default() };
+        let plan = DrainPlan { leaving: vec![(by, pod("cart"))], ..DrainPlan::default() };
         let said = |seconds| Evictions::default().held_up_by(&plan, by + SignedDuration::from_secs(seconds));
         assert_eq!(said(9), None);
         assert!(said(10).unwrap().starts_with("shop/cart should be gone since 2026-11-21T04:00:00Z"));
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn an_unmanaged_pod_is_named() {
-        let plan = Plan { unmanaged: vec![pod("debug")], ..Plan::default() };
+        let plan = DrainPlan { unmanaged: vec![pod("debug")], ..DrainPlan::default() };
         assert!(
             Evictions::default()
                 .held_up_by(&plan, Timestamp::MIN)

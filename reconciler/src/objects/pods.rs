@@ -22,6 +22,12 @@ fn readiness(pod: &Pod) -> Option<&PodCondition> {
     conditions.iter().find(|condition| condition.type_ == "Ready")
 }
 
+/// Is this one of the operator's own pods?
+pub fn is_operator_pod(pod: &Pod, namespace: &str) -> bool {
+    pod.metadata.namespace.as_deref() == Some(namespace)
+        && pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::COMPONENT_LABEL))
+}
+
 /// An agent's pod, as far as it tells whether the agent is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentPod {

@@ -17,7 +17,7 @@ impl Snapshot {
     ) -> (Vec<Outsider<'_>>, Option<Timestamp>) {
         let mut clock = Clock::new(now);
         let outside = self.nodes.iter().filter(|(shadow_name, node)| {
-            !node.is_ours() && shadow_name.len() <= NAME_MAX && !self.shadows.contains_key(*shadow_name)
+            !node.is_managed() && shadow_name.len() <= NAME_MAX && !self.shadows.contains_key(*shadow_name)
         });
         let outsiders = outside.map(|(shadow_name, node)| {
             let meta = kube::Resource::meta(node.as_ref());

@@ -226,7 +226,14 @@ fn a_node_is_seen_with_its_shadow() {
     let observed = observe_at(&snapshot, &durations, NOW);
     let [situation] = observed.situations.as_slice() else { panic!("one node") };
     let node = situation.node.unwrap();
-    assert!(node.labelled && node.ready && node.unschedulable && node.tainted && node.paused && node.ours);
+    assert!(
+        node.labelled
+            && node.ready
+            && node.unschedulable
+            && node.tainted
+            && node.paused
+            && node.runs_this_process
+    );
     assert!(!node.excluded && !node.update_now);
     assert_eq!((node.boot_id, node.version, node.zone), ("boot-1", Some("1.19.4"), Some("z1")));
     assert_eq!(node.marker.unwrap().attempt, 7);

@@ -15,9 +15,8 @@ use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
 use super::{Output, PlanArgs, circumstances, plan, table, workloads};
-use crate::apply::is_ours;
-use crate::drain::Plan as Drain;
-use crate::objects::{AgentPod, Ledger, WatchedNode, trim_pod};
+use crate::drain::DrainPlan;
+use crate::objects::{AgentPod, Ledger, WatchedNode, is_operator_pod, trim_pod};
 use crate::observe::{self, Snapshot};
 use crate::settings::Settings;
 use crate::{budgets, decide, watches};
@@ -145,13 +144,13 @@ async fn look_at_pods(
         let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let pods = Api::<Pod>::all(client.clone()).list(&params).await;
         let pods = pods.map_err(|source| PlanError::Read { what: "the pods", source: Box::new(source) })?;
-        let ours = |pod: &Pod| is_ours(pod, namespace);
+        let ours = |pod: &Pod| is_operator_pod(pod, namespace);
         // Whether a DaemonSet is gone is left to the reconciler: the plan is for those who may read less.
         let there = |_: &Pod| false;
         if let Some(why) = budgets::undrainable(&pods.items, &budgets, ours, there) {
             snapshot.undrainable.insert(shadow.clone(), why);
         }
-        snapshot.drains.insert(shadow, Drain::of(&pods.items, ours, there, false));
+        snapshot.drains.insert(shadow, DrainPlan::of(&pods.items, ours, there, false));
     }
     Ok(())
 }

@@ -152,7 +152,7 @@ mod tests {
     fn a_refusal_is_said_once_a_drain_though_two_budgets_take_turns() {
         let mut complaints = Complaints::default();
         let mut snapshot = snapshot();
-        snapshot.drains.insert("brs-n".into(), crate::drain::Plan::default());
+        snapshot.drains.insert("brs-n".into(), crate::drain::DrainPlan::default());
         let said = ["a", "b", "a", "b"].map(|why| {
             prune(&mut complaints, &snapshot, false);
             complaints.is_new(drain(why), why)

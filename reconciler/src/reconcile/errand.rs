@@ -80,11 +80,11 @@ impl Context {
 
 impl Snapshot {
     fn shadow_version(&self, name: &str) -> Option<u64> {
-        self.shadows.get(name).map(Arc::as_ref).map(DeserializeGuard::meta).and_then(apply::version)
+        self.shadows.get(name).map(Arc::as_ref).map(DeserializeGuard::meta).and_then(apply::resource_version)
     }
 
     fn node_version(&self, name: &str) -> Option<u64> {
-        self.nodes.get(name).and_then(|node| apply::version(node.meta()))
+        self.nodes.get(name).and_then(|node| apply::resource_version(node.meta()))
     }
 
     /// Is there still a Node or a shadow of this key's name? The ledger is always taken to be there.
@@ -98,9 +98,11 @@ impl Snapshot {
     }
 
     /// The `resourceVersion` in which the object of this key is known here.
-    pub(super) fn version(&self, key: &Key) -> Option<u64> {
+    pub(super) fn known_resource_version(&self, key: &Key) -> Option<u64> {
         match key {
-            Key::Ledger | Key::FleetStatus => self.ledger().and_then(|ledger| apply::version(ledger.meta())),
+            Key::Ledger | Key::FleetStatus => {
+                self.ledger().and_then(|ledger| apply::resource_version(ledger.meta()))
+            }
             Key::Shadow(name) | Key::Condition(name) => self.shadow_version(name),
             Key::Node(name) => self.node_version(name),
         }
@@ -119,7 +121,7 @@ pub(super) fn ledger(
     Errand {
         key: Key::Ledger,
         call: Call::PatchLedger(write.patch(quoted)),
-        seen: snapshot.version(&Key::Ledger),
+        seen: snapshot.known_resource_version(&Key::Ledger),
         begins_term,
         context: Context {
             reason: event.as_ref().map_or("", |event| event.reason),
@@ -141,8 +143,9 @@ pub(super) fn of(
     let (key, call) = match decision.effect.as_ref()? {
         Effect::Write(write) => patch(snapshot, name, write, None)?,
         Effect::ConfirmDrained(write) => {
-            let ours_go = situation.pods.has_other_node && situation.node.is_some_and(|node| node.tainted);
-            let confirm = Confirm { ours_go };
+            let evict_operator_pods =
+                situation.pods.has_other_node && situation.node.is_some_and(|node| node.tainted);
+            let confirm = Confirm { evict_operator_pods };
             patch(snapshot, name, write, Some(confirm))?
         }
         Effect::CreateShadow { attempt } => {
@@ -162,7 +165,7 @@ pub(super) fn of(
     };
     let event = events::of_effect(situation, decision);
     Some(Errand {
-        seen: snapshot.version(&key),
+        seen: snapshot.known_resource_version(&key),
         key,
         call,
         begins_term: None,

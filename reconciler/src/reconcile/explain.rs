@@ -92,7 +92,7 @@ impl Reconciler {
         let status = conditions::shadow_patch(shadow, &wanted, &text(now));
         let key = Key::Condition(name.to_owned());
         let errand = Errand {
-            seen: snapshot.version(&key),
+            seen: snapshot.known_resource_version(&key),
             key,
             call: Call::ApplyToShadow { name: name.to_owned(), status },
             begins_term: None,
@@ -170,7 +170,7 @@ impl Reconciler {
         }
         let call = Call::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
         let (key, context) = (Key::FleetStatus, Context::default());
-        let seen = snapshot.version(&key);
+        let seen = snapshot.known_resource_version(&key);
         self.run_errand(snapshot, Errand { key, call, seen, begins_term: None, context }, wake);
     }
 }

@@ -66,7 +66,7 @@ fn errand(snapshot: &Snapshot, outsider: &Outsider<'_>, write: &Write<'_>) -> Op
     let key = Key::Node(outsider.shadow_name.to_owned());
     let event = events::of_opt_in(outsider.name);
     Some(Errand {
-        seen: snapshot.version(&key),
+        seen: snapshot.known_resource_version(&key),
         key,
         call: Call::LabelNode { name: outsider.name.to_owned(), patch: write.patch(&node.quoted()) },
         begins_term: None,

@@ -13,7 +13,7 @@ use super::wake::Wake;
 use super::{Answered, Reconciler};
 use crate::apply::Call;
 use crate::decide::{self, Decision, Effect, Reason};
-use crate::drain::Plan;
+use crate::drain::DrainPlan;
 use crate::facts::{FleetFacts, Gate, Situation};
 use crate::metrics::LastPass;
 use crate::observe::{self, Circumstances, Observed, Snapshot};
@@ -92,7 +92,7 @@ impl Reconciler {
         if self.leading.term.is_some() && self.leading.term == observed.fleet.ledger_term {
             return true;
         }
-        let (term, write) = decide::takeover(snapshot.status(), &observed.situations);
+        let (term, write) = decide::new_term(snapshot.status(), &observed.situations);
         self.run_errand(snapshot, errand::ledger(snapshot, &write, Some(term), None), wake);
         false
     }
@@ -200,7 +200,9 @@ impl Reconciler {
         match (effect, plan) {
             (Effect::Evict, Some(plan)) => return self.evict(plan, false, wake),
             // Our own are evicted as ever: where their budget holds, somebody needs them.
-            (Effect::Delete, Some(plan)) => return self.evict(&plan.clone().forced(), !plan.ours_go, wake),
+            (Effect::Delete, Some(plan)) => {
+                return self.evict(&plan.clone().forced(), !plan.evict_operator_pods, wake);
+            }
             (Effect::Evict | Effect::Delete, None) => return,
             _ => {}
         }
@@ -218,7 +220,7 @@ impl Reconciler {
         }
     }
 
-    fn evict(&mut self, plan: &Plan, force: bool, wake: &mut Wake) {
+    fn evict(&mut self, plan: &DrainPlan, force: bool, wake: &mut Wake) {
         let now = self.now();
         let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
         for pod in self.leading.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
@@ -236,7 +238,7 @@ impl Reconciler {
     }
 
     pub(super) fn is_ready(&self, snapshot: &Snapshot, key: &Key, wake: &mut Wake) -> bool {
-        match self.leading.pending.readiness(key, snapshot.version(key), self.now()) {
+        match self.leading.pending.readiness(key, snapshot.known_resource_version(key), self.now()) {
             Readiness::Ready => true,
             Readiness::Called => false,
             Readiness::Until(until) => {

@@ -10,10 +10,9 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::Reconciler;
 use super::wake::Wake;
-use crate::apply::is_ours;
 use crate::budgets;
-use crate::drain::{Plan, owner};
-use crate::objects::WatchedNode;
+use crate::drain::{DrainPlan, owner};
+use crate::objects::{WatchedNode, is_operator_pod};
 use crate::observe::{Snapshot, has_other_node};
 use crate::workloads::{Found, Workload};
 
@@ -48,14 +47,15 @@ impl Reconciler {
         self.leading.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
         self.watch_workloads(snapshot);
         let (schedulable_nodes, namespace) = (snapshot.schedulable_nodes(), &self.caller.namespace);
-        let ours = |pod: &Pod| is_ours(pod, namespace);
+        let ours = |pod: &Pod| is_operator_pod(pod, namespace);
         let workloads = &self.leading.workloads;
         let orphaned = |pod: &Pod| workloads.orphaned(pod);
         let looked = self.leading.pods.look(|name, pods, budgets| {
             let node = snapshot.nodes.get(name);
-            let ours_go = node.is_some_and(|node| node.tainted()) && has_other_node(schedulable_nodes, node);
+            let evict_operator_pods =
+                node.is_some_and(|node| node.tainted()) && has_other_node(schedulable_nodes, node);
             let pods = || pods.iter().map(AsRef::as_ref);
-            let mut plan = Plan::of(pods(), ours, orphaned, ours_go);
+            let mut plan = DrainPlan::of(pods(), ours, orphaned, evict_operator_pods);
             plan.owners.retain(|owner| workloads.found(owner) == Some(Found::Available));
             // A drain that has begun does not wait for a word on each workload that comes meanwhile.
             let begun =

@@ -6,7 +6,7 @@ use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::fleet::{BottlerocketFleetStatus, Halt, VersionRecord};
 use brupop_api::{Field, State, Value};
 
-use super::super::{Effect, Reason, counts, node as decide, slots, takeover};
+use super::super::{Effect, Reason, counts, new_term, node as decide, slots};
 use super::world::{
     FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, marked, marker, node, shadow, updating,
     without_slots,
@@ -179,11 +179,11 @@ fn a_new_leader_has_a_higher_term_than_anybody_ever_had() {
     let mut situation = updating(StagedAndPerformedUpdate, Idle);
     shadow(&mut situation, |shadow| shadow.spec.leader_term = Some(9));
     let ledger = BottlerocketFleetStatus { term: Some(4), ..BottlerocketFleetStatus::default() };
-    let (term, take) = takeover(Some(&ledger), &[situation]);
+    let (term, take) = new_term(Some(&ledger), &[situation]);
     assert_eq!(term, 10);
     assert_eq!(sets(&take, Field::Slot(SHADOW)), None, "the ledger knows its slots");
     // A lost ledger's slots are made again.
-    let (term, take) = takeover(None, &[situation]);
+    let (term, take) = new_term(None, &[situation]);
     assert_eq!(term, 10);
     assert!(matches!(sets(&take, Field::Slot(SHADOW)), Some(Value::Slot(slot)) if slot.attempt == 1));
 }
@@ -199,7 +199,7 @@ fn what_upstream_left_in_mid_update_takes_its_slots_like_everybody_else() {
         });
         situation.shadow_name = ["brs-a", "brs-b", "brs-c"][at];
     }
-    let (_, take) = takeover(None, &situations);
+    let (_, take) = new_term(None, &situations);
     assert!(take.sets.iter().all(|(field, _)| !matches!(field, Field::Slot(_))), "{:?}", take.sets);
     let none = BTreeMap::new();
     let fleet = FleetFacts { slots: &none, limit: Some(2), ..fleet() };
@@ -207,7 +207,7 @@ fn what_upstream_left_in_mid_update_takes_its_slots_like_everybody_else() {
     // One whose cordon a leader had begun to adopt when the ledger was lost keeps its slot.
     let adopted = marker(1, false);
     marked(&mut situations[2], &adopted);
-    let (_, take) = takeover(None, &situations);
+    let (_, take) = new_term(None, &situations);
     assert!(matches!(sets(&take, Field::Slot("brs-c")), Some(Value::Slot(slot)) if slot.attempt == 1));
 }
 

@@ -14,7 +14,7 @@ use super::objects::{Dice, node, shadow, uid_of};
 use super::world::NEW;
 use crate::apply::new_shadow;
 use crate::decide::{Decision, Effect};
-use crate::drain::{Plan, PodKey};
+use crate::drain::{DrainPlan, PodKey};
 use crate::facts::{FailureBudget, Gate};
 use crate::objects::{AgentPod, WatchedNode};
 use crate::observe::{Circumstances, Observed, Snapshot, observe};
@@ -30,7 +30,7 @@ pub(super) struct Place {
     pub(super) node: Option<Node>,
     pub(super) shadow: Option<BottlerocketShadow>,
     agent: Option<AgentPod>,
-    plan: Option<Plan>,
+    plan: Option<DrainPlan>,
     undrainable: bool,
     /// Whether a workload is missing, if they were looked at.
     missing: Option<bool>,
@@ -49,13 +49,20 @@ pub(super) struct Fleet {
 
 fn place(name: &str, dice: &mut Dice<'_>) -> Place {
     let pod = || PodKey { namespace: "shop".into(), name: "cart".into(), uid: "pod".into() };
-    let full =
-        Plan { evict: vec![pod()], owners: vec!["apps/v1/ReplicaSet/shop/cart".into()], ..Plan::default() };
+    let full = DrainPlan {
+        evict: vec![pod()],
+        owners: vec!["apps/v1/ReplicaSet/shop/cart".into()],
+        ..DrainPlan::default()
+    };
     let shadow = (!dice.rarely(12)).then(|| shadow(name, dice));
     let ready_since = (!dice.rarely(6)).then(|| dice.ago().parse().unwrap());
     Place {
         agent: (!dice.rarely(12)).then(|| AgentPod { node: name.to_owned(), ready_since, away_since: None }),
-        plan: if dice.rarely(4) { None } else { Some(if dice.rarely(2) { full } else { Plan::default() }) },
+        plan: if dice.rarely(4) {
+            None
+        } else {
+            Some(if dice.rarely(2) { full } else { DrainPlan::default() })
+        },
         undrainable: dice.rarely(8),
         missing: dice.one_of(&[Some(false), Some(true), None]),
         node: (!dice.rarely(20)).then(|| node(name, shadow.as_ref(), dice)),

@@ -34,7 +34,7 @@ fn who_was_asked_for_comes_first_who_failed_and_our_own_node_last() {
     let failures = Failures { count: 1, ..Failures::default() };
     let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x"), in_zone("d", "x")];
     shadow(&mut nodes[0], |shadow| shadow.spec.failures = Some(&failures));
-    node(&mut nodes[1], |node| node.ours = true);
+    node(&mut nodes[1], |node| node.runs_this_process = true);
     node(&mut nodes[3], |node| node.update_now = true);
     assert_eq!(order(&nodes), ["d", "c", "b", "a"]);
 }

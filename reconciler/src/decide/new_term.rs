@@ -13,7 +13,7 @@ use crate::facts::Situation;
 /// The term is one more than the ledger's and than every term that stands in a shadow, so it rises also when the
 /// ledger was lost. A lost ledger's slots are made again from the updates that run. Those that upstream's operator left
 /// behind never had one: they take theirs like everybody else, when there is room.
-pub fn takeover<'a>(
+pub fn new_term<'a>(
     ledger: Option<&'a BottlerocketFleetStatus>,
     situations: &[Situation<'a>],
 ) -> (u64, Write<'a>) {
