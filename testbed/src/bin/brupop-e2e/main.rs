@@ -5,6 +5,7 @@ mod cluster;
 mod host_network;
 mod roll_out;
 mod shop;
+mod socket;
 mod trespass;
 
 use std::path::PathBuf;
@@ -104,5 +105,6 @@ async fn see(cluster: &mut Cluster) -> Result<()> {
     as_shipped::see(cluster).await?;
     trespass::see(cluster).await?;
     roll_out::see(cluster).await?;
-    host_network::see(cluster).await
+    host_network::see(cluster).await?;
+    socket::see(cluster).await
 }

@@ -1,0 +1,38 @@
+//! Bottlerocket's API server is started anew, as systemd does when it has ended: its socket is another file then, and the
+//! container's mount still the old one.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brupop_testbed::await_until;
+
+use crate::cluster::Cluster;
+
+/// A release that only an agent which reaches its host can report.
+const LATER: &str = "1.99.0";
+/// The agent waits for a minute; then the kubelet starts a new container.
+const DEADLINE: Duration = Duration::from_mins(3);
+
+/// # Errors
+/// The agent does not get back to its host.
+pub async fn see(cluster: &Cluster) -> Result<()> {
+    let machine = cluster.machines.first().context("no machine")?;
+    let (node, host) = (machine.name(), machine.host());
+    println!("-- the API server of the host {node} is started anew, so its socket is another file");
+    // Nothing shall be updated any more.
+    let pause = r#"-p={"spec":{"paused":true}}"#;
+    cluster.kubectl(&["patch", "brf", "fleet", "--type=merge", pause]).await?;
+    host.publish(LATER)?;
+    host.restart_api(Duration::from_secs(1));
+    let shadow = format!("brs/brs-{node}");
+    let target = ["get", &shadow, "-o=jsonpath={.status.target_version}"];
+    await_until("the agent reports what only its host can tell it", DEADLINE, async || {
+        (cluster.kubectl(&target).await.ok()? == LATER).then_some(())
+    })
+    .await?;
+    let field = format!("--field-selector=spec.nodeName={node}");
+    let pods = ["get", "pods", "-l", "brupop.bottlerocket.aws/component=agent", &field];
+    let pods = cluster.kubectl(&pods).await?;
+    println!("   {node}: its agent ended, was started anew, and reports {LATER}\n{pods}");
+    Ok(())
+}
