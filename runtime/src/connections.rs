@@ -25,7 +25,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// While no place is free: wait between two looks for a connection that can be closed.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// Most bytes that are buffered for a connection, and so the longest head of a request.
-const MAX_BUFFER: usize = 64 * 1024;
+const MAX_BUFFER: usize = 32 * 1024;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

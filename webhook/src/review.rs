@@ -11,6 +11,9 @@ use thiserror::Error;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
+/// Most objects and lists in a review, those in strings included. A review of a shadow has some hundreds. A parsed object
+/// takes more than 600 bytes, however short it was as text, so bytes alone are no limit to memory.
+const MAX_PARTS: usize = 20_000;
 
 /// The question.
 #[derive(Deserialize)]
@@ -56,6 +59,9 @@ pub enum ReviewError {
     /// It is not the JSON of a review.
     #[error("this is not an AdmissionReview: {0}")]
     Json(#[from] serde_json::Error),
+    /// It would take too much memory.
+    #[error("this is not an AdmissionReview of a shadow: it has more than {MAX_PARTS} objects and lists")]
+    TooManyParts,
     /// It is a review of another version, or an answer.
     #[error("this is not an AdmissionReview of admission.k8s.io/v1 with a request")]
     NoRequest,
@@ -90,6 +96,9 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
 }
 
 fn parse(body: &[u8]) -> Result<Request, ReviewError> {
+    if body.iter().filter(|byte| matches!(byte, b'{' | b'[')).nth(MAX_PARTS).is_some() {
+        return Err(ReviewError::TooManyParts);
+    }
     let question: Question = serde_json::from_slice(body)?;
     if question.kind != KIND || question.api_version != API_VERSION {
         return Err(ReviewError::NoRequest);

@@ -20,12 +20,12 @@ use tokio::sync::Semaphore;
 use warp::Filter;
 
 /// Longest body, in bytes. A review holds the old and the new object, of up to the 1.5 MiB each that etcd stores, and some
-/// more. A crafted body takes fifty times its length once it is parsed. One request alone must not need more memory than
-/// the pod has.
+/// more. A crafted body takes up to twenty times its length once it is parsed ([`review::answer`] limits that). All
+/// connections together must not need more memory than the pod has.
 const MAX_BODY: u64 = 3_670_016;
 
 /// Bodies longer than this, in bytes, are read and judged one at a time. Usual reviews of a shadow are far shorter.
-const LONG_BODY: u64 = 128 * 1024;
+const LONG_BODY: u64 = 64 * 1024;
 
 /// What API servers may spend. They speak HTTP/1.1 to webhooks and use a connection for each review that is under way.
 /// They give up after 3 seconds, and keep idle connections for 90.

@@ -32,6 +32,17 @@ fn depth_is_limited_by_the_parser() {
 }
 
 #[test]
+fn small_objects_and_lists_are_counted_before_they_are_parsed() {
+    for part in ["{\"\":0}", "[0]"] {
+        let list = |parts: usize| format!("[{}]", vec![part; parts].join(","));
+        let error = |parts| answer(with_message(&list(parts)).as_bytes(), &Metrics::default()).err();
+        assert!(error(19_000).is_none(), "{part}: it is a review, and refused");
+        let refused = error(20_000).map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("more than 20000 objects and lists"), "{part}: {refused}");
+    }
+}
+
+#[test]
 fn what_is_no_review_is_not_allowed() {
     let whole = with_message("\"m\"");
     let replaced = |from: &str, to: &str| whole.replace(from, to);
