@@ -137,8 +137,10 @@ async fn an_agent_that_is_killed_at_every_call_and_after_every_write_still_updat
     world.spec(json!({"state": "Idle"})).await;
     let status = world.until("Idle", at(1, State::Idle)).await;
     let count = |path| world.place.host.calls().iter().filter(|call| call.path == path).count();
-    let made = ["/actions/prepare-update", "/actions/activate-update", "/actions/reboot"].map(count);
-    assert_eq!(made, [1, 1, 1], "what a killed agent had done is not done again");
+    let made = ["/actions/activate-update", "/actions/reboot"].map(count);
+    assert_eq!(made, [1, 1], "what a killed agent had done is not done again");
+    // An image is doubtful if nobody has seen the end of the look after its prepare.
+    assert!((1..=2).contains(&count("/actions/prepare-update")));
     assert_eq!(status.crash_count.unwrap_or(0), 0);
 }
 

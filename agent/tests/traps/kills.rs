@@ -40,7 +40,8 @@ async fn killed_before_and_after_every_write() {
             for death in [Death::Before, Death::After] {
                 let what = format!("{flags:?}, write {at} of {writes}, {death:?}");
                 let solo = update(flags, Some((at, death))).await;
-                assert_done(&solo, 1, 1..=if flags.is_empty() { 1 } else { 2 }, &what);
+                // An image is doubtful if nobody has seen the end of the look after its prepare.
+                assert_done(&solo, 1, 1..=2, &what);
             }
         }
     }

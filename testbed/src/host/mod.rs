@@ -117,7 +117,8 @@ struct Shared {
     power: watch::Sender<HostPower>,
     reboot: Notify,
     /// How long the API is to be away.
-    api_away: watch::Sender<Option<Duration>>,
+    api_away: Mutex<Duration>,
+    api_ends: Notify,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -141,7 +142,8 @@ impl Host {
             boot_id: Mutex::default(),
             power: watch::Sender::new(HostPower::Down),
             reboot: Notify::new(),
-            api_away: watch::Sender::new(None),
+            api_away: Mutex::default(),
+            api_ends: Notify::new(),
         });
         let listener = shared.come_up(&options.socket, &options.boot_id_file)?;
         let task = tokio::spawn(live(Arc::clone(&shared), listener, options.socket, options.boot_id_file));
@@ -193,7 +195,8 @@ impl Host {
 
     /// The API server ends, and is started anew after so long: with a new socket, in the same boot.
     pub fn restart_api(&self, away: Duration) {
-        self.shared.api_away.send_replace(Some(away));
+        *lock(&self.shared.api_away) = away;
+        self.shared.api_ends.notify_one();
     }
 
     /// Somebody else than our agent has run this command, and it went well.
@@ -333,15 +336,10 @@ async fn live(shared: Arc<Shared>, mut listener: UnixListener, socket: PathBuf, 
 /// Connections end with the API: they are dropped with their set.
 async fn serve(shared: &Arc<Shared>, listener: UnixListener) -> End {
     let mut connections = JoinSet::new();
-    let mut api_away = shared.api_away.subscribe();
     loop {
         tokio::select! {
             () = shared.reboot.notified() => return End::Reboot,
-            Ok(away) = api_away.wait_for(Option::is_some) => {
-                let away = *away;
-                shared.api_away.send_replace(None);
-                return End::Away(away.unwrap_or_default());
-            }
+            () = shared.api_ends.notified() => return End::Away(*lock(&shared.api_away)),
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     connections.spawn(server::connection(stream, Arc::clone(shared)));
