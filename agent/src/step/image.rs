@@ -108,10 +108,9 @@ impl<'a> View<'_, 'a> {
     }
 }
 
-/// What stands in the staging partition, if the last command is a prepare that succeeded. No attempt may activate it yet:
-/// the host has not looked for updates since.
+/// What stands in the staging partition, if the last command is a prepare that succeeded.
 fn last_prepared(known: &UpdateFacts<'_>) -> Option<Staged> {
     let last = known.last.filter(|last| last.kind == Some(Command::Prepare) && last.success)?;
     let version = known.staged_version.filter(|_| known.state == UpdateState::Staged)?.to_owned();
-    Some(Staged { version, at: last.at.to_string(), prefetched: true })
+    Some(Staged { version, at: last.at.to_string(), prefetched: false })
 }

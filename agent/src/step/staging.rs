@@ -53,7 +53,7 @@ impl<'a> View<'_, 'a> {
         }
         if let Some(staged) = self.host.known().and_then(|known| self.just_prepared(&known)) {
             // The turn came when a download ahead of it had just ended.
-            report.staged(Some(staged));
+            report.staged(Some(Staged { prefetched: true, ..staged }));
         }
         report.attempt();
         report.claim(None);
@@ -78,7 +78,8 @@ impl<'a> View<'_, 'a> {
         }
         let staged = self.whole_and_wanted(known)?;
         let looked = self.has_looked(known);
-        // Said before it is activated: so a restarted agent, and a later Idle, know it for this attempt's.
+        // Said before it is activated: so a restarted agent, and a later Idle, know it for this attempt's. What was
+        // downloaded ahead of the turn becomes this attempt's only now.
         report.staged(Some(Staged { prefetched: staged.prefetched && !looked, ..staged }));
         Some(Next::Command(if looked { Command::Activate } else { Command::Refresh }))
     }

@@ -17,7 +17,7 @@ fn staging_step_by_step() {
         })
     };
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
-    let waiting = || with(goal(), |_, status| status.staged = Some(ahead(NEW, 5)));
+    let waiting = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let confirmed = || with(goal(), |_, status| status.staged = Some(staged(NEW, 7)));
     let looking = || Memory { is_first_look: true, ..asked(Refresh, 5) };
     let no_attempt = || with(goal(), |spec, status| (spec.attempt, status.attempt) = (None, None));
@@ -57,8 +57,6 @@ fn staging_step_by_step() {
         "still chosen: said": old(is_staged(last(Refresh, true, 7))), waiting(), looking() => "StatusStaged";
         "still chosen: activated": old(is_staged(last(Refresh, true, 7))), confirmed(), refreshed()
             => "activate";
-        "activated by somebody before our look": old(is_ready(last(Activate, true, 6))), waiting(), refreshed()
-            => "deactivate";
         "the trap: a later prepare failed": old(is_staged(last(Prepare, false, 6))), ours(), refreshed()
             => "-StatusStaged";
         "the trap, hidden by a refresh": old(is_staged(last(Refresh, true, 7))), ours(), refreshed()
@@ -71,7 +69,7 @@ fn staging_step_by_step() {
 #[test]
 fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
     let waiting =
-        || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(ahead(NEW, 5)));
+        || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(staged(NEW, 5)));
     let dropped = || with(waiting(), |_, status| status.staged = None);
     let confirmed = || with(waiting(), |_, status| status.staged = Some(staged(NEW, 7)));
     let first = || Memory { is_first_look: true, ..asked(Refresh, 5) };
@@ -82,7 +80,7 @@ fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
     let said = "refresh failed with exit status 1: no route";
     let failed = || {
         with(waiting(), |_, status| {
-            status.staged = Some(ahead(NEW, 7));
+            status.staged = Some(staged(NEW, 7));
             status.message = Some(said.into());
         })
     };
