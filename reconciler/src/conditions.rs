@@ -9,7 +9,7 @@ use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
 use kube::Resource;
 use serde_json::{Value, json};
 
-/// How long a reason must last before it is written: what passes at once is not worth a request.
+/// How long a condition must stay the same before it is written: one that passes at once is not worth a request.
 const SETTLED: Duration = Duration::from_millis(400);
 /// Longest message, in bytes; the schema's limit.
 const MAX_MESSAGE: usize = 1024;
@@ -56,7 +56,7 @@ impl Wanted {
         Self { type_: HALTED, status, reason, message: bounded(message) }
     }
 
-    /// Does it stand there already?
+    /// Is this condition stored already?
     pub fn stands_in(&self, conditions: &[Condition]) -> bool {
         self.found(conditions).is_some_and(|found| {
             found.status == self.status && found.reason == self.reason && found.message == self.message
@@ -67,7 +67,7 @@ impl Wanted {
         conditions.iter().find(|condition| condition.type_ == self.type_)
     }
 
-    /// The condition, with the time at which its status last changed.
+    /// The condition as it is to be stored over these, with the time at which its status last changed.
     fn over(&self, conditions: &[Condition], now: &str) -> Condition {
         let kept = self.found(conditions).filter(|found| found.status == self.status);
         Condition {
@@ -90,7 +90,8 @@ pub fn of_shadow(shadow: &BottlerocketShadow) -> &[Condition] {
     shadow.status.as_ref().map_or(&[], |status| &status.conditions)
 }
 
-/// What is applied to a shadow's status, so that its condition says this. Applies to this very object only.
+/// The status to apply to a shadow, so that it has the wanted condition. It names the shadow's UID, so the API server applies it
+/// to this very object only.
 pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &Wanted, now: &str) -> Value {
     json!({
         "apiVersion": BottlerocketShadow::api_version(&()),
@@ -100,23 +101,23 @@ pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &Wanted, now: &str) -> 
     })
 }
 
-/// What people want to see of the fleet.
+/// What the fleet's status should show to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetWanted {
     /// How many nodes at once; `None` = unlimited.
     pub limit: Option<u64>,
-    /// Figures.
+    /// How many nodes are up to date, behind and in update.
     pub counts: Counts,
     /// Versions that no new node is updated to.
     pub halted: Option<String>,
     /// Has the failure budget of a version been spent?
     pub halt: Wanted,
-    /// Are our admission rules in force? `None` = not looked at yet.
+    /// Are our admission rules in force? `None` = not tried out yet.
     pub admission: Option<Wanted>,
 }
 
 impl FleetWanted {
-    /// Does all of it stand there already?
+    /// Is all of this stored already?
     pub fn stands_in(&self, fleet: &BottlerocketFleet) -> bool {
         fleet.status.as_ref().is_some_and(|status| {
             status.limit == self.limit
@@ -127,10 +128,10 @@ impl FleetWanted {
         })
     }
 
-    /// What is applied to the fleet's status.
+    /// The status to apply to the fleet.
     pub fn patch(&self, fleet: &BottlerocketFleet, now: &str) -> Value {
         let conditions = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        // What is not looked at yet stays as it is; left out, it would be removed.
+        // A condition that is not known yet is applied as it is stored: if it were left out, it would be removed.
         let kept = || conditions.iter().find(|condition| condition.type_ == ADMISSION_ENFORCED).cloned();
         let admission = self.admission.as_ref().map(|wanted| wanted.over(conditions, now)).or_else(kept);
         let mut status = json!({"counts": self.counts});
@@ -151,7 +152,7 @@ impl FleetWanted {
     }
 }
 
-/// Waits until what is to be written has settled; instants are durations since any fixed moment of a monotonic clock.
+/// Waits until what is to be written no longer changes; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug)]
 pub struct Settling<W> {
     since: BTreeMap<String, (W, Duration)>,
@@ -164,11 +165,8 @@ impl<W> Default for Settling<W> {
 }
 
 impl<W: PartialEq> Settling<W> {
-    /// This is wanted of the object now. `Ok` = it has been for long enough; `Err` = when it will have been.
-    ///
-    /// # Errors
-    /// The instant to ask again.
-    pub fn wanted(&mut self, object: &str, wanted: W, now: Duration) -> Result<(), Duration> {
+    /// This is wanted of the object now. Returns when to ask again; `None` if it has been wanted for long enough to be written.
+    pub fn waits_until(&mut self, object: &str, wanted: W, now: Duration) -> Option<Duration> {
         let due = match self.since.get(object) {
             Some((before, since)) if *before == wanted => *since + SETTLED,
             _ => {
@@ -176,16 +174,16 @@ impl<W: PartialEq> Settling<W> {
                 now + SETTLED
             }
         };
-        if now >= due { Ok(()) } else { Err(due) }
+        (now < due).then_some(due)
     }
 
-    /// Forgets the others.
+    /// Forgets all objects that are not known.
     pub fn retain(&mut self, mut known: impl FnMut(&str) -> bool) {
         self.since.retain(|object, _| known(object));
     }
 
-    /// Nothing is to be written of this object.
-    pub fn settled(&mut self, object: &str) {
+    /// Nothing is to be written to this object any more.
+    pub fn forget(&mut self, object: &str) {
         self.since.remove(object);
     }
 }
@@ -239,12 +237,12 @@ mod tests {
     fn what_passes_at_once_is_not_written() {
         let ms = Duration::from_millis;
         let mut settling = Settling::default();
-        assert_eq!(settling.wanted("n", 1, ms(0)), Err(ms(400)));
-        assert_eq!(settling.wanted("n", 2, ms(100)), Err(ms(500)), "another reason begins anew");
-        assert_eq!(settling.wanted("n", 2, ms(499)), Err(ms(500)));
-        assert_eq!(settling.wanted("n", 2, ms(500)), Ok(()));
-        settling.settled("n");
-        assert_eq!(settling.wanted("n", 2, ms(600)), Err(ms(1000)));
+        assert_eq!(settling.waits_until("n", 1, ms(0)), Some(ms(400)));
+        assert_eq!(settling.waits_until("n", 2, ms(100)), Some(ms(500)), "another reason begins anew");
+        assert_eq!(settling.waits_until("n", 2, ms(499)), Some(ms(500)));
+        assert_eq!(settling.waits_until("n", 2, ms(500)), None);
+        settling.forget("n");
+        assert_eq!(settling.waits_until("n", 2, ms(600)), Some(ms(1000)));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::objects::{AgentPod, Ledger, WatchedNode};
 use crate::schedule::{Schedule, Starts};
 use crate::settings::{Durations, Limit, Settings};
 pub use clock::back_off;
-use clock::{Clock, Health};
+use clock::{Clock, Health, Times};
 use side_by_side::{SideBySide, union};
 
 /// Longest name of a shadow: that of any object.
@@ -114,7 +114,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
     let finished = status.and_then(|status| status.last_finished.as_deref());
     let fleet = FleetFacts {
         resting: circumstances.durations.pause.is_positive()
-            && !clock.passed(finished, circumstances.durations.pause, true),
+            && !clock.passed_or_unknown(finished, circumstances.durations.pause),
         typical_seconds: status.and_then(|status| status.typical_seconds),
         now: circumstances.now_text,
         term: circumstances.term,
@@ -255,7 +255,7 @@ impl<'a> Observer<'a, '_> {
         let created = watched.and_then(|node| node.created());
         let durations = self.circumstances.durations;
         let health = watched.map_or_else(Health::default, |node| Health::of(node, agent));
-        let mut time = self.clock.facts(durations, facts.as_ref(), transition, marker, health);
+        let mut time = self.clock.facts(facts.as_ref(), &Times { durations, transition, marker, health });
         time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
         let since = self.slots.at(name).and_then(|slot| slot.since.as_deref());
         time.slot_seconds = since.and_then(|since| self.clock.seconds_since(since));

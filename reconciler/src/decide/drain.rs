@@ -1,97 +1,109 @@
 //! Emptying a node: out of load balancers, cordon, evict, and only then the grant.
 
-use brupop_api::facts::ShadowFacts;
 use brupop_api::{Field, Marker, Value};
 
-use super::{Abort, Decision, Effect, Reason, writes};
-use crate::facts::{FleetFacts, NodeFacts, Situation};
+use super::{Abort, Case, Decision, Effect, Reason, writes};
+use crate::facts::NodeFacts;
 
-/// The next thing to do on the way to an empty node; `Ok` once it was seen empty while cordoned, and as long
-/// as it is.
-pub(super) fn empty<'a>(
-    fleet: &FleetFacts<'a>,
-    situation: &Situation<'a>,
-    node: &NodeFacts<'a>,
-    shadow: &ShadowFacts<'a>,
-) -> Result<(), Decision<'a>> {
-    let marker = node.marker.cloned().unwrap_or_else(|| Marker {
-        shadow_uid: shadow.uid.to_owned(),
-        attempt: shadow.spec.attempt.unwrap_or(0),
-        ..Marker::default()
-    });
-    let marker = Marker { term: fleet.term, ..marker };
-    let now = || Some(fleet.now.to_owned());
+impl<'a> Case<'_, 'a> {
+    /// The next step on the way to an empty node; `None` once the node was seen empty while cordoned, and as long as it is.
+    pub(super) fn next_drain_step(self) -> Option<Decision<'a>> {
+        let Self { fleet, node, shadow, .. } = self;
+        let marker = node.marker.cloned().unwrap_or_else(|| Marker {
+            shadow_uid: shadow.uid.to_owned(),
+            attempt: shadow.spec.attempt.unwrap_or(0),
+            ..Marker::default()
+        });
+        let marker = Marker { term: fleet.term, ..marker };
+        if marker.drain_started_at.is_none() {
+            Some(self.begin_drain(marker))
+        } else {
+            self.drain_until_empty(marker)
+        }
+    }
 
-    if marker.drain_started_at.is_none() {
+    /// Up to the cordon, which starts the drain: checks that the node can be emptied, and takes it out of load balancers for
+    /// as long as configured.
+    fn begin_drain(self, marker: Marker) -> Decision<'a> {
+        let Self { fleet, situation, node, .. } = self;
+        let now = || Some(fleet.now.to_owned());
         if !fleet.enforced {
-            // Who cannot ask the webhook can empty a node, but neither grant its reboot nor give the update up.
-            return Err(Decision::wait(Reason::AdmissionNotEnforced));
+            // Without the webhook we could empty the node, but neither grant its reboot nor give the update up.
+            return Decision::wait(Reason::AdmissionNotEnforced);
         }
         if situation.pods.undrainable.is_some() && !fleet.force {
-            let why = Abort::CannotBeEmptied;
-            return Err(Decision::write(writes::abort(fleet, shadow, why), Reason::Aborting(why)));
+            return self.abort(Abort::CannotBeEmptied);
         }
         if fleet.exclude && !node.excluded && marker.excluded_at.is_none() {
             let excluded = Marker { excluded_at: now(), ..marker };
             let sets = [(Field::ExcludedFromLoadBalancers, Value::Set)];
             let tests = [(Field::ExcludedFromLoadBalancers, Value::Absent)];
-            return Err(Decision::write(
-                writes::mark(node, tests, sets, excluded),
-                Reason::ExcludedFromLoadBalancers,
-            ));
+            let write = writes::mark(node, tests, sets, excluded);
+            return Decision::write(write, Reason::ExcludedFromLoadBalancers);
         }
         if marker.excluded_at.is_some() && !situation.time.exclusion_over {
-            return Err(Decision::wait(Reason::ExcludedFromLoadBalancers));
+            return Decision::wait(Reason::ExcludedFromLoadBalancers);
         }
-        return Err(cordon(
-            node,
-            Marker {
-                drain_started_at: now(),
-                // A cordon that was adopted stays ours; a person's never becomes it.
-                cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
-                tainted: situation.pods.has_other_node,
-                evicted_owners: situation.pods.owners.to_vec(),
-                ..marker
-            },
-        ));
+        let cordoned = Marker {
+            drain_started_at: now(),
+            // A cordon that was adopted stays ours; a person's never becomes ours.
+            cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
+            tainted: situation.pods.has_other_node,
+            evicted_owners: situation.pods.owners.to_vec(),
+            ..marker
+        };
+        cordon(node, cordoned)
     }
-    // Whoever uncordons a node that was empty starts a drain of its own.
-    let overdue = situation.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
-    if overdue && !fleet.force {
-        let why = Abort::DrainTimedOut;
-        return Err(Decision::write(writes::abort(fleet, shadow, why), Reason::Aborting(why)));
+
+    /// From the cordon on: evicts until no pod is left, records that the node is drained, and starts again if pods come back.
+    /// `None` if the node is recorded as drained, and still is.
+    fn drain_until_empty(self, marker: Marker) -> Option<Decision<'a>> {
+        let Self { fleet, situation, node, .. } = self;
+        // A drained node that somebody uncordoned is drained anew, with a deadline of its own.
+        let overdue = situation.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
+        if overdue && !fleet.force {
+            return Some(self.abort(Abort::DrainTimedOut));
+        }
+        if !node.unschedulable {
+            // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
+            let now = || Some(fleet.now.to_owned());
+            let again = Marker { cordoned_at: now(), drain_started_at: now(), drained_at: None, ..marker };
+            return Some(cordon(node, again));
+        }
+        if marker.drained_at.is_none() {
+            return Some(self.evict_then_confirm(marker, overdue));
+        }
+        if !situation.pods.known {
+            return Some(Decision::wait(Reason::Draining));
+        }
+        if !situation.pods.drained {
+            // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods tolerate the
+            // cordon and come back each time, so the deadline stays as it is.
+            let again = Marker { drained_at: None, ..marker };
+            let tests = [(Field::Unschedulable, Value::Set)];
+            return Some(Decision::write(writes::mark(node, tests, [], again), Reason::Draining));
+        }
+        None
     }
-    if !node.unschedulable {
-        // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
-        let again = Marker { cordoned_at: now(), drain_started_at: now(), drained_at: None, ..marker };
-        return Err(cordon(node, again));
-    }
-    if marker.drained_at.is_none() {
+
+    /// The node is cordoned and not yet recorded as drained.
+    fn evict_then_confirm(self, marker: Marker, overdue: bool) -> Decision<'a> {
+        let Self { fleet, situation, node, .. } = self;
         if situation.pods.has_other_node && !node.tainted {
             // There was no other node when it was cordoned, and now there is.
-            return Err(cordon(node, Marker { tainted: true, ..marker }));
+            return cordon(node, Marker { tainted: true, ..marker });
         }
         if !situation.pods.drained {
             let effect = if overdue { Effect::Delete } else { Effect::Evict };
-            return Err(Decision { effect: Some(effect), reason: Reason::Draining });
+            return Decision { effect: Some(effect), reason: Reason::Draining };
         }
-        let drained = Marker { drained_at: now(), ..marker };
+        let drained = Marker { drained_at: Some(fleet.now.to_owned()), ..marker };
         let write = writes::mark(node, [(Field::Unschedulable, Value::Set)], [], drained);
-        return Err(Decision { effect: Some(Effect::ConfirmDrained(write)), reason: Reason::Draining });
+        Decision { effect: Some(Effect::ConfirmDrained(write)), reason: Reason::Draining }
     }
-    if !situation.pods.known {
-        return Err(Decision::wait(Reason::Draining));
-    }
-    if !situation.pods.drained {
-        // Pods have come since: somebody uncordoned it and cordoned it again, and nobody saw; or they heed no cordon and
-        // come back each time, so the deadline stays what it is.
-        let again = Marker { drained_at: None, ..marker };
-        let tests = [(Field::Unschedulable, Value::Set)];
-        return Err(Decision::write(writes::mark(node, tests, [], again), Reason::Draining));
-    }
-    Ok(())
 }
 
+/// Cordons the node, unless it is cordoned, and taints it if the marker says so.
 fn cordon<'a>(node: &NodeFacts<'a>, marker: Marker) -> Decision<'a> {
     let tests = [(Field::Unschedulable, Value::flag(node.unschedulable))];
     let mut sets = vec![];

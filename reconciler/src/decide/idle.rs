@@ -1,37 +1,36 @@
 //! A node that is Idle: what is left of its last update, and whether the next one begins.
 
 use brupop_api::State;
-use brupop_api::facts::ShadowFacts;
 
-use super::{Decision, Effect, Reason, undo_when_ready, writes};
-use crate::facts::{FleetFacts, Gate, NodeFacts, Situation};
+use super::{Case, Decision, Effect, Reason, undo_when_ready, writes};
+use crate::facts::{FleetFacts, Gate, Situation};
 
-pub(super) fn decide<'a>(
-    fleet: &FleetFacts<'a>,
-    situation: &Situation<'a>,
-    node: &NodeFacts<'a>,
-    shadow: &ShadowFacts<'a>,
-) -> Decision<'a> {
-    if node.marker.is_some() {
-        return undo_when_ready(node, Reason::Finishing);
-    }
-    if !node.labelled {
-        let effect = Some(Effect::DeleteShadow { uid: shadow.uid });
-        return Decision { effect, reason: Reason::NotLabelled };
-    }
-    let startable = startable(fleet, situation);
-    match situation.slot(fleet) {
-        Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match startable {
-            Ok(_) if fleet.rests(node) => {
-                Decision::write(writes::spend_attempt(fleet, shadow, slot), Reason::PausingBetweenUpdates)
-            }
-            Ok(version) => {
-                Decision::write(writes::stage(fleet, shadow, node, slot, version), Reason::Starting(version))
-            }
-            Err(reason) => Decision::write(writes::spend_attempt(fleet, shadow, slot), reason),
-        },
-        Some(_) => Decision::wait(Reason::Finishing),
-        None => Decision::wait(startable.map_or_else(|reason| reason, |_| Reason::LimitReached)),
+impl<'a> Case<'_, 'a> {
+    /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a slot.
+    pub(super) fn idle(self) -> Decision<'a> {
+        let Self { fleet, situation, node, shadow } = self;
+        if node.marker.is_some() {
+            return undo_when_ready(node, Reason::Finishing);
+        }
+        if !node.labelled {
+            let effect = Some(Effect::DeleteShadow { uid: shadow.uid });
+            return Decision { effect, reason: Reason::NotLabelled };
+        }
+        let startable = startable(fleet, situation);
+        match situation.slot(fleet) {
+            Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match startable {
+                Ok(_) if fleet.rests(node) => {
+                    Decision::write(writes::spend_attempt(fleet, shadow, slot), Reason::PausingBetweenUpdates)
+                }
+                Ok(version) => Decision::write(
+                    writes::stage(fleet, shadow, node, slot, version),
+                    Reason::Starting(version),
+                ),
+                Err(reason) => Decision::write(writes::spend_attempt(fleet, shadow, slot), reason),
+            },
+            Some(_) => Decision::wait(Reason::Finishing),
+            None => Decision::wait(startable.map_or_else(|reason| reason, |_| Reason::LimitReached)),
+        }
     }
 }
 
@@ -56,7 +55,7 @@ pub(super) fn startable<'a>(
     if !node.agent_ready {
         return Err(Reason::AgentSilent);
     }
-    // Its Node says what runs, whatever its agent does: nothing is updated to that.
+    // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
     let Some(version) = shadow.update().filter(|version| Some(*version) != node.version) else {
         return Err(shadow.status.refresh_failed().map_or(Reason::NoUpdate, Reason::RefreshFailed));
     };

@@ -1,6 +1,6 @@
 //! What to do for a node now, and why not more: pure functions from facts to writes.
 //!
-//! Each write carries the facts it was decided on as tests, so a decision made on a stale view comes to nothing.
+//! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale view.
 //! The model checker runs these very functions.
 
 mod counts;
@@ -17,6 +17,8 @@ mod writes;
 
 use brupop_api::{State, Write};
 
+use brupop_api::facts::ShadowFacts;
+
 use crate::facts::{FleetFacts, NodeFacts, Situation};
 pub use counts::counts;
 pub use new_term::new_term;
@@ -31,12 +33,12 @@ pub use versions::Halted;
 pub enum Effect<'a> {
     /// A conditional write.
     Write(Write<'a>),
-    /// A conditional write that says "drained", or rests on it: to be made only after a fresh list of the node's pods
-    /// agrees.
+    /// A conditional write that records that the node is drained, or relies on that. Make it only after a fresh list of the
+    /// node's pods confirms it.
     ConfirmDrained(Write<'a>),
-    /// Create the shadow, Idle, owned by the Node; at this attempt, if an earlier shadow had got that far.
+    /// Create the shadow, Idle, owned by the Node.
     CreateShadow {
-        /// `spec.attempt` to begin with.
+        /// `spec.attempt` to begin with: one more than that of an earlier shadow, if the Node's marker names one.
         attempt: Option<u64>,
     },
     /// Delete the shadow with this UID.
@@ -44,9 +46,9 @@ pub enum Effect<'a> {
         /// Precondition of the deletion.
         uid: &'a str,
     },
-    /// Evict what a drain evicts.
+    /// Evict the pods that a drain evicts.
     Evict,
-    /// Delete what a drain has not brought to go in time, and what no drain evicts.
+    /// Delete pods that are still there at the drain's deadline, including those without a controller.
     Delete,
 }
 
@@ -57,6 +59,15 @@ pub struct Decision<'a> {
     pub effect: Option<Effect<'a>>,
     /// Why the node moves, or why not.
     pub reason: Reason<'a>,
+}
+
+/// A node that has both its Node and its shadow, in its fleet.
+#[derive(Clone, Copy)]
+struct Case<'c, 'a> {
+    fleet: &'c FleetFacts<'a>,
+    situation: &'c Situation<'a>,
+    node: &'c NodeFacts<'a>,
+    shadow: &'c ShadowFacts<'a>,
 }
 
 impl<'a> Decision<'a> {
@@ -80,29 +91,30 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Decision<'
         let effect = Some(Effect::DeleteShadow { uid: shadow.uid });
         return Decision { effect, reason: Reason::NodeReplaced };
     }
-    // A shadow that is being adopted has a marker first, and the slot's attempt then.
+    // A shadow that is being adopted gets its marker first, and then the attempt of its slot.
     let attempt = shadow.spec.attempt.or_else(|| situation.slot(fleet).map(|slot| slot.attempt));
     if let Some(marker) = node.marker
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
     {
         return undo_when_ready(&node, Reason::ReturningToService);
     }
+    let case = Case { fleet, situation, node: &node, shadow: &shadow };
     match shadow.spec.state {
-        State::Idle | State::ErrorReset => idle::decide(fleet, situation, &node, &shadow),
-        _ if shadow.spec.attempt.is_none() => update::adopt(fleet, situation, &node, &shadow),
-        State::StagedAndPerformedUpdate => update::staged(fleet, situation, &node, &shadow),
-        State::RebootedIntoUpdate => update::rebooted(fleet, situation, &node, &shadow),
-        State::MonitoringUpdate => update::monitoring(fleet, situation, &node, &shadow),
+        State::Idle | State::ErrorReset => case.idle(),
+        _ if shadow.spec.attempt.is_none() => case.adopt(),
+        State::StagedAndPerformedUpdate => case.staged(),
+        State::RebootedIntoUpdate => case.rebooted(),
+        State::MonitoringUpdate => case.monitoring(),
     }
 }
 
-/// The Node is gone; its shadow goes, too, also when the garbage collector sleeps.
+/// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
 fn without_node<'a>(situation: &Situation<'a>) -> Decision<'a> {
     let effect = situation.shadow.map(|shadow| Effect::DeleteShadow { uid: shadow.uid });
     Decision { effect, reason: Reason::NodeGone }
 }
 
-/// A labelled node gets a shadow; a node that lost both label and shadow gets back what we changed.
+/// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.
 fn without_shadow<'a>(node: &NodeFacts<'a>) -> Decision<'a> {
     if node.labelled {
         let attempt = node.marker.map(|marker| marker.attempt + 1);
@@ -114,10 +126,10 @@ fn without_shadow<'a>(node: &NodeFacts<'a>) -> Decision<'a> {
     }
 }
 
-/// Takes back everything that the marker names, once the node is Ready: it may be rebooting.
+/// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting.
 fn undo_when_ready<'a>(node: &NodeFacts<'a>, reason: Reason<'a>) -> Decision<'a> {
     match node.marker {
-        Some(marker) if node.ready => Decision::write(writes::undo(node, marker, false), reason),
+        Some(marker) if node.ready => Decision::write(writes::undo(node, marker), reason),
         _ => Decision::wait(Reason::NodeNotReady),
     }
 }

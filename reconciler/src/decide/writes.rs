@@ -10,7 +10,7 @@ use brupop_api::{Field, Marker, Object, State, Value, Write};
 use super::Abort;
 use crate::facts::{FleetFacts, NodeFacts};
 
-/// A change of a shadow's spec, on this very generation of it, in the leader's term.
+/// A change of a shadow's spec, in the leader's term. It tests that the shadow still has the generation that was read.
 fn spec<'a>(
     fleet: &FleetFacts<'a>,
     shadow: &ShadowFacts<'a>,
@@ -26,13 +26,13 @@ fn spec<'a>(
     }
 }
 
-/// A new state, and when.
+/// A new state of the spec, and the time of the change.
 fn state<'a>(fleet: &FleetFacts<'a>, state: State) -> [(Field<'a>, Value<'a>); 2] {
     [(Field::SpecState, Value::State(state)), (Field::SpecTransitionTimestamp, Value::text(fleet.now))]
 }
 
-/// The claim is as it was read: absent, or spent in an earlier boot. An agent that never takes a spent one back would
-/// otherwise have every grant refused until its deadline.
+/// Tests that the agent's claim of a reboot is as it was read: absent, or spent in an earlier boot. A test for "absent" would
+/// have every grant refused, until the deadline, for an agent that never removes a spent claim.
 fn claim_as_read<'a>(shadow: &ShadowFacts<'a>) -> (Field<'a>, Value<'a>) {
     (Field::StatusRebootRequested, Value::text_or_absent(shadow.status.reboot_requested))
 }
@@ -59,11 +59,11 @@ pub(super) fn stage<'a>(
     )
 }
 
-/// The slot is not used: its attempt is spent while Idle, so that the slot can be given back for good.
+/// The slot is not used: the shadow takes the slot's attempt while Idle, so that the slot can be given back for good.
 pub(super) fn spend_attempt<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, slot: &Slot) -> Write<'a> {
     let sets = [
         (Field::SpecAttempt, Value::Number(slot.attempt)),
-        // Of an earlier attempt: nobody shall take this one for its success.
+        // The version is that of an earlier attempt, and must not make this one look like a success.
         (Field::SpecVersion, Value::Absent),
         (Field::SpecTransitionTimestamp, Value::text(fleet.now)),
     ];
@@ -97,12 +97,12 @@ pub(super) fn grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, node: 
     )
 }
 
-/// The host is already in the update by a reboot of its own: no grant is needed.
+/// The host runs the update already, after a reboot of its own: no grant is needed.
 pub(super) fn skip_reboot<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
     spec(fleet, shadow, [claim_as_read(shadow)], state(fleet, State::RebootedIntoUpdate))
 }
 
-/// The node is not drained any more: the grant is taken back, unless the agent was faster.
+/// The node is not drained any more: the grant is taken back, unless the agent has claimed its reboot meanwhile.
 pub(super) fn withdraw_grant<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Write<'a> {
     spec(fleet, shadow, [claim_as_read(shadow)], [(Field::SpecRebootFromBootId, Value::Absent)])
 }
@@ -128,7 +128,7 @@ pub(super) fn finish<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Wr
     )
 }
 
-/// The update is given up. The claim is tested, so that an abort and a reboot cannot both win.
+/// The update is given up. The write tests the claim, so that either the abort or the reboot wins, and never both.
 pub(super) fn abort<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, why: Abort) -> Write<'a> {
     let mut sets =
         vec![(Field::SpecRebootFromBootId, Value::Absent), (Field::SpecBaselineBootId, Value::Absent)];
@@ -144,7 +144,7 @@ pub(super) fn abort<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, why: A
     spec(fleet, shadow, [claim_as_read(shadow)], state(fleet, State::Idle).into_iter().chain(sets))
 }
 
-/// A change of a Node, on this very marker of it.
+/// A change of a Node and its marker. It tests that the marker is still as it was read.
 pub(super) fn mark<'a>(
     node: &NodeFacts<'a>,
     tests: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,
@@ -165,8 +165,17 @@ pub(super) fn mark<'a>(
     }
 }
 
-/// Takes back what the marker says we changed, and nothing else; the owners' record may stay.
-pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker, keep_owners: bool) -> Write<'a> {
+/// Undoes what the marker says we changed, and nothing else, and removes the marker.
+pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
+    undo_but(node, marker, vec![])
+}
+
+/// The same, but the marker stays as long as it names owners of evicted pods: they have to become available again.
+pub(super) fn undo_and_keep_owners<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
+    undo_but(node, marker, marker.evicted_owners.clone())
+}
+
+fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, evicted_owners: Vec<String>) -> Write<'a> {
     let undone = [
         (Field::Unschedulable, marker.cordoned_at.is_some() && node.unschedulable),
         (Field::ExcludedFromLoadBalancers, marker.excluded_at.is_some() && node.excluded),
@@ -176,7 +185,7 @@ pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker, keep_owners: bo
         shadow_uid: marker.shadow_uid.clone(),
         attempt: marker.attempt,
         term: marker.term,
-        evicted_owners: if keep_owners { marker.evicted_owners.clone() } else { vec![] },
+        evicted_owners,
         ..Marker::default()
     };
     let sets = undone.into_iter().filter(|(_, set)| *set).map(|(field, _)| (field, Value::Absent));

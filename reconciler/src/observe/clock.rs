@@ -10,13 +10,13 @@ use crate::settings::Durations;
 
 /// Longest wait after failures.
 const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
-/// Wait after an attempt that ended without success, and not by a failure: the host wanted another version.
+/// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
 const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
 
-/// So many times may a node that is watched be away and come back, each time for as long as it may.
+/// A node that is monitored may be away, or well again, for so many spells in a row, each as long as one may last.
 const SPELLS: i32 = 4;
 
-/// The time now, and the earliest time at which it will have another meaning.
+/// The time now, and the earliest later time at which one of the answers changes.
 pub(super) struct Clock {
     now: Timestamp,
     next: Option<Timestamp>,
@@ -31,6 +31,16 @@ pub(super) struct Health {
     pub(super) all_well: Option<Timestamp>,
     /// Since when the node, or else its agent, has not been Ready, if that is so and known.
     pub(super) away: Option<Timestamp>,
+}
+
+/// The times of one node, and what they are held against.
+#[derive(Clone, Copy)]
+pub(super) struct Times<'t> {
+    pub(super) durations: &'t Durations,
+    /// When the spec's state was set.
+    pub(super) transition: Option<&'t str>,
+    pub(super) marker: Option<&'t Marker>,
+    pub(super) health: Health,
 }
 
 impl Health {
@@ -54,10 +64,14 @@ impl Clock {
         self.next
     }
 
-    /// Has so much time passed since then? Without a time that can be read, `otherwise`.
-    pub(super) fn passed(&mut self, since: Option<&str>, wait: SignedDuration, otherwise: bool) -> bool {
-        let since = since.and_then(|since| since.parse::<Timestamp>().ok());
-        since.map_or(otherwise, |since| self.is_older(since, wait))
+    /// Has so much time passed since then? No, if there is no time, or it cannot be read.
+    pub(super) fn passed(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
+        parsed(since).is_some_and(|since| self.is_older(since, wait))
+    }
+
+    /// Has so much time passed since then? Yes, if there is no time, or it cannot be read.
+    pub(super) fn passed_or_unknown(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
+        parsed(since).is_none_or(|since| self.is_older(since, wait))
     }
 
     /// Has so much time passed since then?
@@ -75,91 +89,89 @@ impl Clock {
         u64::try_from(self.now.duration_since(since).as_secs()).ok()
     }
 
-    /// The facts of one node. `transition` is when the spec's state was set.
-    pub(super) fn facts(
-        &mut self,
-        durations: &Durations,
-        shadow: Option<&ShadowFacts<'_>>,
-        transition: Option<&str>,
-        marker: Option<&Marker>,
-        health: Health,
-    ) -> TimeFacts {
-        let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
-        if let Some(marker) = marker {
-            if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
-                facts.exclusion_over = self.passed(marker.excluded_at.as_deref(), durations.exclusion, true);
-            }
-            // From an empty node to the grant it takes moments.
-            let settle = marker.drained_at.as_ref().map_or(SignedDuration::ZERO, |_| durations.settle);
-            let wait = durations.drain + settle;
-            facts.drain_overdue = self.passed(marker.drain_started_at.as_deref(), wait, false);
-        }
+    /// The facts of one node.
+    pub(super) fn facts(&mut self, shadow: Option<&ShadowFacts<'_>>, times: &Times<'_>) -> TimeFacts {
+        let mut facts = self.of_drain(times);
         let Some(shadow) = shadow else { return facts };
         match shadow.spec.state {
             State::Idle | State::ErrorReset => {
-                facts.backing_off = self.backing_off(durations, shadow, transition);
+                facts.backing_off = self.backing_off(shadow, times);
                 facts.step_overdue =
-                    !shadow.reports(State::Idle) && self.passed(transition, durations.settle, false);
+                    !shadow.reports(State::Idle) && self.passed(times.transition, times.durations.settle);
             }
-            State::StagedAndPerformedUpdate => {
-                let wait = if shadow.reached() {
-                    // What follows staging has deadlines of its own; this is for a node that stands still between.
-                    durations.stage + durations.exclusion + durations.drain * 2
-                } else if shadow.status.attempt == shadow.spec.attempt {
-                    durations.stage
-                } else {
-                    // An agent takes the attempt up at once; a dead one should not hold a slot for long.
-                    durations.settle.min(durations.stage)
-                };
-                let away = health.away.is_some_and(|since| self.is_older(since, durations.settle))
-                    && self.passed(transition, durations.settle, false);
-                facts.step_overdue = away || self.passed(transition, wait, false);
-            }
-            State::RebootedIntoUpdate => {
-                let granted = shadow.spec.reboot_from_boot_id.is_some();
-                let emptying =
-                    if granted { SignedDuration::ZERO } else { durations.exclusion + durations.drain };
-                // Who comes back late has the time to say so: its update is not given up as soon as it is there.
-                let had_time = health.ready.is_none_or(|since| self.is_older(since, durations.settle));
-                facts.step_overdue = self.passed(transition, durations.reboot + emptying, false) && had_time;
-            }
-            State::MonitoringUpdate => {
-                let watched = self.passed(transition, durations.soak, true);
-                let well = health.all_well.is_some_and(|since| self.is_older(since, durations.soak));
-                facts.soak_over = watched && well;
-                // What began anew has its time, too.
-                let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
-                let workloads = if owners { durations.workloads } else { SignedDuration::ZERO };
-                let wait = durations.soak + durations.settle + workloads;
-                let spell_overdue = if let Some(since) = health.away {
-                    self.is_older(since, durations.settle) && self.passed(transition, durations.settle, false)
-                } else {
-                    let had_time = health.all_well.is_none_or(|since| self.is_older(since, wait));
-                    self.passed(transition, wait, false) && had_time
-                };
-                // What comes and goes is in no spell for long enough.
-                facts.step_overdue = spell_overdue || self.passed(transition, wait * SPELLS, false);
-                facts.workloads_overdue =
-                    facts.soak_over && self.passed(transition, durations.soak + workloads, true);
-            }
+            State::StagedAndPerformedUpdate => facts.step_overdue = self.staging_overdue(shadow, times),
+            State::RebootedIntoUpdate => facts.step_overdue = self.reboot_overdue(shadow, times),
+            State::MonitoringUpdate => self.monitoring(times, &mut facts),
         }
         facts
     }
 
-    fn backing_off(
-        &mut self,
-        durations: &Durations,
-        shadow: &ShadowFacts<'_>,
-        transition: Option<&str>,
-    ) -> bool {
-        if let Some(failures) = shadow.spec.failures
-            && !self.passed(
-                Some(&failures.at),
-                back_off(durations.back_off_base, failures.count, shadow.uid),
-                true,
-            )
-        {
-            return true;
+    fn of_drain(&mut self, times: &Times<'_>) -> TimeFacts {
+        let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
+        let Some(marker) = times.marker else { return facts };
+        let durations = times.durations;
+        if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
+            facts.exclusion_over = self.passed_or_unknown(marker.excluded_at.as_deref(), durations.exclusion);
+        }
+        // From an empty node to the grant it takes moments.
+        let settle = marker.drained_at.as_ref().map_or(SignedDuration::ZERO, |_| durations.settle);
+        facts.drain_overdue = self.passed(marker.drain_started_at.as_deref(), durations.drain + settle);
+        facts
+    }
+
+    fn staging_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
+        let Times { durations, transition, health, .. } = *times;
+        let wait = if shadow.reached() {
+            // What follows staging has deadlines of its own; this one is for a node that stands still in between.
+            durations.stage + durations.exclusion + durations.drain * 2
+        } else if shadow.status.attempt == shadow.spec.attempt {
+            durations.stage
+        } else {
+            // An agent takes up an attempt at once, and a dead agent should not hold a slot for long.
+            durations.settle.min(durations.stage)
+        };
+        let away = health.away.is_some_and(|since| self.is_older(since, durations.settle))
+            && self.passed(transition, durations.settle);
+        away || self.passed(transition, wait)
+    }
+
+    fn reboot_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
+        let Times { durations, transition, health, .. } = *times;
+        let granted = shadow.spec.reboot_from_boot_id.is_some();
+        let emptying = if granted { SignedDuration::ZERO } else { durations.exclusion + durations.drain };
+        // A host that comes back late has time to report: its update is not given up the moment it is there.
+        let had_time = health.ready.is_none_or(|since| self.is_older(since, durations.settle));
+        self.passed(transition, durations.reboot + emptying) && had_time
+    }
+
+    fn monitoring(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
+        let Times { durations, transition, marker, health } = *times;
+        let watched = self.passed_or_unknown(transition, durations.soak);
+        let well = health.all_well.is_some_and(|since| self.is_older(since, durations.soak));
+        facts.soak_over = watched && well;
+        let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
+        let workloads = if owners { durations.workloads } else { SignedDuration::ZERO };
+        let wait = durations.soak + durations.settle + workloads;
+        let spell_overdue = if let Some(since) = health.away {
+            self.is_older(since, durations.settle) && self.passed(transition, durations.settle)
+        } else {
+            // A node that is well again since a moment ago has the full time, too.
+            let had_time = health.all_well.is_none_or(|since| self.is_older(since, wait));
+            self.passed(transition, wait) && had_time
+        };
+        // A node that keeps coming and going is never away, or well, for long enough.
+        facts.step_overdue = spell_overdue || self.passed(transition, wait * SPELLS);
+        facts.workloads_overdue =
+            facts.soak_over && self.passed_or_unknown(transition, durations.soak + workloads);
+    }
+
+    /// Does the node wait because its last attempt failed, or ended without success not long ago?
+    fn backing_off(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
+        if let Some(failures) = shadow.spec.failures {
+            let wait = back_off(times.durations.back_off_base, failures.count, shadow.uid);
+            if !self.passed_or_unknown(Some(&failures.at), wait) {
+                return true;
+            }
         }
         let failed =
             shadow.spec.failures.is_some_and(|failures| Some(failures.attempt) == shadow.spec.attempt);
@@ -168,8 +180,12 @@ impl Clock {
             && shadow.spec.version.is_some()
             && !failed
             && !succeeded
-            && !self.passed(transition, OTHER_TARGET_BACK_OFF, true)
+            && !self.passed_or_unknown(times.transition, OTHER_TARGET_BACK_OFF)
     }
+}
+
+fn parsed(time: Option<&str>) -> Option<Timestamp> {
+    time?.parse().ok()
 }
 
 /// The wait after so many failures: the base, doubled with each further failure, and up to an eighth more by the
@@ -178,7 +194,7 @@ pub fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuratio
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     let factor = 1_i32.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(i32::MAX);
     let wait = base.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF);
-    // FNV-1a: the same for each reconciler that looks.
+    // FNV-1a: every reconciler gets the same number.
     let hash =
         uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let part = i32::try_from(hash % 128).unwrap_or(0);
@@ -215,18 +231,18 @@ mod tests {
     fn a_wait_ends_when_it_says() {
         let start: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
         let mut clock = Clock::new(start);
-        assert!(!clock.passed(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(60), true));
-        assert!(!clock.passed(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30), true));
+        assert!(!clock.passed_or_unknown(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(60)));
+        assert!(!clock.passed_or_unknown(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30)));
         let next = clock.next().unwrap();
         assert_eq!(next, "2026-11-21T04:00:30Z".parse().unwrap());
-        assert!(Clock::new(next).passed(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30), false));
+        assert!(Clock::new(next).passed(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30)));
     }
 
     #[test]
     fn a_time_that_cannot_be_read_is_not_waited_for() {
         let mut clock = Clock::new(Timestamp::UNIX_EPOCH);
-        assert!(clock.passed(Some("soon"), SignedDuration::from_secs(60), true));
-        assert!(!clock.passed(None, SignedDuration::from_secs(60), false));
+        assert!(clock.passed_or_unknown(Some("soon"), SignedDuration::from_secs(60)));
+        assert!(!clock.passed(None, SignedDuration::from_secs(60)));
         assert_eq!(clock.next(), None);
     }
 }

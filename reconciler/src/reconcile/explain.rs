@@ -82,10 +82,10 @@ impl Reconciler {
             self.publish_event(context);
         }
         if wanted.stands_in(conditions) {
-            self.leading.settling.settled(name);
+            self.leading.settling.forget(name);
             return;
         }
-        if let Err(due) = self.leading.settling.wanted(name, wanted.clone(), self.now()) {
+        if let Some(due) = self.leading.settling.waits_until(name, wanted.clone(), self.now()) {
             wake.by(due);
             return;
         }
@@ -161,10 +161,10 @@ impl Reconciler {
             admission: admission.is_known().then(|| Wanted::admission(admission.enforced())),
         };
         if wanted.stands_in(&ledger.fleet) {
-            self.leading.settling_fleet.settled(names::FLEET);
+            self.leading.settling_fleet.forget(names::FLEET);
             return;
         }
-        if let Err(due) = self.leading.settling_fleet.wanted(names::FLEET, wanted.clone(), self.now()) {
+        if let Some(due) = self.leading.settling_fleet.waits_until(names::FLEET, wanted.clone(), self.now()) {
             wake.by(due);
             return;
         }

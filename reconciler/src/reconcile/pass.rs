@@ -29,6 +29,15 @@ const MAX_CALLS_BEFORE_CONDITION: usize = 24;
 /// At most so many evictions are under way at once, in addition to other calls.
 const MAX_EVICTIONS: usize = 32;
 
+/// How a pod is removed from a node.
+#[derive(Clone, Copy)]
+enum Removal {
+    /// By an eviction, which heeds budgets.
+    Evict,
+    /// By a deletion, which does not.
+    Delete,
+}
+
 impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
     pub(super) fn pass(&mut self) -> Option<Duration> {
@@ -198,10 +207,11 @@ impl Reconciler {
             return;
         }
         match (effect, plan) {
-            (Effect::Evict, Some(plan)) => return self.evict(plan, false, wake),
-            // Our own are evicted as ever: where their budget holds, somebody needs them.
+            (Effect::Evict, Some(plan)) => return self.remove_pods(plan, Removal::Evict, wake),
             (Effect::Delete, Some(plan)) => {
-                return self.evict(&plan.clone().forced(), !plan.evict_operator_pods, wake);
+                // The operator's own pods are evicted even now: if their budget forbids it, they are needed.
+                let removal = if plan.evict_operator_pods { Removal::Evict } else { Removal::Delete };
+                return self.remove_pods(&plan.clone().forced(), removal, wake);
             }
             (Effect::Evict | Effect::Delete, None) => return,
             _ => {}
@@ -220,15 +230,18 @@ impl Reconciler {
         }
     }
 
-    fn evict(&mut self, plan: &DrainPlan, force: bool, wake: &mut Wake) {
+    /// Starts as many removals of the plan's pods as are due and have room.
+    fn remove_pods(&mut self, plan: &DrainPlan, removal: Removal, wake: &mut Wake) {
         let now = self.now();
         let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
         for pod in self.leading.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
             self.leading.evictions.begin(pod.clone(), now);
             let client = self.caller.client.clone();
             self.evicting.spawn(async move {
-                let answer =
-                    if force { evict::delete(client, &pod).await } else { evict::evict(client, &pod).await };
+                let answer = match removal {
+                    Removal::Evict => evict::evict(client, &pod).await,
+                    Removal::Delete => evict::delete(client, &pod).await,
+                };
                 (pod, answer)
             });
         }
