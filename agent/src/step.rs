@@ -108,12 +108,10 @@ pub enum HostCall {
 /// What this process remembers; losing it costs at most a repetition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Memory {
-    /// The command that was begun and whose end was not seen, and the last command's time when it was.
-    pub asked: Option<(Command, Option<Timestamp>)>,
+    /// The command that was begun and whose end was not seen.
+    pub asked: Option<Asked>,
     /// The attempt that this process has begun: in any other, one before it may have asked the host for something.
     pub began: Option<u64>,
-    /// No refresh had succeeded since the host's last prepare when `asked` was begun.
-    pub is_first_look: bool,
     /// A refresh had begun, and the host never said how it ended (set by the shell; cleared when one ends).
     pub refresh_lost: bool,
     /// The attempt in which a refresh of ours has succeeded.
@@ -128,6 +126,17 @@ pub struct Memory {
     /// The host refuses to reboot, for good: set by the shell if no request of this process was ever accepted and
     /// the claim is this process' own.
     pub reboot_refused: bool,
+}
+
+/// A command of ours that the host has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Asked {
+    /// The command.
+    pub command: Command,
+    /// When the host's command before it had ended, by the host's clock; `None` if there was none since boot.
+    pub before: Option<Timestamp>,
+    /// The host's command before it was not a refresh that succeeded.
+    pub is_first_look: bool,
 }
 
 /// Is the chosen update downloaded while the node waits for its turn?
@@ -187,8 +196,11 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
         goals::Next::Reboot => Step::Call(HostCall::Reboot),
         goals::Next::Command(_) if memory.asked.is_some() || host.updates == Updates::Busy => Step::Poll,
         goals::Next::Command(command) => {
-            memory.asked = Some((command, host.last().map(|last| last.at)));
-            memory.is_first_look = !host.last().is_some_and(LastCommand::found_updates);
+            memory.asked = Some(Asked {
+                command,
+                before: host.last().map(|last| last.at),
+                is_first_look: !host.last().is_some_and(LastCommand::found_updates),
+            });
             memory.refresh_due &= command != Command::Refresh;
             if command == Command::Prepare && memory.prefetch == Prefetch::Due {
                 memory.prefetch = Prefetch::Later;
@@ -205,7 +217,7 @@ pub(crate) struct Ended<'a> {
     command: Command,
     /// When the host's command before it had ended.
     before: Option<Timestamp>,
-    /// See [`Memory::is_first_look`].
+    /// See [`Asked::is_first_look`].
     is_first_look: bool,
     last: LastCommand<'a>,
 }
@@ -213,14 +225,13 @@ pub(crate) struct Ended<'a> {
 impl Memory {
     /// Has the command that we asked for ended? Then it is no longer waited for.
     fn ended<'a>(&mut self, host: &HostFacts<'a>, shadow: &ShadowFacts<'_>) -> Option<Ended<'a>> {
-        let (command, before) = self.asked?;
+        let Asked { command, before, is_first_look } = self.asked?;
         let last = host.last()?;
         // Not "later": a clock that was set back must not hide it.
         if last.kind != Some(command) || before == Some(last.at) {
             return None;
         }
         self.asked = None;
-        let is_first_look = std::mem::take(&mut self.is_first_look);
         if command == Command::Refresh {
             self.refresh_lost = false;
             if last.success {

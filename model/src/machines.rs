@@ -1,6 +1,6 @@
 //! What agents and hosts do, and what is said in an agent's name.
 
-use brupop_agent::step::{Command, HostCall, Memory, Step, UpdateState, step};
+use brupop_agent::step::{Asked, Command, HostCall, Memory, Step, UpdateState, step};
 use brupop_api::transitions::status_may_become;
 use brupop_api::write::apply;
 use brupop_api::{Field, State, Value, Write};
@@ -75,8 +75,11 @@ impl World {
         }
         // A refresh that failed is due again when the agent's timer says so.
         let refresh_due = memory.refresh_due || (command == Command::Refresh && !success);
-        place.memory =
-            Memory { asked: memory.asked.map(|(command, _)| (command, None)), refresh_due, ..memory };
+        place.memory = Memory {
+            asked: memory.asked.map(|asked| Asked { before: None, ..asked }),
+            refresh_due,
+            ..memory
+        };
     }
 
     fn reboot(&mut self, at: usize) {

@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 use super::{Agent, Pause, REFRESHES_LEFT_OUT, facts};
 use crate::host::{HostError, Outcome, Status, parse_boot_id};
 use crate::pace::Begun;
-use crate::step::{Command, HostCall, HostFacts, Memory, Prefetch, Step, Updates, host_trouble, step};
+use crate::step::{Asked, Command, HostCall, HostFacts, Memory, Prefetch, Step, Updates, host_trouble, step};
 use crate::trouble::jittered;
 
 /// The host's answers in one turn.
@@ -173,7 +173,7 @@ impl Agent {
     /// A command whose end nobody will tell is asked for again.
     fn notice_lost(&mut self, host: &HostFacts<'_>) {
         if host.updates != Updates::Busy
-            && let Some((command, _)) = self.memory.asked
+            && let Some(Asked { command, .. }) = self.memory.asked
             && self.begun.as_ref().is_none_or(Begun::is_lost)
         {
             tracing::warn!(?command, "the host does not say what became of its command; it counts as lost");

@@ -40,7 +40,7 @@ impl<'a> View<'_, 'a> {
                     return Next::Command(Command::Deactivate);
                 }
                 // It may be carried out yet.
-                Updates::Known(_) if self.memory.asked.is_some_and(|(it, _)| it == Command::Activate) => {
+                Updates::Known(_) if self.memory.asked.is_some_and(|it| it.command == Command::Activate) => {
                     return Next::Poll;
                 }
                 Updates::Known(_) => {}

@@ -8,7 +8,7 @@ use brupop_api::State;
 use brupop_api::shadow::Staged;
 
 use super::goals::{Next, View, failure};
-use super::{Command, Ended, Report, UpdateFacts, UpdateState, Updates};
+use super::{Command, Ended, LastCommand, Report, UpdateFacts, UpdateState, Updates};
 
 impl<'a> View<'_, 'a> {
     /// Wanted: the host boots `spec.version` next.
@@ -63,7 +63,7 @@ impl<'a> View<'_, 'a> {
 
     /// The command of ours that has just failed, if that ends the attempt. A refresh that fails while an image of ours
     /// waits does not: it is repeated, so that no download is wasted. The step's deadline is the reconciler's.
-    fn failed_for_good(&self) -> Option<(Command, super::LastCommand<'a>)> {
+    fn failed_for_good(&self) -> Option<(Command, LastCommand<'a>)> {
         let Ended { command, last, .. } = self.ended.filter(|ended| !ended.last.success)?;
         let waits = || self.host.known().is_some_and(|known| self.whole(&known).is_some());
         (command != Command::Refresh || !waits()).then_some((command, last))
@@ -109,6 +109,6 @@ impl<'a> View<'_, 'a> {
     /// that is whole, this refresh is ours, and came after its prepare.
     fn has_looked(&self, known: &UpdateFacts<'_>) -> bool {
         self.memory.refreshed == self.shadow.spec.attempt
-            && known.last.is_some_and(|last| last.found_updates())
+            && known.last.is_some_and(LastCommand::found_updates)
     }
 }

@@ -137,9 +137,19 @@ fn refreshed() -> Memory {
     Memory { refreshed: Some(1), ..began() }
 }
 
-/// This command was begun when the last one had ended at this second.
+/// This command was begun when the last one, a refresh that succeeded, had ended at this second.
+fn call(command: Command, before: i64) -> Asked {
+    Asked { command, before: Some(time(before)), is_first_look: false }
+}
+
+/// A refresh was begun when another command had ended at this second.
+fn first_look(before: i64) -> Asked {
+    Asked { is_first_look: true, ..call(Command::Refresh, before) }
+}
+
+/// See [`call`].
 fn asked(command: Command, before: i64) -> Memory {
-    Memory { asked: Some((command, Some(time(before)))), ..refreshed() }
+    Memory { asked: Some(call(command, before)), ..refreshed() }
 }
 
 fn old(updates: Updates<'static>) -> HostFacts<'static> {

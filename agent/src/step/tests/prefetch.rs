@@ -16,7 +16,7 @@ fn later() -> Memory {
 
 /// A command of this process that began when the last one had ended at this second; no download is due.
 fn begun(command: Command, before: i64) -> Memory {
-    Memory { asked: Some((command, Some(time(before)))), ..later() }
+    Memory { asked: Some(call(command, before)), ..later() }
 }
 
 fn idle() -> BottlerocketShadow {
@@ -93,7 +93,7 @@ fn what_was_downloaded_stays_known_past_our_refresh_and_no_other_command() {
 #[test]
 fn what_the_first_look_does_not_choose_any_more_is_dropped_and_downloaded_over() {
     let chooses = |chosen, second| old(known(IsStaged, chosen, Some(NEW), last(Refresh, true, second)));
-    let first = |before| Memory { is_first_look: true, ..begun(Refresh, before) };
+    let first = |before| Memory { asked: Some(first_look(before)), ..later() };
     let target = |mut shadow: BottlerocketShadow| {
         shadow.status.get_or_insert_default().target_version = Some(OTHER.into());
         shadow
@@ -160,7 +160,7 @@ fn a_download_that_fails_is_said_once_and_taken_back() {
 fn a_turn_takes_what_was_downloaded_if_the_host_still_chooses_it() {
     let turn =
         || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(ahead(NEW, 5)));
-    let asked_now = |before| Memory { asked: Some((Refresh, Some(time(before)))), ..began() };
+    let asked_now = |before| Memory { asked: Some(call(Refresh, before)), ..began() };
     let unsaid = || shadow(State::StagedAndPerformedUpdate);
     let echo = || with(turn(), |_, status| status.attempt = None);
     let other = |at| known(IsStaged, Some(OTHER), Some(NEW), last(Refresh, true, at));
@@ -179,10 +179,10 @@ fn a_turn_takes_what_was_downloaded_if_the_host_still_chooses_it() {
         "restarted after the look: doubtful": old(is_staged(last(Refresh, true, 7))), turn(), fresh() => "refresh";
         "and so it is downloaded": old(is_staged(last(Refresh, true, 8))), unsaid(), asked_now(7) => "prepare";
         "a later prepare failed": old(is_staged(last(Prepare, false, 6))), turn(), began() => "refresh";
-        "the turn comes in mid-download": old(Updates::Busy), unsaid(), Memory { asked: Some((Prepare, Some(time(1)))), ..began() }
+        "the turn comes in mid-download": old(Updates::Busy), unsaid(), Memory { asked: Some(call(Prepare, 1)), ..began() }
             => "poll";
         "which then ends": old(is_staged(last(Prepare, true, 5))), unsaid(),
-            Memory { asked: Some((Prepare, Some(time(1)))), ..began() } => "StatusStaged";
+            Memory { asked: Some(call(Prepare, 1)), ..began() } => "StatusStaged";
         "activated by a person meanwhile: not known to be whole": old(is_ready(last(Activate, true, 6))), turn(), refreshed()
             => "deactivate";
     }

@@ -118,14 +118,15 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
 }
 
 fn any_memory() -> impl Strategy<Value = Memory> {
-    let asked = (command(), prop::option::of((0..3i64).prop_map(time)));
+    let asked = (command(), prop::option::of((0..3i64).prop_map(time)), any::<bool>())
+        .prop_map(|(command, before, is_first_look)| Asked { command, before, is_first_look });
     let prefetch = prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]);
-    let asked = (prop::option::weighted(0.3, asked), any::<bool>(), any::<bool>());
+    let asked = (prop::option::weighted(0.3, asked), any::<bool>());
     let timers = (any::<bool>(), prefetch, any::<bool>());
     let distrusted_at = prop::option::of((0..3i64).prop_map(time));
     (asked, attempt(), attempt(), distrusted_at, timers).prop_map(
         |(
-            (asked, is_first_look, refresh_lost),
+            (asked, refresh_lost),
             began,
             refreshed,
             distrusted_at,
@@ -133,9 +134,8 @@ fn any_memory() -> impl Strategy<Value = Memory> {
         )| {
             Memory {
                 asked,
-                is_first_look,
-                refresh_lost,
                 began,
+                refresh_lost,
                 refreshed,
                 distrusted_at,
                 refresh_due,
@@ -211,7 +211,7 @@ proptest! {
             return Ok(());
         };
         prop_assert_ne!(host.updates, Updates::Busy);
-        prop_assert_eq!(after.asked.map(|(command, _)| command), Some(command));
+        prop_assert_eq!(after.asked.map(|asked| asked.command), Some(command));
         match command {
             Command::Refresh => {}
             Command::Prepare if seen.spec.state == State::Idle => {

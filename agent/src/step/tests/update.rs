@@ -19,7 +19,7 @@ fn staging_step_by_step() {
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let waiting = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let confirmed = || with(goal(), |_, status| status.staged = Some(staged(NEW, 7)));
-    let looking = || Memory { is_first_look: true, ..asked(Refresh, 5) };
+    let looking = || Memory { asked: Some(first_look(5)), ..refreshed() };
     let no_attempt = || with(goal(), |spec, status| (spec.attempt, status.attempt) = (None, None));
     check! {
         "upstream's, without an attempt": old(available()), no_attempt(), fresh() => "wait";
@@ -72,9 +72,9 @@ fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
         || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(staged(NEW, 5)));
     let dropped = || with(waiting(), |_, status| status.staged = None);
     let confirmed = || with(waiting(), |_, status| status.staged = Some(staged(NEW, 7)));
-    let first = || Memory { is_first_look: true, ..asked(Refresh, 5) };
-    let second = || Memory { is_first_look: true, ..asked(Refresh, 7) };
-    let later = || Memory { is_first_look: false, ..asked(Refresh, 7) };
+    let first = || Memory { asked: Some(first_look(5)), ..refreshed() };
+    let second = || Memory { asked: Some(first_look(7)), ..refreshed() };
+    let later = || asked(Refresh, 7);
     let chooses = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, true, second));
     let fails = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, false, second));
     let said = "refresh failed with exit status 1: no route";
