@@ -7,6 +7,9 @@ use std::sync::LazyLock;
 
 /// Most bytes of a diff that are handed on to the audit log.
 const DIFF_MAX: usize = 2048;
+/// Most values, with those inside of other values, that are compared for a diff. A diff has an operation for each value that
+/// differs, of some hundred bytes.
+const COMPARED_MAX: usize = 10_000;
 /// Most changed fields that are named.
 const NAMED_MAX: usize = 16;
 /// Most characters of a field's name. The longest of a shadow has half as many.
@@ -46,12 +49,30 @@ impl<'a> Change<'a> {
         named.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join(",")
     }
 
-    /// The change of spec and status as a JSON patch. If it is too long for an audit log, its beginning and its size.
+    /// The change of spec and status as a JSON patch. If it is too long for an audit log, its beginning and its size; if it
+    /// would take too much memory, the number of values to compare.
     pub fn diff(&self) -> String {
+        let sides = [
+            (&self.old.spec, &self.new.spec),
+            (&self.new.spec, &self.old.spec),
+            (&self.old.status, &self.new.status),
+            (&self.new.status, &self.old.status),
+        ];
+        let values: usize = sides
+            .iter()
+            .flat_map(|(fields, other)| unlike(fields, other))
+            .map(|(_, value)| values(value))
+            .sum();
+        if values > COMPARED_MAX {
+            return format!("(a change of {values} values is not shown)");
+        }
+        let half = |fields: &Map<_, _>, other: &Map<_, _>| -> Map<_, _> {
+            unlike(fields, other).map(|(field, value)| (field.clone(), value.clone())).collect()
+        };
         let halves = |object: &Object, other: &Object| {
             serde_json::json!({
-                "spec": unlike(&object.spec, &other.spec),
-                "status": unlike(&object.status, &other.status),
+                "spec": half(&object.spec, &other.spec),
+                "status": half(&object.status, &other.status),
             })
         };
         let patch = json_patch::diff(&halves(self.old, self.new), &halves(self.new, self.old));
@@ -79,7 +100,43 @@ fn differing<'a>(
 }
 
 /// The fields that `other` lacks, or has with another value.
-fn unlike(fields: &Map<String, Value>, other: &Map<String, Value>) -> Map<String, Value> {
-    let differs = |(field, value): &(&String, &Value)| other.get(*field) != Some(*value);
-    fields.iter().filter(differs).map(|(field, value)| (field.clone(), value.clone())).collect()
+fn unlike<'a>(
+    fields: &'a Map<String, Value>,
+    other: &'a Map<String, Value>,
+) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    fields.iter().filter(|(field, value)| other.get(*field) != Some(*value))
+}
+
+/// How many values this is, with all that are inside of it. The parser limits how deep they lie.
+fn values(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(values).sum::<usize>(),
+        Value::Object(fields) => fields.values().map(values).sum(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn diff(old: &Value, new: &Value) -> String {
+        let object = |spec: &Value| serde_json::from_value(json!({"spec": spec})).unwrap();
+        let (old, new): (Object, Object) = (object(old), object(new));
+        Change { fields: vec![], old: &old, new: &new }.diff()
+    }
+
+    #[test]
+    fn a_diff_shows_what_differs_unless_that_is_too_much() {
+        let list = |length: usize| json!({"a": vec![0; length], "same": vec![0; 20_000]});
+        assert_eq!(diff(&list(1), &list(2)), r#"[{"op":"add","path":"/spec/a/1","value":0}]"#);
+        let long = diff(&list(0), &list(5_000));
+        assert!(long.ends_with("bytes)") && long.len() < 2 * DIFF_MAX, "{long}");
+        assert_eq!(diff(&list(0), &list(10_000)), "(a change of 10002 values is not shown)");
+        assert_eq!(
+            diff(&json!({"a": {"b": vec![1; 9_999]}}), &json!({})),
+            "(a change of 10001 values is not shown)"
+        );
+    }
 }

@@ -165,5 +165,5 @@ fn random_reports_of_an_agent() {
 #[test]
 fn random_specs_of_the_reconciler() {
     let allowed = nothing_foreign_is_allowed(3_000, &random_halves(Rule::ReconcilerSteer));
-    assert!(allowed > 100, "only {allowed} random specs are allowed: they try nothing");
+    assert!(allowed > 50, "only {allowed} random specs are allowed: they try nothing");
 }
