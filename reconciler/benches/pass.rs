@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use brupop_api::names;
 use brupop_reconciler::decide;
-use brupop_reconciler::facts::{FailureBudget, Gate};
 use brupop_reconciler::objects::{AgentPod, WatchedNode};
-use brupop_reconciler::observe::{Circumstances, Snapshot, observe};
+use brupop_reconciler::observe::{Leader, observe};
 use brupop_reconciler::settings::Settings;
+use brupop_reconciler::snapshot::Snapshot;
 use clap::Parser as _;
 use criterion::{Criterion, criterion_group, criterion_main};
 use jiff::Timestamp;
@@ -66,19 +66,8 @@ fn snapshot() -> Snapshot {
 fn pass(criterion: &mut Criterion) {
     let snapshot = snapshot();
     let settings = Settings::parse_from(["reconciler", "--max-concurrent-update=20%"]);
-    let durations = settings.durations();
-    let circumstances = Circumstances {
-        durations: &durations,
-        limit: settings.max_concurrent_update,
-        enforced: true,
-        force: false,
-        budget: FailureBudget::default(),
-        term: 4,
-        gate: Gate::Open,
-        own_node: Some("node-0001"),
-        now: NOW.parse().expect("a time"),
-        now_text: NOW,
-    };
+    let leader = Leader { term: 4, enforced: true, starts_allowed: true, own_node: Some("node-0001") };
+    let circumstances = settings.circumstances(&snapshot, leader, NOW.parse().expect("a time"), NOW);
     let mut group = criterion.benchmark_group(format!("{NODES} nodes"));
     group.bench_function("observe", |bencher| {
         bencher.iter(|| observe(black_box(&snapshot), black_box(&circumstances)));

@@ -8,7 +8,7 @@ use brupop_runtime::{Cluster, Shutdown, client::ClientError};
 use clap::Args;
 use tokio::time::timeout;
 
-use crate::observe::Snapshot;
+use crate::snapshot::Snapshot;
 use crate::watches::Watches;
 
 /// What is asked of `drain-to-idle`.

@@ -1,7 +1,7 @@
 //! Decides what each Bottlerocket host should do next, and sees to it: observe → decide → apply.
 //!
-//! - The pure core, without client or clock: [`observe`] turns objects and the time into [`facts`], [`decide`] turns facts
-//!   into writes and reasons. `schedule`, [`drain`], `budgets`, `workloads`, `pending`, `conditions`, `events`,
+//! - The pure core, without client or clock: [`observe`] turns a [`snapshot`] and the time into [`facts`], [`decide`] turns
+//!   facts into writes and reasons. `schedule`, [`drain`], `budgets`, `workloads`, `pending`, `conditions`, `events`,
 //!   `admission_proof` and `label_rate` decide the rest.
 //! - What is watched: `watches` keeps [`objects`] up to date, and wakes the loop.
 //! - What is asked of the API server: `apply` writes, [`evict`] empties nodes, `canary` tries the admission rules out, and
@@ -34,5 +34,6 @@ pub mod process;
 mod reconcile;
 mod schedule;
 pub mod settings;
+pub mod snapshot;
 mod watches;
 mod workloads;

@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::decide::Reason;
-use crate::observe::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// Most versions that are told apart; versions come from agents, and a fleet runs a handful.
 const MAX_VERSIONS: usize = 64;

@@ -1,7 +1,7 @@
 //! From objects and the time to facts. Pure: the clock is an argument.
 
+mod circumstances;
 mod clock;
-mod monitored;
 mod outsiders;
 mod side_by_side;
 
@@ -9,94 +9,37 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::fleet::{BottlerocketFleetStatus, Slot, VersionRecord};
-use brupop_api::{BottlerocketShadow, Marker, State};
+use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::{BottlerocketShadow, Marker};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DeserializeGuard;
 
 use crate::drain::DrainPlan;
-use crate::facts::{Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
-use crate::objects::{AgentPod, Ledger, WatchedNode};
-use crate::schedule::{Schedule, Starts};
-use crate::settings::{Durations, Limit, Settings};
+use crate::facts::{Evicted, FleetFacts, NodeFacts, PodFacts, Situation};
+use crate::objects::{AgentPod, WatchedNode};
+use crate::snapshot::{Snapshot, has_other_node};
+pub use circumstances::{Circumstances, Leader};
 pub use clock::back_off;
 use clock::{Clock, Health, Times};
 use side_by_side::{SideBySide, union};
 
-/// Longest name of a shadow: that of any object.
+/// Longest name of a shadow, as of any object in Kubernetes.
 const NAME_MAX: usize = 253;
-
-/// The objects at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    /// All Nodes, by the name that their shadow has or would have.
-    pub nodes: BTreeMap<String, Arc<WatchedNode>>,
-    /// The shadows, by name; those that cannot be read, too.
-    pub shadows: BTreeMap<String, Arc<DeserializeGuard<BottlerocketShadow>>>,
-    /// The agents' pods, by the name that their node's shadow has or would have.
-    pub agents: BTreeMap<String, AgentPod>,
-    /// The ledger, if there is one.
-    pub ledger: Option<Arc<DeserializeGuard<Ledger>>>,
-    /// What a drain has to do, by name of the shadow; of those nodes whose pods are watched and known.
-    pub drains: BTreeMap<String, DrainPlan>,
-    /// Nodes that no drain could empty, and why, by name of the shadow. Nodes whose pods are no longer watched stay here for
-    /// a while.
-    pub undrainable: BTreeMap<String, String>,
-    /// The first workload that is not available again, if one is not, by name of the shadow; of those updated nodes for
-    /// which all were looked at.
-    pub evicted: BTreeMap<String, Option<String>>,
-}
-
-/// What facts depend on beside objects.
-#[derive(Clone, Copy, Debug)]
-pub struct Circumstances<'a> {
-    /// How long what takes.
-    pub durations: &'a Durations,
-    /// How many nodes at once.
-    pub limit: Limit,
-    /// Were our own admission rules seen to be in force?
-    pub enforced: bool,
-    /// Are pods deleted that still stand at the drain's deadline?
-    pub force: bool,
-    /// How many may fail to reach a version.
-    pub budget: FailureBudget,
-    /// The term in which this process leads.
-    pub term: u64,
-    /// May new updates start?
-    pub gate: Gate,
-    /// Name of the node that this process runs on, if it is known.
-    pub own_node: Option<&'a str>,
-    /// The time.
-    pub now: Timestamp,
-    /// The time, as it is written into objects.
-    pub now_text: &'a str,
-}
 
 /// The facts.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
-    /// Of the fleet.
+    /// What holds for the whole fleet.
     pub fleet: FleetFacts<'a>,
-    /// Of each node that is or was ours to update, by name of the shadow.
+    /// Each node that is opted in, carries our changes or has a shadow; sorted by name of the shadow.
     pub situations: Vec<Situation<'a>>,
-    /// Of which situations (by index) no sense can be made, and why. They keep their slots, and nothing is done.
+    /// Situations (by index) that cannot be interpreted, and why. They keep their slots; nothing is done for them.
     pub unreadable: BTreeMap<usize, String>,
-    /// Labelled nodes, by the name their shadow would have, that is too long for one.
+    /// Labelled nodes for which no shadow can be created, because its name would be too long; by that name.
     pub too_long: Vec<&'a str>,
     /// The earliest time at which the clock alone changes a fact.
     pub next: Option<Timestamp>,
-}
-
-/// May new updates start? A person's word comes first; what makes them unsafe before what makes them untimely, since a
-/// node may be exempted from the latter.
-pub fn gate(paused: bool, admission_enforced: bool, starts_allowed: bool) -> Gate {
-    match (paused, admission_enforced, starts_allowed) {
-        (true, _, _) => Gate::Paused,
-        (_, false, _) => Gate::AdmissionNotEnforced,
-        (_, _, false) => Gate::OutsideWindow,
-        (false, true, true) => Gate::Open,
-    }
 }
 
 /// Turns objects and the time into facts.
@@ -165,59 +108,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
     observed
 }
 
-impl Snapshot {
-    /// The ledger, if there is one that can be read.
-    pub fn ledger(&self) -> Option<&Ledger> {
-        self.ledger.as_ref()?.0.as_ref().ok()
-    }
-
-    /// The ledger's status.
-    pub fn status(&self) -> Option<&BottlerocketFleetStatus> {
-        self.ledger()?.fleet.status.as_ref()
-    }
-
-    /// May new updates start now by the schedule, if they take as long as is wanted or usual?
-    pub fn starts_allowed(
-        &self,
-        starts: &mut Starts,
-        schedule: &Schedule,
-        settings: &Settings,
-        now: Timestamp,
-    ) -> bool {
-        let typical = self.status().and_then(|status| status.typical_seconds);
-        let takes = settings.min_remaining(schedule, now, typical);
-        starts.allowed(schedule, now, takes, self.shot_runs(&settings.durations(), now))
-    }
-
-    /// Does an update run, or does the fleet rest after one, by which a shot of the schedule is known to be under way? One
-    /// that a person asked for tells nothing of it, nor one whose host has not come back for longer than a reboot may take.
-    pub fn shot_runs(&self, durations: &Durations, now: Timestamp) -> bool {
-        let overdue = |shadow: &BottlerocketShadow| {
-            let since = shadow.spec.state_transition_timestamp.as_deref();
-            let since = since.and_then(|since| since.parse::<Timestamp>().ok());
-            shadow.spec.state == State::RebootedIntoUpdate
-                && since.is_some_and(|since| now.duration_since(since) >= durations.reboot)
-        };
-        let asked_for = |name: &String| self.nodes.get(name).is_some_and(|node| node.update_now());
-        let Some(status) = self.status() else { return false };
-        let rested = status.last_finished.as_deref().and_then(|finished| finished.parse::<Timestamp>().ok());
-        let rests = rested.is_some_and(|finished| now.duration_since(finished) < durations.pause);
-        rests && !self.nodes.keys().any(asked_for)
-            || status.slots.keys().any(|name| !asked_for(name) && !self.shadow(name).is_some_and(overdue))
-    }
-
-    /// How many nodes take new pods now.
-    pub fn schedulable_nodes(&self) -> usize {
-        self.nodes.values().filter(|node| node.takes_pods()).count()
-    }
-
-    /// The shadow of this name, if there is one that can be read.
-    pub fn shadow(&self, name: &str) -> Option<&BottlerocketShadow> {
-        self.shadows.get(name)?.0.as_ref().ok()
-    }
-}
-
-/// Goes through all that there is, by name.
+/// Makes the situations one after the other, in the order of their names.
 struct Observer<'a, 'c> {
     circumstances: &'c Circumstances<'a>,
     schedulable_nodes: usize,
@@ -230,7 +121,7 @@ struct Observer<'a, 'c> {
 }
 
 impl<'a> Observer<'a, '_> {
-    /// The situation of this name, which comes after those before.
+    /// The situation of this name, and why it cannot be interpreted if so. Ask for names in ascending order.
     fn situation(
         &mut self,
         name: &'a str,
@@ -253,7 +144,7 @@ impl<'a> Observer<'a, '_> {
         let transition = shadow.and_then(|(_, shadow)| shadow.spec.state_transition_timestamp.as_deref());
         let plan = self.drains.at(name);
         let created = watched.and_then(|node| node.created());
-        let durations = self.circumstances.durations;
+        let durations = &self.circumstances.durations;
         let health = watched.map_or_else(Health::default, |node| Health::of(node, agent));
         let mut time = self.clock.facts(facts.as_ref(), &Times { durations, transition, marker, health });
         time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
@@ -277,7 +168,8 @@ impl<'a> Observer<'a, '_> {
         (situation, unreadable)
     }
 
-    /// A marker counts whose slot says since when: earlier versions named owners whether they were available or not.
+    /// A marker counts only if its slot has a `since`: earlier versions of the operator recorded owners without checking that they
+    /// were available.
     fn evicted(&mut self, name: &str, marker: Option<&Marker>) -> Evicted<'a> {
         let none = marker.is_none_or(|marker| marker.evicted_owners.is_empty());
         match self.evicted.at(name) {
@@ -293,7 +185,7 @@ impl<'a> Observer<'a, '_> {
         agent: Option<&AgentPod>,
         unreadable: &mut Option<String>,
     ) -> NodeFacts<'a> {
-        /// Stands for a marker that cannot be read: something is there, and the slot is kept.
+        /// Stands for a marker that cannot be read: the node carries changes, so it keeps its slot.
         static UNREAD: Marker = Marker {
             shadow_uid: String::new(),
             attempt: 0,
@@ -328,11 +220,6 @@ impl<'a> Observer<'a, '_> {
             runs_this_process: self.circumstances.own_node == Some(name),
         }
     }
-}
-
-/// Is there a schedulable node other than this one?
-pub fn has_other_node(schedulable_nodes: usize, node: Option<&Arc<WatchedNode>>) -> bool {
-    schedulable_nodes > usize::from(node.is_some_and(|node| node.takes_pods()))
 }
 
 fn owner_uid(shadow: &BottlerocketShadow) -> Option<&str> {

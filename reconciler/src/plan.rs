@@ -14,9 +14,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::decide::{self, Reason};
-use crate::observe::{self, Circumstances, Observed, Snapshot};
+use crate::observe::{Leader, Observed};
 use crate::schedule::{Schedule, Starts};
-use crate::settings::{Durations, OnDeadline, Settings};
+use crate::settings::Settings;
+use crate::snapshot::Snapshot;
 
 pub use read::{PlanError, run};
 
@@ -86,36 +87,25 @@ pub struct Plan {
     pub nodes: Vec<Row>,
 }
 
-/// What the decisions rest on beside objects, as a leader would see it now. The last canary stands in the fleet's
-/// conditions.
-fn circumstances<'a>(
+/// What a leader would know now. What its last canary saw is in the fleet's conditions.
+fn leader<'a>(
     snapshot: &Snapshot,
-    settings: &'a Settings,
+    settings: &Settings,
     schedule: &Schedule,
-    durations: &'a Durations,
     own_node: Option<&'a str>,
     now: Timestamp,
-    now_text: &'a str,
-) -> Circumstances<'a> {
+) -> Leader<'a> {
     let status = snapshot.status();
     let conditions = status.map_or(&[][..], |status| &status.conditions);
     let enforced = conditions.iter().any(|condition| {
         condition.type_ == brupop_api::conditions::ADMISSION_ENFORCED
             && condition.status == brupop_api::conditions::ConditionStatus::True
     });
-    let allowed = snapshot.starts_allowed(&mut Starts::default(), schedule, settings, now);
-    let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
-    Circumstances {
-        durations,
-        limit: settings.max_concurrent_update,
-        enforced,
-        force: settings.drain_on_deadline == OnDeadline::Force,
-        budget: settings.failure_budget(),
+    Leader {
         term: status.and_then(|status| status.term).unwrap_or(0),
-        gate: observe::gate(paused, enforced, allowed),
+        enforced,
+        starts_allowed: snapshot.starts_allowed(&mut Starts::default(), schedule, settings, now),
         own_node,
-        now,
-        now_text,
     }
 }
 

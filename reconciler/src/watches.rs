@@ -11,7 +11,6 @@ use brupop_api::{BottlerocketShadow, names};
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -21,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::budgets::{self, Budgets};
 use crate::objects::{AgentPod, Ledger, WatchedNode, trim_pod};
-use crate::observe::Snapshot;
+use crate::snapshot::Snapshot;
 pub use workloads::WorkloadWatches;
 
 /// Most nodes whose pods are watched at once. More drain one after the other.
@@ -118,17 +117,8 @@ impl Watches {
         if let Some(Err(error)) = ledger.as_ref().map(|ledger| &ledger.0) {
             return Err(error.to_string());
         }
-        let named = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
-        let nodes = self.nodes.store.state().into_iter();
-        let shadows = self.shadows.store.state().into_iter();
         let agents = AgentPod::by_shadow(self.agents.store.state().iter().map(AsRef::as_ref));
-        Ok(Snapshot {
-            nodes: nodes.map(|node| (names::shadow_name(&named(node.meta())), node)).collect(),
-            shadows: shadows.map(|shadow| (named(shadow.meta()), shadow)).collect(),
-            agents,
-            ledger,
-            ..Snapshot::default()
-        })
+        Ok(Snapshot::of(self.nodes.store.state(), self.shadows.store.state(), agents, ledger))
     }
 }
 
@@ -340,6 +330,7 @@ mod tests {
     use super::*;
     use futures::stream;
     use k8s_openapi::api::core::v1::Node;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use std::sync::Mutex;
 
     fn node(name: &str) -> Node {

@@ -2,9 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::NAME_MAX;
 use super::clock::Clock;
-use super::{NAME_MAX, Snapshot};
 use crate::facts::Outsider;
+use crate::snapshot::Snapshot;
 
 impl Snapshot {
     /// The nodes that are not looked after, by name, and the earliest time at which one of them is no longer young.

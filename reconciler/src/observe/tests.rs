@@ -3,7 +3,10 @@
 mod away;
 mod workloads;
 
+use super::circumstances::gate;
 use super::*;
+use crate::facts::{FailureBudget, Gate};
+use crate::settings::{Durations, Limit};
 use brupop_api::names;
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -89,7 +92,7 @@ fn observe_at<'a>(snapshot: &'a Snapshot, durations: &'a Durations, now: &'a str
         enforced: true,
         force: false,
         budget: FailureBudget::default(),
-        durations,
+        durations: *durations,
         limit: Limit::Percent(50),
         term: 4,
         gate: Gate::Open,

@@ -8,17 +8,17 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams};
 use kube::core::DeserializeGuard;
 use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
-use super::{Output, PlanArgs, circumstances, plan, table, workloads};
+use super::{Output, PlanArgs, leader, plan, table, workloads};
 use crate::drain::DrainPlan;
 use crate::objects::{AgentPod, Ledger, WatchedNode, is_operator_pod, trim_pod};
-use crate::observe::{self, Snapshot};
+use crate::observe;
 use crate::settings::Settings;
+use crate::snapshot::Snapshot;
 use crate::{budgets, decide, watches};
 
 /// Objects read in one answer.
@@ -63,13 +63,13 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
     if settings.workloads_deadline_seconds > 0 {
         workloads::look(&client, &mut snapshot).await?;
     }
-    let (now, durations) = (Timestamp::now(), settings.durations());
+    let now = Timestamp::now();
     let text = now.to_string();
     let own_node = leaders_node(&client, namespace).await?;
     // Whoever's turn it is may be passed over for its pods, and then it is the next one's.
     while snapshot.drains.len() < LOOKED_AT {
-        let circumstances =
-            circumstances(&snapshot, settings, &schedule, &durations, own_node.as_deref(), now, &text);
+        let leader = leader(&snapshot, settings, &schedule, own_node.as_deref(), now);
+        let circumstances = settings.circumstances(&snapshot, leader, now, &text);
         let observed = observe::observe(&snapshot, &circumstances);
         let turns = decide::turns(&observed.fleet, &observed.situations).into_iter();
         let room = observed.fleet.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LOOKED_AT);
@@ -82,8 +82,8 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
         }
         look_at_pods(&client, namespace, &mut snapshot, next).await?;
     }
-    let circumstances =
-        circumstances(&snapshot, settings, &schedule, &durations, own_node.as_deref(), now, &text);
+    let leader = leader(&snapshot, settings, &schedule, own_node.as_deref(), now);
+    let circumstances = settings.circumstances(&snapshot, leader, now, &text);
     let mut observed = observe::observe(&snapshot, &circumstances);
     // As if we led, also where nobody has yet.
     observed.fleet.ledger_term = Some(observed.fleet.term);
@@ -115,18 +115,13 @@ async fn snapshot(client: &Client, namespace: &str) -> Result<Snapshot, PlanErro
     let agents = any().labels(&format!("{}=agent", names::COMPONENT_LABEL));
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
     let agents = all("the agents' pods", &pods, agents, trim_pod).await?;
-    let named = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
-    let fleets = fleets.into_iter().map(Arc::new);
-    Ok(Snapshot {
-        nodes: nodes
-            .into_iter()
-            .map(|node| (names::shadow_name(&named(node.meta())), Arc::new(node)))
-            .collect(),
-        shadows: shadows.into_iter().map(|shadow| (named(shadow.meta()), Arc::new(shadow))).collect(),
-        agents: AgentPod::by_shadow(agents.iter()),
-        ledger: fleets.into_iter().find(|fleet| fleet.name_any() == names::FLEET),
-        ..Snapshot::default()
-    })
+    let ledger = fleets.into_iter().find(|fleet| fleet.name_any() == names::FLEET);
+    Ok(Snapshot::of(
+        nodes.into_iter().map(Arc::new),
+        shadows.into_iter().map(Arc::new),
+        AgentPod::by_shadow(agents.iter()),
+        ledger.map(Arc::new),
+    ))
 }
 
 async fn look_at_pods(

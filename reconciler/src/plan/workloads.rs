@@ -7,7 +7,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Client, Error};
 
 use super::PlanError;
-use crate::observe::Snapshot;
+use crate::snapshot::Snapshot;
 use crate::workloads::{self, Found, Workload};
 
 /// Most workloads that are looked at: as many as the leader watches at once.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::errand::Key;
-use crate::observe::{Observed, Snapshot};
+use crate::observe::Observed;
+use crate::snapshot::Snapshot;
 
 /// What a complaint is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,7 +13,7 @@ use crate::apply::{self, Call, Confirm};
 use crate::decide::{Decision, Effect};
 use crate::events::{self, EventText};
 use crate::facts::{FleetFacts, Situation};
-use crate::observe::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// Which object a call writes. While a call of this key is under way, or what it wrote has not come back through the watch,
 /// no other call of this key is made.

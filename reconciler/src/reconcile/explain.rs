@@ -14,7 +14,8 @@ use crate::conditions::{self, FleetWanted, Wanted};
 use crate::decide::{Abort, Reason};
 use crate::events::{self, EventText};
 use crate::facts::Situation;
-use crate::observe::{Observed, Snapshot};
+use crate::observe::Observed;
+use crate::snapshot::Snapshot;
 
 impl Reconciler {
     /// Says of a node that no sense can be made of it; once.

@@ -12,7 +12,7 @@ use crate::apply::Call;
 use crate::decide;
 use crate::events;
 use crate::facts::{FleetFacts, Outsider};
-use crate::observe::Snapshot;
+use crate::snapshot::Snapshot;
 
 impl Reconciler {
     /// Labels the node whose turn it is, if any is to be labelled.

@@ -16,10 +16,10 @@ use crate::decide::{self, Decision, Effect, Reason};
 use crate::drain::DrainPlan;
 use crate::facts::{FleetFacts, Gate, Situation};
 use crate::metrics::LastPass;
-use crate::observe::{self, Circumstances, Observed, Snapshot};
+use crate::observe::{Leader, Observed, observe};
 use crate::pending::Readiness;
 use crate::schedule::Kind;
-use crate::settings::OnDeadline;
+use crate::snapshot::Snapshot;
 use crate::{canary, events, evict};
 
 /// At most so many calls are under way at once. A call that has no room is decided anew when another one is answered.
@@ -57,25 +57,15 @@ impl Reconciler {
         let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
-        let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
-        let durations = self.settings.durations();
         let allowed = snapshot.starts_allowed(&mut self.starts, &self.schedule, &self.settings, now);
         let own_node = self.caller.own_node.clone();
-        let observed = observe::observe(
-            &snapshot,
-            &Circumstances {
-                durations: &durations,
-                limit: self.settings.max_concurrent_update,
-                enforced: self.leading.admission.enforced().is_ok(),
-                force: self.settings.drain_on_deadline == OnDeadline::Force,
-                budget: self.settings.failure_budget(),
-                term: self.leading.term.unwrap_or(0),
-                gate: observe::gate(paused, self.leading.admission.enforced().is_ok(), allowed),
-                own_node: own_node.as_deref(),
-                now,
-                now_text: &now_text,
-            },
-        );
+        let leader = Leader {
+            term: self.leading.term.unwrap_or(0),
+            enforced: self.leading.admission.enforced().is_ok(),
+            starts_allowed: allowed,
+            own_node: own_node.as_deref(),
+        };
+        let observed = observe(&snapshot, &self.settings.circumstances(&snapshot, leader, now, &now_text));
         wake.by_time(observed.next, now, self.now());
         self.opens = if allowed { None } else { self.schedule.opens(now) };
         wake.by_time(self.opens, now, self.now());

@@ -13,7 +13,7 @@ use super::wake::Wake;
 use crate::budgets;
 use crate::drain::{DrainPlan, owner};
 use crate::objects::{WatchedNode, is_operator_pod};
-use crate::observe::{Snapshot, has_other_node};
+use crate::snapshot::{Snapshot, has_other_node};
 use crate::workloads::{Found, Workload};
 
 /// How long a node is passed over after its pods were last looked at, if there are too many such nodes to watch all.

@@ -17,8 +17,9 @@ use crate::decide::{Decision, Effect};
 use crate::drain::{DrainPlan, PodKey};
 use crate::facts::{FailureBudget, Gate};
 use crate::objects::{AgentPod, WatchedNode};
-use crate::observe::{Circumstances, Observed, Snapshot, observe};
+use crate::observe::{Circumstances, Observed, observe};
 use crate::settings::{Durations, Limit};
+use crate::snapshot::Snapshot;
 
 pub(super) const TERM: u64 = 4;
 /// The time of every pass.
@@ -172,7 +173,7 @@ impl Fleet {
     /// What is seen in the objects.
     pub(super) fn observe<'a>(&'a self, snapshot: &'a Snapshot) -> Observed<'a> {
         let circumstances = Circumstances {
-            durations: &self.durations,
+            durations: self.durations,
             limit: self.limit,
             enforced: self.gate != Gate::AdmissionNotEnforced,
             force: self.force,

@@ -1,0 +1,130 @@
+//! The objects at one moment, and plain questions about them. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use brupop_api::fleet::BottlerocketFleetStatus;
+use brupop_api::{BottlerocketShadow, State, names};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
+use kube::core::DeserializeGuard;
+
+use crate::drain::DrainPlan;
+use crate::facts::Evicted;
+use crate::objects::{AgentPod, Ledger, WatchedNode};
+use crate::schedule::{Schedule, Starts};
+use crate::settings::{Durations, Settings};
+
+/// The objects at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// All Nodes, by the name that their shadow has or would have.
+    pub nodes: BTreeMap<String, Arc<WatchedNode>>,
+    /// The shadows, by name, including those that cannot be read.
+    pub shadows: BTreeMap<String, Arc<DeserializeGuard<BottlerocketShadow>>>,
+    /// The agents' pods, by the name that their node's shadow has or would have.
+    pub agents: BTreeMap<String, AgentPod>,
+    /// The ledger, if there is one.
+    pub ledger: Option<Arc<DeserializeGuard<Ledger>>>,
+    /// What a drain has to do, by name of the shadow. Only nodes whose pods are watched and known are in here.
+    pub drains: BTreeMap<String, DrainPlan>,
+    /// Nodes that no drain could empty, and why, by name of the shadow. Nodes whose pods are no longer watched stay here for
+    /// a while.
+    pub undrainable: BTreeMap<String, String>,
+    /// The first workload that is not available again, if there is one, by name of the shadow. Only nodes all of whose
+    /// workloads were looked at are in here.
+    pub evicted: BTreeMap<String, Option<String>>,
+}
+
+impl Snapshot {
+    /// The snapshot of these objects. Whatever follows from pods is not known yet.
+    pub fn of(
+        nodes: impl IntoIterator<Item = Arc<WatchedNode>>,
+        shadows: impl IntoIterator<Item = Arc<DeserializeGuard<BottlerocketShadow>>>,
+        agents: BTreeMap<String, AgentPod>,
+        ledger: Option<Arc<DeserializeGuard<Ledger>>>,
+    ) -> Self {
+        let named = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
+        let nodes = nodes.into_iter().map(|node| (names::shadow_name(&named(node.meta())), node));
+        let shadows = shadows.into_iter().map(|shadow| (named(shadow.meta()), shadow));
+        Self { nodes: nodes.collect(), shadows: shadows.collect(), agents, ledger, ..Self::default() }
+    }
+
+    /// The ledger, if there is one that can be read.
+    pub fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_ref()?.0.as_ref().ok()
+    }
+
+    /// The ledger's status.
+    pub fn status(&self) -> Option<&BottlerocketFleetStatus> {
+        self.ledger()?.fleet.status.as_ref()
+    }
+
+    /// Does the schedule allow updates to start now? An update must fit into what is left of the window; its duration is the
+    /// one in `SCHEDULER_MIN_REMAINING_SECONDS`.
+    pub fn starts_allowed(
+        &self,
+        starts: &mut Starts,
+        schedule: &Schedule,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> bool {
+        let typical = self.status().and_then(|status| status.typical_seconds);
+        let takes = settings.min_remaining(schedule, now, typical);
+        starts.allowed(schedule, now, takes, self.shot_runs(&settings.durations(), now))
+    }
+
+    /// Is a shot of the schedule known to be under way? It is if an update runs, or if the fleet rests after one. Updates that a
+    /// person asked for do not count, nor do those whose host has been away for longer than a reboot may take.
+    pub fn shot_runs(&self, durations: &Durations, now: Timestamp) -> bool {
+        let overdue = |shadow: &BottlerocketShadow| {
+            let since = shadow.spec.state_transition_timestamp.as_deref();
+            let since = since.and_then(|since| since.parse::<Timestamp>().ok());
+            shadow.spec.state == State::RebootedIntoUpdate
+                && since.is_some_and(|since| now.duration_since(since) >= durations.reboot)
+        };
+        let asked_for = |name: &String| self.nodes.get(name).is_some_and(|node| node.update_now());
+        let Some(status) = self.status() else { return false };
+        let rested = status.last_finished.as_deref().and_then(|finished| finished.parse::<Timestamp>().ok());
+        let rests = rested.is_some_and(|finished| now.duration_since(finished) < durations.pause);
+        rests && !self.nodes.keys().any(asked_for)
+            || status.slots.keys().any(|name| !asked_for(name) && !self.shadow(name).is_some_and(overdue))
+    }
+
+    /// How many nodes take new pods now.
+    pub fn schedulable_nodes(&self) -> usize {
+        self.nodes.values().filter(|node| node.takes_pods()).count()
+    }
+
+    /// The shadow of this name, if there is one that can be read.
+    pub fn shadow(&self, name: &str) -> Option<&BottlerocketShadow> {
+        self.shadows.get(name)?.0.as_ref().ok()
+    }
+
+    /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are being
+    /// monitored.
+    pub fn monitored(&self) -> BTreeMap<String, Vec<String>> {
+        let owners = self.nodes.iter().filter_map(|(name, node)| {
+            let marker = node.marker().ok()??;
+            let watched = self.shadow(name)?.spec.state == State::MonitoringUpdate;
+            watched.then(|| (name.clone(), marker.evicted_owners.clone()))
+        });
+        owners.collect()
+    }
+
+    /// Notes the state of the workloads whose pods were evicted from the node of this shadow.
+    pub fn note_evicted(&mut self, shadow: &str, evicted: Evicted<'_>) {
+        let missing = match evicted {
+            Evicted::Unknown => return,
+            Evicted::Back => None,
+            Evicted::Missing(owner) => Some(owner.to_owned()),
+        };
+        self.evicted.insert(shadow.to_owned(), missing);
+    }
+}
+
+/// Is there a schedulable node other than this one?
+pub fn has_other_node(schedulable_nodes: usize, node: Option<&Arc<WatchedNode>>) -> bool {
+    schedulable_nodes > usize::from(node.is_some_and(|node| node.takes_pods()))
+}
