@@ -175,7 +175,7 @@ lint: ## Runs clippy, warnings denied
 
 .PHONY: deny
 deny: ## Checks licences, bans and sources of our dependencies
-	@.ci/cargo-deny $(CARGO_DENY_VERSION) check bans licenses sources
+	@.ci/cargo-deny $(CARGO_DENY_VERSION) check --hide-inclusion-graph bans licenses sources
 
 .PHONY: manifests
 manifests: ## Generates the custom resource definitions from api/, and the PrometheusRule from docs/alerts.yaml
