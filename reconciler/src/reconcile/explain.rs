@@ -8,17 +8,16 @@ use kube::Resource as _;
 use super::Reconciler;
 use super::complaints::Subject;
 use super::errand::{Context, Errand, Key};
-use super::wake::Wake;
+use super::pass::Pass;
 use crate::apply::Call;
 use crate::conditions::{self, FleetWanted, Wanted};
 use crate::decide::{Abort, Reason};
 use crate::events::{self, EventText};
 use crate::facts::Situation;
-use crate::observe::Observed;
 use crate::snapshot::Snapshot;
 
 impl Reconciler {
-    /// Says of a node that no sense can be made of it; once.
+    /// Says, once, that a node cannot be interpreted and is left alone.
     pub(super) fn skip(&mut self, snapshot: &Snapshot, situation: &Situation<'_>, why: &str) {
         let name = situation.shadow_name;
         if !self.complaints.is_new(Subject::Node(name.to_owned()), why) {
@@ -34,7 +33,7 @@ impl Reconciler {
         self.publish_event(Context::of(snapshot, situation, "NotUnderstood", Some(event)));
     }
 
-    /// Says of a node that it cannot have a shadow; once.
+    /// Says, once, that a node cannot have a shadow.
     pub(super) fn refuse(&mut self, snapshot: &Snapshot, name: &str) {
         let note = format!(
             "its name has more than {} characters, so no shadow can be named after it",
@@ -50,15 +49,9 @@ impl Reconciler {
         self.publish_event(Context { node: long, event: Some(event), objects, ..Context::default() });
     }
 
-    /// Says why the node moves or not: a log line when that changes, and the condition when it has settled.
-    pub(super) fn explain(
-        &mut self,
-        snapshot: &Snapshot,
-        situation: &Situation<'_>,
-        reason: &Reason<'_>,
-        now: Timestamp,
-        wake: &mut Wake,
-    ) {
+    /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer changes.
+    pub(super) fn explain(&mut self, pass: &mut Pass<'_>, situation: &Situation<'_>, reason: &Reason<'_>) {
+        let snapshot = pass.snapshot;
         let name = situation.shadow_name;
         let Some(shadow) = snapshot.shadow(name) else { return };
         if matches!(reason, Reason::NotLeading | Reason::NodeGone) {
@@ -68,7 +61,7 @@ impl Reconciler {
             self.publish_refusal(snapshot, situation);
         }
         let mut message = reason.message();
-        if let Some(more) = self.detail(snapshot, name, reason, now) {
+        if let Some(more) = self.detail(pass, name, reason) {
             message = format!("{message}; {more}");
         }
         let wanted = Wanted::progressing(reason.status(), reason.as_str(), message);
@@ -87,10 +80,10 @@ impl Reconciler {
             return;
         }
         if let Some(due) = self.leading.settling.waits_until(name, wanted.clone(), self.now()) {
-            wake.by(due);
+            pass.wake.by(due);
             return;
         }
-        let status = conditions::shadow_patch(shadow, &wanted, &text(now));
+        let status = conditions::shadow_patch(shadow, &wanted, &text(pass.now));
         let key = Key::Condition(name.to_owned());
         let errand = Errand {
             seen: snapshot.known_resource_version(&key),
@@ -99,17 +92,12 @@ impl Reconciler {
             begins_term: None,
             context: Context { node: name.to_owned(), reason: wanted.reason, ..Context::default() },
         };
-        self.run_errand(snapshot, errand, wake);
+        self.run_errand(pass, errand);
     }
 
-    /// What this process knows beyond the reason; as stable as the reason itself.
-    pub(super) fn detail(
-        &self,
-        snapshot: &Snapshot,
-        name: &str,
-        reason: &Reason<'_>,
-        now: Timestamp,
-    ) -> Option<String> {
+    /// What this process knows beyond the reason. The text changes no more often than the reason.
+    pub(super) fn detail(&self, pass: &Pass<'_>, name: &str, reason: &Reason<'_>) -> Option<String> {
+        let Pass { snapshot, now, .. } = *pass;
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
                 self.leading.evictions.held_up_by(snapshot.drains.get(name)?, now)
@@ -128,7 +116,7 @@ impl Reconciler {
         }
     }
 
-    /// Says of a drain, once, in which words its evictions are refused.
+    /// Publishes, once for each answer, why evictions of a drain are refused.
     fn publish_refusal(&mut self, snapshot: &Snapshot, situation: &Situation<'_>) {
         let name = situation.shadow_name;
         let Some(plan) = snapshot.drains.get(name) else { return };
@@ -139,14 +127,9 @@ impl Reconciler {
         }
     }
 
-    /// Says how the fleet is.
-    pub(super) fn sum_up(
-        &mut self,
-        snapshot: &Snapshot,
-        observed: &Observed<'_>,
-        counts: Counts,
-        wake: &mut Wake,
-    ) {
+    /// Writes the fleet's limit, counts and conditions, once they no longer change.
+    pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts) {
+        let Pass { snapshot, observed, .. } = *pass;
         let Some(ledger) = snapshot.ledger() else { return };
         let halts = observed.fleet.versions.iter().filter_map(|(version, record)| {
             Some((version.as_str(), record.halted.as_ref()?.reason.as_str()))
@@ -166,17 +149,17 @@ impl Reconciler {
             return;
         }
         if let Some(due) = self.leading.settling_fleet.waits_until(names::FLEET, wanted.clone(), self.now()) {
-            wake.by(due);
+            pass.wake.by(due);
             return;
         }
         let call = Call::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
         let (key, context) = (Key::FleetStatus, Context::default());
         let seen = snapshot.known_resource_version(&key);
-        self.run_errand(snapshot, Errand { key, call, seen, begins_term: None, context }, wake);
+        self.run_errand(pass, Errand { key, call, seen, begins_term: None, context });
     }
 }
 
-/// The time as conditions have it: whole seconds.
+/// The time as conditions record it, in whole seconds.
 fn text(now: Timestamp) -> String {
     now.round(TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc)).unwrap_or(now).to_string()
 }

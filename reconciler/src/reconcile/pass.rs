@@ -12,9 +12,9 @@ use super::errand::{self, Context, Errand, Key};
 use super::wake::Wake;
 use super::{Answered, Reconciler};
 use crate::apply::Call;
-use crate::decide::{self, Decision, Effect, Reason};
+use crate::decide::{self, Decision, Effect, Reason, Slots};
 use crate::drain::DrainPlan;
-use crate::facts::{FleetFacts, Gate, Situation};
+use crate::facts::{Gate, Situation};
 use crate::metrics::LastPass;
 use crate::observe::{Leader, Observed, observe};
 use crate::pending::Readiness;
@@ -36,6 +36,14 @@ enum Removal {
     Evict,
     /// By a deletion, which does not.
     Delete,
+}
+
+/// What one pass saw at its beginning, and when to look again.
+pub(super) struct Pass<'p> {
+    pub(super) snapshot: &'p Snapshot,
+    pub(super) observed: &'p Observed<'p>,
+    pub(super) now: Timestamp,
+    pub(super) wake: Wake,
 }
 
 impl Reconciler {
@@ -69,42 +77,45 @@ impl Reconciler {
         wake.by_time(observed.next, now, self.now());
         self.opens = if allowed { None } else { self.schedule.opens(now) };
         wake.by_time(self.opens, now, self.now());
-        if self.ensure_term(&snapshot, &observed, &mut wake) {
-            self.start_canary(&snapshot, &mut wake);
-            let pass = self.decide(&snapshot, &observed, now, &mut wake);
-            self.metrics.passed(Some(pass));
-            self.opt_in(&snapshot, &observed.fleet, now, &mut wake);
+        let mut pass = Pass { snapshot: &snapshot, observed: &observed, now, wake };
+        if self.ensure_term(&mut pass) {
+            self.start_canary(&mut pass);
+            let last_pass = self.decide(&mut pass);
+            self.metrics.passed(Some(last_pass));
+            self.opt_in(&mut pass);
         }
-        wake.at()
+        pass.wake.at()
     }
 
     /// Is our term in the ledger? If not, starts the call that creates the ledger, or the one that writes a new term into it.
     /// Nothing else is written before that.
-    fn ensure_term(&mut self, snapshot: &Snapshot, observed: &Observed<'_>, wake: &mut Wake) -> bool {
+    fn ensure_term(&mut self, pass: &mut Pass<'_>) -> bool {
+        let Pass { snapshot, observed, .. } = *pass;
         if snapshot.ledger().is_none() {
             let context = Context::default();
             let errand =
                 Errand { key: Key::Ledger, call: Call::CreateFleet, seen: None, begins_term: None, context };
-            self.run_errand(snapshot, errand, wake);
+            self.run_errand(pass, errand);
             return false;
         }
         if self.leading.term.is_some() && self.leading.term == observed.fleet.ledger_term {
             return true;
         }
         let (term, write) = decide::new_term(snapshot.status(), &observed.situations);
-        self.run_errand(snapshot, errand::ledger(snapshot, &write, Some(term), None), wake);
+        self.run_errand(pass, errand::ledger(snapshot, &write, Some(term), None));
         false
     }
 
     /// Starts the dry runs that prove our admission rules to be in force, if they are due and there is a node with a shadow
     /// to make them on.
-    fn start_canary(&mut self, snapshot: &Snapshot, wake: &mut Wake) {
+    fn start_canary(&mut self, pass: &mut Pass<'_>) {
+        let snapshot = pass.snapshot;
         let Some(due) = self.leading.admission.due() else { return };
         let mut both = snapshot.shadows.keys().filter(|name| snapshot.shadow(name).is_some());
         let Some(shadow) = both.find(|name| snapshot.nodes.contains_key(*name)) else { return };
         let Some(node) = names::node_of_shadow(shadow) else { return };
         if self.now() < due {
-            wake.by(due);
+            pass.wake.by(due);
             return;
         }
         self.leading.admission.begin();
@@ -114,109 +125,103 @@ impl Reconciler {
     }
 
     /// Decides for the ledger and for each node, and starts what may start now.
-    fn decide(
-        &mut self,
-        snapshot: &Snapshot,
-        observed: &Observed<'_>,
-        now: Timestamp,
-        wake: &mut Wake,
-    ) -> LastPass {
-        let slots = decide::slots(&observed.fleet, &observed.situations);
-        if observed.fleet.gate == Gate::Open
-            && self.schedule.kind() == Kind::Shot
-            && slots.write.is_none()
-            && slots.queued.is_empty()
-            && !snapshot.shot_runs(&self.settings.durations(), now)
-            && !observed.fleet.resting
-        {
-            self.starts.none_left();
-        }
+    fn decide(&mut self, pass: &mut Pass<'_>) -> LastPass {
+        let Observed { fleet, situations, unreadable, too_long, .. } = pass.observed;
+        let slots = decide::slots(fleet, situations);
+        self.end_shot_if_done(pass, &slots);
         if let Some(write) = &slots.write {
-            self.run_errand(
-                snapshot,
-                errand::ledger(snapshot, write, None, events::of_halts(&slots.halted)),
-                wake,
-            );
+            let event = events::of_halts(&slots.halted);
+            self.run_errand(pass, errand::ledger(pass.snapshot, write, None, event));
         }
-        // Those that get a slot, too: their pods are wanted as soon as it is seen.
-        let next = slots.look_at.iter().chain(&slots.taken);
-        let look_at: BTreeSet<String> =
-            next.map(|&index| observed.situations[index].shadow_name.to_owned()).collect();
-        if look_at != self.leading.look_at {
-            self.leading.look_at = look_at;
-            // Their watches begin with the next pass.
-            self.watches.changed.notify_one();
-        }
+        self.look_at_next(pass, &slots);
         let queued: BTreeMap<usize, Reason<'_>> = slots.queued.into_iter().collect();
-        let mut pass = LastPass {
-            limit: observed.fleet.limit,
+        let mut last_pass = LastPass {
+            limit: fleet.limit,
             admission_enforced: self.leading.admission.enforced().is_ok(),
-            halted: count(observed.fleet.versions.values().filter(|record| record.halted.is_some()).count()),
+            halted: count(fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
-        for (index, situation) in observed.situations.iter().enumerate() {
-            if let Some(why) = observed.unreadable.get(&index) {
-                pass.skipped += 1;
-                self.skip(snapshot, situation, why);
+        for (index, situation) in situations.iter().enumerate() {
+            if let Some(why) = unreadable.get(&index) {
+                last_pass.skipped += 1;
+                self.skip(pass.snapshot, situation, why);
                 continue;
             }
-            let mut decision = decide::node(&observed.fleet, situation);
+            let mut decision = decide::node(fleet, situation);
             if decision.effect.is_none()
                 && let Some(reason) = queued.get(&index)
             {
                 decision.reason = *reason;
             }
-            *pass.reasons.entry(decision.reason.as_str()).or_default() += 1;
-            self.follow(snapshot, situation, &decision, &observed.fleet, now, wake);
-            self.explain(snapshot, situation, &decision.reason, now, wake);
+            *last_pass.reasons.entry(decision.reason.as_str()).or_default() += 1;
+            self.follow(pass, situation, &decision);
+            self.explain(pass, situation, &decision.reason);
         }
-        for name in &observed.too_long {
-            pass.skipped += 1;
-            self.refuse(snapshot, name);
+        for name in too_long {
+            last_pass.skipped += 1;
+            self.refuse(pass.snapshot, name);
         }
-        self.sum_up(snapshot, observed, decide::counts(&observed.fleet, &observed.situations), wake);
-        self.forget(snapshot, observed);
-        pass
+        self.sum_up(pass, decide::counts(fleet, situations));
+        self.forget(pass);
+        last_pass
+    }
+
+    /// A shot of the schedule is over once no node is left that could start, and no update runs.
+    fn end_shot_if_done(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
+        let Pass { snapshot, observed: Observed { fleet, .. }, now, .. } = *pass;
+        if fleet.gate == Gate::Open
+            && self.schedule.kind() == Kind::Shot
+            && slots.write.is_none()
+            && slots.queued.is_empty()
+            && !snapshot.shot_runs(&self.settings.durations(), now)
+            && !fleet.resting
+        {
+            self.starts.none_left();
+        }
+    }
+
+    /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next pass.
+    fn look_at_next(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
+        let next = slots.look_at.iter().chain(&slots.taken);
+        let names = next.map(|&index| pass.observed.situations[index].shadow_name.to_owned());
+        let look_at: BTreeSet<String> = names.collect();
+        if look_at != self.leading.look_at {
+            self.leading.look_at = look_at;
+            self.watches.changed.notify_one();
+        }
     }
 
     /// Carries out what was decided for a node, unless a call for it is under way or its result was not seen yet.
-    fn follow(
-        &mut self,
-        snapshot: &Snapshot,
-        situation: &Situation<'_>,
-        decision: &Decision<'_>,
-        fleet: &FleetFacts<'_>,
-        now: Timestamp,
-        wake: &mut Wake,
-    ) {
+    fn follow(&mut self, pass: &mut Pass<'_>, situation: &Situation<'_>, decision: &Decision<'_>) {
+        let Pass { snapshot, observed, .. } = *pass;
         let name = situation.shadow_name;
         let Some(effect) = &decision.effect else { return };
         let plan = snapshot.drains.get(name);
         if plan.is_none() && waits_for_pods(decision) {
-            // Its pods are not known yet; the watch will tell.
+            // The watch of its pods will wake the loop.
             return;
         }
         match (effect, plan) {
-            (Effect::Evict, Some(plan)) => return self.remove_pods(plan, Removal::Evict, wake),
+            (Effect::Evict, Some(plan)) => return self.remove_pods(plan, Removal::Evict, &mut pass.wake),
             (Effect::Delete, Some(plan)) => {
                 // The operator's own pods are evicted even now: if their budget forbids it, they are needed.
                 let removal = if plan.evict_operator_pods { Removal::Evict } else { Removal::Delete };
-                return self.remove_pods(&plan.clone().forced(), removal, wake);
+                return self.remove_pods(&plan.clone().forced(), removal, &mut pass.wake);
             }
             (Effect::Evict | Effect::Delete, None) => return,
             _ => {}
         }
-        let other = [Key::Node(name.to_owned()), Key::Shadow(name.to_owned())];
-        if other.iter().any(|key| !self.is_ready(snapshot, key, wake)) {
+        let both = [Key::Node(name.to_owned()), Key::Shadow(name.to_owned())];
+        if both.iter().any(|key| !self.is_ready(pass, key)) {
             return;
         }
-        if let Some(mut errand) = errand::of(snapshot, situation, decision, fleet) {
+        if let Some(mut errand) = errand::of(snapshot, situation, decision, &observed.fleet) {
             if let Some(event) = &mut errand.context.event
-                && let Some(more) = self.detail(snapshot, name, &decision.reason, now)
+                && let Some(more) = self.detail(pass, name, &decision.reason)
             {
                 event.note = format!("{}; {more}", event.note);
             }
-            self.run_errand(snapshot, errand, wake);
+            self.run_errand(pass, errand);
         }
     }
 
@@ -240,22 +245,24 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn is_ready(&self, snapshot: &Snapshot, key: &Key, wake: &mut Wake) -> bool {
-        match self.leading.pending.readiness(key, snapshot.known_resource_version(key), self.now()) {
+    /// May a call of this key be made now? If not, the pass notes when it may.
+    pub(super) fn is_ready(&self, pass: &mut Pass<'_>, key: &Key) -> bool {
+        let version = pass.snapshot.known_resource_version(key);
+        match self.leading.pending.readiness(key, version, self.now()) {
             Readiness::Ready => true,
             Readiness::Called => false,
             Readiness::Until(until) => {
-                wake.by(until);
+                pass.wake.by(until);
                 false
             }
         }
     }
 
     /// Starts a call, if no call of the same key is pending and there is room for it. Returns whether it was started.
-    pub(super) fn run_errand(&mut self, snapshot: &Snapshot, errand: Errand, wake: &mut Wake) -> bool {
+    pub(super) fn run_errand(&mut self, pass: &mut Pass<'_>, errand: Errand) -> bool {
         let most =
             if matches!(errand.key, Key::Condition(_)) { MAX_CALLS_BEFORE_CONDITION } else { MAX_CALLS };
-        if !self.is_ready(snapshot, &errand.key, wake) || self.leading.calls.len() >= most {
+        if !self.is_ready(pass, &errand.key) || self.leading.calls.len() >= most {
             return false;
         }
         self.leading.pending.begin(errand.key.clone());
@@ -269,7 +276,8 @@ impl Reconciler {
     }
 
     /// Forgets what was remembered of shadows and nodes that are gone, and complaints that no longer hold.
-    fn forget(&mut self, snapshot: &Snapshot, observed: &Observed<'_>) {
+    fn forget(&mut self, pass: &Pass<'_>) {
+        let Pass { snapshot, observed, .. } = *pass;
         let there = |name: &str| snapshot.shadows.contains_key(name);
         self.leading.reasons.retain(|name, _| there(name));
         self.leading.settling.retain(there);
