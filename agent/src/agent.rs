@@ -1,6 +1,7 @@
 //! The loop: look at host and shadow, take one step, wait for what may change it.
 
 mod absence;
+mod calls;
 mod reboots;
 mod turn;
 

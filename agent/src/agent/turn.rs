@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::{Agent, Pause, REFRESHES_LEFT_OUT, facts};
-use crate::host::{HostError, Outcome, Status, parse_boot_id};
+use crate::host::{HostError, Status, parse_boot_id};
 use crate::pace::Begun;
-use crate::step::{Asked, Command, HostCall, HostFacts, Memory, Prefetch, Step, Updates, host_trouble, step};
+use crate::step::{HostFacts, Prefetch, Step, Updates, host_trouble, step};
 use crate::trouble::jittered;
 
 /// The host's answers in one turn.
@@ -170,18 +170,6 @@ impl Agent {
         }
     }
 
-    /// A command whose end nobody will tell is asked for again.
-    fn notice_lost(&mut self, host: &HostFacts<'_>) {
-        if host.updates != Updates::Busy
-            && let Some(Asked { command, .. }) = self.memory.asked
-            && self.begun.as_ref().is_none_or(Begun::is_lost)
-        {
-            tracing::warn!(?command, "the host does not say what became of its command; it counts as lost");
-            self.memory.asked = None;
-            self.memory.refresh_lost |= command == Command::Refresh;
-        }
-    }
-
     /// Says in the shadow what has been wrong with the host for a while, or that it no longer is.
     async fn tell_trouble(
         &mut self,
@@ -198,75 +186,6 @@ impl Agent {
             Ok(()) => Some(self.after_report()),
             Err(pause) => Some(pause),
         }
-    }
-
-    /// Makes a call, unless the same one was made too recently. `memory` is what to remember if the host begins.
-    async fn ask(
-        &mut self,
-        call: HostCall,
-        seen: &ShadowFacts<'_>,
-        chosen: Option<&str>,
-        memory: Memory,
-    ) -> Pause {
-        let due = call == HostCall::Command(Command::Refresh) && self.memory.refresh_due;
-        if !due && let Some(wait) = self.repeats.wait(call, seen.generation) {
-            return Pause::ShadowOr(wait);
-        }
-        let outcome = self.host.call(call).await;
-        let idle = matches!(seen.spec.state, State::Idle | State::ErrorReset);
-        let prefetch = chosen.filter(|_| idle && call == HostCall::Command(Command::Prepare));
-        if let Some(version) = prefetch.filter(|_| !matches!(outcome, Ok(Outcome::Busy))) {
-            self.prefetches.asked(version, self.options.refresh_interval);
-        }
-        if call == HostCall::Reboot {
-            self.reboots.answered(&outcome);
-        }
-        let sentence = match outcome {
-            Ok(Outcome::Begun) => {
-                self.begun(call, seen.generation, memory);
-                say_begun(call, seen, due, prefetch);
-                return Pause::ShadowOr(self.polls.next(self.options.poll_interval));
-            }
-            Ok(Outcome::Busy) => {
-                return Pause::ShadowOr(self.polls.next(self.options.poll_interval));
-            }
-            Ok(Outcome::NotFound(sentence) | Outcome::NotAllowed(sentence) | Outcome::Failed(sentence)) => {
-                format!("{} was refused: {sentence}", call.name())
-            }
-            Err(error) => {
-                if !matches!(error, HostError::Unreachable { .. }) {
-                    // It may have begun all the same: then its end tells; otherwise it counts as lost.
-                    self.begun = Some(Begun::now());
-                    self.memory = memory;
-                }
-                error.to_string()
-            }
-        };
-        let failing = if prefetch.is_some() { &mut self.prefetch_failing } else { &mut self.call_failing };
-        Pause::ShadowOr(failing.failed(&sentence))
-    }
-
-    /// The host has accepted the call.
-    fn begun(&mut self, call: HostCall, generation: u64, memory: Memory) {
-        self.call_failing.over();
-        self.repeats.made(call, generation, self.options.reboot_repeat_interval);
-        self.begun = Some(Begun::now());
-        self.memory = memory;
-        if call == HostCall::Command(Command::Refresh) {
-            self.refresh_at = Instant::now() + jittered(self.options.refresh_interval, 0.1);
-        }
-    }
-}
-
-/// A log line about a call that the host has accepted.
-fn say_begun(call: HostCall, seen: &ShadowFacts<'_>, due: bool, prefetch: Option<&str>) {
-    if due {
-        tracing::debug!("the host looks for updates");
-    } else if let Some(version) = prefetch {
-        tracing::info!(version, "the host downloads an update ahead of its turn");
-    } else {
-        let (target, attempt) = (seen.spec.version, seen.spec.attempt);
-        tracing::info!(call = call.name(), target, attempt, "the host has begun");
     }
 }
 
