@@ -183,7 +183,7 @@ pub fn of_reason(situation: &Situation<'_>, reason: &Reason<'_>) -> Option<Event
         Reason::RebootOverdue => ("RebootOverdue", true),
         _ => return None,
     };
-    Some(EventText::new(situation, word, warning, reason.message()))
+    Some(EventText::new(situation, word, warning, reason.message().into_owned()))
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn plan(observed: &Observed<'_>) -> Plan {
                 .map(str::to_owned),
             next: if unreadable.is_some() { Next::Stays } else { next },
             reason: if unreadable.is_some() { "NotUnderstood" } else { reason.as_str() },
-            message: unreadable.cloned().unwrap_or_else(|| reason.message()),
+            message: unreadable.cloned().unwrap_or_else(|| reason.message().into_owned()),
         });
     }
     nodes.sort_by_key(|row| match row.next {

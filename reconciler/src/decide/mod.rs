@@ -3,6 +3,7 @@
 //! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale view.
 //! The model checker runs these very functions.
 
+mod abort;
 mod counts;
 mod drain;
 mod idle;
@@ -20,10 +21,11 @@ use brupop_api::{State, Write};
 use brupop_api::facts::ShadowFacts;
 
 use crate::facts::{FleetFacts, NodeFacts, Situation};
+pub use abort::Abort;
 pub use counts::counts;
 pub use new_term::new_term;
 pub use opt_in::opt_in;
-pub use reason::{Abort, Reason};
+pub use reason::Reason;
 pub use slots::{Slots, slots};
 pub use turns::turns;
 pub use versions::Halted;

@@ -1,6 +1,10 @@
 //! Why a node moves, or why not: stable words for conditions, metrics and alerts.
 
+use std::borrow::Cow;
+
 use brupop_api::conditions::ConditionStatus;
+
+use super::Abort;
 
 /// Why a node moves or not. The text of a reason changes only when the reason does: no counters, no positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,86 +77,6 @@ pub enum Reason<'a> {
     Finishing,
     /// The update is given up.
     Aborting(Abort),
-}
-
-/// Why an update is given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Abort {
-    /// The agent reported that the step failed.
-    StepFailed,
-    /// The step took longer than it may.
-    DeadlineExceeded,
-    /// The drain took longer than it may.
-    DrainTimedOut,
-    /// A pod came, or a budget, that a drain could never get past.
-    CannotBeEmptied,
-    /// The host came back with another version than the wanted one.
-    FellBack,
-    /// The node was not Ready after the update.
-    NotReady,
-    /// A workload whose pods were evicted did not become available again, while no other node was being updated.
-    WorkloadsNotBack,
-    /// The same, while other nodes were away or being updated, which may be what keeps it from that.
-    WorkloadsNotBackAmongOthers,
-    /// The host rebooted by itself before the update was ready.
-    RebootedByItself,
-    /// The host would now update to another version, or to none.
-    OtherTarget,
-    /// A person paused the node.
-    NodePaused,
-    /// The node lost its label.
-    NotLabelled,
-}
-
-impl Abort {
-    /// The word that stands in `failures.reason`, conditions and Events.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::StepFailed => "StepFailed",
-            Self::DeadlineExceeded => "DeadlineExceeded",
-            Self::DrainTimedOut => "DrainTimedOut",
-            Self::CannotBeEmptied => "CannotBeEmptied",
-            Self::FellBack => "FellBack",
-            Self::NotReady => "NotReady",
-            Self::WorkloadsNotBack => "WorkloadsNotBack",
-            Self::WorkloadsNotBackAmongOthers => "WorkloadsNotBackAmongOthers",
-            Self::RebootedByItself => "RebootedByItself",
-            Self::OtherTarget => "OtherTarget",
-            Self::NodePaused => "NodePaused",
-            Self::NotLabelled => "NotLabelled",
-        }
-    }
-
-    /// Does it count as a failure of the node, so that it backs off? What people or releases changed does not. A reboot that
-    /// nobody granted does: a host that crashes whenever it stages would do so each minute.
-    pub fn is_failure(self) -> bool {
-        !matches!(self, Self::OtherTarget | Self::NodePaused | Self::NotLabelled | Self::CannotBeEmptied)
-    }
-
-    /// Is it seen on facts of Nodes and workloads, which no agent can write? Only such failures count against a version.
-    pub fn is_corroborated(reason: &str) -> bool {
-        [Self::FellBack, Self::NotReady, Self::WorkloadsNotBack].iter().any(|seen| reason == seen.as_str())
-    }
-
-    fn message(self) -> &'static str {
-        match self {
-            Self::StepFailed => "the agent could not do the step; its message says why",
-            Self::DeadlineExceeded => "the step took longer than it may",
-            Self::DrainTimedOut => "the node could not be emptied in time",
-            Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
-            Self::FellBack => "the host came back with another version than the wanted one",
-            Self::NotReady => "the node was not Ready with the new version",
-            Self::WorkloadsNotBack => "a workload whose pods were evicted did not become available again",
-            Self::WorkloadsNotBackAmongOthers => {
-                "a workload whose pods were evicted did not become available again; other nodes were away or being \
-                 updated, so that does not count against the version"
-            }
-            Self::RebootedByItself => "the host rebooted before its update was ready",
-            Self::OtherTarget => "the host would now update to another version, or to none",
-            Self::NodePaused => "a person paused this node",
-            Self::NotLabelled => "the node lost its opt-in label",
-        }
-    }
 }
 
 impl Reason<'_> {
@@ -257,38 +181,8 @@ impl Reason<'_> {
     }
 
     /// The condition's message: a sentence for people.
-    pub fn message(&self) -> String {
-        match self {
-            Self::VersionHalted(version) => {
-                format!(
-                    "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is \
-                     updated to it; to go on, put it (anew) into the fleet's spec.resumeVersions"
-                )
-            }
-            Self::RefreshFailed(why) => {
-                format!(
-                    "the host could not look for updates (see its network, proxy and update repository): {why}"
-                )
-            }
-            Self::CannotBeEmptied(why) => {
-                format!("the node is passed over, for no drain could empty it: {why}")
-            }
-            Self::WorkloadsNotBack(owner) => {
-                format!(
-                    "the node is in service, but {owner}, whose pods were evicted from it, is not available again"
-                )
-            }
-            Self::Starting(version) => format!("the update to {version} begins"),
-            Self::Staging(version) => format!("the host downloads and activates {version}"),
-            Self::Aborting(abort) => {
-                format!("the update is given up ({}): {}", abort.as_str(), abort.message())
-            }
-            plain => plain.sentence().to_owned(),
-        }
-    }
-
-    fn sentence(&self) -> &'static str {
-        match self {
+    pub fn message(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::NotLeading => "this reconciler does not lead",
             Self::NodeGone => "the node is gone",
             Self::NodeReplaced => "the node was made again under the same name; it gets a new shadow",
@@ -327,14 +221,37 @@ impl Reason<'_> {
             Self::ReturningToService => "the node is put back into service",
             Self::Monitoring => "the node runs the new version and is watched for a while",
             Self::Finishing => "the update is over; the agent tidies up",
-            Self::RefreshFailed(_)
-            | Self::VersionHalted(_)
-            | Self::CannotBeEmptied(_)
-            | Self::WorkloadsNotBack(_)
-            | Self::Starting(_)
-            | Self::Staging(_)
-            | Self::Aborting(_) => "",
-        }
+            Self::VersionHalted(version) => {
+                return Cow::Owned(format!(
+                    "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is \
+                     updated to it; to go on, put it (anew) into the fleet's spec.resumeVersions"
+                ));
+            }
+            Self::RefreshFailed(why) => {
+                return Cow::Owned(format!(
+                    "the host could not look for updates (see its network, proxy and update repository): {why}"
+                ));
+            }
+            Self::CannotBeEmptied(why) => {
+                return Cow::Owned(format!("the node is passed over, for no drain could empty it: {why}"));
+            }
+            Self::WorkloadsNotBack(owner) => {
+                return Cow::Owned(format!(
+                    "the node is in service, but {owner}, whose pods were evicted from it, is not available again"
+                ));
+            }
+            Self::Starting(version) => return Cow::Owned(format!("the update to {version} begins")),
+            Self::Staging(version) => {
+                return Cow::Owned(format!("the host downloads and activates {version}"));
+            }
+            Self::Aborting(abort) => {
+                return Cow::Owned(format!(
+                    "the update is given up ({}): {}",
+                    abort.as_str(),
+                    abort.message()
+                ));
+            }
+        })
     }
 }
 

@@ -60,7 +60,7 @@ impl Reconciler {
         if matches!(reason, Reason::Draining) {
             self.publish_refusal(snapshot, situation);
         }
-        let mut message = reason.message();
+        let mut message = reason.message().into_owned();
         if let Some(more) = self.detail(pass, name, reason) {
             message = format!("{message}; {more}");
         }

@@ -1,0 +1,82 @@
+//! Why updates are given up: stable words for `failures.reason`, conditions and Events.
+
+/// Why an update is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Abort {
+    /// The agent reported that the step failed.
+    StepFailed,
+    /// The step took longer than it may.
+    DeadlineExceeded,
+    /// The drain took longer than it may.
+    DrainTimedOut,
+    /// A pod came, or a budget, that a drain could never get past.
+    CannotBeEmptied,
+    /// The host came back with another version than the wanted one.
+    FellBack,
+    /// The node was not Ready after the update.
+    NotReady,
+    /// A workload whose pods were evicted did not become available again, while no other node was being updated.
+    WorkloadsNotBack,
+    /// The same, while other nodes were away or being updated, which may be what keeps it from that.
+    WorkloadsNotBackAmongOthers,
+    /// The host rebooted by itself before the update was ready.
+    RebootedByItself,
+    /// The host would now update to another version, or to none.
+    OtherTarget,
+    /// A person paused the node.
+    NodePaused,
+    /// The node lost its label.
+    NotLabelled,
+}
+
+impl Abort {
+    /// The word that stands in `failures.reason`, conditions and Events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::StepFailed => "StepFailed",
+            Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::DrainTimedOut => "DrainTimedOut",
+            Self::CannotBeEmptied => "CannotBeEmptied",
+            Self::FellBack => "FellBack",
+            Self::NotReady => "NotReady",
+            Self::WorkloadsNotBack => "WorkloadsNotBack",
+            Self::WorkloadsNotBackAmongOthers => "WorkloadsNotBackAmongOthers",
+            Self::RebootedByItself => "RebootedByItself",
+            Self::OtherTarget => "OtherTarget",
+            Self::NodePaused => "NodePaused",
+            Self::NotLabelled => "NotLabelled",
+        }
+    }
+
+    /// Does it count as a failure of the node, so that it backs off? What people or releases changed does not. A reboot that
+    /// nobody granted does: a host that crashes whenever it stages would do so each minute.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Self::OtherTarget | Self::NodePaused | Self::NotLabelled | Self::CannotBeEmptied)
+    }
+
+    /// Is it seen on facts of Nodes and workloads, which no agent can write? Only such failures count against a version.
+    pub fn is_corroborated(reason: &str) -> bool {
+        [Self::FellBack, Self::NotReady, Self::WorkloadsNotBack].iter().any(|seen| reason == seen.as_str())
+    }
+
+    /// The end of a sentence for people.
+    pub(super) fn message(self) -> &'static str {
+        match self {
+            Self::StepFailed => "the agent could not do the step; its message says why",
+            Self::DeadlineExceeded => "the step took longer than it may",
+            Self::DrainTimedOut => "the node could not be emptied in time",
+            Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
+            Self::FellBack => "the host came back with another version than the wanted one",
+            Self::NotReady => "the node was not Ready with the new version",
+            Self::WorkloadsNotBack => "a workload whose pods were evicted did not become available again",
+            Self::WorkloadsNotBackAmongOthers => {
+                "a workload whose pods were evicted did not become available again; other nodes were away or being \
+                 updated, so that does not count against the version"
+            }
+            Self::RebootedByItself => "the host rebooted before its update was ready",
+            Self::OtherTarget => "the host would now update to another version, or to none",
+            Self::NodePaused => "a person paused this node",
+            Self::NotLabelled => "the node lost its opt-in label",
+        }
+    }
+}
