@@ -26,14 +26,14 @@ use absence::Absence;
 pub use absence::SocketAbandoned;
 use reboots::Reboots;
 
-/// Between a refused report and the next look at the shadow, if the watch brings nothing.
+/// Shortest wait after a refused report, until the shadow is looked at again. A change that the watch brings ends it.
 const REREAD_MIN: Duration = Duration::from_secs(1);
-/// The same, after many.
+/// Longest such wait, after many refused reports.
 const REREAD_MAX: Duration = Duration::from_secs(45);
-/// While an image waits that was downloaded ahead of its turn, looks for updates are so many times rarer: each costs a
+/// An image that was downloaded ahead of its turn makes looks for updates this many times rarer, for each look costs a
 /// report.
 const REFRESHES_LEFT_OUT: u32 = 12;
-/// Reports on end, with nothing else between them, that no honest update needs.
+/// So many reports in a row, with nothing else in between, are more than any update needs.
 const REPORTS_ON_END: u32 = 8;
 
 /// Looks after one host.
@@ -41,7 +41,7 @@ const REPORTS_ON_END: u32 = 8;
 pub struct Agent {
     options: Options,
     host: Host,
-    /// The boot, and the version that runs in it: it does not change within a boot.
+    /// Boot id, and the version that runs in this boot.
     running: Option<(String, String)>,
     shadows: Api<BottlerocketShadow>,
     name: String,
@@ -62,22 +62,22 @@ pub struct Agent {
     prefetch_failing: Trouble,
     /// Reports that the API server did not take.
     reports_failing: Trouble,
-    /// Reports refused on end because the shadow was not as it was thought to be.
+    /// Reports in a row that were refused because the shadow had changed.
     refused: u32,
-    /// Reports made on end.
+    /// Reports in a row that were taken.
     reports: u32,
 }
 
 /// What to wait for before the next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
-    /// Nothing.
+    /// No wait.
     None,
-    /// So long.
+    /// This long.
     For(Duration),
-    /// A change of the shadow, or so long.
+    /// Until the shadow changes, but no longer than this.
     ShadowOr(Duration),
-    /// A change of the shadow.
+    /// Until the shadow changes.
     Shadow,
 }
 
@@ -109,7 +109,7 @@ impl Agent {
         }
     }
 
-    /// Lives until the shutdown is requested, or nobody sends shadows any more.
+    /// Runs until the shutdown is requested, or the channel of shadows is closed.
     ///
     /// # Errors
     /// Nobody has listened on the host's socket for a minute.
@@ -186,7 +186,7 @@ impl Agent {
         self.view.current()
     }
 
-    /// Patches the status. `Err` says how long to leave it at that.
+    /// Patches the status. If that fails, the error says how long to wait.
     async fn report(&mut self, write: &Write<'_>, shadow: &BottlerocketShadow) -> Result<(), Pause> {
         let observed = serde_json::to_value(shadow).unwrap_or_default();
         let patch = Patch::<BottlerocketShadow>::Json(write.patch(&observed));
@@ -207,7 +207,7 @@ impl Agent {
                     "the shadow has changed meanwhile"
                 );
                 if self.refused > 2 {
-                    // The facts were read again, and are the same: waiting alone will not mend it.
+                    // The shadow was read again, and the report was refused again: this is no mere race.
                     self.reports_failing.failed(&status.message);
                 }
                 let doubled = REREAD_MIN.saturating_mul(1 << (self.refused - 1).min(8));
@@ -217,7 +217,7 @@ impl Agent {
         }
     }
 
-    /// Reports that follow each other without end are a bug, and must not become a flood.
+    /// Slows down reports that follow each other without end: they are a bug, and must not become a flood.
     fn after_report(&mut self) -> Pause {
         self.reports = self.reports.saturating_add(1);
         if self.reports < REPORTS_ON_END {

@@ -10,9 +10,9 @@ use crate::trouble::jittered;
 const POLL_MIN: Duration = Duration::from_millis(10);
 const REPEAT_MIN: Duration = Duration::from_secs(2);
 const REPEAT_MAX: Duration = Duration::from_secs(45);
-/// Between two downloads of the same version ahead of its turn.
+/// Longest wait between two downloads of the same version ahead of its turn.
 const PREFETCH_PAUSE_MAX: Duration = Duration::from_hours(24);
-/// The host has answered that nothing runs, for so long, and still there is no word of a command that had begun.
+/// A command that had begun is lost if the host has said for so long that nothing runs, and still does not tell its end.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// Looks at a command that runs: soon at first, then at an interval.
@@ -33,7 +33,7 @@ impl Polls {
     }
 }
 
-/// Calls of the same kind for the same wish, which should be rare: the world may have lost the first one.
+/// Repetitions of the same call for the same spec. They should be rare: a call is repeated only if the first was lost.
 #[derive(Debug, Default)]
 pub struct Repeats {
     last: Option<(HostCall, u64)>,
@@ -62,7 +62,7 @@ impl Repeats {
     }
 }
 
-/// Downloads ahead of the turn: one of each version at once, a further one, if that came to nothing, ever more rarely.
+/// Downloads ahead of the turn. The first of each version is made at once; if it fails, further ones come ever more rarely.
 #[derive(Debug)]
 pub struct Prefetches {
     version: Option<String>,
@@ -71,7 +71,7 @@ pub struct Prefetches {
 }
 
 impl Prefetches {
-    /// None before this moment, as a fleet may start all at once.
+    /// No download before this moment, for all agents of a fleet may start at once.
     pub fn not_before(moment: Instant) -> Self {
         Self { version: None, times: 0, allowed_at: moment }
     }
@@ -98,12 +98,12 @@ impl Prefetches {
 pub struct Begun(Instant);
 
 impl Begun {
-    /// It has begun, or is seen to run, now.
+    /// The command has begun now, or is seen to run now.
     pub fn now() -> Self {
         Self(Instant::now())
     }
 
-    /// Nothing was heard of it for too long.
+    /// Has nothing been heard of it for too long?
     pub fn is_lost(&self) -> bool {
         self.0.elapsed() >= LOST_AFTER
     }

@@ -105,26 +105,26 @@ pub enum HostCall {
     Reboot,
 }
 
-/// What this process remembers; losing it costs at most a repetition.
+/// What this process remembers. If it is lost, something may be done twice, and nothing worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Memory {
     /// The command that was begun and whose end was not seen.
     pub asked: Option<Asked>,
-    /// The attempt that this process has begun: in any other, one before it may have asked the host for something.
+    /// The attempt that this process began. In any other attempt, an earlier process may have asked the host for something.
     pub began: Option<u64>,
-    /// A refresh had begun, and the host never said how it ended (set by the shell; cleared when one ends).
+    /// A refresh had begun, and the host never said how it ended. The shell sets it; the end of a refresh clears it.
     pub refresh_lost: bool,
     /// The attempt in which a refresh of ours has succeeded.
     pub refreshed: Option<u64>,
-    /// As of the host's command that ended then, the staging partition holds what we downloaded and do not trust. It may be
-    /// downloaded over, which an image of somebody else may not.
+    /// When the host's last command ended, the staging partition held an image that we downloaded and do not trust. It may be
+    /// overwritten by a download ahead of the turn; somebody else's image may not.
     pub distrusted_at: Option<Timestamp>,
-    /// It is time to look for updates (set by the shell's timer; cleared when the refresh begins).
+    /// It is time to look for updates. The shell's timer sets it; the begin of the refresh clears it.
     pub refresh_due: bool,
-    /// Whether to download ahead of the turn (set by the shell; later once a download has begun).
+    /// Whether to download ahead of the turn. The shell sets it; it becomes [`Prefetch::Later`] when a download begins.
     pub prefetch: Prefetch,
-    /// The host refuses to reboot, for good: set by the shell if no request of this process was ever accepted and
-    /// the claim is this process' own.
+    /// The host refuses to reboot, for good. The shell sets it if this process made the claim, and no request of it was ever
+    /// accepted.
     pub reboot_refused: bool,
 }
 
@@ -154,9 +154,9 @@ pub enum Prefetch {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step<'a> {
-    /// Ask this of the host; keep the memory that came with it if the host accepts, else the old one.
+    /// Ask this of the host. If the host accepts, keep the memory that came with the step, else the old one.
     Call(HostCall),
-    /// Patch the shadow's status; keep the memory that came with it if the patch is accepted, else the old one.
+    /// Patch the shadow's status. If the patch is accepted, keep the memory that came with the step, else the old one.
     Report(Write<'a>),
     /// The host is busy: look again soon.
     Poll,
@@ -223,7 +223,7 @@ pub(crate) struct Ended<'a> {
 }
 
 impl Memory {
-    /// Has the command that we asked for ended? Then it is no longer waited for.
+    /// How the command that we asked for ended, if it has. Then it is no longer waited for.
     fn ended<'a>(&mut self, host: &HostFacts<'a>, shadow: &ShadowFacts<'_>) -> Option<Ended<'a>> {
         let Asked { command, before, is_first_look } = self.asked?;
         let last = host.last()?;

@@ -46,7 +46,7 @@ impl Agent {
             }
             Err(error) => {
                 if !matches!(error, HostError::Unreachable { .. }) {
-                    // It may have begun all the same: then its end tells; otherwise it counts as lost.
+                    // It may have begun all the same. Then its end is seen; otherwise it counts as lost.
                     self.begun = Some(Begun::now());
                     self.memory = memory;
                 }
@@ -68,7 +68,7 @@ impl Agent {
         }
     }
 
-    /// A command whose end nobody will tell is asked for again.
+    /// Forgets a command that had begun and of whose end the host says nothing. It may then be asked for again.
     pub(super) fn notice_lost(&mut self, host: &HostFacts<'_>) {
         if host.updates != Updates::Busy
             && let Some(Asked { command, .. }) = self.memory.asked

@@ -10,15 +10,15 @@ use crate::host::{HostError, Outcome};
 #[derive(Debug, Default)]
 pub(super) struct Reboots {
     attempt: Option<u64>,
-    /// The claim was made by this process: nobody before it can have asked for a reboot.
+    /// This process made the claim. So no process before it can have asked for this reboot.
     claimed: bool,
-    /// One was, or may have been, accepted: it may come at any moment.
+    /// The host accepted a request, or may have. The reboot may come at any moment.
     accepted: bool,
     refused_since: Option<Instant>,
 }
 
 impl Reboots {
-    /// The attempt that the spec asks for; another one begins from nothing.
+    /// Notes the attempt that the spec asks for. A new attempt forgets what happened in the one before.
     pub(super) fn attempt(&mut self, attempt: Option<u64>) {
         if self.attempt != attempt {
             *self = Self { attempt, ..Self::default() };
@@ -51,7 +51,7 @@ impl Reboots {
         self.refused_since.get_or_insert_with(Instant::now);
     }
 
-    /// The host has said nothing but no, for so long, to a claim of this process.
+    /// Has the host refused every request of this process for as long as `deadline`? Only if the claim is its own.
     pub(super) fn refused_for_good(&self, deadline: Duration) -> bool {
         self.claimed && !self.accepted && self.refused_since.is_some_and(|since| since.elapsed() >= deadline)
     }

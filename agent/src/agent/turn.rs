@@ -66,7 +66,7 @@ impl Agent {
     ) -> Pause {
         self.remember(seen, host, shadow);
         let (step, memory) = step(host, seen, &self.memory);
-        // While a call is still to be made, or it is not known what became of one, it does not work again.
+        // Only now: a call that is still to be made, or whose end is not known, may yet fail.
         if step == Step::Wait {
             self.call_failing.over();
         }
@@ -129,7 +129,7 @@ impl Agent {
         Ok(Look { boot_id, version, status, now })
     }
 
-    /// What timers and earlier turns have to say.
+    /// Brings into memory what timers and earlier turns know.
     fn remember(&mut self, seen: &ShadowFacts<'_>, host: &HostFacts<'_>, shadow: &BottlerocketShadow) {
         self.reboots.attempt(seen.spec.attempt);
         self.memory.reboot_refused = self.reboots.refused_for_good(self.options.reboot_refused_deadline);
@@ -147,14 +147,14 @@ impl Agent {
         }
     }
 
-    /// How long nothing is due on an idle host.
+    /// How long until something is due on an idle host.
     fn idle_for(&self, host: &HostFacts<'_>) -> Duration {
         let refresh = self.refresh_at.duration_since(Instant::now());
         let chosen = host.known().and_then(|known| known.chosen).filter(|_| self.options.prefetch);
         chosen.and_then(|chosen| self.prefetches.wait(chosen)).map_or(refresh, |wait| wait.min(refresh))
     }
 
-    /// A download ahead of its turn has succeeded, or is known to be whole still: looks are rarer as long as it is.
+    /// Looks for updates become rarer while an image waits that was downloaded ahead of its turn.
     fn after_prefetch(&mut self, write: &Write<'_>) {
         if write.sets.contains(&(Field::StatusStaged, Value::Absent)) {
             self.refresh_at =
@@ -189,7 +189,7 @@ impl Agent {
     }
 }
 
-/// Does the reconciler say, if it says anything yet, that the node stands still and could have its turn?
+/// Does the node lack nothing but its turn? Also true if the reconciler has not said anything yet.
 fn waits_for_its_turn(shadow: &BottlerocketShadow) -> bool {
     let mut conditions = shadow.status.iter().flat_map(|status| &status.conditions);
     let progressing = conditions.find(|condition| condition.type_ == PROGRESSING);

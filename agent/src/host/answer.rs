@@ -136,7 +136,7 @@ impl Last {
 /// The boot id from the text of its file.
 ///
 /// # Errors
-/// A sentence, if it is none.
+/// A sentence, if the text is no boot id.
 pub fn parse_boot_id(text: &str) -> Result<String, String> {
     let boot_id = text.trim();
     let sound = !boot_id.is_empty()

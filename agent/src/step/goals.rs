@@ -1,13 +1,13 @@
 //! What each state of the spec asks of the agent.
 
 use brupop_api::State;
-use brupop_api::facts::ShadowFacts;
+use brupop_api::facts::{REFRESH_FAILED, ShadowFacts};
 use brupop_api::shadow::Staged;
 
 use super::report::HOST_TROUBLE;
 use super::{Command, Ended, HostFacts, LastCommand, Memory, Report, UpdateState, Updates};
 
-/// What is to be done once there is nothing to report.
+/// What to do once there is nothing to report.
 pub(super) enum Next {
     Wait,
     Poll,
@@ -15,13 +15,13 @@ pub(super) enum Next {
     Reboot,
 }
 
-/// One look at host and shadow.
+/// What is known in one turn of host, shadow and this process.
 pub(super) struct View<'g, 'a> {
     pub(super) host: &'g HostFacts<'a>,
     pub(super) shadow: &'g ShadowFacts<'a>,
     pub(super) memory: &'g Memory,
     pub(super) ended: Option<Ended<'a>>,
-    /// What we staged, as of the host's last command if that is known to have left it alone.
+    /// See [`super::image::our_image_after`].
     pub(super) our_image: Option<Staged>,
 }
 
@@ -86,7 +86,7 @@ impl<'a> View<'_, 'a> {
         }
     }
 
-    /// The host's last command, if that was a refresh that failed: what it says of updates then means nothing.
+    /// The host's last command, if it was a refresh that failed. Then the document says nothing about updates.
     pub(super) fn failed_refresh(&self) -> Option<LastCommand<'a>> {
         let last = self.host.known()?.last?;
         (last.kind == Some(Command::Refresh) && !last.success).then_some(last)
@@ -157,8 +157,8 @@ impl<'a> View<'_, 'a> {
         Next::Wait
     }
 
-    /// Upstream's agent said that the host would boot the update next. If it would, the image counts as ours; if not, this
-    /// step has failed.
+    /// Upstream's agent reported that the host would boot the update next. If that is so, the image counts as ours; if not,
+    /// this step has failed.
     pub(super) fn take_over(&self, report: &mut Report<'a>) -> Option<Next> {
         if !self.left_by_upstream() || self.runs_wanted() {
             return None;
@@ -217,9 +217,6 @@ impl Command {
         }
     }
 }
-
-/// How the message on a refresh that failed begins; it goes when one succeeds.
-const REFRESH_FAILED: &str = "refresh failed";
 
 /// A sentence on a command that failed.
 pub(super) fn failure(command: &str, last: &LastCommand<'_>) -> String {

@@ -33,14 +33,14 @@ fn at(staged: &Staged) -> Option<Timestamp> {
 }
 
 impl<'a> View<'_, 'a> {
-    /// An attempt of ours may have made something next to boot.
+    /// May an attempt of ours have activated an image?
     pub(super) fn pending(&self) -> bool {
         self.our_image
             .as_ref()
             .is_some_and(|staged| !staged.prefetched && staged.version != self.host.version)
     }
 
-    /// Is what is next to boot what an attempt of ours staged, and whole? Not if another prepare ran since.
+    /// Is the staged image the one that an attempt of ours staged, and whole? Not if another prepare has run since.
     pub(super) fn is_ours(&self, known: &UpdateFacts<'_>) -> bool {
         let Some(staged) = self.our_image.as_ref().filter(|staged| !staged.prefetched) else { return false };
         let untouched = match known.last {
@@ -54,7 +54,7 @@ impl<'a> View<'_, 'a> {
         self.is_ours(known) && known.staged_version == self.shadow.spec.version
     }
 
-    /// What is staged, if it is whole, the wanted image, and the one that the host chooses.
+    /// The staged image, if it is whole, is the wanted one, and is the one that the host chooses.
     pub(super) fn whole_and_wanted(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
         let whole =
             self.whole(known).or_else(|| self.just_prepared(known)).or_else(|| self.predecessors(known))?;
@@ -62,8 +62,8 @@ impl<'a> View<'_, 'a> {
         (version == self.shadow.spec.version && version == known.chosen).then_some(whole)
     }
 
-    /// What we said we staged, if it is still there and whole: the last command is our prepare, or a refresh of ours
-    /// right after it. Any other may hide that a prepare has failed on it.
+    /// The image that we reported, if it is still there and whole. The host's last command must be our prepare, or a refresh
+    /// of ours right after it: any other may hide that another prepare has failed and damaged the image.
     pub(super) fn whole(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
         let (staged, last) = (self.our_image.as_ref()?, known.last?);
         let harmless = match last.kind {
@@ -82,8 +82,8 @@ impl<'a> View<'_, 'a> {
         last_prepared(known)
     }
 
-    /// What the process that began this attempt has staged, if it died before it could say so. In an attempt that this
-    /// process began it is somebody else's.
+    /// What the process that began this attempt has staged, if it died before it could say so. If this process began the
+    /// attempt, the image is somebody else's.
     fn predecessors(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
         if self.memory.began == self.shadow.spec.attempt { None } else { last_prepared(known) }
     }

@@ -9,10 +9,10 @@ use brupop_api::{Field, Object, State, Value, Write};
 /// Longest message in a status, in bytes; the schema's limit.
 const MESSAGE_MAX: usize = 1024;
 
-/// How a message on the host as such begins; it goes when the host is well again.
+/// How a message about the host's API begins. It is taken back when the API works again.
 pub(super) const HOST_TROUBLE: &str = "Bottlerocket API: ";
 
-/// Says in the status what is wrong with the host as such, or takes it back; nothing if that stands there already.
+/// A write that says in the status what is wrong with the host's API, or takes it back; `None` if nothing changes.
 pub fn host_trouble<'a>(shadow: &ShadowFacts<'a>, reason: Option<&str>) -> Option<Write<'a>> {
     let mut report = Report::of(shadow);
     match reason {
@@ -106,7 +106,7 @@ impl<'a> Report<'a> {
         self.differ(Field::CrashCount, &read, Value::Number(count));
     }
 
-    /// The step cannot be done: said once for an attempt.
+    /// Reports that the step cannot be done, once in an attempt.
     pub(super) fn failure(&mut self, now: &'a str, message: String) {
         if self.shadow.reports(State::ErrorReset) {
             return;
