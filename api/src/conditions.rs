@@ -5,11 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// Condition type of a shadow: is its node's update moving, and if not, why not.
 pub const PROGRESSING: &str = "Progressing";
-/// Condition type of a shadow: the last thing that went wrong and has not been put right.
-pub const DEGRADED: &str = "Degraded";
 /// Condition type of the fleet: are our admission rules seen to be in force.
 pub const ADMISSION_ENFORCED: &str = "AdmissionEnforced";
-
 /// Condition type of the fleet: have too many nodes failed to reach a version, so that no further one tries.
 pub const HALTED: &str = "Halted";
 
@@ -19,15 +16,15 @@ pub const HALTED: &str = "Halted";
 pub struct Condition {
     /// What this condition is about, in CamelCase.
     #[serde(rename = "type")]
-    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Z][A-Za-z]*$"))]
+    #[schemars(length(min = 1, max = crate::crds::WORD_MAX), regex(pattern = r"^[A-Z][A-Za-z]*$"))]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: ConditionStatus,
     /// A stable word for the state, in CamelCase; safe to alert on.
-    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Z][A-Za-z]*$"))]
+    #[schemars(length(min = 1, max = crate::crds::WORD_MAX), regex(pattern = r"^[A-Z][A-Za-z]*$"))]
     pub reason: String,
     /// A sentence for people.
-    #[schemars(length(max = 1024))]
+    #[schemars(length(max = crate::crds::MESSAGE_MAX))]
     pub message: String,
     /// When `status` last changed.
     #[schemars(schema_with = "crate::crds::time")]
