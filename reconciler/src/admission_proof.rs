@@ -1,4 +1,4 @@
-//! When to prove again that our admission rules are in force, and what the last proofs say. Pure.
+//! When to prove again that our admission rules are in force, and what the last proofs showed. Pure.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::canary::Finding;
 
 /// Wait after a proof that failed; doubled with each further one, up to the interval.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// For how many intervals a proof stands when later ones get no answer.
+/// For so many intervals a proof stays valid if later ones get no answer.
 const STANDS_FOR: u32 = 3;
 
 /// The state of the proof; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug)]
 pub struct AdmissionProof {
     interval: Duration,
-    /// What was found, and when. Starts as not enforced.
+    /// What was found, and when; `None` (not enforced) before the first proof.
     found: Option<(Result<(), String>, Duration)>,
     next: Duration,
     retry: Duration,
@@ -36,7 +36,7 @@ impl AdmissionProof {
         self.called = true;
     }
 
-    /// A proof ended. True if it says something else than the one before.
+    /// A proof ended. Returns whether the result differs from the one before.
     pub fn found(&mut self, finding: &Finding, now: Duration) -> bool {
         self.called = false;
         let result = finding.enforced();
@@ -65,7 +65,7 @@ impl AdmissionProof {
         }
     }
 
-    /// Was there a proof, either way?
+    /// Is the result of a proof known, whatever it is?
     pub fn is_known(&self) -> bool {
         self.found.is_some()
     }

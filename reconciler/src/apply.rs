@@ -1,4 +1,4 @@
-//! Calls to the API server: each owns what it needs, has a time-out, and ends in an outcome that can be reasoned on.
+//! Calls to the API server. Each owns its data, has a time-out, and ends in an [`Outcome`].
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::objects::is_operator_pod;
 /// Longest wait for the answer to one call.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Something to be asked of the API server.
+/// A call to the API server.
 #[derive(Clone, Debug)]
 pub enum Call {
     /// A conditional patch of a shadow's spec.
@@ -29,7 +29,7 @@ pub enum Call {
         name: String,
         /// The patch.
         patch: JsonPatch,
-        /// Only after a list of its node's pods, made now, agrees that it is drained.
+        /// If set, the patch is made only after a fresh list of the node's pods confirms that it is drained.
         confirm: Option<Confirm>,
     },
     /// A conditional patch of a Node.
@@ -38,7 +38,7 @@ pub enum Call {
         name: String,
         /// The patch.
         patch: JsonPatch,
-        /// Only after a list of the node's pods, made now, agrees that it is drained.
+        /// If set, the patch is made only after a fresh list of the node's pods confirms that it is drained.
         confirm: Option<Confirm>,
     },
     /// A conditional patch of a Node that opts it in.
@@ -50,16 +50,16 @@ pub enum Call {
     },
     /// A conditional patch of the ledger.
     PatchLedger(JsonPatch),
-    /// A shadow that is not there.
+    /// Creation of a shadow.
     CreateShadow(Box<BottlerocketShadow>),
-    /// A shadow that nobody needs any more.
+    /// Deletion of a shadow that is no longer needed.
     DeleteShadow {
         /// Its name.
         name: String,
-        /// UID and version of the one that was decided on: it may have been put to use again.
+        /// UID and `resourceVersion` of the shadow that was decided on: it may have been put to use again since.
         preconditions: Preconditions,
     },
-    /// The fleet that is not there.
+    /// Creation of the `BottlerocketFleet`.
     CreateFleet,
     /// Server-side apply to a shadow's status.
     ApplyToShadow {
@@ -82,20 +82,20 @@ pub struct Confirm {
 /// What became of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done; the version of the object, if it tells.
+    /// Done. Holds the object's new `resourceVersion`, if the answer has one.
     Written(Option<u64>),
     /// The object is gone, as wanted.
     Removed,
-    /// The object is not what the call was decided on, or is not there. A newer one will come through the watch.
+    /// The object is not as it was when the call was decided, or is gone. The watch will bring a newer version.
     Refused(String),
-    /// A fresh look says otherwise.
+    /// A fresh list of the node's pods shows that it is not drained.
     NotConfirmed,
-    /// It did not get through.
+    /// There was no answer, or another error.
     Failed(String),
 }
 
 impl Call {
-    /// The word for metrics: what is written.
+    /// The word for metrics and logs: what is written.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::PatchShadow { .. } => "shadow",
@@ -111,10 +111,10 @@ impl Call {
     }
 }
 
-/// Makes calls; knows who and where we are.
+/// Makes calls.
 #[derive(Clone)]
 pub struct Caller {
-    /// Does not try again behind our back.
+    /// A client that does not retry by itself.
     pub client: Client,
     /// Our namespace.
     pub namespace: String,
@@ -181,7 +181,8 @@ impl Caller {
         }
     }
 
-    /// What stands against a call that is to be made only if the node is drained.
+    /// The outcome of a call that must not be made, because the node is not confirmed to be drained; `None` if it may
+    /// be made.
     async fn unconfirmed(&self, node: &str, confirm: Option<Confirm>) -> Option<Outcome> {
         match self.is_drained(node, confirm?).await {
             Ok(true) => None,
@@ -215,7 +216,7 @@ impl Caller {
     }
 }
 
-/// The shadow of a node, to begin with. `now` starts the time in which its agent must answer.
+/// A new shadow of a node, Idle. From `now` on, its agent has a limited time to report.
 pub fn new_shadow(
     node: &str,
     node_uid: &str,
@@ -250,7 +251,7 @@ pub fn new_shadow(
     BottlerocketShadow { metadata, spec, status: None }
 }
 
-/// The version of an object as a number, as the API server means it.
+/// The `resourceVersion` of an object as a number, so that versions can be compared.
 pub fn resource_version(metadata: &ObjectMeta) -> Option<u64> {
     metadata.resource_version.as_ref()?.parse().ok()
 }
@@ -271,8 +272,8 @@ fn created(answer: kube::Result<ObjectMeta>) -> Outcome {
 
 fn failure(error: &Error) -> Outcome {
     match error {
-        // 404: gone. 409: there already, or another UID or version. 422 without causes: a `test` that does not hold; with causes:
-        // the schema says no, among others to a leader that was succeeded.
+        // 404: gone. 409: it exists already, or has another UID or version. 422 without causes: a `test` of the patch
+        // does not hold; with causes: the schema refuses it, for example because the term is lower than the ledger's.
         Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
             Outcome::Refused(status.message.clone())
         }
@@ -280,8 +281,8 @@ fn failure(error: &Error) -> Outcome {
     }
 }
 
-/// Does somebody's rule say no, whatever becomes of the object? A policy that gives no reason answers 422, and a webhook
-/// what it likes; other than a `test` that does not hold they say why.
+/// Did an admission rule refuse this? Then another version of the object would not help. A policy without a reason
+/// answers 422, and a webhook any code; unlike a `test` that does not hold, both say why.
 fn is_denied(status: &Status) -> bool {
     let causes = status.details.as_ref().is_some_and(|details| !details.causes.is_empty());
     status.code == 422 && causes || status.message.contains("denied")

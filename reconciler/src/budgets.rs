@@ -1,5 +1,5 @@
-//! Budgets: which allow more than they did, so that what they held up is asked for again at once; and which can never
-//! allow what a drain asks. Pure.
+//! Budgets: which allow more than before, so that evictions they refused are tried again at once; and
+//! which can never allow what a drain needs. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Looks at all budgets. Returns the namespaces in which one allows more than before, or is there no more.
+    /// Looks at all budgets. Returns the namespaces in which a budget allows more than before, or was deleted.
     pub fn relaxed<'b>(
         &mut self,
         budgets: impl Iterator<Item = &'b PodDisruptionBudget>,
@@ -35,9 +35,9 @@ impl Budgets {
     }
 }
 
-/// Why these pods of one node can never all be evicted, as pods and budgets are: nothing would bring one back, or its
-/// budgets allow no disruption with as many pods as there are. `is_operator_pod` tells the operator's own pods, which are exempt;
-/// `orphaned`, pods whose `DaemonSet` is gone.
+/// Why the pods of one node can never all be evicted, as pods and budgets are now; `None` if they can. Either a pod has
+/// no controller, or its budgets allow no disruption with as many pods as there are. The operator's own pods
+/// (`is_operator_pod`) are exempt. `orphaned` finds pods whose `DaemonSet` is gone.
 pub fn undrainable<'p>(
     pods: impl IntoIterator<Item = &'p Pod>,
     budgets: &[impl AsRef<PodDisruptionBudget>],
@@ -52,7 +52,7 @@ pub fn undrainable<'p>(
         let namespace = pod.namespace().unwrap_or_default();
         match fate(pod, orphaned(pod)) {
             Fate::Unmanaged => why.push(unmanaged(&namespace, &pod.name_any())),
-            // What is not Ready may be evicted by other rules, and what is finished always.
+            // Other rules apply to pods that are not Ready, and finished pods can always be evicted.
             Fate::Evicted if ready_condition(pod).is_some() => {
                 let selecting = budgets.iter().map(AsRef::as_ref).filter(|budget| selects(budget, pod));
                 why.extend(forbidden(&namespace, &selecting.collect::<Vec<_>>()));
@@ -60,11 +60,11 @@ pub fn undrainable<'p>(
             Fate::Evicted | Fate::Stays | Fate::Leaving => {}
         }
     }
-    // The same as long as anything of it is.
+    // The smallest one, so that the answer changes as rarely as possible.
     why.into_iter().min()
 }
 
-/// Why the budgets that select a pod never let it go.
+/// Why the budgets that select a pod never allow its eviction; `None` if they may.
 fn forbidden(namespace: &str, selecting: &[&PodDisruptionBudget]) -> Option<String> {
     match selecting {
         [] => None,
@@ -91,7 +91,7 @@ fn forbidden(namespace: &str, selecting: &[&PodDisruptionBudget]) -> Option<Stri
 }
 
 fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
-    // Most budgets are of another namespace, and that is the cheaper question.
+    // Most budgets are in another namespace, and this is the cheaper comparison.
     budget.metadata.namespace == pod.metadata.namespace
         && budget
             .spec
@@ -100,7 +100,7 @@ fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
             .is_some_and(|selector| selector.matches(pod.labels()))
 }
 
-/// Does this budget say something else than before, that a drain could care about?
+/// Did this budget change in a way that matters to a drain?
 pub fn matters(old: &PodDisruptionBudget, new: &PodDisruptionBudget) -> bool {
     let shape = |budget: &PodDisruptionBudget| {
         let status = budget.status.as_ref();

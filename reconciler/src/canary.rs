@@ -8,18 +8,18 @@ use kube::core::{PartialObjectMeta, Status};
 use kube::{Client, Error};
 use serde_json::json;
 
-/// What a dry-run write met.
+/// The answer to a dry-run write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Met {
     /// Our own rule refused it.
     Refusal,
-    /// Something else: this.
+    /// It was let through, or refused by something else: this.
     Else(String),
-    /// No answer that tells.
+    /// No answer, or one that says nothing about the rule.
     Nothing(String),
 }
 
-/// What both dry-run writes met.
+/// The answers to both dry-run writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The one that only the webhook refuses.
@@ -49,7 +49,8 @@ impl Finding {
         }
     }
 
-    /// Is an answer missing, and the other one no bad news? Then what was found before stands for a while.
+    /// Is an answer missing, while the other shows no rule to be out of force? Then the finding before stays valid for
+    /// a while.
     pub fn is_unknown(&self) -> bool {
         let both = [&self.webhook, &self.policy];
         both.iter().any(|met| matches!(met, Met::Nothing(_)))
@@ -92,9 +93,10 @@ fn met(answer: Result<(), Error>, ours: impl Fn(&str) -> bool) -> Met {
 fn refusal(status: &Status, ours: impl Fn(&str) -> bool) -> Met {
     match status.code {
         400..500 if ours(&status.message) => Met::Refusal,
-        // Not there any more, or too much to do: nothing is told.
+        // The object is gone, or the server is too busy: this says nothing about the rule.
         404 | 429 | 503 | 504 => Met::Nothing(status.message.clone()),
-        // 500 "failed calling webhook": nothing gets past it, but nothing of an update would, either.
+        // This includes 500, "failed calling webhook": no write gets past it, but then no write of an update would,
+        // either.
         _ => Met::Else(status.message.clone()),
     }
 }

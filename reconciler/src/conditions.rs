@@ -90,8 +90,8 @@ pub fn of_shadow(shadow: &BottlerocketShadow) -> &[Condition] {
     shadow.status.as_ref().map_or(&[], |status| &status.conditions)
 }
 
-/// The status to apply to a shadow, so that it has the wanted condition. It names the shadow's UID, so the API server applies it
-/// to this very object only.
+/// The status to apply to a shadow, so that it has the wanted condition. It names the shadow's UID, so the API server
+/// applies it to this very object only.
 pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &Wanted, now: &str) -> Value {
     json!({
         "apiVersion": BottlerocketShadow::api_version(&()),
@@ -152,7 +152,8 @@ impl FleetWanted {
     }
 }
 
-/// Waits until what is to be written no longer changes; instants are durations since any fixed moment of a monotonic clock.
+/// Waits until what is to be written no longer changes; instants are durations since any fixed moment of a monotonic
+/// clock.
 #[derive(Debug)]
 pub struct Settling<W> {
     since: BTreeMap<String, (W, Duration)>,
@@ -165,7 +166,8 @@ impl<W> Default for Settling<W> {
 }
 
 impl<W: PartialEq> Settling<W> {
-    /// This is wanted of the object now. Returns when to ask again; `None` if it has been wanted for long enough to be written.
+    /// This is wanted of the object now. Returns when to ask again; `None` if it has been wanted for long enough to be
+    /// written.
     pub fn waits_until(&mut self, object: &str, wanted: W, now: Duration) -> Option<Duration> {
         let due = match self.since.get(object) {
             Some((before, since)) if *before == wanted => *since + SETTLED,

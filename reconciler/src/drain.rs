@@ -10,17 +10,18 @@ use crate::objects::MIRROR_POD_ANNOTATION;
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It stays and does not matter: a mirror pod, one of a `DaemonSet`, or one of ours that could run nowhere else.
+    /// It stays, and a drain does not wait for it: a mirror pod, a pod of a `DaemonSet`, or a pod of the operator that
+    /// could run nowhere else.
     Stays,
     /// It is evicted.
     Evicted,
-    /// It is on its way out; wait for it.
+    /// It is terminating; the drain waits for it.
     Leaving,
-    /// Nothing would bring it back elsewhere, so a person has to decide.
+    /// It has no controller that would make it again, so a person has to decide.
     Unmanaged,
 }
 
-/// One pod, by what an eviction needs to know.
+/// One pod, as an eviction names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodKey {
     /// Its namespace.
@@ -31,7 +32,7 @@ pub struct PodKey {
     pub uid: String,
 }
 
-/// Why a drain does not get past a pod that nothing would bring back.
+/// What to tell people about a pod without a controller, which holds a drain up.
 pub fn unmanaged(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name} has no controller that would make it again elsewhere: delete it by hand")
 }
@@ -41,23 +42,23 @@ pub fn unmanaged(namespace: &str, name: &str) -> String {
 pub struct DrainPlan {
     /// Pods to evict now.
     pub evict: Vec<PodKey>,
-    /// Pods of the operator itself, to evict when no other is left: each of them may be the one that drains.
+    /// Pods of the operator, to evict when no other is left: one of them may be the process that drains.
     pub last: Vec<PodKey>,
     /// It is the turn of the operator's own pods: `evict` holds no others.
     pub evict_operator_pods: bool,
-    /// Pods on their way out, and by when each should be gone.
+    /// Terminating pods, and when each should be gone.
     pub leaving: Vec<(Timestamp, PodKey)>,
-    /// Pods that nothing would bring back; they hold the drain up.
+    /// Pods without a controller; they hold the drain up.
     pub unmanaged: Vec<PodKey>,
-    /// The workloads whose pods are evicted or leaving, `<apiVersion>/<kind>/<namespace>/<name>`, sorted; where a node's
-    /// drain is watched, only those that are available.
+    /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`, sorted. The
+    /// reconciler keeps only those that are available.
     pub owners: Vec<String>,
 }
 
 impl DrainPlan {
-    /// The plan for these pods of one node. `is_operator_pod` tells the operator's own pods; they are evicted only if `evict_operator_pods`:
-    /// there is another node for them, and this one is tainted, for they tolerate the cordon and would come back.
-    /// `orphaned` tells pods whose `DaemonSet` is gone.
+    /// The plan for these pods of one node. The operator's own pods (`is_operator_pod`) are evicted only if
+    /// `evict_operator_pods`: if there is another node for them, and this one is tainted. Without the taint they would
+    /// come back, because they tolerate the cordon. `orphaned` finds pods whose `DaemonSet` is gone.
     pub fn of<'p>(
         pods: impl IntoIterator<Item = &'p Pod>,
         is_operator_pod: impl Fn(&Pod) -> bool,
@@ -76,8 +77,8 @@ impl DrainPlan {
             };
             match fate {
                 Fate::Stays => continue,
-                // The webhook lingers for those that still talk to it. Another one is Ready by then, as its budget saw
-                // to, and a reboot ends connections no worse than the end of the linger.
+                // A terminating webhook serves a little longer. Nobody has to wait for that: its budget has seen to
+                // another one that is Ready, and a reboot ends its connections no worse than its own end does.
                 Fate::Leaving if ours => continue,
                 Fate::Leaving => plan.leaving.push((gone_by(pod), key())),
                 Fate::Unmanaged => plan.unmanaged.push(key()),
@@ -98,7 +99,7 @@ impl DrainPlan {
         plan
     }
 
-    /// The same, when what nothing would bring back goes, too.
+    /// The same plan, but pods without a controller are removed, too.
     #[must_use]
     pub fn forced(mut self) -> Self {
         self.evict.append(&mut self.unmanaged);
@@ -106,13 +107,13 @@ impl DrainPlan {
         self
     }
 
-    /// Nothing is left to evict, to wait for, or to ask a person about.
+    /// Is nothing left to evict, to wait for, or to ask a person about?
     pub fn is_done(&self) -> bool {
         self.evict.is_empty() && self.last.is_empty() && self.leaving.is_empty() && self.unmanaged.is_empty()
     }
 }
 
-/// What a drain does about this pod; nothing brings back one that is `orphaned`, its `DaemonSet` being gone.
+/// What a drain does about this pod. An `orphaned` pod, whose `DaemonSet` is gone, counts as one without a controller.
 pub fn fate(pod: &Pod, orphaned: bool) -> Fate {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let finished = matches!(phase, Some("Succeeded" | "Failed"));
@@ -134,12 +135,12 @@ fn controller(pod: &Pod) -> Option<&OwnerReference> {
     pod.owner_references().iter().find(|owner| owner.controller == Some(true))
 }
 
-/// When its termination grace period ends.
+/// When the pod's termination grace period ends.
 fn gone_by(pod: &Pod) -> Timestamp {
     pod.metadata.deletion_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0)
 }
 
-/// The workload that makes this pod, `<apiVersion>/<kind>/<namespace>/<name>`; `None` if there is none.
+/// The workload that controls this pod, as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if there is none.
 pub fn owner(pod: &Pod) -> Option<String> {
     let OwnerReference { api_version, kind, name, .. } = controller(pod)?;
     Some(format!("{api_version}/{kind}/{}/{name}", pod.namespace().unwrap_or_default()))

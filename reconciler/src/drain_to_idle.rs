@@ -1,5 +1,6 @@
-//! `brupop-reconciler drain-to-idle`: the first step of uninstalling. Waits until nothing in the cluster is ours to finish
-//! or undo, and says what it waits for. Writes nothing: a person pauses the fleet, and the reconciler that runs does the rest.
+//! `brupop-reconciler drain-to-idle`: the first step of uninstalling. It waits until no update runs and no change of
+//! ours is left on any Node, and says what it waits for. It writes nothing: a person pauses the fleet, and the running
+//! reconciler does the rest.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub struct DrainToIdleArgs {
     pub namespace: Option<String>,
 }
 
-/// Why it is not over.
+/// Why `drain-to-idle` ended before everything was Idle.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainToIdleError {
     /// No way to the API server.
@@ -31,7 +32,7 @@ pub enum DrainToIdleError {
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
-    /// Nobody runs there, so a fleet elsewhere may go on.
+    /// There is no fleet in this namespace; one in another namespace may go on.
     #[error("there is no BottlerocketFleet in namespace {0}: name the operator's namespace by --namespace")]
     NoFleet(String),
     /// The ledger cannot be read.
@@ -48,7 +49,7 @@ pub enum DrainToIdleError {
 /// What is left to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// New updates may start in this namespace: that has to end first.
+    /// The fleet in this namespace is not paused, so new updates may start.
     NotPaused(String),
     /// These nodes are being updated, or carry changes of ours, as `<node> (<why>)`.
     Nodes(Vec<String>),
@@ -96,7 +97,7 @@ pub fn left(snapshot: &Snapshot, namespace: &str) -> Left {
     if waiting.is_empty() { Left::Nothing } else { Left::Nodes(waiting) }
 }
 
-/// Waits, and tells `say` each time that what is left changes.
+/// Waits until nothing is left, and calls `say` each time that what is left changes.
 ///
 /// # Errors
 /// It takes too long, a signal came, or the cluster cannot be read.

@@ -156,7 +156,8 @@ pub fn of_opt_in(node: &str) -> EventText {
     }
 }
 
-/// The Event of a node that could not be opted in. `why` is the answer of the API server, or the error on the way to it.
+/// The Event of a node that could not be opted in. `why` is the answer of the API server, or the error on the way to
+/// it.
 pub fn of_no_opt_in(why: &str) -> EventText {
     let ours = ["ValidatingAdmissionPolicy", names::LABEL_RULE].iter().all(|part| why.contains(part));
     let note = if ours {

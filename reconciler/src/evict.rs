@@ -14,7 +14,7 @@ use kube::core::Status;
 use crate::drain::PodKey;
 pub use due::Evictions;
 
-/// Longest sentence kept of a refusal.
+/// Refusals are cut to so many characters.
 const MAX_MESSAGE: usize = 300;
 
 /// What the API server answered to an eviction.
@@ -24,7 +24,7 @@ pub enum Answer {
     Accepted,
     /// There is no such pod any more.
     Gone,
-    /// A budget allows no disruption now; its name and state, and the wait that the API server asks for.
+    /// A budget allows no disruption now. Holds what the API server says about it, and the wait that it asks for.
     Blocked(String, Duration),
     /// Something else.
     Failed(String),
@@ -55,7 +55,7 @@ impl Answer {
             }
             // Its namespace is being deleted, and the pod with it.
             403 if cause("NamespaceTerminating").is_some() => Self::Accepted,
-            // 500, too: more than one budget matches, which the API server does not support.
+            // This includes 500: more than one budget matches, which the API server does not support.
             _ => Self::Failed(bounded(&status.message)),
         }
     }
@@ -65,7 +65,7 @@ fn bounded(message: &str) -> String {
     message.chars().take(MAX_MESSAGE).collect()
 }
 
-/// Evicts a pod, if it is still the one of this UID. The client should hand over 429 rather than try again.
+/// Evicts a pod, if it still has this UID. Use a client that returns 429 instead of trying again.
 pub async fn evict(client: Client, pod: &PodKey) -> Answer {
     let (eviction, params) = (eviction(pod), PostParams::default());
     let pods = Api::<Pod>::namespaced(client, &pod.namespace);
@@ -76,7 +76,7 @@ pub async fn evict(client: Client, pod: &PodKey) -> Answer {
     }
 }
 
-/// Deletes a pod, if it is still the one of this UID; it has its termination grace period all the same.
+/// Deletes a pod, if it still has this UID. It keeps its termination grace period.
 pub async fn delete(client: Client, pod: &PodKey) -> Answer {
     let preconditions = kube::api::Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
     let params = DeleteParams::default().preconditions(preconditions);
@@ -87,7 +87,7 @@ pub async fn delete(client: Client, pod: &PodKey) -> Answer {
     }
 }
 
-/// Not by `Api::evict`: in kube 5.0 it calls the field `delete_options`, and the API server drops what it does not know.
+/// This does not use `Api::evict`: kube 5.0 names the field `delete_options`, and the API server drops unknown fields.
 fn eviction(pod: &PodKey) -> Eviction {
     let preconditions = Preconditions { uid: Some(pod.uid.clone()), ..Preconditions::default() };
     Eviction {

@@ -1,4 +1,4 @@
-//! What the reconciler decides on: small values without clock, client or names that matter.
+//! What the reconciler decides on: plain values, joined by name, without clock or client.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,36 @@ use brupop_api::fleet::{Slot, VersionRecord};
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct FleetFacts<'a> {
-    /// The time, as it is written into objects; nothing is decided on it.
+    /// The time, as it is written into objects. Decisions do not depend on it.
     pub now: &'a str,
-    /// The term in which this process believes to lead.
+    /// The term in which this process believes that it leads.
     pub term: u64,
-    /// The term that stands in the ledger; no write may be made unless it is ours.
+    /// The term in the ledger. Nothing may be written unless it equals `term`.
     pub ledger_term: Option<u64>,
     /// The slots in use.
     pub slots: &'a BTreeMap<String, Slot>,
-    /// What became of each version.
+    /// What the ledger remembers of each version.
     pub versions: &'a BTreeMap<String, VersionRecord>,
-    /// The versions whose halt a person lifts.
+    /// The versions that a person wants to go on after a halt (`spec.resumeVersions`).
     pub resume: &'a [String],
-    /// How many nodes may fail to reach a version before it is halted.
+    /// After how many failed nodes a version is halted.
     pub budget: FailureBudget,
     /// How many nodes may be updated at once; `None` = unlimited.
     pub limit: Option<u64>,
     /// May new updates start?
     pub gate: Gate,
-    /// Were our own admission rules seen to be in force? Unlike `gate`, this says so of a paused fleet, too.
+    /// Were our own admission rules seen to be in force? `gate` says this only if the fleet is not paused.
     pub enforced: bool,
-    /// Seconds that an update usually takes, from slot to slot, once one has ended well.
+    /// How long an update usually takes, in seconds, from taking its slot to giving it back; `None` before the first
+    /// success.
     pub typical_seconds: Option<u64>,
-    /// Each labelled node is Ready.
+    /// Are all labelled nodes Ready?
     pub all_ready: bool,
-    /// An update ended not long ago, and another one has to wait for that.
+    /// Must the next update wait, because one ended not long ago?
     pub resting: bool,
     /// Are nodes excluded from load balancers before they are cordoned?
     pub exclude: bool,
-    /// Are pods that still stand at the drain's deadline deleted, whatever their budgets say?
+    /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
     pub force: bool,
 }
 
@@ -49,7 +50,7 @@ impl FleetFacts<'_> {
     }
 }
 
-/// With how many failed nodes a version is halted; `None` = never.
+/// After how many failed nodes a version is halted; `None` = never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureBudget {
     /// While no node has reached it.
@@ -96,7 +97,7 @@ pub struct Situation<'a> {
     pub time: TimeFacts,
 }
 
-/// A Node as decisions see it; all of it from one version of the object.
+/// A Node, as decisions see it. All fields come from one version of the object.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct NodeFacts<'a> {
@@ -124,7 +125,7 @@ pub struct NodeFacts<'a> {
     pub zone: Option<&'a str>,
     /// A person paused this node by its annotation.
     pub paused: bool,
-    /// A person asked for this node's update now, whatever the window; a back-off holds all the same.
+    /// A person asked for this node's update now, regardless of the window; a back-off still applies.
     pub update_now: bool,
     /// The pod of its agent is Ready.
     pub agent_ready: bool,
@@ -132,7 +133,7 @@ pub struct NodeFacts<'a> {
     pub runs_this_process: bool,
 }
 
-/// A Node that is not looked after: neither opted in nor changed by us, and without a shadow.
+/// A Node that the operator does not manage: not opted in, not changed by us, and without a shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outsider<'a> {
     /// Name of the shadow that it would have.
@@ -141,11 +142,11 @@ pub struct Outsider<'a> {
     pub name: &'a str,
     /// `metadata.uid`.
     pub uid: &'a str,
-    /// What stands in the label that opts in; whoever wrote something else than we would wants the node left out.
+    /// The value of the opt-in label. A value other than ours means that somebody wants the node left out.
     pub label: Option<&'a str>,
     /// `status.nodeInfo.osImage`.
     pub os_image: &'a str,
-    /// It was made not long ago, and whoever makes nodes may not be done with its labels.
+    /// It was created not long ago, so that its labels may not be complete.
     pub young: bool,
 }
 
@@ -178,18 +179,18 @@ pub struct PodFacts<'a> {
     pub known: bool,
     /// Why no drain could empty the node, as its pods and their budgets are now.
     pub undrainable: Option<&'a str>,
-    /// None is left that a drain would evict.
+    /// No pod is left that a drain would evict.
     pub drained: bool,
-    /// The workloads whose pods would be evicted, as far as they are available now.
+    /// The workloads whose pods would be evicted; only those that are available now.
     pub owners: &'a [String],
     /// There is a schedulable node other than this one.
     pub has_other_node: bool,
 }
 
-/// How the workloads are whose pods were evicted from a node, and that were available then.
+/// The state of the workloads whose pods were evicted from a node and that were available before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Evicted<'a> {
-    /// They are available again, or there are none.
+    /// All are available again, or there are none.
     #[default]
     Back,
     /// This one is not, `<apiVersion>/<kind>/<namespace>/<name>`.
@@ -198,7 +199,7 @@ pub enum Evicted<'a> {
     Unknown,
 }
 
-/// What the clock says of one node; [`crate::observe`] turns times into these.
+/// What the clock says about one node. [`crate::observe`] makes these from times.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct TimeFacts {
@@ -206,11 +207,11 @@ pub struct TimeFacts {
     pub exclusion_over: bool,
     /// The node failed not long ago.
     pub backing_off: bool,
-    /// The node was made not long ago.
+    /// The node was created not long ago.
     pub young: bool,
-    /// The present step takes longer than it may.
+    /// The current step takes longer than it may.
     pub step_overdue: bool,
-    /// The drain, or what is between it and the grant, takes longer than it may.
+    /// The drain, or the time from its end to the grant, takes longer than it may.
     pub drain_overdue: bool,
     /// The node has been watched for long enough after its update.
     pub soak_over: bool,
@@ -221,13 +222,13 @@ pub struct TimeFacts {
 }
 
 impl<'a> Situation<'a> {
-    /// The slot of this shadow, if the ledger's is for this very object.
+    /// The slot of this shadow, if the ledger's slot of that name has this shadow's UID.
     pub fn slot(&self, fleet: &FleetFacts<'a>) -> Option<&'a Slot> {
         let shadow = self.shadow?;
         fleet.slots.get(self.shadow_name).filter(|slot| slot.uid == shadow.uid)
     }
 
-    /// The node carries changes of ours that are not undone.
+    /// Does the node carry changes of ours that are not undone?
     pub fn marked(&self) -> bool {
         self.node.and_then(|node| node.marker).is_some_and(Marker::holds_changes)
     }

@@ -7,7 +7,8 @@ use crate::pending::back_off;
 /// Time between two labels. Each label makes the cluster start a pod, pull an image and create a shadow.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Which node was labelled last, and when the next may be; instants are durations since any fixed moment of a monotonic clock.
+/// Which node was labelled last, and when the next may be; instants are durations since any fixed moment of a monotonic
+/// clock.
 #[derive(Debug, Default)]
 pub struct LabelRate {
     called: bool,
@@ -22,8 +23,8 @@ impl LabelRate {
         (!self.called).then_some(self.not_before)
     }
 
-    /// The first of these, sorted by name, that comes after the last one; then the first of all. So a node whose label is
-    /// always refused does not keep the others waiting.
+    /// The first of these, sorted by name, that comes after the last one; then the first of all. So a node whose label
+    /// is always refused does not keep the others waiting.
     pub fn turn<T>(&self, ready: impl IntoIterator<Item = T>, name: impl Fn(&T) -> &str) -> Option<T> {
         let mut first = None;
         for one in ready {

@@ -1,7 +1,7 @@
-//! Who leads: a pure step over the Lease as it was read and a monotonic clock.
+//! Who leads. This file is pure: one step, from the Lease as it was read and a monotonic clock to an action.
 //!
-//! The Lease is for liveness only: that somebody leads, and mostly one. What must never happen twice is kept by the
-//! ledger's term and by conditional writes. So nothing here compares wall clocks.
+//! The Lease is for liveness only: somebody leads, and mostly just one. The ledger's term and conditional writes
+//! prevent what must never happen twice. So nothing here compares wall clocks.
 
 mod elect;
 
@@ -14,18 +14,19 @@ pub use elect::{Elected, Election, run};
 pub struct View<'a> {
     /// `spec.holderIdentity`; `None` or empty when it was released.
     pub holder: Option<&'a str>,
-    /// For how long its holder may be silent, as the holder said.
+    /// `spec.leaseDurationSeconds`: for how long its holder may be silent.
     pub duration: Duration,
 }
 
-/// When to do what; all of it relative to the lease's duration.
+/// When to do what; all of it in proportion to the lease's duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// How long we may be silent before another takes over.
     pub duration: Duration,
     /// How long after the last renewal the next one is due.
     pub renew_after: Duration,
-    /// How long after the last renewal we stop to act. Less than `duration`, so that we stop before another begins.
+    /// How long after the last renewal we stop acting. Less than `duration`, so that we stop before another leader
+    /// begins.
     pub renew_deadline: Duration,
     /// Wait between two calls that failed.
     pub retry: Duration,
@@ -49,11 +50,11 @@ impl Timing {
 /// What this process remembers; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// When the Lease, as it stands now, was first seen.
+    /// When the current version of the Lease was first seen.
     pub first_seen: Duration,
     /// When the last of our renewals that succeeded was *sent*.
     pub renewed: Option<Duration>,
-    /// Not before this instant, for the last call failed.
+    /// No call before this instant, because the last one failed.
     pub not_before: Duration,
 }
 
@@ -77,7 +78,7 @@ pub fn leads_until(lease: Option<View<'_>>, memory: &Memory, us: &str, timing: &
 /// What to do now.
 pub fn step(lease: Option<View<'_>>, memory: &Memory, us: &str, timing: &Timing, now: Duration) -> Action {
     let (due, action) = match lease {
-        // Ours, from before a restart under the same name: nobody else acts under it.
+        // If it is ours from before a restart, it can be renewed at once: nobody else uses our name.
         Some(lease) if lease.holder == Some(us) => {
             (memory.renewed.map_or(Duration::ZERO, |renewed| renewed + timing.renew_after), Action::Renew)
         }

@@ -9,8 +9,8 @@
 //! - The process and its subcommands: [`process`] wires all of it, `reconcile` is its one loop; [`plan`], [`drain_to_idle`],
 //!   [`settings`], `metrics`.
 //!
-//! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`, then `reconcile/pass.rs`, which
-//! calls them.
+//! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`, then `reconcile/pass.rs`,
+//! which calls them.
 
 mod admission_proof;
 mod apply;

@@ -36,7 +36,7 @@ fn ended<E: std::error::Error + 'static>(what: &str, result: Result<(), E>) -> E
     }
 }
 
-/// A reader that has seen enough, such as `head`, is no failure.
+/// If the reader has closed the pipe, as `head` does, that is no failure.
 fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! What can be scraped: gauges computed at each scrape from the stores, and counters.
+//! The metrics: gauges, computed at each scrape from the snapshot and the last pass, and counters.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,9 +15,9 @@ use prometheus_client::registry::Registry;
 use crate::decide::Reason;
 use crate::snapshot::Snapshot;
 
-/// Most versions that are told apart; versions come from agents, and a fleet runs a handful.
+/// At most so many versions get a series of their own. Versions come from agents, and a fleet runs a handful.
 const MAX_VERSIONS: usize = 64;
-/// Most reasons of failures that are told apart; the words are our own, or an earlier release's.
+/// At most so many reasons of failures get a series of their own. The words are ours, or those of an earlier release.
 const MAX_FAILURES: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -51,16 +51,16 @@ struct ByObjectAndResult {
     result: &'static str,
 }
 
-/// What only the last pass knows; all of it about a process that leads.
+/// What only the last pass of the leader knows.
 #[derive(Clone, Debug, Default)]
 pub struct LastPass {
-    /// How many nodes at once; `None` = unlimited.
+    /// How many nodes may be updated at once; `None` = unlimited.
     pub limit: Option<u64>,
-    /// Nodes by why they move or not.
+    /// How many nodes have which reason.
     pub reasons: BTreeMap<&'static str, i64>,
-    /// Objects that cannot be read.
+    /// How many nodes are left alone, because their objects cannot be interpreted.
     pub skipped: i64,
-    /// Versions that no further node is updated to.
+    /// How many versions are halted.
     pub halted: u64,
     /// Were our admission rules seen to be in force?
     pub admission_enforced: bool,
@@ -88,13 +88,13 @@ impl Metrics {
         self.evictions.get_or_create(&ByResult { result }).inc();
     }
 
-    /// A pass was made by a process that leads, or it leads no more.
+    /// Keeps what the last pass knows; `None` if this process does not lead any more.
     pub fn passed(&self, pass: Option<LastPass>) {
         *self.last_pass.lock().unwrap_or_else(PoisonError::into_inner) = pass;
     }
 
-    /// All metrics as text. Hosts are counted by every replica, for each of them watches all; what was decided is told by
-    /// the leader alone.
+    /// All metrics as text. Every replica counts hosts, because each watches all of them. Only the leader shows what
+    /// was decided.
     pub fn render(&self, snapshot: Option<&Snapshot>, watch_failures: u64) -> String {
         let mut registry = Registry::default();
         let pass = self.last_pass.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -129,7 +129,7 @@ fn number(value: i64) -> Gauge {
     gauge
 }
 
-/// Counts by name; from the `most`-th name on, others are `other`.
+/// Counts by name. Once there are `most` names, further ones count as `other`.
 fn tally<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> BTreeMap<&'n str, i64> {
     let mut counts = BTreeMap::new();
     for name in names {
@@ -153,7 +153,7 @@ fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
         versions.get_or_create(&ByVersion { bottlerocket_version: version.to_owned() }).set(hosts);
     }
     let failed = Family::<ByFailure, Gauge>::default();
-    // Who failed after it had reached the version has nothing to try again.
+    // A node that failed after it had reached the version has nothing to try again.
     let reached = |shadow: &BottlerocketShadow| {
         let current = shadow.status.as_ref().and_then(|status| status.current_version.as_ref());
         current.is_some() && current == shadow.spec.version.as_ref()
@@ -173,7 +173,7 @@ fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
     of_ledger(registry, snapshot);
 }
 
-/// The ledger bounds its slots and versions itself.
+/// The ledger itself limits how many slots and versions there are.
 fn of_ledger(registry: &mut Registry, snapshot: &Snapshot) {
     let status = snapshot.status();
     let slots = status.map_or(0, |status| status.slots.len());

@@ -1,4 +1,4 @@
-//! Objects as they are watched: trimmed to what is decided on, and to what a conditional patch must quote.
+//! Objects as they are watched: trimmed to what decisions and conditional patches need.
 
 mod pods;
 
@@ -34,7 +34,7 @@ pub struct WatchedNode {
     read: Read,
 }
 
-/// What each pass asks of each Node, read once: passes are many, changes of a Node few.
+/// What each pass needs of each Node. It is read once per change of the Node, because passes are far more frequent.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 struct Read {
@@ -54,7 +54,7 @@ struct Read {
 struct NodeSpec {
     #[serde(default)]
     unschedulable: bool,
-    /// As they stand there, with fields that we do not know.
+    /// As they were read, including fields that we do not know.
     #[serde(default)]
     taints: Vec<Value>,
 }
@@ -105,7 +105,7 @@ impl NodeInfo {
 }
 
 impl WatchedNode {
-    /// Drops what is not needed, and reads the rest.
+    /// Drops the fields that are not needed, and reads the others.
     pub fn trim(&mut self) {
         let mut metadata = std::mem::take(&mut self.metadata);
         let keep = |map: Option<BTreeMap<String, String>>, keys: [&str; 3]| {
@@ -154,27 +154,27 @@ impl WatchedNode {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// Opted in.
+    /// Is it opted in?
     pub fn labelled(&self) -> bool {
         self.read.labelled
     }
 
-    /// What stands in the label that opts in.
+    /// The value of the opt-in label.
     pub fn interface(&self) -> Option<&str> {
         self.label(names::UPDATER_INTERFACE_LABEL)
     }
 
-    /// What it says that it runs.
+    /// `status.nodeInfo.osImage`.
     pub fn os_image(&self) -> &str {
         &self.status.node_info.os_image
     }
 
-    /// Opted in, or changed by us.
+    /// Is it opted in, or does it carry changes of ours?
     pub fn is_managed(&self) -> bool {
         self.labelled() || self.read.marker.is_some()
     }
 
-    /// Kept out of load balancers, by whomever.
+    /// Is it excluded from load balancers, by us or by somebody else?
     pub fn excluded(&self) -> bool {
         self.read.excluded
     }
@@ -184,17 +184,17 @@ impl WatchedNode {
         self.read.zone.as_deref()
     }
 
-    /// A person stopped new updates of it.
+    /// Did a person pause it?
     pub fn paused(&self) -> bool {
         self.read.paused
     }
 
-    /// A person wants its update now.
+    /// Did a person ask for its update now?
     pub fn update_now(&self) -> bool {
         self.read.update_now
     }
 
-    /// The condition Ready is True.
+    /// Is its condition Ready True?
     pub fn ready(&self) -> bool {
         self.ready_since().is_some()
     }
@@ -209,22 +209,22 @@ impl WatchedNode {
         self.status.readiness().filter(|ready| ready.status != "True")?.since
     }
 
-    /// Cordoned.
+    /// Is it cordoned?
     pub fn unschedulable(&self) -> bool {
         self.spec.unschedulable
     }
 
-    /// Carries our taint.
+    /// Does it carry our taint?
     pub fn tainted(&self) -> bool {
         self.read.tainted
     }
 
-    /// Pods without special tolerations may come here.
+    /// May pods without special tolerations be scheduled here?
     pub fn takes_pods(&self) -> bool {
         self.read.takes_pods
     }
 
-    /// The boot it is in.
+    /// `status.nodeInfo.bootID`.
     pub fn boot_id(&self) -> &str {
         &self.status.node_info.boot_id
     }
@@ -234,15 +234,15 @@ impl WatchedNode {
         self.read.version.as_deref()
     }
 
-    /// When it was made.
+    /// When it was created.
     pub fn created(&self) -> Option<Timestamp> {
         self.metadata.creation_timestamp.as_ref().map(|created| created.0)
     }
 
-    /// What we changed on it; an error if the annotation cannot be read.
+    /// What we changed on it, from the marker annotation.
     ///
     /// # Errors
-    /// What is wrong with the annotation.
+    /// The annotation cannot be read. Says what is wrong with it.
     pub fn marker(&self) -> Result<Option<&Marker>, &str> {
         match &self.read.marker {
             None => Ok(None),
@@ -251,7 +251,7 @@ impl WatchedNode {
         }
     }
 
-    /// The parts that a patch quotes or adds to, as they were read.
+    /// The parts that a patch tests or changes, as they were read.
     pub fn quoted(&self) -> Value {
         let mut spec = json!({});
         if self.spec.unschedulable {
@@ -270,7 +270,7 @@ impl WatchedNode {
         json!({"metadata": metadata, "spec": spec})
     }
 
-    /// Nothing that matters is different: most changes of a Node are its kubelet's heartbeats.
+    /// Does nothing differ that matters? Most changes of a Node are its kubelet's heartbeats.
     pub fn same_facts(&self, other: &Self) -> bool {
         self.metadata.uid == other.metadata.uid
             && self.metadata.labels == other.metadata.labels
@@ -280,12 +280,12 @@ impl WatchedNode {
     }
 }
 
-/// The fleet's ledger: as it stands there, and understood.
+/// The fleet's ledger: the parsed object, and its JSON.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     /// The object.
     pub fleet: BottlerocketFleet,
-    /// The object as it was read, for patches that quote it: "no slots" may stand there as `{}` or not at all.
+    /// The object as it was read, for the tests of patches: "no slots" may be stored as `{}` or not at all.
     pub quoted: Value,
 }
 

@@ -168,8 +168,8 @@ impl<'a> Observer<'a, '_> {
         (situation, unreadable)
     }
 
-    /// A marker counts only if its slot has a `since`: earlier versions of the operator recorded owners without checking that they
-    /// were available.
+    /// A marker counts only if its slot has a `since`: earlier versions of the operator recorded owners without
+    /// checking that they were available.
     fn evicted(&mut self, name: &str, marker: Option<&Marker>) -> Evicted<'a> {
         let none = marker.is_none_or(|marker| marker.evicted_owners.is_empty());
         match self.evicted.at(name) {

@@ -1,19 +1,19 @@
-//! What was asked of the API server and has not come back through a watch: such objects are left alone, so that no
-//! write is repeated, or decided on, from a stale view. Pure: the clock is an argument.
+//! Calls to the API server whose result has not come back through a watch yet. Their objects are left alone, so that no
+//! write is repeated, or decided, on a stale view. Pure: the clock is an argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) use brupop_runtime::waits::doubled;
 
-/// Longest wait for a change to come back; then the watch is taken to have missed it.
+/// Longest wait for a change to come back; after that, the watch is assumed to have missed it.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Wait after the first failure; doubled with each further one.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 /// Longest wait after failures.
 const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
 
-/// The keys of things that were asked for; instants are durations since any fixed moment of a monotonic clock.
+/// What each key waits for. Instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug)]
 pub struct Pending<K> {
     waits: BTreeMap<K, Wait>,
@@ -28,26 +28,26 @@ struct Wait {
 
 #[derive(Clone, Debug)]
 enum What {
-    /// The call is on its way.
+    /// The call is under way.
     Call,
-    /// Nothing, but the failures are remembered.
+    /// It waits for nothing, but its failures are remembered.
     Nothing,
-    /// For this version of the object, or a later one.
+    /// It waits for this version of the object, or a later one.
     Version { at_least: u64, until: Duration },
-    /// For any other version than this.
+    /// It waits for any version other than this.
     Change { from: Option<u64>, until: Duration },
-    /// For that time.
+    /// It waits for this instant.
     Time { until: Duration },
 }
 
-/// Whether something may be asked for again.
+/// May a call of this key be made?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// Yes.
     Ready,
-    /// Not before its call was answered.
+    /// Not while a call is under way.
     Called,
-    /// Not before the object changes, at the latest at this instant.
+    /// Not before the object changes, or this instant comes.
     Until(Duration),
 }
 
@@ -63,7 +63,7 @@ impl<K: Ord> Pending<K> {
         self.wait(key, |_| What::Call);
     }
 
-    /// The call made this version of the object.
+    /// The call succeeded, and made this version of the object.
     pub fn written(&mut self, key: K, version: Option<u64>, now: Duration) {
         let until = now + LONGEST_WAIT;
         let what = match version {
@@ -79,8 +79,8 @@ impl<K: Ord> Pending<K> {
         self.waits.insert(key, Wait { what, failures: 0 });
     }
 
-    /// The call was refused, since the object is not what it was decided on. If `from` is what it is, that was a
-    /// mistake of ours, so there is a limit to the wait. Returns how often in a row.
+    /// The call was refused, because the object is no longer as it was when the call was decided, in version `from`. If
+    /// it still is, the mistake is ours; so the wait is limited. Returns how often in a row this has happened.
     pub fn refused(&mut self, key: K, from: Option<u64>, now: Duration) -> u32 {
         self.wait(key, |failures| {
             *failures += 1;
@@ -88,7 +88,7 @@ impl<K: Ord> Pending<K> {
         })
     }
 
-    /// The call failed. Returns how often in a row.
+    /// The call failed. Returns how often in a row this has happened.
     pub fn failed(&mut self, key: K, now: Duration) -> u32 {
         self.wait(key, |failures| {
             *failures += 1;
@@ -102,7 +102,7 @@ impl<K: Ord> Pending<K> {
         wait.failures
     }
 
-    /// May something be asked of this object, which is there in this version?
+    /// May a call of this key be made, if its object is known in this version?
     pub fn readiness(&self, key: &K, version: Option<u64>, now: Duration) -> Readiness {
         let until = match self.waits.get(key).map(|wait| &wait.what) {
             None | Some(What::Nothing) => return Readiness::Ready,
@@ -114,7 +114,7 @@ impl<K: Ord> Pending<K> {
         if now >= until { Readiness::Ready } else { Readiness::Until(until) }
     }
 
-    /// Forgets what is neither called nor waited for any more: the objects of nodes that are gone.
+    /// Forgets keys that are not known any more, except those with a call under way.
     pub fn forget_unless(&mut self, mut known: impl FnMut(&K) -> bool) {
         self.waits.retain(|key, wait| matches!(wait.what, What::Call) || known(key));
     }

@@ -1,6 +1,7 @@
-//! `brupop-reconciler plan`: what would happen now, in which order, and why not for the rest. Reads, and writes nothing.
+//! `brupop-reconciler plan` prints which nodes would start now, in which order, and why the others do not. It writes
+//! nothing.
 //!
-//! The very functions that the reconciler runs decide here, on objects read once.
+//! It calls the same functions as the reconciler, on objects that it reads once.
 
 mod read;
 mod table;
@@ -49,7 +50,7 @@ pub enum Next {
     Running,
     /// Its update starts now.
     Starts,
-    /// It could start and waits for its turn, counted from 1.
+    /// It could start, and waits for its turn; the first turn is 1.
     Waits(usize),
     /// It does not start.
     Stays,

@@ -23,7 +23,7 @@ use crate::reconcile::Reconciler;
 use crate::settings::Settings;
 use crate::watches::Watches;
 
-/// Longest wait to learn the node that this process runs on.
+/// Longest wait for the answer that names the node of this process.
 const WHO_AM_I_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why the reconciler cannot run.
@@ -32,13 +32,13 @@ pub enum ProcessError {
     /// No way to the API server.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The address is taken, or not ours.
+    /// The address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] endpoint::ListenError),
     /// The pod's name is needed.
     #[error("set POD_NAME to the name of this pod: the Lease is held, and Events are reported, under it")]
     PodName,
-    /// The schedule makes no sense.
+    /// The schedule cannot be understood.
     #[error("{0}")]
     Schedule(String),
     /// Signals cannot be handled.
@@ -52,7 +52,7 @@ pub enum ProcessError {
 /// Runs the reconciler until it is told to end.
 ///
 /// # Errors
-/// It cannot start. Once it runs, what goes wrong is tried again and said.
+/// It cannot start. Once it runs, it logs errors and tries again.
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let schedule = settings.schedule().map_err(ProcessError::Schedule)?;
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
@@ -96,7 +96,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
     };
     let (sender, elected) = watch::channel(None);
-    // The Lease is given back only when nothing of ours is under way any more.
+    // The Lease is given back only when no call of ours is under way any more.
     let (resign, resigned) = Shutdown::by_hand();
     let electing = tokio::spawn(leadership::run(election, client.clone(), resigned, sender));
     let reporter = Reporter { controller: "brupop-reconciler".into(), instance: Some(us) };
@@ -110,7 +110,8 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// The node that this process runs on, from its own token; only the order of updates depends on it.
+/// The node that this process runs on, from its own token; `None` if that is not known. Only the order of updates
+/// depends on it.
 async fn own_node(client: &Client) -> Option<String> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let params = PostParams::default();

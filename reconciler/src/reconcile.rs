@@ -198,7 +198,8 @@ impl Reconciler {
             return at_latest;
         };
         if !std::mem::replace(&mut self.elected_before, true) {
-            // The term protects against decisions of earlier leaders, not against decisions on what this one knew before it led.
+            // The term protects against decisions of earlier leaders, not against decisions on what this one knew
+            // before it led.
             self.watches.refresh();
         }
         if !self.watches.is_fresh() {

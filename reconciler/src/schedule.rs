@@ -1,11 +1,11 @@
-//! When updates may start: a cron expression with upstream's two meanings, or with a third.
+//! When updates may start: a cron expression, which has upstream's two meanings, or a third.
 //!
-//! With seven fields and no duration, as upstream's users wrote it: if the expression fires in two seconds that follow
-//! each other it is a *window*, and nodes start while it matches; otherwise each time it fires is a *shot*, and from then
-//! on nodes start until none is left. With a duration, each time it fires opens a *span* of that length.
+//! With seven fields and no duration it means what it means to upstream's operator. If it fires in two consecutive
+//! seconds, it is a *window*: nodes start while it matches. Otherwise each fire time is a *shot*: from then on nodes
+//! start, until none is left. With a duration, each fire time opens a *span* of that length.
 //!
-//! The fields are read in the time zone. A fire time that the clock skips in spring is that much later, and one that it
-//! shows twice in autumn is the first; a window is open as long as the clock on the wall says so.
+//! The fields are in the time zone. A fire time that the clock skips in spring is that much later. If the clock shows a
+//! fire time twice in autumn, the first one counts. A window follows the clock on the wall.
 
 mod starts;
 
@@ -16,15 +16,15 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 pub use starts::Starts;
 
-/// Fire times looked at to tell a window from a shot: more than there are in a minute of shots.
+/// So many fire times are compared to tell a window from shots: more than fit into a minute without being consecutive.
 const LOOKED_AT: usize = 61;
-/// The most that a clock on the wall is put back or forth at once.
+/// The largest change of a clock on the wall.
 const LARGEST_SHIFT: SignedDuration = SignedDuration::from_hours(3);
-/// Looked at for the end of a window: a week.
+/// The end of a window is looked for up to a week ahead, minute by minute.
 const LONGEST_WINDOW_MINUTES: u32 = 7 * 24 * 60;
-/// Fire times that a clock put forth can skip, looked at every ten minutes.
+/// So many fire times may fall into an hour that the clock skips, at steps of ten minutes.
 const SKIPPED_AT_MOST: u32 = 24;
-/// Left of a window into which an update just fits, for it to begin.
+/// A window must be at least this much longer than an update, so that there is time to start one.
 const TO_BEGIN: SignedDuration = SignedDuration::from_mins(5);
 const ALWAYS: &str = "* * * * * * *";
 const HINT: &str = "write seven fields (second minute hour day month weekday year), such as \
@@ -41,11 +41,11 @@ pub enum Kind {
     Window,
     /// Nodes may start from each fire time on until none is left.
     Shot,
-    /// Nodes may start for so long after each fire time.
+    /// Nodes may start for this long after each fire time.
     Span(SignedDuration),
 }
 
-/// A schedule, understood.
+/// A parsed schedule.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     cron: Cron,
@@ -64,7 +64,7 @@ impl Schedule {
         if fields != 7 && (fields != 5 || duration.is_none()) {
             return Err(format!("it has {fields} fields: {hint}"));
         }
-        // The options under which croner takes and means what upstream's parser does.
+        // With these options croner accepts what upstream's parser accepts, with the same meaning.
         let parser = CronParser::builder()
             .seconds(if fields == 5 { Seconds::Disallowed } else { Seconds::Required })
             .year(Year::Optional)
@@ -73,7 +73,7 @@ impl Schedule {
             .sloppy_ranges(true)
             .build();
         let cron = parser.parse(text).map_err(|error| format!("{error}: {hint}"))?;
-        // Any instant does: a pattern of seconds repeats in each minute that matches.
+        // Any start will do: a pattern of seconds repeats in each minute that matches.
         let fires: Vec<DateTime> =
             cron.iter_after(DateTime::constant(2020, 1, 1, 0, 0, 0, 0)).take(LOOKED_AT).collect();
         if fires.is_empty() {
@@ -99,7 +99,8 @@ impl Schedule {
         self.kind
     }
 
-    /// Does an update that takes so long fit into a window, or into the one that is open now, with time to begin?
+    /// Would an update of this duration fit into a window, with time to start? Asked of a window by expression, it
+    /// means the one that is open now.
     pub fn fits(&self, now: Timestamp, takes: SignedDuration) -> bool {
         let takes = takes + TO_BEGIN;
         match self.kind {
@@ -123,21 +124,21 @@ impl Schedule {
         self.cron.is_time_matching(&self.civil(at)).unwrap_or(false)
     }
 
-    /// The first time after this one at which it fires, if there is one.
+    /// The first fire time after this time, if there is one.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        // Where the clock was put back in between, the same times on the wall come once more.
+        // If the clock was put back in between, the same times on the wall come once more.
         let earlier = after.saturating_sub(LARGEST_SHIFT).unwrap_or(Timestamp::MIN);
         let shifted = self.zone.to_offset(earlier) != self.zone.to_offset(after);
         let from = self.civil(if shifted { earlier } else { after });
         self.cron.iter_after(from).filter_map(|fires| self.instant(fires)).find(|fires| *fires > after)
     }
 
-    /// The first time after this one at which nodes may start, seen from a time at which they may not.
+    /// The first time after this one at which nodes may start. Ask only at a time at which they may not.
     pub fn opens(&self, after: Timestamp) -> Option<Timestamp> {
         if self.kind != Kind::Window {
             return self.next(after);
         }
-        // It may be open, with too little left of it; then it is the next one that counts.
+        // The window may be open, with too little left of it; then the next one counts.
         let minute = SignedDuration::from_mins(1);
         let mut after = after;
         for _ in 0..LONGEST_WINDOW_MINUTES {

@@ -158,7 +158,7 @@ impl Settings {
         FailureBudget { unproven: self.max_failures_of_new_version.0, proven: self.max_failures.0 }
     }
 
-    /// How much of the window must be left for an update to start now, if one usually takes `typical_seconds`.
+    /// How much of the window must be left for an update to start now, if updates usually take `typical_seconds`.
     pub fn min_remaining(
         &self,
         schedule: &Schedule,
@@ -169,7 +169,7 @@ impl Settings {
             Remaining::Seconds(seconds) => duration(seconds),
             Remaining::Typical => {
                 let typical = duration(typical_seconds.unwrap_or(0).min(LONGEST));
-                // What fits into no window would never start.
+                // An update that fits into no window would never start.
                 if schedule.fits(now, typical) { typical } else { SignedDuration::ZERO }
             }
         }

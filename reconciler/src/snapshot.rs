@@ -29,8 +29,8 @@ pub struct Snapshot {
     pub ledger: Option<Arc<DeserializeGuard<Ledger>>>,
     /// What a drain has to do, by name of the shadow. Only nodes whose pods are watched and known are in here.
     pub drains: BTreeMap<String, DrainPlan>,
-    /// Nodes that no drain could empty, and why, by name of the shadow. Nodes whose pods are no longer watched stay here for
-    /// a while.
+    /// Nodes that no drain could empty, and why, by name of the shadow. Nodes whose pods are no longer watched stay
+    /// here for a while.
     pub undrainable: BTreeMap<String, String>,
     /// The first workload that is not available again, if there is one, by name of the shadow. Only nodes all of whose
     /// workloads were looked at are in here.
@@ -61,8 +61,8 @@ impl Snapshot {
         self.ledger()?.fleet.status.as_ref()
     }
 
-    /// Does the schedule allow updates to start now? An update must fit into what is left of the window; its duration is the
-    /// one in `SCHEDULER_MIN_REMAINING_SECONDS`.
+    /// Does the schedule allow updates to start now? An update must fit into what is left of the window; its duration
+    /// is the one in `SCHEDULER_MIN_REMAINING_SECONDS`.
     pub fn starts_allowed(
         &self,
         starts: &mut Starts,
@@ -75,8 +75,9 @@ impl Snapshot {
         starts.allowed(schedule, now, takes, self.shot_runs(&settings.durations(), now))
     }
 
-    /// Is a shot of the schedule known to be under way? It is if an update runs, or if the fleet rests after one. Updates that a
-    /// person asked for do not count, nor do those whose host has been away for longer than a reboot may take.
+    /// Is a shot of the schedule known to be under way? It is if an update runs, or if the fleet rests after one.
+    /// Updates that a person asked for do not count, nor do those whose host has been away for longer than a reboot may
+    /// take.
     pub fn shot_runs(&self, durations: &Durations, now: Timestamp) -> bool {
         let overdue = |shadow: &BottlerocketShadow| {
             let since = shadow.spec.state_transition_timestamp.as_deref();
@@ -102,8 +103,8 @@ impl Snapshot {
         self.shadows.get(name)?.0.as_ref().ok()
     }
 
-    /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are being
-    /// monitored.
+    /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are
+    /// being monitored.
     pub fn monitored(&self) -> BTreeMap<String, Vec<String>> {
         let owners = self.nodes.iter().filter_map(|(name, node)| {
             let marker = node.marker().ok()??;

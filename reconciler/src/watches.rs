@@ -23,23 +23,23 @@ use crate::objects::{AgentPod, Ledger, WatchedNode, trim_pod};
 use crate::snapshot::Snapshot;
 pub use workloads::WorkloadWatches;
 
-/// Most nodes whose pods are watched at once. More drain one after the other.
+/// The pods of at most so many nodes are watched at once. Further nodes are drained later.
 const MAX_POD_WATCHES: usize = 256;
 
-/// The objects that everything is decided on, as far as they are known here.
+/// The watches of all objects that decisions rest on.
 pub struct Watches {
     nodes: Watched<WatchedNode>,
     shadows: Watched<DeserializeGuard<BottlerocketShadow>>,
     fleet: Watched<DeserializeGuard<Ledger>>,
     agents: Watched<Pod>,
-    /// Is told of each change that matters.
+    /// Notified of each change that matters.
     pub changed: Arc<Notify>,
-    /// Times that a watch failed.
+    /// How many times a watch failed.
     pub failures: Arc<AtomicU64>,
 }
 
 impl Watches {
-    /// Begins to watch all Nodes, and the shadows and the fleet of our namespace.
+    /// Begins to watch all Nodes, and the shadows, the fleet and the agents' pods of our namespace.
     pub fn start(client: &Client, namespace: &str) -> Self {
         let (changed, failures) = (Arc::<Notify>::default(), Arc::<AtomicU64>::default());
         let signals = || (Arc::clone(&changed), Arc::clone(&failures));
@@ -80,8 +80,8 @@ impl Watches {
         }
     }
 
-    /// Lists everything anew. A watch may be silent because nothing happens, or because its connection is dead; until that
-    /// is noticed it may be minutes behind.
+    /// Lists everything again. A silent watch may be silent because nothing happens, or because its connection is dead;
+    /// in the second case it may be minutes behind before that is noticed.
     pub fn refresh(&self) {
         self.nodes.refresh();
         self.shadows.refresh();
@@ -89,29 +89,29 @@ impl Watches {
         self.agents.refresh();
     }
 
-    /// Has each watch yielded all there is, once?
+    /// Has each watch listed its objects once?
     pub fn synced(&self) -> bool {
         self.nodes.synced() && self.shadows.synced() && self.fleet.synced() && self.agents.synced()
     }
 
-    /// Has each watch yielded all there is since the last [`refresh`](Self::refresh)?
+    /// Has each watch listed its objects since the last [`refresh`](Self::refresh)?
     pub fn is_fresh(&self) -> bool {
         self.nodes.is_fresh() && self.shadows.is_fresh() && self.fleet.is_fresh() && self.agents.is_fresh()
     }
 
-    /// Resolves when each watch has yielded all there is.
+    /// Waits until each watch has listed its objects.
     pub async fn wait_until_synced(&self) {
-        // An error says that the task of a watch has ended, which it does with this process only.
+        // An error would mean that the task of a watch has ended; it ends only with this process.
         let _ = self.nodes.store.wait_until_ready().await;
         let _ = self.shadows.store.wait_until_ready().await;
         let _ = self.fleet.store.wait_until_ready().await;
         let _ = self.agents.store.wait_until_ready().await;
     }
 
-    /// What is known now. An error if the ledger is there and cannot be read: then nothing may be decided.
+    /// What is known now.
     ///
     /// # Errors
-    /// What is wrong with the ledger.
+    /// The ledger exists and cannot be read: then nothing may be decided. Says what is wrong with it.
     pub fn snapshot(&self) -> Result<Snapshot, String> {
         let ledger = self.fleet.store.state().into_iter().next();
         if let Some(Err(error)) = ledger.as_ref().map(|ledger| &ledger.0) {
@@ -122,8 +122,8 @@ impl Watches {
     }
 }
 
-/// The pods of the nodes that are about to be emptied, and the budgets that may hold them. Nothing is watched while
-/// nothing drains, and nobody is passed over.
+/// Watches of the pods of some nodes, and of all budgets. Nothing is watched while no node is drained, about to be, or
+/// passed over.
 #[derive(Default)]
 pub struct PodWatches {
     watches: BTreeMap<String, Watched<Pod>>,
@@ -160,14 +160,15 @@ impl PodWatches {
         }
     }
 
-    /// The namespaces in which a budget allows more than when this was last asked.
+    /// The namespaces in which a budget allows more than at the last call.
     pub fn relaxed(&mut self) -> BTreeSet<String> {
         let Some((watched, budgets)) = &mut self.budgets else { return BTreeSet::new() };
         let found = watched.store.state();
         budgets.relaxed(found.iter().map(AsRef::as_ref))
     }
 
-    /// What `look` finds out of each node whose pods are known, by name of the shadow; budgets are known, too.
+    /// Calls `look` with the pods of each node whose pods are known, and with all budgets. Returns the results by name
+    /// of the shadow; none as long as the budgets are not known.
     pub fn look<T>(
         &self,
         look: impl Fn(&str, &[Arc<Pod>], &[Arc<PodDisruptionBudget>]) -> T,
@@ -192,9 +193,9 @@ pub fn on_node(node: &str) -> watcher::Config {
 /// A watch, its store, and the task that feeds it; dropping this ends the task.
 struct Watched<K: Resource<DynamicType = ()> + 'static> {
     store: Store<K>,
-    /// How many times it was to list everything: once, and once more for each refresh.
+    /// How many lists were asked for: one at the start, and one more for each refresh.
     wanted: watch::Sender<u64>,
-    /// The last of these times that is done; 0 before the first.
+    /// The number of the last list that is complete; 0 before the first.
     listed: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
@@ -260,7 +261,7 @@ struct Follower<K: Resource<DynamicType = ()> + Clone + 'static> {
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
-    /// Follows what `begin` yields, which is begun anew each time that it is asked for.
+    /// Follows the stream that `begin` makes. Makes a new one each time that `asked` changes.
     async fn follow<S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<u64>)
     where
         S: Stream<Item = watcher::Result<watcher::Event<K>>>,
@@ -305,7 +306,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
         }
     }
 
-    /// Says the first of a row of failures, counts all.
+    /// Counts each failure, and logs the first of several in a row.
     fn failed(&mut self, error: &watcher::Error) {
         if let watcher::Error::WatchError(status) = error
             && status.code == 410
@@ -320,7 +321,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
     }
 }
 
-/// Drops who owns which field: nothing here is decided on it.
+/// Drops `managedFields`: no decision needs them.
 pub(crate) fn strip<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
 }

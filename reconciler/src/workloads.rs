@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::facts::Evicted;
 
-/// The kinds of workload that are looked at. What other kinds mean by "available" nobody knows but their controllers.
+/// The kinds of workload that are looked at. What other kinds mean by "available" is known only to their controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Of `apps/v1`; for a Deployment's pods it is the `ReplicaSet` that owns them.
@@ -56,8 +56,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The workload that stands in a marker as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if it is of a kind that
-    /// is not looked at.
+    /// Parses a workload that a marker names as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if its kind is not
+    /// looked at.
     pub fn parse(owner: &str) -> Option<Self> {
         let mut parts = owner.rsplitn(4, '/');
         let (name, namespace, kind, api_version) =
@@ -67,21 +67,21 @@ impl Workload {
     }
 }
 
-/// What was found when a workload was looked for.
+/// What a look at a workload found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// There is none, or it is being deleted.
     Gone,
     /// As many pods are available as it wants.
     Available,
-    /// Fewer pods are available than it wants, or its controller has not looked yet.
+    /// Fewer pods are available than it wants, or its controller has not observed its latest version yet.
     Unavailable,
-    /// It cannot be looked at.
+    /// It cannot be read.
     Unknown,
 }
 
 impl Found {
-    /// What this object of the kind says; `None` = there is none.
+    /// What this object of this kind shows; `None` means that it does not exist.
     pub fn of(kind: Kind, object: Option<&DynamicObject>) -> Self {
         let Some(object) = object.filter(|object| object.metadata.deletion_timestamp.is_none()) else {
             return Self::Gone;
@@ -95,8 +95,8 @@ impl Found {
     }
 }
 
-/// How these owners of evicted pods are: the first that exists and is not available is missing. `found` says what was
-/// found of one; `None` if nothing is known of it yet, and then nothing is said of the others.
+/// The state of these owners of evicted pods. The first one that exists and is not available is missing. `found`
+/// returns what was found of an owner, or `None` as long as that is not known; then the result is unknown, too.
 pub fn evicted(owners: &[String], found: impl Fn(&str) -> Option<Found>) -> Evicted<'_> {
     let mut evicted = Evicted::Back;
     for owner in owners {

@@ -9,7 +9,7 @@ pub enum Abort {
     DeadlineExceeded,
     /// The drain took longer than it may.
     DrainTimedOut,
-    /// A pod came, or a budget, that a drain could never get past.
+    /// Before the drain began, a pod or a budget appeared that no drain gets past.
     CannotBeEmptied,
     /// The host came back with another version than the wanted one.
     FellBack,
@@ -17,7 +17,7 @@ pub enum Abort {
     NotReady,
     /// A workload whose pods were evicted did not become available again, while no other node was being updated.
     WorkloadsNotBack,
-    /// The same, while other nodes were away or being updated, which may be what keeps it from that.
+    /// The same, while other nodes were down or being updated, which may be the cause.
     WorkloadsNotBackAmongOthers,
     /// The host rebooted by itself before the update was ready.
     RebootedByItself,
@@ -30,7 +30,7 @@ pub enum Abort {
 }
 
 impl Abort {
-    /// The word that stands in `failures.reason`, conditions and Events.
+    /// The word for `failures.reason`, conditions and Events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::StepFailed => "StepFailed",
@@ -48,13 +48,15 @@ impl Abort {
         }
     }
 
-    /// Does it count as a failure of the node, so that it backs off? What people or releases changed does not. A reboot that
-    /// nobody granted does: a host that crashes whenever it stages would do so each minute.
+    /// Does it count as a failure of the node, so that the node backs off? Aborts that people or new releases cause do
+    /// not. A reboot that nobody granted does: otherwise a host that crashes whenever it stages would do so every
+    /// minute.
     pub fn is_failure(self) -> bool {
         !matches!(self, Self::OtherTarget | Self::NodePaused | Self::NotLabelled | Self::CannotBeEmptied)
     }
 
-    /// Is it seen on facts of Nodes and workloads, which no agent can write? Only such failures count against a version.
+    /// Was this failure seen on Nodes or workloads, which no agent can write? Only such failures count against a
+    /// version.
     pub fn is_corroborated(reason: &str) -> bool {
         [Self::FellBack, Self::NotReady, Self::WorkloadsNotBack].iter().any(|seen| reason == seen.as_str())
     }

@@ -1,4 +1,5 @@
-//! How many nodes are up to date, how many are behind, and how many are being updated: the columns of `kubectl get brf`.
+//! How many nodes are up to date, how many are behind, and how many are being updated: the columns of `kubectl get
+//! brf`.
 
 use brupop_api::fleet::Counts;
 

@@ -6,7 +6,8 @@ use super::{Abort, Case, Decision, Effect, Reason, writes};
 use crate::facts::NodeFacts;
 
 impl<'a> Case<'_, 'a> {
-    /// The next step on the way to an empty node; `None` once the node was seen empty while cordoned, and as long as it is.
+    /// The next step on the way to an empty node; `None` once the node was seen empty while cordoned, and as long as it
+    /// is.
     pub(super) fn next_drain_step(self) -> Option<Decision<'a>> {
         let Self { fleet, node, shadow, .. } = self;
         let marker = node.marker.cloned().unwrap_or_else(|| Marker {
@@ -22,8 +23,8 @@ impl<'a> Case<'_, 'a> {
         }
     }
 
-    /// Up to the cordon, which starts the drain: checks that the node can be emptied, and takes it out of load balancers for
-    /// as long as configured.
+    /// Up to the cordon, which starts the drain: checks that the node can be emptied, and takes it out of load
+    /// balancers for as long as configured.
     fn begin_drain(self, marker: Marker) -> Decision<'a> {
         let Self { fleet, situation, node, .. } = self;
         let now = || Some(fleet.now.to_owned());
@@ -55,8 +56,8 @@ impl<'a> Case<'_, 'a> {
         cordon(node, cordoned)
     }
 
-    /// From the cordon on: evicts until no pod is left, records that the node is drained, and starts again if pods come back.
-    /// `None` if the node is recorded as drained, and still is.
+    /// From the cordon on: evicts until no pod is left, records that the node is drained, and starts again if pods come
+    /// back. `None` if the node is recorded as drained, and still is.
     fn drain_until_empty(self, marker: Marker) -> Option<Decision<'a>> {
         let Self { fleet, situation, node, .. } = self;
         // A drained node that somebody uncordoned is drained anew, with a deadline of its own.
@@ -77,8 +78,8 @@ impl<'a> Case<'_, 'a> {
             return Some(Decision::wait(Reason::Draining));
         }
         if !situation.pods.drained {
-            // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods tolerate the
-            // cordon and come back each time, so the deadline stays as it is.
+            // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods
+            // tolerate the cordon and come back each time, so the deadline stays as it is.
             let again = Marker { drained_at: None, ..marker };
             let tests = [(Field::Unschedulable, Value::Set)];
             return Some(Decision::write(writes::mark(node, tests, [], again), Reason::Draining));

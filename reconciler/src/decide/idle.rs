@@ -6,7 +6,8 @@ use super::{Case, Decision, Effect, Reason, undo_when_ready, writes};
 use crate::facts::{FleetFacts, Gate, Situation};
 
 impl<'a> Case<'_, 'a> {
-    /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a slot.
+    /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a
+    /// slot.
     pub(super) fn idle(self) -> Decision<'a> {
         let Self { fleet, situation, node, shadow } = self;
         if node.marker.is_some() {

@@ -1,7 +1,7 @@
 //! What to do for a node now, and why not more: pure functions from facts to writes.
 //!
-//! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale view.
-//! The model checker runs these very functions.
+//! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale
+//! view. The model checker runs these very functions.
 
 mod abort;
 mod counts;
@@ -35,8 +35,8 @@ pub use versions::Halted;
 pub enum Effect<'a> {
     /// A conditional write.
     Write(Write<'a>),
-    /// A conditional write that records that the node is drained, or relies on that. Make it only after a fresh list of the
-    /// node's pods confirms it.
+    /// A conditional write that records that the node is drained, or relies on that. Make it only after a fresh list of
+    /// the node's pods confirms it.
     ConfirmDrained(Write<'a>),
     /// Create the shadow, Idle, owned by the Node.
     CreateShadow {

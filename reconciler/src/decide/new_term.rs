@@ -1,4 +1,4 @@
-//! A new leader: a higher term in the ledger, before anything else is written.
+//! How a new leader begins: it writes a higher term into the ledger, before it writes anything else.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,11 +8,11 @@ use brupop_api::{Field, Object, State, Value, Write};
 
 use crate::facts::Situation;
 
-/// The ledger's write by which a process begins to lead, and the term in which it then leads.
+/// The write to the ledger with which a process begins to lead, and the term in which it then leads.
 ///
-/// The term is one more than the ledger's and than every term that stands in a shadow, so it rises also when the
-/// ledger was lost. A lost ledger's slots are made again from the updates that run. Those that upstream's operator left
-/// behind never had one: they take theirs like everybody else, when there is room.
+/// The term is higher than the ledger's, and higher than every term in a shadow. So it rises even if the ledger was
+/// lost. The slots of a lost ledger are made again from the updates that run. Updates that upstream's operator left
+/// behind never had a slot: they take theirs in turn, when there is room.
 pub fn new_term<'a>(
     ledger: Option<&'a BottlerocketFleetStatus>,
     situations: &[Situation<'a>],

@@ -1,11 +1,11 @@
-//! Which nodes are opted in without a person's word (`AUTO_LABEL`).
+//! Which nodes the reconciler opts in by itself (`AUTO_LABEL`).
 
 use brupop_api::{Field, Object, Value, Write, names};
 
 use crate::facts::{FleetFacts, Gate, Outsider};
 
-/// The label for this node, if it runs Bottlerocket and nobody has said anything about it. Any other value of the label
-/// is somebody's word: this node is left out. A paused fleet takes nobody in.
+/// The write that labels this node, if it runs Bottlerocket and does not have the label. With any value of the label,
+/// somebody has decided about the node, and it is left alone. While the fleet is paused, no node is labelled.
 pub fn opt_in<'a>(fleet: &FleetFacts<'a>, outsider: &Outsider<'a>) -> Option<Write<'a>> {
     let wanted = fleet.ledger_term == Some(fleet.term)
         && fleet.gate != Gate::Paused

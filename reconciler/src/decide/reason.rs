@@ -6,7 +6,8 @@ use brupop_api::conditions::ConditionStatus;
 
 use super::Abort;
 
-/// Why a node moves or not. The text of a reason changes only when the reason does: no counters, no positions.
+/// Why a node moves or not. The text of a reason changes only with the reason: it holds no counters and no positions in
+/// a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason<'a> {
     /// This process does not lead; nothing is said.
@@ -17,13 +18,14 @@ pub enum Reason<'a> {
     NodeReplaced,
     /// The Node is not labelled (any more).
     NotLabelled,
-    /// The agent has not reported, or not in this boot of the node.
+    /// The agent has not reported yet, or not since the node booted.
     NotReported,
     /// The pod of the agent is not Ready.
     AgentSilent,
     /// The host knows of no update.
     NoUpdate,
-    /// The host could not look for updates, so whether there is one is not known; with what its agent says of that.
+    /// The host could not look for updates, so it is not known whether there is one. Holds what its agent says about
+    /// that.
     RefreshFailed(&'a str),
     /// The Node is not Ready.
     NodeNotReady,
@@ -43,15 +45,15 @@ pub enum Reason<'a> {
     NodeTooYoung,
     /// An update ended not long ago.
     PausingBetweenUpdates,
-    /// Its turn has come; whether it can be emptied is looked at first.
+    /// Its turn has come; first the reconciler checks whether it can be emptied.
     LookingAtPods,
-    /// A drain could never empty the node, as things are.
+    /// No drain could empty the node, as its pods and their budgets are now.
     CannotBeEmptied(&'a str),
     /// As many nodes as allowed are being updated.
     LimitReached,
     /// Nodes that are out of service for other reasons use up the limit.
     LimitUsedByUnavailableNodes,
-    /// It has its slot and begins.
+    /// It has its slot, and its update starts.
     Starting(&'a str),
     /// The host downloads and activates the update.
     Staging(&'a str),
@@ -73,14 +75,14 @@ pub enum Reason<'a> {
     Monitoring,
     /// A workload whose pods were evicted is not available again.
     WorkloadsNotBack(&'a str),
-    /// The update is done; the agent and the ledger are about to say so.
+    /// The update is done; the agent has yet to report that, and the slot has yet to be given back.
     Finishing,
     /// The update is given up.
     Aborting(Abort),
 }
 
 impl Reason<'_> {
-    /// Every word that [`Reason::as_str`] can be, for metrics.
+    /// Every word that [`Reason::as_str`] can return, for metrics.
     pub const WORDS: [&'static str; 34] = [
         "NotLeading",
         "NodeGone",

@@ -1,4 +1,5 @@
-//! The ledger: who may be updated, who is done. One conditional patch a pass gives back and takes.
+//! The ledger: which nodes may be updated now, and which are done. Each pass makes one conditional patch, which gives
+//! slots back and takes new ones.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,16 +13,16 @@ use super::turns::Turns;
 use super::versions::{Halted, Versions};
 use crate::facts::{FleetFacts, NodeFacts, Situation};
 
-/// What is to become of the slots.
+/// What to do with the slots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slots<'a> {
-    /// The ledger's next version, if it is to change.
+    /// The write to the ledger, if it has to change.
     pub write: Option<Write<'a>>,
     /// Nodes (by index into the situations) that this write gives a slot, in their order.
     pub taken: Vec<usize>,
     /// Nodes (by index into the situations) that could begin but got no slot, and why.
     pub queued: Vec<(usize, Reason<'a>)>,
-    /// Nodes (by index) that are next, and whose pods must be looked at before one of them begins.
+    /// Nodes (by index) whose turn is next. Their pods must be looked at before they start.
     pub look_at: Vec<usize>,
     /// Versions that this write halts.
     pub halted: Vec<Halted<'a>>,
@@ -65,11 +66,12 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     Slots { write, taken, queued: queued.chain(looked_at).chain(resting).collect(), look_at, halted }
 }
 
-/// Which situations have slots: found once by going through the slots, for there are far fewer of them.
+/// Which situations have slots. It is found out once, by going through the slots, because there are far fewer slots
+/// than nodes.
 struct Holders<'a> {
-    /// Of each situation, by index: has it a slot, and does it keep it?
+    /// For each situation, by index: does it have a slot, and does it keep it?
     standing: Vec<(bool, bool)>,
-    /// The slots that are given back, and whose they are (by index) if that is known.
+    /// The slots that are given back, and the situation (by index) that each belongs to, if there is one.
     freed: Vec<(&'a str, Option<usize>)>,
 }
 
@@ -100,9 +102,10 @@ impl<'a> Holders<'a> {
     }
 }
 
-/// Is the attempt that this slot is for over, on facts that cannot be taken back?
+/// Is the attempt over that this slot is for? This rests only on facts that stay true.
 ///
-/// Idle at the slot's own attempt is final: the spec left that attempt for good, and the next one needs another slot.
+/// A spec that is Idle at the slot's own attempt is final: it never goes back to that attempt, and the next attempt
+/// needs another slot.
 fn is_over(slot: &Slot, situation: Option<&Situation<'_>>) -> bool {
     let Some(situation) = situation else { return true };
     let Some(node) = situation.node else { return true };
@@ -121,12 +124,12 @@ fn is_over(slot: &Slot, situation: Option<&Situation<'_>>) -> bool {
     }
 }
 
-/// A node that is out of service.
+/// Is the node out of service?
 fn is_unavailable(situation: &Situation<'_>) -> bool {
     situation.node.is_some_and(|node| node.labelled && !node.ready) || situation.marked()
 }
 
-/// The attempt that a slot taken now would be for.
+/// The attempt for which a slot would be taken now.
 fn next_attempt(situation: &Situation<'_>) -> u64 {
     situation.shadow.map_or(1, |shadow| match (shadow.spec.state, shadow.spec.attempt) {
         (State::Idle, attempt) => attempt.unwrap_or(0) + 1,
@@ -134,21 +137,22 @@ fn next_attempt(situation: &Situation<'_>) -> u64 {
     })
 }
 
-/// Who gets the room there is, who has to wait, and about whom more must be known first.
+/// Which nodes (by index) get the room there is, which wait, and which must be looked at first.
 struct Choice<'a> {
     taken: Vec<usize>,
-    /// Those for whom there is room, but an update ended not long ago.
+    /// There is room for these, but they wait because an update ended not long ago.
     resting: Vec<usize>,
     queued: Vec<usize>,
     look_at: Vec<usize>,
-    /// What those in the queue wait for.
+    /// What the queued nodes wait for.
     why: Reason<'a>,
 }
 
-/// Updates that run without a slot come first, then those whose turn it is. Whose pods are not known yet holds its place.
+/// Updates already running without a slot go first, then nodes in turn. A node whose pods are not known yet keeps its
+/// place.
 ///
-/// Nodes that are away for other reasons use up the limit, too, but hold up nobody who is out of service already: of those,
-/// who has only to be put back comes first.
+/// Nodes down for other reasons use up the limit, but do not block a node that is already out of service; among those,
+/// one that only needs uncordoning goes first.
 fn choose<'a>(
     fleet: &FleetFacts<'a>,
     situations: &[Situation<'a>],
@@ -186,20 +190,21 @@ fn choose<'a>(
     Choice { taken, resting, queued: turns.rest().chain(left_over).collect(), look_at, why }
 }
 
-/// Does an update run?
+/// Does an update of this node run?
 fn runs(situation: &Situation<'_>) -> bool {
     situation.node.is_some() && situation.shadow.is_some_and(|shadow| shadow.spec.state != State::Idle)
 }
 
-/// Is this running update's node out of service already, and can it be helped? It only gains then, whoever else is away.
+/// Is the node of this running update out of service already, and Ready? Then it goes on at once, no matter how many
+/// others are down: that can only bring it back.
 fn goes_on_at_once(situation: &Situation<'_>) -> bool {
     let Some((node, shadow)) = situation.node.zip(situation.shadow) else { return false };
-    // Before the reboot is wanted a cordon is a person's, and the node may be full of pods.
+    // Before the reboot is wanted, a cordon is a person's, and the node may be full of pods.
     let cordoned = node.unschedulable && shadow.spec.state != State::StagedAndPerformedUpdate;
     node.ready && (cordoned || situation.marked() || only_comes_back(situation))
 }
 
-/// Does its host run the update already, so that it has only to be put back into service?
+/// Does the host run the update already, so that the node only has to be put back into service?
 fn only_comes_back(situation: &Situation<'_>) -> bool {
     let of_update = |(node, shadow): (NodeFacts<'_>, ShadowFacts<'_>)| {
         node.version.is_some() && node.version == shadow.spec.version

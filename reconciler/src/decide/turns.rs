@@ -1,5 +1,6 @@
-//! In which order nodes begin: those asked for by a person, fewer failures, those whose last attempt came to nothing after
-//! the others, the reconciler's own node last, zones in which least is going on, by name.
+//! In which order nodes start. Nodes that a person asked for go first, then nodes with fewer failures. Nodes whose last
+//! attempt came to nothing go after the others, and the reconciler's own node goes last. Among equals, the zone with
+//! the fewest updates goes first; then the name decides.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,23 +10,23 @@ use brupop_api::State;
 use super::idle;
 use crate::facts::{FleetFacts, Situation};
 
-/// The nodes (by index into the situations) that could begin, in the order of their turns, whatever the limit.
+/// The nodes (by index into the situations) that could start, in the order of their turns, regardless of the limit.
 pub fn turns<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Vec<usize> {
     let has_slot = |index: usize| fleet.slots.contains_key(situations[index].shadow_name);
     Turns::new(fleet, situations, has_slot, |_| true).collect()
 }
 
-/// The turns, one after the other: each that is taken makes its zone busier.
+/// An iterator over the turns. Each node that it yields makes its zone busier.
 pub(super) struct Turns<'s, 'a> {
     situations: &'s [Situation<'a>],
-    /// Each zone's nodes in their order: its first is all that counts of it.
+    /// Each zone's nodes in their order. Only the first of each zone is compared.
     waiting: BTreeMap<Option<&'a str>, VecDeque<usize>>,
     busy: BTreeMap<Option<&'a str>, usize>,
 }
 
 impl<'s, 'a> Turns<'s, 'a> {
-    /// The turns of nodes that could begin an update to a version that goes on. Those (by index) with slots keep their
-    /// zones busy.
+    /// The turns of nodes that could start an update to a version that is not halted. Nodes (by index) with slots keep
+    /// their zones busy.
     pub(super) fn new(
         fleet: &FleetFacts<'a>,
         situations: &'s [Situation<'a>],
@@ -52,7 +53,7 @@ impl<'s, 'a> Turns<'s, 'a> {
         turns
     }
 
-    /// Those whose turn has not come.
+    /// The nodes that were not yielded.
     pub(super) fn rest(self) -> impl Iterator<Item = usize> + use<'s, 'a> {
         self.waiting.into_values().flatten()
     }
@@ -65,7 +66,7 @@ impl<'s, 'a> Turns<'s, 'a> {
         let Situation { node, shadow, .. } = self.situations[index];
         let asked_for = node.is_some_and(|node| node.update_now);
         let failures = shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |failures| failures.count);
-        // An agent that has each attempt given up, by a new target, must not keep others from their turn.
+        // An agent could have each attempt given up by reporting a new target: it must not keep others from their turn.
         let wanted = shadow.and_then(|shadow| shadow.spec.version);
         let in_vain = wanted.is_some() && wanted != node.and_then(|node| node.version);
         (Reverse(asked_for), failures, in_vain, node.is_some_and(|node| node.runs_this_process))

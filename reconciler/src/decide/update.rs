@@ -41,8 +41,8 @@ impl<'a> Case<'_, 'a> {
         Decision::write(writes::abort(self.fleet, self.shadow, why), Reason::Aborting(why))
     }
 
-    /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent has claimed
-    /// it, or after the host is back.
+    /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
+    /// has claimed it, or after the host is back.
     fn given_up(self) -> Option<Abort> {
         let Self { situation, node, shadow, .. } = self;
         if shadow.reports(State::ErrorReset) {
@@ -58,11 +58,11 @@ impl<'a> Case<'_, 'a> {
         }
     }
 
-    /// Takes over a shadow that upstream's operator left in mid-update: it has no attempt. First the cordon on its node becomes
-    /// ours, then the shadow gets the attempt of its slot.
+    /// Takes over a shadow that upstream's operator left in mid-update: it has no attempt. First the cordon on its node
+    /// becomes ours, then the shadow gets the attempt of its slot.
     ///
-    /// Upstream's operator cordons a node, and excludes it from load balancers, only once the reboot is wanted. A cordon that is
-    /// there before that is a person's.
+    /// Upstream's operator cordons a node, and excludes it from load balancers, only once the reboot is wanted. A
+    /// cordon that is there before that is a person's.
     pub(super) fn adopt(self) -> Decision<'a> {
         let Self { fleet, situation, node, shadow } = self;
         let Some(slot) = situation.slot(fleet) else { return Decision::wait(Reason::LimitReached) };
@@ -125,8 +125,8 @@ impl<'a> Case<'_, 'a> {
         self.empty_then_grant()
     }
 
-    /// Undoes our changes on the node, if there are any and the node is Ready. A host in another boot gets this before anything
-    /// else, because it needs neither the agent nor the webhook.
+    /// Undoes our changes on the node, if there are any and the node is Ready. A host in another boot gets this before
+    /// anything else, because it needs neither the agent nor the webhook.
     fn back_into_service(self) -> Option<Decision<'a>> {
         let node = self.node;
         let marker = node.marker.filter(|marker| node.ready && marker.holds_changes())?;
@@ -166,8 +166,8 @@ impl<'a> Case<'_, 'a> {
         self.watch_it()
     }
 
-    /// The node is in service with the new version: monitor it, once its agent has reported the reboot, too. A silent agent does
-    /// not keep the slot for ever.
+    /// The node is in service with the new version: monitor it, once its agent has reported the reboot, too. A silent
+    /// agent does not keep the slot for ever.
     fn watch_it(self) -> Decision<'a> {
         let Self { fleet, shadow, .. } = self;
         if shadow.reached() {

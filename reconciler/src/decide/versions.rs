@@ -1,6 +1,7 @@
 //! What the ledger remembers of each version: how many nodes reached it, which failed, and whether it goes on.
 //!
-//! All of it rests on facts of Nodes and workloads and on our own spec; no agent's word counts a failure or lifts a halt.
+//! All of it rests on Nodes, workloads and our own spec. Nothing that an agent reports can count a failure or lift a
+//! halt.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +12,13 @@ use jiff::Timestamp;
 use super::{Abort, update};
 use crate::facts::{FleetFacts, Situation};
 
-/// Most failures that a version's record keeps; the schema's limit.
+/// A version's record keeps at most so many failures: the schema's limit.
 const FAILURES_KEPT: usize = 8;
-/// Most versions that the ledger keeps a record of; the schema's limit.
+/// The ledger keeps records of at most so many versions: the schema's limit.
 const VERSIONS_KEPT: usize = 32;
-/// Most nodes that a halt names.
+/// A halt names at most so many nodes.
 const NODES_NAMED: usize = 3;
-/// An update that is typical takes no less: from so many seconds on, what is typical may rise.
+/// Floor for the typical duration, in seconds, so that it can grow from zero.
 const LEAST_TYPICAL: u64 = 60;
 /// The reason of a failure that is counted while the host is still away.
 const NOT_RETURNED: &str = "NotReturned";
@@ -40,7 +41,8 @@ pub(super) struct Versions<'a> {
 }
 
 impl<'a> Versions<'a> {
-    /// The records after a person's word, after these updates that are over, and after reboots that take too long.
+    /// The records as they change in this pass: by what a person resumes, by these updates that are over, and by
+    /// reboots that take too long.
     pub(super) fn after<'b>(
         fleet: &FleetFacts<'a>,
         over: impl Iterator<Item = &'b Situation<'a>>,
@@ -78,7 +80,7 @@ impl<'a> Versions<'a> {
         Self { changed: BTreeMap::new(), halted: vec![], finished: false, typical_seconds }
     }
 
-    /// Is no new node to be updated to this version, by what changes now?
+    /// Do the changes of this pass halt this version?
     pub(super) fn halts(&self, version: &str) -> bool {
         self.changed.get(version).is_some_and(|record| record.halted.is_some())
     }
@@ -109,14 +111,14 @@ impl<'a> Versions<'a> {
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
             if Abort::is_corroborated(&failure.reason) {
-                // Also when its Node has gone meanwhile: what fails and is replaced has failed all the same.
+                // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
                 let node = names::node_of_shadow(shadow.name).unwrap_or(shadow.name);
                 self.failed(fleet, version, node, &failure.at, &failure.reason);
             }
             return;
         }
         let Some(node) = situation.node else {
-            // Whatever took its Node away: it went into its reboot, and was not seen again.
+            // Whatever deleted its Node: the host began its reboot, and was not seen again.
             let claimed = shadow.spec.reboot_from_boot_id.is_some()
                 && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
             if shadow.spec.state == State::RebootedIntoUpdate && claimed {
@@ -129,14 +131,14 @@ impl<'a> Versions<'a> {
             self.took(situation.time.slot_seconds);
             self.change(fleet, version, |record| {
                 record.succeeded += 1;
-                // It came late, but it came.
+                // A node that was counted as failed has come back after all.
                 record.failures.retain(|failure| failure.node != node.name);
             });
         }
     }
 
-    /// An update that ended well took so long: what is typical follows by a quarter, and by no more than its own half,
-    /// for a host may have been away for days.
+    /// Takes the duration of a successful update into account: the typical duration moves towards it by a quarter of
+    /// the difference, and by at most half of itself, because a host may have been away for days.
     fn took(&mut self, seconds: Option<u64>) {
         if let Some(seconds) = seconds {
             let typical = self.typical_seconds.unwrap_or(seconds);
@@ -152,12 +154,13 @@ impl<'a> Versions<'a> {
         let away =
             shadow.spec.state == State::RebootedIntoUpdate && !node.ready && situation.time.step_overdue;
         let record = self.changed.get(version).or_else(|| fleet.versions.get(version));
-        // Of this update: it may have failed in an earlier one, before a person resumed the version.
+        // Only failures of this update: the node may have failed in an earlier one, before a person resumed the
+        // version.
         let of_this = |it: &NodeFailure| it.node == node.name && !is_before(&it.at, slot.since.as_deref());
         let known = record.is_some_and(|record| record.failures.iter().any(of_this))
             || shadow.spec.failures.is_some_and(|failures| failures.attempt == slot.attempt);
         if away && !known && update::went_away(&node, &shadow) {
-            // By another leader's clock it may have got its slot later than now.
+            // By another leader's clock, the slot may have been taken later than now.
             let at =
                 slot.since.as_deref().filter(|since| is_before(fleet.now, Some(since))).unwrap_or(fleet.now);
             self.failed(fleet, version, node.name, at, NOT_RETURNED);
@@ -213,7 +216,7 @@ impl<'a> Versions<'a> {
         let surplus = (fleet.versions.len() + new).saturating_sub(VERSIONS_KEPT);
         let known = fleet.versions.iter().filter(|(version, _)| !self.changed.contains_key(version.as_str()));
         let mut forgettable: Vec<(&'a String, &'a VersionRecord)> = known.collect();
-        // A halt is forgotten rather than that nothing more could be written.
+        // Halts are forgotten last, but they are: otherwise the full ledger would refuse every write.
         forgettable.sort_by_key(|(_, record)| (record.halted.is_some(), record.first_seen.as_deref()));
         let forgotten = forgettable.iter().take(surplus);
         sets.extend(forgotten.map(|(version, _)| (Field::VersionRecord(version), Value::Absent)));
@@ -232,19 +235,19 @@ impl<'a> Versions<'a> {
     }
 }
 
-/// Was that before this time? What cannot be told was not.
+/// Was `at` before this time? No, if either cannot be read.
 fn is_before(at: &str, time: Option<&str>) -> bool {
     let parsed = |text: &str| text.parse::<Timestamp>().ok();
     parsed(at).zip(time.and_then(parsed)).is_some_and(|(at, time)| at < time)
 }
 
-/// Did it fail after the version was resumed? What cannot be told counts.
+/// Did it fail after the version was resumed? Yes, if either time cannot be read.
 fn is_after(failure: &NodeFailure, resumed_at: Option<&str>) -> bool {
     let at = |text: &str| text.parse::<Timestamp>().ok();
     resumed_at.and_then(at).zip(at(&failure.at)).is_none_or(|(resumed, failed)| failed > resumed)
 }
 
-/// The failed nodes in a bounded phrase, the last ones first.
+/// The failed nodes as a phrase of bounded length, the latest first.
 fn failed_nodes(failures: &[&NodeFailure]) -> String {
     let named = failures.iter().rev().take(NODES_NAMED).map(|failure| {
         // A node's name may be as long as the whole phrase.

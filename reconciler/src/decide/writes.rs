@@ -31,8 +31,8 @@ fn state<'a>(fleet: &FleetFacts<'a>, state: State) -> [(Field<'a>, Value<'a>); 2
     [(Field::SpecState, Value::State(state)), (Field::SpecTransitionTimestamp, Value::text(fleet.now))]
 }
 
-/// Tests that the agent's claim of a reboot is as it was read: absent, or spent in an earlier boot. A test for "absent" would
-/// have every grant refused, until the deadline, for an agent that never removes a spent claim.
+/// Tests that the agent's claim of a reboot is as it was read: absent, or spent in an earlier boot. A test for "absent"
+/// would have every grant refused, until the deadline, for an agent that never removes a spent claim.
 fn claim_as_read<'a>(shadow: &ShadowFacts<'a>) -> (Field<'a>, Value<'a>) {
     (Field::StatusRebootRequested, Value::text_or_absent(shadow.status.reboot_requested))
 }

@@ -9,20 +9,21 @@ use super::Answer;
 use crate::drain::{DrainPlan, PodKey, unmanaged};
 use crate::pending::doubled;
 
-/// Wait after a first refusal; doubled with each further one. A budget that allows more starts anew.
+/// Wait after the first refusal; doubled with each further one. It starts again when a budget allows more.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Longest wait after refusals. It is for what no budget's count tells of: another selector, a pod no longer Ready.
+/// Longest wait after refusals. It covers changes that no budget's count shows: another selector, a pod that is no
+/// longer Ready.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// How long after its grace period a pod that is still there is worth a word.
+/// A pod that is still there so long after its grace period is reported.
 const LATE: SignedDuration = SignedDuration::from_secs(10);
-/// Wait for an evicted pod to be seen leaving, before it is evicted once more.
+/// How long an evicted pod may take to be seen terminating, before it is evicted once more.
 const ACCEPTED_WAIT: Duration = Duration::from_secs(30);
-/// Most evictions begun within [`RATE_WINDOW`], of all drains together: each is work for the API server, the scheduler
-/// and whoever makes the pod again.
+/// At most so many evictions begin within [`RATE_WINDOW`], all drains together: each makes work for the API server, the
+/// scheduler and the pod's controller.
 const MAX_RATE: usize = 20;
-/// The same, when one more is of a pod that was refused before: those that are blocked hold up no others.
+/// The same for pods whose eviction was refused before. It is lower, so that blocked pods do not hold up others.
 const MAX_RATE_AGAIN: usize = 10;
-/// See [`MAX_RATE`].
+/// The time for which [`MAX_RATE`] counts evictions.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 
 /// The evictions that were tried; instants are durations since any fixed moment of a monotonic clock.
@@ -51,7 +52,7 @@ impl Tried {
 }
 
 impl Evictions {
-    /// Pods of the plan that are to be evicted now, as far as the rate of all evictions allows.
+    /// The pods of the plan to evict now, as far as the rate of all evictions allows.
     pub fn due<'p>(&self, plan: &'p DrainPlan, now: Duration) -> Vec<&'p PodKey> {
         let mut lately = self.begun.iter().filter(|begun| **begun + RATE_WINDOW > now).count();
         let has_room = |pod: &&PodKey| {
@@ -91,7 +92,7 @@ impl Evictions {
         tried.not_before = None;
     }
 
-    /// A call was answered. True if that is news to be told.
+    /// A call was answered. Returns whether the answer is news.
     pub fn answered(&mut self, pod: &PodKey, answer: &Answer, now: Duration) -> bool {
         let Some(tried) = self.tried.get_mut(pod) else { return false };
         let why = match answer {
@@ -105,8 +106,8 @@ impl Evictions {
         std::mem::replace(&mut tried.why, why) != tried.why
     }
 
-    /// Budgets of this namespace allow more than before: what was refused there is due. What is being asked right now
-    /// may be refused on the old count, and is then asked again soon.
+    /// Budgets of this namespace allow more than before, so evictions that were refused there are due now. A call under
+    /// way may still be refused on the old count; it is then made again soon.
     pub fn retry(&mut self, namespace: &str, now: Duration) {
         for (pod, tried) in &mut self.tried {
             if pod.namespace == namespace && tried.why.is_some() {
@@ -121,7 +122,7 @@ impl Evictions {
         plan.evict.iter().find_map(|pod| Some((pod, self.tried.get(pod)?.why.as_deref()?)))
     }
 
-    /// What holds this drain up at this time, in a sentence that stays as long as that does.
+    /// What holds this drain up at this time, as a sentence. It stays the same as long as the cause does.
     pub fn held_up_by(&self, plan: &DrainPlan, time: Timestamp) -> Option<String> {
         let refused = self
             .refusal(plan)
@@ -139,7 +140,7 @@ impl Evictions {
         refused.or_else(left).or_else(stuck)
     }
 
-    /// Forgets pods that no drain is about any more.
+    /// Forgets pods that are in no plan any more.
     pub fn retain<'p>(&mut self, plans: impl Iterator<Item = &'p DrainPlan>) {
         let pods: BTreeSet<&PodKey> =
             plans.flat_map(|plan| plan.evict.iter().chain(&plan.unmanaged).chain(&plan.last)).collect();

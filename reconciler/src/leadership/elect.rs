@@ -1,4 +1,4 @@
-//! The loop round [`step`]: watches the Lease, makes it ours, renews it, gives it back.
+//! The loop around [`step`]: watches the Lease, acquires it, renews it, gives it back.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -26,14 +26,14 @@ pub struct Election {
     pub namespace: String,
     /// Name of the Lease.
     pub lease: String,
-    /// Who we are: unlike any other process, such as the pod's name.
+    /// Our identity, which no other process has, such as the pod's name.
     pub us: String,
     /// When to do what.
     pub timing: Timing,
 }
 
-/// Takes part in the election until the shutdown is requested; then gives back the Lease, so that the next one need
-/// not wait for it to run out.
+/// Takes part in the election until the shutdown is requested. Then gives the Lease back, so that the next leader need
+/// not wait until it expires.
 pub async fn run(
     election: Election,
     client: Client,
@@ -78,7 +78,7 @@ impl Candidate {
             let wake = match action {
                 Action::Wait(at) => self.epoch.checked_add(at),
                 Action::Acquire | Action::Renew => {
-                    // Not cut short by events: one of them is the echo of this very call.
+                    // Events do not cut this short: one of them is the echo of this very call.
                     self.claim().await;
                     continue;
                 }
@@ -147,7 +147,7 @@ impl Candidate {
         self.lease = lease;
     }
 
-    /// Makes the Lease ours, or renews it; on the very version of it that was read.
+    /// Acquires or renews the Lease, on condition that it still has the version that was read.
     async fn claim(&mut self) {
         let sent = self.now();
         let lease = self.claimed();
@@ -175,7 +175,7 @@ impl Candidate {
             Ok(Err(error)) => self.failed("written", &error),
             Err(_) => {
                 self.failed("written", &"no answer in time");
-                // It may have been written all the same.
+                // It may have been written nevertheless.
                 self.read_again().await;
             }
         }
@@ -228,7 +228,7 @@ impl Candidate {
         }
     }
 
-    /// Says the first of a row of failures.
+    /// Logs the first of several failures in a row, and delays the next call.
     fn failed(&mut self, what: &str, error: &dyn Display) {
         self.memory.not_before = self.memory.not_before.max(self.now() + self.election.timing.retry);
         if !std::mem::replace(&mut self.failing, true) {

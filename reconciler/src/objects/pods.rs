@@ -1,4 +1,4 @@
-//! Pods as they are watched, and what an agent's pod tells of its agent.
+//! Pods as they are watched, and what an agent's pod shows about its agent.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::identity;
 
-/// Annotation of the pods that a kubelet runs from its own files.
+/// Annotation of mirror pods, which a kubelet runs from its own files.
 pub const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// The condition by which a pod is Ready, if it is.
+/// The pod's condition Ready, if it is True.
 pub fn ready_condition(pod: &Pod) -> Option<&PodCondition> {
     readiness(pod).filter(|condition| condition.status == "True")
 }
@@ -28,7 +28,7 @@ pub fn is_operator_pod(pod: &Pod, namespace: &str) -> bool {
         && pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::COMPONENT_LABEL))
 }
 
-/// An agent's pod, as far as it tells whether the agent is there.
+/// An agent's pod: where it is, and whether it is Ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentPod {
     /// The node that it runs on.
@@ -40,7 +40,7 @@ pub struct AgentPod {
 }
 
 impl AgentPod {
-    /// What this pod tells; `None` if it is on no node yet.
+    /// Reads this pod; `None` if it is on no node yet.
     pub fn of(pod: &Pod) -> Option<Self> {
         let node = pod.spec.as_ref()?.node_name.clone()?;
         let leaving = pod.metadata.deletion_timestamp.is_some();
@@ -53,7 +53,8 @@ impl AgentPod {
         Some(Self { node, ready_since, away_since })
     }
 
-    /// The agents by the name of their node's shadow. One that leaves may stand beside the one that follows.
+    /// The agents, by name of their node's shadow. During a rollout of the `DaemonSet` a node may have two: one that is
+    /// Ready wins.
     pub fn by_shadow<'p>(pods: impl Iterator<Item = &'p Pod>) -> BTreeMap<String, Self> {
         let mut agents = BTreeMap::<String, Self>::new();
         for agent in pods.filter_map(Self::of) {
@@ -66,7 +67,7 @@ impl AgentPod {
     }
 }
 
-/// What stays of a Pod: whose it is, where it is, how far it is.
+/// Trims a pod to its identity, its owners and labels, its node, and its phase and readiness.
 pub fn trim_pod(pod: &mut Pod) {
     let mut metadata = std::mem::take(&mut pod.metadata);
     pod.metadata = ObjectMeta {

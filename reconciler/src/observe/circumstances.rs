@@ -70,8 +70,8 @@ impl Settings {
     }
 }
 
-/// May new updates start? A person's pause comes first. Rules that are not in force come before the schedule, because some
-/// nodes are exempt from the schedule.
+/// May new updates start? A person's pause comes first. Rules that are not in force come before the schedule, because
+/// some nodes are exempt from the schedule.
 pub(super) fn gate(paused: bool, admission_enforced: bool, starts_allowed: bool) -> Gate {
     match (paused, admission_enforced, starts_allowed) {
         (true, _, _) => Gate::Paused,

@@ -1,4 +1,4 @@
-//! What the clock says of a node, and when it says something else.
+//! What the clock says about a node, and when that changes.
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Marker, State};
@@ -22,7 +22,7 @@ pub(super) struct Clock {
     next: Option<Timestamp>,
 }
 
-/// Since when a node and its agent are Ready, or are not.
+/// Since when a node and its agent have been Ready, or have not been.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Health {
     /// Since when the node has been Ready without interruption, if it is.
@@ -33,7 +33,7 @@ pub(super) struct Health {
     pub(super) away: Option<Timestamp>,
 }
 
-/// The times of one node, and what they are held against.
+/// The times of one node, and the durations that they are compared with.
 #[derive(Clone, Copy)]
 pub(super) struct Times<'t> {
     pub(super) durations: &'t Durations,
@@ -83,7 +83,7 @@ impl Clock {
         at <= self.now
     }
 
-    /// Whole seconds since then; `None` without a time that can be read, or before it.
+    /// Whole seconds since then; `None` if the time cannot be read, or lies ahead.
     pub(super) fn seconds_since(&self, since: &str) -> Option<u64> {
         let since = since.parse::<Timestamp>().ok()?;
         u64::try_from(self.now.duration_since(since).as_secs()).ok()
@@ -113,7 +113,7 @@ impl Clock {
         if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
             facts.exclusion_over = self.passed_or_unknown(marker.excluded_at.as_deref(), durations.exclusion);
         }
-        // From an empty node to the grant it takes moments.
+        // From an empty node to the grant takes only moments.
         let settle = marker.drained_at.as_ref().map_or(SignedDuration::ZERO, |_| durations.settle);
         facts.drain_overdue = self.passed(marker.drain_started_at.as_deref(), durations.drain + settle);
         facts
@@ -155,7 +155,7 @@ impl Clock {
         let spell_overdue = if let Some(since) = health.away {
             self.is_older(since, durations.settle) && self.passed(transition, durations.settle)
         } else {
-            // A node that is well again since a moment ago has the full time, too.
+            // A node that has just become well again gets the full time, too.
             let had_time = health.all_well.is_none_or(|since| self.is_older(since, wait));
             self.passed(transition, wait) && had_time
         };
@@ -188,8 +188,8 @@ fn parsed(time: Option<&str>) -> Option<Timestamp> {
     time?.parse().ok()
 }
 
-/// The wait after so many failures: the base, doubled with each further failure, and up to an eighth more by the
-/// shadow's UID, so that nodes that failed together do not come back together; at most a day.
+/// The wait after so many failures: the base, doubled with each further failure, at most a day. The shadow's UID adds
+/// up to an eighth, so that nodes that failed together do not come back together.
 pub fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     let factor = 1_i32.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(i32::MAX);

@@ -1,4 +1,4 @@
-//! Nodes that are not looked after: those that the reconciler may opt in by itself.
+//! Nodes that the operator does not manage, and that the reconciler may opt in by itself.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -8,9 +8,9 @@ use crate::facts::Outsider;
 use crate::snapshot::Snapshot;
 
 impl Snapshot {
-    /// The nodes that are not looked after, by name, and the earliest time at which one of them is no longer young.
-    /// One that has a shadow or a marker is none: what was begun on it is tidied up first. Nor is one whose name is too
-    /// long for a shadow.
+    /// The nodes that are not managed, by name, and the earliest time at which one of them is no longer young. A node
+    /// with a shadow or a marker is not among them: it is tidied up first. Nor is a node whose name is too long for a
+    /// shadow.
     pub fn outsiders(
         &self,
         min_node_age: SignedDuration,

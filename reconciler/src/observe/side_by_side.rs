@@ -1,4 +1,5 @@
-//! Several maps read in the order of their keys at the same time: a look-up for each of thousands of names costs more.
+//! Reads several maps in the order of their keys at the same time. For thousands of names this costs less than
+//! look-ups.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
@@ -27,7 +28,7 @@ impl<'a, V> SideBySide<'a, V> {
     }
 }
 
-/// The names of both, in order, each once, with what either has of that name.
+/// The names in either map, in order and each once, with both maps' values of that name.
 pub(super) fn union<'a, L, R>(
     left: &'a BTreeMap<String, L>,
     right: &'a BTreeMap<String, R>,

@@ -1,4 +1,4 @@
-//! Reads what a plan rests on, once.
+//! Reads the objects for a plan, once.
 
 use std::sync::Arc;
 
@@ -21,11 +21,12 @@ use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 use crate::{budgets, decide, watches};
 
-/// Objects read in one answer.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
-/// Nodes, in the order of their turns, whose pods are looked at: as many as the leader watches at once.
+/// The pods of at most so many nodes, in the order of their turns, are looked at: as many as the leader watches at
+/// once.
 const LOOKED_AT: usize = 256;
-/// At least so many; most plans are about a few.
+/// At least so many nodes are looked at in one round.
 const AT_ONCE: usize = 16;
 
 /// Why there is no plan.
@@ -34,7 +35,7 @@ pub enum PlanError {
     /// No way to the API server.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The schedule makes no sense.
+    /// The schedule cannot be understood.
     #[error("{0}")]
     Schedule(String),
     /// Something cannot be read.
@@ -54,7 +55,7 @@ pub enum PlanError {
 /// Makes a plan of the cluster and returns it as text.
 ///
 /// # Errors
-/// The cluster cannot be read, or the settings make no sense.
+/// The cluster cannot be read, or the settings cannot be understood.
 pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanError> {
     let schedule = settings.schedule().map_err(PlanError::Schedule)?;
     let cluster = Cluster::infer("brupop-reconciler-plan").await?;
@@ -66,7 +67,7 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
     let now = Timestamp::now();
     let text = now.to_string();
     let own_node = leaders_node(&client, namespace).await?;
-    // Whoever's turn it is may be passed over for its pods, and then it is the next one's.
+    // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while snapshot.drains.len() < LOOKED_AT {
         let leader = leader(&snapshot, settings, &schedule, own_node.as_deref(), now);
         let circumstances = settings.circumstances(&snapshot, leader, now, &text);
@@ -85,7 +86,7 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
     let leader = leader(&snapshot, settings, &schedule, own_node.as_deref(), now);
     let circumstances = settings.circumstances(&snapshot, leader, now, &text);
     let mut observed = observe::observe(&snapshot, &circumstances);
-    // As if we led, also where nobody has yet.
+    // Decide as if this process led, even if none has led yet.
     observed.fleet.ledger_term = Some(observed.fleet.term);
     let plan = plan(&observed);
     Ok(match args.output {
@@ -94,7 +95,7 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
     })
 }
 
-/// The node of the reconciler that leads: its own turn comes last.
+/// The node of the reconciler that leads. Its turn comes last.
 async fn leaders_node(client: &Client, namespace: &str) -> Result<Option<String>, PlanError> {
     let failed = |source| PlanError::Read { what: "the Lease and its holder", source: Box::new(source) };
     let leases = Api::<Lease>::namespaced(client.clone(), namespace);
@@ -140,7 +141,7 @@ async fn look_at_pods(
         let pods = Api::<Pod>::all(client.clone()).list(&params).await;
         let pods = pods.map_err(|source| PlanError::Read { what: "the pods", source: Box::new(source) })?;
         let ours = |pod: &Pod| is_operator_pod(pod, namespace);
-        // Whether a DaemonSet is gone is left to the reconciler: the plan is for those who may read less.
+        // The plan does not check whether a DaemonSet is gone: who runs it may have fewer rights than the reconciler.
         let there = |_: &Pod| false;
         if let Some(why) = budgets::undrainable(&pods.items, &budgets, ours, there) {
             snapshot.undrainable.insert(shadow.clone(), why);

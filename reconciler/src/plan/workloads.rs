@@ -1,4 +1,4 @@
-//! Are the workloads available again whose pods were evicted?
+//! Looks whether workloads whose pods were evicted are available again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::PlanError;
 use crate::snapshot::Snapshot;
 use crate::workloads::{self, Found, Workload};
 
-/// Most workloads that are looked at: as many as the leader watches at once.
+/// At most so many workloads are looked at: as many as the leader watches at once.
 const LOOKED_AT: usize = 512;
 
-/// Looks at the workloads that the leader would wait for, and notes in the snapshot how they are.
+/// Looks at the workloads that the leader would wait for, and notes their state in the snapshot.
 pub(super) async fn look(client: &Client, snapshot: &mut Snapshot) -> Result<(), PlanError> {
     let monitored = snapshot.monitored();
     let owners: BTreeSet<&String> = monitored.values().flatten().collect();
@@ -22,7 +22,7 @@ pub(super) async fn look(client: &Client, snapshot: &mut Snapshot) -> Result<(),
         let Some(workload) = Workload::parse(owner).filter(|_| found.len() < LOOKED_AT) else { continue };
         found.insert(owner.as_str(), find(client, &workload).await?);
     }
-    // What is beyond, or of another kind, nobody waits for.
+    // Workloads beyond the limit, or of other kinds, are not waited for.
     let known = |owner: &str| Some(found.get(owner).copied().unwrap_or(Found::Unknown));
     for (name, owners) in &monitored {
         snapshot.note_evicted(name, workloads::evicted(owners, known));
@@ -33,7 +33,7 @@ pub(super) async fn look(client: &Client, snapshot: &mut Snapshot) -> Result<(),
 async fn find(client: &Client, workload: &Workload) -> Result<Found, PlanError> {
     let resource = ApiResource::from_gvk(&workload.kind.full_name());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), &workload.namespace, &resource);
-    // A list of one: the reconciler's account may list them, and not get them.
+    // This lists one by name, because the reconciler's account may list workloads, but not get them.
     let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
     match api.list(&named).await {
         Ok(list) => Ok(Found::of(workload.kind, list.items.first())),

@@ -1,4 +1,4 @@
-//! What follows from the answers to calls: what is waited for, said, counted.
+//! Handles the answers to calls: notes what to wait for, logs, counts, and publishes Events.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
@@ -59,7 +59,8 @@ impl Reconciler {
                 if opts_in {
                     self.leading.label_rate.failed(now);
                 }
-                // Once is a stale view; the next version of the object tells. Again and again on the same is a mistake.
+                // One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals
+                // are a mistake of ours.
                 match self.leading.pending.refused(key, seen, now) {
                     1 => tracing::debug!(node, reason, object, why, "refused, for the object has changed"),
                     3 => tracing::error!(
@@ -89,7 +90,7 @@ impl Reconciler {
     }
 
     pub(super) fn evicted(&mut self, joined: Result<(PodKey, Answer), JoinError>) {
-        // Neither cancelled nor panicking, so there is no error.
+        // These tasks are neither cancelled nor do they panic, so there is no error.
         let Ok((pod, answer)) = joined else { return };
         let now = self.now();
         self.metrics.evicted(answer.as_str());

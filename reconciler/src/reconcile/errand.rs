@@ -15,8 +15,8 @@ use crate::events::{self, EventText};
 use crate::facts::{FleetFacts, Situation};
 use crate::snapshot::Snapshot;
 
-/// Which object a call writes. While a call of this key is under way, or what it wrote has not come back through the watch,
-/// no other call of this key is made.
+/// Which object a call writes. While a call of this key is under way, or what it wrote has not come back through the
+/// watch, no other call of this key is made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// The ledger.

@@ -49,7 +49,8 @@ impl Reconciler {
         self.publish_event(Context { node: long, event: Some(event), objects, ..Context::default() });
     }
 
-    /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer changes.
+    /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer
+    /// changes.
     pub(super) fn explain(&mut self, pass: &mut Pass<'_>, situation: &Situation<'_>, reason: &Reason<'_>) {
         let snapshot = pass.snapshot;
         let name = situation.shadow_name;

@@ -44,7 +44,8 @@ impl Reconciler {
         }
     }
 
-    /// Says that a node could not be labelled. The same answer is said once for all nodes, since it is mostly the same for all.
+    /// Says that a node could not be labelled. The same answer is said once for all nodes, since it is mostly the same
+    /// for all.
     pub(super) fn not_opted_in(&mut self, context: Context, why: &str) {
         let event = events::of_no_opt_in(why);
         if self.complaints.is_new(Subject::OptIn, &event.note) {

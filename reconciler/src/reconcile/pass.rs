@@ -87,8 +87,8 @@ impl Reconciler {
         pass.wake.at()
     }
 
-    /// Is our term in the ledger? If not, starts the call that creates the ledger, or the one that writes a new term into it.
-    /// Nothing else is written before that.
+    /// Is our term in the ledger? If not, starts the call that creates the ledger, or the one that writes a new term
+    /// into it. Nothing else is written before that.
     fn ensure_term(&mut self, pass: &mut Pass<'_>) -> bool {
         let Pass { snapshot, observed, .. } = *pass;
         if snapshot.ledger().is_none() {
@@ -106,8 +106,8 @@ impl Reconciler {
         false
     }
 
-    /// Starts the dry runs that prove our admission rules to be in force, if they are due and there is a node with a shadow
-    /// to make them on.
+    /// Starts the dry runs that prove our admission rules to be in force, if they are due and there is a node with a
+    /// shadow to make them on.
     fn start_canary(&mut self, pass: &mut Pass<'_>) {
         let snapshot = pass.snapshot;
         let Some(due) = self.leading.admission.due() else { return };
@@ -180,7 +180,8 @@ impl Reconciler {
         }
     }
 
-    /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next pass.
+    /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next
+    /// pass.
     fn look_at_next(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
         let next = slots.look_at.iter().chain(&slots.taken);
         let names = next.map(|&index| pass.observed.situations[index].shadow_name.to_owned());
@@ -286,9 +287,9 @@ impl Reconciler {
     }
 }
 
-/// Does this decision have to wait until the node's pods are known? So do changes of the Node that empty it. Taking back a
-/// grant does not wait: while a grant stands, nobody watches the pods. Nor does adopting a cordon: the node may only have to
-/// be put back into service.
+/// Does this decision have to wait until the node's pods are known? So do changes of the Node that empty it. Taking
+/// back a grant does not wait: while a grant stands, nobody watches the pods. Nor does adopting a cordon: the node may
+/// only have to be put back into service.
 fn waits_for_pods(decision: &Decision<'_>) -> bool {
     let of_node = match &decision.effect {
         Some(Effect::Write(write)) => matches!(write.object, Object::Node(_)),

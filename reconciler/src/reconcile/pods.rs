@@ -1,4 +1,5 @@
-//! Whose pods are watched, and what is seen of them: what a drain has to do, and what no drain gets past.
+//! Which nodes' pods are watched, and what follows from their pods: what a drain has to do, and what no drain gets
+//! past.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::objects::{WatchedNode, is_operator_pod};
 use crate::snapshot::{Snapshot, has_other_node};
 use crate::workloads::{Found, Workload};
 
-/// How long a node is passed over after its pods were last looked at, if there are too many such nodes to watch all.
+/// A node is passed over for this long after its pods were last looked at, if there are too many such nodes to watch
+/// all.
 const PASSED_OVER: Duration = Duration::from_mins(5);
 
 /// What the pods of a node are watched for, the most important first.
@@ -24,16 +26,17 @@ const PASSED_OVER: Duration = Duration::from_mins(5);
 enum For {
     /// It is being emptied, or about to be.
     Drain,
-    /// It is the next to begin.
+    /// It is the next to start.
     Start,
-    /// It will be emptied when its host is ready.
+    /// It will be emptied once its host has staged the update.
     DrainSoon,
-    /// It was passed over; a change of its pods may end that.
+    /// It is passed over; a change of its pods may end that.
     Another,
 }
 
 impl Reconciler {
-    /// Watches the pods of nodes that are, or soon will be, emptied; and makes plans of what is known.
+    /// Watches the pods of nodes that are being emptied, or will be soon, and makes drain plans from those that are
+    /// known.
     pub(super) fn watch_pods(&mut self, snapshot: &mut Snapshot, wake: &mut Wake) {
         let mut wanted: Vec<(For, &str, &str)> = vec![];
         for (name, node) in &snapshot.nodes {
@@ -57,11 +60,11 @@ impl Reconciler {
             let pods = || pods.iter().map(AsRef::as_ref);
             let mut plan = DrainPlan::of(pods(), ours, orphaned, evict_operator_pods);
             plan.owners.retain(|owner| workloads.found(owner) == Some(Found::Available));
-            // A drain that has begun does not wait for a word on each workload that comes meanwhile.
+            // A drain that has begun does not wait until workloads that appear meanwhile are known.
             let begun =
                 node.and_then(|node| node.marker().ok()?).is_some_and(|it| it.drain_started_at.is_some());
             let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
-            // What loses its DaemonSet later is about to go, too; the drain waits for it.
+            // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
             let idle = snapshot.shadow(name).is_none_or(|shadow| shadow.spec.state == State::Idle);
             known.then(|| (plan, budgets::undrainable(pods(), budgets, ours, |pod| idle && orphaned(pod))))
         });
@@ -90,7 +93,7 @@ impl Reconciler {
         }
     }
 
-    /// Watches the workloads whose pods are about to be evicted, or were and have to be available again.
+    /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
     fn watch_workloads(&mut self, snapshot: &mut Snapshot) {
         let workloads = |pods: &[Arc<Pod>]| -> Vec<Workload> {
             pods.iter().filter_map(|pod| Workload::parse(&owner(pod)?)).collect()
@@ -125,7 +128,7 @@ impl Reconciler {
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate => Some(For::DrainSoon),
             State::Idle if has_slot => Some(For::DrainSoon),
             State::Idle if self.leading.look_at.contains(name) => Some(For::Start),
-            // As long as there is room to see that change.
+            // Watched as long as there is room, to see when that changes.
             State::Idle if self.leading.undrainable.contains_key(name) => Some(For::Another),
             State::Idle | State::MonitoringUpdate | State::ErrorReset => None,
         }

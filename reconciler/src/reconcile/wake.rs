@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// The earliest instant that was asked for; instants are durations since the loop's epoch.
+/// The earliest instant that was requested; instants are durations since the loop's epoch.
 #[derive(Debug, Default)]
 pub(super) struct Wake(Option<Duration>);
 
@@ -21,7 +21,7 @@ impl Wake {
         }
     }
 
-    /// When that is, if anything was asked for.
+    /// The earliest instant, if any was requested.
     pub(super) fn at(&self) -> Option<Duration> {
         self.0
     }

@@ -1,13 +1,13 @@
-//! Whether new nodes may start now, and until when.
+//! Whether new nodes may start now.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Kind, Schedule};
 
-/// A shot that was fired so long before the first look counts: who led then may have died, or been cut off.
+/// A shot that fired at most this long before the first look counts: the process that led then may have died.
 const HAND_OVER: SignedDuration = SignedDuration::from_mins(2);
 
-/// Whether new nodes may start; remembers the shot that is under way.
+/// Decides whether new nodes may start, and remembers the shot that is under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Starts {
     looked_at: Option<Timestamp>,
@@ -15,8 +15,8 @@ pub struct Starts {
 }
 
 impl Starts {
-    /// May new nodes start now, if one takes so long? A shot that was under way when this process took over is known by
-    /// updates that run; it has no end that an update would have to fit into.
+    /// May new nodes start now, if an update `takes` this long? It must fit into what is left of a window or span; a
+    /// shot has no end. At the first look, running updates show that a shot is under way.
     pub fn allowed(
         &mut self,
         schedule: &Schedule,
@@ -30,7 +30,7 @@ impl Starts {
             Kind::Span(length) => {
                 let opened = now.saturating_sub(length).unwrap_or(Timestamp::MIN);
                 let fits = now.saturating_add(takes).unwrap_or(Timestamp::MAX);
-                // Spans that overlap are one.
+                // Overlapping spans count as one.
                 let mut open_until = schedule.next(opened).filter(|fires| *fires <= now);
                 while let Some(fires) = open_until {
                     let ends = fires.saturating_add(length).unwrap_or(Timestamp::MAX);
@@ -57,7 +57,7 @@ impl Starts {
     }
 }
 
-/// Does the window stay open for so long? Looked at by the minute.
+/// Does the window stay open for this long? Checked minute by minute.
 fn still_matches(schedule: &Schedule, now: Timestamp, takes: SignedDuration) -> bool {
     let end = now.saturating_add(takes).unwrap_or(Timestamp::MAX);
     let minutes = (1..)

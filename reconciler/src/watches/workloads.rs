@@ -1,4 +1,4 @@
-//! Watches of single workloads: those whose pods are evicted, and those that could bring a pod back.
+//! Watches of single workloads: those whose pods are, or were, evicted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::drain::owner;
 use crate::facts::Evicted;
 use crate::workloads::{self, Found, Kind, Workload};
 
-/// Most workloads that are watched at once. What is beyond is not looked at.
+/// At most so many workloads are watched at once. Further ones are not looked at.
 const MAX_WATCHES: usize = 512;
 
 /// One watch for each workload that matters now.
@@ -64,7 +64,7 @@ impl WorkloadWatches {
         }
     }
 
-    /// What was found of this owner of pods; `None` as long as its watch has not told.
+    /// What was found of this owner of pods; `None` until its watch has answered.
     pub fn found(&self, owner: &str) -> Option<Found> {
         let Some(workload) = Workload::parse(owner) else { return Some(Found::Unknown) };
         match self.watches.get(&workload) {
@@ -81,7 +81,7 @@ impl WorkloadWatches {
         })
     }
 
-    /// How these owners of evicted pods are.
+    /// The state of these owners of evicted pods.
     pub fn evicted<'o>(&self, owners: &'o [String]) -> Evicted<'o> {
         workloads::evicted(owners, |owner| self.found(owner))
     }
@@ -102,7 +102,7 @@ async fn follow(
         match &event {
             Ok(_) if std::mem::take(&mut failing) => tracing::info!(%workload, "watching again"),
             Ok(_) => {}
-            // It was away for too long, and begins anew.
+            // The watch was away for too long, and starts again by itself.
             Err(watcher::Error::WatchError(status)) if status.code == 410 => continue,
             Err(error) => {
                 failures.fetch_add(1, Ordering::Relaxed);
@@ -120,8 +120,8 @@ async fn follow(
     }
 }
 
-/// What is known after an event of the watch. One that failed goes on where it was, and tells nothing anew: what was
-/// found stands. Who may not look, or not any more, will know nothing.
+/// What is known after an event of the watch. After most failures the watch goes on where it was, so what was found
+/// before stays valid. Without the right to look, nothing is known.
 fn after(
     before: Option<Found>,
     kind: Kind,
