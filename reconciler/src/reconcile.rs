@@ -1,4 +1,4 @@
-//! The one loop: woken by changes, answers and deadlines, it observes, decides and sets calls going.
+//! The one loop: changes, answers and deadlines wake it; then it observes, decides and starts calls.
 
 mod answers;
 mod complaints;

@@ -56,9 +56,13 @@ pub(super) fn startable<'a>(
     if !node.agent_ready {
         return Err(Reason::AgentSilent);
     }
+    // Each update begins with a look, which would fail.
+    if let Some(why) = shadow.status.refresh_failed() {
+        return Err(Reason::RefreshFailed(why));
+    }
     // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
     let Some(version) = shadow.update().filter(|version| Some(*version) != node.version) else {
-        return Err(shadow.status.refresh_failed().map_or(Reason::NoUpdate, Reason::RefreshFailed));
+        return Err(Reason::NoUpdate);
     };
     if node.paused {
         return Err(Reason::NodePaused);

@@ -16,9 +16,8 @@ mod update;
 mod versions;
 mod writes;
 
-use brupop_api::{State, Write};
-
 use brupop_api::facts::ShadowFacts;
+use brupop_api::{State, Write};
 
 use crate::facts::{FleetFacts, NodeFacts, Situation};
 pub use abort::Abort;

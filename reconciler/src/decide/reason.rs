@@ -231,7 +231,7 @@ impl Reason<'_> {
             }
             Self::RefreshFailed(why) => {
                 return Cow::Owned(format!(
-                    "the host could not look for updates (see its network, proxy and update repository): {why}"
+                    "the host cannot look for updates (see its network, proxy and update repository): {why}"
                 ));
             }
             Self::CannotBeEmptied(why) => {

@@ -81,7 +81,8 @@ fn who_cannot_look_for_updates_is_neither_up_to_date_nor_behind() {
     assert_eq!(counted(Some(NEW), FAILED), (1, 0, 1));
 }
 
-const FAILED: Option<&str> = Some("refresh failed with exit status 1: no route");
+const ROUTE: &str = "refresh failed with exit status 1: no route";
+const FAILED: Option<&str> = Some(ROUTE);
 
 type Change = fn(&mut Situation<'static>);
 
@@ -91,7 +92,7 @@ fn an_idle_node_says_why_it_does_not_begin() {
         s.time.backing_off = true;
         node(s, |n| n.paused = true);
     };
-    let rows: [(&str, Change, Reason<'_>); 11] = [
+    let rows: [(&str, Change, Reason<'_>); 12] = [
         ("its agent's pod is not Ready", |s| node(s, |n| n.agent_ready = false), Reason::AgentSilent),
         ("not ready", |s| node(s, |n| n.ready = false), Reason::NodeNotReady),
         ("no report", |s| shadow(s, |w| w.status.current_version = None), Reason::NotReported),
@@ -100,18 +101,19 @@ fn an_idle_node_says_why_it_does_not_begin() {
         ("already there", |s| shadow(s, |w| w.status.target_version = Some(OLD)), Reason::NoUpdate),
         (
             "cannot look for updates",
-            |s| shadow(s, |w| (w.status.target_version, w.status.message) = (None, FAILED)),
-            { Reason::RefreshFailed("refresh failed with exit status 1: no route") },
+            |s| shadow(s, |w| w.status.message = FAILED),
+            Reason::RefreshFailed(ROUTE),
+        ),
+        (
+            "cannot ask its host",
+            |s| shadow(s, |w| w.status.message = Some("Bottlerocket API: nobody answers")),
+            Reason::RefreshFailed("Bottlerocket API: nobody answers"),
         ),
         ("its Node runs it already", |s| node(s, |n| n.version = Some(NEW)), Reason::NoUpdate),
         ("failed not long ago", |s| s.time.backing_off = true, Reason::BackingOff),
         ("paused by a person", |s| node(s, |n| n.paused = true), Reason::NodePaused),
         ("paused by a person after a failure", paused_after_failure, Reason::NodePaused),
     ];
-    // What it found before it could not look any more, it still takes.
-    let mut known = idle();
-    shadow(&mut known, |known| known.status.message = FAILED);
-    assert_eq!(decide(&without_slots(), &known).reason, Reason::LimitReached);
     for (name, change, reason) in rows {
         let mut situation = idle();
         change(&mut situation);
