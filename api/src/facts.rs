@@ -46,14 +46,17 @@ pub struct StatusFacts<'a> {
     pub message: Option<&'a str>,
 }
 
-/// How [`StatusFacts::message`] begins while the host cannot look for updates. The agent writes it, and the next look that
+/// How [`StatusFacts::message`] begins after a look for updates that failed. The agent writes it, and the next look that
 /// succeeds takes it away.
 pub const REFRESH_FAILED: &str = "refresh failed";
+/// How [`StatusFacts::message`] begins while Bottlerocket's API does not answer, or refuses what it is asked.
+pub const HOST_TROUBLE: &str = "Bottlerocket API: ";
 
 impl<'a> StatusFacts<'a> {
-    /// What the agent says of a host that cannot look for updates.
+    /// What the agent says of a host that cannot look for updates, if that is so.
     pub fn refresh_failed(&self) -> Option<&'a str> {
-        self.message.filter(|message| message.starts_with(REFRESH_FAILED))
+        self.message
+            .filter(|message| [REFRESH_FAILED, HOST_TROUBLE].iter().any(|start| message.starts_with(start)))
     }
 }
 

@@ -1,10 +1,9 @@
 //! What each state of the spec asks of the agent.
 
 use brupop_api::State;
-use brupop_api::facts::{REFRESH_FAILED, ShadowFacts};
+use brupop_api::facts::{HOST_TROUBLE, REFRESH_FAILED, ShadowFacts};
 use brupop_api::shadow::Staged;
 
-use super::report::HOST_TROUBLE;
 use super::{Command, Ended, HostFacts, LastCommand, Memory, Report, UpdateState, Updates};
 
 /// What to do once there is nothing to report.

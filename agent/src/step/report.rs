@@ -2,15 +2,12 @@
 
 use std::borrow::Cow;
 
-use brupop_api::facts::{ShadowFacts, StatusFacts};
+use brupop_api::facts::{HOST_TROUBLE, ShadowFacts, StatusFacts};
 use brupop_api::shadow::Staged;
 use brupop_api::{Field, Object, State, Value, Write};
 
 /// Longest message in a status, in bytes; the schema's limit.
 const MESSAGE_MAX: usize = 1024;
-
-/// How a message about the host's API begins. It is taken back when the API works again.
-pub(super) const HOST_TROUBLE: &str = "Bottlerocket API: ";
 
 /// A write that says in the status what is wrong with the host's API, or takes it back; `None` if nothing changes.
 pub fn host_trouble<'a>(shadow: &ShadowFacts<'a>, reason: Option<&str>) -> Option<Write<'a>> {
