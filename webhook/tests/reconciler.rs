@@ -147,7 +147,13 @@ fn situation<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a M
         }),
         shadow: ShadowFacts::of(shadow),
         owner_uid: Some("node-uid"),
-        pods: PodFacts { known: true, undrainable: None, drained: odd.pods_gone, owners: &[], has_other_node: true },
+        pods: PodFacts {
+            known: true,
+            undrainable: None,
+            drained: odd.pods_gone,
+            owners: &[],
+            has_other_node: true,
+        },
         evicted: Evicted::Back,
         time: TimeFacts {
             exclusion_over: true,
