@@ -133,6 +133,12 @@ impl Schedule {
         self.cron.iter_after(from).filter_map(|fires| self.instant(fires)).find(|fires| *fires > after)
     }
 
+    /// Did it fire in the day that ends at this time?
+    pub fn fired_in_day_before(&self, end: Timestamp) -> bool {
+        let begin = end.saturating_sub(SignedDuration::from_hours(24)).unwrap_or(Timestamp::MIN);
+        self.next(begin).is_some_and(|fires| fires <= end)
+    }
+
     /// The first time after this one at which nodes may start. Ask only at a time at which they may not.
     pub fn opens(&self, after: Timestamp) -> Option<Timestamp> {
         if self.kind != Kind::Window {

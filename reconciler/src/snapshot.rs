@@ -72,13 +72,13 @@ impl Snapshot {
     ) -> bool {
         let typical = self.status().and_then(|status| status.typical_seconds);
         let takes = settings.min_remaining(schedule, now, typical);
-        starts.allowed(schedule, now, takes, self.shot_runs(&settings.durations(), now))
+        starts.allowed(schedule, now, takes, self.shot_runs(schedule, &settings.durations(), now))
     }
 
-    /// Is a shot of the schedule known to be under way? It is if an update runs, or if the fleet rests after one.
-    /// Updates that a person asked for do not count, nor do those whose host has been away for longer than a reboot may
-    /// take.
-    pub fn shot_runs(&self, durations: &Durations, now: Timestamp) -> bool {
+    /// Is a shot of the schedule known to be under way? It is if an update runs, or if the fleet rests after one that
+    /// ended within a day of the shot. Updates that a person asked for do not count, nor do those whose host has been away
+    /// for longer than a reboot may take.
+    pub fn shot_runs(&self, schedule: &Schedule, durations: &Durations, now: Timestamp) -> bool {
         let overdue = |shadow: &BottlerocketShadow| {
             let since = shadow.spec.state_transition_timestamp.as_deref();
             let since = since.and_then(|since| since.parse::<Timestamp>().ok());
@@ -88,8 +88,9 @@ impl Snapshot {
         let asked_for = |name: &String| self.nodes.get(name).is_some_and(|node| node.update_now());
         let Some(status) = self.status() else { return false };
         let rested = status.last_finished.as_deref().and_then(|finished| finished.parse::<Timestamp>().ok());
-        let rests = rested.is_some_and(|finished| now.duration_since(finished) < durations.pause);
-        rests && !self.nodes.keys().any(asked_for)
+        let rests = rested.filter(|finished| now.duration_since(*finished) < durations.pause);
+        rests.is_some_and(|finished| schedule.fired_in_day_before(finished))
+            && !self.nodes.keys().any(asked_for)
             || status.slots.keys().any(|name| !asked_for(name) && !self.shadow(name).is_some_and(overdue))
     }
 

@@ -173,7 +173,7 @@ impl Reconciler {
             && self.schedule.kind() == Kind::Shot
             && slots.write.is_none()
             && slots.queued.is_empty()
-            && !snapshot.shot_runs(&self.settings.durations(), now)
+            && !snapshot.shot_runs(&self.schedule, &self.settings.durations(), now)
             && !fleet.resting
         {
             self.starts.none_left();
