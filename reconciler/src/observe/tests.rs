@@ -189,8 +189,8 @@ fn by_which_updates_a_shot_is_known() {
     let asked_for = json!({"metadata": {"annotations": {names::UPDATE_NOW_ANNOTATION: "true"}}});
     let reboots = |since: &str| json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": since});
     let (soon, long_ago) = ("2026-11-21T03:59:00Z", "2026-11-21T03:00:00Z");
-    let shots = |cron| Schedule::new(cron, TimeZone::UTC, None).unwrap();
-    let nightly = shots("0 0 3 * * * *");
+    let fires = |cron| Schedule::new(cron, TimeZone::UTC, None).unwrap();
+    let nightly = fires("0 0 3 * * * *");
     for (node, spec, runs) in [
         (
             json!({}),
@@ -218,7 +218,7 @@ fn by_which_updates_a_shot_is_known() {
     assert!(rests(&nightly, 120, &json!({})), "between two of its nodes");
     assert!(!rests(&nightly, 30, &json!({})));
     assert!(!rests(&nightly, 120, &asked_for), "the one that has ended may be this one");
-    let mondays = shots("0 0 3 * * MON *");
+    let mondays = fires("0 0 3 * * MON *");
     assert!(!rests(&mondays, 120, &json!({})), "a person had asked for it, and took that back");
 }
 
