@@ -111,7 +111,7 @@ $(INTEGRATION:%=test-%): test-%:
 	@BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --quiet --test $*
 
 .PHONY: e2e
-e2e: e2e-tools build control-plane ## Runs the image and the default overlay on real kubelets, in namespaces of this machine (five minutes; needs root; STAY=true)
+e2e: e2e-tools build control-plane ## Runs the image and the default overlay on real kubelets, in namespaces of this machine (six minutes; needs root; STAY=true)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-e2e
 	@$(TARGET)/debug/brupop-e2e --check
 	@testbed/build-nodes >/dev/null

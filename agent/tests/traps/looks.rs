@@ -1,15 +1,8 @@
 //! Looks for updates that fail on an idle host are said, and taken back by the next one that succeeds.
 
-use brupop_testbed::host::{Answer, Call, Command, Durations, Faults};
+use brupop_testbed::host::{Answer, Call, Command, Faults};
 
 use crate::solo::{NEW, Solo};
-
-async fn idle() -> Solo {
-    let mut solo = Solo::new(Durations::default(), &[]).await;
-    solo.start();
-    solo.until_idle_with_update().await;
-    solo
-}
 
 #[tokio::test(start_paused = true)]
 async fn whatever_makes_a_look_fail_stands_in_the_message_until_one_succeeds() {
@@ -38,7 +31,7 @@ async fn whatever_makes_a_look_fail_stands_in_the_message_until_one_succeeds() {
         ),
     ];
     for (faults, sentence) in rows {
-        let solo = idle().await;
+        let solo = Solo::idle().await;
         solo.faults(faults);
         let status = solo.until(sentence, |status| status.message.as_deref() == Some(sentence)).await;
         assert_eq!(status.target_version.as_deref(), Some(NEW), "{sentence}: what it found before stays");
@@ -52,7 +45,7 @@ async fn whatever_makes_a_look_fail_stands_in_the_message_until_one_succeeds() {
 
 #[tokio::test(start_paused = true)]
 async fn two_things_that_are_wrong_are_not_said_in_turn_without_end() {
-    let solo = idle().await;
+    let solo = Solo::idle().await;
     solo.faults(Faults::failing(Command::Refresh, "no route"));
     solo.until("the first", |status| status.message.is_some()).await;
     let words = solo.statuses().len();

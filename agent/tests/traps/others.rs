@@ -2,23 +2,16 @@
 
 use brupop_agent::step::Command as Typed;
 use brupop_api::State;
-use brupop_testbed::host::{Command, Durations, Faults};
+use brupop_testbed::host::{Command, Faults};
 use serde_json::json;
 
 use crate::solo::Solo;
 
 const STAGED: State = State::StagedAndPerformedUpdate;
 
-async fn idle() -> Solo {
-    let mut solo = Solo::new(Durations::default(), &[]).await;
-    solo.start();
-    solo.until_idle_with_update().await;
-    solo
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_a_person_staged_is_not_trusted() {
-    let solo = idle().await;
+    let solo = Solo::idle().await;
     solo.person(&[Typed::Prepare]).await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
@@ -27,7 +20,7 @@ async fn what_a_person_staged_is_not_trusted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_prepare_that_fails_over_an_earlier_image_is_never_activated() {
-    let solo = idle().await;
+    let solo = Solo::idle().await;
     solo.person(&[Typed::Prepare]).await;
     solo.faults(Faults::failing(Command::Prepare, "connection reset"));
     solo.stage(1);
@@ -49,7 +42,7 @@ async fn a_prepare_that_fails_over_an_earlier_image_is_never_activated() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_person_activated_stays_so_while_nothing_is_asked_for() {
-    let mut solo = idle().await;
+    let mut solo = Solo::idle().await;
     solo.person(&[Typed::Prepare, Typed::Activate]).await;
     solo.never("it is undone", || solo.count("deactivate-update") > 0).await;
     solo.start();
@@ -58,7 +51,7 @@ async fn what_a_person_activated_stays_so_while_nothing_is_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_person_activated_after_an_attempt_was_given_up_stays_so() {
-    let mut solo = idle().await;
+    let mut solo = Solo::idle().await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
     solo.spec(&json!({"state": "Idle"}));

@@ -220,6 +220,14 @@ impl Solo {
         self.status()
     }
 
+    /// An agent that is Idle, and knows of an update.
+    pub async fn idle() -> Self {
+        let mut solo = Self::new(Durations::default(), &[]).await;
+        solo.start();
+        solo.until_idle_with_update().await;
+        solo
+    }
+
     pub async fn until_idle_with_update(&self) -> BottlerocketShadowStatus {
         self.until("Idle, and an update", |status| {
             status.current_state == Some(State::Idle) && status.target_version.as_deref() == Some(NEW)

@@ -25,6 +25,8 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
     host.publish(LATER)?;
     host.restart_api(Duration::from_secs(1));
     let shadow = format!("brs/brs-{node}");
+    // An idle agent asks its host every ten minutes, and whenever its shadow changes.
+    cluster.kubectl(&["annotate", &shadow, "example.com/look=now"]).await?;
     let target = ["get", &shadow, "-o=jsonpath={.status.target_version}"];
     await_until("the agent reports what only its host can tell it", DEADLINE, async || {
         (cluster.kubectl(&target).await.ok()? == LATER).then_some(())
