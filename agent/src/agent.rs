@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{BottlerocketShadow, Field, Value, Write};
-use brupop_runtime::Shutdown;
+use brupop_runtime::{Shutdown, waits::doubled};
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
@@ -210,8 +210,8 @@ impl Agent {
                     // The shadow was read again, and the report was refused again: this is no mere race.
                     self.reports_failing.failed(&status.message);
                 }
-                let doubled = REREAD_MIN.saturating_mul(1 << (self.refused - 1).min(8));
-                Err(Pause::ShadowOr(jittered(doubled.min(REREAD_MAX), 0.2)))
+                let wait = doubled(REREAD_MIN, self.refused - 1, REREAD_MAX);
+                Err(Pause::ShadowOr(jittered(wait, 0.2)))
             }
             Err(error) => Err(Pause::ShadowOr(self.reports_failing.failed(&format_error_chain(&error)))),
         }

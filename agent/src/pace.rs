@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brupop_runtime::waits::doubled;
 use tokio::time::Instant;
 
 use crate::step::HostCall;
@@ -22,7 +23,7 @@ pub struct Polls(u32);
 impl Polls {
     /// How long to wait before the next look.
     pub fn next(&mut self, interval: Duration) -> Duration {
-        let delay = POLL_MIN.saturating_mul(1 << self.0.min(16)).min(interval);
+        let delay = doubled(POLL_MIN, self.0, interval);
         self.0 = self.0.saturating_add(1);
         delay
     }
@@ -56,7 +57,7 @@ impl Repeats {
         self.last = Some((call, generation));
         let pause = match call {
             HostCall::Reboot => reboot,
-            HostCall::Command(_) => REPEAT_MIN.saturating_mul(1 << self.times.min(16)).min(REPEAT_MAX),
+            HostCall::Command(_) => doubled(REPEAT_MIN, self.times, REPEAT_MAX),
         };
         self.allowed_at = Some(Instant::now() + pause);
     }
@@ -88,7 +89,7 @@ impl Prefetches {
     pub fn asked(&mut self, version: &str, base: Duration) {
         self.times = if self.version.as_deref() == Some(version) { self.times.saturating_add(1) } else { 1 };
         self.version = Some(version.to_owned());
-        let pause = base.saturating_mul(1 << (self.times - 1).min(20)).min(PREFETCH_PAUSE_MAX);
+        let pause = doubled(base, self.times - 1, PREFETCH_PAUSE_MAX);
         self.allowed_at = Instant::now() + jittered(pause, 0.1);
     }
 }

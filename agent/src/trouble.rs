@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
+use brupop_runtime::waits::doubled;
 use tokio::time::Instant;
 
 const DELAY_MIN: Duration = Duration::from_millis(500);
@@ -75,7 +76,7 @@ impl Trouble {
 
 /// Before the next try, after so many failures.
 fn delay(times: u32) -> Duration {
-    DELAY_MIN.saturating_mul(1 << times.saturating_sub(1).min(10)).min(DELAY_MAX)
+    doubled(DELAY_MIN, times.saturating_sub(1), DELAY_MAX)
 }
 
 /// A random duration that is at most this share longer or shorter.

@@ -37,6 +37,12 @@ pub const TIME_MAX: usize = 64;
 /// Highest count that is accepted: every JSON parser reads it exactly.
 pub const COUNTER_MAX: u64 = 9_007_199_254_740_991;
 
+/// The message, cut to what every schema takes: to [`MESSAGE_MAX`] bytes, so to no more characters.
+pub fn bounded_message(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(MESSAGE_MAX));
+    message
+}
+
 /// <https://semver.org/#is-there-a-suggested-regular-expression-regex-to-check-a-semver-string>
 const SEMVER: &str = concat!(
     r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, PROGRESSING};
+use brupop_api::crds::bounded_message;
 use brupop_api::fleet::Counts;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
 use kube::Resource;
@@ -11,8 +12,6 @@ use serde_json::{Value, json};
 
 /// How long a condition must stay the same before it is written: one that passes at once is not worth a request.
 const SETTLED: Duration = Duration::from_millis(400);
-/// Longest message, in bytes; the schema's limit.
-const MAX_MESSAGE: usize = 1024;
 
 /// What a condition should say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +29,7 @@ pub struct Wanted {
 impl Wanted {
     /// The condition Progressing of a shadow.
     pub fn progressing(status: ConditionStatus, reason: &'static str, message: String) -> Self {
-        Self { type_: PROGRESSING, status, reason, message: bounded(message) }
+        Self { type_: PROGRESSING, status, reason, message: bounded_message(message) }
     }
 
     /// The condition `AdmissionEnforced` of the fleet; `Err` says what was seen instead of a refusal.
@@ -41,7 +40,7 @@ impl Wanted {
             }
             Err(why) => (ConditionStatus::False, "NotRefused", why.to_owned()),
         };
-        Self { type_: ADMISSION_ENFORCED, status, reason, message: bounded(message) }
+        Self { type_: ADMISSION_ENFORCED, status, reason, message: bounded_message(message) }
     }
 
     /// The condition `Halted` of the fleet, from the versions that are halted and why.
@@ -53,7 +52,7 @@ impl Wanted {
             let advice = "put a version (anew) into spec.resumeVersions to go on with it";
             (ConditionStatus::True, "FailureBudgetSpent", format!("{advice}; {}", versions.join("; ")))
         };
-        Self { type_: HALTED, status, reason, message: bounded(message) }
+        Self { type_: HALTED, status, reason, message: bounded_message(message) }
     }
 
     /// Is this condition stored already?
@@ -78,11 +77,6 @@ impl Wanted {
             last_transition_time: kept.map_or(now, |found| &found.last_transition_time).to_owned(),
         }
     }
-}
-
-fn bounded(mut message: String) -> String {
-    message.truncate(message.floor_char_boundary(MAX_MESSAGE));
-    message
 }
 
 /// The conditions of a shadow.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(crate) use brupop_runtime::waits::doubled;
+use brupop_runtime::waits::doubled;
 
 /// Longest wait for a change to come back; after that, the watch is assumed to have missed it.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);

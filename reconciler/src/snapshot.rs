@@ -72,7 +72,7 @@ impl Snapshot {
     ) -> bool {
         let typical = self.status().and_then(|status| status.typical_seconds);
         let takes = settings.min_remaining(schedule, now, typical);
-        starts.allowed(schedule, now, takes, self.shot_runs(schedule, &settings.durations(), now))
+        starts.allowed(schedule, now, takes, || self.shot_runs(schedule, &settings.durations(), now))
     }
 
     /// Is a shot of the schedule known to be under way? It is if an update runs, or if the fleet rests after one that

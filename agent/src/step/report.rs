@@ -2,12 +2,10 @@
 
 use std::borrow::Cow;
 
+use brupop_api::crds::bounded_message;
 use brupop_api::facts::{HOST_TROUBLE, ShadowFacts, StatusFacts};
 use brupop_api::shadow::Staged;
 use brupop_api::{Field, Object, State, Value, Write};
-
-/// Longest message in a status, in bytes; the schema's limit.
-const MESSAGE_MAX: usize = 1024;
 
 /// A write that says in the status what is wrong with the host's API, or takes it back; `None` if nothing changes.
 pub fn host_trouble<'a>(shadow: &ShadowFacts<'a>, reason: Option<&str>) -> Option<Write<'a>> {
@@ -84,13 +82,7 @@ impl<'a> Report<'a> {
 
     pub(super) fn message(&mut self, message: Option<String>) {
         let read = Value::text_or_absent(self.read().message);
-        let message = message.map(|mut message| {
-            if message.len() > MESSAGE_MAX {
-                let whole = (0..=MESSAGE_MAX).rev().find(|at| message.is_char_boundary(*at));
-                message.truncate(whole.unwrap_or(0));
-            }
-            message
-        });
+        let message = message.map(bounded_message);
         self.differ(
             Field::StatusMessage,
             &read,

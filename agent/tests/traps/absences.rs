@@ -19,12 +19,16 @@ async fn idle(mounted: bool) -> Solo {
     solo
 }
 
+async fn until_nobody_answers(solo: &Solo) {
+    let said = "Bottlerocket API: nobody answers on ";
+    solo.until(said, |status| status.message.as_ref().is_some_and(|it| it.starts_with(said))).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_started_anew_is_reached_from_a_new_container() {
     let solo = idle(true).await;
     solo.place.host.restart_api(Duration::from_secs(1));
-    let said = "Bottlerocket API: nobody answers on ";
-    solo.until(said, |status| status.message.as_ref().is_some_and(|it| it.starts_with(said))).await;
+    until_nobody_answers(&solo).await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;
     assert_eq!(solo.ends(), 1);
@@ -58,8 +62,7 @@ async fn a_server_that_is_there_and_does_not_answer_is_awaited() {
 async fn a_host_without_an_api_is_tried_again_and_again_with_few_words() {
     let solo = idle(false).await;
     solo.place.host.restart_api(Duration::from_hours(2));
-    let said = "Bottlerocket API: nobody answers on ";
-    solo.until(said, |status| status.message.as_ref().is_some_and(|it| it.starts_with(said))).await;
+    until_nobody_answers(&solo).await;
     let words = solo.statuses().len();
     solo.never("another word", || solo.statuses().len() > words).await;
     assert!((20..=60).contains(&solo.ends()), "{}", solo.ends());

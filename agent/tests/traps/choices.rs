@@ -80,16 +80,23 @@ async fn an_image_with_a_wrong_label_is_never_activated() {
     }
 }
 
+/// An idle agent that has downloaded ahead of its turn, from a repository that changed in the meantime: what is labelled as
+/// the update that it chose is another one, or none.
+async fn labelled_wrongly(meanwhile: Change) -> Solo {
+    let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
+    hold(&solo);
+    solo.start();
+    solo.until_called("prepare-update", 0).await;
+    change(&solo, meanwhile);
+    let_go(&solo);
+    solo.until("wrongly labelled", |status| is_ahead(status, NEW)).await;
+    solo
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_downloaded_ahead_with_a_wrong_label_is_dropped_and_downloaded_over() {
     for turn_comes_first in [false, true] {
-        let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
-        hold(&solo);
-        solo.start();
-        solo.until_called("prepare-update", 0).await;
-        change(&solo, Change::Published);
-        let_go(&solo);
-        solo.until("wrongly labelled", |status| is_ahead(status, NEW)).await;
+        let solo = labelled_wrongly(Change::Published).await;
         if turn_comes_first {
             solo.stage(1);
             solo.until("dropped", |status| status.staged.is_none()).await;
@@ -103,13 +110,7 @@ async fn what_was_downloaded_ahead_with_a_wrong_label_is_dropped_and_downloaded_
 
 #[tokio::test(start_paused = true)]
 async fn what_was_downloaded_ahead_is_dropped_if_it_was_withdrawn_before() {
-    let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
-    hold(&solo);
-    solo.start();
-    solo.until_called("prepare-update", 0).await;
-    change(&solo, Change::Withdrawn);
-    let_go(&solo);
-    solo.until("wrongly labelled", |status| is_ahead(status, NEW)).await;
+    let solo = labelled_wrongly(Change::Withdrawn).await;
     solo.until("dropped", |status| status.staged.is_none() && status.target_version.is_none()).await;
     solo.place.host.publish(NEW).unwrap();
     let prepared = solo.count("prepare-update");

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use brupop_api::crds::{FAILED_NODES_MAX, VERSION_RECORDS_MAX};
 use brupop_api::fleet::{Halt, NodeFailure, VersionRecord};
 use brupop_api::{Field, State, Value, names};
 use jiff::Timestamp;
@@ -12,10 +13,6 @@ use jiff::Timestamp;
 use super::{Abort, update};
 use crate::facts::{FleetFacts, Situation};
 
-/// A version's record keeps at most so many failures: the schema's limit.
-const FAILURES_KEPT: usize = 8;
-/// The ledger keeps records of at most so many versions: the schema's limit.
-const VERSIONS_KEPT: usize = 32;
 /// A halt names at most so many nodes.
 const NODES_NAMED: usize = 3;
 /// Floor for the typical duration, in seconds, so that it can grow from zero.
@@ -188,7 +185,7 @@ impl<'a> Versions<'a> {
                 at: at.to_owned(),
                 reason: reason.to_owned(),
             });
-            let surplus = record.failures.len().saturating_sub(FAILURES_KEPT);
+            let surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
             record.failures.drain(..surplus);
         });
     }
@@ -213,7 +210,7 @@ impl<'a> Versions<'a> {
     pub(super) fn sets(self, fleet: &FleetFacts<'a>) -> Vec<(Field<'a>, Value<'a>)> {
         let mut sets: Vec<(Field<'a>, Value<'a>)> = Vec::new();
         let new = self.changed.keys().filter(|version| !fleet.versions.contains_key(**version)).count();
-        let surplus = (fleet.versions.len() + new).saturating_sub(VERSIONS_KEPT);
+        let surplus = (fleet.versions.len() + new).saturating_sub(VERSION_RECORDS_MAX);
         let known = fleet.versions.iter().filter(|(version, _)| !self.changed.contains_key(version.as_str()));
         let mut forgettable: Vec<(&'a String, &'a VersionRecord)> = known.collect();
         // Halts are forgotten last, but they are: otherwise the full ledger would refuse every write.

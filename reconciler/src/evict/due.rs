@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use brupop_runtime::waits::doubled;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Answer;
 use crate::drain::{DrainPlan, PodKey, unmanaged};
-use crate::pending::doubled;
 
 /// Wait after the first refusal; doubled with each further one. It starts again when a budget allows more.
 const FIRST_WAIT: Duration = Duration::from_millis(500);

@@ -1,5 +1,6 @@
 //! What is said of nodes and fleet: log lines, Events, conditions.
 
+use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
 use brupop_api::names;
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
@@ -141,7 +142,7 @@ impl Reconciler {
         let wanted = FleetWanted {
             limit: observed.fleet.limit,
             counts,
-            halted: (!halted.is_empty()).then(|| halted.join(",").chars().take(1024).collect()),
+            halted: (!halted.is_empty()).then(|| halted.join(",").chars().take(MESSAGE_MAX).collect()),
             halt: Wanted::halted(halts.into_iter()),
             admission: admission.is_known().then(|| Wanted::admission(admission.enforced())),
         };

@@ -16,13 +16,13 @@ pub struct Starts {
 
 impl Starts {
     /// May new nodes start now, if an update `takes` this long? It must fit into what is left of a window or span; a
-    /// shot has no end. At the first look, running updates show that a shot is under way.
+    /// shot has no end. Only at the first look is it asked whether `shot_runs` already.
     pub fn allowed(
         &mut self,
         schedule: &Schedule,
         now: Timestamp,
         takes: SignedDuration,
-        updates_run: bool,
+        shot_runs: impl FnOnce() -> bool,
     ) -> bool {
         match schedule.kind {
             Kind::Always => true,
@@ -45,7 +45,7 @@ impl Starts {
                 let before = self.looked_at.replace(now);
                 let since = before.unwrap_or(now.saturating_sub(HAND_OVER).unwrap_or(Timestamp::MIN));
                 self.shot |= schedule.next(since).is_some_and(|fires| fires <= now);
-                self.shot |= before.is_none() && updates_run;
+                self.shot |= before.is_none() && shot_runs();
                 self.shot
             }
         }

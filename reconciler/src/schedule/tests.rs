@@ -50,7 +50,7 @@ fn a_window_is_open_while_it_matches() {
         ("2026-11-20T12:00:00Z", false),
         ("2026-11-21T10:30:00Z", false),
     ] {
-        assert_eq!(starts.allowed(&window, at(time), SignedDuration::ZERO, false), open, "{time}");
+        assert_eq!(starts.allowed(&window, at(time), SignedDuration::ZERO, || false), open, "{time}");
     }
     assert_eq!(window.opens(at("2026-11-20T12:00:00Z")), Some(at("2026-11-23T10:00:00Z")));
 }
@@ -60,7 +60,7 @@ fn a_shot_lasts_until_none_is_left() {
     let nightly = schedule("0 0 3 * * * *");
     let mut starts = Starts::default();
     let allowed =
-        |time: &str, starts: &mut Starts| starts.allowed(&nightly, at(time), SignedDuration::ZERO, false);
+        |time: &str, starts: &mut Starts| starts.allowed(&nightly, at(time), SignedDuration::ZERO, || false);
     assert!(!allowed("2026-11-20T02:59:59Z", &mut starts));
     assert!(allowed("2026-11-20T03:00:07Z", &mut starts), "fired between two looks");
     assert!(allowed("2026-11-20T09:00:00Z", &mut starts));
@@ -72,14 +72,14 @@ fn a_shot_lasts_until_none_is_left() {
 #[test]
 fn a_new_leader_goes_on_with_a_shot_that_is_under_way() {
     let nightly = schedule("0 0 3 * * * *");
-    assert!(Starts::default().allowed(&nightly, at("2026-11-20T04:00:00Z"), SignedDuration::ZERO, true));
-    assert!(!Starts::default().allowed(&nightly, at("2026-11-20T04:00:00Z"), SignedDuration::ZERO, false));
+    assert!(Starts::default().allowed(&nightly, at("2026-11-20T04:00:00Z"), SignedDuration::ZERO, || true));
+    assert!(!Starts::default().allowed(&nightly, at("2026-11-20T04:00:00Z"), SignedDuration::ZERO, || false));
     assert!(open(&nightly, "2026-11-20T03:00:20Z"), "it was fired while nobody led");
     assert!(!open(&nightly, "2026-11-20T03:03:00Z"));
 }
 
 fn open(schedule: &Schedule, time: &str) -> bool {
-    Starts::default().allowed(schedule, at(time), SignedDuration::ZERO, false)
+    Starts::default().allowed(schedule, at(time), SignedDuration::ZERO, || false)
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn what_does_not_fit_into_the_rest_does_not_start() {
     let hourly = spans("0 * * * *", "UTC", 2);
     for schedule in [&window, &two_hours] {
         let fits = |time: &str, minutes| {
-            Starts::default().allowed(schedule, at(time), SignedDuration::from_mins(minutes), false)
+            Starts::default().allowed(schedule, at(time), SignedDuration::from_mins(minutes), || false)
         };
         assert!(fits("2026-11-20T11:00:00Z", 59));
         assert!(!fits("2026-11-20T11:30:30Z", 30));
@@ -189,6 +189,6 @@ fn what_does_not_fit_into_the_rest_does_not_start() {
         &hourly,
         at("2026-11-20T11:59:00Z"),
         SignedDuration::from_hours(100),
-        false
+        || false
     ));
 }
