@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{BottlerocketShadow, Field, Value, Write};
-use brupop_runtime::{Shutdown, waits::doubled};
+use brupop_api::{BottlerocketShadow, Field, Item, Value, Write};
+use brupop_runtime::{Shutdown, error_chain, waits::doubled};
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::host::Host;
 use crate::options::Options;
 use crate::pace::{Begun, Polls, Prefetches, Repeats};
-use crate::shadow::{Seen, View, format_error_chain};
+use crate::shadow::{Seen, View};
 use crate::step::Memory;
 use crate::trouble::{Trouble, jittered, random};
 use absence::Absence;
@@ -43,7 +43,7 @@ pub struct Agent {
     host: Host,
     /// Boot id, and the version that runs in this boot.
     running: Option<(String, String)>,
-    shadows: Api<BottlerocketShadow>,
+    shadows: Api<Item<BottlerocketShadow>>,
     name: String,
     view: View,
     memory: Memory,
@@ -172,14 +172,13 @@ impl Agent {
             && let Some(known) = self.view.current()
         {
             match self.shadows.get_opt(&self.name).await {
-                Ok(Some(mut shadow)) if shadow.metadata.uid == known.metadata.uid => {
-                    shadow.managed_fields_mut().clear();
+                Ok(Some(Item { body: Ok(shadow), .. })) if shadow.metadata.uid == known.metadata.uid => {
                     self.view.answered(shadow);
                 }
-                // Deleted or made anew: the watch will say so, in its order.
+                // Deleted, made anew, or not to be read: the watch will say so, in its order.
                 Ok(_) => {}
                 Err(error) => {
-                    self.reports_failing.failed(&format_error_chain(&error));
+                    self.reports_failing.failed(&error_chain(&error));
                 }
             }
         }
@@ -191,9 +190,10 @@ impl Agent {
         let observed = serde_json::to_value(shadow).unwrap_or_default();
         let patch = Patch::<BottlerocketShadow>::Json(write.patch(&observed));
         match self.shadows.patch_status(&self.name, &PatchParams::default(), &patch).await {
-            Ok(mut answer) => {
-                answer.managed_fields_mut().clear();
-                self.view.answered(answer);
+            Ok(answer) => {
+                if let Ok(shadow) = answer.body {
+                    self.view.answered(shadow);
+                }
                 self.reports_failing.over();
                 self.refused = 0;
                 said(write);
@@ -213,7 +213,7 @@ impl Agent {
                 let wait = doubled(REREAD_MIN, self.refused - 1, REREAD_MAX);
                 Err(Pause::ShadowOr(jittered(wait, 0.2)))
             }
-            Err(error) => Err(Pause::ShadowOr(self.reports_failing.failed(&format_error_chain(&error)))),
+            Err(error) => Err(Pause::ShadowOr(self.reports_failing.failed(&error_chain(&error)))),
         }
     }
 

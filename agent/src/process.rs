@@ -2,7 +2,7 @@
 
 use brupop_api::identity::PodIdentity;
 use brupop_api::names::shadow_name;
-use brupop_runtime::{Cluster, Shutdown};
+use brupop_runtime::{Cluster, Shutdown, error_chain};
 use kube::Client;
 use tokio::sync::watch;
 use tracing::Instrument as _;
@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use crate::agent::{Agent, SocketAbandoned};
 use crate::identity::{WhoError, who_am_i};
 use crate::options::Options;
-use crate::shadow::{self, format_error_chain};
+use crate::shadow;
 use crate::trouble::Trouble;
 
 /// Why the agent cannot run.
@@ -70,7 +70,7 @@ async fn identify(
                 trouble.over();
                 return Ok(Some(me));
             }
-            Err(error) if error.is_temporary() => trouble.failed(&format_error_chain(&error)),
+            Err(error) if error.is_temporary() => trouble.failed(&error_chain(&error)),
             Err(error) => return Err(ProcessError::Who(error)),
         };
         tokio::select! {

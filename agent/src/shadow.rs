@@ -3,12 +3,12 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use brupop_api::BottlerocketShadow;
+use brupop_api::{BottlerocketShadow, Item};
+use brupop_runtime::{error_chain, patient};
 use futures::StreamExt as _;
+use kube::Client;
 use kube::api::Api;
-use kube::core::DeserializeGuard;
-use kube::runtime::{WatchStreamExt as _, watcher::watch_object};
-use kube::{Client, ResourceExt as _};
+use kube::runtime::watcher::{self, Event, watcher};
 use tokio::sync::watch;
 
 use crate::trouble::Trouble;
@@ -57,60 +57,61 @@ fn revision(shadow: &BottlerocketShadow) -> Option<u128> {
 
 /// Watches the shadow of this name for ever, as long as somebody receives.
 pub async fn watch(client: Client, namespace: String, name: String, sender: watch::Sender<Seen>) {
-    let shadows = Api::<DeserializeGuard<BottlerocketShadow>>::namespaced(client, &namespace);
-    let mut events = pin!(watch_object(shadows, &name).default_backoff());
+    let shadows = Api::<Item<BottlerocketShadow>>::namespaced(client, &namespace);
+    let this = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut events = pin!(patient(watcher(shadows, this)));
     let mut trouble = Trouble::new("the watch of the shadow");
-    let mut none_said = false;
+    let (mut listed, mut none_said) = (None, false);
     loop {
         let event = tokio::select! {
             event = events.next() => event,
             () = sender.closed() => return,
         };
-        match event {
+        let found = match event {
             None => return,
             Some(Err(error)) => {
-                trouble.failed(&format_error_chain(&error));
+                trouble.failed(&error_chain(&error));
+                continue;
             }
-            Some(Ok(Some(DeserializeGuard(Err(error))))) => {
-                trouble.failed(&format!("{name} cannot be read as a BottlerocketShadow v2: {error}"));
-                sender.send_replace(None);
+            Some(Ok(Event::Init)) => {
+                listed = None;
+                continue;
             }
-            Some(Ok(Some(DeserializeGuard(Ok(mut shadow))))) => {
+            Some(Ok(Event::InitApply(shadow))) => {
+                listed = Some(shadow);
+                continue;
+            }
+            Some(Ok(Event::InitDone)) => listed.take(),
+            Some(Ok(Event::Apply(shadow))) => Some(shadow),
+            Some(Ok(Event::Delete(_))) => None,
+        };
+        let seen = match found.map(|shadow| shadow.body) {
+            Some(Ok(shadow)) => {
                 trouble.over();
                 none_said = false;
-                shadow.managed_fields_mut().clear();
-                sender.send_replace(Some(Arc::new(shadow)));
+                Some(Arc::new(shadow))
             }
-            Some(Ok(None)) => {
+            Some(Err(why)) => {
+                trouble.failed(&format!("{name} cannot be read as a BottlerocketShadow v2: {why}"));
+                None
+            }
+            None => {
                 trouble.over();
                 if !std::mem::replace(&mut none_said, true) {
                     tracing::info!(shadow = name, "there is no shadow yet; the reconciler makes it");
                 }
-                sender.send_replace(None);
+                None
             }
-        }
+        };
+        sender.send_replace(seen);
     }
-}
-
-/// Formats an error and its causes as one line.
-pub(crate) fn format_error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Many errors already end with the words of their cause.
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use brupop_api::BottlerocketShadowSpec;
+    use kube::ResourceExt as _;
 
     fn shadow(uid: &str, revision: &str) -> BottlerocketShadow {
         let mut shadow = BottlerocketShadow::new("brs-a", BottlerocketShadowSpec::default());

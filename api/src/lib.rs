@@ -2,7 +2,7 @@
 //!
 //! Everything here is a value or a function over values: the two custom resources ([`shadow`], [`fleet`]), what a
 //! node carries while it is updated ([`marker`]), which state may follow which ([`transitions`]), a conditional
-//! change of one object ([`mod@write`]), who a caller is ([`identity`]) and what things are called ([`names`]).
+//! change of one object ([`mod@write`]), how objects are read ([`item`]), who a caller is ([`identity`]) and what things are called ([`names`]).
 //! No client, no clock, no input or output.
 
 pub mod conditions;
@@ -11,6 +11,7 @@ pub mod facts;
 #[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod fleet;
 pub mod identity;
+pub mod item;
 pub mod marker;
 pub mod names;
 #[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
@@ -19,6 +20,7 @@ pub mod transitions;
 pub mod write;
 
 pub use fleet::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketFleetStatus};
+pub use item::Item;
 pub use marker::Marker;
 pub use shadow::{BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, State};
 pub use write::{Field, Object, Value, Write};

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::item::Unreadable;
+
 /// Longest marker that we write or read, in bytes.
 pub const MARKER_MAX: usize = 4096;
 /// Most owners that a marker names.
@@ -45,7 +47,7 @@ pub struct Marker {
 pub enum MarkerError {
     /// It is not the JSON that we write.
     #[error("the node's annotation {annotation} is not ours to read: {0}", annotation = crate::names::MARKER_ANNOTATION)]
-    Malformed(#[from] serde_json::Error),
+    Malformed(Unreadable),
     /// Nobody but us writes there, and we write less.
     #[error("the node's annotation {annotation} has {0} bytes, more than {MARKER_MAX}", annotation = crate::names::MARKER_ANNOTATION)]
     TooLong(usize),
@@ -60,7 +62,7 @@ impl Marker {
         if annotation.len() > MARKER_MAX {
             return Err(MarkerError::TooLong(annotation.len()));
         }
-        Ok(serde_json::from_str(annotation)?)
+        serde_json::from_str(annotation).map_err(|error| MarkerError::Malformed(error.into()))
     }
 
     /// The annotation's value. Owners that do not fit into [`MARKER_MAX`] are left out.

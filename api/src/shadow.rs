@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
+use crate::item::{Metadata, Readable, Unreadable};
 
 /// A step of an update. As a spec: what the node should reach. As a status: what it has reached.
 #[derive(
@@ -113,6 +114,22 @@ pub struct BottlerocketShadowSpec {
     /// Failed attempts since the last success, for the back-off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<Failures>,
+}
+
+impl Readable for BottlerocketShadow {
+    type Kind = Self;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        #[derive(Deserialize)]
+        struct Shape {
+            metadata: Metadata,
+            spec: BottlerocketShadowSpec,
+            #[serde(default)]
+            status: Option<BottlerocketShadowStatus>,
+        }
+        let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        Ok(Self { metadata: metadata.into(), spec, status })
+    }
 }
 
 /// Failed attempts since the last success.

@@ -96,6 +96,7 @@ fn node(node: &Node) -> NodeFacts<'static> {
         paused: false,
         update_now: false,
         agent_ready: true,
+        overgrown: false,
         runs_this_process: false,
     }
 }

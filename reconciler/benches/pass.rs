@@ -31,7 +31,7 @@ fn snapshot() -> Snapshot {
         let (node, shadow) = (format!("node-{number:04}"), format!("brs-node-{number:04}"));
         let (runs, updated) = (number % 10 == 0, number % 3 == 0);
         let version = if updated { "1.20.0" } else { "1.19.4" };
-        let mut watched: WatchedNode = serde_json::from_value(json!({
+        let watched: WatchedNode = serde_json::from_value(json!({
             "metadata": {"name": node, "uid": format!("uid-{node}"), "creationTimestamp": "2026-01-01T00:00:00Z",
                 "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION,
                     "topology.kubernetes.io/zone": format!("zone-{}", number % 3)}},
@@ -39,7 +39,6 @@ fn snapshot() -> Snapshot {
                 "nodeInfo": {"bootID": format!("boot-{number}"), "osImage": format!("Bottlerocket OS {version} (aws-k8s-1.29)")}},
         }))
         .expect("a Node");
-        watched.trim();
         let state = if runs { "StagedAndPerformedUpdate" } else { "Idle" };
         let object = json!({
             "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",

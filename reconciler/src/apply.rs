@@ -2,20 +2,23 @@
 
 use std::time::Duration;
 
+use brupop_api::item::IdentityOnly;
 use brupop_api::{
-    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, State, names,
+    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Item, State, names,
 };
+use brupop_runtime::error_chain;
 use json_patch::Patch as JsonPatch;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{PartialObjectMeta, Status};
+use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::drain::DrainPlan;
-use crate::objects::is_operator_pod;
+use crate::objects::{PodItem, is_operator_pod};
+use crate::watches::PAGE_OF_FOREIGN;
 
 /// Longest wait for the answer to one call.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -192,26 +195,31 @@ impl Caller {
     }
 
     async fn is_drained(&self, node: &str, confirm: Confirm) -> kube::Result<bool> {
-        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods = Api::<Pod>::all(self.client.clone()).list(&params).await?;
-        Ok(DrainPlan::of(
-            &pods.items,
-            |pod| is_operator_pod(pod, &self.namespace),
-            |_| false,
-            confirm.evict_operator_pods,
-        )
-        .is_done())
+        let ours = |pod: &PodItem| is_operator_pod(pod, &self.namespace);
+        let pods = Api::<PodItem>::all(self.client.clone());
+        let mut params =
+            ListParams::default().fields(&format!("spec.nodeName={node}")).limit(PAGE_OF_FOREIGN);
+        loop {
+            let page = pods.list(&params).await?;
+            if !DrainPlan::of(&page.items, ours, |_| false, confirm.evict_operator_pods).is_done() {
+                return Ok(false);
+            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                return Ok(true);
+            }
+        }
     }
 
-    fn nodes(&self) -> Api<PartialObjectMeta<Node>> {
+    fn nodes(&self) -> Api<Item<IdentityOnly<Node>>> {
         Api::all(self.client.clone())
     }
 
-    fn shadows(&self) -> Api<PartialObjectMeta<BottlerocketShadow>> {
+    fn shadows(&self) -> Api<Item<IdentityOnly<BottlerocketShadow>>> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    fn fleets(&self) -> Api<PartialObjectMeta<BottlerocketFleet>> {
+    fn fleets(&self) -> Api<Item<IdentityOnly<BottlerocketFleet>>> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 }
@@ -256,11 +264,8 @@ pub fn resource_version(metadata: &ObjectMeta) -> Option<u64> {
     metadata.resource_version.as_ref()?.parse().ok()
 }
 
-fn written<K: kube::Resource>(answer: kube::Result<PartialObjectMeta<K>>) -> Outcome {
-    match answer {
-        Ok(object) => Outcome::Written(resource_version(&object.metadata)),
-        Err(error) => failure(&error),
-    }
+fn written<T>(answer: kube::Result<Item<T>>) -> Outcome {
+    created(answer.map(|object| object.metadata))
 }
 
 fn created(answer: kube::Result<ObjectMeta>) -> Outcome {
@@ -277,7 +282,7 @@ fn failure(error: &Error) -> Outcome {
         Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
             Outcome::Refused(status.message.clone())
         }
-        error => Outcome::Failed(error.to_string()),
+        error => Outcome::Failed(error_chain(error)),
     }
 }
 

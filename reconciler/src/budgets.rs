@@ -3,13 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::ResourceExt as _;
-use kube::core::{Selector, SelectorExt as _};
+use brupop_api::Item;
+use kube::core::SelectorExt as _;
 
-use crate::drain::{Fate, fate, unmanaged};
-use crate::objects::ready_condition;
+use crate::drain::{Fate, fate, unmanaged, unreadable};
+use crate::objects::{Budget, Pod, PodItem};
 
 /// How many disruptions each budget (namespace, name) allowed when it was last looked at.
 #[derive(Debug, Default)]
@@ -19,12 +17,9 @@ pub struct Budgets {
 
 impl Budgets {
     /// Looks at all budgets. Returns the namespaces in which a budget allows more than before, or was deleted.
-    pub fn relaxed<'b>(
-        &mut self,
-        budgets: impl Iterator<Item = &'b PodDisruptionBudget>,
-    ) -> BTreeSet<String> {
+    pub fn relaxed<'b>(&mut self, budgets: impl Iterator<Item = &'b Item<Budget>>) -> BTreeSet<String> {
         let now: BTreeMap<(String, String), i32> = budgets
-            .map(|budget| ((budget.namespace().unwrap_or_default(), budget.name_any()), allowed(budget)))
+            .map(|budget| ((budget.namespace().to_owned(), budget.name().to_owned()), allowed(budget)))
             .collect();
         let more = |(key, before): (&(String, String), &i32)| {
             now.get(key).is_none_or(|now| now > before).then(|| key.0.clone())
@@ -36,94 +31,106 @@ impl Budgets {
 }
 
 /// Why the pods of one node can never all be evicted, as pods and budgets are now; `None` if they can. Either a pod has
-/// no controller, or its budgets allow no disruption with as many pods as there are. The operator's own pods
-/// (`is_operator_pod`) are exempt. `orphaned` finds pods whose `DaemonSet` is gone.
+/// no controller, or its budgets allow no disruption with as many pods as there are, or a pod or a budget of its
+/// namespace cannot be read. The operator's own pods (`is_operator_pod`) are exempt. `orphaned` finds pods whose
+/// `DaemonSet` is gone.
 pub fn undrainable<'p>(
-    pods: impl IntoIterator<Item = &'p Pod>,
-    budgets: &[impl AsRef<PodDisruptionBudget>],
-    is_operator_pod: impl Fn(&Pod) -> bool,
-    orphaned: impl Fn(&Pod) -> bool,
+    pods: impl IntoIterator<Item = &'p PodItem>,
+    budgets: &[impl AsRef<Item<Budget>>],
+    is_operator_pod: impl Fn(&PodItem) -> bool,
+    orphaned: impl Fn(&PodItem) -> bool,
 ) -> Option<String> {
     let mut why: Vec<String> = vec![];
-    for pod in pods {
-        if is_operator_pod(pod) {
+    for item in pods {
+        if is_operator_pod(item) {
             continue;
         }
-        let namespace = pod.namespace().unwrap_or_default();
-        match fate(pod, orphaned(pod)) {
-            Fate::Unmanaged => why.push(unmanaged(&namespace, &pod.name_any())),
-            // Other rules apply to pods that are not Ready, and finished pods can always be evicted.
-            Fate::Evicted if ready_condition(pod).is_some() => {
-                let selecting = budgets.iter().map(AsRef::as_ref).filter(|budget| selects(budget, pod));
-                why.extend(forbidden(&namespace, &selecting.collect::<Vec<_>>()));
+        let namespace = item.namespace();
+        match fate(item, orphaned(item)) {
+            Fate::Unmanaged => why.push(unmanaged(namespace, item.name())),
+            Fate::Unreadable(problem) => why.push(unreadable(namespace, item.name(), problem)),
+            Fate::Evicted => {
+                // Most budgets are in another namespace, and this is the cheaper comparison.
+                let here = budgets.iter().map(AsRef::as_ref).filter(|budget| budget.namespace() == namespace);
+                why.extend(item.ok().and_then(|pod| forbidden(pod, here)));
             }
-            Fate::Evicted | Fate::Stays | Fate::Leaving => {}
+            Fate::Stays | Fate::Leaving => {}
         }
     }
     // The smallest one, so that the answer changes as rarely as possible.
     why.into_iter().min()
 }
 
-/// Why the budgets that select a pod never allow its eviction; `None` if they may.
-fn forbidden(namespace: &str, selecting: &[&PodDisruptionBudget]) -> Option<String> {
-    match selecting {
+/// Why the budgets of a pod's namespace never allow its eviction; `None` if they may.
+fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
+    let (mut unread, mut selecting) = (vec![], vec![]);
+    for item in budgets {
+        match &item.body {
+            Err(why) => unread.push((item, why)),
+            Ok(budget) if selects(budget, pod) => selecting.push((item, budget)),
+            Ok(_) => {}
+        }
+    }
+    if let Some((item, why)) = unread.first() {
+        return Some(format!(
+            "the PodDisruptionBudget {}/{} cannot be read, for {why}, and might cover any pod of its namespace: repair \
+             or delete it",
+            item.namespace(),
+            item.name()
+        ));
+    }
+    if !pod.is_ready() {
+        // Other rules apply to pods that are not Ready, and finished pods can always be evicted.
+        return None;
+    }
+    match &selecting[..] {
         [] => None,
-        [budget] => {
-            let status = budget.status.as_ref()?;
-            let seen = status.observed_generation.is_none_or(|seen| Some(seen) == budget.metadata.generation);
-            let never = seen && status.expected_pods > 0 && status.desired_healthy >= status.expected_pods;
+        [(item, budget)] => {
+            let never =
+                budget.observed && budget.expected_pods > 0 && budget.desired_healthy >= budget.expected_pods;
             never.then(|| {
                 format!(
-                    "the PodDisruptionBudget {namespace}/{} wants all of its {} pods healthy: let it allow one \
-                     disruption, or add a pod",
-                    budget.name_any(),
-                    status.expected_pods
+                    "the PodDisruptionBudget {}/{} wants all of its {} pods healthy: let it allow one disruption, or \
+                     add a pod",
+                    item.namespace(),
+                    item.name(),
+                    budget.expected_pods
                 )
             })
         }
-        [first, second, ..] => Some(format!(
-            "the PodDisruptionBudgets {namespace}/{} and {} select the same pods, and Kubernetes evicts no pod of two \
-             budgets",
-            first.name_any(),
-            second.name_any()
+        [(first, _), (second, _), ..] => Some(format!(
+            "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets",
+            first.namespace(),
+            first.name(),
+            second.name()
         )),
     }
 }
 
-fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
-    // Most budgets are in another namespace, and this is the cheaper comparison.
-    budget.metadata.namespace == pod.metadata.namespace
-        && budget
-            .spec
-            .as_ref()
-            .and_then(|spec| Selector::try_from(spec.selector.clone()?).ok())
-            .is_some_and(|selector| selector.matches(pod.labels()))
+fn selects(budget: &Budget, pod: &Pod) -> bool {
+    budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
 }
 
 /// Did this budget change in a way that matters to a drain?
-pub fn matters(old: &PodDisruptionBudget, new: &PodDisruptionBudget) -> bool {
-    let shape = |budget: &PodDisruptionBudget| {
-        let status = budget.status.as_ref();
-        let seen =
-            status.map(|status| (status.expected_pods, status.desired_healthy, status.observed_generation));
-        (budget.metadata.generation, seen)
-    };
+pub fn matters(old: &Item<Budget>, new: &Item<Budget>) -> bool {
+    let shape = |item: &Item<Budget>| item.body.clone().map(|budget| Budget { allowed: 0, ..budget });
     allowed(old) < allowed(new) || shape(old) != shape(new)
 }
 
 /// How many disruptions this budget allows now.
-pub fn allowed(budget: &PodDisruptionBudget) -> i32 {
-    budget.status.as_ref().map_or(0, |status| status.disruptions_allowed)
+fn allowed(budget: &Item<Budget>) -> i32 {
+    budget.ok().map_or(0, |budget| budget.allowed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+    use brupop_api::item::Unreadable;
+    use kube::core::Selector;
     use serde_json::json;
     use std::sync::Arc;
 
-    fn budget(namespace: &str, name: &str, allowed: i32) -> PodDisruptionBudget {
+    fn budget(namespace: &str, name: &str, allowed: i32) -> Item<Budget> {
         serde_json::from_value(json!({
             "metadata": {"namespace": namespace, "name": name},
             "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
@@ -131,7 +138,7 @@ mod tests {
         .unwrap()
     }
 
-    fn pod(name: &str, owner: Option<&str>, ready: &str) -> Pod {
+    fn pod(name: &str, owner: Option<&str>, ready: &str) -> PodItem {
         let owners = owner.map(|kind| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": "o", "controller": true}]));
         serde_json::from_value(json!({
             "metadata": {"namespace": "shop", "name": name, "labels": {"app": "cart"}, "ownerReferences": owners},
@@ -140,7 +147,7 @@ mod tests {
         .unwrap()
     }
 
-    fn over(name: &str, app: &str, expected: i32, desired: i32) -> Arc<PodDisruptionBudget> {
+    fn over(name: &str, app: &str, expected: i32, desired: i32) -> Arc<Item<Budget>> {
         let budget = json!({
             "metadata": {"namespace": "shop", "name": name, "generation": 2},
             "spec": {"selector": {"matchLabels": {"app": app}}},
@@ -154,19 +161,19 @@ mod tests {
     fn what_can_never_be_evicted_is_found_and_named() {
         let of = |kind| pod("cart-0", Some(kind), "True");
         let cart = of("ReplicaSet");
-        let unseen = || {
-            let mut budget = over("all", "cart", 2, 2);
-            Arc::make_mut(&mut budget).metadata.generation = Some(3);
+        let but = |name, change: fn(&mut Budget)| {
+            let mut budget = over(name, "cart", 2, 2);
+            change(Arc::make_mut(&mut budget).body.as_mut().unwrap());
             budget
         };
-        let everything = || {
-            let mut budget = over("everything", "cart", 2, 2);
-            Arc::make_mut(&mut budget).spec.as_mut().unwrap().selector = Some(LabelSelector::default());
-            budget
-        };
-        let nothing = || {
-            let mut budget = over("nothing", "cart", 2, 2);
-            Arc::make_mut(&mut budget).spec.as_mut().unwrap().selector = None;
+        let unseen = || but("all", |budget| budget.observed = false);
+        let everything = || but("everything", |budget| budget.selector = Some(Selector::default()));
+        let nothing = || but("nothing", |budget| budget.selector = None);
+        let unread = |namespace| {
+            let mut budget = over("bad", "mail", 9, 1);
+            let item = Arc::make_mut(&mut budget);
+            item.body = Err(Unreadable::TooLong("selector"));
+            item.metadata.namespace = Some(String::from(namespace));
             budget
         };
         for (says, pod, budgets, word) in [
@@ -190,6 +197,8 @@ mod tests {
                 Some("shop/a and b select"),
             ),
             ("not Ready", &pod("cart-0", Some("ReplicaSet"), "False"), vec![over("all", "cart", 2, 2)], None),
+            ("unreadable", &cart, vec![unread("shop")], Some("shop/bad cannot be read, for its selector is")),
+            ("unreadable, of another namespace", &cart, vec![unread("bank")], None),
             ("of a DaemonSet", &of("DaemonSet"), vec![over("all", "cart", 2, 2)], None),
             ("unmanaged", &pod("debug", None, "True"), vec![], Some("shop/debug has no controller")),
         ] {
@@ -206,8 +215,7 @@ mod tests {
     #[test]
     fn only_what_allows_more_than_before_is_asked_again() {
         let mut budgets = Budgets::default();
-        let mut look =
-            |found: &[PodDisruptionBudget]| budgets.relaxed(found.iter()).into_iter().collect::<Vec<_>>();
+        let mut look = |found: &[Item<Budget>]| budgets.relaxed(found.iter()).into_iter().collect::<Vec<_>>();
         assert!(look(&[budget("a", "x", 1), budget("b", "x", 0)]).is_empty(), "the first look");
         assert_eq!(look(&[budget("a", "x", 1), budget("b", "x", 1)]), ["b"]);
         assert!(look(&[budget("a", "x", 0), budget("b", "x", 1)]).is_empty());

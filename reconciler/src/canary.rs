@@ -1,10 +1,12 @@
 //! Proof that our admission rules are in force: dry-run writes that only they refuse.
 
-use brupop_api::BottlerocketShadow;
+use brupop_api::item::IdentityOnly;
 use brupop_api::names::canary::{NODE_ANNOTATION, POLICY_RULE, STATUS_MESSAGE, WEBHOOK_RULE};
+use brupop_api::{BottlerocketShadow, Item};
+use brupop_runtime::error_chain;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
-use kube::core::{PartialObjectMeta, Status};
+use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::json;
 
@@ -63,8 +65,8 @@ pub async fn try_out(client: Client, namespace: String, shadow: String, node: St
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     let message = Patch::Merge(json!({"status": {"message": STATUS_MESSAGE}}));
     let annotation = Patch::Merge(json!({"metadata": {"annotations": {NODE_ANNOTATION: "refuse me"}}}));
-    let shadows = Api::<PartialObjectMeta<BottlerocketShadow>>::namespaced(client.clone(), &namespace);
-    let nodes = Api::<PartialObjectMeta<Node>>::all(client);
+    let shadows = Api::<Item<IdentityOnly<BottlerocketShadow>>>::namespaced(client.clone(), &namespace);
+    let nodes = Api::<Item<IdentityOnly<Node>>>::all(client);
     let (status, node) = tokio::join!(
         shadows.patch_status(&shadow, &params, &message),
         nodes.patch(&node, &params, &annotation)
@@ -86,7 +88,7 @@ fn met(answer: Result<(), Error>, ours: impl Fn(&str) -> bool) -> Met {
     match answer {
         Ok(()) => Met::Else("it was let through".to_owned()),
         Err(Error::Api(status)) => refusal(&status, ours),
-        Err(error) => Met::Nothing(error.to_string()),
+        Err(error) => Met::Nothing(error_chain(&error)),
     }
 }
 

@@ -1,11 +1,9 @@
 //! Which pods a drain evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides.
 
+use brupop_api::item::Unreadable;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::ResourceExt as _;
 
-use crate::objects::MIRROR_POD_ANNOTATION;
+use crate::objects::{Controller, PodItem};
 
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +17,8 @@ pub enum Fate {
     Leaving,
     /// It has no controller that would make it again, so a person has to decide.
     Unmanaged,
+    /// It cannot be read, so a person has to decide.
+    Unreadable(Unreadable),
 }
 
 /// One pod, as an eviction names it.
@@ -32,9 +32,21 @@ pub struct PodKey {
     pub uid: String,
 }
 
+impl PodKey {
+    /// The key of this pod.
+    pub fn of(pod: &PodItem) -> Self {
+        Self { namespace: pod.namespace().to_owned(), name: pod.name().to_owned(), uid: pod.uid().to_owned() }
+    }
+}
+
 /// What to tell people about a pod without a controller, which holds a drain up.
 pub fn unmanaged(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name} has no controller that would make it again elsewhere: delete it by hand")
+}
+
+/// What to tell people about a pod that cannot be read, which holds a drain up.
+pub fn unreadable(namespace: &str, name: &str, why: Unreadable) -> String {
+    format!("the pod {namespace}/{name} cannot be read, for {why}: repair or delete it")
 }
 
 /// What a drain of a node has to do.
@@ -50,6 +62,8 @@ pub struct DrainPlan {
     pub leaving: Vec<(Timestamp, PodKey)>,
     /// Pods without a controller; they hold the drain up.
     pub unmanaged: Vec<PodKey>,
+    /// Pods that cannot be read; they hold the drain up, too.
+    pub unreadable: Vec<(PodKey, Unreadable)>,
     /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`, sorted. The
     /// reconciler keeps only those that are available.
     pub owners: Vec<String>,
@@ -60,21 +74,16 @@ impl DrainPlan {
     /// `evict_operator_pods`: if there is another node for them, and this one is tainted. Without the taint they would
     /// come back, because they tolerate the cordon. `orphaned` finds pods whose `DaemonSet` is gone.
     pub fn of<'p>(
-        pods: impl IntoIterator<Item = &'p Pod>,
-        is_operator_pod: impl Fn(&Pod) -> bool,
-        orphaned: impl Fn(&Pod) -> bool,
+        pods: impl IntoIterator<Item = &'p PodItem>,
+        is_operator_pod: impl Fn(&PodItem) -> bool,
+        orphaned: impl Fn(&PodItem) -> bool,
         evict_operator_pods: bool,
     ) -> Self {
         let mut plan = Self::default();
         for pod in pods {
             let ours = is_operator_pod(pod);
             let fate = if ours && !evict_operator_pods { Fate::Stays } else { fate(pod, orphaned(pod)) };
-            let namespace = pod.namespace().unwrap_or_default();
-            let key = || PodKey {
-                namespace: namespace.clone(),
-                name: pod.name_any(),
-                uid: pod.uid().unwrap_or_default(),
-            };
+            let key = || PodKey::of(pod);
             match fate {
                 Fate::Stays => continue,
                 // A terminating webhook serves a little longer. Nobody has to wait for that: its budget has seen to
@@ -82,68 +91,78 @@ impl DrainPlan {
                 Fate::Leaving if ours => continue,
                 Fate::Leaving => plan.leaving.push((gone_by(pod), key())),
                 Fate::Unmanaged => plan.unmanaged.push(key()),
+                Fate::Unreadable(why) => plan.unreadable.push((key(), why)),
                 Fate::Evicted if ours => plan.last.push(key()),
                 Fate::Evicted => plan.evict.push(key()),
             }
             plan.owners.extend(owner(pod));
         }
-        if plan.evict.is_empty() && plan.leaving.is_empty() && plan.unmanaged.is_empty() {
+        if plan.evict.is_empty() && plan.leaving.is_empty() && plan.needs_nobody() {
             plan.evict = std::mem::take(&mut plan.last);
             plan.evict_operator_pods = true;
         }
         plan.evict.sort_unstable();
         plan.leaving.sort_unstable();
         plan.unmanaged.sort_unstable();
+        plan.unreadable.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         plan.owners.sort_unstable();
         plan.owners.dedup();
         plan
     }
 
-    /// The same plan, but pods without a controller are removed, too.
+    /// Is there no pod about which a person has to decide?
+    fn needs_nobody(&self) -> bool {
+        self.unmanaged.is_empty() && self.unreadable.is_empty()
+    }
+
+    /// The pods about which a person has to decide, each as a sentence.
+    pub fn for_people(&self) -> impl Iterator<Item = String> {
+        let unreadable = self.unreadable.iter().map(|(pod, why)| unreadable(&pod.namespace, &pod.name, *why));
+        self.unmanaged.iter().map(|pod| unmanaged(&pod.namespace, &pod.name)).chain(unreadable)
+    }
+
+    /// The same plan, but pods about which a person has to decide are removed, too.
     #[must_use]
     pub fn forced(mut self) -> Self {
         self.evict.append(&mut self.unmanaged);
+        self.evict.extend(self.unreadable.drain(..).map(|(pod, _)| pod));
         self.evict.sort_unstable();
         self
     }
 
     /// Is nothing left to evict, to wait for, or to ask a person about?
     pub fn is_done(&self) -> bool {
-        self.evict.is_empty() && self.last.is_empty() && self.leaving.is_empty() && self.unmanaged.is_empty()
+        self.evict.is_empty() && self.last.is_empty() && self.leaving.is_empty() && self.needs_nobody()
     }
 }
 
 /// What a drain does about this pod. An `orphaned` pod, whose `DaemonSet` is gone, counts as one without a controller.
-pub fn fate(pod: &Pod, orphaned: bool) -> Fate {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let finished = matches!(phase, Some("Succeeded" | "Failed"));
-    let controller = controller(pod);
-    let mirror = pod.annotations().contains_key(MIRROR_POD_ANNOTATION);
-    let daemon = controller.is_some_and(|owner| owner.kind == "DaemonSet") && !finished && !orphaned;
-    if mirror || daemon {
+pub fn fate(item: &PodItem, orphaned: bool) -> Fate {
+    let pod = match &item.body {
+        Ok(pod) => pod,
+        Err(why) => return Fate::Unreadable(*why),
+    };
+    let of_daemon = pod.controller.as_ref().is_some_and(|owner| owner.kind == "DaemonSet");
+    if pod.is_mirror || (of_daemon && !pod.finished && !orphaned) {
         Fate::Stays
-    } else if pod.metadata.deletion_timestamp.is_some() {
+    } else if pod.gone_by.is_some() {
         Fate::Leaving
-    } else if finished || (controller.is_some() && !orphaned) {
+    } else if pod.finished || (pod.controller.is_some() && !orphaned) {
         Fate::Evicted
     } else {
         Fate::Unmanaged
     }
 }
 
-fn controller(pod: &Pod) -> Option<&OwnerReference> {
-    pod.owner_references().iter().find(|owner| owner.controller == Some(true))
-}
-
 /// When the pod's termination grace period ends.
-fn gone_by(pod: &Pod) -> Timestamp {
-    pod.metadata.deletion_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0)
+fn gone_by(pod: &PodItem) -> Timestamp {
+    pod.ok().and_then(|pod| pod.gone_by).unwrap_or(Timestamp::MAX)
 }
 
 /// The workload that controls this pod, as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if there is none.
-pub fn owner(pod: &Pod) -> Option<String> {
-    let OwnerReference { api_version, kind, name, .. } = controller(pod)?;
-    Some(format!("{api_version}/{kind}/{}/{name}", pod.namespace().unwrap_or_default()))
+pub fn owner(pod: &PodItem) -> Option<String> {
+    let Controller { api_version, kind, name } = pod.ok()?.controller.as_ref()?;
+    Some(format!("{api_version}/{kind}/{}/{name}", pod.namespace()))
 }
 
 #[cfg(test)]
@@ -151,7 +170,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> Pod {
+    fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> PodItem {
         let mut metadata = json!({"name": name, "namespace": "shop", "uid": format!("uid-{name}")});
         if let Some(kind) = owner {
             metadata["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": "o", "controller": true}]);
@@ -163,8 +182,8 @@ mod tests {
     }
 
     fn of<'p>(
-        pods: impl IntoIterator<Item = &'p Pod>,
-        is_operator_pod: impl Fn(&Pod) -> bool,
+        pods: impl IntoIterator<Item = &'p PodItem>,
+        is_operator_pod: impl Fn(&PodItem) -> bool,
         evict_operator_pods: bool,
     ) -> DrainPlan {
         DrainPlan::of(pods, is_operator_pod, |_| false, evict_operator_pods)
@@ -174,7 +193,7 @@ mod tests {
     fn the_table() {
         let none = json!({});
         let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
-        let mirror = json!({"annotations": {MIRROR_POD_ANNOTATION: "x"}});
+        let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
         let owned =
             json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
         let table = [
@@ -225,6 +244,20 @@ mod tests {
     }
 
     #[test]
+    fn an_unreadable_pod_holds_its_drain_up() {
+        let pods = [
+            pod("a", Some("ReplicaSet"), "Running", &json!({})),
+            pod("bad", Some("ReplicaSet"), "Running", &json!({"labels": {"size": 3}})),
+        ];
+        let plan = of(&pods, |_| false, true);
+        assert_eq!((plan.evict.len(), plan.unreadable.len(), plan.is_done()), (1, 1, false));
+        assert!(!of(&pods[1..], |_| false, true).is_done());
+        let says: Vec<_> = plan.for_people().collect();
+        assert!(matches!(&says[..], [one] if one.starts_with("the pod shop/bad cannot be read")), "{says:?}");
+        assert_eq!(plan.forced().evict.len(), 2);
+    }
+
+    #[test]
     fn our_own_pods_stay_where_there_is_no_other_node() {
         let pods = [pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &json!({}))];
         assert!(of(&pods, |_| true, false).is_done());
@@ -236,8 +269,8 @@ mod tests {
     fn our_own_pods_go_last() {
         let cart = |more: &Value| pod("cart-0", Some("ReplicaSet"), "Running", more);
         let webhook = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &json!({}));
-        let ours = |pod: &Pod| pod.name_any().starts_with("brupop");
-        let names = |pods: &[Pod]| {
+        let ours = |pod: &PodItem| pod.name().starts_with("brupop");
+        let names = |pods: &[PodItem]| {
             let plan = of(pods, ours, true);
             assert!(!plan.is_done());
             plan.evict.into_iter().map(|pod| pod.name).collect::<Vec<_>>()

@@ -80,14 +80,17 @@ pub fn left(snapshot: &Snapshot, namespace: &str) -> Left {
     let names = snapshot.nodes.keys().chain(snapshot.shadows.keys());
     let mut waiting: Vec<String> = names
         .filter_map(|name| {
-            let marked = snapshot.nodes.get(name).is_some_and(|node| !matches!(node.marker(), Ok(None)));
+            let marker = snapshot.nodes.get(name).map_or(Ok(None), |node| node.marker());
             let state = snapshot.shadow(name).map(|shadow| shadow.spec.state);
             let moving = state.filter(|state| *state != brupop_api::State::Idle);
             let why = match moving {
                 Some(state) => state.as_str(),
-                None if marked => "marked",
-                None if slot(name) => "about to end",
-                None => return None,
+                None => match marker {
+                    Ok(Some(_)) => "marked",
+                    Err(_) => "cannot be read",
+                    Ok(None) if slot(name) => "about to end",
+                    Ok(None) => return None,
+                },
             };
             Some(format!("{} ({why})", names::node_of_shadow(name).unwrap_or(name)))
         })
@@ -146,9 +149,8 @@ mod tests {
 
     fn snapshot(paused: bool, slots: &serde_json::Value, marker: Option<&str>, state: &str) -> Snapshot {
         let annotations = marker.map(|marker| json!({names::MARKER_ANNOTATION: marker}));
-        let mut node: WatchedNode =
+        let node: WatchedNode =
             serde_json::from_value(json!({"metadata": {"name": "n", "annotations": annotations}})).unwrap();
-        node.trim();
         let shadow = json!({"metadata": {"name": "brs-n"}, "spec": {"state": state}});
         let ledger =
             json!({"metadata": {"name": "fleet"}, "spec": {"paused": paused}, "status": {"slots": slots}});
@@ -175,7 +177,11 @@ mod tests {
                 nodes("RebootedIntoUpdate"),
             ),
             ("to be undone", snapshot(true, &slot, Some(&marker), "Idle"), nodes("marked")),
-            ("a marker nobody can read", snapshot(true, &json!({}), Some("?"), "Idle"), nodes("marked")),
+            (
+                "a marker nobody can read",
+                snapshot(true, &json!({}), Some("?"), "Idle"),
+                nodes("cannot be read"),
+            ),
             ("its slot", snapshot(true, &slot, None, "Idle"), nodes("about to end")),
         ] {
             assert_eq!(left(&snapshot, "brupop"), expected, "{says}");

@@ -129,6 +129,8 @@ pub struct NodeFacts<'a> {
     pub update_now: bool,
     /// The pod of its agent is Ready.
     pub agent_ready: bool,
+    /// It has so many labels or annotations that the API server might refuse changes of it.
+    pub overgrown: bool,
     /// This process runs on it.
     pub runs_this_process: bool,
 }
@@ -168,6 +170,7 @@ impl NodeFacts<'static> {
         paused: false,
         update_now: false,
         agent_ready: true,
+        overgrown: false,
         runs_this_process: false,
     };
 }

@@ -4,6 +4,7 @@
 //! prevent what must never happen twice. So nothing here compares wall clocks.
 
 mod elect;
+pub mod lease;
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ pub use elect::{Elected, Election, run};
 pub struct View<'a> {
     /// `spec.holderIdentity`; `None` or empty when it was released.
     pub holder: Option<&'a str>,
-    /// `spec.leaseDurationSeconds`: for how long its holder may be silent.
+    /// For how long its holder may be silent: `spec.leaseDurationSeconds`, as far as that is believed.
     pub duration: Duration,
 }
 

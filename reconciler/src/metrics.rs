@@ -19,6 +19,8 @@ use crate::snapshot::Snapshot;
 const MAX_VERSIONS: usize = 64;
 /// At most so many reasons of failures get a series of their own. The words are ours, or those of an earlier release.
 const MAX_FAILURES: usize = 32;
+/// The kinds of objects that may be left alone because they cannot be read.
+const SKIPPED_KINDS: [&str; 4] = ["BottlerocketShadow", "Node", "Pod", "PodDisruptionBudget"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByState {
@@ -28,6 +30,11 @@ struct ByState {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByVersion {
     bottlerocket_version: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKind {
+    kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -58,8 +65,8 @@ pub struct LastPass {
     pub limit: Option<u64>,
     /// How many nodes have which reason.
     pub reasons: BTreeMap<&'static str, i64>,
-    /// How many nodes are left alone, because their objects cannot be interpreted.
-    pub skipped: i64,
+    /// How many objects of which kind cannot be read, and are left alone.
+    pub skipped: BTreeMap<&'static str, i64>,
     /// How many versions are halted.
     pub halted: u64,
     /// Were our admission rules seen to be in force?
@@ -140,7 +147,7 @@ fn tally<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> BTreeMap<&'n 
 }
 
 fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
-    let readable = || snapshot.shadows.values().filter_map(|guard| guard.0.as_ref().ok());
+    let readable = || snapshot.shadows.values().filter_map(|shadow| shadow.ok());
     let reported = || readable().filter_map(|shadow| shadow.status.as_ref());
     let states = Family::<ByState, Gauge>::default();
     for state in State::ALL {
@@ -205,7 +212,11 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         registry.register("brupop_slots_limit", "Most updates at once; absent if unlimited", number(limit));
     }
-    registry.register("brupop_skipped_objects", "Objects that cannot be read", number(pass.skipped));
+    let skipped = Family::<ByKind, Gauge>::default();
+    for kind in SKIPPED_KINDS {
+        skipped.get_or_create(&ByKind { kind }).set(pass.skipped.get(kind).copied().unwrap_or(0));
+    }
+    registry.register("brupop_skipped_objects", "Objects that cannot be read, by kind", skipped);
     registry.register(
         "brupop_halted_versions",
         "Versions that too many nodes failed to reach, so that no further one tries",
@@ -222,11 +233,11 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
 mod tests {
     use super::*;
     use brupop_api::BottlerocketShadow;
-    use kube::core::DeserializeGuard;
+    use brupop_api::Item;
     use serde_json::json;
 
     fn snapshot(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Snapshot {
-        let shadow = |(state, version): (&str, String)| -> DeserializeGuard<BottlerocketShadow> {
+        let shadow = |(state, version): (&str, String)| -> Item<BottlerocketShadow> {
             serde_json::from_value(json!({
                 "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow", "metadata": {},
                 "spec": {"state": "Idle"}, "status": {"current_state": state, "current_version": version},
@@ -247,7 +258,7 @@ mod tests {
         metrics.passed(Some(LastPass {
             limit: Some(3),
             reasons,
-            skipped: 1,
+            skipped: BTreeMap::from([("Pod", 1)]),
             halted: 1,
             admission_enforced: true,
         }));
@@ -263,7 +274,8 @@ mod tests {
             "brupop_nodes_reason{reason=\"Draining\"} 0",
             "brupop_slots_in_use 0",
             "brupop_slots_limit 3",
-            "brupop_skipped_objects 1",
+            "brupop_skipped_objects{kind=\"Pod\"} 1",
+            "brupop_skipped_objects{kind=\"Node\"} 0",
             "brupop_halted_versions 1",
             "brupop_admission_enforced 1",
             "brupop_watch_failures_total 5",
@@ -282,7 +294,7 @@ mod tests {
             ("c", json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "DrainTimedOut"})),
             ("d", json!(null)),
         ] {
-            let shadow: DeserializeGuard<BottlerocketShadow> = serde_json::from_value(json!({
+            let shadow: Item<BottlerocketShadow> = serde_json::from_value(json!({
                 "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow", "metadata": {},
                 "spec": {"state": "Idle", "failures": failures},
             }))

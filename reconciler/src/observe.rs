@@ -10,10 +10,9 @@ use std::sync::Arc;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
-use brupop_api::{BottlerocketShadow, Marker};
+use brupop_api::{BottlerocketShadow, Item, Marker};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::core::DeserializeGuard;
 
 use crate::drain::DrainPlan;
 use crate::facts::{Evicted, FleetFacts, NodeFacts, PodFacts, Situation};
@@ -126,12 +125,12 @@ impl<'a> Observer<'a, '_> {
         &mut self,
         name: &'a str,
         watched: Option<&'a Arc<WatchedNode>>,
-        shadow: Option<&'a Arc<DeserializeGuard<BottlerocketShadow>>>,
+        shadow: Option<&'a Arc<Item<BottlerocketShadow>>>,
     ) -> (Situation<'a>, Option<String>) {
         let mut unreadable = None;
         let agent = self.agents.at(name);
         let node = watched.map(|node| self.node(node, agent, &mut unreadable));
-        let shadow = match shadow.map(|guard| &guard.0) {
+        let shadow = match shadow.map(|item| &item.body) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow).map(|facts| (facts, shadow)),
             Some(Err(error)) => {
                 unreadable = Some(format!("the shadow cannot be read: {error}"));
@@ -197,11 +196,9 @@ impl<'a> Observer<'a, '_> {
             drained_at: None,
             evicted_owners: Vec::new(),
         };
-        let meta = kube::Resource::meta(node);
-        let name = meta.name.as_deref().unwrap_or_default();
         NodeFacts {
-            name,
-            uid: meta.uid.as_deref().unwrap_or_default(),
+            name: node.name(),
+            uid: node.uid(),
             labelled: node.labelled(),
             ready: node.ready(),
             boot_id: node.boot_id(),
@@ -217,7 +214,8 @@ impl<'a> Observer<'a, '_> {
             paused: node.paused(),
             update_now: node.update_now(),
             agent_ready: agent.is_some_and(|agent| agent.ready_since.is_some()),
-            runs_this_process: self.circumstances.own_node == Some(name),
+            overgrown: node.is_overgrown(),
+            runs_this_process: self.circumstances.own_node == Some(node.name()),
         }
     }
 }

@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brupop_api::fleet::BottlerocketFleetStatus;
-use brupop_api::{BottlerocketShadow, State, names};
+use brupop_api::{BottlerocketShadow, Item, State, names};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource as _;
-use kube::core::DeserializeGuard;
 
 use crate::drain::DrainPlan;
 use crate::facts::Evicted;
-use crate::objects::{AgentPod, Ledger, WatchedNode};
+use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
 use crate::schedule::{Schedule, Starts};
 use crate::settings::{Durations, Settings};
 
@@ -22,11 +19,13 @@ pub struct Snapshot {
     /// All Nodes, by the name that their shadow has or would have.
     pub nodes: BTreeMap<String, Arc<WatchedNode>>,
     /// The shadows, by name, including those that cannot be read.
-    pub shadows: BTreeMap<String, Arc<DeserializeGuard<BottlerocketShadow>>>,
+    pub shadows: BTreeMap<String, Arc<Item<BottlerocketShadow>>>,
     /// The agents' pods, by the name that their node's shadow has or would have.
     pub agents: BTreeMap<String, AgentPod>,
+    /// How many agents' pods cannot be read.
+    pub unreadable_agents: usize,
     /// The ledger, if there is one.
-    pub ledger: Option<Arc<DeserializeGuard<Ledger>>>,
+    pub ledger: Option<Arc<Item<Ledger>>>,
     /// What a drain has to do, by name of the shadow. Only nodes whose pods are watched and known are in here.
     pub drains: BTreeMap<String, DrainPlan>,
     /// Nodes that no drain could empty, and why, by name of the shadow. Nodes whose pods are no longer watched stay
@@ -41,19 +40,26 @@ impl Snapshot {
     /// The snapshot of these objects. Whatever follows from pods is not known yet.
     pub fn of(
         nodes: impl IntoIterator<Item = Arc<WatchedNode>>,
-        shadows: impl IntoIterator<Item = Arc<DeserializeGuard<BottlerocketShadow>>>,
-        agents: BTreeMap<String, AgentPod>,
-        ledger: Option<Arc<DeserializeGuard<Ledger>>>,
+        shadows: impl IntoIterator<Item = Arc<Item<BottlerocketShadow>>>,
+        agents: &[impl AsRef<PodItem>],
+        ledger: Option<Arc<Item<Ledger>>>,
     ) -> Self {
-        let named = |metadata: &ObjectMeta| metadata.name.clone().unwrap_or_default();
-        let nodes = nodes.into_iter().map(|node| (names::shadow_name(&named(node.meta())), node));
-        let shadows = shadows.into_iter().map(|shadow| (named(shadow.meta()), shadow));
-        Self { nodes: nodes.collect(), shadows: shadows.collect(), agents, ledger, ..Self::default() }
+        let nodes = nodes.into_iter().map(|node| (names::shadow_name(node.name()), node));
+        let shadows = shadows.into_iter().map(|shadow| (shadow.name().to_owned(), shadow));
+        let agents = || agents.iter().map(AsRef::as_ref);
+        Self {
+            nodes: nodes.collect(),
+            shadows: shadows.collect(),
+            agents: AgentPod::by_shadow(agents()),
+            unreadable_agents: agents().filter(|pod| pod.body.is_err()).count(),
+            ledger,
+            ..Self::default()
+        }
     }
 
     /// The ledger, if there is one that can be read.
     pub fn ledger(&self) -> Option<&Ledger> {
-        self.ledger.as_ref()?.0.as_ref().ok()
+        self.ledger.as_ref()?.ok()
     }
 
     /// The ledger's status.
@@ -101,7 +107,7 @@ impl Snapshot {
 
     /// The shadow of this name, if there is one that can be read.
     pub fn shadow(&self, name: &str) -> Option<&BottlerocketShadow> {
-        self.shadows.get(name)?.0.as_ref().ok()
+        self.shadows.get(name)?.ok()
     }
 
     /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are

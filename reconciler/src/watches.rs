@@ -7,31 +7,35 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use brupop_api::{BottlerocketShadow, names};
+use brupop_api::{BottlerocketShadow, Item, names};
+use brupop_runtime::{error_chain, patient};
 use futures::{Stream, StreamExt as _};
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::budgets::{self, Budgets};
-use crate::objects::{AgentPod, Ledger, WatchedNode, trim_pod};
+use crate::objects::{AgentPod, Budget, Ledger, PodItem, WatchedNode};
 use crate::snapshot::Snapshot;
 pub use workloads::WorkloadWatches;
 
 /// The pods of at most so many nodes are watched at once. Further nodes are drained later.
 const MAX_POD_WATCHES: usize = 256;
 
+/// Objects per page of a list. A page is in memory as a whole before it is read, and each of its objects may have more
+/// than a megabyte.
+pub(crate) const PAGE: u32 = 100;
+/// The same for kinds that anybody with a namespace can make.
+pub(crate) const PAGE_OF_FOREIGN: u32 = 20;
+
 /// The watches of all objects that decisions rest on.
 pub struct Watches {
     nodes: Watched<WatchedNode>,
-    shadows: Watched<DeserializeGuard<BottlerocketShadow>>,
-    fleet: Watched<DeserializeGuard<Ledger>>,
-    agents: Watched<Pod>,
+    shadows: Watched<Item<BottlerocketShadow>>,
+    fleet: Watched<Item<Ledger>>,
+    agents: Watched<PodItem>,
     /// Notified of each change that matters.
     pub changed: Arc<Notify>,
     /// How many times a watch failed.
@@ -43,29 +47,29 @@ impl Watches {
     pub fn start(client: &Client, namespace: &str) -> Self {
         let (changed, failures) = (Arc::<Notify>::default(), Arc::<AtomicU64>::default());
         let signals = || (Arc::clone(&changed), Arc::clone(&failures));
-        let everything = watcher::Config::default;
+        let everything = || watcher::Config::default().page_size(PAGE);
         let nodes = Api::<WatchedNode>::all(client.clone());
         let shadows = Api::namespaced(client.clone(), namespace);
-        let agents = Api::<Pod>::namespaced(client.clone(), namespace);
-        let of_agents = everything().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+        let agents = Api::<PodItem>::namespaced(client.clone(), namespace);
+        let of_agents = foreign().labels(&format!("{}=agent", names::COMPONENT_LABEL));
         let fleet = Api::namespaced(client.clone(), namespace);
         let of_fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
         Self {
             nodes: Watched::start(
                 "Nodes",
-                move || watcher(nodes.clone(), everything()).modify(WatchedNode::trim),
+                move || watcher(nodes.clone(), everything()),
                 |old, new| !old.same_facts(new),
                 signals(),
             ),
             shadows: Watched::start(
                 "shadows",
-                move || watcher(shadows.clone(), everything()).modify(strip),
+                move || watcher(shadows.clone(), everything()),
                 |_, _| true,
                 signals(),
             ),
             agents: Watched::start(
                 "the agents' pods",
-                move || watcher(agents.clone(), of_agents.clone()).modify(trim_pod),
+                move || watcher(agents.clone(), of_agents.clone()),
                 |old, new| AgentPod::of(old) != AgentPod::of(new),
                 signals(),
             ),
@@ -114,11 +118,11 @@ impl Watches {
     /// The ledger exists and cannot be read: then nothing may be decided. Says what is wrong with it.
     pub fn snapshot(&self) -> Result<Snapshot, String> {
         let ledger = self.fleet.store.state().into_iter().next();
-        if let Some(Err(error)) = ledger.as_ref().map(|ledger| &ledger.0) {
+        if let Some(Err(error)) = ledger.as_ref().map(|ledger| &ledger.body) {
             return Err(error.to_string());
         }
-        let agents = AgentPod::by_shadow(self.agents.store.state().iter().map(AsRef::as_ref));
-        Ok(Snapshot::of(self.nodes.store.state(), self.shadows.store.state(), agents, ledger))
+        let agents = self.agents.store.state();
+        Ok(Snapshot::of(self.nodes.store.state(), self.shadows.store.state(), &agents, ledger))
     }
 }
 
@@ -126,8 +130,8 @@ impl Watches {
 /// passed over.
 #[derive(Default)]
 pub struct PodWatches {
-    watches: BTreeMap<String, Watched<Pod>>,
-    budgets: Option<(Watched<PodDisruptionBudget>, Budgets)>,
+    watches: BTreeMap<String, Watched<PodItem>>,
+    budgets: Option<(Watched<Item<Budget>>, Budgets)>,
 }
 
 impl PodWatches {
@@ -145,15 +149,15 @@ impl PodWatches {
             self.budgets = None;
         } else if self.budgets.is_none() {
             let api = Api::all(client.clone());
-            let budgets = move || watcher(api.clone(), watcher::Config::default()).modify(strip);
+            let budgets = move || watcher(api.clone(), foreign());
             let signals = (Arc::clone(changed), Arc::clone(failures));
             self.budgets =
                 Some((Watched::start("budgets", budgets, budgets::matters, signals), Budgets::default()));
         }
         for (shadow, node) in wanted {
             self.watches.entry(shadow.to_owned()).or_insert_with(|| {
-                let (api, config) = (Api::<Pod>::all(client.clone()), on_node(node));
-                let pods = move || watcher(api.clone(), config.clone()).modify(trim_pod);
+                let (api, config) = (Api::<PodItem>::all(client.clone()), on_node(node));
+                let pods = move || watcher(api.clone(), config.clone());
                 let signals = (Arc::clone(changed), Arc::clone(failures));
                 Watched::start("the pods of a node", pods, |_, _| true, signals)
             });
@@ -167,11 +171,17 @@ impl PodWatches {
         budgets.relaxed(found.iter().map(AsRef::as_ref))
     }
 
+    /// How many budgets cannot be read.
+    pub fn unreadable_budgets(&self) -> usize {
+        let Some((watched, _)) = &self.budgets else { return 0 };
+        watched.store.state().iter().filter(|budget| budget.body.is_err()).count()
+    }
+
     /// Calls `look` with the pods of each node whose pods are known, and with all budgets. Returns the results by name
     /// of the shadow; none as long as the budgets are not known.
     pub fn look<T>(
         &self,
-        look: impl Fn(&str, &[Arc<Pod>], &[Arc<PodDisruptionBudget>]) -> T,
+        look: impl Fn(&str, &[Arc<PodItem>], &[Arc<Item<Budget>>]) -> T,
     ) -> BTreeMap<String, T> {
         let Some((budgets, _)) = self.budgets.as_ref().filter(|(budgets, _)| budgets.synced()) else {
             return BTreeMap::new();
@@ -185,9 +195,13 @@ impl PodWatches {
     }
 }
 
+fn foreign() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE_OF_FOREIGN)
+}
+
 /// The pods of one node.
-pub fn on_node(node: &str) -> watcher::Config {
-    watcher::Config::default().fields(&format!("spec.nodeName={node}"))
+fn on_node(node: &str) -> watcher::Config {
+    foreign().fields(&format!("spec.nodeName={node}"))
 }
 
 /// A watch, its store, and the task that feeds it; dropping this ends the task.
@@ -268,7 +282,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
     {
         loop {
             let times = *asked.borrow_and_update();
-            let mut events = std::pin::pin!(begin().default_backoff());
+            let mut events = std::pin::pin!(patient(begin()));
             loop {
                 let event = tokio::select! {
                     anew = asked.changed() => match anew {
@@ -316,14 +330,9 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(what = self.what, %error, "a watch failed; trying again");
+            tracing::warn!(what = self.what, error = error_chain(error), "a watch failed; trying again");
         }
     }
-}
-
-/// Drops `managedFields`: no decision needs them.
-pub(crate) fn strip<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use brupop_api::Item;
+use brupop_api::item::{Readable, Unreadable};
 use kube::core::{DynamicObject, GroupVersionKind};
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::facts::Evicted;
 
@@ -67,6 +70,61 @@ impl Workload {
     }
 }
 
+/// What is read of a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    is_leaving: bool,
+    /// Has its controller seen its latest version?
+    observed: bool,
+    wanted: i64,
+    available: i64,
+}
+
+impl Readable for Scale {
+    type Kind = DynamicObject;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        #[derive(Deserialize)]
+        struct Shape {
+            metadata: Metadata,
+            #[serde(default)]
+            spec: Spec,
+            #[serde(default)]
+            status: Status,
+        }
+
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            #[serde(default)]
+            generation: Option<i64>,
+            #[serde(default)]
+            deletion_timestamp: Option<IgnoredAny>,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Spec {
+            replicas: Option<i64>,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Status {
+            observed_generation: Option<i64>,
+            available_replicas: Option<i64>,
+        }
+
+        let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        Ok(Self {
+            is_leaving: metadata.deletion_timestamp.is_some(),
+            observed: metadata.generation.is_none_or(|latest| status.observed_generation >= Some(latest)),
+            wanted: spec.replicas.unwrap_or(1),
+            available: status.available_replicas.unwrap_or(0),
+        })
+    }
+}
+
 /// What a look at a workload found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -82,16 +140,15 @@ pub enum Found {
 
 impl Found {
     /// What this object of this kind shows; `None` means that it does not exist.
-    pub fn of(kind: Kind, object: Option<&DynamicObject>) -> Self {
-        let Some(object) = object.filter(|object| object.metadata.deletion_timestamp.is_none()) else {
-            return Self::Gone;
-        };
-        let number = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_i64);
-        let seen = number("/status/observedGeneration");
-        let stale = object.metadata.generation.is_some_and(|generation| seen < Some(generation));
-        let wanted = number("/spec/replicas").unwrap_or(1);
-        let enough = number("/status/availableReplicas").unwrap_or(0) >= wanted;
-        if kind == Kind::DaemonSet || (enough && !stale) { Self::Available } else { Self::Unavailable }
+    pub fn of(kind: Kind, object: Option<&Item<Scale>>) -> Self {
+        let Some(object) = object else { return Self::Gone };
+        match object.body {
+            Err(_) => Self::Unknown,
+            Ok(Scale { is_leaving: true, .. }) => Self::Gone,
+            Ok(_) if kind == Kind::DaemonSet => Self::Available,
+            Ok(Scale { observed: true, wanted, available, .. }) if available >= wanted => Self::Available,
+            Ok(_) => Self::Unavailable,
+        }
     }
 }
 
@@ -118,7 +175,7 @@ impl fmt::Display for Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_workload_is_read_as_it_is_written() {

@@ -4,13 +4,18 @@ pub mod callers;
 pub mod client;
 pub mod connections;
 pub mod endpoint;
+mod errors;
 pub mod logs;
 pub mod metrics_endpoint;
+pub mod requests;
 pub mod self_signed;
 pub mod shutdown;
 pub mod tls;
 pub mod waits;
+mod watching;
 
 pub use client::{Cluster, install_crypto_provider};
 pub use endpoint::Health;
+pub use errors::error_chain;
 pub use shutdown::Shutdown;
+pub use watching::patient;

@@ -12,6 +12,7 @@
 
 pub mod issue;
 pub mod keeper;
+mod objects;
 mod pass;
 pub mod provided;
 mod stored;

@@ -143,6 +143,7 @@ fn situation<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a M
             paused: false,
             update_now: false,
             agent_ready: true,
+            overgrown: false,
             runs_this_process: false,
         }),
         shadow: ShadowFacts::of(shadow),

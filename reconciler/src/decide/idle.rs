@@ -47,6 +47,9 @@ pub(super) fn startable<'a>(
     if !node.ready {
         return Err(Reason::NodeNotReady);
     }
+    if node.overgrown {
+        return Err(Reason::TooManyLabels);
+    }
     if shadow.status.current_version.is_none() || shadow.status.boot_id != Some(node.boot_id) {
         return Err(Reason::NotReported);
     }

@@ -29,6 +29,8 @@ pub enum Reason<'a> {
     RefreshFailed(&'a str),
     /// The Node is not Ready.
     NodeNotReady,
+    /// The Node has so many labels or annotations that the API server might refuse to put it back into service.
+    TooManyLabels,
     /// A person paused the fleet.
     FleetPaused,
     /// A person paused this node.
@@ -83,7 +85,7 @@ pub enum Reason<'a> {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can return, for metrics.
-    pub const WORDS: [&'static str; 34] = [
+    pub const WORDS: [&'static str; 35] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -93,6 +95,7 @@ impl Reason<'_> {
         "NoUpdate",
         "RefreshFailed",
         "NodeNotReady",
+        "TooManyLabels",
         "FleetPaused",
         "NodePaused",
         "OutsideWindow",
@@ -132,6 +135,7 @@ impl Reason<'_> {
             Self::NoUpdate => "NoUpdate",
             Self::RefreshFailed(_) => "RefreshFailed",
             Self::NodeNotReady => "NodeNotReady",
+            Self::TooManyLabels => "TooManyLabels",
             Self::FleetPaused => "FleetPaused",
             Self::NodePaused => "NodePaused",
             Self::OutsideWindow => "OutsideWindow",
@@ -193,6 +197,10 @@ impl Reason<'_> {
             Self::AgentSilent => "the agent's pod on this node is not Ready: see its logs",
             Self::NoUpdate => "the host knows of no update",
             Self::NodeNotReady => "the node is not Ready",
+            Self::TooManyLabels => {
+                "the Node has more than 1,000 labels, or more than 1,000 annotations: remove some, so that the API server \
+                 can check changes of it"
+            }
             Self::FleetPaused => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
             Self::NodePaused => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
             Self::OutsideWindow => "the window of the schedule is shut, or too little is left of it",

@@ -7,7 +7,7 @@ use brupop_runtime::waits::doubled;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Answer;
-use crate::drain::{DrainPlan, PodKey, unmanaged};
+use crate::drain::{DrainPlan, PodKey};
 
 /// Wait after the first refusal; doubled with each further one. It starts again when a budget allows more.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -127,7 +127,7 @@ impl Evictions {
         let refused = self
             .refusal(plan)
             .map(|(pod, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
-        let left = || plan.unmanaged.first().map(|pod| unmanaged(&pod.namespace, &pod.name));
+        let left = || plan.for_people().next();
         let stuck = || {
             let (by, PodKey { namespace, name, .. }) = plan.leaving.first()?;
             let late = time.duration_since(*by) >= LATE;
@@ -142,8 +142,11 @@ impl Evictions {
 
     /// Forgets pods that are in no plan any more.
     pub fn retain<'p>(&mut self, plans: impl Iterator<Item = &'p DrainPlan>) {
-        let pods: BTreeSet<&PodKey> =
-            plans.flat_map(|plan| plan.evict.iter().chain(&plan.unmanaged).chain(&plan.last)).collect();
+        let removable = |plan: &'p DrainPlan| {
+            let unreadable = plan.unreadable.iter().map(|(pod, _)| pod);
+            plan.evict.iter().chain(&plan.unmanaged).chain(unreadable).chain(&plan.last)
+        };
+        let pods: BTreeSet<&PodKey> = plans.flat_map(removable).collect();
         self.tried.retain(|pod, tried| tried.not_before.is_none() || pods.contains(pod));
     }
 }

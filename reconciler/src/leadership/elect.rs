@@ -1,19 +1,20 @@
 //! The loop around [`step`]: watches the Lease, acquires it, renews it, gives it back.
 
-use std::fmt::Display;
 use std::time::Duration;
 
-use brupop_runtime::Shutdown;
+use brupop_api::Item;
+use brupop_runtime::{Shutdown, error_chain, patient, requests};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::api::coordination::v1::LeaseSpec;
 use kube::Client;
-use kube::api::{Api, PostParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::api::Api;
+use kube::runtime::watcher::{self, watcher};
 use tokio::sync::watch;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::lease::{Claim, replacement};
 use super::{Action, Memory, Timing, View, leads_until, step};
 
 /// Until when this process may act as the leader; `None` = it may not. The value changes with each renewal.
@@ -40,8 +41,9 @@ pub async fn run(
     shutdown: Shutdown,
     elected: watch::Sender<Option<Instant>>,
 ) {
-    let leases = Api::namespaced(client, &election.namespace);
+    let leases = Api::namespaced(client.clone(), &election.namespace);
     let mut candidate = Candidate {
+        client,
         leases,
         election,
         epoch: Instant::now(),
@@ -58,10 +60,11 @@ pub async fn run(
 }
 
 struct Candidate {
-    leases: Api<Lease>,
+    client: Client,
+    leases: Api<Item<Claim>>,
     election: Election,
     epoch: Instant,
-    lease: Option<Lease>,
+    lease: Option<Item<Claim>>,
     memory: Memory,
     failing: bool,
 }
@@ -69,7 +72,7 @@ struct Candidate {
 impl Candidate {
     async fn compete(&mut self, elected: &watch::Sender<Option<Instant>>) {
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.election.lease));
-        let mut events = watcher(self.leases.clone(), only).default_backoff().boxed();
+        let mut events = patient(watcher(self.leases.clone(), only)).boxed();
         let (mut synced, mut listed) = (false, false);
         loop {
             let until = self.leads_until();
@@ -102,7 +105,7 @@ impl Candidate {
                     synced = true;
                 }
                 Ok(Some(watcher::Event::Delete(_)) | None) => {}
-                Err(error) => self.failed("watched", &error),
+                Err(error) => self.failed("watched", &error_chain(&error)),
             }
         }
     }
@@ -111,12 +114,12 @@ impl Candidate {
         self.epoch.elapsed()
     }
 
+    /// The Lease as it was read. One that cannot be read counts as another's, which is taken over after the usual time.
     fn view(&self) -> Option<View<'_>> {
-        let spec = self.lease.as_ref()?.spec.as_ref();
-        let seconds = spec.and_then(|spec| spec.lease_duration_seconds).and_then(|s| u64::try_from(s).ok());
-        Some(View {
-            holder: spec.and_then(|spec| spec.holder_identity.as_deref()),
-            duration: seconds.map_or(self.election.timing.duration, Duration::from_secs),
+        let Timing { duration, .. } = self.election.timing;
+        self.lease.as_ref().map(|lease| match &lease.body {
+            Ok(claim) => claim.view(duration),
+            Err(_) => View { holder: Some("?"), duration },
         })
     }
 
@@ -130,19 +133,23 @@ impl Candidate {
     }
 
     /// Is this version of the Lease as new as ours, or newer?
-    fn is_news(&self, lease: &Lease) -> bool {
-        let version = |lease: &Lease| lease.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    fn is_news(&self, lease: &Item<Claim>) -> bool {
+        let version = |lease: &Item<Claim>| lease.metadata.resource_version.as_ref()?.parse::<u64>().ok();
         self.lease.as_ref().and_then(version) <= version(lease)
     }
 
-    fn saw(&mut self, lease: Option<Lease>) {
+    fn saw(&mut self, lease: Option<Item<Claim>>) {
         if lease.as_ref().is_some_and(|lease| !self.is_news(lease)) {
             return;
         }
-        let version =
-            |lease: &Option<Lease>| lease.as_ref().and_then(|lease| lease.metadata.resource_version.clone());
+        let version = |lease: &Option<Item<Claim>>| {
+            lease.as_ref().and_then(|lease| lease.metadata.resource_version.clone())
+        };
         if version(&lease) != version(&self.lease) {
             self.memory.first_seen = self.now();
+            if let Some(Err(why)) = lease.as_ref().map(|lease| &lease.body) {
+                tracing::warn!(lease = self.election.lease, %why, "the Lease cannot be read; it will be taken over");
+            }
         }
         self.lease = lease;
     }
@@ -150,15 +157,9 @@ impl Candidate {
     /// Acquires or renews the Lease, on condition that it still has the version that was read.
     async fn claim(&mut self) {
         let sent = self.now();
-        let lease = self.claimed();
-        let params = PostParams::default();
-        let call = async {
-            match &self.lease {
-                Some(_) => self.leases.replace(&self.election.lease, &params, &lease).await,
-                None => self.leases.create(&params, &lease).await,
-            }
-        };
-        let answer = timeout(self.election.timing.call, call).await;
+        let claim = self.claim_read();
+        let Election { us, timing, .. } = &self.election;
+        let answer = self.write(claim.claimed(us, timing.duration, Timestamp::now())).await;
         match answer {
             Ok(Ok(lease)) => {
                 self.saw(Some(lease));
@@ -172,9 +173,9 @@ impl Candidate {
                 tracing::debug!(lease = self.election.lease, "somebody else was faster");
                 self.read_again().await;
             }
-            Ok(Err(error)) => self.failed("written", &error),
+            Ok(Err(error)) => self.failed("written", &error_chain(&error)),
             Err(_) => {
-                self.failed("written", &"no answer in time");
+                self.failed("written", "no answer in time");
                 // It may have been written nevertheless.
                 self.read_again().await;
             }
@@ -186,53 +187,48 @@ impl Candidate {
         let read = timeout(self.election.timing.call, self.leases.get_opt(&self.election.lease)).await;
         match read {
             Ok(Ok(lease)) => self.saw(lease),
-            Ok(Err(error)) => self.failed("read", &error),
-            Err(_) => self.failed("read", &"no answer in time"),
+            Ok(Err(error)) => self.failed("read", &error_chain(&error)),
+            Err(_) => self.failed("read", "no answer in time"),
         }
     }
 
-    fn claimed(&self) -> Lease {
-        let now = || Some(MicroTime(Timestamp::now()));
-        let before = self.lease.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
-        let ours = before.holder_identity.as_deref() == Some(&self.election.us);
-        let seconds = i32::try_from(self.election.timing.duration.as_secs()).unwrap_or(i32::MAX);
-        let metadata = self.lease.as_ref().map_or_else(
-            || ObjectMeta { name: Some(self.election.lease.clone()), ..ObjectMeta::default() },
-            |lease| lease.metadata.clone(),
-        );
-        let spec = LeaseSpec {
-            holder_identity: Some(self.election.us.clone()),
-            lease_duration_seconds: Some(seconds),
-            acquire_time: if ours { before.acquire_time } else { now() },
-            renew_time: now(),
-            lease_transitions: Some(before.lease_transitions.unwrap_or(0).saturating_add(i32::from(!ours))),
-            ..before
+    fn claim_read(&self) -> Claim {
+        self.lease.as_ref().and_then(Item::ok).cloned().unwrap_or_default()
+    }
+
+    /// Puts this Lease in the place of the one that was read, on condition that that is still there; or creates it, if
+    /// there is none.
+    async fn write(&self, spec: LeaseSpec) -> Result<kube::Result<Item<Claim>>, Elapsed> {
+        let Election { namespace, lease: name, timing, .. } = &self.election;
+        let read = self.lease.as_ref();
+        let lease = replacement(read, name, spec);
+        let call = async {
+            match read {
+                Some(_) => requests::replace(&self.client, namespace, name, &lease).await,
+                None => requests::create(&self.client, namespace, &lease).await,
+            }
         };
-        Lease { metadata, spec: Some(spec) }
+        timeout(timing.call, call).await
     }
 
     async fn release(&mut self) {
-        let Some(mut lease) = self.lease.take() else { return };
-        let Some(spec) = lease.spec.as_mut() else { return };
-        if spec.holder_identity.as_deref() != Some(&self.election.us) {
+        let claim = self.claim_read();
+        let Election { us, timing, .. } = &self.election;
+        if claim.holder.as_ref() != Some(us) {
             return;
         }
-        spec.holder_identity = None;
-        spec.renew_time = Some(MicroTime(Timestamp::now()));
-        let params = PostParams::default();
-        let call = self.leases.replace(&self.election.lease, &params, &lease);
-        match timeout(self.election.timing.call, call).await {
+        match self.write(claim.released(us, timing.duration, Timestamp::now())).await {
             Ok(Ok(_)) => tracing::info!(lease = self.election.lease, "gave back the Lease"),
-            Ok(Err(error)) => self.failed("given back", &error),
-            Err(_) => self.failed("given back", &"no answer in time"),
+            Ok(Err(error)) => self.failed("given back", &error_chain(&error)),
+            Err(_) => self.failed("given back", "no answer in time"),
         }
     }
 
     /// Logs the first of several failures in a row, and delays the next call.
-    fn failed(&mut self, what: &str, error: &dyn Display) {
+    fn failed(&mut self, what: &str, error: &str) {
         self.memory.not_before = self.memory.not_before.max(self.now() + self.election.timing.retry);
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(lease = self.election.lease, %error, "the Lease could not be {what}; trying again");
+            tracing::warn!(lease = self.election.lease, error, "the Lease could not be {what}; trying again");
         }
     }
 }

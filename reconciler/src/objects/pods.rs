@@ -1,31 +1,140 @@
-//! Pods as they are watched, and what an agent's pod shows about its agent.
+//! Pods as drains need them, and what an agent's pod shows about its agent.
 
 use std::collections::BTreeMap;
 
-use brupop_api::names;
+use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
+use brupop_api::{Item, names};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde::{Deserialize, Deserializer};
 
-use super::identity;
+use super::kept::{Keep, Kept};
+use super::readiness::{Condition, Readiness};
 
 /// Annotation of mirror pods, which a kubelet runs from its own files.
-pub const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
+const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Most bytes of labels. They are needed for the selectors of budgets; a pod of sane size has some hundred bytes.
+const LABELS_MAX: usize = 16 * 1024;
 
-/// The pod's condition Ready, if it is True.
-pub fn ready_condition(pod: &Pod) -> Option<&PodCondition> {
-    readiness(pod).filter(|condition| condition.status == "True")
+/// A pod as it is watched, readable or not.
+pub type PodItem = Item<Pod>;
+
+/// What a drain needs of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// The node that it runs on, or will.
+    pub node: Option<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The owner that would make it again.
+    pub controller: Option<Controller>,
+    /// A kubelet runs it from its own files.
+    pub is_mirror: bool,
+    /// It is terminating, and should be gone by then.
+    pub gone_by: Option<Timestamp>,
+    /// It has run to its end.
+    pub finished: bool,
+    /// Its condition Ready, if it has one.
+    pub readiness: Option<Readiness>,
 }
 
-fn readiness(pod: &Pod) -> Option<&PodCondition> {
-    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
-    conditions.iter().find(|condition| condition.type_ == "Ready")
+/// The owner that controls a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// `apiVersion`.
+    pub api_version: String,
+    /// `kind`.
+    pub kind: String,
+    /// `name`.
+    pub name: String,
+}
+
+impl Pod {
+    /// Is it Ready?
+    pub fn is_ready(&self) -> bool {
+        self.readiness.is_some_and(|readiness| readiness.ready)
+    }
+}
+
+#[derive(Deserialize)]
+struct Shape {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default, deserialize_with = "null_as_default")]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default, deserialize_with = "labels")]
+    labels: Kept,
+    #[serde(default, deserialize_with = "annotations")]
+    annotations: Kept,
+    #[serde(default, deserialize_with = "null_as_default")]
+    owner_references: Vec<Owner>,
+    #[serde(default, deserialize_with = "lenient_time")]
+    deletion_timestamp: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owner {
+    api_version: String,
+    kind: String,
+    name: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    controller: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    phase: Option<String>,
+    #[serde(deserialize_with = "null_as_default")]
+    conditions: Vec<Condition>,
+}
+
+fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
+    Keep { keys: None, most_bytes: LABELS_MAX }.read(deserializer)
+}
+
+fn annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
+    Keep { keys: Some(&[MIRROR_POD_ANNOTATION]), most_bytes: LABELS_MAX }.read(deserializer)
+}
+
+impl Readable for Pod {
+    type Kind = k8s_openapi::api::core::v1::Pod;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        let controller = metadata.owner_references.into_iter().find(|owner| owner.controller);
+        Ok(Self {
+            node: spec.node_name,
+            labels: metadata.labels.complete("labels")?.unwrap_or_default(),
+            controller: controller.map(|Owner { api_version, kind, name, .. }| Controller {
+                api_version,
+                kind,
+                name,
+            }),
+            is_mirror: metadata.annotations.complete("annotations")?.is_some_and(|kept| !kept.is_empty()),
+            gone_by: metadata.deletion_timestamp,
+            finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            readiness: Readiness::among(&status.conditions),
+        })
+    }
 }
 
 /// Is this one of the operator's own pods?
-pub fn is_operator_pod(pod: &Pod, namespace: &str) -> bool {
-    pod.metadata.namespace.as_deref() == Some(namespace)
-        && pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::COMPONENT_LABEL))
+pub fn is_operator_pod(pod: &PodItem, namespace: &str) -> bool {
+    pod.namespace() == namespace
+        && pod.ok().is_some_and(|pod| pod.labels.contains_key(names::COMPONENT_LABEL))
 }
 
 /// An agent's pod: where it is, and whether it is Ready.
@@ -40,22 +149,22 @@ pub struct AgentPod {
 }
 
 impl AgentPod {
-    /// Reads this pod; `None` if it is on no node yet.
-    pub fn of(pod: &Pod) -> Option<Self> {
-        let node = pod.spec.as_ref()?.node_name.clone()?;
-        let leaving = pod.metadata.deletion_timestamp.is_some();
-        let ready = ready_condition(pod).filter(|_| !leaving);
-        let since = |time: &Time| time.0;
-        let ready_since =
-            ready.map(|ready| ready.last_transition_time.as_ref().map_or(Timestamp::MIN, since));
-        let away = readiness(pod).filter(|_| ready.is_none() && !leaving);
-        let away_since = away.and_then(|away| away.last_transition_time.as_ref().map(since));
-        Some(Self { node, ready_since, away_since })
+    /// Reads this pod; `None` if it is on no node yet, or cannot be read.
+    pub fn of(pod: &PodItem) -> Option<Self> {
+        let pod = pod.ok()?;
+        let node = pod.node.clone()?;
+        let readiness = pod.readiness.filter(|_| pod.gone_by.is_none());
+        let (ready, away) = (readiness.filter(|it| it.ready), readiness.filter(|it| !it.ready));
+        Some(Self {
+            node,
+            ready_since: ready.map(|ready| ready.since.unwrap_or(Timestamp::MIN)),
+            away_since: away.and_then(|away| away.since),
+        })
     }
 
     /// The agents, by name of their node's shadow. During a rollout of the `DaemonSet` a node may have two: one that is
     /// Ready wins.
-    pub fn by_shadow<'p>(pods: impl Iterator<Item = &'p Pod>) -> BTreeMap<String, Self> {
+    pub fn by_shadow<'p>(pods: impl Iterator<Item = &'p PodItem>) -> BTreeMap<String, Self> {
         let mut agents = BTreeMap::<String, Self>::new();
         for agent in pods.filter_map(Self::of) {
             let known = agents.entry(names::shadow_name(&agent.node)).or_default();
@@ -65,26 +174,4 @@ impl AgentPod {
         }
         agents
     }
-}
-
-/// Trims a pod to its identity, its owners and labels, its node, and its phase and readiness.
-pub fn trim_pod(pod: &mut Pod) {
-    let mut metadata = std::mem::take(&mut pod.metadata);
-    pod.metadata = ObjectMeta {
-        namespace: metadata.namespace.take(),
-        deletion_timestamp: metadata.deletion_timestamp.take(),
-        owner_references: metadata.owner_references.take(),
-        labels: metadata.labels.take(),
-        annotations: metadata.annotations.take().map(|mut annotations| {
-            annotations.retain(|key, _| key == MIRROR_POD_ANNOTATION);
-            annotations
-        }),
-        ..identity(metadata)
-    };
-    pod.spec = pod.spec.take().map(|spec| PodSpec { node_name: spec.node_name, ..PodSpec::default() });
-    pod.status = pod.status.take().map(|status| {
-        let mut conditions = status.conditions.unwrap_or_default();
-        conditions.retain(|condition| condition.type_ == "Ready");
-        PodStatus { phase: status.phase, conditions: Some(conditions), ..PodStatus::default() }
-    });
 }

@@ -20,16 +20,13 @@ impl Snapshot {
         let outside = self.nodes.iter().filter(|(shadow_name, node)| {
             !node.is_managed() && shadow_name.len() <= NAME_MAX && !self.shadows.contains_key(*shadow_name)
         });
-        let outsiders = outside.map(|(shadow_name, node)| {
-            let meta = kube::Resource::meta(node.as_ref());
-            Outsider {
-                shadow_name,
-                name: meta.name.as_deref().unwrap_or_default(),
-                uid: meta.uid.as_deref().unwrap_or_default(),
-                label: node.interface(),
-                os_image: node.os_image(),
-                young: node.created().is_some_and(|created| !clock.is_older(created, min_node_age)),
-            }
+        let outsiders = outside.map(|(shadow_name, node)| Outsider {
+            shadow_name,
+            name: node.name(),
+            uid: node.uid(),
+            label: node.interface(),
+            os_image: node.os_image(),
+            young: node.created().is_some_and(|created| !clock.is_older(created, min_node_age)),
         });
         let outsiders = outsiders.collect();
         (outsiders, clock.next())
@@ -51,14 +48,12 @@ mod tests {
 
     fn node(name: &str, label: Option<&str>, annotations: &Value, created: &str) -> WatchedNode {
         let labels = label.map(|value| BTreeMap::from([(names::UPDATER_INTERFACE_LABEL, value)]));
-        let mut node: WatchedNode = serde_json::from_value(json!({
+        serde_json::from_value(json!({
             "metadata": {"name": name, "uid": format!("node-{name}"), "labels": labels, "annotations": annotations,
                 "creationTimestamp": created},
             "status": {"nodeInfo": {"osImage": "Debian GNU/Linux 13"}},
         }))
-        .unwrap();
-        node.trim();
-        node
+        .unwrap()
     }
 
     #[test]

@@ -2,27 +2,23 @@
 
 use std::sync::Arc;
 
-use brupop_api::{BottlerocketShadow, names};
+use brupop_api::{BottlerocketShadow, Item, names};
 use brupop_runtime::{Cluster, client::ClientError};
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, ListParams};
-use kube::core::DeserializeGuard;
-use kube::{Client, Resource, ResourceExt as _};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use super::{Output, PlanArgs, leader, plan, table, workloads};
 use crate::drain::DrainPlan;
-use crate::objects::{AgentPod, Ledger, WatchedNode, is_operator_pod, trim_pod};
+use crate::leadership::lease::Claim;
+use crate::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use crate::observe;
 use crate::settings::Settings;
 use crate::snapshot::Snapshot;
-use crate::{budgets, decide, watches};
+use crate::watches::{PAGE, PAGE_OF_FOREIGN};
+use crate::{budgets, decide};
 
-/// Objects per page of a list.
-const PAGE: u32 = 500;
 /// The pods of at most so many nodes, in the order of their turns, are looked at: as many as the leader watches at
 /// once.
 const LOOKED_AT: usize = 256;
@@ -98,29 +94,28 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
 /// The node of the reconciler that leads. Its turn comes last.
 async fn leaders_node(client: &Client, namespace: &str) -> Result<Option<String>, PlanError> {
     let failed = |source| PlanError::Read { what: "the Lease and its holder", source: Box::new(source) };
-    let leases = Api::<Lease>::namespaced(client.clone(), namespace);
-    let holder =
-        leases.get_opt(names::LEASE).await.map_err(failed)?.and_then(|lease| lease.spec?.holder_identity);
-    let Some(holder) = holder.filter(|holder| !holder.is_empty()) else { return Ok(None) };
-    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-    Ok(pods.get_opt(&holder).await.map_err(failed)?.and_then(|pod| pod.spec?.node_name))
+    let leases = Api::<Item<Claim>>::namespaced(client.clone(), namespace);
+    let lease = leases.get_opt(names::LEASE).await.map_err(failed)?;
+    let Some(holder) = lease.and_then(|lease| lease.ok()?.holder.clone()) else { return Ok(None) };
+    let pods = Api::<PodItem>::namespaced(client.clone(), namespace);
+    Ok(pods.get_opt(&holder).await.map_err(failed)?.and_then(|pod| pod.ok()?.node.clone()))
 }
 
 async fn snapshot(client: &Client, namespace: &str) -> Result<Snapshot, PlanError> {
-    let any = ListParams::default;
-    let nodes = all("the Nodes", &Api::all(client.clone()), any(), WatchedNode::trim).await?;
-    let shadows: Vec<DeserializeGuard<BottlerocketShadow>> =
-        all("the shadows", &Api::namespaced(client.clone(), namespace), any(), watches::strip).await?;
-    let fleets: Vec<DeserializeGuard<Ledger>> =
-        all("the fleet", &Api::namespaced(client.clone(), namespace), any(), |_| ()).await?;
-    let agents = any().labels(&format!("{}=agent", names::COMPONENT_LABEL));
-    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-    let agents = all("the agents' pods", &pods, agents, trim_pod).await?;
-    let ledger = fleets.into_iter().find(|fleet| fleet.name_any() == names::FLEET);
+    let any = || ListParams::default().limit(PAGE);
+    let nodes: Vec<WatchedNode> = all("the Nodes", &Api::all(client.clone()), any()).await?;
+    let shadows: Vec<Item<BottlerocketShadow>> =
+        all("the shadows", &Api::namespaced(client.clone(), namespace), any()).await?;
+    let fleets: Vec<Item<Ledger>> =
+        all("the fleet", &Api::namespaced(client.clone(), namespace), any()).await?;
+    let of_agents = any().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+    let agents: Vec<PodItem> =
+        all("the agents' pods", &Api::namespaced(client.clone(), namespace), of_agents).await?;
+    let ledger = fleets.into_iter().find(|fleet| fleet.name() == names::FLEET);
     Ok(Snapshot::of(
         nodes.into_iter().map(Arc::new),
         shadows.into_iter().map(Arc::new),
-        AgentPod::by_shadow(agents.iter()),
+        &agents.into_iter().map(Arc::new).collect::<Vec<_>>(),
         ledger.map(Arc::new),
     ))
 }
@@ -131,42 +126,34 @@ async fn look_at_pods(
     snapshot: &mut Snapshot,
     shadows: Vec<String>,
 ) -> Result<(), PlanError> {
-    let budgets: Vec<PodDisruptionBudget> =
-        all("the PodDisruptionBudgets", &Api::all(client.clone()), ListParams::default(), watches::strip)
-            .await?;
-    let budgets: Vec<Arc<PodDisruptionBudget>> = budgets.into_iter().map(Arc::new).collect();
+    let foreign = || ListParams::default().limit(PAGE_OF_FOREIGN);
+    let budgets: Vec<Item<Budget>> =
+        all("the PodDisruptionBudgets", &Api::all(client.clone()), foreign()).await?;
+    let budgets: Vec<Arc<Item<Budget>>> = budgets.into_iter().map(Arc::new).collect();
     for shadow in shadows {
         let Some(node) = names::node_of_shadow(&shadow) else { continue };
-        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods = Api::<Pod>::all(client.clone()).list(&params).await;
-        let pods = pods.map_err(|source| PlanError::Read { what: "the pods", source: Box::new(source) })?;
-        let ours = |pod: &Pod| is_operator_pod(pod, namespace);
+        let of_node = foreign().fields(&format!("spec.nodeName={node}"));
+        let pods: Vec<PodItem> = all("the pods", &Api::all(client.clone()), of_node).await?;
+        let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
         // The plan does not check whether a DaemonSet is gone: who runs it may have fewer rights than the reconciler.
-        let there = |_: &Pod| false;
-        if let Some(why) = budgets::undrainable(&pods.items, &budgets, ours, there) {
+        let there = |_: &PodItem| false;
+        if let Some(why) = budgets::undrainable(&pods, &budgets, ours, there) {
             snapshot.undrainable.insert(shadow.clone(), why);
         }
-        snapshot.drains.insert(shadow, DrainPlan::of(&pods.items, ours, there, false));
+        snapshot.drains.insert(shadow, DrainPlan::of(&pods, ours, there, false));
     }
     Ok(())
 }
 
-/// All objects, page by page, each trimmed at once.
-async fn all<K>(
-    what: &'static str,
-    api: &Api<K>,
-    params: ListParams,
-    trim: impl Fn(&mut K),
-) -> Result<Vec<K>, PlanError>
+/// All objects, page by page.
+async fn all<K>(what: &'static str, api: &Api<K>, mut params: ListParams) -> Result<Vec<K>, PlanError>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let mut found = Vec::new();
-    let mut params = params.limit(PAGE);
     loop {
         let page = api.list(&params).await;
         let mut page = page.map_err(|source| PlanError::Read { what, source: Box::new(source) })?;
-        page.items.iter_mut().for_each(&trim);
         found.append(&mut page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use brupop_api::Item;
 use kube::api::{Api, ListParams};
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::ApiResource;
 use kube::{Client, Error};
 
 use super::PlanError;
 use crate::snapshot::Snapshot;
-use crate::workloads::{self, Found, Workload};
+use crate::workloads::{self, Found, Scale, Workload};
 
 /// At most so many workloads are looked at: as many as the leader watches at once.
 const LOOKED_AT: usize = 512;
@@ -32,7 +33,7 @@ pub(super) async fn look(client: &Client, snapshot: &mut Snapshot) -> Result<(),
 
 async fn find(client: &Client, workload: &Workload) -> Result<Found, PlanError> {
     let resource = ApiResource::from_gvk(&workload.kind.full_name());
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &workload.namespace, &resource);
+    let api = Api::<Item<Scale>>::namespaced_with(client.clone(), &workload.namespace, &resource);
     // This lists one by name, because the reconciler's account may list workloads, but not get them.
     let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
     match api.list(&named).await {

@@ -1,12 +1,9 @@
 //! An effect as a call that owns what it needs, and the Event about it.
 
-use std::sync::Arc;
-
 use brupop_api::{Object, Write};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::api::Preconditions;
-use kube::core::DeserializeGuard;
 use serde_json::Value;
 
 use crate::apply::{self, Call, Confirm};
@@ -80,7 +77,7 @@ impl Context {
 
 impl Snapshot {
     fn shadow_version(&self, name: &str) -> Option<u64> {
-        self.shadows.get(name).map(Arc::as_ref).map(DeserializeGuard::meta).and_then(apply::resource_version)
+        self.shadows.get(name).and_then(|shadow| apply::resource_version(&shadow.metadata))
     }
 
     fn node_version(&self, name: &str) -> Option<u64> {
@@ -101,7 +98,7 @@ impl Snapshot {
     pub(super) fn known_resource_version(&self, key: &Key) -> Option<u64> {
         match key {
             Key::Ledger | Key::FleetStatus => {
-                self.ledger().and_then(|ledger| apply::resource_version(ledger.meta()))
+                self.ledger().and_then(|ledger| apply::resource_version(&ledger.fleet.metadata))
             }
             Key::Shadow(name) | Key::Condition(name) => self.shadow_version(name),
             Key::Node(name) => self.node_version(name),
@@ -200,6 +197,7 @@ fn patch(
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use super::*;
     use crate::decide::Reason;

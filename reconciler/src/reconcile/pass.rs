@@ -138,12 +138,16 @@ impl Reconciler {
         let mut last_pass = LastPass {
             limit: fleet.limit,
             admission_enforced: self.leading.admission.enforced().is_ok(),
+            skipped: self.unreadable_pods_and_budgets(pass.snapshot),
             halted: count(fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
         for (index, situation) in situations.iter().enumerate() {
             if let Some(why) = unreadable.get(&index) {
-                last_pass.skipped += 1;
+                let shadow = pass.snapshot.shadows.get(situation.shadow_name);
+                let of_shadow = shadow.is_some_and(|shadow| shadow.body.is_err());
+                let kind = if of_shadow { "BottlerocketShadow" } else { "Node" };
+                *last_pass.skipped.entry(kind).or_default() += 1;
                 self.skip(pass.snapshot, situation, why);
                 continue;
             }
@@ -158,12 +162,23 @@ impl Reconciler {
             self.explain(pass, situation, &decision.reason);
         }
         for name in too_long {
-            last_pass.skipped += 1;
+            *last_pass.skipped.entry("Node").or_default() += 1;
             self.refuse(pass.snapshot, name);
         }
         self.sum_up(pass, decide::counts(fleet, situations));
         self.forget(pass);
         last_pass
+    }
+
+    /// How many of the pods and budgets that are watched now cannot be read.
+    fn unreadable_pods_and_budgets(&self, snapshot: &Snapshot) -> BTreeMap<&'static str, i64> {
+        let of_drains: usize = snapshot.drains.values().map(|plan| plan.unreadable.len()).sum();
+        let budgets = self.leading.pods.unreadable_budgets();
+        let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        BTreeMap::from([
+            ("Pod", number(of_drains + snapshot.unreadable_agents)),
+            ("PodDisruptionBudget", number(budgets)),
+        ])
     }
 
     /// A shot of the schedule is over once no node is left that could start, and no update runs.

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{State, names};
-use k8s_openapi::api::core::v1::Pod;
 
 use super::Reconciler;
 use super::wake::Wake;
 use crate::budgets;
 use crate::drain::{DrainPlan, owner};
-use crate::objects::{WatchedNode, is_operator_pod};
+use crate::objects::{PodItem, WatchedNode, is_operator_pod};
 use crate::snapshot::{Snapshot, has_other_node};
 use crate::workloads::{Found, Workload};
 
@@ -50,9 +49,9 @@ impl Reconciler {
         self.leading.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
         self.watch_workloads(snapshot);
         let (schedulable_nodes, namespace) = (snapshot.schedulable_nodes(), &self.caller.namespace);
-        let ours = |pod: &Pod| is_operator_pod(pod, namespace);
+        let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
         let workloads = &self.leading.workloads;
-        let orphaned = |pod: &Pod| workloads.orphaned(pod);
+        let orphaned = |pod: &PodItem| workloads.orphaned(pod);
         let looked = self.leading.pods.look(|name, pods, budgets| {
             let node = snapshot.nodes.get(name);
             let evict_operator_pods =
@@ -95,7 +94,7 @@ impl Reconciler {
 
     /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
     fn watch_workloads(&mut self, snapshot: &mut Snapshot) {
-        let workloads = |pods: &[Arc<Pod>]| -> Vec<Workload> {
+        let workloads = |pods: &[Arc<PodItem>]| -> Vec<Workload> {
             pods.iter().filter_map(|pod| Workload::parse(&owner(pod)?)).collect()
         };
         let looked = self.leading.pods.look(|_, pods, _| workloads(pods));

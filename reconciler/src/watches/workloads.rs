@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use brupop_api::Item;
+use brupop_runtime::{error_chain, patient};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Pod;
-use kube::core::{ApiResource, DynamicObject};
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::core::ApiResource;
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::drain::owner;
 use crate::facts::Evicted;
-use crate::workloads::{self, Found, Kind, Workload};
+use crate::objects::PodItem;
+use crate::workloads::{self, Found, Kind, Scale, Workload};
 
 /// At most so many workloads are watched at once. Further ones are not looked at.
 const MAX_WATCHES: usize = 512;
@@ -74,7 +76,7 @@ impl WorkloadWatches {
     }
 
     /// Has this pod lost the `DaemonSet` that made it?
-    pub fn orphaned(&self, pod: &Pod) -> bool {
+    pub fn orphaned(&self, pod: &PodItem) -> bool {
         owner(pod).is_some_and(|owner| {
             let daemon = Workload::parse(&owner).is_some_and(|workload| workload.kind == Kind::DaemonSet);
             daemon && self.found(&owner) == Some(Found::Gone)
@@ -95,9 +97,10 @@ async fn follow(
     failures: Arc<AtomicU64>,
 ) {
     let resource = ApiResource::from_gvk(&workload.kind.full_name());
-    let api = Api::<DynamicObject>::namespaced_with(client, &workload.namespace, &resource);
-    let mut events = std::pin::pin!(watcher::watch_object(api, &workload.name).default_backoff());
-    let mut failing = false;
+    let api = Api::<Item<Scale>>::namespaced_with(client, &workload.namespace, &resource);
+    let this = watcher::Config::default().fields(&format!("metadata.name={}", workload.name));
+    let mut events = std::pin::pin!(patient(watcher(api, this)));
+    let (mut failing, mut listed) = (false, None);
     while let Some(event) = events.next().await {
         match &event {
             Ok(_) if std::mem::take(&mut failing) => tracing::info!(%workload, "watching again"),
@@ -107,12 +110,12 @@ async fn follow(
             Err(error) => {
                 failures.fetch_add(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(%workload, %error, "a watch failed; trying again");
+                    tracing::warn!(%workload, error = error_chain(error), "a watch failed; trying again");
                 }
             }
         }
         let before = *sender.borrow();
-        let found = after(before, workload.kind, event);
+        let found = after(before, &mut listed, workload.kind, event);
         sender.send_replace(found);
         if found != before {
             changed.notify_one();
@@ -120,16 +123,28 @@ async fn follow(
     }
 }
 
-/// What is known after an event of the watch. After most failures the watch goes on where it was, so what was found
-/// before stays valid. Without the right to look, nothing is known.
+/// What is known after an event of the watch. `listed` is what the list that is being read has brought. After most
+/// failures the watch goes on where it was, so what was found before stays valid. Without the right to look, nothing is
+/// known.
 fn after(
     before: Option<Found>,
+    listed: &mut Option<Found>,
     kind: Kind,
-    event: Result<Option<DynamicObject>, watcher::Error>,
+    event: watcher::Result<Event<Item<Scale>>>,
 ) -> Option<Found> {
     use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
     match event {
-        Ok(object) => Some(Found::of(kind, object.as_ref())),
+        Ok(Event::Init) => {
+            *listed = None;
+            before
+        }
+        Ok(Event::InitApply(object)) => {
+            *listed = Some(Found::of(kind, Some(&object)));
+            before
+        }
+        Ok(Event::InitDone) => Some(listed.take().unwrap_or(Found::Gone)),
+        Ok(Event::Apply(object)) => Some(Found::of(kind, Some(&object))),
+        Ok(Event::Delete(_)) => Some(Found::Gone),
         Err(
             InitialListFailed(kube::Error::Api(status))
             | WatchStartFailed(kube::Error::Api(status))
@@ -151,10 +166,12 @@ mod tests {
             Err(watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed())))
         };
         for before in [None, Some(Found::Unavailable), Some(Found::Available), Some(Found::Gone)] {
-            assert_eq!(after(before, Kind::ReplicaSet, failed(503)), before);
-            let forbidden = after(before, Kind::ReplicaSet, failed(403));
-            assert_eq!(forbidden, Some(Found::Unknown), "nobody waits for what nobody may see");
-            assert_eq!(after(before, Kind::ReplicaSet, Ok(None)), Some(Found::Gone));
+            let mut listed = None;
+            let mut after = |event| after(before, &mut listed, Kind::ReplicaSet, event);
+            assert_eq!(after(failed(503)), before);
+            assert_eq!(after(failed(403)), Some(Found::Unknown), "nobody waits for what nobody may see");
+            assert_eq!(after(Ok(Event::Init)), before, "until the list is complete");
+            assert_eq!(after(Ok(Event::InitDone)), Some(Found::Gone));
         }
     }
 }

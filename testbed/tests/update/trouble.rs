@@ -146,7 +146,7 @@ async fn a_shadow_that_cannot_be_read_stops_nobody_else() -> Result<()> {
             })
         })
         .await?;
-    fleet.measured("reconciler", &["brupop_skipped_objects 1"]).await?;
+    fleet.measured("reconciler", &["brupop_skipped_objects{kind=\"BottlerocketShadow\"} 1"]).await?;
     ensure!(fleet.hosts[0].boot_id() == boot_id, "a host was rebooted for a shadow that nobody can read");
     ensure!(!fleet.seen("node-0")?.is_unavailable());
     fleet.check()

@@ -2,16 +2,18 @@
 
 mod cluster_store;
 
+use super::objects::Bundles;
 use super::pass::{Passed, Published, pass};
 use super::{Generation, Policy, issue, jumped};
 use crate::metrics::Metrics;
+use brupop_api::Item;
+use brupop_api::item::Unreadable;
 use brupop_runtime::tls::{Resolver, TlsError};
-use brupop_runtime::{Health, Shutdown, waits::doubled};
+use brupop_runtime::{Health, Shutdown, error_chain, patient, waits::doubled};
 use cluster_store::ClusterStore;
 use futures::{Stream, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +51,22 @@ pub enum KeeperError {
         /// What the API server said.
         #[source]
         source: Box<kube::Error>,
+    },
+    /// The Secret is none that we could write back.
+    #[error("Secret {name} cannot be read: {why}")]
+    UnreadableSecret {
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: Unreadable,
+    },
+    /// The configuration has other entries than ours.
+    #[error("ValidatingWebhookConfiguration {name} cannot be read: {why}")]
+    UnreadableConfiguration {
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: Unreadable,
     },
     /// The certificate could not be made.
     #[error(transparent)]
@@ -126,8 +144,8 @@ impl Keeper {
         health: Health,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let secrets = Api::namespaced(client.clone(), namespace);
-        let store = ClusterStore { secrets, configurations: Api::all(client), places, policy };
+        let (configurations, namespace) = (Api::all(client.clone()), namespace.to_owned());
+        let store = ClusterStore { client, namespace, configurations, places, policy };
         Self { store, policy, resolver, health, metrics }
     }
 
@@ -137,8 +155,7 @@ impl Keeper {
     pub async fn run(&self, shutdown: Shutdown) {
         let ours =
             watcher::Config::default().fields(&format!("metadata.name={}", self.store.places.configuration));
-        let changes = watcher(self.store.configurations.clone(), ours).default_backoff();
-        let mut changes = std::pin::pin!(changes);
+        let mut changes = std::pin::pin!(patient(watcher(self.store.configurations.clone(), ours)));
         let mut memory = Memory::default();
         loop {
             let passing = pass(&self.store, &self.store.places.names, self.policy, memory.serving.as_ref());
@@ -206,10 +223,10 @@ impl Keeper {
 
     /// Waits until it is time, or the clock jumps, or, if `heed` is set, the configuration changes. It is not set while the API
     /// server refuses us: its events are no reason to ask it more often. Takes at least as long as the shortest pause.
-    async fn wait<E: std::fmt::Display>(
+    async fn wait(
         &self,
         wait: Wait,
-        changes: &mut (impl Stream<Item = Result<watcher::Event<ValidatingWebhookConfiguration>, E>> + Unpin),
+        changes: &mut (impl Stream<Item = watcher::Result<watcher::Event<Item<Bundles>>>> + Unpin),
         heed: bool,
     ) {
         let floor = Instant::now() + FIRST_PAUSE;
@@ -221,7 +238,9 @@ impl Keeper {
                 change = changes.next() => match change {
                     Some(Ok(_)) if heed => break,
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => tracing::debug!(%error, "watch of the webhook configuration"),
+                    Some(Err(error)) => {
+                        tracing::debug!(error = error_chain(&error), "watch of the webhook configuration");
+                    }
                     // A watch does not end; if it does, there is still the clock.
                     None => {
                         timer.await;

@@ -1,11 +1,11 @@
 //! Certificates that somebody else makes and publishes in `caBundle`, such as cert-manager. They are only read here.
 
+use super::objects::StoredSecret;
 use crate::metrics::Metrics;
+use brupop_api::Item;
 use brupop_runtime::tls::{Resolver, TlsError};
-use brupop_runtime::{Health, Shutdown};
+use brupop_runtime::{Health, Shutdown, error_chain, patient};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Secret;
-use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use rustls::client::verify_server_name;
@@ -57,7 +57,7 @@ pub enum ProvidedError {
 
 /// Serves the certificate of a Secret that somebody else keeps.
 pub struct Provided {
-    secrets: Api<Secret>,
+    secrets: Api<Item<StoredSecret>>,
     secret: String,
     names: Vec<String>,
     resolver: Arc<Resolver>,
@@ -83,7 +83,7 @@ impl Provided {
     /// cannot be served, that is logged, and the old one is served on.
     pub async fn run(&self, shutdown: Shutdown) {
         let ours = watcher::Config::default().fields(&format!("metadata.name={}", self.secret));
-        let mut events = std::pin::pin!(watcher(self.secrets.clone(), ours).default_backoff());
+        let mut events = std::pin::pin!(patient(watcher(self.secrets.clone(), ours)));
         let mut found = false;
         loop {
             let event = tokio::select! {
@@ -103,14 +103,18 @@ impl Provided {
                 }
                 Some(Err(error)) => {
                     self.metrics.certificate_failures.inc();
-                    tracing::warn!(secret = self.secret, %error, "the Secret cannot be watched");
+                    tracing::warn!(
+                        secret = self.secret,
+                        error = error_chain(&error),
+                        "the Secret cannot be watched"
+                    );
                 }
                 None => return,
             }
         }
     }
 
-    fn take_up(&self, secret: &Secret) {
+    fn take_up(&self, secret: &Item<StoredSecret>) {
         match self.serve(secret) {
             Ok(changed) => {
                 self.health.ready();
@@ -125,15 +129,15 @@ impl Provided {
         }
     }
 
-    fn serve(&self, secret: &Secret) -> Result<bool, ProvidedError> {
+    fn serve(&self, secret: &Item<StoredSecret>) -> Result<bool, ProvidedError> {
         let name = || self.secret.clone();
         let certificate = text(secret, CERTIFICATE).ok_or_else(|| missing(name(), CERTIFICATE))?;
         let key = text(secret, KEY).ok_or_else(|| missing(name(), KEY))?;
-        let expiry = checked(certificate, &self.names).map_err(|wrong| match wrong {
+        let expiry = checked(&certificate, &self.names).map_err(|wrong| match wrong {
             Some(wrong) => ProvidedError::Name { secret: name(), name: wrong },
             None => ProvidedError::NoCertificate { secret: name() },
         })?;
-        let served = self.resolver.serve(certificate, key);
+        let served = self.resolver.serve(&certificate, &key);
         let changed = served.map_err(|source| ProvidedError::Tls { secret: name(), source })?;
         self.metrics.certificate_expiry.set(expiry);
         Ok(changed)
@@ -144,8 +148,8 @@ fn missing(secret: String, key: &'static str) -> ProvidedError {
     ProvidedError::Missing { secret, key }
 }
 
-fn text<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
-    std::str::from_utf8(&secret.data.as_ref()?.get(key)?.0).ok().filter(|text| !text.trim().is_empty())
+fn text(secret: &Item<StoredSecret>, key: &str) -> Option<String> {
+    String::from_utf8(secret.ok()?.data(key)?).ok().filter(|text| !text.trim().is_empty())
 }
 
 /// When the certificate expires, in seconds since 1970.

@@ -1,58 +1,49 @@
 //! The form of generations in the Secret, and of their authorities in the configuration.
 
 use super::Generation;
+use super::objects::{Bundles, StoredSecret};
+use brupop_api::Item;
+use brupop_api::item::Unreadable;
 use brupop_runtime::tls;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Key in the Secret's data that holds the generations.
 const DATA_KEY: &str = "generations.json";
 
-/// Puts the generations into the Secret. Whatever else is in it stays.
-pub(super) fn write(secret: &mut Secret, generations: &[Generation]) -> serde_json::Result<()> {
-    let data = ByteString(serde_json::to_vec(generations)?);
-    secret.data.get_or_insert_default().insert(DATA_KEY.to_owned(), data);
-    Ok(())
+/// The Secret with these generations. Whatever else is in it stays.
+pub(super) fn write(secret: StoredSecret, generations: &[Generation]) -> serde_json::Result<Value> {
+    Ok(secret.with_data(DATA_KEY, serde_json::to_vec(generations)?))
 }
 
 /// The JSON patch that gives `bundle` to every entry of the configuration; `None` if all have it. It fits only the
-/// configuration that was read.
-pub(super) fn publication(
-    configuration: &ValidatingWebhookConfiguration,
-    bundle: &str,
-) -> Option<serde_json::Value> {
-    let entries = configuration.webhooks.as_deref().unwrap_or_default();
+/// configuration that was read, of this resource version.
+pub(super) fn publication(version: Option<&str>, read: &Bundles, bundle: &str) -> Option<Value> {
     let wanted = ByteString(bundle.as_bytes().to_vec());
-    let stale = entries
-        .iter()
-        .enumerate()
-        .filter(|(_, entry)| entry.client_config.ca_bundle.as_ref() != Some(&wanted))
+    let stale = read.0.iter().enumerate().filter(|(_, found)| found.as_ref() != Some(&wanted));
+    let mut patch: Vec<Value> = stale
         .map(|(index, _)| {
-            serde_json::json!({"op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": wanted})
-        });
-    let mut patch: Vec<_> = stale.collect();
+            json!({"op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": wanted})
+        })
+        .collect();
     if patch.is_empty() {
         return None;
     }
-    let version = configuration.resource_version();
-    patch.insert(0, serde_json::json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
+    patch.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
     Some(patch.into())
 }
 
 /// The `caBundle` that all entries share; empty if they differ.
-pub(super) fn trusted(configuration: &ValidatingWebhookConfiguration) -> String {
-    let mut bundles = configuration.webhooks.iter().flatten().map(|entry| {
-        entry.client_config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()).unwrap_or_default()
-    });
+pub(super) fn trusted(read: &Bundles) -> String {
+    let mut bundles =
+        read.0.iter().map(|found| found.as_ref().map(|bundle| bundle.0.as_slice()).unwrap_or_default());
     let first = bundles.next().unwrap_or_default();
     if bundles.all(|bundle| bundle == first) {
         String::from_utf8_lossy(first).into_owned()
@@ -62,10 +53,11 @@ pub(super) fn trusted(configuration: &ValidatingWebhookConfiguration) -> String 
 }
 
 /// The generations in the Secret that can be used. Others are left out, so that new ones take their places.
-pub(super) fn read(secret: &Secret) -> Vec<Generation> {
-    let Some(data) = secret.data.as_ref().and_then(|data| data.get(DATA_KEY)) else { return Vec::new() };
-    let entries: Vec<serde_json::Value> = serde_json::from_slice(&data.0).unwrap_or_else(|error| {
-        tracing::warn!(secret = %secret.name_any(), %error, "the generations in the Secret cannot be read");
+pub(super) fn read(secret: &Item<StoredSecret>) -> Vec<Generation> {
+    let Some(data) = secret.ok().and_then(|secret| secret.data(DATA_KEY)) else { return Vec::new() };
+    let entries: Vec<Value> = serde_json::from_slice(&data).unwrap_or_else(|error| {
+        let why = Unreadable::from(error);
+        tracing::warn!(secret = secret.name(), %why, "the generations in the Secret cannot be read");
         Vec::new()
     });
     let usable = |entry| serde_json::from_value(entry).ok().filter(holds);
@@ -73,7 +65,7 @@ pub(super) fn read(secret: &Secret) -> Vec<Generation> {
     let usable: Vec<_> = entries.into_iter().filter_map(usable).collect();
     if usable.len() < total {
         let damaged = total - usable.len();
-        tracing::warn!(secret = %secret.name_any(), damaged, "generations in the Secret cannot be used");
+        tracing::warn!(secret = secret.name(), damaged, "generations in the Secret cannot be used");
     }
     usable
 }
@@ -102,33 +94,37 @@ fn holds(generation: &Generation) -> bool {
 mod tests {
     use super::*;
     use crate::certificates::{Policy, issue::issue};
+    use brupop_api::item::Readable as _;
     use jiff::{SignedDuration, Timestamp};
 
-    fn configuration(bundles: &[Option<&str>]) -> ValidatingWebhookConfiguration {
+    fn configuration(bundles: &[Option<&str>]) -> Bundles {
         let entries: Vec<_> = bundles
             .iter()
             .map(|bundle| {
                 let bundle = bundle.map(|text| ByteString(text.as_bytes().to_vec()));
-                serde_json::json!({
-                    "name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None",
-                    "clientConfig": {"caBundle": bundle},
-                })
+                json!({"name": "a.b.c", "clientConfig": {"caBundle": bundle}})
             })
             .collect();
-        serde_json::from_value(
-            serde_json::json!({"metadata": {"name": "w", "resourceVersion": "7"}, "webhooks": entries}),
-        )
-        .unwrap()
+        Bundles::read(&json!({"metadata": {"name": "w"}, "webhooks": entries}).to_string()).unwrap()
+    }
+
+    fn secret(data: &Value) -> Item<StoredSecret> {
+        serde_json::from_value(json!({"metadata": {"name": "s"}, "data": data})).unwrap()
+    }
+
+    /// A Secret that holds these bytes as its generations.
+    fn holding(data: Vec<u8>) -> Item<StoredSecret> {
+        secret(&json!({DATA_KEY: ByteString(data)}))
     }
 
     #[test]
     fn only_entries_that_differ_are_patched_and_only_as_they_were_read() {
-        assert_eq!(publication(&configuration(&[Some("ab")]), "ab"), None);
-        assert_eq!(publication(&configuration(&[]), "ab"), None);
-        let patch = publication(&configuration(&[Some("ab"), None, Some("old")]), "ab").unwrap();
+        assert_eq!(publication(Some("7"), &configuration(&[Some("ab")]), "ab"), None);
+        assert_eq!(publication(Some("7"), &configuration(&[]), "ab"), None);
+        let patch = publication(Some("7"), &configuration(&[Some("ab"), None, Some("old")]), "ab").unwrap();
         assert_eq!(
             patch,
-            serde_json::json!([
+            json!([
                 {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
                 {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "YWI="},
                 {"op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": "YWI="},
@@ -138,11 +134,9 @@ mod tests {
 
     #[test]
     fn a_secret_as_shipped_or_damaged_holds_nothing() {
-        let secret = |data: serde_json::Value| -> Secret {
-            serde_json::from_value(serde_json::json!({"metadata": {"name": "s"}, "data": data})).unwrap()
-        };
-        assert_eq!(read(&secret(serde_json::Value::Null)), []);
-        assert_eq!(read(&secret(serde_json::json!({DATA_KEY: "eA=="}))), []);
+        assert_eq!(read(&secret(&Value::Null)), []);
+        assert_eq!(read(&secret(&json!({DATA_KEY: "eA=="}))), []);
+        assert_eq!(read(&secret(&json!({DATA_KEY: 3}))), []);
     }
 
     #[test]
@@ -164,14 +158,11 @@ mod tests {
             ("no name", Generation { names: vec![], ..good.clone() }),
             ("a longer life", Generation { not_after: now + SignedDuration::from_hours(2), ..good.clone() }),
         ] {
-            let mut secret = Secret::default();
-            write(&mut secret, &[damaged, other.clone()]).unwrap();
+            let secret = holding(serde_json::to_vec(&[damaged, other.clone()]).unwrap());
             assert_eq!(read(&secret), std::slice::from_ref(&other), "{says}");
         }
-        let mut secret = Secret::default();
-        let data = serde_json::json!([{"authority": 1}, good, "x"]).to_string().into_bytes();
-        secret.data.get_or_insert_default().insert(DATA_KEY.to_owned(), ByteString(data));
-        assert_eq!(read(&secret), [good]);
+        let data = json!([{"authority": 1}, good, "x"]).to_string().into_bytes();
+        assert_eq!(read(&holding(data)), [good]);
     }
 
     #[test]
@@ -188,8 +179,11 @@ mod tests {
         let policy = Policy::of_lifetime(SignedDuration::from_hours(1));
         let now = Timestamp::now();
         let made = [issue(&["a.b.svc".to_owned()], policy, now, now).unwrap()];
-        let mut secret = Secret::default();
-        write(&mut secret, &made).unwrap();
-        assert_eq!(read(&secret), made);
+        let shipped = json!({"metadata": {"name": "s", "labels": {"a": "b"},
+            "managedFields": [{"time": "10000-01-01T23:58:59Z"}]}, "type": "Opaque"});
+        let shipped: Item<StoredSecret> = serde_json::from_value(shipped).unwrap();
+        let written = write(shipped.body.unwrap(), &made).unwrap();
+        assert_eq!(written["metadata"], json!({"name": "s", "labels": {"a": "b"}}));
+        assert_eq!(read(&serde_json::from_value(written).unwrap()), made);
     }
 }

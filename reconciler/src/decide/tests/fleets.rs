@@ -153,8 +153,7 @@ impl Fleet {
         };
         for (name, place) in &self.places {
             if let Some(node) = &place.node {
-                let mut watched: WatchedNode = serde_json::from_value(json!(node)).unwrap();
-                watched.trim();
+                let watched: WatchedNode = serde_json::from_value(json!(node)).unwrap();
                 snapshot.nodes.insert(name.clone(), Arc::new(watched));
             }
             if let Some(shadow) = &place.shadow {

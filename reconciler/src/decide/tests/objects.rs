@@ -66,6 +66,9 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
             annotations[annotation] = "true".into();
         }
     }
+    if dice.rarely(24) {
+        annotations.as_object_mut().unwrap().extend((0..1_001).map(|it| (it.to_string(), "".into())));
+    }
     let running = spec.is_some_and(|spec| spec.state != State::Idle);
     if dice.rarely(3) != running {
         annotations[names::MARKER_ANNOTATION] = marker(name, attempt, watched, dice).render().into();

@@ -1,18 +1,20 @@
 //! Secret and configuration in the cluster, for [`pass`](super::super::pass::pass).
 
+use super::super::objects::{Bundles, StoredSecret};
 use super::super::pass::{Publication, Store};
 use super::super::{Generation, Policy, issue, stored};
 use super::{KeeperError, Places};
+use brupop_api::Item;
+use brupop_runtime::requests;
 use jiff::Timestamp;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 
 /// The [`Store`] that is a cluster.
 pub(super) struct ClusterStore {
-    pub(super) secrets: Api<Secret>,
-    pub(super) configurations: Api<ValidatingWebhookConfiguration>,
+    pub(super) client: Client,
+    pub(super) namespace: String,
+    pub(super) configurations: Api<Item<Bundles>>,
     pub(super) places: Places,
     pub(super) policy: Policy,
 }
@@ -29,8 +31,8 @@ impl ClusterStore {
 
 impl Store for ClusterStore {
     type Error = KeeperError;
-    type Secret = Secret;
-    type Configuration = ValidatingWebhookConfiguration;
+    type Secret = StoredSecret;
+    type Configuration = Item<Bundles>;
 
     fn now(&self) -> Timestamp {
         Timestamp::now()
@@ -40,40 +42,45 @@ impl Store for ClusterStore {
         Ok(issue::issue(&self.places.names, self.policy, now, serve_from)?)
     }
 
-    async fn secret(&self) -> Result<(Secret, Vec<Generation>), KeeperError> {
-        let secret = self.secrets.get(&self.places.secret).await.map_err(|error| self.of_secret(error))?;
+    async fn secret(&self) -> Result<(StoredSecret, Vec<Generation>), KeeperError> {
+        let secrets = Api::<Item<StoredSecret>>::namespaced(self.client.clone(), &self.namespace);
+        let secret = secrets.get(&self.places.secret).await.map_err(|error| self.of_secret(error))?;
         let found = stored::read(&secret);
+        let name = || self.places.secret.clone();
+        let secret = secret.body.map_err(|why| KeeperError::UnreadableSecret { name: name(), why })?;
         Ok((secret, found))
     }
 
-    async fn replace(&self, mut secret: Secret, generations: &[Generation]) -> Result<bool, KeeperError> {
-        stored::write(&mut secret, generations)?;
-        match self.secrets.replace(&self.places.secret, &PostParams::default(), &secret).await {
+    async fn replace(&self, secret: StoredSecret, generations: &[Generation]) -> Result<bool, KeeperError> {
+        let secret = stored::write(secret, generations)?;
+        let (client, name) = (&self.client, &self.places.secret);
+        match requests::replace::<StoredSecret>(client, &self.namespace, name, &secret).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
             Err(error) => Err(self.of_secret(error)),
         }
     }
 
-    async fn configuration(&self) -> Result<ValidatingWebhookConfiguration, KeeperError> {
+    async fn configuration(&self) -> Result<Item<Bundles>, KeeperError> {
         let name = &self.places.configuration;
         self.configurations.get(name).await.map_err(|error| self.of_configuration(error))
     }
 
-    fn trusted(configuration: &ValidatingWebhookConfiguration) -> String {
-        stored::trusted(configuration)
+    fn trusted(configuration: &Item<Bundles>) -> String {
+        configuration.ok().map(stored::trusted).unwrap_or_default()
     }
 
-    async fn publish(
-        &self,
-        configuration: &ValidatingWebhookConfiguration,
-        bundle: &str,
-    ) -> Result<Publication, KeeperError> {
-        let Some(patch) = stored::publication(configuration, bundle) else {
+    async fn publish(&self, configuration: &Item<Bundles>, bundle: &str) -> Result<Publication, KeeperError> {
+        let name = &self.places.configuration;
+        let bundles = configuration
+            .body
+            .as_ref()
+            .map_err(|why| KeeperError::UnreadableConfiguration { name: name.clone(), why: *why })?;
+        let version = configuration.metadata.resource_version.as_deref();
+        let Some(patch) = stored::publication(version, bundles, bundle) else {
             return Ok(Publication::Found);
         };
-        let name = &self.places.configuration;
-        let patch = Patch::<ValidatingWebhookConfiguration>::Json(serde_json::from_value(patch)?);
+        let patch = Patch::<()>::Json(serde_json::from_value(patch)?);
         match self.configurations.patch(name, &PatchParams::default(), &patch).await {
             Ok(_) => Ok(Publication::Written),
             // With these the API server answers if a `test` does not hold.

@@ -1,0 +1,360 @@
+//! Nodes as decisions and conditional patches need them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use brupop_api::crds::{BOOT_ID_MAX, VERSION_MAX};
+use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
+use brupop_api::{Item, Marker, names};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+
+use super::kept::{Keep, Kept};
+use super::readiness::{Condition, Readiness};
+
+/// Labels and annotations of a Node that matter here.
+const LABELS: [&str; 3] = [names::UPDATER_INTERFACE_LABEL, names::EXCLUDE_FROM_LB_LABEL, ZONE_LABEL];
+const ANNOTATIONS: [&str; 3] =
+    [names::MARKER_ANNOTATION, names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION];
+/// Well-known label of a Node's zone.
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+/// Most bytes of these labels, or of these annotations. The marker is the longest, with up to 4 KiB.
+const KEPT_MAX: usize = 16 * 1024;
+/// Longest name of an OS image. A kubelet may report one of more than a megabyte.
+const OS_IMAGE_MAX: usize = 256;
+/// Most bytes of taints, as JSON.
+const TAINTS_MAX: usize = 64 * 1024;
+/// A Node with more labels, or more annotations, is not updated. The API server evaluates our policies on each change of
+/// a Node, at a cost that grows with their number and is limited: it might refuse to put the node back into service.
+const ENTRIES_MAX: usize = 1_000;
+
+/// A Node. One that cannot be read has a marker that cannot be read, so it is left alone and keeps its slot.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Item<Shape>")]
+pub struct WatchedNode {
+    metadata: ObjectMeta,
+    facts: Facts,
+}
+
+/// What decisions and patches need of a Node. It is read once per change of the Node, because passes are far more
+/// frequent.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+struct Facts {
+    created: Option<Timestamp>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    is_overgrown: bool,
+    unschedulable: bool,
+    /// As they were read, including fields that we do not know.
+    taints: Vec<Value>,
+    readiness: Option<Readiness>,
+    boot_id: String,
+    os_image: String,
+    labelled: bool,
+    excluded: bool,
+    tainted: bool,
+    takes_pods: bool,
+    paused: bool,
+    update_now: bool,
+    version: Option<String>,
+    zone: Option<String>,
+    marker: Option<Result<Marker, String>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Shape {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default, deserialize_with = "labels")]
+    labels: Kept,
+    #[serde(default, deserialize_with = "annotations")]
+    annotations: Kept,
+    #[serde(default, deserialize_with = "lenient_time")]
+    creation_timestamp: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    unschedulable: bool,
+    #[serde(deserialize_with = "null_as_default")]
+    taints: Vec<Value>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    #[serde(deserialize_with = "null_as_default")]
+    conditions: Vec<Condition>,
+    node_info: NodeInfo,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeInfo {
+    #[serde(rename = "bootID")]
+    boot_id: String,
+    #[serde(rename = "osImage")]
+    os_image: String,
+}
+
+fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
+    Keep { keys: Some(&LABELS), most_bytes: KEPT_MAX }.read(deserializer)
+}
+
+fn annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
+    Keep { keys: Some(&ANNOTATIONS), most_bytes: KEPT_MAX }.read(deserializer)
+}
+
+impl Readable for Shape {
+    type Kind = Node;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        Ok(serde_json::from_str(json)?)
+    }
+}
+
+impl From<Item<Shape>> for WatchedNode {
+    fn from(item: Item<Shape>) -> Self {
+        let facts = item.body.and_then(Facts::of).unwrap_or_else(|why| Facts {
+            marker: Some(Err(format!("the Node cannot be read: {why}"))),
+            ..Facts::default()
+        });
+        Self { metadata: item.metadata, facts }
+    }
+}
+
+impl Facts {
+    fn of(shape: Shape) -> Result<Self, Unreadable> {
+        let Shape { metadata, spec, status } = shape;
+        let Status { conditions, node_info: NodeInfo { boot_id, os_image } } = status;
+        if boot_id.len() > BOOT_ID_MAX {
+            return Err(Unreadable::TooLong("boot id"));
+        }
+        if os_image.len() > OS_IMAGE_MAX {
+            return Err(Unreadable::TooLong("OS image"));
+        }
+        if json!(spec.taints).to_string().len() > TAINTS_MAX {
+            return Err(Unreadable::TooLong("taints"));
+        }
+        let is_overgrown = metadata.labels.count.max(metadata.annotations.count) > ENTRIES_MAX;
+        let labels = metadata.labels.complete("labels")?;
+        let annotations = metadata.annotations.complete("annotations")?;
+        let label = |key| labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+        let annotation = |key| annotations.as_ref().and_then(|them| them.get(key)).map(String::as_str);
+        let wanted = |key| annotation(key).is_some_and(|value| value != "false");
+        let readiness = Readiness::among(&conditions);
+        let taints = &spec.taints;
+        let takes_pods = readiness.is_some_and(|readiness| readiness.ready)
+            && !spec.unschedulable
+            && taints.iter().all(|taint| taint["effect"] == "PreferNoSchedule");
+        Ok(Self {
+            created: metadata.creation_timestamp,
+            labelled: label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION),
+            excluded: label(names::EXCLUDE_FROM_LB_LABEL).is_some(),
+            tainted: taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT),
+            takes_pods,
+            paused: wanted(names::PAUSE_ANNOTATION),
+            update_now: wanted(names::UPDATE_NOW_ANNOTATION),
+            version: version(&os_image).map(str::to_owned),
+            zone: label(ZONE_LABEL).map(str::to_owned),
+            marker: annotation(names::MARKER_ANNOTATION)
+                .map(|text| Marker::parse(text).map_err(|error| error.to_string())),
+            labels,
+            annotations,
+            is_overgrown,
+            unschedulable: spec.unschedulable,
+            taints: spec.taints,
+            readiness,
+            boot_id,
+            os_image,
+        })
+    }
+}
+
+/// From `Bottlerocket OS 1.19.4 (aws-k8s-1.29)`.
+fn version(os_image: &str) -> Option<&str> {
+    let rest = os_image.strip_prefix(names::OS_IMAGE_PREFIX)?;
+    rest.split(' ').next().filter(|version| (1..=VERSION_MAX).contains(&version.len()))
+}
+
+impl WatchedNode {
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// `metadata.uid`.
+    pub fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Is it opted in?
+    pub fn labelled(&self) -> bool {
+        self.facts.labelled
+    }
+
+    /// The value of the opt-in label.
+    pub fn interface(&self) -> Option<&str> {
+        self.facts.labels.as_ref()?.get(names::UPDATER_INTERFACE_LABEL).map(String::as_str)
+    }
+
+    /// `status.nodeInfo.osImage`.
+    pub fn os_image(&self) -> &str {
+        &self.facts.os_image
+    }
+
+    /// Is it opted in, or does it carry changes of ours?
+    pub fn is_managed(&self) -> bool {
+        self.labelled() || self.facts.marker.is_some()
+    }
+
+    /// Does it have so many labels or annotations that the API server might refuse changes of it?
+    pub fn is_overgrown(&self) -> bool {
+        self.facts.is_overgrown
+    }
+
+    /// Is it excluded from load balancers, by us or by somebody else?
+    pub fn excluded(&self) -> bool {
+        self.facts.excluded
+    }
+
+    /// Its zone.
+    pub fn zone(&self) -> Option<&str> {
+        self.facts.zone.as_deref()
+    }
+
+    /// Did a person pause it?
+    pub fn paused(&self) -> bool {
+        self.facts.paused
+    }
+
+    /// Did a person ask for its update now?
+    pub fn update_now(&self) -> bool {
+        self.facts.update_now
+    }
+
+    /// Is its condition Ready True?
+    pub fn ready(&self) -> bool {
+        self.facts.readiness.is_some_and(|readiness| readiness.ready)
+    }
+
+    /// Since when it has been Ready without interruption, if it is.
+    pub fn ready_since(&self) -> Option<Timestamp> {
+        let ready = self.facts.readiness.filter(|readiness| readiness.ready)?;
+        Some(ready.since.unwrap_or(Timestamp::MIN))
+    }
+
+    /// Since when it has not been Ready, if it is not and that is known.
+    pub fn away_since(&self) -> Option<Timestamp> {
+        self.facts.readiness.filter(|readiness| !readiness.ready)?.since
+    }
+
+    /// Is it cordoned?
+    pub fn unschedulable(&self) -> bool {
+        self.facts.unschedulable
+    }
+
+    /// Does it carry our taint?
+    pub fn tainted(&self) -> bool {
+        self.facts.tainted
+    }
+
+    /// May pods without special tolerations be scheduled here?
+    pub fn takes_pods(&self) -> bool {
+        self.facts.takes_pods
+    }
+
+    /// `status.nodeInfo.bootID`.
+    pub fn boot_id(&self) -> &str {
+        &self.facts.boot_id
+    }
+
+    /// The Bottlerocket version that it runs.
+    pub fn version(&self) -> Option<&str> {
+        self.facts.version.as_deref()
+    }
+
+    /// When it was created.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.facts.created
+    }
+
+    /// What we changed on it, from the marker annotation.
+    ///
+    /// # Errors
+    /// The annotation cannot be read, or the Node as a whole. Says what is wrong with it.
+    pub fn marker(&self) -> Result<Option<&Marker>, &str> {
+        match &self.facts.marker {
+            None => Ok(None),
+            Some(Ok(marker)) => Ok(Some(marker)),
+            Some(Err(error)) => Err(error),
+        }
+    }
+
+    /// The parts that a patch tests or changes, as they were read.
+    pub fn quoted(&self) -> Value {
+        let mut spec = json!({});
+        if self.facts.unschedulable {
+            spec["unschedulable"] = json!(true);
+        }
+        if !self.facts.taints.is_empty() {
+            spec["taints"] = json!(self.facts.taints);
+        }
+        let mut metadata = json!({"uid": self.metadata.uid});
+        if let Some(labels) = &self.facts.labels {
+            metadata["labels"] = json!(labels);
+        }
+        if let Some(annotations) = &self.facts.annotations {
+            metadata["annotations"] = json!(annotations);
+        }
+        json!({"metadata": metadata, "spec": spec})
+    }
+
+    /// Does nothing differ that matters? Most changes of a Node are its kubelet's heartbeats.
+    pub fn same_facts(&self, other: &Self) -> bool {
+        self.metadata.uid == other.metadata.uid && self.facts == other.facts
+    }
+}
+
+impl Resource for WatchedNode {
+    type DynamicType = ();
+    type Scope = <Node as Resource>::Scope;
+
+    fn kind(dt: &()) -> Cow<'_, str> {
+        Node::kind(dt)
+    }
+
+    fn group(dt: &()) -> Cow<'_, str> {
+        Node::group(dt)
+    }
+
+    fn version(dt: &()) -> Cow<'_, str> {
+        Node::version(dt)
+    }
+
+    fn plural(dt: &()) -> Cow<'_, str> {
+        Node::plural(dt)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

@@ -1,0 +1,66 @@
+//! Watches that wait after a failure, longer after each.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use kube::runtime::utils::Backoff as _;
+use kube::runtime::watcher::{self, DefaultBackoff, Event};
+
+/// The wait if the back-off gives none, which it does not say it could.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// The events of a watch, with a wait after each failure: 0.8 s at first, up to 30 s, with jitter. The waits begin anew
+/// only when the watch brings a change, or has not failed for two minutes. A list is no reason: if what it brings or the
+/// watch after it fails each time, the API server would be asked for whole lists without a pause.
+pub fn patient<K>(
+    events: impl Stream<Item = watcher::Result<Event<K>>>,
+) -> impl Stream<Item = watcher::Result<Event<K>>> {
+    let start = (Box::pin(events), DefaultBackoff::default(), Duration::ZERO);
+    stream::unfold(start, |(mut events, mut back_off, wait)| async move {
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        let event = events.next().await?;
+        let wait = match &event {
+            Err(_) => back_off.next().unwrap_or(LONGEST),
+            Ok(Event::Apply(_) | Event::Delete(_)) => {
+                back_off.reset();
+                Duration::ZERO
+            }
+            Ok(Event::Init | Event::InitApply(_) | Event::InitDone) => Duration::ZERO,
+        };
+        Some((event, (events, back_off, wait)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    /// How long the first `count` events take.
+    async fn elapsed(events: Vec<fn() -> watcher::Result<Event<u8>>>, count: usize) -> Duration {
+        let began = Instant::now();
+        let events = stream::iter(events.into_iter().cycle().map(|event| event()));
+        patient(events).take(count).count().await;
+        began.elapsed()
+    }
+
+    fn failure() -> watcher::Result<Event<u8>> {
+        Err(watcher::Error::NoResourceVersion)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_does_not_shorten_the_waits() {
+        let listed: Vec<fn() -> _> = vec![|| Ok(Event::Init), || Ok(Event::InitDone), failure];
+        let took = elapsed(listed, 30).await;
+        assert!(took > Duration::from_mins(1), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_shortens_the_waits() {
+        let changed: Vec<fn() -> _> = vec![|| Ok(Event::Apply(1)), failure];
+        let took = elapsed(changed, 20).await;
+        assert!(took < Duration::from_secs(20), "{took:?}");
+    }
+}
