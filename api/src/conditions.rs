@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 /// Condition type of a shadow: is its node's update moving, and if not, why not.
 pub const PROGRESSING: &str = "Progressing";
+/// Condition type of a shadow, which it has only while that is so: its node's update holds its slot for longer than the
+/// current step may take.
+pub const OVERDUE: &str = "Overdue";
 /// Condition type of the fleet: are our admission rules seen to be in force.
 pub const ADMISSION_ENFORCED: &str = "AdmissionEnforced";
 /// Condition type of the fleet: have too many nodes failed to reach a version, so that no further one tries.

@@ -17,7 +17,7 @@ pub const CONDITIONS_MAX: usize = 8;
 /// Most slots in the ledger.
 pub const SLOTS_MAX: usize = 10_000;
 /// Most versions that the ledger has a record of.
-pub const VERSION_RECORDS_MAX: usize = 32;
+pub const VERSION_RECORDS_MAX: usize = 64;
 /// Most nodes that the ledger names as failed, for each version.
 pub const FAILED_NODES_MAX: usize = 8;
 /// Most nodes that the ledger names as having reported a version.

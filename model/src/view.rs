@@ -172,6 +172,7 @@ pub(crate) fn situation(
             soak_over: true,
             workloads_overdue: false,
             slot_seconds: None,
+            slot_overdue: false,
         },
     }
 }

@@ -18,12 +18,14 @@ pub struct AdmissionProof {
     next: Duration,
     retry: Duration,
     called: bool,
+    /// How many proofs have begun.
+    begun: usize,
 }
 
 impl AdmissionProof {
     /// Nothing is proven yet, and the first proof is due.
     pub fn new(interval: Duration) -> Self {
-        Self { interval, found: None, next: Duration::ZERO, retry: FIRST_RETRY, called: false }
+        Self { interval, found: None, next: Duration::ZERO, retry: FIRST_RETRY, called: false, begun: 0 }
     }
 
     /// When the next proof is due; `None` while one is under way.
@@ -31,9 +33,11 @@ impl AdmissionProof {
         (!self.called).then_some(self.next)
     }
 
-    /// A proof begins.
-    pub fn begin(&mut self) {
+    /// A proof begins. Returns its number.
+    pub fn begin(&mut self) -> usize {
         self.called = true;
+        self.begun += 1;
+        self.begun
     }
 
     /// A proof ended. Returns whether the result differs from the one before.
@@ -94,7 +98,7 @@ mod tests {
         assert!(admission.found(&finding(Met::Refusal), s(1)));
         assert_eq!((admission.enforced(), admission.due()), (Ok(()), Some(s(61))));
         assert!(!admission.found(&finding(Met::Refusal), s(61)));
-        assert!(admission.found(&finding(Met::Else("let through".into())), s(121)));
+        assert!(admission.found(&finding(Met::Nobody), s(121)));
         assert!(admission.enforced().unwrap_err().contains("let through"));
         assert_eq!(admission.due(), Some(s(122)), "tried again soon");
     }
@@ -123,10 +127,7 @@ mod tests {
     fn a_half_that_is_let_through_shuts_at_once_though_the_other_is_silent() {
         let mut admission = AdmissionProof::new(s(60));
         admission.found(&finding(Met::Refusal), s(0));
-        let half = Finding {
-            webhook: Met::Else("it was let through".into()),
-            policy: Met::Nothing("timeout".into()),
-        };
+        let half = Finding { webhook: Met::Nobody, policy: Met::Nothing("timeout".into()) };
         assert!(admission.found(&half, s(60)));
         assert!(admission.enforced().unwrap_err().contains("let through"));
     }

@@ -1,21 +1,30 @@
 //! Proof that our admission rules are in force: dry-run writes that only they refuse.
 
+use std::pin::pin;
+
 use brupop_api::item::IdentityOnly;
+use brupop_api::names;
 use brupop_api::names::canary::{NODE_ANNOTATION, POLICY_RULE, STATUS_MESSAGE, WEBHOOK_RULE};
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::error_chain;
+use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::json;
 
+/// On so many objects the writes are tried at most, as long as the answers say nothing about our rules.
+const TRIED_ON: usize = 3;
+
 /// The answer to a dry-run write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Met {
     /// Our own rule refused it.
     Refusal,
-    /// It was let through, or refused by something else: this.
+    /// It was let through.
+    Nobody,
+    /// Something else refused it: this.
     Else(String),
     /// No answer, or one that says nothing about the rule.
     Nothing(String),
@@ -38,6 +47,7 @@ impl Finding {
     pub fn enforced(&self) -> Result<(), String> {
         let sentence = |rule: &str, met: &Met| match met {
             Met::Refusal => None,
+            Met::Nobody => Some(format!("{rule} did not refuse what it must: it was let through")),
             Met::Else(what) => Some(format!("{rule} did not refuse what it must: {what}")),
             Met::Nothing(why) => Some(format!("whether {rule} is in force is not known: {why}")),
         };
@@ -56,22 +66,48 @@ impl Finding {
     pub fn is_unknown(&self) -> bool {
         let both = [&self.webhook, &self.policy];
         both.iter().any(|met| matches!(met, Met::Nothing(_)))
-            && !both.iter().any(|met| matches!(met, Met::Else(_)))
+            && !both.iter().any(|met| matches!(met, Met::Else(_) | Met::Nobody))
     }
 }
 
-/// Makes both dry-run writes, on a shadow and a Node that exist.
-pub async fn try_out(client: Client, namespace: String, shadow: String, node: String) -> Finding {
+/// Makes both dry-run writes on the shadows and the Nodes of these names, in their order, until an answer says something
+/// about our rules. An object may be such that no write of it gets as far as them: a stolen node sees to that for its own.
+pub async fn try_out(client: Client, namespace: String, nodes: Vec<String>) -> Finding {
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     let message = Patch::Merge(json!({"status": {"message": STATUS_MESSAGE}}));
     let annotation = Patch::Merge(json!({"metadata": {"annotations": {NODE_ANNOTATION: "refuse me"}}}));
     let shadows = Api::<Item<IdentityOnly<BottlerocketShadow>>>::namespaced(client.clone(), &namespace);
-    let nodes = Api::<Item<IdentityOnly<Node>>>::all(client);
-    let (status, node) = tokio::join!(
-        shadows.patch_status(&shadow, &params, &message),
-        nodes.patch(&node, &params, &annotation)
-    );
-    Finding { webhook: met(status.map(drop), is_our_webhook), policy: met(node.map(drop), is_our_policy) }
+    let nodes_api = Api::<Item<IdentityOnly<Node>>>::all(client);
+    let (shadows, nodes_api, params, message, annotation) =
+        (&shadows, &nodes_api, &params, &message, &annotation);
+    let webhook = stream::iter(nodes.clone()).then(|node| async move {
+        let answer = shadows.patch_status(&names::shadow_name(&node), params, message).await;
+        met(answer.map(drop), is_our_webhook)
+    });
+    let policy = stream::iter(nodes).then(|node| async move {
+        met(nodes_api.patch(&node, params, annotation).await.map(drop), is_our_policy)
+    });
+    let (webhook, policy) = tokio::join!(first_conclusive(webhook), first_conclusive(policy));
+    Finding { webhook, policy }
+}
+
+/// Nodes to try the writes on: a few, from all over the list, and others each time.
+pub fn spread<'n>(nodes: &[&'n str], number: usize) -> Vec<&'n str> {
+    let tried = nodes.len().min(TRIED_ON);
+    (0..tried).map(|nth| nodes[(number + nth * nodes.len() / tried) % nodes.len()]).collect()
+}
+
+/// The first answer that is our rule's refusal, or that shows it not to be in force; else the first of the others, for
+/// those after it are most likely the same.
+async fn first_conclusive(answers: impl Stream<Item = Met>) -> Met {
+    let (mut answers, mut other) = (pin!(answers), None);
+    while let Some(answer) = answers.next().await {
+        match answer {
+            met @ (Met::Refusal | Met::Nobody) => return met,
+            met => drop(other.get_or_insert(met)),
+        }
+    }
+    other.unwrap_or_else(|| Met::Nothing("there is no node to try it on".to_owned()))
 }
 
 /// `admission webhook "<name>" denied the request: <rule> (<field>): …`
@@ -86,7 +122,7 @@ fn is_our_policy(message: &str) -> bool {
 
 fn met(answer: Result<(), Error>, ours: impl Fn(&str) -> bool) -> Met {
     match answer {
-        Ok(()) => Met::Else("it was let through".to_owned()),
+        Ok(()) => Met::Nobody,
         Err(Error::Api(status)) => refusal(&status, ours),
         Err(error) => Met::Nothing(error_chain(&error)),
     }
@@ -128,7 +164,7 @@ mod tests {
             Met::Else(_)
         ));
         assert!(matches!(webhook(denied("no-dry-runs.example.org", "ask the platform team")), Met::Else(_)));
-        assert!(matches!(webhook(Ok(())), Met::Else(_)));
+        assert_eq!(webhook(Ok(())), Met::Nobody);
         assert!(matches!(webhook(status(403, "User cannot patch resource")), Met::Else(_)));
         assert!(matches!(webhook(status(500, "failed calling webhook: connection refused")), Met::Else(_)));
         assert!(matches!(webhook(status(404, "not found")), Met::Nothing(_)));
@@ -144,6 +180,24 @@ mod tests {
         assert!(matches!(policy("nodes-are-frozen"), Met::Else(_)));
     }
 
+    #[tokio::test]
+    async fn one_odd_object_says_nothing_of_the_rules() {
+        let odd = || Met::Else("the cost limit is exceeded".into());
+        let first = |answers: [Met; 3]| first_conclusive(stream::iter(answers));
+        assert_eq!(first([odd(), Met::Refusal, Met::Nobody]).await, Met::Refusal);
+        assert_eq!(first([odd(), Met::Nobody, Met::Refusal]).await, Met::Nobody);
+        assert_eq!(first([odd(), Met::Nothing(String::new()), odd()]).await, odd());
+    }
+
+    #[test]
+    fn other_nodes_are_tried_each_time() {
+        let nodes = ["a", "b", "c", "d", "e", "f"];
+        assert_eq!(spread(&nodes, 0), ["a", "c", "e"]);
+        assert_eq!(spread(&nodes, 7), ["b", "d", "f"]);
+        assert_eq!(spread(&nodes[..2], 1), ["b", "a"]);
+        assert_eq!(spread(&[], 1), [""; 0]);
+    }
+
     #[test]
     fn the_policy_that_is_shipped_says_the_rule() {
         let shipped = include_str!("../../manifests/reconciler-policy.yaml");
@@ -153,7 +207,7 @@ mod tests {
     #[test]
     fn both_rules_must_be_in_force() {
         let finding = |webhook, policy| Finding { webhook, policy };
-        let through = || Met::Else("it was let through".into());
+        let through = || Met::Nobody;
         assert_eq!(finding(Met::Refusal, Met::Refusal).enforced(), Ok(()));
         let why = finding(through(), Met::Refusal).enforced().unwrap_err();
         assert!(why.contains("webhook") && !why.contains("Policy"), "{why}");
@@ -164,7 +218,7 @@ mod tests {
     #[test]
     fn bad_news_of_one_half_is_no_less_known_for_a_silent_other() {
         let nothing = || Met::Nothing("timeout".into());
-        let through = || Met::Else("it was let through".into());
+        let through = || Met::Nobody;
         for (webhook, policy, unknown) in [
             (nothing(), nothing(), true),
             (Met::Refusal, nothing(), true),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, PROGRESSING};
+use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, OVERDUE, PROGRESSING};
 use brupop_api::crds::bounded_message;
 use brupop_api::fleet::Counts;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
@@ -30,6 +30,18 @@ impl Wanted {
     /// The condition Progressing of a shadow.
     pub fn progressing(status: ConditionStatus, reason: &'static str, message: String) -> Self {
         Self { type_: PROGRESSING, status, reason, message: bounded_message(message) }
+    }
+
+    /// The condition Overdue of a shadow whose update holds its slot for too long, from its condition Progressing.
+    pub fn overdue(progressing: &Self) -> Self {
+        let message =
+            format!("the update holds its slot for longer than this may take: {}", progressing.message);
+        Self {
+            type_: OVERDUE,
+            status: ConditionStatus::True,
+            reason: progressing.reason,
+            message: bounded_message(message),
+        }
     }
 
     /// The condition `AdmissionEnforced` of the fleet; `Err` says what was seen instead of a refusal.
@@ -84,14 +96,23 @@ pub fn of_shadow(shadow: &BottlerocketShadow) -> &[Condition] {
     shadow.status.as_ref().map_or(&[], |status| &status.conditions)
 }
 
-/// The status to apply to a shadow, so that it has the wanted condition. It names the shadow's UID, so the API server
+/// Are these conditions of the shadow stored already, and no others of ours?
+pub fn shadow_has(shadow: &BottlerocketShadow, wanted: &[Wanted]) -> bool {
+    let stored = of_shadow(shadow);
+    let ours = |condition: &&Condition| [PROGRESSING, OVERDUE].contains(&condition.type_.as_str());
+    wanted.iter().all(|wanted| wanted.stands_in(stored)) && stored.iter().filter(ours).count() == wanted.len()
+}
+
+/// The status to apply to a shadow, so that it has the wanted conditions. It names the shadow's UID, so the API server
 /// applies it to this very object only.
-pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &Wanted, now: &str) -> Value {
+pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &[Wanted], now: &str) -> Value {
+    let conditions: Vec<Condition> =
+        wanted.iter().map(|wanted| wanted.over(of_shadow(shadow), now)).collect();
     json!({
         "apiVersion": BottlerocketShadow::api_version(&()),
         "kind": BottlerocketShadow::kind(&()),
         "metadata": {"name": shadow.metadata.name, "uid": shadow.metadata.uid},
-        "status": {"conditions": [wanted.over(of_shadow(shadow), now)]},
+        "status": {"conditions": conditions},
     })
 }
 
@@ -187,6 +208,7 @@ impl<W: PartialEq> Settling<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::slice;
 
     fn wanted(status: ConditionStatus, reason: &'static str) -> Wanted {
         Wanted::progressing(status, reason, "a sentence".into())
@@ -203,7 +225,7 @@ mod tests {
     #[test]
     fn the_time_of_a_condition_is_that_of_its_status() {
         let first = wanted(ConditionStatus::False, "NoUpdate");
-        let patch = shadow_patch(&shadow(&json!([])), &first, "2026-11-21T04:00:00Z");
+        let patch = shadow_patch(&shadow(&json!([])), slice::from_ref(&first), "2026-11-21T04:00:00Z");
         assert_eq!(
             patch,
             json!({
@@ -216,12 +238,26 @@ mod tests {
         let shadow = shadow(&patch["status"]["conditions"]);
         assert!(first.stands_in(of_shadow(&shadow)));
         let time = |wanted: &Wanted| {
-            shadow_patch(&shadow, wanted, "2026-11-21T05:00:00Z")["status"]["conditions"][0]["lastTransitionTime"].clone()
+            shadow_patch(&shadow, slice::from_ref(wanted), "2026-11-21T05:00:00Z")["status"]["conditions"][0]
+                ["lastTransitionTime"]
+                .clone()
         };
         let other_reason = wanted(ConditionStatus::False, "NodePaused");
         assert!(!other_reason.stands_in(of_shadow(&shadow)));
         assert_eq!(time(&other_reason), "2026-11-21T04:00:00Z");
         assert_eq!(time(&wanted(ConditionStatus::True, "Starting")), "2026-11-21T05:00:00Z");
+    }
+
+    #[test]
+    fn an_update_that_is_overdue_says_so_until_it_is_not() {
+        let progressing = wanted(ConditionStatus::True, "ReturningToService");
+        let both = [progressing.clone(), Wanted::overdue(&progressing)];
+        let patch = shadow_patch(&shadow(&json!([])), &both, "2026-11-21T04:00:00Z");
+        let late = shadow(&patch["status"]["conditions"]);
+        assert_eq!(patch["status"]["conditions"][1]["type"], "Overdue");
+        assert!(shadow_has(&late, &both) && !shadow_has(&late, &both[..1]));
+        let patch = shadow_patch(&late, &both[..1], "2026-11-21T05:00:00Z");
+        assert!(shadow_has(&shadow(&patch["status"]["conditions"]), &both[..1]));
     }
 
     #[test]

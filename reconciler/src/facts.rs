@@ -222,6 +222,8 @@ pub struct TimeFacts {
     pub workloads_overdue: bool,
     /// For how many seconds the slot has been held, if that is known.
     pub slot_seconds: Option<u64>,
+    /// The slot is held for longer than the current step, and what follows its deadline, may take.
+    pub slot_overdue: bool,
 }
 
 impl<'a> Situation<'a> {

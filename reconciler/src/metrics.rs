@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::decide::Reason;
+use crate::facts::Situation;
 use crate::snapshot::Snapshot;
 
 /// At most so many versions get a series of their own. Versions come from agents, and a fleet runs a handful.
@@ -67,10 +68,23 @@ pub struct LastPass {
     pub reasons: BTreeMap<&'static str, i64>,
     /// How many objects of which kind cannot be read, and are left alone.
     pub skipped: BTreeMap<&'static str, i64>,
+    /// For how many seconds the oldest slot has been held; `None` if no slot is in use.
+    pub oldest_slot_seconds: Option<u64>,
+    /// How many slots are held for longer than they may be, by the reason of their nodes.
+    pub overdue: BTreeMap<&'static str, i64>,
     /// How many versions are halted.
     pub halted: u64,
     /// Were our admission rules seen to be in force?
     pub admission_enforced: bool,
+}
+
+impl LastPass {
+    /// Counts this node if its slot is held for longer than it may be.
+    pub fn count_overdue(&mut self, situation: &Situation<'_>, reason: &'static str) {
+        if situation.time.slot_overdue {
+            *self.overdue.entry(reason).or_default() += 1;
+        }
+    }
 }
 
 /// The reconciler's metrics. Clones share one state.
@@ -208,6 +222,20 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
         reasons.get_or_create(&ByReason { reason }).set(nodes);
     }
     registry.register("brupop_nodes_reason", "Nodes by why their update moves or not", reasons);
+    let overdue = Family::<ByReason, Gauge>::default();
+    for (reason, nodes) in &pass.overdue {
+        overdue.get_or_create(&ByReason { reason }).set(*nodes);
+    }
+    registry.register(
+        "brupop_slots_overdue",
+        "Slots held for longer than the step of their update may take, by why the update does not move",
+        overdue,
+    );
+    registry.register(
+        "brupop_oldest_slot_seconds",
+        "For how long the oldest slot has been held; 0 if none is in use",
+        number(i64::try_from(pass.oldest_slot_seconds.unwrap_or(0)).unwrap_or(i64::MAX)),
+    );
     if let Some(limit) = pass.limit {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         registry.register("brupop_slots_limit", "Most updates at once; absent if unlimited", number(limit));
@@ -260,6 +288,8 @@ mod tests {
             reasons,
             skipped: BTreeMap::from([("Pod", 1)]),
             halted: 1,
+            oldest_slot_seconds: Some(90),
+            overdue: BTreeMap::from([("ReturningToService", 1)]),
             admission_enforced: true,
         }));
         metrics.wrote("ledger", "written");
@@ -277,6 +307,8 @@ mod tests {
             "brupop_skipped_objects{kind=\"Pod\"} 1",
             "brupop_skipped_objects{kind=\"Node\"} 0",
             "brupop_halted_versions 1",
+            "brupop_oldest_slot_seconds 90",
+            "brupop_slots_overdue{reason=\"ReturningToService\"} 1",
             "brupop_admission_enforced 1",
             "brupop_watch_failures_total 5",
             "brupop_writes_total{object=\"ledger\",result=\"written\"} 1",

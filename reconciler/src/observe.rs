@@ -145,10 +145,13 @@ impl<'a> Observer<'a, '_> {
         let created = watched.and_then(|node| node.created());
         let durations = &self.circumstances.durations;
         let health = watched.map_or_else(Health::default, |node| Health::of(node, agent));
-        let mut time = self.clock.facts(facts.as_ref(), &Times { durations, transition, marker, health });
+        let times = Times { durations, transition, marker, health };
+        let mut time = self.clock.facts(facts.as_ref(), &times);
         time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
-        let since = self.slots.at(name).and_then(|slot| slot.since.as_deref());
+        let slot = self.slots.at(name);
+        let since = slot.and_then(|slot| slot.since.as_deref());
         time.slot_seconds = since.and_then(|since| self.clock.seconds_since(since));
+        time.slot_overdue = slot.is_some_and(|slot| self.clock.slot_overdue(slot, facts.as_ref(), &times));
         let situation = Situation {
             shadow_name: name,
             node,

@@ -86,7 +86,7 @@ struct Leading {
     evictions: Evictions,
     label_rate: LabelRate,
     admission: AdmissionProof,
-    settling: Settling<Wanted>,
+    settling: Settling<Vec<Wanted>>,
     settling_fleet: Settling<FleetWanted>,
     /// The reason of each node, by name of the shadow, as it was last logged.
     reasons: BTreeMap<String, &'static str>,

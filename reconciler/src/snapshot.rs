@@ -110,6 +110,15 @@ impl Snapshot {
         self.shadows.get(name)?.ok()
     }
 
+    /// The names of Nodes that the API server lets us patch as far as we know, and that have a shadow of which the same is
+    /// true.
+    pub fn normal_nodes(&self) -> Vec<&str> {
+        let normal = self.nodes.iter().filter(|(name, node)| {
+            self.shadow(name).is_some() && node.marker().is_ok() && !node.is_overgrown()
+        });
+        normal.map(|(_, node)| node.name()).collect()
+    }
+
     /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are
     /// being monitored.
     pub fn monitored(&self) -> BTreeMap<String, Vec<String>> {

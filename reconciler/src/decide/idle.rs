@@ -2,7 +2,7 @@
 
 use brupop_api::State;
 
-use super::{Case, Decision, Effect, Reason, undo_when_ready, writes};
+use super::{Case, Decision, Effect, Reason, records, undo_when_ready, writes};
 use crate::facts::{FleetFacts, Gate, Situation};
 
 impl<'a> Case<'_, 'a> {
@@ -75,6 +75,9 @@ pub(super) fn startable<'a>(
     }
     if fleet.versions.get(version).is_some_and(|record| record.halted.is_some()) {
         return Err(Reason::VersionHalted(version));
+    }
+    if records::is_full(fleet) && !fleet.versions.contains_key(version) {
+        return Err(Reason::TooManyVersionsHalted);
     }
     match fleet.gate {
         Gate::Open => {}

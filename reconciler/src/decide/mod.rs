@@ -10,6 +10,7 @@ mod idle;
 mod new_term;
 mod opt_in;
 mod reason;
+mod records;
 mod slots;
 mod turns;
 mod update;

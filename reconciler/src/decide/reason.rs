@@ -43,6 +43,8 @@ pub enum Reason<'a> {
     BackingOff,
     /// No new node is updated to this version.
     VersionHalted(&'a str),
+    /// The ledger has no room for another halt, so no node is updated to a version that it does not know.
+    TooManyVersionsHalted,
     /// The node was made not long ago.
     NodeTooYoung,
     /// An update ended not long ago.
@@ -85,7 +87,7 @@ pub enum Reason<'a> {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can return, for metrics.
-    pub const WORDS: [&'static str; 35] = [
+    pub const WORDS: [&'static str; 36] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -102,6 +104,7 @@ impl Reason<'_> {
         "AdmissionNotEnforced",
         "BackingOff",
         "VersionHalted",
+        "TooManyVersionsHalted",
         "NodeTooYoung",
         "PausingBetweenUpdates",
         "LookingAtPods",
@@ -142,6 +145,7 @@ impl Reason<'_> {
             Self::AdmissionNotEnforced => "AdmissionNotEnforced",
             Self::BackingOff => "BackingOff",
             Self::VersionHalted(_) => "VersionHalted",
+            Self::TooManyVersionsHalted => "TooManyVersionsHalted",
             Self::NodeTooYoung => "NodeTooYoung",
             Self::PausingBetweenUpdates => "PausingBetweenUpdates",
             Self::LookingAtPods => "LookingAtPods",
@@ -208,6 +212,10 @@ impl Reason<'_> {
                 "our admission rules were not seen to be in force: the fleet's condition AdmissionEnforced says more"
             }
             Self::BackingOff => "the last attempt was given up, and the node waits before the next",
+            Self::TooManyVersionsHalted => {
+                "so many versions are halted that the fleet's status has no room for another (status.versions): look at \
+                 the nodes that failed to reach them, and lift halts (spec.resumeVersions)"
+            }
             Self::NodeTooYoung => "the node is new: it is left alone for a while (MIN_NODE_AGE_SECONDS)",
             Self::PausingBetweenUpdates => {
                 "an update ended not long ago, and the fleet rests (PAUSE_BETWEEN_UPDATES_SECONDS)"

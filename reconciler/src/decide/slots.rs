@@ -51,7 +51,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
         Some((Field::Slot(shadow.name), Value::Slot(slot)))
     }));
     let halted = versions.halted();
-    sets.extend(versions.sets(fleet));
+    sets.extend(versions.sets(fleet, situations));
     let write = (!sets.is_empty()).then(|| Write {
         object: Object::Fleet,
         tests: vec![

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::crds::{FAILED_NODES_MAX, VERSION_RECORDS_MAX};
+use brupop_api::crds::FAILED_NODES_MAX;
 use brupop_api::fleet::{Halt, NodeFailure, VersionRecord};
 use brupop_api::{Field, State, Value, names};
 use jiff::Timestamp;
 
+use super::records::{Records, forgotten};
 use super::{Abort, update};
 use crate::facts::{FleetFacts, Situation};
 
@@ -207,16 +208,18 @@ impl<'a> Versions<'a> {
     }
 
     /// What is to be set in the ledger.
-    pub(super) fn sets(self, fleet: &FleetFacts<'a>) -> Vec<(Field<'a>, Value<'a>)> {
+    pub(super) fn sets(
+        mut self,
+        fleet: &FleetFacts<'a>,
+        situations: &[Situation<'a>],
+    ) -> Vec<(Field<'a>, Value<'a>)> {
         let mut sets: Vec<(Field<'a>, Value<'a>)> = Vec::new();
-        let new = self.changed.keys().filter(|version| !fleet.versions.contains_key(**version)).count();
-        let surplus = (fleet.versions.len() + new).saturating_sub(VERSION_RECORDS_MAX);
-        let known = fleet.versions.iter().filter(|(version, _)| !self.changed.contains_key(version.as_str()));
-        let mut forgettable: Vec<(&'a String, &'a VersionRecord)> = known.collect();
-        // Halts are forgotten last, but they are: otherwise the full ledger would refuse every write.
-        forgettable.sort_by_key(|(_, record)| (record.halted.is_some(), record.first_seen.as_deref()));
-        let forgotten = forgettable.iter().take(surplus);
-        sets.extend(forgotten.map(|(version, _)| (Field::VersionRecord(version), Value::Absent)));
+        for version in self.forgotten(fleet, situations) {
+            self.changed.remove(version.as_str());
+            if let Some((stored, _)) = fleet.versions.get_key_value(&version) {
+                sets.push((Field::VersionRecord(stored), Value::Absent));
+            }
+        }
         sets.extend(
             self.changed
                 .into_iter()
@@ -229,6 +232,23 @@ impl<'a> Versions<'a> {
             sets.push((Field::TypicalSeconds, Value::number_or_absent(self.typical_seconds)));
         }
         sets
+    }
+}
+
+impl Versions<'_> {
+    /// The versions that the ledger forgets, once this pass changes it.
+    fn forgotten(&self, fleet: &FleetFacts<'_>, situations: &[Situation<'_>]) -> Vec<String> {
+        if self.changed.is_empty() {
+            return vec![];
+        }
+        let stored = fleet.versions.iter().map(|(version, record)| (version.as_str(), record));
+        let changed = self.changed.iter().map(|(version, record)| (*version, record));
+        let records: Records<'_> = stored.chain(changed).collect();
+        let runs = |version: &str| {
+            situations.iter().filter_map(|situation| situation.node).any(|node| node.version == Some(version))
+        };
+        let is_new = |version: &str| !fleet.versions.contains_key(version);
+        forgotten(&records, runs, is_new).into_iter().map(str::to_owned).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the clock says about a node, and when that changes.
 
 use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::Slot;
 use brupop_api::{Marker, State};
 use jiff::{SignedDuration, Timestamp};
 
@@ -106,6 +107,23 @@ impl Clock {
         facts
     }
 
+    /// Is this slot held for longer than the shadow's state, and what follows its deadline, may take? Without a shadow
+    /// that can be read, a whole update may take so long.
+    pub(super) fn slot_overdue(
+        &mut self,
+        slot: &Slot,
+        shadow: Option<&ShadowFacts<'_>>,
+        times: &Times<'_>,
+    ) -> bool {
+        let (since, durations) = (slot.since.as_deref(), times.durations);
+        let Some(shadow) = shadow else {
+            let whole = State::ALL.iter().map(|state| longest(*state, durations)).sum();
+            return self.passed(since, whole);
+        };
+        let longest = longest(shadow.spec.state, durations);
+        self.passed(times.transition, longest) && self.passed_or_unknown(since, longest)
+    }
+
     fn of_drain(&mut self, times: &Times<'_>) -> TimeFacts {
         let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
         let Some(marker) = times.marker else { return facts };
@@ -141,7 +159,9 @@ impl Clock {
         let emptying = if granted { SignedDuration::ZERO } else { durations.exclusion + durations.drain };
         // A host that comes back late has time to report: its update is not given up the moment it is there.
         let had_time = health.ready.is_none_or(|since| self.is_older(since, durations.settle));
-        self.passed(transition, durations.reboot + emptying) && had_time
+        let wait = durations.reboot + emptying;
+        // A kubelet may say that its node became Ready in the future.
+        (self.passed(transition, wait) && had_time) || self.passed(transition, wait * SPELLS)
     }
 
     fn monitoring(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
@@ -182,6 +202,18 @@ impl Clock {
             && !succeeded
             && !self.passed_or_unknown(times.transition, OTHER_TARGET_BACK_OFF)
     }
+}
+
+/// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
+fn longest(state: State, durations: &Durations) -> SignedDuration {
+    let Durations { exclusion, soak, workloads, stage, drain, reboot, settle, .. } = *durations;
+    let step = match state {
+        State::Idle | State::ErrorReset => settle,
+        State::StagedAndPerformedUpdate => stage + exclusion + drain * 2,
+        State::RebootedIntoUpdate => reboot + exclusion + drain,
+        State::MonitoringUpdate => (soak + settle + workloads) * SPELLS,
+    };
+    step + settle
 }
 
 fn parsed(time: Option<&str>) -> Option<Timestamp> {

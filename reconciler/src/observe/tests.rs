@@ -2,6 +2,7 @@
 
 mod away;
 mod shots;
+mod slots;
 mod workloads;
 
 use super::circumstances::gate;

@@ -77,7 +77,10 @@ impl Reconciler {
             tracing::info!(node, version, state, reason = wanted.reason, "{}", wanted.message);
             self.publish_event(context);
         }
-        if wanted.stands_in(conditions) {
+        let reason = wanted.reason;
+        let overdue = situation.time.slot_overdue.then(|| Wanted::overdue(&wanted));
+        let wanted: Vec<Wanted> = [wanted].into_iter().chain(overdue).collect();
+        if conditions::shadow_has(shadow, &wanted) {
             self.leading.settling.forget(name);
             return;
         }
@@ -92,7 +95,7 @@ impl Reconciler {
             key,
             call: Call::ApplyToShadow { name: name.to_owned(), status },
             begins_term: None,
-            context: Context { node: name.to_owned(), reason: wanted.reason, ..Context::default() },
+            context: Context { node: name.to_owned(), reason, ..Context::default() },
         };
         self.run_errand(pass, errand);
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use brupop_api::{Object, names};
+use brupop_api::Object;
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
 
@@ -109,18 +109,18 @@ impl Reconciler {
     /// Starts the dry runs that prove our admission rules to be in force, if they are due and there is a node with a
     /// shadow to make them on.
     fn start_canary(&mut self, pass: &mut Pass<'_>) {
-        let snapshot = pass.snapshot;
         let Some(due) = self.leading.admission.due() else { return };
-        let mut both = snapshot.shadows.keys().filter(|name| snapshot.shadow(name).is_some());
-        let Some(shadow) = both.find(|name| snapshot.nodes.contains_key(*name)) else { return };
-        let Some(node) = names::node_of_shadow(shadow) else { return };
+        let nodes = pass.snapshot.normal_nodes();
+        if nodes.is_empty() {
+            return;
+        }
         if self.now() < due {
             pass.wake.by(due);
             return;
         }
-        self.leading.admission.begin();
-        let (client, namespace) = (self.caller.client.clone(), self.caller.namespace.clone());
-        let tried = canary::try_out(client, namespace, shadow.clone(), node.to_owned());
+        let number = self.leading.admission.begin();
+        let tried_on = canary::spread(&nodes, number).into_iter().map(str::to_owned).collect();
+        let tried = canary::try_out(self.caller.client.clone(), self.caller.namespace.clone(), tried_on);
         self.leading.calls.push(tried.map(Answered::Canary).boxed());
     }
 
@@ -143,11 +143,13 @@ impl Reconciler {
             ..LastPass::default()
         };
         for (index, situation) in situations.iter().enumerate() {
+            last_pass.oldest_slot_seconds = last_pass.oldest_slot_seconds.max(situation.time.slot_seconds);
             if let Some(why) = unreadable.get(&index) {
                 let shadow = pass.snapshot.shadows.get(situation.shadow_name);
                 let of_shadow = shadow.is_some_and(|shadow| shadow.body.is_err());
                 let kind = if of_shadow { "BottlerocketShadow" } else { "Node" };
                 *last_pass.skipped.entry(kind).or_default() += 1;
+                last_pass.count_overdue(situation, "NotUnderstood");
                 self.skip(pass.snapshot, situation, why);
                 continue;
             }
@@ -158,6 +160,7 @@ impl Reconciler {
                 decision.reason = *reason;
             }
             *last_pass.reasons.entry(decision.reason.as_str()).or_default() += 1;
+            last_pass.count_overdue(situation, decision.reason.as_str());
             self.follow(pass, situation, &decision);
             self.explain(pass, situation, &decision.reason);
         }

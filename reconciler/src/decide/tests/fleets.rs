@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use brupop_api::crds::VERSION_RECORDS_MAX;
 use brupop_api::fleet::{BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::write::{Fields, apply};
 use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Object, State, Write, names};
@@ -95,12 +96,21 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
         resumed_at: dice.ago_or_never(),
         ..VersionRecord::default()
     };
+    let halted = || VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
+    let mut versions: BTreeMap<String, VersionRecord> = if dice.rarely(16) {
+        (0..VERSION_RECORDS_MAX).map(|nth| (format!("1.0.{nth}"), halted())).collect()
+    } else {
+        BTreeMap::new()
+    };
+    if dice.rarely(2) && versions.is_empty() {
+        versions.insert(NEW.to_owned(), record);
+    }
     let mut fleet = BottlerocketFleet::new("fleet", BottlerocketFleetSpec::default());
     fleet.spec.resume_versions = if dice.rarely(4) { vec![NEW.to_owned()] } else { vec![] };
     fleet.status = Some(BottlerocketFleetStatus {
         term: Some(TERM),
         slots,
-        versions: if dice.rarely(2) { [(NEW.to_owned(), record)].into() } else { BTreeMap::new() },
+        versions,
         last_finished: dice.ago_or_never(),
         ..BottlerocketFleetStatus::default()
     });

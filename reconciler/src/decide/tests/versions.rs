@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
+use brupop_api::Write;
 use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::shadow::Failures;
 
@@ -221,7 +222,7 @@ fn a_node_that_is_not_ready_after_its_update_counts_before_its_slot_is_given_bac
 #[test]
 fn records_are_bounded() {
     let old = |n: u32| (format!("1.0.{n}"), VersionRecord { succeeded: 1, ..VersionRecord::default() });
-    let mut versions: BTreeMap<String, VersionRecord> = (0..32).map(old).collect();
+    let mut versions: BTreeMap<String, VersionRecord> = (0..64).map(old).collect();
     versions.get_mut("1.0.0").unwrap().halted = Some(Halt::default());
     let fell_back = failures("FellBack");
     let fleet = FleetFacts { versions: &versions, ..fleet() };
@@ -233,4 +234,56 @@ fn records_are_bounded() {
     assert_eq!(forgotten, ["1.0.1"], "one makes room, and a halt is not forgotten");
     let slot = Slot { uid: UID.to_owned(), attempt: 1, since: None };
     assert_eq!(fleet.slots[SHADOW], slot);
+}
+
+/// Carries the ledger's writes of this pass out on the records.
+fn carry_out(versions: &mut BTreeMap<String, VersionRecord>, write: &Write<'_>) {
+    for (field, value) in &write.sets {
+        match (field, value) {
+            (Field::VersionRecord(version), Value::VersionRecord(record)) => {
+                versions.insert((*version).to_owned(), record.clone());
+            }
+            (Field::VersionRecord(version), Value::Absent) => drop(versions.remove(*version)),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn one_node_pushes_no_honest_halt_out() {
+    let mut versions = BTreeMap::from([(NEW.to_owned(), halted(failed(&["honest"])))]);
+    for round in 0..200_u32 {
+        let made_up: &'static str = format!("9.0.{round}").leak();
+        let fell_back = Failures {
+            at: format!("2026-11-21T03:{:02}:{:02}Z", round / 60, round % 60),
+            ..failures("FellBack")
+        };
+        let mut situation = over((round % 2 == 0).then_some(&fell_back));
+        shadow(&mut situation, |shadow| shadow.spec.version = Some(made_up));
+        node(&mut situation, |node| node.version = Some(made_up));
+        let before = versions.clone();
+        let fleet = FleetFacts { versions: &before, ..fleet() };
+        carry_out(&mut versions, &slots(&fleet, &[situation]).write.unwrap());
+    }
+    assert_eq!(versions[NEW], halted(failed(&["honest"])));
+    let halts = versions.values().filter(|record| record.halted.is_some()).count();
+    assert_eq!(halts, 2, "the honest one, and the last of the other node");
+}
+
+#[test]
+fn full_of_halts_nothing_unknown_begins() {
+    let many = |nth: usize| (format!("1.0.{nth}"), halted(failed(&[&format!("n{nth}")])));
+    let versions: BTreeMap<String, VersionRecord> = (0..64).map(many).collect();
+    let full = FleetFacts { versions: &versions, slots: &NO_SLOTS, ..fleet() };
+    assert_eq!(decide(&full, &idle()).reason, Reason::TooManyVersionsHalted);
+    assert_eq!(slots(&full, &[idle()]).write, None);
+    // Whose version is halted is told that, and a failure for which there is no room does not keep its slot.
+    let fell_back = failures("FellBack");
+    let write = slots(&FleetFacts { slots: fleet().slots, ..full }, &[over(Some(&fell_back))]).write.unwrap();
+    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
+    assert_eq!(sets(&write, Field::VersionRecord(NEW)), None);
+    let mut one_less = versions.clone();
+    one_less.remove("1.0.0");
+    let room = FleetFacts { versions: &one_less, ..full };
+    assert_eq!(decide(&room, &idle()).reason, Reason::LimitReached);
 }

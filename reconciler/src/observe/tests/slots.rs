@@ -1,0 +1,46 @@
+//! When a slot is held for too long, whatever the reason.
+
+use super::*;
+
+/// Is the slot overdue, of a shadow with this spec, taken at `since`?
+fn overdue(spec: &Value, since: &str, now: &str) -> bool {
+    let status = json!({"current_state": "Idle", "attempt": 1});
+    let mut snapshot = snapshot([("n", json!({}))], [("brs-n", spec.clone(), status)]);
+    let slot = json!({"brs-n": {"uid": "uid-brs-n", "attempt": 1, "since": since}});
+    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 1, "slots": slot}});
+    snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    observe_at(&snapshot, &durations(), now).situations[0].time.slot_overdue
+}
+
+#[test]
+fn each_state_has_its_time() {
+    // Half an hour for the exclusion, drains and reboot, ten minutes for what follows a deadline.
+    for (state, seconds) in [
+        ("Idle", 600 + 600),
+        ("StagedAndPerformedUpdate", 3600 + 30 + 1800 + 600),
+        ("RebootedIntoUpdate", 1800 + 30 + 900 + 600),
+        ("MonitoringUpdate", 4 * (60 + 600 + 900) + 600),
+    ] {
+        let spec = json!({"state": state, "state_transition_timestamp": NOW, "attempt": 1});
+        let start: Timestamp = NOW.parse().unwrap();
+        for (after, expected) in [(seconds - 1, false), (seconds, true)] {
+            let now = (start + SignedDuration::from_secs(after)).to_string();
+            assert_eq!(overdue(&spec, NOW, &now), expected, "{state} after {after} s");
+        }
+    }
+}
+
+#[test]
+fn a_slot_is_as_young_as_its_update() {
+    let long_idle =
+        json!({"state": "Idle", "state_transition_timestamp": "2026-11-01T00:00:00Z", "attempt": 1});
+    assert!(!overdue(&long_idle, "2026-11-21T03:59:59Z", NOW));
+    assert!(overdue(&long_idle, "2026-11-21T03:00:00Z", NOW));
+}
+
+#[test]
+fn an_unreadable_shadow_has_the_time_of_all() {
+    let unreadable = json!({"state": "Dreaming"});
+    assert!(!overdue(&unreadable, "2026-11-21T01:00:00Z", NOW));
+    assert!(overdue(&unreadable, "2026-11-20T04:00:00Z", NOW));
+}
