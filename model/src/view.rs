@@ -162,6 +162,7 @@ pub(crate) fn situation(
             owners: if empty { &[] } else { &tables::OWNERS },
             has_other_node: true,
         },
+        denied: None,
         evicted: Evicted::Back,
         time: TimeFacts {
             exclusion_over: true,

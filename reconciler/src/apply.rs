@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brupop_api::crds::bounded_message;
 use brupop_api::item::IdentityOnly;
 use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Item, State, names,
@@ -91,6 +92,8 @@ pub enum Outcome {
     Removed,
     /// The object is not as it was when the call was decided, or is gone. The watch will bring a newer version.
     Refused(String),
+    /// A rule, or the API server itself, does not take this change, whatever the version of the object.
+    Denied(String),
     /// A fresh list of the node's pods shows that it is not drained.
     NotConfirmed,
     /// There was no answer, or another error.
@@ -151,10 +154,12 @@ impl Caller {
                 }
                 written(self.nodes().patch(name, &params, &json(patch)).await)
             }
-            Call::LabelNode { name, patch } => match self.nodes().patch(name, &params, &json(patch)).await {
-                Err(Error::Api(status)) if is_denied(&status) => Outcome::Failed(status.message),
-                answer => written(answer),
-            },
+            Call::LabelNode { name, patch } => {
+                match written(self.nodes().patch(name, &params, &json(patch)).await) {
+                    Outcome::Denied(why) => Outcome::Failed(why),
+                    outcome => outcome,
+                }
+            }
             Call::PatchLedger(patch) => {
                 written(self.fleets().patch_status(names::FLEET, &params, &json(patch)).await)
             }
@@ -277,20 +282,24 @@ fn created(answer: kube::Result<ObjectMeta>) -> Outcome {
 
 fn failure(error: &Error) -> Outcome {
     match error {
+        Error::Api(status) if is_denied(status) => Outcome::Denied(bounded_message(status.message.clone())),
         // 404: gone. 409: it exists already, or has another UID or version. 422 without causes: a `test` of the patch
-        // does not hold; with causes: the schema refuses it, for example because the term is lower than the ledger's.
+        // does not hold.
         Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
-            Outcome::Refused(status.message.clone())
+            Outcome::Refused(bounded_message(status.message.clone()))
         }
         error => Outcome::Failed(error_chain(error)),
     }
 }
 
-/// Did an admission rule refuse this? Then another version of the object would not help. A policy without a reason
-/// answers 422, and a webhook any code; unlike a `test` that does not hold, both say why.
+/// Would another version of the object not help? A policy without a reason answers 422, and a webhook any code; unlike a
+/// `test` that does not hold, both say why. So does the schema, for example because the term is lower than the ledger's;
+/// and the API server if it cannot take back what it has served, such as a time in the year 10000.
 fn is_denied(status: &Status) -> bool {
     let causes = status.details.as_ref().is_some_and(|details| !details.causes.is_empty());
-    status.code == 422 && causes || status.message.contains("denied")
+    matches!(status.code, 400 | 403 | 413)
+        || (status.code == 422 && causes)
+        || ((400..500).contains(&status.code) && status.message.contains("denied"))
 }
 
 #[cfg(test)]
@@ -327,6 +336,9 @@ mod tests {
             ("a test", 422, test, json!([]), false),
             ("another has written it", 409, "the object has been modified", json!([]), false),
             ("it is gone", 404, "nodes \"n\" not found", json!([]), false),
+            ("it cannot be taken back", 400, "unable to parse", json!([]), true),
+            ("RBAC", 403, "User cannot patch resource", json!([]), true),
+            ("a server in trouble", 500, "etcd denied it", json!([]), false),
         ] {
             let status = json!({"code": code, "message": message, "details": {"causes": causes}});
             assert_eq!(is_denied(&serde_json::from_value(status).unwrap()), denied, "{says}");
@@ -339,7 +351,7 @@ mod tests {
         for code in [404, 409, 422] {
             assert!(matches!(of(code), Outcome::Refused(_)), "{code}");
         }
-        for code in [401, 403, 429, 500, 503] {
+        for code in [401, 429, 500, 503] {
             assert!(matches!(of(code), Outcome::Failed(_)), "{code}");
         }
     }

@@ -211,6 +211,7 @@ mod tests {
             }),
             owner_uid: None,
             pods: PodFacts::default(),
+            denied: None,
             evicted: Evicted::Back,
             time: TimeFacts::default(),
         }

@@ -91,6 +91,8 @@ pub struct Situation<'a> {
     pub owner_uid: Option<&'a str>,
     /// The pods on the node that a drain concerns.
     pub pods: PodFacts<'a>,
+    /// Why the API server takes no change of the Node, if that is so.
+    pub denied: Option<&'a str>,
     /// The workloads whose pods were evicted from the node.
     pub evicted: Evicted<'a>,
     /// What the clock says.

@@ -79,6 +79,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         agents: SideBySide::of(&snapshot.agents),
         drains: SideBySide::of(&snapshot.drains),
         undrainable: SideBySide::of(&snapshot.undrainable),
+        denied: SideBySide::of(&snapshot.denied),
         evicted: SideBySide::of(&snapshot.evicted),
         slots: SideBySide::of(fleet.slots),
     };
@@ -115,6 +116,7 @@ struct Observer<'a, 'c> {
     agents: SideBySide<'a, AgentPod>,
     drains: SideBySide<'a, DrainPlan>,
     undrainable: SideBySide<'a, String>,
+    denied: SideBySide<'a, String>,
     evicted: SideBySide<'a, Option<String>>,
     slots: SideBySide<'a, Slot>,
 }
@@ -164,6 +166,7 @@ impl<'a> Observer<'a, '_> {
                 owners: plan.map_or(&[], |plan| &plan.owners),
                 has_other_node: has_other_node(self.schedulable_nodes, watched),
             },
+            denied: self.denied.at(name).map(String::as_str),
             evicted: self.evicted(name, marker.filter(|_| since.is_some())),
             time,
         };

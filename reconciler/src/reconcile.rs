@@ -2,6 +2,7 @@
 
 mod answers;
 mod complaints;
+mod denials;
 mod errand;
 mod explain;
 mod opt_in;
@@ -36,6 +37,7 @@ use crate::schedule::{Schedule, Starts};
 use crate::settings::Settings;
 use crate::watches::{PodWatches, Watches, WorkloadWatches};
 use complaints::Complaints;
+use denials::Denials;
 use errand::{Errand, Key};
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
@@ -84,6 +86,7 @@ struct Leading {
     undrainable: BTreeMap<String, (String, Duration)>,
     pending: Pending<Key>,
     evictions: Evictions,
+    denials: Denials,
     label_rate: LabelRate,
     admission: AdmissionProof,
     settling: Settling<Vec<Wanted>>,
@@ -110,6 +113,7 @@ impl Leading {
             undrainable: BTreeMap::new(),
             pending: Pending::default(),
             evictions: Evictions::default(),
+            denials: Denials::default(),
             label_rate: LabelRate::default(),
             admission: AdmissionProof::new(Duration::from_secs(settings.canary_interval_seconds)),
             settling: Settling::default(),

@@ -17,6 +17,7 @@ pub mod host;
 pub mod kubeconfig;
 pub mod kubelet;
 pub mod machines;
+mod mended;
 pub mod nodes;
 pub mod operator;
 pub mod sandbox;

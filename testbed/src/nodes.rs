@@ -1,5 +1,6 @@
 //! Node objects, as the kubelet of a Bottlerocket host would register them.
 
+use crate::mended::Mended;
 use anyhow::{Context as _, Result};
 use brupop_api::names;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -119,8 +120,10 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
 /// Merges into the status of a node; conditions by their type.
 pub(crate) async fn patch_status(client: &Client, node: &str, status: &Value) -> Result<Node> {
     let patch = Patch::Strategic(json!({"status": status}));
-    let api = Api::<Node>::all(client.clone());
-    api.patch_status(node, &PatchParams::default(), &patch)
+    let api = Api::<Mended<Node>>::all(client.clone());
+    let Mended(written) = api
+        .patch_status(node, &PatchParams::default(), &patch)
         .await
-        .with_context(|| format!("status of node {node}"))
+        .with_context(|| format!("status of node {node}"))?;
+    Ok(written)
 }

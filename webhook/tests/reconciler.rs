@@ -155,6 +155,7 @@ fn situation<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a M
             owners: &[],
             has_other_node: true,
         },
+        denied: None,
         evicted: Evicted::Back,
         time: TimeFacts {
             exclusion_over: true,

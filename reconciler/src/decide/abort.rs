@@ -11,6 +11,8 @@ pub enum Abort {
     DrainTimedOut,
     /// Before the drain began, a pod or a budget appeared that no drain gets past.
     CannotBeEmptied,
+    /// The API server takes no change of the Node.
+    NodeChangesDenied,
     /// The host came back with another version than the wanted one.
     FellBack,
     /// The node was not Ready after the update.
@@ -37,6 +39,7 @@ impl Abort {
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::DrainTimedOut => "DrainTimedOut",
             Self::CannotBeEmptied => "CannotBeEmptied",
+            Self::NodeChangesDenied => "NodeChangesDenied",
             Self::FellBack => "FellBack",
             Self::NotReady => "NotReady",
             Self::WorkloadsNotBack => "WorkloadsNotBack",
@@ -68,6 +71,7 @@ impl Abort {
             Self::DeadlineExceeded => "the step took longer than it may",
             Self::DrainTimedOut => "the node could not be emptied in time",
             Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
+            Self::NodeChangesDenied => "the API server takes no change of the Node",
             Self::FellBack => "the host came back with another version than the wanted one",
             Self::NotReady => "the node was not Ready with the new version",
             Self::WorkloadsNotBack => "a workload whose pods were evicted did not become available again",

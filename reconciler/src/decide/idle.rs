@@ -89,6 +89,9 @@ pub(super) fn startable<'a>(
     if situation.time.young && !node.update_now {
         return Err(Reason::NodeTooYoung);
     }
+    if let Some(why) = situation.denied {
+        return Err(Reason::NodeChangesDenied(why));
+    }
     match situation.pods.undrainable {
         Some(why) if !fleet.force => Err(Reason::CannotBeEmptied(why)),
         _ => Ok(version),

@@ -53,6 +53,8 @@ pub enum Reason<'a> {
     LookingAtPods,
     /// No drain could empty the node, as its pods and their budgets are now.
     CannotBeEmptied(&'a str),
+    /// The API server takes no change of the Node. Holds what it says about that.
+    NodeChangesDenied(&'a str),
     /// As many nodes as allowed are being updated.
     LimitReached,
     /// Nodes that are out of service for other reasons use up the limit.
@@ -87,7 +89,7 @@ pub enum Reason<'a> {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can return, for metrics.
-    pub const WORDS: [&'static str; 36] = [
+    pub const WORDS: [&'static str; 37] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -109,6 +111,7 @@ impl Reason<'_> {
         "PausingBetweenUpdates",
         "LookingAtPods",
         "CannotBeEmptied",
+        "NodeChangesDenied",
         "LimitReached",
         "LimitUsedByUnavailableNodes",
         "Starting",
@@ -150,6 +153,7 @@ impl Reason<'_> {
             Self::PausingBetweenUpdates => "PausingBetweenUpdates",
             Self::LookingAtPods => "LookingAtPods",
             Self::CannotBeEmptied(_) => "CannotBeEmptied",
+            Self::NodeChangesDenied(_) => "NodeChangesDenied",
             Self::LimitReached => "LimitReached",
             Self::LimitUsedByUnavailableNodes => "LimitUsedByUnavailableNodes",
             Self::Starting(_) => "Starting",
@@ -252,6 +256,11 @@ impl Reason<'_> {
             }
             Self::CannotBeEmptied(why) => {
                 return Cow::Owned(format!("the node is passed over, for no drain could empty it: {why}"));
+            }
+            Self::NodeChangesDenied(why) => {
+                return Cow::Owned(format!(
+                    "the API server takes no change of the Node, so it could be neither cordoned nor uncordoned: {why}"
+                ));
             }
             Self::WorkloadsNotBack(owner) => {
                 return Cow::Owned(format!(

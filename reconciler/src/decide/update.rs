@@ -51,6 +51,8 @@ impl<'a> Case<'_, 'a> {
             Some(Abort::NotLabelled)
         } else if node.paused {
             Some(Abort::NodePaused)
+        } else if situation.denied.is_some() && shadow.spec.state == State::StagedAndPerformedUpdate {
+            Some(Abort::NodeChangesDenied)
         } else if situation.time.step_overdue {
             Some(Abort::DeadlineExceeded)
         } else {

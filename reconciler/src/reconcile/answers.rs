@@ -25,12 +25,16 @@ impl Reconciler {
         let now = self.now();
         let Errand { key, call, seen, begins_term, context } = errand;
         let object = call.as_str();
+        let denied = matches!(outcome, Outcome::Denied(_));
         let opts_in = matches!(call, Call::LabelNode { .. });
         let Context { node, version, state, reason, .. } = &context;
         match outcome {
             Outcome::Written(version_written) => {
                 self.metrics.wrote(object, "written");
                 self.complaints.resolved(&Subject::Call(key.clone()));
+                if let Key::Node(name) = &key {
+                    self.leading.denials.resolved(name);
+                }
                 self.leading.pending.written(key.clone(), version_written, now);
                 if opts_in {
                     self.leading.label_rate.labelled();
@@ -54,15 +58,20 @@ impl Reconciler {
                 tracing::debug!(node, reason, "pods came after the node was seen empty");
                 self.leading.pending.failed(key, now);
             }
-            Outcome::Refused(why) => {
-                self.metrics.wrote(object, "refused");
+            Outcome::Refused(why) | Outcome::Denied(why) => {
+                self.metrics.wrote(object, if denied { "denied" } else { "refused" });
+                if let Key::Node(name) = &key
+                    && denied
+                {
+                    self.leading.denials.denied(name, &why, now);
+                }
                 if opts_in {
                     self.leading.label_rate.failed(now);
                 }
                 // One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals
-                // are a mistake of ours.
+                // are a mistake of ours, or there is a rule against it.
                 match self.leading.pending.refused(key, seen, now) {
-                    1 => tracing::debug!(node, reason, object, why, "refused, for the object has changed"),
+                    1 => tracing::debug!(node, reason, object, why, "refused"),
                     3 => tracing::error!(
                         node,
                         version,

@@ -96,6 +96,7 @@ mod tests {
             shadow: None,
             owner_uid: None,
             pods: PodFacts::default(),
+            denied: None,
             evicted: Evicted::Back,
             time: TimeFacts::default(),
         };

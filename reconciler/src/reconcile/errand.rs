@@ -219,6 +219,7 @@ mod tests {
             shadow: snapshot.shadow("brs-n").and_then(ShadowFacts::of),
             owner_uid: None,
             pods: PodFacts::default(),
+            denied: None,
             evicted: Evicted::Back,
             time: TimeFacts::default(),
         };

@@ -107,6 +107,7 @@ impl Reconciler {
             Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
                 self.leading.evictions.held_up_by(snapshot.drains.get(name)?, now)
             }
+            Reason::Aborting(Abort::NodeChangesDenied) => snapshot.denied.get(name).cloned(),
             Reason::Aborting(Abort::CannotBeEmptied) => snapshot.undrainable.get(name).cloned(),
             Reason::Aborting(Abort::WorkloadsNotBack | Abort::WorkloadsNotBackAmongOthers) => {
                 snapshot.evicted.get(name).cloned().flatten()

@@ -62,6 +62,10 @@ impl Reconciler {
         };
         self.complaints.resolved(&Subject::Fleet);
         self.watch_pods(&mut snapshot, &mut wake);
+        let (denied, until) =
+            self.leading.denials.hold(self.now(), |name| snapshot.shadows.contains_key(name));
+        snapshot.denied = denied;
+        until.into_iter().for_each(|until| wake.by(until));
         let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();

@@ -16,20 +16,21 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::history::History;
+use crate::mended::Mended;
 use crate::operator::NAMESPACE;
 
 /// Keeps a history from now on. The watches last until the set is dropped.
 pub fn start(client: &Client, history: &Arc<Mutex<History>>) -> JoinSet<()> {
     let mut watching = JoinSet::new();
-    let ledgers = Api::<BottlerocketFleet>::namespaced(client.clone(), NAMESPACE);
+    let ledgers = Api::<Mended<BottlerocketFleet>>::namespaced(client.clone(), NAMESPACE);
     // What was taken of it stays the most that was ever taken.
     let (seen, gone) =
         (|history: &mut History, _, ledger: &_| history.ledger(ledger), |_: &mut History, _, _: &str| ());
     watching.spawn(keep(ledgers, Arc::clone(history), seen, gone));
-    let shadows = Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE);
+    let shadows = Api::<Mended<BottlerocketShadow>>::namespaced(client.clone(), NAMESPACE);
     watching.spawn(keep(shadows, Arc::clone(history), History::shadow, History::no_shadow));
     watching.spawn(keep(
-        Api::<Node>::all(client.clone()),
+        Api::<Mended<Node>>::all(client.clone()),
         Arc::clone(history),
         History::node,
         History::no_node,
@@ -39,7 +40,7 @@ pub fn start(client: &Client, history: &Arc<Mutex<History>>) -> JoinSet<()> {
 
 /// Notes each object that is there, and each that is there no more; also those that went while the watch was broken.
 async fn keep<K>(
-    api: Api<K>,
+    api: Api<Mended<K>>,
     history: Arc<Mutex<History>>,
     seen: impl Fn(&mut History, Instant, &K),
     gone: impl Fn(&mut History, Instant, &str),
@@ -55,7 +56,7 @@ async fn keep<K>(
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(object)) => {
                 listed.insert(object.name_any());
-                seen(&mut history, at, &object);
+                seen(&mut history, at, &object.0);
             }
             Ok(Event::InitDone) => {
                 known.difference(&listed).for_each(|name: &String| gone(&mut history, at, name));
@@ -63,7 +64,7 @@ async fn keep<K>(
             }
             Ok(Event::Apply(object)) => {
                 known.insert(object.name_any());
-                seen(&mut history, at, &object);
+                seen(&mut history, at, &object.0);
             }
             Ok(Event::Delete(object)) => {
                 known.remove(&object.name_any());

@@ -18,6 +18,7 @@ mod status;
 use crate::components::free_port;
 use crate::control_plane::{ControlPlane, Shared};
 use crate::host::HostPower;
+use crate::mended::Mended;
 use crate::sandbox::Signal;
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::COMPONENT_LABEL;
@@ -289,8 +290,10 @@ impl Kubelet {
 
 async fn watch_pods(kubelet: Arc<Kubelet>) {
     let client: Client = kubelet.shared.client.clone();
-    let events =
-        watcher::watcher(Api::<Pod>::all(client), watcher::Config::default().fields("spec.nodeName!="));
+    let events = watcher::watcher(
+        Api::<Mended<Pod>>::all(client),
+        watcher::Config::default().fields("spec.nodeName!="),
+    );
     let mut events = events.default_backoff().boxed();
     // Aborted with this task.
     let mut tasks = JoinSet::new();
@@ -302,13 +305,13 @@ async fn watch_pods(kubelet: Arc<Kubelet>) {
         };
         match event {
             Some(Ok(Event::Init)) => listed.clear(),
-            Some(Ok(Event::InitApply(pod))) => {
+            Some(Ok(Event::InitApply(Mended(pod)))) => {
                 listed.extend(pod.uid());
                 kubelet.seen(pod, &mut tasks);
             }
             Some(Ok(Event::InitDone)) => kubelet.retain(|uid| listed.iter().any(|listed| listed == uid)),
-            Some(Ok(Event::Apply(pod))) => kubelet.seen(pod, &mut tasks),
-            Some(Ok(Event::Delete(pod))) => {
+            Some(Ok(Event::Apply(Mended(pod)))) => kubelet.seen(pod, &mut tasks),
+            Some(Ok(Event::Delete(Mended(pod)))) => {
                 let gone = pod.uid().unwrap_or_default();
                 kubelet.retain(|uid| uid != gone);
             }

@@ -2,6 +2,7 @@
 
 use super::status;
 use crate::host::HostPower;
+use crate::mended::Mended;
 use crate::nodes::{not_ready, patch_status, ready};
 use anyhow::Result;
 use brupop_api::names::COMPONENT_LABEL;
@@ -84,8 +85,8 @@ async fn report(client: &Client, node: &str, power: &HostPower, booted: bool) ->
 /// Pods of the node that kwok plays run again after a boot, their containers restarted.
 async fn revive_pods(client: &Client, node: &str) -> Result<()> {
     let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let pods = Api::<Pod>::all(client.clone()).list(&on_node).await?;
-    let played: Vec<_> = pods.items.into_iter().filter(is_played).collect();
+    let pods = Api::<Mended<Pod>>::all(client.clone()).list(&on_node).await?;
+    let played: Vec<_> = pods.items.into_iter().map(|Mended(pod)| pod).filter(is_played).collect();
     let revive = |pod: Pod| async move { revive(client, &pod, 1).await };
     futures::stream::iter(played).for_each_concurrent(PARALLEL, revive).await;
     Ok(())

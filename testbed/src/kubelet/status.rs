@@ -1,5 +1,6 @@
 //! The status of pods.
 
+use crate::mended::Mended;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{Api, Patch, PatchParams};
@@ -61,7 +62,7 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
 
 /// Merges into a pod's status, if it is still the same pod. Returns whether it is written; if not, it is logged.
 pub(crate) async fn patch(client: &Client, pod: &Pod, status: &Value) -> bool {
-    let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+    let api = Api::<Mended<Pod>>::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     // Kubernetes refuses a patch with another UID.
     let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": status}));
     match api.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await {

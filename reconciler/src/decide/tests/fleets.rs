@@ -34,6 +34,7 @@ pub(super) struct Place {
     agent: Option<AgentPod>,
     plan: Option<DrainPlan>,
     undrainable: bool,
+    denied: bool,
     /// Whether a workload is missing, if they were looked at.
     missing: Option<bool>,
 }
@@ -66,6 +67,7 @@ fn place(name: &str, dice: &mut Dice<'_>) -> Place {
             Some(if dice.rarely(2) { full } else { DrainPlan::default() })
         },
         undrainable: dice.rarely(8),
+        denied: dice.rarely(12),
         missing: dice.one_of(&[Some(false), Some(true), None]),
         node: (!dice.rarely(20)).then(|| node(name, shadow.as_ref(), dice)),
         shadow,
@@ -172,6 +174,7 @@ impl Fleet {
             }
             snapshot.agents.extend(place.agent.clone().map(|agent| (name.clone(), agent)));
             snapshot.drains.extend(place.plan.clone().map(|plan| (name.clone(), plan)));
+            snapshot.denied.extend(place.denied.then(|| (name.clone(), "a rule".to_owned())));
             snapshot.undrainable.extend(place.undrainable.then(|| (name.clone(), "a budget".to_owned())));
             let missing = |missing: bool| missing.then(|| "apps/v1/ReplicaSet/shop/cart".to_owned());
             snapshot.evicted.extend(place.missing.map(|it| (name.clone(), missing(it))));

@@ -78,3 +78,20 @@ fn a_drain_ends_at_its_deadline_as_configured() {
     let forced = FleetFacts { force: true, ..without_slots() };
     assert_eq!(taken(&forced, &[undrainable]), [SHADOW], "the deadline will see to it");
 }
+
+#[test]
+fn a_node_that_takes_no_change_gives_its_slot_back() {
+    let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
+    first.denied = Some("a rule");
+    assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"]);
+    assert_eq!(decide(&without_slots(), &first).reason, Reason::NodeChangesDenied("a rule"));
+
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    situation.denied = Some("a rule");
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(decision.reason, Reason::Aborting(Abort::NodeChangesDenied));
+    assert!(sets(write(&decision), Field::SpecFailures).is_some(), "it backs off, more each time");
+    let mut claimed = updating(State::RebootedIntoUpdate, StagedAndPerformedUpdate);
+    claimed.denied = Some("a rule");
+    assert_ne!(decide(&fleet(), &claimed).reason, Reason::Aborting(Abort::NodeChangesDenied));
+}

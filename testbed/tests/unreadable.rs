@@ -1,0 +1,107 @@
+//! Objects that the API server takes and that its clients cannot read: one of them costs itself, and what is in it stands
+//! in no log.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use brupop_api::names::LEASE;
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{Fleet, FleetOptions, await_until};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, GetParams, ListParams, PostParams};
+use kube::core::request::Request;
+use kube::{Resource as _, ResourceExt as _};
+use serde_json::{Value, json};
+
+const DEADLINE: Duration = Duration::from_mins(2);
+/// Kubernetes takes this time, and serves it as one of the year 10000.
+const FAR: &str = "9999-12-31T23:59:59-23:59";
+/// The same as a Lease has it.
+const FAR_MICRO: &str = "9999-12-31T23:59:59.000000-23:59";
+const SECRET: &str = "hunter2-is-nobodys-business";
+
+/// `kubectl patch --type=json`: somebody who may edit the object sets a time in it.
+async fn set_time(fleet: &Fleet, object: &[&str], pointer: &str) -> Result<()> {
+    let patch = format!(r#"[{{"op":"replace","path":"{pointer}","value":"{FAR}"}}]"#);
+    let args = ["patch"].into_iter().chain(object.iter().copied()).chain(["--type=json", "-p", &patch]);
+    let answer = fleet.control_plane.kubectl(args).await?;
+    ensure!(answer.contains("patched"), "{answer}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_and_nodes_stop_nobody() -> Result<()> {
+    let mut fleet = Fleet::start(&FleetOptions::quick(3, &[]), |_| ()).await?;
+    let secret = format!("PASSWORD={SECRET}");
+    fleet.deploy("cart", 3, "1").await?;
+    fleet.control_plane.kubectl(["set", "env", "-n", "shop", "deployment/cart", &secret]).await?;
+    fleet.control_plane.kubectl(["rollout", "status", "-n", "shop", "deployment/cart"]).await?;
+    let pods = Api::<Pod>::namespaced(fleet.client(), "shop");
+    for pod in pods.list(&ListParams::default()).await? {
+        set_time(&fleet, &["pod", "-n", "shop", &pod.name_any()], "/metadata/managedFields/0/time").await?;
+    }
+    set_time(&fleet, &["pdb", "-n", "shop", "cart"], "/metadata/managedFields/0/time").await?;
+    // As a kubelet may write its own Node.
+    let odd = r#"{"status":{"conditions":[{"type":"Odd","status":"True","reason":"Odd","message":"",
+        "lastHeartbeatTime":"9999-12-31T23:59:59-23:59","lastTransitionTime":"9999-12-31T23:59:59-23:59"}]}}"#;
+    fleet.control_plane.kubectl(["patch", "node", "node-1", "--subresource=status", "-p", odd]).await?;
+    let boot_id = fleet.hosts[1].boot_id();
+    // Whoever starts now has to list all of that.
+    fleet.configure(&[]).await?;
+    fleet.publish(NEW)?;
+    fleet
+        .until("the other nodes are updated", DEADLINE, |history| {
+            history.now().filter(|(_, seen)| seen.runs(NEW)).count() >= 2
+        })
+        .await?;
+    // The API server takes no change of a Node with such a time. Its update is given up before anything is touched.
+    fleet
+        .until("the odd node says why", DEADLINE, |history| {
+            history.now().any(|(node, seen)| {
+                node == "node-1"
+                    && seen.is_idle()
+                    && ["BackingOff", "NodeChangesDenied"].contains(&&*seen.reason)
+            })
+        })
+        .await?;
+    ensure!(fleet.hosts[1].boot_id() == boot_id, "the odd node was rebooted");
+    let shadow = fleet.shadows().get("brs-node-1").await?;
+    let failure = shadow.spec.failures.map(|failures| failures.reason);
+    ensure!(failure.as_deref() == Some("NodeChangesDenied"), "{failure:?}");
+    for process in fleet.kubelets.processes() {
+        let log = fleet.control_plane.log(&process.pod);
+        ensure!(!log.contains(SECRET), "{} logged a secret", process.pod);
+    }
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_leads_whatever_the_lease_says() -> Result<()> {
+    let mut fleet = Fleet::start(&FleetOptions::quick(1, &[]), |_| ()).await?;
+    let term = fleet.term().await?;
+    let scale = async |replicas: &str| {
+        let deployment = ["scale", "-n", NAMESPACE, "deployment/brupop-reconciler", replicas];
+        fleet.control_plane.kubectl(deployment).await
+    };
+    scale("--replicas=0").await?;
+    await_until("the reconcilers are gone", DEADLINE, async || {
+        fleet.processes("reconciler").is_empty().then_some(())
+    })
+    .await?;
+    let leases = Request::new(Lease::url_path(&(), Some(NAMESPACE)));
+    let mut lease: Value = fleet.client().request(leases.get(LEASE, &GetParams::default())?).await?;
+    lease["spec"] = json!({"holderIdentity": "nobody", "leaseDurationSeconds": 3, "leaseTransitions": 1,
+        "renewTime": FAR_MICRO, "acquireTime": FAR_MICRO});
+    lease["metadata"]["finalizers"] = json!(["example.org/never"]);
+    lease["metadata"]["annotations"] = json!({"planted": "x"});
+    lease["metadata"]["managedFields"][0]["time"] = json!(FAR);
+    let odd = leases.replace(LEASE, &PostParams::default(), serde_json::to_vec(&lease)?)?;
+    fleet.client().request::<Value>(odd).await?;
+    scale("--replicas=2").await?;
+    fleet.next_term(term).await?;
+    let lease = fleet.control_plane.kubectl(["get", "lease", "-n", NAMESPACE, LEASE, "-o", "yaml"]).await?;
+    ensure!(!lease.contains("example.org/never") && !lease.contains("planted"), "{lease}");
+    fleet.check()
+}
