@@ -65,7 +65,9 @@ impl Reconciler {
         let (denied, until) =
             self.leading.denials.hold(self.now(), |name| snapshot.shadows.contains_key(name));
         snapshot.denied = denied;
-        until.into_iter().for_each(|until| wake.by(until));
+        if let Some(until) = until {
+            wake.by(until);
+        }
         let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
