@@ -3,6 +3,7 @@
 mod agents;
 mod asked;
 mod process;
+mod tenants;
 mod world;
 
 use std::process::ExitCode;
@@ -33,6 +34,15 @@ struct Arguments {
     /// How long nothing is to be written in the end
     #[arg(long, default_value_t = 60)]
     quiet_seconds: u32,
+    /// Pods of tenants on each node; they are evicted when their node is drained
+    #[arg(long, default_value_t = 0)]
+    pods_per_node: u32,
+    /// Budgets (PodDisruptionBudget) of tenants
+    #[arg(long, default_value_t = 0)]
+    budgets: u32,
+    /// Budgets with 1.2 MB of labels each: anybody with a namespace can make them
+    #[arg(long, default_value_t = 0)]
+    large_budgets: u32,
     /// kwok renews the nodes' leases
     #[arg(long)]
     kwok: bool,
@@ -64,6 +74,10 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     let world = World::start(arguments.kwok).await?;
     say(&format!("making {nodes} nodes, each with its shadow and its agent's pod"));
     world.populate(nodes, usize::try_from(arguments.waiting)?).await?;
+    say("making what tenants have");
+    let count = |number: u32| usize::try_from(number);
+    tenants::make_pods(&world.client(), nodes, count(arguments.pods_per_node)?).await?;
+    tenants::make_budgets(&world.client(), count(arguments.budgets)?, count(arguments.large_budgets)?).await?;
     let _agents = Agents::start(world.client());
 
     say("first start: no shadow says yet why it does not move");
@@ -98,7 +112,11 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     let cpu = (second.cpu_seconds()? - cpu) / since.elapsed().as_secs_f64() * 100.0;
     let (memory, most) = second.memory()?;
 
-    println!("| {nodes} nodes{} | measured | aim |", if arguments.kwok { ", kwok" } else { "" });
+    let Arguments { pods_per_node, budgets, large_budgets, kwok, .. } = *arguments;
+    let kwok = if kwok { ", kwok" } else { "" };
+    println!(
+        "| {nodes} nodes x {pods_per_node} pods, {budgets} budgets, {large_budgets} large budgets{kwok} | measured | aim |"
+    );
     println!("|---|---|---|");
     let row = |what: &str, measured: String, aim: &str| println!("| {what} | {measured} | {aim} |");
     let aim = format!("{} s", FIRST_ACTION.as_secs());

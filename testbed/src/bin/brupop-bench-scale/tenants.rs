@@ -1,0 +1,88 @@
+//! What tenants have: pods on all nodes, and budgets.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{from_value, json};
+
+const TENANT: &str = "tenant";
+/// Requests under way at once.
+const PARALLEL: usize = 50;
+/// Labels of a large budget, of 130 bytes each: 1.2 MB, of the 1.5 that etcd takes.
+const LABELS: usize = 9_000;
+
+/// Makes pods as a Deployment has them, on each of these nodes.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn make_pods(client: &Client, nodes: usize, per_node: usize) -> Result<()> {
+    make_namespace(client).await?;
+    let all = (0..nodes).flat_map(|node| (0..per_node).map(move |number| (node, number)));
+    futures::stream::iter(all)
+        .map(|(node, number)| make_pod(client, node, number))
+        .buffer_unordered(PARALLEL)
+        .try_collect()
+        .await
+}
+
+async fn make_namespace(client: &Client) -> Result<()> {
+    let namespace: Namespace = from_value(json!({"metadata": {"name": TENANT}}))?;
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+    Ok(())
+}
+
+async fn make_pod(client: &Client, node: usize, number: usize) -> Result<()> {
+    let pods = Api::<Pod>::namespaced(client.clone(), TENANT);
+    let name = format!("cart-{node}-{number}");
+    let env: Vec<_> = (0..20)
+        .map(|nth| json!({"name": format!("SETTING_{nth}"), "value": "x".repeat(40)}))
+        .collect();
+    let pod: Pod = from_value(json!({
+        "metadata": {"name": name, "labels": {"app": "cart", "pod-template-hash": "5d8f"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart-5d8f", "uid": "u",
+                "controller": true}]},
+        "spec": {"nodeName": format!("node-{node}"), "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "cart", "image": "example.org/cart:1", "env": env}]},
+    }))?;
+    pods.create(&PostParams::default(), &pod).await.with_context(|| name.clone())?;
+    let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": Timestamp::now()});
+    let status = Patch::Merge(json!({"status": {"phase": "Running", "conditions": [ready]}}));
+    pods.patch_status(&name, &PatchParams::default(), &status).await?;
+    Ok(())
+}
+
+/// Makes budgets that cover no pod, usual ones and large ones.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn make_budgets(client: &Client, usual: usize, large: usize) -> Result<()> {
+    let padding: BTreeMap<String, String> =
+        (0..LABELS).map(|number| (format!("{number:0>60}"), "x".repeat(63))).collect();
+    let all = (0..usual).map(|_| None).chain((0..large).map(|_| Some(&padding)));
+    futures::stream::iter(all.enumerate())
+        .map(|(number, labels)| make_budget(client, number, labels))
+        .buffer_unordered(8)
+        .try_collect()
+        .await
+}
+
+async fn make_budget(
+    client: &Client,
+    number: usize,
+    labels: Option<&BTreeMap<String, String>>,
+) -> Result<()> {
+    let name = format!("budget-{number}");
+    let budget: PodDisruptionBudget = from_value(json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": format!("nobody-{number}")}}},
+    }))?;
+    let budgets = Api::namespaced(client.clone(), TENANT);
+    budgets.create(&PostParams::default(), &budget).await.with_context(|| name)?;
+    Ok(())
+}
