@@ -39,14 +39,18 @@ const NODES: &str = "/api/v1/nodes";
 /// The Nodes that the rows are about.
 pub async fn prepare(bed: &Bed) -> Result<()> {
     let opted_in = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0", "a": "b"});
+    let excluded = json!({names::EXCLUDE_FROM_LB_LABEL: "true"});
     let marker = json!({names::MARKER_ANNOTATION: "{}"});
+    let ours = json!([{"key": names::UPDATING_TAINT, "effect": "NoSchedule"}]);
     let taints =
         json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]);
     for (name, labels, annotations, spec) in [
         ("in", opted_in, json!({"c": "d"}), json!({"taints": taints, "providerID": "x://y"})),
         ("out", json!({}), json!({}), json!({})),
-        ("left-marked", json!({}), marker, json!({"unschedulable": true})),
+        ("left-marked", excluded.clone(), marker.clone(), json!({"unschedulable": true, "taints": ours})),
+        ("left-in-service", json!({}), marker, json!({})),
         ("left-cordoned", json!({}), json!({}), json!({"unschedulable": true})),
+        ("left-excluded", excluded, json!({}), json!({})),
     ] {
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
