@@ -129,8 +129,11 @@ async fn hold_under(overlay: Overlay) -> Result<()> {
     let mut wrong = check_all(&bed, &rows, true).await;
     give_everything(&bed).await?;
     wrong.extend(check_all(&bed, &rows, false).await);
+    attacks::plant(&bed).await?;
+    let planted = attacks::planted(&bed);
+    wrong.extend(check_all(&bed, &planted, false).await);
     hand_edits::check(&bed).await?;
-    println!("{}: {} attacks, with roles and without", bed.namespace, rows.len());
+    println!("{}: {} attacks, with roles and without", bed.namespace, rows.len() + planted.len());
     ensure!(wrong.is_empty(), "{} rows do not hold:\n{}", wrong.len(), wrong.join("\n"));
     Ok(())
 }

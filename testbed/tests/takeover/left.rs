@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, shadow_name};
+use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, UPDATER_INTERFACE_LABEL, shadow_name};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Command;
 use brupop_testbed::operator::NAMESPACE;
@@ -46,12 +46,15 @@ pub(crate) struct Left {
     pub excluded: bool,
     /// Cordon and exclusion are not upstream's.
     pub by_a_person: bool,
+    /// Its label was taken away meanwhile.
+    pub unlabelled: bool,
 }
 
 impl Left {
     /// Of a shadow stored as `v2`, on a node in service.
     pub(crate) const fn v2(wanted: &'static str, reached: &'static str, host: Host) -> Self {
-        Self { stored: "v2", wanted, reached, host, cordoned: false, excluded: false, by_a_person: false }
+        let (cordoned, excluded, by_a_person, unlabelled) = (false, false, false, false);
+        Self { stored: "v2", wanted, reached, host, cordoned, excluded, by_a_person, unlabelled }
     }
 
     /// Of a shadow stored as `v1`.
@@ -72,6 +75,11 @@ impl Left {
     /// Cordon and exclusion are a person's.
     pub(crate) const fn by_a_person(self) -> Self {
         Self { by_a_person: true, ..self }
+    }
+
+    /// On a node without the label.
+    pub(crate) const fn unlabelled(self) -> Self {
+        Self { unlabelled: true, ..self }
     }
 
     /// Host and Node of this number become so.
@@ -97,6 +105,10 @@ impl Left {
         }
         if self.excluded {
             let label = format!("{EXCLUDE_FROM_LB_LABEL}=true");
+            fleet.control_plane.kubectl(["label", "node", &node, &label]).await?;
+        }
+        if self.unlabelled {
+            let label = format!("{UPDATER_INTERFACE_LABEL}-");
             fleet.control_plane.kubectl(["label", "node", &node, &label]).await?;
         }
         Ok(())

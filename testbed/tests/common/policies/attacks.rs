@@ -14,7 +14,7 @@ mod webhook;
 
 pub use nodes::nodes;
 pub use opting_in::opting_in;
-pub use records::{evictions, records};
+pub use records::{evictions, plant, planted, records};
 pub use webhook::webhook;
 
 /// Who refuses.
@@ -66,7 +66,7 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     bed.must(
         Method::POST,
         "/apis/events.k8s.io/v1/namespaces/default/events",
-        &event("theirs", "kubelet", "Node"),
+        &event("default", "theirs", "kubelet", "Node"),
     )
     .await?;
     let fleets = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets");
@@ -74,11 +74,12 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-fn event(name: &str, controller: &str, kind: &str) -> Json {
+fn event(namespace: &str, name: &str, controller: &str, kind: &str) -> Json {
+    let of = if kind == "Node" { Json::Null } else { json!(namespace) };
     json!({
-        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
         "reportingController": controller, "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal",
-        "eventTime": "2026-01-01T00:00:00.000000Z", "regarding": {"kind": kind, "name": "in"},
+        "eventTime": "2026-01-01T00:00:00.000000Z", "regarding": {"kind": kind, "namespace": of, "name": "in"},
     })
 }
 
