@@ -7,11 +7,13 @@ use brupop_api::names;
 use http::Method;
 use serde_json::{Value as Json, json};
 
+mod kubelets;
 mod nodes;
 mod opting_in;
 mod records;
 mod webhook;
 
+pub use kubelets::{kubelets_and_nodes, kubelets_and_pods, register};
 pub use nodes::nodes;
 pub use opting_in::opting_in;
 pub use records::{evictions, plant, planted, records};
