@@ -9,7 +9,7 @@ use brupop_testbed::await_until;
 use http::Method;
 use policies::attacks::{self, Row, Verdict};
 use policies::bed::{Actor, Bed, Overlay};
-use policies::{flow, hand_edits};
+use policies::{flow, hand_edits, large};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -153,6 +153,15 @@ async fn policies_confine_who_they_should_and_warn_whom_they_should() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn and_so_they_do_under_other_names_and_on_trusted_nodes() -> Result<()> {
     hold_under(Overlay::RENAMED).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_60_000_labels_can_be_updated() -> Result<()> {
+    let bed = Bed::start(Overlay::DEFAULT).await?;
+    attacks::prepare(&bed).await?;
+    pod(&bed).await?;
+    policies_are_in_force(&bed).await?;
+    large::check(&bed).await
 }
 
 #[test]

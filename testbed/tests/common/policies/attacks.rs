@@ -90,7 +90,8 @@ fn fleet(name: &str, spec: &Json) -> Json {
         "metadata": {"name": name}, "spec": spec})
 }
 
-fn with_marker(mut patch: Json) -> Json {
+/// The patch, and a marker.
+pub fn with_marker(mut patch: Json) -> Json {
     patch["metadata"]["annotations"][names::MARKER_ANNOTATION] = json!("{}");
     patch
 }
