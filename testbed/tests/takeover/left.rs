@@ -32,6 +32,17 @@ pub(crate) enum Host {
     New,
 }
 
+/// What is to be left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stays {
+    /// Nothing: it is upstream's.
+    Nothing,
+    /// Cordon and exclusion: they are a person's.
+    OutOfService,
+    /// Everything: the node has lost its label.
+    Everything,
+}
+
 /// One node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
@@ -44,17 +55,14 @@ pub(crate) struct Left {
     pub host: Host,
     pub cordoned: bool,
     pub excluded: bool,
-    /// Cordon and exclusion are not upstream's.
-    pub by_a_person: bool,
-    /// Its label was taken away meanwhile.
-    pub unlabelled: bool,
+    /// What nobody is to change.
+    pub stays: Stays,
 }
 
 impl Left {
     /// Of a shadow stored as `v2`, on a node in service.
     pub(crate) const fn v2(wanted: &'static str, reached: &'static str, host: Host) -> Self {
-        let (cordoned, excluded, by_a_person, unlabelled) = (false, false, false, false);
-        Self { stored: "v2", wanted, reached, host, cordoned, excluded, by_a_person, unlabelled }
+        Self { stored: "v2", wanted, reached, host, cordoned: false, excluded: false, stays: Stays::Nothing }
     }
 
     /// Of a shadow stored as `v1`.
@@ -74,12 +82,12 @@ impl Left {
 
     /// Cordon and exclusion are a person's.
     pub(crate) const fn by_a_person(self) -> Self {
-        Self { by_a_person: true, ..self }
+        Self { stays: Stays::OutOfService, ..self }
     }
 
     /// On a node without the label.
     pub(crate) const fn unlabelled(self) -> Self {
-        Self { unlabelled: true, ..self }
+        Self { stays: Stays::Everything, ..self }
     }
 
     /// Host and Node of this number become so.
@@ -107,7 +115,7 @@ impl Left {
             let label = format!("{EXCLUDE_FROM_LB_LABEL}=true");
             fleet.control_plane.kubectl(["label", "node", &node, &label]).await?;
         }
-        if self.unlabelled {
+        if self.stays == Stays::Everything {
             let label = format!("{UPDATER_INTERFACE_LABEL}-");
             fleet.control_plane.kubectl(["label", "node", &node, &label]).await?;
         }

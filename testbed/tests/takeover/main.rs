@@ -24,7 +24,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use kube::api::Api;
-use left::{Host, Left};
+use left::{Host, Left, Stays};
 use tokio::sync::Mutex;
 use upstream::By;
 
@@ -77,7 +77,9 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
         .until(&format!("every node runs {NEW}, Idle"), DEADLINE, |history| {
             let updated = |seen: &Seen| seen.is_idle() && seen.ready && seen.version.as_deref() == Some(NEW);
             let done = |(at, left): (usize, &Left)| {
-                let is = |seen: &Seen| if left.unlabelled { !seen.has_shadow } else { updated(seen) };
+                let is = |seen: &Seen| {
+                    if left.stays == Stays::Everything { !seen.has_shadow } else { updated(seen) }
+                };
                 history.of(&format!("node-{at}")).is_some_and(is)
             };
             LEFT.iter().enumerate().all(done)
@@ -87,7 +89,7 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
     let history = fleet.history().clone();
     for (number, left) in LEFT.iter().enumerate() {
         let node = format!("node-{number}");
-        if left.unlabelled {
+        if left.stays == Stays::Everything {
             let touched = history.has_seen(&node, |seen| {
                 seen.has_node && (!seen.cordoned || !seen.excluded || seen.marked || !seen.ready)
             });
@@ -97,7 +99,7 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
         let reboots = history.outcomes()[&node].boots - 1;
         ensure!(reboots == usize::from(left.host != Host::New), "{node} was rebooted {reboots} times");
         ensure!(!is_rebooted_undrained(&history, &node), "{node}: {:#?}", history.past(&node));
-        if left.by_a_person {
+        if left.stays == Stays::OutOfService {
             let undone = history.has_seen(&node, |seen| seen.has_node && !seen.cordoned);
             ensure!(!undone, "{node}: a person's cordon was undone");
         } else {
@@ -106,7 +108,7 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
     }
     let most = most_slots(fleet.control_plane.audit().from_start())?;
     ensure!(most == LIMIT, "{most} slots were taken at once");
-    let persons = || LEFT.iter().enumerate().filter(|(_, left)| left.by_a_person);
+    let persons = || LEFT.iter().enumerate().filter(|(_, left)| left.stays == Stays::OutOfService);
     for (number, left) in persons() {
         let node = Api::<Node>::all(fleet.client()).get(&format!("node-{number}")).await?;
         let (labels, annotations) = (node.labels(), node.annotations());
@@ -118,7 +120,7 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
     let events = fleet.control_plane.kubectl(["get", "events", "-A"]).await?;
     ensure!(events.contains("UpdateAdopted"), "{events}");
     let columns = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE]).await?;
-    let labelled = LEFT.iter().filter(|left| !left.unlabelled).count();
+    let labelled = LEFT.iter().filter(|left| left.stays != Stays::Everything).count();
     ensure!(columns.contains("REASON") && columns.matches(NEW).count() >= labelled, "{columns}");
     fleet.check()
 }
@@ -177,7 +179,7 @@ fn nodes_without_label_are_listed(said: &str) -> Result<()> {
         let node = format!("node-{number}");
         let line = said.lines().find(|line| line.split_whitespace().next() == Some(node.as_str()));
         let line = line.with_context(|| format!("{node} is not listed: {said}"))?;
-        ensure!(line.ends_with("2.0.0") != left.unlabelled, "{left:?}: {line}");
+        ensure!(line.ends_with("2.0.0") != (left.stays == Stays::Everything), "{left:?}: {line}");
     }
     Ok(())
 }

@@ -11,14 +11,14 @@ const OURS: [&str; 3] = [names::MARKER_ANNOTATION, names::PAUSE_ANNOTATION, name
 const NODE_RULE: Verdict = Policy("kubelet-node-annotations");
 
 /// A pod on the kubelet's node, of an account that is there.
-fn own_pod(bed: &Bed, name: &str, labels: Json) -> Json {
+fn own_pod(bed: &Bed, name: &str, labels: &Json) -> Json {
     let mut own = pod(bed.namespace, name, labels);
     own["spec"]["serviceAccountName"] = json!((bed.named)("brupop-agent"));
     own
 }
 
 /// A pod on the kubelet's node, of which Pod Security has nothing to say.
-fn pod(namespace: &str, name: &str, labels: Json) -> Json {
+fn pod(namespace: &str, name: &str, labels: &Json) -> Json {
     let container = json!({"name": "c", "image": "none",
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}});
     json!({"apiVersion": "v1", "kind": "Pod",
@@ -48,9 +48,10 @@ pub async fn register(bed: &mut Bed) -> Result<()> {
     ensure!(answer.code == 201, "a kubelet cannot register its node: {answer:?}");
     node = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "{}", names::PAUSE_ANNOTATION: "true"}}});
     bed.must(Method::PATCH, &format!("{NODES}/{}", Bed::KUBELETS_NODE), &node).await?;
-    bed.kubelets_node_uid = answer.body["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let uid = answer.body["metadata"]["uid"].as_str().context("no UID")?;
+    uid.clone_into(&mut bed.kubelets_node_uid);
     for (name, labels) in [("ours", json!({LABEL: WEBHOOK})), ("theirs", json!({"a": "b"}))] {
-        bed.must(Method::POST, &pods(bed.namespace), &own_pod(bed, name, labels)).await?;
+        bed.must(Method::POST, &pods(bed.namespace), &own_pod(bed, name, &labels)).await?;
     }
     Ok(())
 }
@@ -101,7 +102,7 @@ pub fn kubelets_and_nodes() -> Vec<Row> {
 }
 
 /// A mirror pod: what a static pod of the kubelet's looks like in the API.
-fn mirror(bed: &Bed, namespace: &str, labels: Json) -> Json {
+fn mirror(bed: &Bed, namespace: &str, labels: &Json) -> Json {
     let mut mirror = pod(namespace, "mirror", labels);
     mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "0"});
     mirror["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": Bed::KUBELETS_NODE,
@@ -114,7 +115,7 @@ pub fn kubelets_and_pods(bed: &Bed) -> Vec<Row> {
     let rule = Policy("kubelet-pod-label");
     let labelled = |value: Json| json!({"metadata": {"labels": {LABEL: value}}});
     let makes = |says, namespace: &str, labels: Json, verdict| {
-        (says, Kubelet, Method::POST, pods(namespace), mirror(bed, namespace, labels), verdict)
+        (says, Kubelet, Method::POST, pods(namespace), mirror(bed, namespace, &labels), verdict)
     };
     let patches = |says, actor, path: &str, patch: Json, verdict| {
         (says, actor, Method::PATCH, format!("{}/{path}", pods(bed.namespace)), patch, verdict)
@@ -122,7 +123,7 @@ pub fn kubelets_and_pods(bed: &Bed) -> Vec<Row> {
     let ready = json!({"status": {"podIP": "10.9.0.9", "podIPs": [{"ip": "10.9.0.9"}],
         "conditions": [{"type": "Ready", "status": "True"}]}});
     let others = |says, actor| {
-        let made = own_pod(bed, "made", json!({LABEL: WEBHOOK}));
+        let made = own_pod(bed, "made", &json!({LABEL: WEBHOOK}));
         (says, actor, Method::POST, pods(bed.namespace), made, Allowed)
     };
     let deletes = |says, name: &str| {

@@ -11,12 +11,12 @@ fn named_lease(name: &str) -> Json {
 }
 
 /// The reconciler's Lease as it writes it, and this in it.
-fn lease(more: Json) -> Json {
+fn lease(more: &Json) -> Json {
     let now = "2026-01-01T00:00:00.000000Z";
     let mut lease = named_lease(names::LEASE);
     lease["spec"] = json!({"holderIdentity": "brupop-reconciler-x", "leaseDurationSeconds": 15,
         "acquireTime": now, "renewTime": now, "leaseTransitions": 1});
-    json_patch::merge(&mut lease, &more);
+    json_patch::merge(&mut lease, more);
     lease
 }
 
@@ -42,13 +42,13 @@ fn leases(bed: &Bed) -> Vec<Row> {
     let elsewhere = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases".to_owned();
     let generated = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"generateName": "brupop-reconciler"}});
     let make = |says, body, verdict| by(says, Method::POST, leases.clone(), body, verdict);
-    let with = |says, more: Json, verdict| make(says, lease(json!({"spec": more})), verdict);
+    let with = |says, more: Json, verdict| make(says, lease(&json!({"spec": more})), verdict);
     let mut rows = vec![
-        make("its Lease", lease(json!({})), Allowed),
-        make("its Lease, of nobody", lease(json!({"spec": null})), Allowed),
+        make("its Lease", lease(&json!({})), Allowed),
+        make("its Lease, of nobody", lease(&json!({"spec": null})), Allowed),
         make("another's Lease", named_lease("other"), Policy(of_lease)),
         make("a Lease of any name", generated, Policy(of_lease)),
-        by("a Lease of its name elsewhere", Method::POST, elsewhere, lease(json!({})), Rbac(of_lease)),
+        by("a Lease of its name elsewhere", Method::POST, elsewhere, lease(&json!({})), Rbac(of_lease)),
         by("all Leases' end", Method::DELETE, leases.clone(), Json::Null, Rbac("")),
         with("the longest Lease", json!({"leaseDurationSeconds": 300}), Allowed),
         with("a longer Lease", json!({"leaseDurationSeconds": 301}), spec),
@@ -61,7 +61,9 @@ fn leases(bed: &Bed) -> Vec<Row> {
         with("renewed too late", json!({"renewTime": "2200-01-01T00:00:00.000000Z"}), spec),
         with("acquired too late", json!({"acquireTime": "9999-12-31T23:59:59.000000Z"}), spec),
     ];
-    rows.extend(lasting().map(|(says, more)| make(says, lease(more), Policy("reconciler-records-metadata"))));
+    rows.extend(
+        lasting().map(|(says, more)| make(says, lease(&more), Policy("reconciler-records-metadata"))),
+    );
     rows
 }
 
@@ -79,9 +81,9 @@ fn fleets(bed: &Bed) -> Vec<Row> {
         by("the fleet's end", Method::DELETE, ours.clone(), Json::Null, Rbac(of_fleet)),
     ];
     rows.extend(lasting().map(|(says, more)| {
-        let mut made = fleet(names::FLEET, &json!({}));
-        json_patch::merge(&mut made, &more);
-        make(says, made, Policy("reconciler-records-metadata"))
+        let mut new = fleet(names::FLEET, &json!({}));
+        json_patch::merge(&mut new, &more);
+        make(says, new, Policy("reconciler-records-metadata"))
     }));
     rows
 }
@@ -144,7 +146,7 @@ pub async fn plant(bed: &Bed) -> Result<()> {
     }
     planted["metadata"]["ownerReferences"] = Json::Null;
     let leases = bed.ours("coordination.k8s.io/v1", "leases");
-    bed.must(Method::POST, &leases, &lease(planted.clone())).await?;
+    bed.must(Method::POST, &leases, &lease(&planted)).await?;
     let mut event = event("default", "planted", "brupop-reconciler", "Node");
     json_patch::merge(&mut event, &planted);
     bed.must(Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events", &event).await?;
