@@ -36,7 +36,7 @@ fn pods(namespace: &str) -> String {
 pub async fn register(bed: &mut Bed) -> Result<()> {
     let labels = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0", "topology.kubernetes.io/zone": "z"});
     let annotations = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
-    let mut node = json!({"apiVersion": "v1", "kind": "Node",
+    let node = json!({"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": Bed::KUBELETS_NODE, "labels": labels, "annotations": annotations}});
     for annotation in OURS {
         let mut with = node.clone();
@@ -46,8 +46,8 @@ pub async fn register(bed: &mut Bed) -> Result<()> {
     }
     let answer = bed.ask(Kubelet, None, Method::POST, NODES, &node).await?;
     ensure!(answer.code == 201, "a kubelet cannot register its node: {answer:?}");
-    node = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "{}", names::PAUSE_ANNOTATION: "true"}}});
-    bed.must(Method::PATCH, &format!("{NODES}/{}", Bed::KUBELETS_NODE), &node).await?;
+    let paused = with_marker(json!({"metadata": {"annotations": {names::PAUSE_ANNOTATION: "true"}}}));
+    bed.must(Method::PATCH, &format!("{NODES}/{}", Bed::KUBELETS_NODE), &paused).await?;
     let uid = answer.body["metadata"]["uid"].as_str().context("no UID")?;
     uid.clone_into(&mut bed.kubelets_node_uid);
     for (name, labels) in [("ours", json!({LABEL: WEBHOOK})), ("theirs", json!({"a": "b"}))] {
