@@ -146,7 +146,9 @@ pub async fn plant(bed: &Bed) -> Result<()> {
     }
     planted["metadata"]["ownerReferences"] = Json::Null;
     let leases = bed.ours("coordination.k8s.io/v1", "leases");
-    bed.must(Method::POST, &leases, &lease(&planted)).await?;
+    let mut late = lease(&planted);
+    late["spec"]["acquireTime"] = json!("9999-12-31T23:59:59.000000Z");
+    bed.must(Method::POST, &leases, &late).await?;
     let mut event = event("default", "planted", "brupop-reconciler", "Node");
     json_patch::merge(&mut event, &planted);
     bed.must(Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events", &event).await?;
