@@ -23,6 +23,9 @@ use crate::watches::PAGE_OF_FOREIGN;
 
 /// Longest wait for the answer to one call.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The same for a change of a Node: the API server needs this long for our policies if its kubelet has given it tens of
+/// thousands of labels or annotations.
+const NODE_TIMEOUT: Duration = Duration::from_secs(28);
 
 /// A call to the API server.
 #[derive(Clone, Debug)]
@@ -131,9 +134,10 @@ pub struct Caller {
 impl Caller {
     /// Makes the call.
     pub async fn make(&self, call: &Call) -> Outcome {
-        timeout(TIMEOUT, self.answer(call))
+        let longest = if matches!(call, Call::PatchNode { .. }) { NODE_TIMEOUT } else { TIMEOUT };
+        timeout(longest, self.answer(call))
             .await
-            .unwrap_or_else(|_| Outcome::Failed(format!("no answer within {} s", TIMEOUT.as_secs())))
+            .unwrap_or_else(|_| Outcome::Failed(format!("no answer within {} s", longest.as_secs())))
     }
 
     async fn answer(&self, call: &Call) -> Outcome {

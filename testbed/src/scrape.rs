@@ -22,10 +22,7 @@ const SCRAPER: &str = "prometheus";
 pub const READER: &str = "brupop-metrics-reader";
 
 /// Where a process serves `/metrics`.
-///
-/// # Errors
-/// It does not.
-pub fn address(process: &PodProcess) -> Result<SocketAddr> {
+fn address(process: &PodProcess) -> Result<SocketAddr> {
     process.listens.get(&PORT).copied().with_context(|| format!("{} has no metrics", process.pod))
 }
 

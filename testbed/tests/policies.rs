@@ -9,7 +9,7 @@ use brupop_testbed::await_until;
 use http::Method;
 use policies::attacks::{self, Row, Verdict};
 use policies::bed::{Actor, Bed, Overlay};
-use policies::{flow, hand_edits};
+use policies::{flow, hand_edits, large};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,6 +27,7 @@ async fn policies_are_in_force(bed: &Bed) -> Result<()> {
         format!("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{webhook}?dryRun=All");
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     let marker = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "{}"}}});
+    let component = json!({"metadata": {"labels": {"brupop.bottlerocket.aws/component": "webhook"}}});
     let in_force = await_until("the policies are in force", DEADLINE, async || {
         let code = async |actor, method, path: &str, body: &Json| {
             bed.ask(actor, None, method, path, body)
@@ -38,9 +39,12 @@ async fn policies_are_in_force(bed: &Bed) -> Result<()> {
             code(Actor::Reconciler, Method::PATCH, "/api/v1/nodes/in?dryRun=All", &canary).await?,
             code(Actor::Reconciler, Method::POST, &leases, &other_lease).await?,
             code(Actor::Webhook, Method::PATCH, &configuration, &label).await?,
+            code(Actor::Member, Method::PATCH, "/api/v1/nodes/in?dryRun=All", &marker).await?,
+            code(Actor::Member, Method::PATCH, "/api/v1/namespaces/default/pods/pod?dryRun=All", &component)
+                .await?,
             code(Actor::Admin, Method::PATCH, "/api/v1/nodes/in?dryRun=All", &marker).await?,
         ];
-        (found == [(403, 0), (403, 0), (403, 0), (200, 1)]).then_some(())
+        (found == [(403, 0), (403, 0), (403, 0), (403, 1), (403, 0), (200, 1)]).then_some(())
     });
     Ok(in_force.await?)
 }
@@ -109,10 +113,11 @@ async fn placement_is_trusted(bed: &Bed) -> Result<()> {
 }
 
 async fn hold_under(overlay: Overlay) -> Result<()> {
-    let bed = Bed::start(overlay).await?;
+    let mut bed = Bed::start(overlay).await?;
     attacks::prepare(&bed).await?;
     let uid = pod(&bed).await?;
     policies_are_in_force(&bed).await?;
+    attacks::register(&mut bed).await?;
     flow::requests_are_classified(&bed).await?;
     flow::agents_keep_each_other_waiting_and_nobody_else(&bed).await?;
     if overlay.kustomization.is_some() {
@@ -124,13 +129,18 @@ async fn hold_under(overlay: Overlay) -> Result<()> {
         attacks::records(&bed),
         attacks::evictions(&uid),
         attacks::webhook(&bed),
+        attacks::kubelets_and_nodes(),
+        attacks::kubelets_and_pods(&bed),
     ]
     .concat();
     let mut wrong = check_all(&bed, &rows, true).await;
     give_everything(&bed).await?;
     wrong.extend(check_all(&bed, &rows, false).await);
+    attacks::plant(&bed).await?;
+    let planted = attacks::planted(&bed);
+    wrong.extend(check_all(&bed, &planted, false).await);
     hand_edits::check(&bed).await?;
-    println!("{}: {} attacks, with roles and without", bed.namespace, rows.len());
+    println!("{}: {} attacks, with roles and without", bed.namespace, rows.len() + planted.len());
     ensure!(wrong.is_empty(), "{} rows do not hold:\n{}", wrong.len(), wrong.join("\n"));
     Ok(())
 }
@@ -143,6 +153,15 @@ async fn policies_confine_who_they_should_and_warn_whom_they_should() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn and_so_they_do_under_other_names_and_on_trusted_nodes() -> Result<()> {
     hold_under(Overlay::RENAMED).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_60_000_labels_can_be_updated() -> Result<()> {
+    let bed = Bed::start(Overlay::DEFAULT).await?;
+    attacks::prepare(&bed).await?;
+    pod(&bed).await?;
+    policies_are_in_force(&bed).await?;
+    large::check(&bed).await
 }
 
 #[test]

@@ -64,12 +64,13 @@ impl<'a> Case<'_, 'a> {
     /// becomes ours, then the shadow gets the attempt of its slot.
     ///
     /// Upstream's operator cordons a node, and excludes it from load balancers, only once the reboot is wanted. A
-    /// cordon that is there before that is a person's.
+    /// cordon that is there before that is a person's. So is every cordon of a node without the label: the policy
+    /// `brupop-reconciler` keeps such nodes from us, and the update is given up.
     pub(super) fn adopt(self) -> Decision<'a> {
         let Self { fleet, situation, node, shadow } = self;
         let Some(slot) = situation.slot(fleet) else { return Decision::wait(Reason::LimitReached) };
         let starting = Reason::Starting(shadow.spec.version.unwrap_or(""));
-        let upstreams = shadow.spec.state != State::StagedAndPerformedUpdate;
+        let upstreams = node.labelled && shadow.spec.state != State::StagedAndPerformedUpdate;
         if upstreams && node.marker.is_none() && (node.unschedulable || node.excluded) {
             let marker = Marker {
                 shadow_uid: shadow.uid.to_owned(),

@@ -8,7 +8,8 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 
 /// Each node was rebooted once, never more than the limit had a slot or were out of service, every update is counted
-/// once, none failed, and nothing is left on any Node.
+/// once, none failed, and nothing is left on any Node. No policy refused the reconciler's Lease or its Events: that an
+/// Event is lost shows nowhere else.
 pub async fn went_well(fleet: &Fleet, limit: usize) -> Result<()> {
     let history = fleet.history().clone();
     for (node, outcome) in history.outcomes() {
@@ -26,6 +27,13 @@ pub async fn went_well(fleet: &Fleet, limit: usize) -> Result<()> {
     for shadow in fleet.shadows().list(&ListParams::default()).await? {
         let crashes = shadow.status.and_then(|status| status.crash_count).unwrap_or(0);
         ensure!(crashes == 0 && shadow.spec.failures.is_none(), "{crashes} crashes: {:?}", shadow.spec);
+    }
+    for event in fleet.control_plane.audit().from_start().read()? {
+        let about = event.object_ref.unwrap_or_default().resource;
+        let status = event.response_status.unwrap_or_default();
+        // An earlier version's evictions are refused.
+        let refused = about != "pods" && status.message.contains("'brupop-reconciler-records'");
+        ensure!(!refused, "{about}: {}", status.message);
     }
     Ok(())
 }

@@ -129,11 +129,6 @@ fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
             wrong.push(format!("{name}: {probe} asks port {asked}"));
         }
     }
-    let annotations = &workload["spec"]["template"]["metadata"]["annotations"];
-    let scraped = annotations.get("prometheus.io/port").and_then(Json::as_str);
-    if scraped.map(str::to_owned) != port(workload, "metrics").map(|number| number.to_string()) {
-        wrong.push(format!("{name} is scraped on {scraped:?}"));
-    }
     wrong
 }
 

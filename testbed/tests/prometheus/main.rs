@@ -13,9 +13,12 @@ use brupop_api::fleet::VersionRecord;
 use brupop_api::{BottlerocketShadow, State, names};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
-use brupop_testbed::scrape::{READER, Scraper};
+use brupop_testbed::scrape::Scraper;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
-use kube::api::ListParams;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
 use server::{Job, Prometheus, Vector, promtool};
 
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -25,24 +28,22 @@ const FIXED: &str = "1.20.1";
 #[tokio::test(flavor = "multi_thread")]
 async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     let mut fleet = fleet().await?;
-    let reader = Scraper::start(&fleet.control_plane, Some(READER)).await?;
+    looks_like_ours_elsewhere(&fleet).await?;
+    let reader = documented_account(&fleet).await?;
     let stranger = Scraper::start(&fleet.control_plane, None).await?;
-    let jobs = [
-        Job { name: "reconciler", token: reader.token()? },
-        Job { name: "webhook", token: reader.token()? },
-        Job { name: "stranger", token: stranger.token()? },
-    ];
+    let jobs =
+        [Job { name: "reader", token: reader.token()? }, Job { name: "stranger", token: stranger.token()? }];
     let prometheus = Prometheus::start(&fleet.control_plane, &jobs).await?;
-    aim(&fleet, &prometheus)?;
 
     let up = async || {
+        aim(&fleet, &prometheus).await.ok()?;
         let up = prometheus.query("sum by (job) (up)", &["job"]).await.ok()?;
-        let reached = prometheus.query("count by (job) (up)", &["job"]).await.ok()?;
-        let all = up.get("reconciler") == Some(&2.0) && up.get("webhook") == Some(&2.0);
-        (all && reached.get("stranger") == Some(&4.0)).then_some(up)
+        let asked = prometheus.query("count by (job) (up)", &["job"]).await.ok()?;
+        (up.get("reader") == Some(&4.0) && asked.get("stranger") >= Some(&4.0)).then_some((up, asked))
     };
-    let up = await_until("each process is scraped", DEADLINE, up).await?;
+    let (up, asked) = await_until("each process is scraped", DEADLINE, up).await?;
     ensure!(up["stranger"] == 0.0, "{up:?}");
+    ensure!(asked["reader"] == 4.0 && asked["stranger"] == 4.0, "others are scraped, too: {asked:?}");
     agree(&fleet, &prometheus, "nothing is to be done").await?;
     reviews_are_those_of_the_audit_log(&fleet, &prometheus).await?;
     alerts_are(&prometheus, &[]).await?;
@@ -98,12 +99,44 @@ async fn fleet() -> Result<Fleet> {
     Fleet::start(&FleetOptions::quick(3, &env), |_| ()).await
 }
 
-/// Those that run now are scraped: by whom may, and by whom may not.
-fn aim(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
-    let (reconcilers, webhooks) = (fleet.processes("reconciler"), fleet.processes("webhook"));
-    prometheus.aim("reconciler", &reconcilers)?;
-    prometheus.aim("webhook", &webhooks)?;
-    prometheus.aim("stranger", &[reconcilers, webhooks].concat())
+/// The account of docs/scrape-account.yaml, which gets `/metrics` and nothing else.
+async fn documented_account(fleet: &Fleet) -> Result<Scraper> {
+    const ACCOUNT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scrape-account.yaml");
+    fleet.control_plane.kubectl(["create", "namespace", "monitoring"]).await?;
+    fleet.control_plane.kubectl(["apply", "-f", ACCOUNT]).await?;
+    let secrets = Api::<Secret>::namespaced(fleet.client(), "monitoring");
+    let token = await_until("the token", DEADLINE, async || {
+        let ByteString(token) = secrets.get("brupop-metrics-reader").await.ok()?.data?.remove("token")?;
+        String::from_utf8(token).ok()
+    })
+    .await?;
+    let client = fleet.control_plane.client_for_token(&token).await?;
+    for (path, may) in [("/metrics", true), ("/api/v1/namespaces", false), ("/logs", false)] {
+        let answer = client.request_text(http::Request::get(path).body(vec![])?).await;
+        ensure!(answer.is_ok() == may, "{path}: {answer:?}");
+    }
+    Ok(Scraper::with_token(token))
+}
+
+/// A pod in another namespace that looks like one of ours, and says that it has an address.
+async fn looks_like_ours_elsewhere(fleet: &Fleet) -> Result<()> {
+    let pods = Api::<Pod>::namespaced(fleet.client(), "default");
+    let port = json!({"name": "metrics", "containerPort": 8444});
+    let pod = serde_json::from_value(json!({
+        "metadata": {"name": "alike", "labels": {"brupop.bottlerocket.aws/component": "webhook"}},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none", "ports": [port]}]},
+    }))?;
+    pods.create(&PostParams::default(), &pod).await?;
+    let status =
+        json!({"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}});
+    pods.patch_status("alike", &PatchParams::default(), &Patch::Merge(&status)).await?;
+    Ok(())
+}
+
+/// Tells Prometheus of the pods that there are now.
+async fn aim(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
+    let processes = [fleet.processes("reconciler"), fleet.processes("webhook")].concat();
+    prometheus.aim(&fleet.client(), &processes).await
 }
 
 fn reason(shadow: &BottlerocketShadow) -> Option<&str> {
@@ -177,7 +210,7 @@ async fn agree(fleet: &Fleet, prometheus: &Prometheus, when: &str) -> Result<Fig
     let mut last = None;
     let agreed = await_until(format!("the figures agree when {when}"), DEADLINE, async || {
         // Drained nodes had pods of ours.
-        aim(fleet, prometheus).ok()?;
+        aim(fleet, prometheus).await.ok()?;
         let (said, expected) = (of_prometheus(prometheus).await, of_objects(fleet).await);
         match (said, expected) {
             (Ok(said), Ok(expected)) if said == expected => Some(said),

@@ -11,8 +11,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::sandbox::Process;
-use brupop_testbed::{ControlPlane, await_until, scrape};
-use kube::{Client, Config};
+use brupop_testbed::{ControlPlane, await_until};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use kube::{Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -20,7 +22,12 @@ const DEADLINE: Duration = Duration::from_mins(2);
 /// The rules that are shipped.
 pub const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/alerts.yaml");
 
-/// What is scraped under one name, with one token.
+/// What is discovered.
+const TARGETS: &str = "targets.json";
+/// How the documentation has it scraped.
+const SCRAPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scrape.yaml");
+
+/// The job of the documentation, under another name and with this token.
 pub struct Job<'a> {
     /// Its name.
     pub name: &'static str,
@@ -39,19 +46,19 @@ pub struct Prometheus {
 pub type Vector = BTreeMap<String, f64>;
 
 impl Prometheus {
-    /// Starts it with these jobs and the shipped rules, as the README has it: `https`, a token, and, for the processes'
-    /// certificates are their own, `insecure_skip_verify`.
+    /// Starts it with the shipped rules, and with the job of the documentation once for each of these.
     ///
     /// # Errors
     /// It is not installed, does not like its configuration, or is not ready in time.
     pub async fn start(control_plane: &ControlPlane, jobs: &[Job<'_>]) -> Result<Self> {
         let folder = control_plane.dir().join("prometheus");
         std::fs::create_dir_all(&folder)?;
-        let jobs = jobs.iter().map(|job| scrape_config(&folder, job)).collect::<Result<Vec<_>>>()?;
+        let documented = documented()?;
+        let jobs = jobs.iter().map(|job| scrape_config(&folder, &documented, job));
         let configuration = json!({
             "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
             "rule_files": [Path::new(RULES).canonicalize()?],
-            "scrape_configs": jobs,
+            "scrape_configs": jobs.collect::<Result<Vec<_>>>()?,
         });
         let file = folder.join("prometheus.yml");
         std::fs::write(&file, configuration.to_string())?;
@@ -78,18 +85,28 @@ impl Prometheus {
         Ok(Self { folder, _process: process, client })
     }
 
-    /// Whom a job scrapes from now on: pods come and go, and those of the test bed have no addresses of their own that
-    /// Prometheus could ask the API server for.
+    /// Which pods there are from now on, as Kubernetes discovery would tell Prometheus by the documented configuration:
+    /// Debian's is built without it. Of the processes it is known where they listen on this machine.
     ///
     /// # Errors
-    /// One of them serves no metrics, or the file cannot be written.
-    pub fn aim(&self, job: &str, targets: &[PodProcess]) -> Result<()> {
-        let group = |process: &PodProcess| {
-            let address = scrape::address(process)?.to_string();
-            Ok(json!({"targets": [address], "labels": {"pod": process.pod}}))
+    /// The API server refuses, or the file cannot be written.
+    pub async fn aim(&self, kubernetes: &Client, processes: &[PodProcess]) -> Result<()> {
+        let discovery = &documented()?["kubernetes_sd_configs"][0];
+        ensure!(discovery["role"] == "pod", "it discovers something else than pods: {discovery}");
+        let namespaces: Vec<_> = discovery["namespaces"]["names"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let pods = Api::<Pod>::all(kubernetes.clone()).list(&ListParams::default()).await?;
+        let seen = |pod: &&Pod| {
+            let namespace = pod.namespace().unwrap_or_default();
+            namespaces.is_empty() || namespaces.contains(&namespace.as_str())
         };
-        let groups = json!(targets.iter().map(group).collect::<Result<Vec<_>>>()?).to_string();
-        let file = targets_of(&self.folder, job);
+        let groups: Vec<_> = pods.iter().filter(seen).flat_map(|pod| target_groups(pod, processes)).collect();
+        let groups = json!(groups).to_string();
+        let file = self.folder.join(TARGETS);
         if std::fs::read_to_string(&file).ok().as_ref() != Some(&groups) {
             // It is read as soon as it is there; not by halves.
             let draft = self.folder.join("draft");
@@ -142,19 +159,45 @@ impl Prometheus {
     }
 }
 
-fn targets_of(folder: &Path, job: &str) -> PathBuf {
-    folder.join(format!("{job}.json"))
+/// The job that the documentation shows.
+fn documented() -> Result<Value> {
+    let mut file: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(SCRAPE).context(SCRAPE)?)?;
+    Ok(file["scrape_configs"][0].take())
 }
 
-fn scrape_config(folder: &Path, job: &Job<'_>) -> Result<Value> {
+fn scrape_config(folder: &Path, documented: &Value, job: &Job<'_>) -> Result<Value> {
     let token = folder.join(format!("{}.token", job.name));
     std::fs::write(&token, job.token)?;
-    Ok(json!({
-        "job_name": job.name, "scheme": "https",
-        "authorization": {"credentials_file": token},
-        "tls_config": {"insecure_skip_verify": true},
-        "file_sd_configs": [{"files": [targets_of(folder, job.name)]}],
-    }))
+    let mut config = documented.clone();
+    config["job_name"] = json!(job.name);
+    config["authorization"]["credentials_file"] = json!(token);
+    config.as_object_mut().context("no job")?.remove("kubernetes_sd_configs");
+    config["file_sd_configs"] = json!([{"files": [folder.join(TARGETS)]}]);
+    Ok(config)
+}
+
+/// What Kubernetes discovery tells of a pod, as far as the documented job asks: a target for each port of a container, if
+/// the pod has an address.
+fn target_groups(pod: &Pod, processes: &[PodProcess]) -> Vec<Value> {
+    let Some(ip) = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()) else { return vec![] };
+    let process = processes.iter().find(|process| {
+        process.pod == pod.name_any() && Some(&process.namespace) == pod.metadata.namespace.as_ref()
+    });
+    let mut labels = json!({"__meta_kubernetes_pod_name": pod.name_any()});
+    for (key, value) in pod.labels() {
+        let key = key.replace(|character: char| !character.is_ascii_alphanumeric(), "_");
+        labels[format!("__meta_kubernetes_pod_label_{key}")] = json!(value);
+    }
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let ports = containers.flat_map(|container| container.ports.iter().flatten());
+    ports
+        .map(|port| {
+            let here = process.and_then(|process| process.listens.get(&port.container_port));
+            let address = here.map_or_else(|| format!("{ip}:{}", port.container_port), ToString::to_string);
+            labels["__meta_kubernetes_pod_container_port_name"] = json!(port.name);
+            json!({"targets": [address], "labels": labels})
+        })
+        .collect()
 }
 
 fn program(name: &str) -> Result<PathBuf> {

@@ -54,7 +54,7 @@ pub(crate) async fn through(fleet: &Fleet, block: &'static str) -> Result<()> {
         ensure!(nothing_there || said.contains("timed out waiting"), "the node that is away: {said}");
         return Ok(());
     }
-    if block.contains("kubectl get nodes") {
+    if block.contains("kubectl get pods") {
         let others_went = await_until("only the node that is away is waited for", DEADLINE, async || {
             // It is named once for each pod.
             let said = run(fleet, block).await.ok()?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, shadow_name};
+use brupop_api::names::{EXCLUDE_FROM_LB_LABEL, UPDATER_INTERFACE_LABEL, shadow_name};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Command;
 use brupop_testbed::operator::NAMESPACE;
@@ -32,6 +32,17 @@ pub(crate) enum Host {
     New,
 }
 
+/// What is to be left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stays {
+    /// Nothing: it is upstream's.
+    Nothing,
+    /// Cordon and exclusion: they are a person's.
+    OutOfService,
+    /// Everything: the node has lost its label.
+    Everything,
+}
+
 /// One node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
@@ -44,14 +55,14 @@ pub(crate) struct Left {
     pub host: Host,
     pub cordoned: bool,
     pub excluded: bool,
-    /// Cordon and exclusion are not upstream's.
-    pub by_a_person: bool,
+    /// What nobody is to change.
+    pub stays: Stays,
 }
 
 impl Left {
     /// Of a shadow stored as `v2`, on a node in service.
     pub(crate) const fn v2(wanted: &'static str, reached: &'static str, host: Host) -> Self {
-        Self { stored: "v2", wanted, reached, host, cordoned: false, excluded: false, by_a_person: false }
+        Self { stored: "v2", wanted, reached, host, cordoned: false, excluded: false, stays: Stays::Nothing }
     }
 
     /// Of a shadow stored as `v1`.
@@ -71,7 +82,12 @@ impl Left {
 
     /// Cordon and exclusion are a person's.
     pub(crate) const fn by_a_person(self) -> Self {
-        Self { by_a_person: true, ..self }
+        Self { stays: Stays::OutOfService, ..self }
+    }
+
+    /// On a node without the label.
+    pub(crate) const fn unlabelled(self) -> Self {
+        Self { stays: Stays::Everything, ..self }
     }
 
     /// Host and Node of this number become so.
@@ -97,6 +113,10 @@ impl Left {
         }
         if self.excluded {
             let label = format!("{EXCLUDE_FROM_LB_LABEL}=true");
+            fleet.control_plane.kubectl(["label", "node", &node, &label]).await?;
+        }
+        if self.stays == Stays::Everything {
+            let label = format!("{UPDATER_INTERFACE_LABEL}-");
             fleet.control_plane.kubectl(["label", "node", &node, &label]).await?;
         }
         Ok(())

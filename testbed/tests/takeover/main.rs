@@ -24,7 +24,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use kube::api::Api;
-use left::{Host, Left};
+use left::{Host, Left, Stays};
 use tokio::sync::Mutex;
 use upstream::By;
 
@@ -33,7 +33,7 @@ const LIMIT: usize = 3;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// A node of each kind that upstream may leave.
-const LEFT: [Left; 14] = [
+const LEFT: [Left; 16] = [
     Left::v2("Idle", "Idle", Host::Old),
     // Its agent was killed after the activation and before it said so.
     Left::v2("StagedAndPerformedUpdate", "Idle", Host::Activated),
@@ -53,6 +53,12 @@ const LEFT: [Left; 14] = [
     // Upstream does neither before it wants a reboot.
     Left::v2("StagedAndPerformedUpdate", "Idle", Host::Old).cordoned().excluded().by_a_person(),
     Left::v1("Idle", "Idle").cordoned().by_a_person(),
+    // Not ours any more, so that nothing is done to it.
+    Left::v2("RebootedIntoUpdate", "StagedAndPerformedUpdate", Host::Activated)
+        .cordoned()
+        .excluded()
+        .unlabelled(),
+    Left::v2("MonitoringUpdate", "RebootedIntoUpdate", Host::New).cordoned().excluded().unlabelled(),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,24 +68,38 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
     take_over(&mut fleet, async |fleet, block| {
         // It says that it may be run again.
         document::run(fleet, block).await?;
-        document::run(fleet, block).await.map(drop)
+        let said = document::run(fleet, block).await?;
+        if block.contains("-L bottlerocket.aws") { nodes_without_label_are_listed(&said) } else { Ok(()) }
     })
     .await?;
 
     fleet
         .until(&format!("every node runs {NEW}, Idle"), DEADLINE, |history| {
-            let done = |seen: &Seen| seen.is_idle() && seen.ready && seen.version.as_deref() == Some(NEW);
-            history.now().count() == LEFT.len() && history.now().all(|(_, seen)| done(seen))
+            let updated = |seen: &Seen| seen.is_idle() && seen.ready && seen.version.as_deref() == Some(NEW);
+            let done = |(at, left): (usize, &Left)| {
+                let is = |seen: &Seen| {
+                    if left.stays == Stays::Everything { !seen.has_shadow } else { updated(seen) }
+                };
+                history.of(&format!("node-{at}")).is_some_and(is)
+            };
+            LEFT.iter().enumerate().all(done)
         })
         .await?;
     fleet.until_all_slots_are_given_back().await?;
     let history = fleet.history().clone();
     for (number, left) in LEFT.iter().enumerate() {
         let node = format!("node-{number}");
+        if left.stays == Stays::Everything {
+            let touched = history.has_seen(&node, |seen| {
+                seen.has_node && (!seen.cordoned || !seen.excluded || seen.marked || !seen.ready)
+            });
+            ensure!(!touched, "{node} has no label: {:#?}", history.past(&node));
+            continue;
+        }
         let reboots = history.outcomes()[&node].boots - 1;
         ensure!(reboots == usize::from(left.host != Host::New), "{node} was rebooted {reboots} times");
         ensure!(!is_rebooted_undrained(&history, &node), "{node}: {:#?}", history.past(&node));
-        if left.by_a_person {
+        if left.stays == Stays::OutOfService {
             let undone = history.has_seen(&node, |seen| seen.has_node && !seen.cordoned);
             ensure!(!undone, "{node}: a person's cordon was undone");
         } else {
@@ -88,7 +108,7 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
     }
     let most = most_slots(fleet.control_plane.audit().from_start())?;
     ensure!(most == LIMIT, "{most} slots were taken at once");
-    let persons = || LEFT.iter().enumerate().filter(|(_, left)| left.by_a_person);
+    let persons = || LEFT.iter().enumerate().filter(|(_, left)| left.stays == Stays::OutOfService);
     for (number, left) in persons() {
         let node = Api::<Node>::all(fleet.client()).get(&format!("node-{number}")).await?;
         let (labels, annotations) = (node.labels(), node.annotations());
@@ -100,7 +120,8 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
     let events = fleet.control_plane.kubectl(["get", "events", "-A"]).await?;
     ensure!(events.contains("UpdateAdopted"), "{events}");
     let columns = fleet.control_plane.kubectl(["get", "brs", "-n", NAMESPACE]).await?;
-    ensure!(columns.contains("REASON") && columns.matches(NEW).count() >= LEFT.len(), "{columns}");
+    let labelled = LEFT.iter().filter(|left| left.stays != Stays::Everything).count();
+    ensure!(columns.contains("REASON") && columns.matches(NEW).count() >= labelled, "{columns}");
     fleet.check()
 }
 
@@ -148,6 +169,19 @@ async fn there_is_a_way_back() -> Result<()> {
     let stored = stored_versions(&fleet).await?;
     ensure!(stored == ["v2"], "{stored:?}");
     fleet.control_plane.check()
+}
+
+/// Of the nodes that upstream was updating, those with the label have it in the last column.
+fn nodes_without_label_are_listed(said: &str) -> Result<()> {
+    for (number, left) in
+        LEFT.iter().enumerate().filter(|(_, left)| left.wanted != "Idle" && left.reached != "ErrorReset")
+    {
+        let node = format!("node-{number}");
+        let line = said.lines().find(|line| line.split_whitespace().next() == Some(node.as_str()));
+        let line = line.with_context(|| format!("{node} is not listed: {said}"))?;
+        ensure!(line.ends_with("2.0.0") != (left.stays == Stays::Everything), "{left:?}: {line}");
+    }
+    Ok(())
 }
 
 /// What of ours has no namespace, by a label that all of it has.

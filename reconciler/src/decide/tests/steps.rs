@@ -5,8 +5,8 @@ use brupop_api::{Field, Marker, Value};
 
 use super::super::{Abort, Effect, Reason, node as decide, slots};
 use super::world::{
-    FIRST_BOOT, NEW, SECOND_BOOT, SHADOW, UID, fleet, marked, marker, node, rebooted, shadow, slot, updating,
-    without_slots,
+    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, marked, marker, node, rebooted, shadow, slot,
+    updating, without_slots,
 };
 use super::{next_state, sets, write};
 use crate::facts::{FleetFacts, Gate, PodFacts};
@@ -292,6 +292,26 @@ fn upstreams_cordon_is_adopted_only_where_upstream_can_have_made_it() {
             assert_eq!(marker.is_none(), sets(write(&decision), Field::SpecAttempt).is_some(), "{state:?}");
             assert_eq!(decision.reason, Reason::Starting(NEW), "it may not have to be emptied: {state:?}");
         }
+    }
+}
+
+#[test]
+fn upstreams_cordon_stays_where_the_label_is_gone() {
+    for state in [StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate] {
+        let mut situation = updating(state, StagedAndPerformedUpdate);
+        shadow(&mut situation, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (None, None));
+        node(&mut situation, |node| {
+            (node.labelled, node.unschedulable, node.excluded) = (false, true, true);
+            node.version = Some(if state == MonitoringUpdate { NEW } else { OLD });
+        });
+        let decision = decide(&fleet(), &situation);
+        assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)), "{state:?}");
+        shadow(&mut situation, |shadow| {
+            (shadow.spec.attempt, shadow.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT));
+        });
+        let decision = decide(&fleet(), &situation);
+        assert_eq!(decision.reason, Reason::Aborting(Abort::NotLabelled), "{state:?}");
+        assert_eq!(next_state(&decision), Some(Idle), "{state:?}");
     }
 }
 

@@ -7,14 +7,16 @@ use brupop_api::names;
 use http::Method;
 use serde_json::{Value as Json, json};
 
+mod kubelets;
 mod nodes;
 mod opting_in;
 mod records;
 mod webhook;
 
+pub use kubelets::{kubelets_and_nodes, kubelets_and_pods, register};
 pub use nodes::nodes;
 pub use opting_in::opting_in;
-pub use records::{evictions, records};
+pub use records::{evictions, plant, planted, records};
 pub use webhook::webhook;
 
 /// Who refuses.
@@ -39,14 +41,18 @@ const NODES: &str = "/api/v1/nodes";
 /// The Nodes that the rows are about.
 pub async fn prepare(bed: &Bed) -> Result<()> {
     let opted_in = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0", "a": "b"});
+    let excluded = json!({names::EXCLUDE_FROM_LB_LABEL: "true"});
     let marker = json!({names::MARKER_ANNOTATION: "{}"});
+    let ours = json!([{"key": names::UPDATING_TAINT, "effect": "NoSchedule"}]);
     let taints =
         json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]);
     for (name, labels, annotations, spec) in [
         ("in", opted_in, json!({"c": "d"}), json!({"taints": taints, "providerID": "x://y"})),
         ("out", json!({}), json!({}), json!({})),
-        ("left-marked", json!({}), marker, json!({"unschedulable": true})),
+        ("left-marked", excluded.clone(), marker.clone(), json!({"unschedulable": true, "taints": ours})),
+        ("left-in-service", json!({}), marker, json!({})),
         ("left-cordoned", json!({}), json!({}), json!({"unschedulable": true})),
+        ("left-excluded", excluded, json!({}), json!({})),
     ] {
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -62,7 +68,7 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     bed.must(
         Method::POST,
         "/apis/events.k8s.io/v1/namespaces/default/events",
-        &event("theirs", "kubelet", "Node"),
+        &event("default", "theirs", "kubelet", "Node"),
     )
     .await?;
     let fleets = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets");
@@ -70,11 +76,12 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-fn event(name: &str, controller: &str, kind: &str) -> Json {
+fn event(namespace: &str, name: &str, controller: &str, kind: &str) -> Json {
+    let of = if kind == "Node" { Json::Null } else { json!(namespace) };
     json!({
-        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
         "reportingController": controller, "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal",
-        "eventTime": "2026-01-01T00:00:00.000000Z", "regarding": {"kind": kind, "name": "in"},
+        "eventTime": "2026-01-01T00:00:00.000000Z", "regarding": {"kind": kind, "namespace": of, "name": "in"},
     })
 }
 
@@ -83,7 +90,8 @@ fn fleet(name: &str, spec: &Json) -> Json {
         "metadata": {"name": name}, "spec": spec})
 }
 
-fn with_marker(mut patch: Json) -> Json {
+/// The patch, and a marker.
+pub fn with_marker(mut patch: Json) -> Json {
     patch["metadata"]["annotations"][names::MARKER_ANNOTATION] = json!("{}");
     patch
 }

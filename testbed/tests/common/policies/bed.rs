@@ -5,8 +5,9 @@ use brupop_testbed::operator::{apply_overlay, throw_away_overlay};
 use brupop_testbed::{ControlPlane, Options};
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt as _;
-use kube::Client;
 use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,6 +20,10 @@ pub enum Actor {
     Agent,
     Reconciler,
     Webhook,
+    /// A kubelet, by its client certificate.
+    Kubelet,
+    /// Somebody else of kubelets' group, who may do everything: only policies confine it.
+    Member,
 }
 
 /// What came back.
@@ -44,10 +49,15 @@ pub struct Bed {
     pub namespace: &'static str,
     /// What the overlay makes of a name.
     pub named: fn(&str) -> String,
+    /// UID of the Node that the kubelet has registered.
+    pub kubelets_node_uid: String,
     clients: BTreeMap<Actor, Client>,
 }
 
 impl Bed {
+    /// The Node of the kubelet.
+    pub const KUBELETS_NODE: &str = "kubelets";
+
     /// Applies the overlay. There is no webhook, and nobody is asked to wait for it.
     pub async fn start(overlay: Overlay) -> Result<Self> {
         let control_plane = ControlPlane::start(Options::API).await?;
@@ -60,8 +70,16 @@ impl Bed {
             ["patch", "validatingwebhookconfiguration", &webhook, "--type=json", "-p", &never.to_string()];
         control_plane.kubectl(patch).await?;
         let mut bed = Self {
-            clients: BTreeMap::from([(Actor::Admin, control_plane.client())]),
+            clients: BTreeMap::from([
+                (Actor::Admin, control_plane.client()),
+                (
+                    Actor::Kubelet,
+                    member_of_nodes(&control_plane, &format!("system:node:{}", Self::KUBELETS_NODE)).await?,
+                ),
+                (Actor::Member, member_of_nodes(&control_plane, MEMBER).await?),
+            ]),
             control_plane,
+            kubelets_node_uid: String::new(),
             namespace: overlay.namespace,
             named: overlay.named,
         };
@@ -73,6 +91,12 @@ impl Bed {
             let token = bed.token(&(bed.named)(account)).await?;
             bed.clients.insert(actor, bed.control_plane.client_for_token(&token).await?);
         }
+        let everything = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": MEMBER},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MEMBER}],
+        });
+        bed.must(Method::POST, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &everything).await?;
         Ok(bed)
     }
 
@@ -127,6 +151,16 @@ impl Bed {
     pub fn ours(&self, group_version: &str, kind: &str) -> String {
         format!("/apis/{group_version}/namespaces/{}/{kind}", self.namespace)
     }
+}
+
+const MEMBER: &str = "member";
+
+/// A client with a certificate of this user and of kubelets' group.
+async fn member_of_nodes(control_plane: &ControlPlane, user: &str) -> Result<Client> {
+    let file = control_plane.dir().join(user.replace(':', "-"));
+    control_plane.kubeconfig_of_user(&file, user, Some("system:nodes"))?;
+    let (kubeconfig, only_context) = (Kubeconfig::read_from(file)?, KubeConfigOptions::default());
+    Ok(Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &only_context).await?)?)
 }
 
 async fn send(client: &Client, request: http::Request<Body>) -> Result<Answer> {

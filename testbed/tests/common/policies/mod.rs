@@ -4,3 +4,4 @@ pub mod attacks;
 pub mod bed;
 pub mod flow;
 pub mod hand_edits;
+pub mod large;

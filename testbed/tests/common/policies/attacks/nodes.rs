@@ -21,21 +21,35 @@ fn marked(says: &'static str, patch: Json, verdict: Verdict) -> Row {
 /// Out of service and back.
 fn service() -> Vec<Row> {
     let (unmarked, uninvited) = (Policy("reconciler-node-marker"), Policy("reconciler-node-opted-in"));
-    let all = json!({"metadata": {"labels": {EXCLUDE: "true"}}, "spec": {"unschedulable": true}});
-    let undo = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: null}}, "spec": {"unschedulable": null}});
+    let ours = json!([{"key": TAINT, "effect": "NoSchedule"}]);
+    let excluded = |value: Json| json!({"metadata": {"labels": {EXCLUDE: value}}});
+    let (cordoned, uncordoned) =
+        (json!({"spec": {"unschedulable": true}}), json!({"spec": {"unschedulable": null}}));
+    let undo = json!({
+        "metadata": {"annotations": {names::MARKER_ANNOTATION: null}, "labels": {EXCLUDE: null}},
+        "spec": {"unschedulable": null, "taints": null},
+    });
+    let mut all = excluded(json!("true"));
+    all["spec"] = json!({"unschedulable": true});
     vec![
         marked("taken out of service, and marked", all, Allowed),
-        on("left-marked", "put back into service, no longer opted in", undo, Allowed),
-        on("left-cordoned", "taken over from upstream", with_marker(json!({})), Allowed),
-        on(
-            "out",
-            "out of service, never opted in",
-            with_marker(json!({"spec": {"unschedulable": true}})),
-            uninvited,
-        ),
+        on("in", "out of service, not marked", cordoned.clone(), unmarked),
+        on("in", "excluded, not marked", excluded(json!("true")), unmarked),
+        // Not opted in, and not marked: also not if somebody took it out of service.
+        on("out", "out of service, never opted in", with_marker(cordoned.clone()), uninvited),
         on("out", "a marker where none is wanted", with_marker(json!({})), uninvited),
-        on("in", "out of service, not marked", json!({"spec": {"unschedulable": true}}), unmarked),
-        on("in", "excluded, not marked", json!({"metadata": {"labels": {EXCLUDE: "true"}}}), unmarked),
+        on("left-cordoned", "a cordon taken over", with_marker(json!({})), uninvited),
+        on("left-cordoned", "another's cordon taken back", with_marker(uncordoned), uninvited),
+        on("left-excluded", "an exclusion taken over", with_marker(json!({})), uninvited),
+        on("left-excluded", "behind load balancers again", with_marker(excluded(Json::Null)), uninvited),
+        on("left-excluded", "cordoned, for it is excluded", with_marker(cordoned.clone()), uninvited),
+        // No longer opted in: what was done to it may be taken back, and no more.
+        on("left-marked", "put back into service, no longer opted in", undo, Allowed),
+        on("left-marked", "the marker alone, no longer opted in", with_marker(json!({"spec": {}})), Allowed),
+        on("left-marked", "excluded in other words", excluded(json!("x")), uninvited),
+        on("left-in-service", "cordoned, no longer opted in", cordoned, uninvited),
+        on("left-in-service", "excluded, no longer opted in", excluded(json!("true")), uninvited),
+        on("left-in-service", "tainted, no longer opted in", json!({"spec": {"taints": ours}}), uninvited),
     ]
 }
 

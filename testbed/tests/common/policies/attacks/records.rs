@@ -2,76 +2,189 @@
 
 use super::*;
 
+fn by(says: &'static str, method: Method, path: String, body: Json, verdict: Verdict) -> Row {
+    (says, Reconciler, method, path, body, verdict)
+}
+
+fn named_lease(name: &str) -> Json {
+    json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}})
+}
+
+/// The reconciler's Lease as it writes it, and this in it.
+fn lease(more: &Json) -> Json {
+    let now = "2026-01-01T00:00:00.000000Z";
+    let mut lease = named_lease(names::LEASE);
+    lease["spec"] = json!({"holderIdentity": "brupop-reconciler-x", "leaseDurationSeconds": 15,
+        "acquireTime": now, "renewTime": now, "leaseTransitions": 1});
+    json_patch::merge(&mut lease, more);
+    lease
+}
+
+/// What outlives a stolen token, as metadata of an object.
+fn lasting() -> [(&'static str, Json); 4] {
+    let owner = json!({"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "u"});
+    [
+        ("a finalizer", json!({"metadata": {"finalizers": ["a.b/c"]}})),
+        ("an owner", json!({"metadata": {"ownerReferences": [owner]}})),
+        ("a label", json!({"metadata": {"labels": {"a": "b"}}})),
+        ("an annotation of 200 kB", json!({"metadata": {"annotations": {"a": "x".repeat(200_000)}}})),
+    ]
+}
+
 /// The reconciler and what else it writes.
 pub fn records(bed: &Bed) -> Vec<Row> {
-    let by = |says, method, path: String, body, verdict| (says, Reconciler, method, path, body, verdict);
+    [leases(bed), fleets(bed), events(bed)].concat()
+}
+
+fn leases(bed: &Bed) -> Vec<Row> {
+    let (of_lease, spec) = ("reconciler-lease", Policy("reconciler-lease-spec"));
     let leases = bed.ours("coordination.k8s.io/v1", "leases");
-    let lease = |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}});
-    let fleets = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets");
-    let events = "/apis/events.k8s.io/v1/namespaces/default/events".to_owned();
-    let core_events = "/api/v1/namespaces/default/events".to_owned();
-    let core_event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"},
-        "involvedObject": {"kind": "Node", "name": "in"}, "reportingComponent": "kubelet"});
-    let (of_lease, of_fleet, of_event) = ("reconciler-lease", "reconciler-fleet", "reconciler-events");
-    let ours = "brupop-reconciler";
     let elsewhere = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases".to_owned();
     let generated = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"generateName": "brupop-reconciler"}});
-    let named = |name: &str| format!("{fleets}/{name}");
-    vec![
-        by("its Lease", Method::POST, leases.clone(), lease(names::LEASE), Allowed),
-        by("another's Lease", Method::POST, leases.clone(), lease("other"), Policy(of_lease)),
-        by("a Lease of any name", Method::POST, leases.clone(), generated, Policy(of_lease)),
-        by("a Lease of its name elsewhere", Method::POST, elsewhere, lease(names::LEASE), Rbac(of_lease)),
-        by("all Leases' end", Method::DELETE, leases, Json::Null, Rbac("")),
-        by("another fleet", Method::POST, fleets.clone(), fleet("other", &json!({})), Policy(of_fleet)),
-        by(
-            "a fleet on hold",
-            Method::POST,
-            fleets.clone(),
-            fleet("fleet", &json!({"paused": true})),
-            Policy(of_fleet),
-        ),
-        by(
-            "the fleet let go",
-            Method::PATCH,
-            named("fleet"),
-            json!({"spec": {"paused": false}}),
-            Rbac(of_fleet),
-        ),
-        by(
-            "a halt lifted",
-            Method::PATCH,
-            named("fleet"),
-            json!({"spec": {"resumeVersions": ["1.0.0"]}}),
-            Rbac(of_fleet),
-        ),
-        by("the fleet's end", Method::DELETE, named("fleet"), Json::Null, Rbac(of_fleet)),
-        by("an Event", Method::POST, events.clone(), event("e", ours, "Node"), Allowed),
-        by(
-            "an Event in another's name",
-            Method::POST,
-            events.clone(),
-            event("e", "kubelet", "Node"),
-            Policy(of_event),
-        ),
-        by("an Event about a pod", Method::POST, events.clone(), event("e", ours, "Pod"), Policy(of_event)),
-        by(
-            "another's Event",
-            Method::PATCH,
-            format!("{events}/theirs"),
-            json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}),
-            Policy(of_event),
-        ),
+    let make = |says, body, verdict| by(says, Method::POST, leases.clone(), body, verdict);
+    let with = |says, more: Json, verdict| make(says, lease(&json!({"spec": more})), verdict);
+    let mut rows = vec![
+        make("its Lease", lease(&json!({})), Allowed),
+        make("its Lease, of nobody", lease(&json!({"spec": null})), Allowed),
+        make("another's Lease", named_lease("other"), Policy(of_lease)),
+        make("a Lease of any name", generated, Policy(of_lease)),
+        by("a Lease of its name elsewhere", Method::POST, elsewhere, lease(&json!({})), Rbac(of_lease)),
+        by("all Leases' end", Method::DELETE, leases.clone(), Json::Null, Rbac("")),
+        with("the longest Lease", json!({"leaseDurationSeconds": 300}), Allowed),
+        with("a longer Lease", json!({"leaseDurationSeconds": 301}), spec),
+        with("a Lease for 68 years", json!({"leaseDurationSeconds": i32::MAX}), spec),
+        with("a Lease for no time", json!({"leaseDurationSeconds": 0}), Invalid),
+        with("fewer holders than none", json!({"leaseTransitions": -1}), Invalid),
+        with("the longest holder", json!({"holderIdentity": "x".repeat(253)}), Allowed),
+        with("a longer holder", json!({"holderIdentity": "x".repeat(254)}), spec),
+        with("renewed in our days", json!({"renewTime": "2199-12-31T23:59:59.000000Z"}), Allowed),
+        with("renewed too late", json!({"renewTime": "2200-01-01T00:00:00.000000Z"}), spec),
+        with("acquired too late", json!({"acquireTime": "9999-12-31T23:59:59.000000Z"}), spec),
+    ];
+    rows.extend(
+        lasting().map(|(says, more)| make(says, lease(&more), Policy("reconciler-records-metadata"))),
+    );
+    rows
+}
+
+fn fleets(bed: &Bed) -> Vec<Row> {
+    let of_fleet = "reconciler-fleet";
+    let fleets = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets");
+    let ours = format!("{fleets}/{}", names::FLEET);
+    let make = |says, body: Json, verdict| by(says, Method::POST, fleets.clone(), body, verdict);
+    let change = |says, body: Json| by(says, Method::PATCH, ours.clone(), body, Rbac(of_fleet));
+    let mut rows = vec![
+        make("another fleet", fleet("other", &json!({})), Policy(of_fleet)),
+        make("a fleet on hold", fleet(names::FLEET, &json!({"paused": true})), Policy(of_fleet)),
+        change("the fleet let go", json!({"spec": {"paused": false}})),
+        change("a halt lifted", json!({"spec": {"resumeVersions": ["1.0.0"]}})),
+        by("the fleet's end", Method::DELETE, ours.clone(), Json::Null, Rbac(of_fleet)),
+    ];
+    rows.extend(lasting().map(|(says, more)| {
+        let mut new = fleet(names::FLEET, &json!({}));
+        json_patch::merge(&mut new, &more);
+        make(says, new, Policy("reconciler-records-metadata"))
+    }));
+    rows
+}
+
+fn events(bed: &Bed) -> Vec<Row> {
+    let rule = Policy("reconciler-events");
+    let ours = "brupop-reconciler";
+    let about = |namespace: &str, kind: &str| event(namespace, "e", ours, kind);
+    let of = |namespace: &str| format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    let theirs = || format!("{}/theirs", of("default"));
+    let make = |says, event: Json, verdict| {
+        let path = of(event["metadata"]["namespace"].as_str().unwrap_or_default());
+        by(says, Method::POST, path, event, verdict)
+    };
+    let with = |says, more: Json, verdict| {
+        let mut event = about("default", "Node");
+        json_patch::merge(&mut event, &more);
+        make(says, event, verdict)
+    };
+    let core_event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Node", "name": "in"}, "reportingComponent": "kubelet"});
+    let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}});
+    let mut rows = vec![
+        make("an Event about a Node", about("default", "Node"), Allowed),
+        make("an Event about a shadow", about(bed.namespace, "BottlerocketShadow"), Allowed),
+        make("an Event about the fleet", about(bed.namespace, "BottlerocketFleet"), Allowed),
+        make("an Event in another's name", event("default", "e", "kubelet", "Node"), rule),
+        make("an Event about a pod", about("default", "Pod"), rule),
+        make("an Event about a Node, where none is kept", about("kube-system", "Node"), rule),
+        make("an Event about a shadow elsewhere", about("kube-system", "BottlerocketShadow"), rule),
+        with("a long name", json!({"regarding": {"name": "x".repeat(254)}}), rule),
+        with("a long path", json!({"regarding": {"fieldPath": "x".repeat(200_000)}}), rule),
+        with("another object", json!({"related": {"kind": "Node", "name": "x".repeat(200_000)}}), rule),
+        by("another's Event", Method::PATCH, theirs(), series, rule),
         by(
             "another's Event, made ours",
             Method::PATCH,
-            format!("{events}/theirs"),
+            theirs(),
             json!({"reportingController": ours}),
             Invalid,
         ),
-        by("another's Event's end", Method::DELETE, format!("{events}/theirs"), Json::Null, Rbac(of_event)),
-        by("an Event by the older API", Method::POST, core_events, core_event, Rbac(of_event)),
-    ]
+        by("another's Event's end", Method::DELETE, theirs(), Json::Null, Rbac("reconciler-events")),
+        by(
+            "an Event by the older API",
+            Method::POST,
+            "/api/v1/namespaces/default/events".to_owned(),
+            core_event,
+            Rbac("reconciler-events"),
+        ),
+    ];
+    rows.extend(lasting().map(|(says, more)| with(says, more, Policy("reconciler-records-metadata"))));
+    rows
+}
+
+/// Puts a Lease and an Event there on which somebody has left what lasts.
+pub async fn plant(bed: &Bed) -> Result<()> {
+    let mut planted = json!({});
+    for (_, more) in lasting() {
+        json_patch::merge(&mut planted, &more);
+    }
+    planted["metadata"]["ownerReferences"] = Json::Null;
+    let leases = bed.ours("coordination.k8s.io/v1", "leases");
+    let mut late = lease(&planted);
+    late["spec"]["acquireTime"] = json!("9999-12-31T23:59:59.000000Z");
+    bed.must(Method::POST, &leases, &late).await?;
+    let mut event = event("default", "planted", "brupop-reconciler", "Node");
+    json_patch::merge(&mut event, &planted);
+    bed.must(Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events", &event).await?;
+    Ok(())
+}
+
+/// The reconciler and what somebody has left on its records.
+pub fn planted(bed: &Bed) -> Vec<Row> {
+    let lease = format!("{}/{}", bed.ours("coordination.k8s.io/v1", "leases"), names::LEASE);
+    let event = "/apis/events.k8s.io/v1/namespaces/default/events/planted".to_owned();
+    let rule = Policy("reconciler-records-metadata");
+    let removed = json!({"metadata": {"finalizers": null, "labels": null, "annotations": null}});
+    let renewed = json!({"spec": {"renewTime": "2026-01-01T00:00:10.000000Z"}});
+    let again = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}});
+    let mut rows = vec![];
+    for (path, write) in [(lease, renewed), (event, again)] {
+        let change = |says, more: &Json, verdict| {
+            let mut body = write.clone();
+            json_patch::merge(&mut body, more);
+            // A merge patch would lose what it is to remove.
+            for (key, value) in more["metadata"].as_object().into_iter().flatten() {
+                body["metadata"][key] = value.clone();
+            }
+            by(says, Method::PATCH, path.clone(), body, verdict)
+        };
+        rows.push(change("written as it was", &json!({}), Allowed));
+        rows.push(change("cleaned", &removed, Allowed));
+        rows.push(change("another label", &json!({"metadata": {"labels": {"a": "c"}}}), rule));
+        rows.push(change(
+            "one more finalizer",
+            &json!({"metadata": {"finalizers": ["a.b/c", "d.e/f"]}}),
+            rule,
+        ));
+        rows.push(change("one more annotation", &json!({"metadata": {"annotations": {"b": "c"}}}), rule));
+    }
+    rows
 }
 
 /// The reconciler and evictions. `uid` is the pod's.
@@ -107,6 +220,21 @@ pub fn evictions(uid: &str) -> Vec<Row> {
         ),
         delete("a pod deleted", json!({}), Rbac("reconciler-deletion")),
         delete("a pod deleted by its UID", json!({"preconditions": uid}), Rbac("")),
+        delete(
+            "a pod deleted, its dependents orphaned",
+            json!({"preconditions": uid, "propagationPolicy": "Orphan"}),
+            Rbac("reconciler-deletion"),
+        ),
+        delete(
+            "a pod deleted after its dependents",
+            json!({"preconditions": uid, "propagationPolicy": "Foreground"}),
+            Rbac("reconciler-deletion"),
+        ),
+        delete(
+            "a pod deleted as of old",
+            json!({"preconditions": uid, "orphanDependents": true}),
+            Rbac("reconciler-deletion"),
+        ),
         delete(
             "a pod deleted at once",
             json!({"preconditions": uid, "gracePeriodSeconds": 0}),
