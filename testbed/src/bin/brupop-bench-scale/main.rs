@@ -77,7 +77,8 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     say("making what tenants have");
     let count = |number: u32| usize::try_from(number);
     tenants::make_pods(&world.client(), nodes, count(arguments.pods_per_node)?).await?;
-    tenants::make_budgets(&world.client(), count(arguments.budgets)?, count(arguments.large_budgets)?).await?;
+    tenants::make_budgets(&world.client(), count(arguments.budgets)?, count(arguments.large_budgets)?)
+        .await?;
     let _agents = Agents::start(world.client());
 
     say("first start: no shadow says yet why it does not move");

@@ -40,9 +40,8 @@ async fn make_namespace(client: &Client) -> Result<()> {
 async fn make_pod(client: &Client, node: usize, number: usize) -> Result<()> {
     let pods = Api::<Pod>::namespaced(client.clone(), TENANT);
     let name = format!("cart-{node}-{number}");
-    let env: Vec<_> = (0..20)
-        .map(|nth| json!({"name": format!("SETTING_{nth}"), "value": "x".repeat(40)}))
-        .collect();
+    let env: Vec<_> =
+        (0..20).map(|nth| json!({"name": format!("SETTING_{nth}"), "value": "x".repeat(40)})).collect();
     let pod: Pod = from_value(json!({
         "metadata": {"name": name, "labels": {"app": "cart", "pod-template-hash": "5d8f"},
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart-5d8f", "uid": "u",
