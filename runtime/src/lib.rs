@@ -6,6 +6,7 @@ pub mod connections;
 pub mod endpoint;
 pub mod logs;
 pub mod metrics_endpoint;
+mod peer;
 pub mod self_signed;
 pub mod shutdown;
 pub mod tls;
@@ -13,4 +14,5 @@ pub mod waits;
 
 pub use client::{Cluster, install_crypto_provider};
 pub use endpoint::Health;
+pub use peer::Peer;
 pub use shutdown::Shutdown;
