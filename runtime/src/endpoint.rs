@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// The kubelet opens a connection for each probe.
+/// The kubelet opens a connection for each probe. There is no TLS.
 const LIMITS: Limits = Limits {
     port: "health",
     connections: 64,
@@ -24,8 +24,8 @@ const LIMITS: Limits = Limits {
     closing: Duration::from_secs(1),
 };
 
-/// Connections that the kernel holds until they are accepted; it may have a lower limit of its own. From whoever comes when
-/// that many are held, it hears only a second later.
+/// Connections that the kernel keeps until they are accepted (or fewer: it has a limit of its own). Whoever comes while it has
+/// that many must try again a second later.
 const BACKLOG: u32 = 4096;
 
 /// Whether this process is ready, and if not, why. Once ready, it stays ready. Clones share one state.
@@ -60,7 +60,8 @@ pub struct ListenError {
     source: std::io::Error,
 }
 
-/// Listens on `address`. `[::]` means every address of both families; where the kernel has no IPv6, `0.0.0.0`.
+/// Listens on `address`. `[::]` means every address of both families; where the kernel has no IPv6, `0.0.0.0`. Needs a running
+/// tokio runtime.
 ///
 /// # Errors
 /// The address is taken, or not ours.

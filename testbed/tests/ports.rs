@@ -91,6 +91,7 @@ where
 /// A caller that matters, from an address of its own. Like an API server, it keeps connections for another time.
 struct Caller {
     port: Port,
+    from: Ipv4Addr,
     idle: std::sync::Mutex<Vec<SendRequest<Full<Bytes>>>>,
     tries: std::sync::Mutex<Tries>,
 }
@@ -104,7 +105,12 @@ struct Tries {
 
 impl Caller {
     fn of(port: &Port) -> Self {
-        Self { port: port.clone(), idle: std::sync::Mutex::default(), tries: std::sync::Mutex::default() }
+        Self {
+            port: port.clone(),
+            from: Ipv4Addr::LOCALHOST,
+            idle: std::sync::Mutex::default(),
+            tries: std::sync::Mutex::default(),
+        }
     }
 
     /// Tries to get an answer, over a connection that was used before, if there is one and `new` is not wanted.
@@ -140,7 +146,7 @@ impl Caller {
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
-        let stream = self.port.connect(Ipv4Addr::LOCALHOST).await?;
+        let stream = self.port.connect(self.from).await?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         Ok(sender)
@@ -174,16 +180,24 @@ async fn goes_on(crowd: &Crowd, more: usize) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews_are_answered_beside_a_crowd() -> Result<()> {
     let _alone = alone().await?;
-    for (beside, behaviours, pause) in [
-        ("2,000 that stall", &Behaviour::UNFINISHED[..], SOON),
-        ("2,000 that stall and come back at once", &Behaviour::UNFINISHED[..], AT_ONCE),
-        ("2,000 kept alive that come back at once", KEPT_ALIVE, AT_ONCE),
+    let (other, same) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
+    for (beside, behaviours, pause, from) in [
+        ("2,000 that stall", &Behaviour::UNFINISHED[..], SOON, other),
+        ("2,000 that stall and come back at once", &Behaviour::UNFINISHED[..], AT_ONCE, other),
+        ("2,000 kept alive that come back at once", KEPT_ALIVE, AT_ONCE, other),
+        (
+            "2,000 that stall and come back at once, also from its address",
+            &Behaviour::UNFINISHED[..],
+            AT_ONCE,
+            same,
+        ),
+        ("2,000 kept alive that come back at once, also from its address", KEPT_ALIVE, AT_ONCE, same),
     ] {
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
             serve(listener, resolver, LIMITS, Arc::default(), None, shutdown)
         })
         .await?;
-        let api_server = Caller::of(&port);
+        let api_server = Caller { from, ..Caller::of(&port) };
         let crowd = Crowd::start(&port, CROWD, behaviours, pause)?;
         goes_on(&crowd, 2 * LIMITS.connections).await?;
         for _ in 0..10 {

@@ -20,8 +20,15 @@ use warp::Filter;
 /// What API servers may spend. They speak HTTP/1.1 to webhooks and use a connection for each review that is under way.
 /// They give up after 3 seconds, and keep idle connections for 90, at most 25 each.
 ///
-/// A review holds the old and the new object, of up to the 1.5 MiB each that etcd stores, and some more. Everything together
-/// must fit into the memory that the pod has.
+/// A review holds the old and the new object, of up to the 1.5 MiB each that etcd stores, and some more.
+///
+/// The pod has 256 MiB of memory, of which at most this is used at a time:
+/// - 50 MiB for buffers of 512 connections, 100 KiB each (rustls: 64; hyper: 32), and 13 MiB for the other ports';
+/// - 32 MiB for bodies;
+/// - 70 MiB for the one long body that is parsed ([`LONG_BODY`]);
+/// - 8 MiB for everything else.
+///
+/// The rest is for what the allocator does not give back. `make bench-ports` tries it.
 pub const LIMITS: Limits = Limits {
     port: "admission",
     connections: 512,

@@ -47,13 +47,8 @@ pub(super) struct Places {
     drops: Drops,
 }
 
-/// Dropped with a connection's entry, which tells the connection to end.
+/// Nothing is sent by it: when it is dropped, the connection ends.
 type Handle = oneshot::Sender<Infallible>;
-
-/// As the runtime's timers have it.
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
-}
 
 /// The place of one connection, until this is dropped.
 pub(super) struct Place {
@@ -116,4 +111,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.places.lock().remove(self.id);
     }
+}
+
+/// As the runtime's timers have it.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }

@@ -78,9 +78,9 @@ impl<H> Tracker<H> {
 
     /// One more connection. If that is one too many, one has to go, perhaps this one: what it was doing is returned.
     ///
-    /// It is a connection that is not being answered, of the peer that has most of them. A crowd is always larger than
-    /// what an honest caller leaves open. Of that peer, it is the one that has been longest in the phase in which most of
-    /// them are. So if the crowd has the address of an honest caller, that caller's few connections stay as well.
+    /// It is a connection that is not being answered, of the peer that has most such connections, which is not one that has
+    /// a few under way. Of these, it is the oldest in the phase in which most of them are: if somebody who takes all there
+    /// is shares the address of an honest caller, that caller's few connections still stay.
     pub(super) fn add(&mut self, peer: Peer, phase: Phase, handle: H, now: Instant) -> (Id, Option<Phase>) {
         let id = (peer, self.next);
         self.next += 1;
@@ -111,15 +111,17 @@ impl<H> Tracker<H> {
     }
 
     /// A connection is going to send a body of this length. While all bodies together are longer than they may be, the peer
-    /// that has most of it loses its oldest one, with the connection: what those were doing is returned.
+    /// whose bodies are longest loses its oldest one, with the connection: what those were doing is returned.
     pub(super) fn announce(&mut self, id: Id, length: usize, now: Instant) -> Vec<Phase> {
         self.enter(id, Phase::Body, now);
         if let Some(open) = self.get_mut(id) {
             open.body = length;
         }
         let mut gone = Vec::new();
-        while self.peers.values().map(bodies).sum::<usize>() > self.limits.all_bodies {
-            gone.extend(self.bulkiest().and_then(|id| self.remove(id)));
+        while self.peers.values().map(bodies).sum::<usize>() > self.limits.all_bodies
+            && let Some(phase) = self.bulkiest().and_then(|id| self.remove(id))
+        {
+            gone.push(phase);
         }
         gone
     }
