@@ -24,7 +24,7 @@ use warp::Filter;
 ///
 /// The pod has 256 MiB of memory, of which at most this is used at a time:
 /// - 50 MiB for buffers of 512 connections, 100 KiB each (rustls: 64; hyper: 32), and 13 MiB for the other ports';
-/// - 32 MiB for bodies;
+/// - 16 MiB for bodies;
 /// - 70 MiB for the one long body that is parsed ([`LONG_BODY`]);
 /// - 8 MiB for everything else.
 ///
@@ -33,7 +33,7 @@ pub const LIMITS: Limits = Limits {
     port: "admission",
     connections: 512,
     one_body: 3_670_016,
-    all_bodies: 32 * 1024 * 1024,
+    all_bodies: 16 * 1024 * 1024,
     handshake: Duration::from_secs(5),
     head: Duration::from_secs(10),
     body: Duration::from_secs(5),
