@@ -23,12 +23,13 @@ use warp::Filter;
 /// A review holds the old and the new object, of up to the 1.5 MiB each that etcd stores, and some more.
 ///
 /// The pod has 256 MiB of memory, of which at most this is used at a time:
-/// - 50 MiB for buffers of 512 connections, 100 KiB each (rustls: 64; hyper: 32), and 13 MiB for the other ports';
+/// - 50 MiB for buffers of 512 connections, 100 KiB each (rustls: 64; hyper: 32), and 13 MiB for those of the other ports;
 /// - 16 MiB for bodies;
-/// - 70 MiB for the one long body that is parsed ([`LONG_BODY`]);
+/// - 70 MiB for the one long body that is parsed ([`LONG_BODY`]), and as much that the allocator keeps of the last one, which
+///   was parsed by the other thread;
 /// - 8 MiB for everything else.
 ///
-/// The rest is for what the allocator does not give back. `make bench-ports` tries it.
+/// `make bench-ports` tries it.
 pub const LIMITS: Limits = Limits {
     port: "admission",
     connections: 512,
