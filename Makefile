@@ -90,7 +90,7 @@ prometheus: ## Installs Debian's Prometheus for the tests, unless it is there, a
 
 # Tests with control planes wait more than they compute, so two test programs run at a time, the long ones first.
 JOBS ?= 2
-LONG := update orchestration upgrade drains endurance admission leaders serving
+LONG := update orchestration upgrade drains endurance admission leaders serving ports
 INTEGRATION := $(sort $(patsubst %/main,%,$(basename $(wildcard */tests/*.rs */tests/*/main.rs))))
 INTEGRATION := $(LONG) $(filter-out $(LONG),$(sort $(notdir $(INTEGRATION))))
 TESTED := cargo test --locked --workspace
@@ -133,6 +133,11 @@ bench-admission: control-plane build ## Measures what webhook and policies cost 
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-admission
 	@$(MAKE) --no-print-directory bench-verdict
+
+.PHONY: bench-ports
+bench-ports: control-plane build ## Measures who gets through to the webhook while others take what they can get of its ports
+	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
+	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-admission ports
 
 .PHONY: bench-pass
 bench-pass: ## Measures one pass of the reconciler over 5,000 nodes: observe, and decide

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use brupop_api::{BottlerocketShadow, State};
 use brupop_runtime::callers::Refusals;
+use brupop_runtime::connections::Drops;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -94,6 +95,8 @@ pub struct Metrics {
     evictions: Family<ByResult, Counter>,
     /// Scrapes that were refused.
     pub scrape_refusals: Refusals,
+    /// Connections that were dropped.
+    pub drops: Drops,
     /// `None` while this process does not lead.
     last_pass: Arc<Mutex<Option<LastPass>>>,
 }
@@ -126,6 +129,11 @@ impl Metrics {
             "brupop_refused_scrapes",
             "Scrapes of /metrics refused, by why",
             self.scrape_refusals.family(),
+        );
+        registry.register(
+            "brupop_dropped_connections",
+            "Connections dropped, by what they were doing: to make room, or after too long a time",
+            self.drops.family(),
         );
         let failures = Counter::<u64>::default();
         failures.inc_by(watch_failures);

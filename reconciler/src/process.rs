@@ -59,7 +59,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let cluster = Cluster::infer("brupop-reconciler").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let (health_listener, metrics_listener) =
-        (endpoint::listen(settings.health_address).await?, endpoint::listen(settings.metrics_address).await?);
+        (endpoint::listen(settings.health_address)?, endpoint::listen(settings.metrics_address)?);
     let resolver = Arc::new(Resolver::default());
     let certificate = SelfSigned::new(&us, Arc::clone(&resolver))?;
     let namespace = cluster.namespace().to_owned();
@@ -75,9 +75,10 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     };
     let scrapers =
         Callers::new(client.clone(), Right::Get(metrics_endpoint::PATH), metrics.scrape_refusals.clone());
-    let health_pages = endpoint::serve(health_listener, health.clone(), shutdown.clone());
+    let drops = metrics.drops.clone();
+    let health_pages = endpoint::serve(health_listener, health.clone(), drops.clone(), shutdown.clone());
     let metrics_pages =
-        metrics_endpoint::serve(metrics_listener, resolver, scrapers, render, shutdown.clone());
+        metrics_endpoint::serve(metrics_listener, resolver, scrapers, render, drops, shutdown.clone());
     let renewal = certificate.run(shutdown.clone());
     let pages = tokio::spawn(async move { tokio::join!(health_pages, metrics_pages, renewal) });
     let own_node = tokio::select! {

@@ -3,8 +3,7 @@
 
 mod memory;
 
-pub use memory::{Digest, Memory, Standing};
-
+use crate::Peer;
 use http::{HeaderMap, StatusCode, header::AUTHORIZATION};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
@@ -12,35 +11,18 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
+use memory::{Digest, Look, Memory, Standing};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use ring::digest::{SHA256, digest};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use thiserror::Error;
-use tokio::sync::watch;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
 
 /// Longest time for both reviews. An API server that asks the webhook waits 3 seconds for its answer.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most tokens that the API server is asked about at a time.
-const MOST_REVIEWS: usize = 16;
-
-/// The API server does not say who a caller is.
-#[derive(Clone, Debug, Error)]
-pub enum Unavailable {
-    /// Too many others are being asked about.
-    #[error("too many callers are not known yet")]
-    TooMany,
-    /// It refuses to tell, or cannot be reached.
-    #[error("the API server does not tell who a caller is")]
-    Api(#[source] Arc<kube::Error>),
-    /// It takes too long.
-    #[error("the API server takes longer than {}s to tell who a caller is", REVIEW_TIMEOUT.as_secs())]
-    Timeout,
-}
 
 /// What a caller must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +44,7 @@ pub struct Refusals(Family<ByReason, Counter>);
 
 impl Refusals {
     /// All reasons there are.
-    const REASONS: [&str; 3] = ["unauthenticated", "forbidden", "unavailable"];
+    const REASONS: [&str; 4] = ["unauthenticated", "forbidden", "unavailable", "limited"];
 
     /// Refusals by reason, zeroes included, for a registry.
     pub fn family(&self) -> impl prometheus_client::registry::Metric + use<> {
@@ -83,91 +65,74 @@ pub struct Callers {
     right: Right,
     /// Counts those who are refused.
     pub refusals: Refusals,
-    state: Mutex<State>,
+    memory: Mutex<Memory>,
+    /// Something new is in the memory.
+    answered: Notify,
 }
-
-#[derive(Default)]
-struct State {
-    memory: Memory,
-    /// Tokens that are being asked about. Callers with the same token wait for the same answer.
-    asked: HashMap<Digest, Asked>,
-}
-
-type Asked = watch::Receiver<Option<Result<Standing, Unavailable>>>;
 
 impl Callers {
     /// Lets callers in that have this right. The client should not retry by itself: there is no time for that.
     pub fn new(client: Client, right: Right, refusals: Refusals) -> Arc<Self> {
-        Arc::new(Self { client, right, refusals, state: Mutex::default() })
+        let (memory, answered) = (Mutex::default(), Notify::new());
+        Arc::new(Self { client, right, refusals, memory, answered })
     }
 
     /// Lets a request in by its headers.
     ///
     /// # Errors
-    /// The status to answer with: 401 without a valid token, 403 without the right, 503 if the API server does not tell.
-    pub async fn admit(self: &Arc<Self>, headers: &HeaderMap) -> Result<(), StatusCode> {
+    /// The status to answer with: 401 without a valid token, 403 without the right, 503 if the API server does not tell, 429
+    /// if it is not asked, because there are too many unknown tokens.
+    pub async fn admit(self: &Arc<Self>, peer: Peer, headers: &HeaderMap) -> Result<(), StatusCode> {
         let standing = match bearer(headers) {
-            Some(token) => self.standing(token).await,
-            None => Ok(Standing::Unknown),
+            Some(token) => self.standing(peer, token).await,
+            None => Standing::Unauthenticated,
         };
         let (reason, status) = match standing {
-            Ok(Standing::Allowed) => return Ok(()),
-            Ok(Standing::Unknown) => ("unauthenticated", StatusCode::UNAUTHORIZED),
-            Ok(Standing::Forbidden) => ("forbidden", StatusCode::FORBIDDEN),
-            Err(_) => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
+            Standing::Allowed => return Ok(()),
+            Standing::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),
+            Standing::Forbidden => ("forbidden", StatusCode::FORBIDDEN),
+            Standing::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
+            Standing::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS),
         };
         self.refusals.count(reason);
         Err(status)
     }
 
-    /// What the API server says of a token, or has said a moment ago.
-    ///
-    /// # Errors
-    /// The API server does not tell.
-    pub async fn standing(self: &Arc<Self>, token: &str) -> Result<Standing, Unavailable> {
+    /// What the API server says of a token, or has said a moment ago. Callers with the same token wait for the same answer.
+    async fn standing(self: &Arc<Self>, peer: Peer, token: &str) -> Standing {
         let mut key = Digest::default();
         key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        let mut answer = {
-            let mut state = self.lock();
-            if let Some(standing) = state.memory.recall(&key, Instant::now()) {
-                return Ok(standing);
+        loop {
+            let answered = self.answered.notified();
+            let look = self.memory().look(key, peer, Instant::now().into_std());
+            match look {
+                Look::Holds(standing) => return standing,
+                Look::Ask => self.ask(key, token.to_owned()),
+                Look::Asked => {}
             }
-            let full = state.asked.len() >= MOST_REVIEWS;
-            match state.asked.entry(key) {
-                Entry::Occupied(asked) => asked.get().clone(),
-                Entry::Vacant(_) if full => return Err(Unavailable::TooMany),
-                Entry::Vacant(place) => place.insert(self.ask(key, token.to_owned())).clone(),
-            }
-        };
-        match answer.wait_for(Option::is_some).await {
-            Ok(said) => said.clone().unwrap_or(Err(Unavailable::Timeout)),
-            // Only if the process ends.
-            Err(_) => Err(Unavailable::Timeout),
+            answered.await;
         }
     }
 
     /// Asks in a separate task: if a caller goes away, the others still get the answer.
-    fn ask(self: &Arc<Self>, key: Digest, token: String) -> Asked {
-        let (sender, asked) = watch::channel(None);
+    fn ask(self: &Arc<Self>, key: Digest, token: String) {
         let callers = Arc::clone(self);
         tokio::spawn(async move {
-            let said = tokio::time::timeout(REVIEW_TIMEOUT, callers.review(token)).await;
-            let said = match said {
-                Ok(said) => said.map_err(|error| Unavailable::Api(Arc::new(error))),
-                Err(_) => Err(Unavailable::Timeout),
-            };
-            let mut state = callers.lock();
-            state.asked.remove(&key);
-            match &said {
-                Ok(standing) => state.memory.remember(key, *standing, Instant::now()),
-                Err(error) => {
-                    tracing::warn!(error = error as &dyn std::error::Error, "a caller is turned away");
+            let standing = match timeout(REVIEW_TIMEOUT, callers.review(token)).await {
+                Ok(Ok(standing)) => standing,
+                Ok(Err(error)) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "the API server does not tell who a caller is");
+                    Standing::Unavailable
                 }
-            }
-            drop(state);
-            sender.send_replace(Some(said));
+                Err(_) => {
+                    tracing::warn!("the API server takes too long to tell who a caller is");
+                    Standing::Unavailable
+                }
+            };
+            callers.memory().answered(&key, standing, Instant::now().into_std());
+            callers.answered.notify_waiters();
         });
-        asked
     }
 
     async fn review(&self, token: String) -> Result<Standing, kube::Error> {
@@ -179,7 +144,7 @@ impl Callers {
         let status = answer.status.unwrap_or_default();
         let user = match status.user {
             Some(user) if status.authenticated == Some(true) => user,
-            _ => return Ok(Standing::Unknown),
+            _ => return Ok(Standing::Unauthenticated),
         };
         let Right::Get(path) = self.right else { return Ok(Standing::Allowed) };
         let review = access_review(user, path);
@@ -188,8 +153,8 @@ impl Callers {
         Ok(if allowed { Standing::Allowed } else { Standing::Forbidden })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

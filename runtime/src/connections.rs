@@ -1,200 +1,245 @@
 //! Connections, with a limit on everything that a caller can spend.
+//!
+//! Each connection is accepted at once. What is too much is dropped at once, at the expense of the peer that has most
+//! ([`tracker`]); nobody waits for a place.
 
-mod activity;
+mod place;
+mod tracker;
 
-use crate::Shutdown;
+pub use place::Drops;
+
 use crate::tls::{Resolver, server_config};
-use activity::{Activity, Crowd};
-use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Response};
-use hyper::body::{Body, Incoming};
+use crate::{Peer, Shutdown};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
+use place::{Place, Places};
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use tracker::Phase;
 
 /// Wait after an accept that failed, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// While no place is free: wait between two looks for a connection that can be closed.
-const ROOM_PAUSE: Duration = Duration::from_millis(100);
-/// Most bytes that are buffered for a connection, and so the longest head of a request.
+/// Time between two looks for connections that have come to the end of their time.
+const EXPIRY_PERIOD: Duration = Duration::from_millis(500);
+/// Most bytes that are buffered for a connection, in bytes, and so the longest head of a request.
 const MAX_BUFFER: usize = 32 * 1024;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// An answer.
+pub type Page = Response<Full<Bytes>>;
 
-/// What callers may spend.
+/// What the callers of a port may spend. Of the times, the first five may be exceeded by half a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections served side by side. One more is accepted and waits for a place; the others wait in the kernel's
-    /// queue.
+    /// Name of the port, for metrics.
+    pub port: &'static str,
+    /// Most connections.
     pub connections: usize,
+    /// Longest body of a request, in bytes.
+    pub one_body: usize,
+    /// Longest that all bodies may be together which are being read or answered, in bytes.
+    pub all_bodies: usize,
     /// Longest TLS handshake.
     pub handshake: Duration,
-    /// Longest wait for the head of the first request.
+    /// Longest time for the head of the first request.
     pub head: Duration,
-    /// Longest time for a request with its body. After that the connection ends without an answer.
-    pub request: Duration,
-    /// Longest silence of a connection. A Go client keeps idle connections for 90 s. With less than that, a server may
-    /// close a connection that the client is just writing to.
+    /// Longest time for the body of a request.
+    pub body: Duration,
+    /// Longest time for an answer. After that the connection ends without one, which allows nothing.
+    pub answer: Duration,
+    /// Longest time from an answer to the end of the next head. A Go client keeps idle connections for 90 s. With less than
+    /// that, a server may close a connection that the client is just writing to.
     pub idle: Duration,
-    /// While somebody waits for a place: a connection that has been silent for so long may be closed to make room.
-    pub idle_if_crowded: Duration,
     /// After the shutdown was requested: how long new connections are still accepted.
     pub linger: Duration,
     /// After that: the longest wait for requests in flight.
     pub closing: Duration,
 }
 
-/// Accepts connections until `end`, and hands each to `serve` with one of the `places`. While no place is free,
-/// `make_room` is called now and then: it may close a connection.
-pub(crate) async fn accept(
-    listener: TcpListener,
-    places: &Arc<Semaphore>,
-    make_room: impl Fn(),
-    end: impl Future<Output = ()>,
-    mut serve: impl FnMut(TcpStream, OwnedSemaphorePermit),
-) {
-    let mut end = pin!(end);
-    let make_room = &make_room;
-    loop {
-        // Accepted first: while nobody comes, nobody has to make room.
-        let next = async {
-            match listener.accept().await {
-                Ok((stream, _)) => Ok((stream, place(places, make_room).await)),
-                Err(error) => Err(error),
-            }
-        };
-        let accepted = tokio::select! {
-            next = next => next,
-            () = &mut end => return,
-        };
-        match accepted {
-            Ok((stream, Some(place))) => serve(stream, place),
-            // Nobody closes the semaphore.
-            Ok((_, None)) => return,
-            Err(error) => {
-                tracing::warn!(%error, "a connection was lost before it was accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Waits for a free place. `None` if the semaphore is closed.
-async fn place(places: &Arc<Semaphore>, make_room: impl Fn()) -> Option<OwnedSemaphorePermit> {
-    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
-        return Some(place);
-    }
-    loop {
-        make_room();
-        if let Ok(place) = timeout(ROOM_PAUSE, Arc::clone(places).acquire_owned()).await {
-            return place.ok();
-        }
-    }
-}
-
-/// Serves HTTP/1.1 over TLS until the shutdown is requested. It then goes on for a while, because callers that have not
-/// heard of it still come, and asks them to come back over another connection. Then it closes what is idle, and returns
-/// when the last request is answered.
+/// Serves HTTP/1.1 until the shutdown is requested; over TLS, if there is a `resolver` of certificates. The handler gets
+/// each request with its whole body. Connections that are dropped are counted in `drops`.
 ///
-/// There is no HTTP/2: there a connection carries many requests at a time, and a limit on connections would say nothing
-/// about how many bodies are held in memory. API servers and Prometheus fall back to HTTP/1.1 by ALPN.
-pub async fn serve<H, F, B>(
+/// After the request to shut down, it goes on for a while, because callers that have not heard of it still come, and asks
+/// them to come back over another connection. Then it closes what is idle, and returns when the last request is answered.
+///
+/// There is no HTTP/2: there a connection carries many requests at a time. API servers and Prometheus fall back to HTTP/1.1
+/// by ALPN.
+pub async fn serve<H, F>(
     listener: TcpListener,
-    resolver: Arc<Resolver>,
+    resolver: Option<Arc<Resolver>>,
     limits: Limits,
+    drops: Drops,
     handler: H,
     shutdown: Shutdown,
 ) where
-    H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<B>> + Send + 'static,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
+    H: Fn(Peer, Request<Vec<u8>>) -> F + Send + Sync + 'static,
+    F: Future<Output = Page> + Send + 'static,
 {
-    let acceptor = TlsAcceptor::from(Arc::new(server_config(resolver)));
-    let places = Arc::new(Semaphore::new(limits.connections));
-    let crowd = Crowd::default();
+    let acceptor = resolver.map(|resolver| TlsAcceptor::from(Arc::new(server_config(resolver))));
+    let places = Places::new(limits, drops);
     let (close, closing) = Shutdown::by_hand();
-    let end = async {
-        shutdown.requested().await;
-        tokio::time::sleep(limits.linger).await;
-    };
-    let make_room = || crowd.close_longest_idle(limits.idle_if_crowded);
-    accept(listener, &places, make_room, end, |stream, place| {
-        let (acceptor, handler, crowd) = (acceptor.clone(), handler.clone(), crowd.clone());
-        let (shutdown, closing) = (shutdown.clone(), closing.clone());
-        tokio::spawn(async move {
-            let _place = place;
-            let _ = stream.set_nodelay(true);
-            match timeout(limits.handshake, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    let activity = crowd.join(limits.head, limits.idle);
-                    connection(stream, limits, handler, &activity, &shutdown, &closing).await;
+    let mut end = pin!({
+        let shutdown = shutdown.clone();
+        async move {
+            shutdown.requested().await;
+            sleep(limits.linger).await;
+        }
+    });
+    let server = Arc::new(Server { acceptor, longest_body: limits.one_body, handler, shutdown, closing });
+    let mut connections = JoinSet::new();
+    let mut ticks = interval(EXPIRY_PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, address)) => {
+                    let (place, lost) = places.add(address.ip().into(), server.first_phase());
+                    let server = Arc::clone(&server);
+                    connections.spawn(async move {
+                        tokio::select! {
+                            () = server.connection(stream, &place) => {}
+                            _ = lost => {}
+                        }
+                    });
                 }
-                Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-                Err(_) => tracing::debug!("TLS handshake took too long"),
-            }
-        });
-    })
-    .await;
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was lost before it was accepted");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            _ = ticks.tick(), if !connections.is_empty() => places.expire(),
+            () = &mut end => break,
+        }
+    }
+    drop(listener);
     close.request();
-    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
-    if timeout(limits.closing, places.acquire_many(all)).await.is_err() {
+    let rest = async {
+        while !connections.is_empty() {
+            tokio::select! {
+                _ = connections.join_next() => {}
+                _ = ticks.tick() => places.expire(),
+            }
+        }
+    };
+    if timeout(limits.closing, rest).await.is_err() {
         tracing::warn!("some requests were not answered in time");
     }
 }
 
-async fn connection<H, F, B>(
-    stream: TlsStream<TcpStream>,
-    limits: Limits,
+/// What the connections of a port share.
+struct Server<H> {
+    acceptor: Option<TlsAcceptor>,
+    longest_body: usize,
     handler: H,
-    activity: &Activity,
-    shutdown: &Shutdown,
-    closing: &Shutdown,
-) where
-    H: Fn(Request<Incoming>) -> F,
-    F: Future<Output = Response<B>> + Send + 'static,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
+    shutdown: Shutdown,
+    /// Requested when the time has come to close what is idle.
+    closing: Shutdown,
+}
+
+impl<H, F> Server<H>
+where
+    H: Fn(Peer, Request<Vec<u8>>) -> F,
+    F: Future<Output = Page>,
 {
-    let service = service_fn(|request: Request<Incoming>| {
-        let (busy, answer) = (activity.busy(), handler(request));
-        let shutdown = shutdown.clone();
-        async move {
-            let _busy = busy;
-            // What takes too long ends the connection without an answer, which allows nothing.
-            let mut response = timeout(limits.request, answer).await.map_err(std::io::Error::from)?;
-            if shutdown.is_requested() {
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    fn first_phase(&self) -> Phase {
+        if self.acceptor.is_some() { Phase::Handshake } else { Phase::Head }
+    }
+
+    /// Whoever calls this looks after the time that it takes, by the place.
+    async fn connection(&self, stream: TcpStream, place: &Place) {
+        let _ = stream.set_nodelay(true);
+        let Some(acceptor) = &self.acceptor else { return self.requests(stream, place).await };
+        match acceptor.accept(stream).await {
+            Ok(stream) => {
+                place.enter(Phase::Head);
+                self.requests(stream, place).await;
             }
-            Ok::<_, std::io::Error>(response)
+            Err(error) => tracing::debug!(%error, "TLS handshake failed"),
         }
-    });
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(MAX_BUFFER);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = activity.silence() => {
-            connection.as_mut().graceful_shutdown();
-            // A caller that says nothing does not say goodbye, either.
-            timeout(limits.handshake, connection).await.unwrap_or(Ok(()))
+    }
+
+    async fn requests(&self, stream: impl AsyncRead + AsyncWrite + Unpin, place: &Place) {
+        let service =
+            service_fn(move |request| async move { Ok::<_, Infallible>(self.request(request, place).await) });
+        let mut builder = http1::Builder::new();
+        builder.header_read_timeout(None).max_buf_size(MAX_BUFFER);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.closing.requested() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
         }
-        () = closing.requested() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    }
+
+    async fn request(&self, request: Request<Incoming>, place: &Place) -> Page {
+        let mut response = match self.receive(request, place).await {
+            Ok(request) => {
+                place.enter(Phase::Answer);
+                (self.handler)(place.peer(), request).await
+            }
+            Err(refusal) => refusal,
+        };
+        place.enter(Phase::Idle);
+        if self.shutdown.is_requested() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+        response
+    }
+
+    /// Reads the body of a request. Without a length there is nothing to believe.
+    async fn receive(&self, request: Request<Incoming>, place: &Place) -> Result<Request<Vec<u8>>, Page> {
+        let (head, body) = request.into_parts();
+        let Some(length) = body.size_hint().exact() else {
+            return Err(page(StatusCode::LENGTH_REQUIRED, "a body needs a content-length\n"));
+        };
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length > self.longest_body {
+            return Err(page(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long\n"));
+        }
+        place.announce(length);
+        match gather(body, length).await {
+            Ok(body) => Ok(Request::from_parts(head, body)),
+            Err(error) => Err(page(StatusCode::BAD_REQUEST, format!("{error}\n"))),
+        }
     }
 }
+
+/// Copies a body of this length into memory of its own, frame by frame. A frame of one byte keeps the whole buffer that it was
+/// read into, so a body that is sent in small pieces would take thousands of times its length.
+async fn gather<B: Body<Data = Bytes>>(body: B, length: usize) -> Result<Vec<u8>, B::Error> {
+    let (mut body, mut whole) = (pin!(body), Vec::with_capacity(length));
+    while let Some(frame) = body.frame().await.transpose()? {
+        if let Ok(data) = frame.into_data() {
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(whole)
+}
+
+/// A page of plain text.
+pub fn page(status: StatusCode, text: impl Into<Bytes>) -> Page {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+#[cfg(test)]
+mod tests;

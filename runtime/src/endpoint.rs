@@ -1,29 +1,32 @@
 //! The plain HTTP endpoint of a process, for the kubelet: `/livez` and `/readyz`.
 
-use crate::{Shutdown, connections};
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
+use crate::Shutdown;
+use crate::connections::{self, Drops, Limits, Page, page};
+use http::{Method, StatusCode};
+use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpSocket};
 
-/// Longest wait for the head of a request, also between two requests of one connection.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest life of a connection; the kubelet opens another.
-const CONNECTION_TIMEOUT: Duration = Duration::from_mins(5);
-/// Connections served side by side. One more is accepted and waits for a place; the others wait in the kernel's queue.
-const MAX_CONNECTIONS: usize = 64;
-/// Longest head of a request, in bytes (hyper's least is 8 KiB).
-const MAX_HEAD: usize = 16 * 1024;
+/// The kubelet opens a connection for each probe. There is no TLS.
+const LIMITS: Limits = Limits {
+    port: "health",
+    connections: 64,
+    one_body: 0,
+    all_bodies: 0,
+    handshake: Duration::ZERO,
+    head: Duration::from_secs(5),
+    body: Duration::from_secs(5),
+    answer: Duration::from_secs(5),
+    idle: Duration::from_secs(5),
+    linger: Duration::ZERO,
+    closing: Duration::from_secs(1),
+};
 
-const TEXT: &str = "text/plain; charset=utf-8";
+/// Connections that the kernel keeps until they are accepted (or fewer: it has a limit of its own). Whoever comes while it has
+/// that many must try again a second later.
+const BACKLOG: u32 = 4096;
 
 /// Whether this process is ready, and if not, why. Once ready, it stays ready. Clones share one state.
 #[derive(Clone, Debug)]
@@ -57,60 +60,36 @@ pub struct ListenError {
     source: std::io::Error,
 }
 
-/// Listens on `address`. `[::]` means every address of both families; where the kernel has no IPv6, `0.0.0.0`.
+/// Listens on `address`. `[::]` means every address of both families; where the kernel has no IPv6, `0.0.0.0`. Needs a running
+/// tokio runtime.
 ///
 /// # Errors
 /// The address is taken, or not ours.
-pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    let bound = match TcpListener::bind(address).await {
+pub fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    let bind = |address: SocketAddr| {
+        let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+        // As servers do: or a port could not be taken again while a connection of it is in TIME_WAIT.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    let bound = match bind(address) {
         Err(_) if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+            bind((Ipv4Addr::UNSPECIFIED, address.port()).into())
         }
         bound => bound,
     };
     bound.map_err(|source| ListenError { address, source })
 }
 
-/// Serves `/livez` and `/readyz` until the shutdown is requested. Bodies of requests are not read.
-pub async fn serve(listener: TcpListener, health: Health, shutdown: Shutdown) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    connections::accept(
-        listener,
-        &places,
-        || (),
-        shutdown.requested(),
-        |stream, place| {
-            let (health, shutdown) = (health.clone(), shutdown.clone());
-            tokio::spawn(async move {
-                let _place = place;
-                tokio::select! {
-                    () = connection(stream, &health) => {}
-                    () = tokio::time::sleep(CONNECTION_TIMEOUT) => {}
-                    () = shutdown.requested() => {}
-                }
-            });
-        },
-    )
-    .await;
+/// Serves `/livez` and `/readyz` until the shutdown is requested.
+pub async fn serve(listener: TcpListener, health: Health, drops: Drops, shutdown: Shutdown) {
+    let handler =
+        move |_, request: http::Request<_>| ready(answer(request.method(), request.uri().path(), &health));
+    connections::serve(listener, None, LIMITS, drops, handler, shutdown).await;
 }
 
-async fn connection(stream: TcpStream, health: &Health) {
-    let service = service_fn(|request: Request<Incoming>| {
-        let answer = answer(request.method(), request.uri().path(), health);
-        async move { Ok::<_, Infallible>(answer) }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "a connection to the health endpoint ended early");
-    }
-}
-
-fn answer(method: &Method, path: &str, health: &Health) -> Response<Full<Bytes>> {
+fn answer(method: &Method, path: &str, health: &Health) -> Page {
     if method != Method::GET && method != Method::HEAD {
         return page(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
     }
@@ -124,18 +103,11 @@ fn answer(method: &Method, path: &str, health: &Health) -> Response<Full<Bytes>>
     }
 }
 
-/// A page of plain text.
-pub(crate) fn page(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(text.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(TEXT));
-    response
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
     use tokio::task::JoinHandle;
 
     async fn started() -> (SocketAddr, Health, crate::shutdown::Trigger, JoinHandle<()>) {
@@ -143,7 +115,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let health = Health::starting("watches are not synced");
         let (trigger, shutdown) = Shutdown::by_hand();
-        let server = tokio::spawn(serve(listener, health.clone(), shutdown));
+        let server = tokio::spawn(serve(listener, health.clone(), Drops::default(), shutdown));
         (address, health, trigger, server)
     }
 
@@ -181,7 +153,7 @@ mod tests {
         let begun = tokio::time::Instant::now();
         // Either an error page or a reset: the connection ends.
         let _ = stream.read_to_end(&mut Vec::new()).await;
-        assert!(begun.elapsed() <= HEADER_TIMEOUT + Duration::from_secs(1));
+        assert!(begun.elapsed() <= LIMITS.head + Duration::from_secs(1));
     }
 
     #[tokio::test]

@@ -1,13 +1,10 @@
 //! `/metrics` over TLS, for those who may `get` the `nonResourceURL` of that name.
 
 use crate::callers::Callers;
-use crate::connections::{self, Limits};
-use crate::endpoint::page;
-use crate::{Shutdown, tls::Resolver};
+use crate::connections::{self, Drops, Limits, Page, page};
+use crate::{Peer, Shutdown, tls::Resolver};
 use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use http::{HeaderMap, Method, Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::Bytes;
+use http::{Method, Request, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -20,12 +17,15 @@ const OPENMETRICS: HeaderValue =
 
 /// A handful of scrapers, once in a while.
 const LIMITS: Limits = Limits {
+    port: "metrics",
     connections: 64,
+    one_body: 0,
+    all_bodies: 0,
     handshake: Duration::from_secs(5),
     head: Duration::from_secs(10),
-    request: Duration::from_secs(10),
+    body: Duration::from_secs(10),
+    answer: Duration::from_secs(10),
     idle: Duration::from_mins(2),
-    idle_if_crowded: Duration::from_secs(1),
     linger: Duration::ZERO,
     closing: Duration::from_secs(2),
 };
@@ -38,38 +38,37 @@ pub async fn serve<M>(
     resolver: Arc<Resolver>,
     callers: Arc<Callers>,
     metrics: M,
+    drops: Drops,
     shutdown: Shutdown,
 ) where
     M: Fn() -> String + Send + Sync + 'static,
 {
     let metrics = Arc::new(metrics);
-    let handler = move |request: http::Request<hyper::body::Incoming>| {
+    let handler = move |peer, request| {
         let (metrics, callers) = (Arc::clone(&metrics), Arc::clone(&callers));
-        let (head, _) = request.into_parts();
-        async move { answer(&head.method, head.uri.path(), &head.headers, &callers, metrics.as_ref()).await }
+        async move { answer(peer, &request, &callers, metrics.as_ref()).await }
     };
-    connections::serve(listener, resolver, LIMITS, handler, shutdown).await;
+    connections::serve(listener, Some(resolver), LIMITS, drops, handler, shutdown).await;
 }
 
-async fn answer<M: Fn() -> String>(
-    method: &Method,
-    path: &str,
-    headers: &HeaderMap,
+async fn answer(
+    peer: Peer,
+    request: &Request<Vec<u8>>,
     callers: &Arc<Callers>,
-    metrics: &M,
-) -> Response<Full<Bytes>> {
+    metrics: &impl Fn() -> String,
+) -> Page {
     // A caller that is not let in learns nothing, not even which paths exist.
-    if let Err(status) = callers.admit(headers).await {
+    if let Err(status) = callers.admit(peer, request.headers()).await {
         let mut response = page(status, refusal(status));
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         return response;
     }
-    if path != PATH {
+    if request.uri().path() != PATH {
         return page(StatusCode::NOT_FOUND, "try /metrics\n");
     }
-    if method != Method::GET && method != Method::HEAD {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
         return page(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
     }
     let mut response = page(StatusCode::OK, metrics());

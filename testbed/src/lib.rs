@@ -10,6 +10,7 @@ pub mod binaries;
 mod certificates;
 mod components;
 pub mod control_plane;
+pub mod crowd;
 pub mod earlier;
 pub mod fleet;
 pub mod history;

@@ -15,7 +15,7 @@ use crate::ControlPlane;
 use crate::kubelet::PodProcess;
 
 /// Port of the containers that serve `/metrics`.
-const PORT: i32 = 8444;
+pub const PORT: i32 = 8444;
 /// Namespace and name of the scraper's account.
 const SCRAPER: &str = "prometheus";
 /// The `ClusterRole` that is shipped for scrapers.

@@ -2,6 +2,7 @@
 
 use crate::verdict::{Actor, Rule};
 use brupop_runtime::callers::Refusals;
+use brupop_runtime::connections::Drops;
 use kube::core::admission::Operation;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -41,6 +42,8 @@ pub struct Metrics {
     pub scrape_refusals: Refusals,
     /// Reviews that were refused for want of a caller's token.
     pub caller_refusals: Refusals,
+    /// Connections that were dropped.
+    pub drops: Drops,
 }
 
 impl Default for Metrics {
@@ -53,6 +56,7 @@ impl Default for Metrics {
         let certificate_failures = Counter::default();
         let ca_bundle_repairs = Counter::default();
         let (scrape_refusals, caller_refusals) = (Refusals::default(), Refusals::default());
+        let drops = Drops::default();
         registry.register(
             "reviews",
             "Admission reviews, by who asked and what was answered",
@@ -87,6 +91,11 @@ impl Default for Metrics {
             "Requests for a review refused for want of a token, by why; only if one is required",
             caller_refusals.family(),
         );
+        registry.register(
+            "dropped_connections",
+            "Connections dropped, by what they were doing: to make room, or after too long a time",
+            drops.family(),
+        );
         Self {
             registry,
             reviews,
@@ -97,6 +106,7 @@ impl Default for Metrics {
             ca_bundle_repairs,
             scrape_refusals,
             caller_refusals,
+            drops,
         }
     }
 }
@@ -138,7 +148,8 @@ impl Metrics {
 mod tests {
     use super::*;
 
-    /// Names, kinds and units as Prometheus' conventions have them: base units, in the name; counters are totals.
+    /// Names, kinds and units as Prometheus' conventions have them: base units, in the name; counters are totals. Dropped
+    /// connections are counted once a port is served.
     #[test]
     fn the_metrics_one_by_one() {
         let metrics = Metrics::default();

@@ -39,9 +39,9 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let cluster = Cluster::infer("brupop-webhook").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let (admission, health_listener, metrics_listener) = (
-        endpoint::listen(options.admission_address).await?,
-        endpoint::listen(options.health_address).await?,
-        endpoint::listen(options.metrics_address).await?,
+        endpoint::listen(options.admission_address)?,
+        endpoint::listen(options.health_address)?,
+        endpoint::listen(options.metrics_address)?,
     );
 
     let metrics = Arc::new(Metrics::default());
@@ -55,12 +55,15 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     // After the signal, reviews are still served for a while. Everything else goes on until they end.
     let (served, ending) = Shutdown::by_hand();
     let scraped = Arc::clone(&metrics);
-    let health_pages = tokio::spawn(endpoint::serve(health_listener, health.clone(), ending.clone()));
+    let drops = metrics.drops.clone();
+    let health_pages =
+        tokio::spawn(endpoint::serve(health_listener, health.clone(), drops.clone(), ending.clone()));
     let metrics_pages = tokio::spawn(metrics_endpoint::serve(
         metrics_listener,
         Arc::clone(&resolver),
         scrapers,
         move || scraped.render(),
+        drops,
         ending.clone(),
     ));
     let keeping = tokio::spawn(keep(

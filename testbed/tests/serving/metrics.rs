@@ -46,6 +46,11 @@ async fn metrics_are_for_those_who_may_read_them() -> Result<()> {
                 })
             };
             ensure!(refused("unauthenticated", " 2") && refused("forbidden", " 1"), "{text}");
+            for port in ["health", "metrics"] {
+                let dropped =
+                    format!(r#"dropped_connections_total{{port="{port}",phase="head",reason="room"}} 0"#);
+                ensure!(text.contains(&dropped), "{text}");
+            }
             told += &text;
 
             // The plain port is the kubelet's, and tells nothing else.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
 use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, Program, await_until};
 use futures::future::try_join_all;
@@ -60,7 +61,7 @@ pub enum Hook {
 /// The cluster, and the agents of each variant.
 pub struct Cluster {
     /// They end before what their processes talk to.
-    _kubelets: Kubelets,
+    kubelets: Kubelets,
     control_plane: ControlPlane,
     agents: BTreeMap<Variant, Vec<Agent>>,
 }
@@ -130,7 +131,7 @@ impl Cluster {
         for variant in Variant::ALL {
             agents.insert(variant, make_agents(&control_plane, variant, &nodes).await?);
         }
-        let cluster = Self { _kubelets: kubelets, control_plane, agents };
+        let cluster = Self { kubelets, control_plane, agents };
         for variant in Variant::ALL {
             cluster.await_gates(variant).await?;
         }
@@ -140,6 +141,29 @@ impl Cluster {
     /// The agents of a variant, each on a node of its own.
     pub fn agents(&self, variant: Variant) -> &[Agent] {
         self.agents.get(&variant).map_or(&[], Vec::as_slice)
+    }
+
+    /// The control plane.
+    pub fn control_plane(&self) -> &ControlPlane {
+        &self.control_plane
+    }
+
+    /// The replicas of our webhook.
+    pub fn webhooks(&self) -> Vec<PodProcess> {
+        let mut processes = self.kubelets.processes();
+        processes.retain(|process| process.component == "webhook");
+        processes
+    }
+
+    /// The authorities by which our webhook is known, as API servers read them.
+    ///
+    /// # Errors
+    /// There are none.
+    pub async fn bundle(&self) -> Result<Vec<u8>> {
+        let configurations = Api::<ValidatingWebhookConfiguration>::all(self.control_plane.client());
+        let configuration = configurations.get(OURS.0).await?;
+        let entry = configuration.webhooks.into_iter().flatten().next().context("no webhook")?;
+        Ok(entry.client_config.ca_bundle.context("no bundle")?.0)
     }
 
     /// What only some of the gates refuse tells them apart.

@@ -3,6 +3,7 @@
 mod cluster;
 mod do_nothing;
 mod measure;
+mod ports;
 mod reports;
 mod table;
 mod waits;
@@ -28,6 +29,8 @@ struct Arguments {
 enum Command {
     /// The webhook that ours is compared with; the benchmark runs it
     DoNothing(do_nothing::Options),
+    /// Measures who gets through to the webhook while a crowd takes what it can get of its ports
+    Ports,
 }
 
 fn main() -> ExitCode {
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         runtime.block_on(async {
             match arguments.command {
                 Some(Command::DoNothing(options)) => do_nothing::serve(options).await,
+                Some(Command::Ports) => ports::bench().await,
                 None => bench(arguments.rounds).await,
             }
         })

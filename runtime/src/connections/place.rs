@@ -1,0 +1,119 @@
+//! The place that each connection of a port has, and counts of those that lost theirs.
+
+use super::Limits;
+use super::tracker::{Id, Phase, Tracker};
+use crate::Peer;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Metric;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Dropped for room: there were too many connections, or their bodies together were too long.
+const ROOM: &str = "room";
+/// Dropped because it took too long.
+const TIMEOUT: &str = "timeout";
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    port: &'static str,
+    phase: &'static str,
+    reason: &'static str,
+}
+
+/// Connections that were dropped: at which port, what they were doing, and why. Clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct Drops(Family<Labels, Counter>);
+
+impl Drops {
+    /// For a registry. There are zeroes for each port that is served.
+    pub fn family(&self) -> impl Metric + use<> {
+        self.0.clone()
+    }
+
+    fn count(&self, port: &'static str, phase: Phase, reason: &'static str, dropped: u64) {
+        self.0.get_or_create(&Labels { port, phase: phase.as_str(), reason }).inc_by(dropped);
+    }
+}
+
+/// The places of a port. Clones share one state.
+#[derive(Clone)]
+pub(super) struct Places {
+    tracker: Arc<Mutex<Tracker<Handle>>>,
+    port: &'static str,
+    drops: Drops,
+}
+
+/// Nothing is sent by it: when it is dropped, the connection ends.
+type Handle = oneshot::Sender<Infallible>;
+
+/// The place of one connection, until this is dropped.
+pub(super) struct Place {
+    places: Places,
+    id: Id,
+}
+
+impl Places {
+    pub(super) fn new(limits: Limits, drops: Drops) -> Self {
+        for phase in Phase::ALL {
+            for reason in [ROOM, TIMEOUT] {
+                drops.count(limits.port, phase, reason, 0);
+            }
+        }
+        Self { tracker: Arc::new(Mutex::new(Tracker::new(limits))), port: limits.port, drops }
+    }
+
+    /// A place for a new connection. The connection must end when the receiver yields: then it has lost its place.
+    pub(super) fn add(&self, peer: Peer, phase: Phase) -> (Place, oneshot::Receiver<Infallible>) {
+        let (handle, lost) = oneshot::channel();
+        let (id, dropped) = self.lock().add(peer, phase, handle, now());
+        self.count(ROOM, dropped);
+        (Place { places: self.clone(), id }, lost)
+    }
+
+    /// Drops the connections that have come to the end of their time.
+    pub(super) fn expire(&self) {
+        let dropped = self.lock().expire(now());
+        self.count(TIMEOUT, dropped);
+    }
+
+    fn count(&self, reason: &'static str, dropped: impl IntoIterator<Item = Phase>) {
+        for phase in dropped {
+            self.drops.count(self.port, phase, reason, 1);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tracker<Handle>> {
+        self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    pub(super) fn peer(&self) -> Peer {
+        self.id.0
+    }
+
+    pub(super) fn enter(&self, phase: Phase) {
+        self.places.lock().enter(self.id, phase, now());
+    }
+
+    /// A body of this length is going to be read.
+    pub(super) fn announce(&self, length: usize) {
+        let dropped = self.places.lock().announce(self.id, length, now());
+        self.places.count(ROOM, dropped);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.lock().remove(self.id);
+    }
+}
+
+/// As the runtime's timers have it.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}

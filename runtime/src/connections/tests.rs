@@ -1,0 +1,231 @@
+use super::*;
+use futures::stream;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use std::net::{Ipv4Addr, SocketAddr};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
+use tokio::sync::Semaphore;
+
+const LIMITS: Limits = Limits {
+    port: "test",
+    connections: 4,
+    one_body: 1000,
+    all_bodies: 2000,
+    handshake: Duration::from_secs(1),
+    head: Duration::from_secs(1),
+    body: Duration::from_secs(1),
+    answer: Duration::from_secs(1),
+    idle: Duration::from_secs(2),
+    linger: Duration::ZERO,
+    closing: Duration::from_secs(1),
+};
+/// Times that no test waits for.
+const PATIENT: Limits = Limits {
+    head: Duration::from_hours(1),
+    body: Duration::from_hours(1),
+    answer: Duration::from_hours(1),
+    idle: Duration::from_hours(1),
+    ..LIMITS
+};
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A server that says how long each body is. It answers one request at a time.
+struct Echo {
+    address: SocketAddr,
+    drops: Drops,
+    turns: Arc<Semaphore>,
+    trigger: crate::shutdown::Trigger,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Echo {
+    async fn start(limits: Limits) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (turns, drops) = (Arc::new(Semaphore::new(1)), Drops::default());
+        let (trigger, shutdown) = Shutdown::by_hand();
+        let answering = Arc::clone(&turns);
+        let handler = move |_, request: Request<Vec<u8>>| {
+            let turns = Arc::clone(&answering);
+            async move {
+                let _turn = turns.acquire().await;
+                page(StatusCode::OK, format!("{} bytes!", request.body().len()))
+            }
+        };
+        let task = tokio::spawn(serve(listener, None, limits, drops.clone(), handler, shutdown));
+        Self { address, drops, turns, trigger, task }
+    }
+
+    /// How many connections were dropped in this phase for this reason.
+    fn dropped(&self, phase: &str, reason: &str) -> usize {
+        let mut registry = Registry::default();
+        registry.register("d", "d", self.drops.family());
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let line = format!(r#"d_total{{port="test",phase="{phase}",reason="{reason}"}} "#);
+        text.lines().find_map(|found| found.strip_prefix(&line)).unwrap().parse().unwrap()
+    }
+}
+
+/// A connection of the caller at 127.0.0.`from`.
+async fn connect(to: SocketAddr, from: u8) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::new(127, 0, 0, from), 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+/// Asks over a connection, and returns the answer; nothing if there was none.
+async fn ask(stream: &mut TcpStream, request: &str) -> String {
+    let _ = stream.write_all(request.as_bytes()).await;
+    let mut answer = Vec::new();
+    let whole = async {
+        while !answer.ends_with(b"!") && stream.read_buf(&mut answer).await.is_ok_and(|read| read > 0) {}
+    };
+    timeout(DEADLINE, whole).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// Waits until the server has ended a connection.
+async fn ended(stream: &mut TcpStream) {
+    let _ = timeout(DEADLINE, stream.read_to_end(&mut Vec::new())).await.unwrap();
+}
+
+fn post(length: usize, body: &str) -> String {
+    format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}")
+}
+
+#[tokio::test]
+async fn a_crowd_makes_room_for_others() {
+    let server = Echo::start(PATIENT).await;
+    let mut known = connect(server.address, 1).await;
+    assert!(ask(&mut known, &post(3, "abc")).await.ends_with("3 bytes!"));
+    let mut crowd = Vec::new();
+    for number in 0..9 {
+        let mut one = connect(server.address, 2).await;
+        one.write_all(&post(3, "ab").as_bytes()[..number * 6]).await.unwrap();
+        crowd.push(one);
+    }
+    for _ in 0..9 {
+        let mut new = connect(server.address, 1).await;
+        assert!(ask(&mut new, &post(3, "abc")).await.ends_with("3 bytes!"));
+        assert!(ask(&mut known, &post(3, "abc")).await.ends_with("3 bytes!"));
+    }
+    for one in &mut crowd[..6] {
+        ended(one).await;
+    }
+    assert!(server.dropped("head", "room") + server.dropped("body", "room") >= 6);
+}
+
+#[tokio::test]
+async fn nobody_who_is_answered_makes_room() {
+    let server = Echo::start(PATIENT).await;
+    let turn = server.turns.acquire().await.unwrap();
+    let mut answered = Vec::new();
+    for from in 1..=4 {
+        let mut one = connect(server.address, from).await;
+        one.write_all(post(1, "a").as_bytes()).await.unwrap();
+        answered.push(one);
+    }
+    // One more has no chance, once the others are answered.
+    let refused = async {
+        loop {
+            let mut new = connect(server.address, 5).await;
+            let read = timeout(Duration::from_millis(50), new.read(&mut [0])).await;
+            if read.is_ok() && server.dropped("head", "room") > 0 {
+                break;
+            }
+        }
+    };
+    timeout(DEADLINE, refused).await.unwrap();
+    drop(turn);
+    for one in &mut answered {
+        assert!(ask(one, "").await.ends_with("1 bytes!"));
+    }
+}
+
+#[tokio::test]
+async fn a_long_body_that_stalls_makes_room() {
+    let server = Echo::start(PATIENT).await;
+    let mut stalled = Vec::new();
+    for from in [2, 2, 3] {
+        let mut one = connect(server.address, from).await;
+        one.write_all(post(900, "ab").as_bytes()).await.unwrap();
+        stalled.push(one);
+        // Each is known before the next one comes.
+        let mut new = connect(server.address, 4).await;
+        assert!(ask(&mut new, &post(0, "")).await.ends_with("0 bytes!"));
+    }
+    let mut new = connect(server.address, 1).await;
+    let body = "x".repeat(800);
+    assert!(ask(&mut new, &post(800, &body)).await.ends_with("800 bytes!"));
+    ended(&mut stalled[0]).await;
+    assert!(server.dropped("body", "room") >= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_phase_comes_to_its_end() {
+    let server = Echo::start(LIMITS).await;
+    let turn = server.turns.acquire().await.unwrap();
+    for (phase, sent) in [("head", "POST / HT"), ("body", &post(3, "ab")), ("answer", &post(3, "abc"))] {
+        let mut stream = connect(server.address, 1).await;
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        ended(&mut stream).await;
+        assert_eq!(server.dropped(phase, "timeout"), 1, "{phase}");
+    }
+    drop(turn);
+    let mut stream = connect(server.address, 1).await;
+    assert!(ask(&mut stream, &post(0, "")).await.ends_with("0 bytes!"));
+    ended(&mut stream).await;
+    assert_eq!(server.dropped("idle", "timeout"), 1);
+}
+
+#[tokio::test]
+async fn a_body_needs_a_length_within_the_limit() {
+    let server = Echo::start(PATIENT).await;
+    for (head, expected) in [
+        ("content-length: 1001", "413 "),
+        ("content-length: 18446744073709551615", "4"),
+        ("transfer-encoding: chunked", "411 "),
+    ] {
+        let mut stream = connect(server.address, 1).await;
+        let request = format!("POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{head}\r\n\r\n");
+        let answer = ask(&mut stream, &request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{head}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn at_the_end_what_is_idle_is_closed_and_the_rest_answered() {
+    let server = Echo::start(PATIENT).await;
+    let mut idle = connect(server.address, 1).await;
+    assert!(ask(&mut idle, &post(0, "")).await.ends_with("0 bytes!"));
+    let mut asking = connect(server.address, 1).await;
+    asking.write_all(post(3, "ab").as_bytes()).await.unwrap();
+    // It is known before the end.
+    assert!(ask(&mut idle, &post(0, "")).await.ends_with("0 bytes!"));
+    server.trigger.request();
+    ended(&mut idle).await;
+    let answer = ask(&mut asking, "c").await;
+    assert!(answer.ends_with("3 bytes!") && answer.contains("connection: close"), "{answer}");
+    timeout(DEADLINE, server.task).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn no_frame_of_a_body_is_kept() {
+    // A frame is asked for only when the last one has been copied: then nobody else may hold on to the buffer.
+    let frames = stream::unfold((Bytes::from(vec![b'x'; 8192]), 0), |(buffer, sent)| async move {
+        assert!(buffer.is_unique(), "the frame before number {sent} is kept");
+        let frame = Frame::data(buffer.slice(sent..=sent));
+        (sent < 100).then_some((Ok::<_, ()>(frame), (buffer, sent + 1)))
+    });
+    assert_eq!(gather(StreamBody::new(frames), 100).await, Ok(vec![b'x'; 100]));
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_an_error() {
+    let frames = [Ok(Frame::data(Bytes::from("a"))), Err("gone")];
+    assert_eq!(gather(StreamBody::new(stream::iter(frames)), 2).await, Err("gone"));
+}

@@ -1,0 +1,293 @@
+//! The ports of our processes, with the limits as shipped, while a crowd takes what it can get: who matters gets through.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use anyhow::{Result, ensure};
+use brupop_runtime::callers::{Callers, Refusals, Right};
+use brupop_runtime::connections::Drops;
+use brupop_runtime::tls::Resolver;
+use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider, metrics_endpoint};
+use brupop_testbed::await_until;
+use brupop_testbed::crowd::{Behaviour, Crowd, OwnRuntime, Port, raise_open_files};
+use brupop_webhook::certificates::{Policy, issue::issue};
+use brupop_webhook::serve::{LIMITS, serve};
+use futures::future::join_all;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, MutexGuard, oneshot};
+use tokio::time::timeout;
+
+const NAME: &str = "webhook.ns.svc";
+const DEADLINE: Duration = Duration::from_mins(1);
+/// So long an API server waits for a review, the kubelet for a probe, and here a scraper.
+const PATIENCE: Duration = Duration::from_secs(3);
+const CROWD: usize = 2000;
+const KEPT_ALIVE: &[Behaviour] = &[Behaviour::KeptAlive];
+/// Before a connection of the crowd is opened again.
+const SOON: Duration = Duration::from_secs(1);
+const AT_ONCE: Duration = Duration::ZERO;
+const REVIEW: &str = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
+    "kind":{"group":"brupop.bottlerocket.aws","version":"v2","kind":"BottlerocketShadow"},
+    "resource":{"group":"brupop.bottlerocket.aws","version":"v2","resource":"bottlerocketshadows"},
+    "subResource":"status","name":"brs-n","namespace":"ns","operation":"UPDATE","dryRun":false,
+    "userInfo":{"username":"system:serviceaccount:ns:brupop-agent"},
+    "object":{"metadata":{"name":"brs-n"},"spec":{"state":"Idle"}},
+    "oldObject":{"metadata":{"name":"brs-n"},"spec":{"state":"Idle"}}}}"#;
+
+/// Each of these tests takes both cores of a small machine.
+async fn alone() -> Result<MutexGuard<'static, ()>> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+    install_crypto_provider();
+    raise_open_files()?;
+    Ok(ONE_AT_A_TIME.lock().await)
+}
+
+/// Serves a port on threads of its own, as many as the webhook has, until what is returned is dropped.
+async fn start<F>(
+    serve: impl FnOnce(TcpListener, Shutdown) -> F + Send + 'static,
+) -> Result<(SocketAddr, OwnRuntime)>
+where
+    F: Future<Output = ()> + Send,
+{
+    let runtime = OwnRuntime::start(2)?;
+    let (sender, address) = oneshot::channel();
+    runtime.spawn(async move {
+        let listener = endpoint::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        sender.send(listener.local_addr().unwrap()).unwrap();
+        let (_trigger, shutdown) = Shutdown::by_hand();
+        serve(listener, shutdown).await;
+    });
+    Ok((address.await?, runtime))
+}
+
+/// The same with TLS.
+async fn start_tls<F>(
+    serve: impl FnOnce(TcpListener, Arc<Resolver>, Shutdown) -> F + Send + 'static,
+) -> Result<(Port, OwnRuntime)>
+where
+    F: Future<Output = ()> + Send,
+{
+    let now = Timestamp::now();
+    let generation = issue(&[NAME.to_owned()], Policy::of_lifetime(SignedDuration::from_hours(1)), now, now)?;
+    let resolver = Arc::new(Resolver::default());
+    resolver.serve(&generation.certificate, &generation.key)?;
+    let (address, runtime) = start(move |listener, shutdown| serve(listener, resolver, shutdown)).await?;
+    Ok((Port::tls(address, NAME, generation.authority.as_bytes())?, runtime))
+}
+
+/// A caller that matters, from an address of its own. Like an API server, it keeps connections for another time.
+struct Caller {
+    port: Port,
+    from: Ipv4Addr,
+    idle: std::sync::Mutex<Vec<SendRequest<Full<Bytes>>>>,
+    tries: std::sync::Mutex<Tries>,
+}
+
+#[derive(Debug, Default)]
+struct Tries {
+    all: usize,
+    failed: Vec<String>,
+    longest: Duration,
+}
+
+impl Caller {
+    fn of(port: &Port) -> Self {
+        Self {
+            port: port.clone(),
+            from: Ipv4Addr::LOCALHOST,
+            idle: std::sync::Mutex::default(),
+            tries: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Tries to get an answer, over a connection that was used before, if there is one and `new` is not wanted.
+    async fn ask(&self, request: Request<Full<Bytes>>, new: bool) {
+        let began = Instant::now();
+        let answered = timeout(PATIENCE, self.answer(request, new)).await;
+        let mut tries = self.tries.lock().unwrap();
+        tries.all += 1;
+        tries.longest = tries.longest.max(began.elapsed());
+        match answered {
+            Ok(Ok(StatusCode::OK)) => {}
+            otherwise => tries.failed.push(format!("{otherwise:?}")),
+        }
+    }
+
+    async fn answer(&self, request: Request<Full<Bytes>>, new: bool) -> Result<StatusCode> {
+        let mut sender = match self.idle().filter(|_| !new) {
+            Some(sender) => sender,
+            None => self.connect().await?,
+        };
+        let answer = sender.send_request(request).await?;
+        let status = answer.status();
+        answer.into_body().collect().await?;
+        if sender.ready().await.is_ok() {
+            self.idle.lock().unwrap().push(sender);
+        }
+        Ok(status)
+    }
+
+    /// A connection that was used before and is not known to be closed.
+    fn idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+        std::iter::from_fn(|| self.idle.lock().unwrap().pop()).find(|idle| !idle.is_closed())
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
+        let stream = self.port.connect(self.from).await?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+
+    /// All tries were answered.
+    fn check(&self, beside: &str, crowd: &Crowd) -> Result<()> {
+        let tries = self.tries.lock().unwrap();
+        println!("{} tries beside {beside} ({}): {:?} at most", tries.all, crowd.done(), tries.longest);
+        ensure!(tries.failed.is_empty(), "beside {beside}: {tries:?}");
+        Ok(())
+    }
+}
+
+fn get(path: &str, token: &str) -> Request<Full<Bytes>> {
+    let request = Request::get(path).header("host", NAME).header("authorization", format!("Bearer {token}"));
+    request.body(Full::default()).unwrap()
+}
+
+fn review() -> Request<Full<Bytes>> {
+    Request::post("/validate").header("host", NAME).body(Full::from(REVIEW)).unwrap()
+}
+
+/// The crowd does so much more.
+async fn goes_on(crowd: &Crowd, more: usize) -> Result<()> {
+    let before = crowd.done();
+    let done = async || (crowd.done() >= before + more).then_some(());
+    Ok(await_until("the crowd goes on", DEADLINE, done).await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reviews_are_answered_beside_a_crowd() -> Result<()> {
+    let _alone = alone().await?;
+    let (other, same) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
+    for (beside, behaviours, pause, from) in [
+        ("2,000 that stall", &Behaviour::UNFINISHED[..], SOON, other),
+        ("2,000 that stall and come back at once", &Behaviour::UNFINISHED[..], AT_ONCE, other),
+        ("2,000 kept alive that come back at once", KEPT_ALIVE, AT_ONCE, other),
+        (
+            "2,000 that stall and come back at once, also from its address",
+            &Behaviour::UNFINISHED[..],
+            AT_ONCE,
+            same,
+        ),
+        ("2,000 kept alive that come back at once, also from its address", KEPT_ALIVE, AT_ONCE, same),
+    ] {
+        let (port, _server) = start_tls(|listener, resolver, shutdown| {
+            serve(listener, resolver, LIMITS, Arc::default(), None, shutdown)
+        })
+        .await?;
+        let api_server = Caller { from, ..Caller::of(&port) };
+        let crowd = Crowd::start(&port, CROWD, behaviours, pause)?;
+        goes_on(&crowd, 2 * LIMITS.connections).await?;
+        for _ in 0..10 {
+            join_all((0..10).map(|number| api_server.ask(review(), number % 2 == 0))).await;
+            goes_on(&crowd, 20).await?;
+        }
+        api_server.check(beside, &crowd)?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_are_answered_beside_a_crowd() -> Result<()> {
+    let _alone = alone().await?;
+    let unfinished = &[Behaviour::Silent, Behaviour::HalfHead, Behaviour::HalfBody];
+    for (beside, size, behaviours, pause) in [
+        ("70 kept alive", 70, KEPT_ALIVE, SOON),
+        ("2,000 kept alive that come back at once", CROWD, KEPT_ALIVE, AT_ONCE),
+        ("2,000 that stall and come back at once", CROWD, unfinished, AT_ONCE),
+    ] {
+        let health = Health::starting("not yet");
+        health.ready();
+        let (address, _server) =
+            start(|listener, shutdown| endpoint::serve(listener, health, Drops::default(), shutdown)).await?;
+        let port = Port::plain(address);
+        let kubelet = Caller::of(&port);
+        let crowd = Crowd::start(&port, size, behaviours, pause)?;
+        goes_on(&crowd, size.min(500)).await?;
+        for _ in 0..50 {
+            kubelet.ask(get("/livez", ""), true).await;
+            goes_on(&crowd, 1).await?;
+        }
+        kubelet.check(beside, &crowd)?;
+    }
+    Ok(())
+}
+
+/// Plays the API server, which knows the tokens `known` and `new`, and counts those that it is asked about.
+fn token_reviewer() -> (Client, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let count = Arc::clone(&count);
+        async move {
+            let about_a_token = request.uri().path().ends_with("/tokenreviews");
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let mut answer: Value = serde_json::from_slice(&body).unwrap();
+            answer["status"] = if about_a_token {
+                count.fetch_add(1, Ordering::Relaxed);
+                let known = ["known", "new"].iter().any(|token| answer["spec"]["token"] == *token);
+                json!({"authenticated": known, "user": {"username": "prometheus"}})
+            } else {
+                json!({"allowed": true})
+            };
+            Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
+        }
+    });
+    (Client::new(service, "default"), asked)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scrapers_are_answered_beside_a_crowd() -> Result<()> {
+    let _alone = alone().await?;
+    for (beside, size, behaviours) in [
+        ("40 that make up tokens", 40, &[Behaviour::MadeUpTokens][..]),
+        ("2,000 that stall and come back at once", CROWD, &Behaviour::UNFINISHED[..]),
+    ] {
+        let (client, asked) = token_reviewer();
+        let callers = Callers::new(client, Right::Get(metrics_endpoint::PATH), Refusals::default());
+        let (port, _server) = start_tls(|listener, resolver, shutdown| {
+            let render = || "# EOF\n".to_owned();
+            metrics_endpoint::serve(listener, resolver, callers, render, Drops::default(), shutdown)
+        })
+        .await?;
+        let scraper = Caller::of(&port);
+        scraper.ask(get("/metrics", "known"), true).await;
+        let began = Instant::now();
+        let crowd = Crowd::start(&port, size, behaviours, AT_ONCE)?;
+        goes_on(&crowd, size.min(500)).await?;
+        for number in 0..50 {
+            scraper.ask(get("/metrics", "known"), number % 2 == 0).await;
+            goes_on(&crowd, 40).await?;
+        }
+        scraper.ask(get("/metrics", "new"), true).await;
+        scraper.check(beside, &crowd)?;
+        let (asked, seconds) = (asked.load(Ordering::Relaxed), began.elapsed().as_secs_f32());
+        println!("{asked} reviews in {seconds:.1} s");
+        // Two of scrapers, and five in ten seconds of each address of the crowd.
+        let most = 2.0 + 20.0 * (1.0 + seconds / 10.0);
+        ensure!(f32::from(u16::try_from(asked)?) <= most, "{asked} reviews in {seconds} s");
+    }
+    Ok(())
+}
