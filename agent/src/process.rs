@@ -2,6 +2,7 @@
 
 use brupop_api::identity::PodIdentity;
 use brupop_api::names::shadow_name;
+use brupop_runtime::errors::describe;
 use brupop_runtime::{Cluster, Shutdown};
 use kube::Client;
 use tokio::sync::watch;
@@ -10,7 +11,7 @@ use tracing::Instrument as _;
 use crate::agent::{Agent, SocketAbandoned};
 use crate::identity::{WhoError, who_am_i};
 use crate::options::Options;
-use crate::shadow::{self, format_error_chain};
+use crate::shadow;
 use crate::trouble::Trouble;
 
 /// Why the agent cannot run.
@@ -70,7 +71,7 @@ async fn identify(
                 trouble.over();
                 return Ok(Some(me));
             }
-            Err(error) if error.is_temporary() => trouble.failed(&format_error_chain(&error)),
+            Err(error) if error.is_temporary() => trouble.failed(&describe(&error)),
             Err(error) => return Err(ProcessError::Who(error)),
         };
         tokio::select! {

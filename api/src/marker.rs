@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::printable::json_error;
+
 /// Longest marker that we write or read, in bytes.
 pub const MARKER_MAX: usize = 4096;
 /// Most owners that a marker names.
@@ -44,7 +46,7 @@ pub struct Marker {
 #[derive(Debug, thiserror::Error)]
 pub enum MarkerError {
     /// It is not the JSON that we write.
-    #[error("the node's annotation {annotation} is not ours to read: {0}", annotation = crate::names::MARKER_ANNOTATION)]
+    #[error("the node's annotation {} is not ours to read: {}", crate::names::MARKER_ANNOTATION, json_error(.0))]
     Malformed(#[from] serde_json::Error),
     /// Nobody but us writes there, and we write less.
     #[error("the node's annotation {annotation} has {0} bytes, more than {MARKER_MAX}", annotation = crate::names::MARKER_ANNOTATION)]

@@ -2,6 +2,7 @@
 
 use brupop_api::BottlerocketShadow;
 use brupop_api::names::canary::{NODE_ANNOTATION, POLICY_RULE, STATUS_MESSAGE, WEBHOOK_RULE};
+use brupop_runtime::errors::{describe, status_message};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::{PartialObjectMeta, Status};
@@ -86,7 +87,7 @@ fn met(answer: Result<(), Error>, ours: impl Fn(&str) -> bool) -> Met {
     match answer {
         Ok(()) => Met::Else("it was let through".to_owned()),
         Err(Error::Api(status)) => refusal(&status, ours),
-        Err(error) => Met::Nothing(error.to_string()),
+        Err(error) => Met::Nothing(describe(&error)),
     }
 }
 
@@ -94,10 +95,10 @@ fn refusal(status: &Status, ours: impl Fn(&str) -> bool) -> Met {
     match status.code {
         400..500 if ours(&status.message) => Met::Refusal,
         // The object is gone, or the server is too busy: this says nothing about the rule.
-        404 | 429 | 503 | 504 => Met::Nothing(status.message.clone()),
+        404 | 429 | 503 | 504 => Met::Nothing(status_message(status).into_owned()),
         // This includes 500, "failed calling webhook": no write gets past it, but then no write of an update would,
         // either.
-        _ => Met::Else(status.message.clone()),
+        _ => Met::Else(status_message(status).into_owned()),
     }
 }
 

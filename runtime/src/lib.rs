@@ -4,6 +4,7 @@ pub mod callers;
 pub mod client;
 pub mod connections;
 pub mod endpoint;
+pub mod errors;
 pub mod logs;
 pub mod metrics_endpoint;
 pub mod self_signed;

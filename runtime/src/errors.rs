@@ -1,0 +1,75 @@
+//! Errors in words that are fit for a log line: with their causes, and without the bodies of responses.
+
+use brupop_api::printable::json_error;
+use kube::core::Status;
+use std::borrow::Cow;
+use std::error::Error;
+
+/// The reason that kube's client makes up for an error response that holds no Status. The message is the body then.
+const MADE_UP: &str = "Failed to parse error data";
+/// Most errors of a chain that are named.
+const CAUSES_MAX: usize = 16;
+
+/// The error and its causes in one sentence, each said once.
+///
+/// It quotes neither the body of a response nor a value in one, because other people's objects hold secrets. What serde and
+/// kube's client quote is replaced by what kind of error it is, also where an error repeats the words of its cause.
+pub fn describe(error: &(dyn Error + 'static)) -> String {
+    let mut chain = vec![error];
+    let mut last = error;
+    while let Some(cause) = last.source().filter(|_| chain.len() < CAUSES_MAX) {
+        chain.push(cause);
+        last = cause;
+    }
+    let mut said: Vec<Said> = Vec::new();
+    for error in chain.into_iter().rev() {
+        said.push(Said::of(error, said.last()));
+    }
+    let mut sentence = String::new();
+    for Said { words, .. } in said.iter().rev() {
+        if sentence.is_empty() {
+            sentence.clone_from(words);
+        } else if !sentence.contains(words.as_str()) {
+            sentence = format!("{sentence}: {words}");
+        }
+    }
+    sentence
+}
+
+/// What the API server says in a Status. If the answer was none, and so its message is the whole body, another sentence.
+pub fn status_message(status: &Status) -> Cow<'_, str> {
+    if status.reason == MADE_UP {
+        return Cow::Owned(format!("the answer, with code {}, is no Status", status.code));
+    }
+    Cow::Borrowed(&status.message)
+}
+
+/// What is said of one error of a chain.
+struct Said {
+    words: String,
+    /// Its own words, and what takes their place.
+    instead: Vec<(String, String)>,
+}
+
+impl Said {
+    fn of(error: &(dyn Error + 'static), cause: Option<&Self>) -> Self {
+        let own = error.to_string();
+        if let Some(error) = error.downcast_ref::<serde_json::Error>() {
+            let words = json_error(error);
+            return Self { instead: vec![(own, words.clone())], words };
+        }
+        let boxed = error.downcast_ref::<Box<Status>>().map(AsRef::as_ref);
+        if let Some(status) = boxed.or_else(|| error.downcast_ref()) {
+            let words = status_message(status).into_owned();
+            // kube's error says it twice: in words, and as Rust writes a struct.
+            let code = status.code.to_string();
+            return Self { instead: vec![(format!("{status:?}"), code), (own, words.clone())], words };
+        }
+        let instead = cause.iter().flat_map(|cause| &cause.instead);
+        let words = instead.fold(own.clone(), |words, (theirs, instead)| words.replace(theirs, instead));
+        Self { instead: vec![(own, words.clone())], words }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
