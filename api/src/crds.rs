@@ -94,6 +94,10 @@ pub(crate) fn message(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": MESSAGE_MAX, "pattern": PATTERN})
 }
 
+pub(crate) fn message_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "nullable": true, "maxLength": MESSAGE_MAX, "pattern": PATTERN})
+}
+
 pub(crate) fn halt_reason(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": HALT_REASON_MAX, "pattern": PATTERN})
 }

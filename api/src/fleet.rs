@@ -64,7 +64,7 @@ pub struct BottlerocketFleetStatus {
     pub counts: Option<Counts>,
     /// The versions that no new node is updated to, joined by commas; for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::message")]
+    #[schemars(schema_with = "crate::crds::message_or_null")]
     pub halted: Option<String>,
     /// When an update last finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]

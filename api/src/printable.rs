@@ -5,6 +5,10 @@
 //! would show it in another order than it was written.
 
 use std::borrow::Cow;
+use std::io;
+
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 
 /// Stands where a text was cut off.
 const CUT: char = '…';
@@ -78,13 +82,39 @@ pub fn printable(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// The value as JSON text without unprintable characters: they are escaped as JSON does it, so that the text reads as the
+/// same value.
+///
+/// # Errors
+/// The value cannot be written as JSON.
+pub fn printable_json(value: &impl Serialize) -> serde_json::Result<String> {
+    let mut text = Vec::new();
+    value.serialize(&mut Serializer::with_formatter(&mut text, PrintableFormatter))?;
+    String::from_utf8(text).map_err(serde::ser::Error::custom)
+}
+
+struct PrintableFormatter;
+
+impl Formatter for PrintableFormatter {
+    fn write_string_fragment<W: io::Write + ?Sized>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
+        for piece in text.split_inclusive(is_unprintable) {
+            let last = piece.chars().next_back().filter(|last| is_unprintable(*last));
+            writer.write_all(&piece.as_bytes()[..piece.len() - last.map_or(0, char::len_utf8)])?;
+            for unit in last.iter().flat_map(|last| last.encode_utf16(&mut [0; 2]).to_vec()) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What is wrong with a JSON text, and where. serde's own sentence quotes the value that it stumbled over, and this may be
 /// a secret in somebody else's object.
 pub fn json_error(error: &serde_json::Error) -> String {
     use serde_json::error::Category::{Data, Eof, Io, Syntax};
     let what = match error.classify() {
         Io => "it cannot be read",
-        Syntax => "it is not JSON",
+        Syntax => "it is not JSON, or nested too deeply",
         Data => "it is JSON of another shape",
         Eof => "it ends too early",
     };
@@ -139,7 +169,7 @@ mod tests {
         for (error, expected) in [
             (read(secret), "it is JSON of another shape (line 1, column 0)"),
             (read("[\n 1, \"hunter2\"]"), "it is JSON of another shape (line 2, column 13)"),
-            (read("[1, hunter2]"), "it is not JSON (line 1, column 5)"),
+            (read("[1, hunter2]"), "it is not JSON, or nested too deeply (line 1, column 5)"),
             (read("[1,"), "it ends too early (line 1, column 3)"),
             (typed, "it is JSON of another shape"),
         ] {
@@ -169,6 +199,15 @@ mod tests {
             prop_assert_eq!(whole.len() <= limit, shown == whole);
             prop_assert!(shown == whole || shown.ends_with(CUT) || limit < CUT.len_utf8());
             prop_assert_eq!(is_printable(&text), whole == text);
+        }
+
+        #[test]
+        fn printable_json_reads_as_the_same_value(text in text()) {
+            let value = serde_json::json!({ text.as_str(): [text.as_str(), 1] });
+            let written = printable_json(&value).unwrap();
+            prop_assert!(is_printable(&written), "{written}");
+            prop_assert!(!is_printable(&text) || written == serde_json::to_string(&value).unwrap());
+            prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&written).unwrap(), value);
         }
     }
 }

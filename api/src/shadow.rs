@@ -172,7 +172,7 @@ pub struct BottlerocketShadowStatus {
     pub reboot_requested: Option<String>,
     /// What a person should know, at most 1 KiB, without line breaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::message")]
+    #[schemars(schema_with = "crate::crds::message_or_null")]
     pub message: Option<String>,
     /// Why the node moves or not; written by the reconciler only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -39,7 +39,7 @@ async fn no_error_quotes_what_a_server_answered() {
     for (status, body, expected) in [
         (200, r#"{"items": "hunter2"}"#, "it is JSON of another shape (line 1, column 19)"),
         (200, r#"{"metadata": {"resourceVersion": {}}, "hunter2": 1"#, "it is JSON of another shape"),
-        (200, "hunter2", "it is not JSON (line 1, column 1)"),
+        (200, "hunter2", "it is not JSON, or nested too deeply (line 1, column 1)"),
         (502, "<p>hunter2</p>", "the answer, with code 502, is no Status"),
         (404, "", "the answer, with code 404, is no Status"),
     ] {
