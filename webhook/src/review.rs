@@ -3,7 +3,7 @@
 use crate::metrics::Metrics;
 use crate::verdict::{Change, Request, Verdict, verdict};
 use brupop_api::crds::NAME_MAX;
-use brupop_api::printable::{is_printable, json_error, printable, printable_json};
+use brupop_api::printable::{is_printable, json_error, printable};
 use kube::core::Status;
 use kube::core::response::StatusSummary;
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,7 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
         let change = Change::of(&request);
         let verdict = verdict(&request, &change);
         let changed = change.summary();
-        let response = printable_json(&respond(&request, &change, &changed, &verdict))?.into_bytes();
+        let response = serde_json::to_vec(&respond(&request, &change, &changed, &verdict))?;
         metrics.reviewed(
             verdict.actor,
             &request.operation,

@@ -77,10 +77,13 @@ impl<'a> Change<'a> {
             })
         };
         let patch = json_patch::diff(&halves(self.old, self.new), &halves(self.new, self.old));
-        match printable_json(&patch) {
-            Ok(text) if text.len() <= DIFF_MAX => text,
+        match serde_json::to_string(&patch) {
             Ok(text) => {
-                let shown = &text[..text.floor_char_boundary(DIFF_MAX)];
+                let shown = printable_json(&text[..text.floor_char_boundary(DIFF_MAX)]).into_owned();
+                if text.len() <= DIFF_MAX && shown.len() <= DIFF_MAX {
+                    return shown;
+                }
+                let shown = &shown[..shown.floor_char_boundary(DIFF_MAX)];
                 format!("{shown}… ({} operations in {} bytes)", patch.0.len(), text.len())
             }
             Err(error) => json_error(&error),
@@ -136,6 +139,8 @@ mod tests {
         assert!(long.ends_with("bytes)") && long.len() < 2 * DIFF_MAX, "{long}");
         let hostile = diff(&json!({}), &json!({"a": "\u{1b}\n\u{202e}\u{7f}\u{e0041}"}));
         assert_eq!(hostile, r#"[{"op":"add","path":"/spec/a","value":"\u001b\n\u202e\u007f\udb40\udc41"}]"#);
+        let longer = diff(&json!({}), &json!({"a": "\u{7f}".repeat(1000)}));
+        assert!(longer.ends_with("(1 operations in 1042 bytes)") && longer.len() < 2 * DIFF_MAX, "{longer}");
         assert_eq!(diff(&list(0), &list(10_000)), "(a change of 10002 values is not shown)");
         assert_eq!(
             diff(&json!({"a": {"b": vec![1; 9_999]}}), &json!({})),
