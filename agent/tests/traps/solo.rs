@@ -402,10 +402,10 @@ fn within_the_schema(status: &BottlerocketShadowStatus) -> Result<(), String> {
     let message = status.message.as_deref().unwrap_or_default();
     let boot_ids = [&status.boot_id, &status.reboot_requested];
     let sound = message.len() <= MESSAGE_MAX && is_printable(message);
-    match boot_ids.into_iter().flatten().all(|boot_id| is_boot_id(boot_id)) && sound {
-        true => Ok(()),
-        false => Err(format!("status in body should match: {status:?}")),
+    if sound && boot_ids.into_iter().flatten().all(|boot_id| is_boot_id(boot_id)) {
+        return Ok(());
     }
+    Err(format!("status in body should match: {status:?}"))
 }
 
 async fn answer(store: Arc<Mutex<Store>>, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
