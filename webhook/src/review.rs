@@ -163,3 +163,6 @@ fn log(request: &Request, changed: &str, verdict: &Verdict) {
         Err(refusal) => tracing::warn!(shadow, node, user, actor, rule, changed, %refusal, "refused"),
     }
 }
+
+#[cfg(test)]
+mod tests;
