@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{BottlerocketShadow, Field, Item, Value, Write};
-use brupop_runtime::{Shutdown, error_chain, waits::doubled};
+use brupop_runtime::errors::{describe, status_message};
+use brupop_runtime::{Shutdown, waits::doubled};
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
@@ -178,7 +179,7 @@ impl Agent {
                 // Deleted, made anew, or not to be read: the watch will say so, in its order.
                 Ok(_) => {}
                 Err(error) => {
-                    self.reports_failing.failed(&error_chain(&error));
+                    self.reports_failing.failed(&describe(&error));
                 }
             }
         }
@@ -201,19 +202,16 @@ impl Agent {
             }
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {
                 self.refused = self.refused.saturating_add(1);
-                tracing::debug!(
-                    code = status.code,
-                    reason = status.message,
-                    "the shadow has changed meanwhile"
-                );
+                let reason = status_message(&status);
+                tracing::debug!(code = status.code, %reason, "the shadow has changed meanwhile");
                 if self.refused > 2 {
                     // The shadow was read again, and the report was refused again: this is no mere race.
-                    self.reports_failing.failed(&status.message);
+                    self.reports_failing.failed(&reason);
                 }
                 let wait = doubled(REREAD_MIN, self.refused - 1, REREAD_MAX);
                 Err(Pause::ShadowOr(jittered(wait, 0.2)))
             }
-            Err(error) => Err(Pause::ShadowOr(self.reports_failing.failed(&error_chain(&error)))),
+            Err(error) => Err(Pause::ShadowOr(self.reports_failing.failed(&describe(&error)))),
         }
     }
 
@@ -243,7 +241,7 @@ fn said(write: &Write<'_>) {
         _ => None,
     });
     let fields: Vec<String> = write.sets.iter().map(|(field, _)| format!("{field:?}")).collect();
-    tracing::info!(state, message, fields = fields.join(","), "reported");
+    tracing::info!(state, says = message, fields = fields.join(","), "reported");
 }
 
 /// A shadow that the API server sent has name, UID and generation.

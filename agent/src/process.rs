@@ -2,7 +2,8 @@
 
 use brupop_api::identity::PodIdentity;
 use brupop_api::names::shadow_name;
-use brupop_runtime::{Cluster, Shutdown, error_chain};
+use brupop_runtime::errors::describe;
+use brupop_runtime::{Cluster, Shutdown};
 use kube::Client;
 use tokio::sync::watch;
 use tracing::Instrument as _;
@@ -70,7 +71,7 @@ async fn identify(
                 trouble.over();
                 return Ok(Some(me));
             }
-            Err(error) if error.is_temporary() => trouble.failed(&error_chain(&error)),
+            Err(error) if error.is_temporary() => trouble.failed(&describe(&error)),
             Err(error) => return Err(ProcessError::Who(error)),
         };
         tokio::select! {

@@ -4,7 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use brupop_api::{BottlerocketShadow, Item};
-use brupop_runtime::{error_chain, patient};
+use brupop_runtime::errors::describe;
+use brupop_runtime::patient;
 use futures::StreamExt as _;
 use kube::Client;
 use kube::api::Api;
@@ -70,7 +71,7 @@ pub async fn watch(client: Client, namespace: String, name: String, sender: watc
         let found = match event {
             None => return,
             Some(Err(error)) => {
-                trouble.failed(&error_chain(&error));
+                trouble.failed(&describe(&error));
                 continue;
             }
             Some(Ok(Event::Init)) => {

@@ -19,15 +19,15 @@ pub const HALTED: &str = "Halted";
 pub struct Condition {
     /// What this condition is about, in CamelCase.
     #[serde(rename = "type")]
-    #[schemars(length(min = 1, max = crate::crds::WORD_MAX), regex(pattern = r"^[A-Z][A-Za-z]*$"))]
+    #[schemars(schema_with = "crate::crds::word")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: ConditionStatus,
     /// A stable word for the state, in CamelCase; safe to alert on.
-    #[schemars(length(min = 1, max = crate::crds::WORD_MAX), regex(pattern = r"^[A-Z][A-Za-z]*$"))]
+    #[schemars(schema_with = "crate::crds::word")]
     pub reason: String,
     /// A sentence for people.
-    #[schemars(length(max = crate::crds::MESSAGE_MAX))]
+    #[schemars(schema_with = "crate::crds::message")]
     pub message: String,
     /// When `status` last changed.
     #[schemars(schema_with = "crate::crds::time")]

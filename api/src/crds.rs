@@ -4,6 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt as _;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+use crate::printable::PATTERN;
 use crate::{BottlerocketFleet, BottlerocketShadow};
 
 /// Longest name of a Kubernetes object, in characters.
@@ -30,17 +31,18 @@ pub const RESUME_VERSIONS_MAX: usize = 16;
 pub const VERSION_MAX: usize = 64;
 /// Longest boot id that is accepted; a UUID has 36 characters.
 pub const BOOT_ID_MAX: usize = 64;
-/// Longest message for people that is accepted, in characters.
+/// Longest message for people that is accepted, in characters. We cut ours to as many bytes, so to no more characters.
 pub const MESSAGE_MAX: usize = 1024;
 /// Longest time that is accepted; RFC 3339 with nanoseconds has 35 characters.
 pub const TIME_MAX: usize = 64;
 /// Highest count that is accepted: every JSON parser reads it exactly.
 pub const COUNTER_MAX: u64 = 9_007_199_254_740_991;
 
-/// The message, cut to what every schema takes: to [`MESSAGE_MAX`] bytes, so to no more characters.
-pub fn bounded_message(mut message: String) -> String {
-    message.truncate(message.floor_char_boundary(MESSAGE_MAX));
-    message
+/// Is this a boot id that the schemas take: at most [`BOOT_ID_MAX`] letters, digits, `.`, `_` and `-`? The kernel's is a
+/// UUID.
+pub fn is_boot_id(text: &str) -> bool {
+    (1..=BOOT_ID_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 /// <https://semver.org/#is-there-a-suggested-regular-expression-regex-to-check-a-semver-string>
@@ -49,6 +51,15 @@ const SEMVER: &str = concat!(
     r"(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?",
     r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$"
 );
+
+const BOOT_ID: &str = r"^[0-9A-Za-z._-]+$";
+/// RFC 3339, as far as characters go. The API server's own check of the format `date-time` lets other text follow.
+const TIME: &str = r"^[0-9TZtz:.+-]*$";
+const UID: &str = r"^[0-9A-Za-z._-]*$";
+/// Names of Nodes: <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names>
+const NAME: &str = r"^[0-9a-z.-]*$";
+/// In CamelCase.
+const WORD: &str = r"^[A-Z][A-Za-z]*$";
 
 /// Both definitions, in the order in which they are installed.
 pub fn all() -> Vec<CustomResourceDefinition> {
@@ -67,24 +78,51 @@ pub(crate) fn versions(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "maxItems": RESUME_VERSIONS_MAX, "items": version(generator)})
 }
 
-pub(crate) fn two_names(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "maxItems": REPORTERS_MAX, "items": {"type": "string", "maxLength": NAME_MAX}})
+pub(crate) fn two_names(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "maxItems": REPORTERS_MAX, "items": name(generator)})
+}
+
+pub(crate) fn name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "maxLength": NAME_MAX, "pattern": NAME})
+}
+
+pub(crate) fn word(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": WORD_MAX, "pattern": WORD})
+}
+
+pub(crate) fn message(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "maxLength": MESSAGE_MAX, "pattern": PATTERN})
+}
+
+pub(crate) fn message_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "nullable": true, "maxLength": MESSAGE_MAX, "pattern": PATTERN})
+}
+
+pub(crate) fn halt_reason(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "maxLength": HALT_REASON_MAX, "pattern": PATTERN})
 }
 
 pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "date-time", "maxLength": TIME_MAX})
+    json_schema!({"type": "string", "format": "date-time", "maxLength": TIME_MAX, "pattern": TIME})
 }
 
 pub(crate) fn time_or_null(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "date-time", "nullable": true, "maxLength": TIME_MAX})
+    json_schema!({
+        "type": "string", "format": "date-time", "nullable": true, "maxLength": TIME_MAX, "pattern": TIME
+    })
+}
+
+/// A time that is copied from the host, and needs no more than to be recognized.
+pub(crate) fn time_of_host(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": TIME_MAX, "pattern": TIME})
 }
 
 pub(crate) fn boot_id(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 1, "maxLength": BOOT_ID_MAX})
+    json_schema!({"type": "string", "minLength": 1, "maxLength": BOOT_ID_MAX, "pattern": BOOT_ID})
 }
 
 pub(crate) fn uid(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "maxLength": UID_MAX})
+    json_schema!({"type": "string", "maxLength": UID_MAX, "pattern": UID})
 }
 
 pub(crate) fn counter(_: &mut SchemaGenerator) -> Schema {

@@ -64,7 +64,7 @@ pub struct BottlerocketFleetStatus {
     pub counts: Option<Counts>,
     /// The versions that no new node is updated to, joined by commas; for `kubectl get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = crate::crds::MESSAGE_MAX))]
+    #[schemars(schema_with = "crate::crds::message_or_null")]
     pub halted: Option<String>,
     /// When an update last finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,13 +130,13 @@ pub struct VersionRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeFailure {
     /// Name of the node.
-    #[schemars(length(max = crate::crds::NAME_MAX))]
+    #[schemars(schema_with = "crate::crds::name")]
     pub node: String,
     /// When.
     #[schemars(schema_with = "crate::crds::time")]
     pub at: String,
     /// Why, in CamelCase.
-    #[schemars(length(max = crate::crds::WORD_MAX))]
+    #[schemars(schema_with = "crate::crds::word")]
     pub reason: String,
 }
 
@@ -147,7 +147,7 @@ pub struct Halt {
     #[schemars(schema_with = "crate::crds::time")]
     pub at: String,
     /// Why.
-    #[schemars(length(max = crate::crds::HALT_REASON_MAX))]
+    #[schemars(schema_with = "crate::crds::halt_reason")]
     pub reason: String,
 }
 

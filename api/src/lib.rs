@@ -2,8 +2,9 @@
 //!
 //! Everything here is a value or a function over values: the two custom resources ([`shadow`], [`fleet`]), what a
 //! node carries while it is updated ([`marker`]), which state may follow which ([`transitions`]), a conditional
-//! change of one object ([`mod@write`]), how objects are read ([`item`]), who a caller is ([`identity`]) and what things are called ([`names`]).
-//! No client, no clock, no input or output.
+//! change of one object ([`mod@write`]), how objects are read ([`item`]), who a caller is ([`identity`]), what things are
+//! called ([`names`]), and how text from outside is shown to people ([`mod@printable`]). No client, no clock, no input or
+//! output.
 
 pub mod conditions;
 pub mod crds;
@@ -14,6 +15,7 @@ pub mod identity;
 pub mod item;
 pub mod marker;
 pub mod names;
+pub mod printable;
 #[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod shadow;
 pub mod transitions;

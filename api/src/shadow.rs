@@ -146,7 +146,7 @@ pub struct Failures {
     #[schemars(schema_with = "crate::crds::time")]
     pub at: String,
     /// Why the last one failed, in CamelCase.
-    #[schemars(length(max = crate::crds::WORD_MAX))]
+    #[schemars(schema_with = "crate::crds::word")]
     pub reason: String,
 }
 
@@ -187,9 +187,9 @@ pub struct BottlerocketShadowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::boot_id")]
     pub reboot_requested: Option<String>,
-    /// What a person should know, at most 1 KiB.
+    /// What a person should know, at most 1 KiB, without line breaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = crate::crds::MESSAGE_MAX))]
+    #[schemars(schema_with = "crate::crds::message_or_null")]
     pub message: Option<String>,
     /// Why the node moves or not; written by the reconciler only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -206,7 +206,7 @@ pub struct Staged {
     pub version: String,
     /// The host's own time of the prepare that succeeded, or of a refresh of ours since; lets a restarted agent know
     /// its prepare again.
-    #[schemars(length(min = 1, max = crate::crds::TIME_MAX))]
+    #[schemars(schema_with = "crate::crds::time_of_host")]
     pub at: String,
     /// It was downloaded ahead of its turn, and no attempt of ours has activated it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

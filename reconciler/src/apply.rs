@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use brupop_api::crds::bounded_message;
+use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::IdentityOnly;
+use brupop_api::printable::printable;
 use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Item, State, names,
 };
-use brupop_runtime::error_chain;
+use brupop_runtime::errors::{describe, status_message};
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -284,15 +285,18 @@ fn created(answer: kube::Result<ObjectMeta>) -> Outcome {
     }
 }
 
+/// What the API server or a webhook answered, fit for conditions, Events and log lines.
+fn message(status: &Status) -> String {
+    printable(&status_message(status), MESSAGE_MAX).into_owned()
+}
+
 fn failure(error: &Error) -> Outcome {
     match error {
-        Error::Api(status) if is_denied(status) => Outcome::Denied(bounded_message(status.message.clone())),
+        Error::Api(status) if is_denied(status) => Outcome::Denied(message(status)),
         // 404: gone. 409: it exists already, or has another UID or version. 422 without causes: a `test` of the patch
         // does not hold.
-        Error::Api(status) if matches!(status.code, 404 | 409 | 422) => {
-            Outcome::Refused(bounded_message(status.message.clone()))
-        }
-        error => Outcome::Failed(error_chain(error)),
+        Error::Api(status) if matches!(status.code, 404 | 409 | 422) => Outcome::Refused(message(status)),
+        error => Outcome::Failed(describe(error)),
     }
 }
 

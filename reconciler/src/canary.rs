@@ -6,7 +6,7 @@ use brupop_api::item::IdentityOnly;
 use brupop_api::names;
 use brupop_api::names::canary::{NODE_ANNOTATION, POLICY_RULE, STATUS_MESSAGE, WEBHOOK_RULE};
 use brupop_api::{BottlerocketShadow, Item};
-use brupop_runtime::error_chain;
+use brupop_runtime::errors::{describe, status_message};
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
@@ -124,7 +124,7 @@ fn met(answer: Result<(), Error>, ours: impl Fn(&str) -> bool) -> Met {
     match answer {
         Ok(()) => Met::Nobody,
         Err(Error::Api(status)) => refusal(&status, ours),
-        Err(error) => Met::Nothing(error_chain(&error)),
+        Err(error) => Met::Nothing(describe(&error)),
     }
 }
 
@@ -132,10 +132,10 @@ fn refusal(status: &Status, ours: impl Fn(&str) -> bool) -> Met {
     match status.code {
         400..500 if ours(&status.message) => Met::Refusal,
         // The object is gone, or the server is too busy: this says nothing about the rule.
-        404 | 429 | 503 | 504 => Met::Nothing(status.message.clone()),
+        404 | 429 | 503 | 504 => Met::Nothing(status_message(status).into_owned()),
         // This includes 500, "failed calling webhook": no write gets past it, but then no write of an update would,
         // either.
-        _ => Met::Else(status.message.clone()),
+        _ => Met::Else(status_message(status).into_owned()),
     }
 }
 

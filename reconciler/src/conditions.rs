@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, OVERDUE, PROGRESSING};
-use brupop_api::crds::bounded_message;
+use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
+use brupop_api::printable::printable;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
 use kube::Resource;
 use serde_json::{Value, json};
@@ -28,31 +29,29 @@ pub struct Wanted {
 
 impl Wanted {
     /// The condition Progressing of a shadow.
-    pub fn progressing(status: ConditionStatus, reason: &'static str, message: String) -> Self {
-        Self { type_: PROGRESSING, status, reason, message: bounded_message(message) }
+    pub fn progressing(status: ConditionStatus, reason: &'static str, message: &str) -> Self {
+        Self::of(PROGRESSING, status, reason, message)
+    }
+
+    /// The message is made printable: it may hold the words of agents, hosts and API servers.
+    fn of(type_: &'static str, status: ConditionStatus, reason: &'static str, message: &str) -> Self {
+        Self { type_, status, reason, message: printable(message, MESSAGE_MAX).into_owned() }
     }
 
     /// The condition Overdue of a shadow whose update holds its slot for too long, from its condition Progressing.
     pub fn overdue(progressing: &Self) -> Self {
         let message =
             format!("the update holds its slot for longer than this may take: {}", progressing.message);
-        Self {
-            type_: OVERDUE,
-            status: ConditionStatus::True,
-            reason: progressing.reason,
-            message: bounded_message(message),
-        }
+        Self::of(OVERDUE, ConditionStatus::True, progressing.reason, &message)
     }
 
     /// The condition `AdmissionEnforced` of the fleet; `Err` says what was seen instead of a refusal.
     pub fn admission(enforced: Result<(), &str>) -> Self {
         let (status, reason, message) = match enforced {
-            Ok(()) => {
-                (ConditionStatus::True, "Refused", "webhook and policy refuse what they must".to_owned())
-            }
-            Err(why) => (ConditionStatus::False, "NotRefused", why.to_owned()),
+            Ok(()) => (ConditionStatus::True, "Refused", "webhook and policy refuse what they must"),
+            Err(why) => (ConditionStatus::False, "NotRefused", why),
         };
-        Self { type_: ADMISSION_ENFORCED, status, reason, message: bounded_message(message) }
+        Self::of(ADMISSION_ENFORCED, status, reason, message)
     }
 
     /// The condition `Halted` of the fleet, from the versions that are halted and why.
@@ -64,7 +63,7 @@ impl Wanted {
             let advice = "put a version (anew) into spec.resumeVersions to go on with it";
             (ConditionStatus::True, "FailureBudgetSpent", format!("{advice}; {}", versions.join("; ")))
         };
-        Self { type_: HALTED, status, reason, message: bounded_message(message) }
+        Self::of(HALTED, status, reason, &message)
     }
 
     /// Is this condition stored already?
@@ -211,7 +210,7 @@ mod tests {
     use std::slice;
 
     fn wanted(status: ConditionStatus, reason: &'static str) -> Wanted {
-        Wanted::progressing(status, reason, "a sentence".into())
+        Wanted::progressing(status, reason, "a sentence")
     }
 
     fn shadow(conditions: &Value) -> BottlerocketShadow {
@@ -261,8 +260,12 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_cut_to_what_the_schema_takes() {
-        assert_eq!(Wanted::progressing(ConditionStatus::True, "R", "é".repeat(600)).message.len(), 1024);
+    fn messages_are_as_the_schema_takes_them() {
+        let message = |words: &str| Wanted::progressing(ConditionStatus::True, "R", words).message;
+        assert_eq!(message(&"é".repeat(600)), format!("{}…", "é".repeat(510)));
+        assert_eq!(message("a\nb\u{1b}[2J\u{202e}"), "a\\nb\\u{1b}[2J\\u{202e}");
+        assert_eq!(Wanted::admission(Err("\u{7}")).message, "\\u{7}");
+        assert!(Wanted::halted([("1.0.0\n", "\u{9b}")].into_iter()).message.ends_with("1.0.0\\n: \\u{9b}"));
     }
 
     #[test]

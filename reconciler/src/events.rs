@@ -1,6 +1,7 @@
 //! The words of Events about updates, and of some log lines. Pure.
 
 use brupop_api::facts::ShadowFacts;
+use brupop_api::printable::printable;
 use brupop_api::shadow::Failures;
 use brupop_api::{Object, State, Write, names};
 use jiff::{SignedDuration, Timestamp, Unit};
@@ -12,8 +13,10 @@ use crate::observe::back_off;
 
 /// The action in Events about opting in.
 const AUTO_LABEL: &str = "AutoLabel";
-/// Most characters that a note quotes of an answer; the whole note may have 1024.
-const MAX_QUOTED: usize = 700;
+/// Longest `note` that the API server takes, in bytes.
+const MAX_NOTE: usize = 1024;
+/// Longest `action` that it takes.
+const MAX_ACTION: usize = 128;
 
 /// What an Event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,16 @@ impl EventText {
     fn new(situation: &Situation<'_>, reason: &'static str, warning: bool, note: String) -> Self {
         let attempt = situation.shadow.and_then(|shadow| shadow.spec.attempt).unwrap_or(0);
         Self { reason, warning, note, action: format!("UpdateAttempt{attempt}") }
+    }
+
+    /// The note as it is published: it may quote agents, hosts and API servers.
+    pub fn printable_note(&self) -> String {
+        printable(&self.note, MAX_NOTE).into_owned()
+    }
+
+    /// The action as it is published.
+    pub fn printable_action(&self) -> String {
+        printable(&self.action, MAX_ACTION).into_owned()
     }
 }
 
@@ -165,7 +178,6 @@ pub fn of_no_opt_in(why: &str) -> EventText {
          auto-label, or set AUTO_LABEL to false"
             .to_owned()
     } else {
-        let why: String = why.chars().take(MAX_QUOTED).collect();
         format!("AUTO_LABEL is true, but this node could not be labelled: {why}")
     };
     EventText { reason: "NotOptedIn", warning: true, note, action: AUTO_LABEL.to_owned() }
@@ -193,6 +205,7 @@ mod tests {
     use crate::facts::{Evicted, NodeFacts, PodFacts, TimeFacts};
     use brupop_api::Marker;
     use brupop_api::facts::{SpecFacts, StatusFacts};
+    use brupop_api::printable::is_printable;
 
     fn situation(state: State) -> Situation<'static> {
         Situation {
@@ -301,6 +314,39 @@ mod tests {
     }
 
     #[test]
+    fn events_are_printable_whatever_is_quoted() {
+        let hostile = "1.0.0\u{1b}[2J\nUpdated: \u{9b}\u{202e}";
+        let shown = r"1.0.0\u{1b}[2J\nUpdated: \u{9b}\u{202e}";
+        let mut situation = situation(State::Idle);
+        let shadow = situation.shadow.as_mut().unwrap();
+        (shadow.status.current_version, shadow.spec.version) = (Some(hostile), Some(hostile));
+        let decision = |object, reason| {
+            let write = Write { object, tests: vec![], sets: vec![] };
+            Decision { effect: Some(Effect::Write(write)), reason }
+        };
+        let pod = PodKey { namespace: "shop".into(), name: hostile.into(), uid: "u".into() };
+        let halted = Halted { version: hostile, why: hostile.to_owned() };
+        for event in [
+            of_effect(&situation, &decision(Object::ShadowSpec("brs-n"), Reason::Starting(hostile))).unwrap(),
+            of_effect(&situation, &decision(Object::Node("n"), Reason::Cordoning)).unwrap(),
+            of_effect(&situation, &decision(Object::ShadowSpec("brs-n"), Reason::Finishing)).unwrap(),
+            of_effect(
+                &situation,
+                &decision(Object::ShadowSpec("brs-n"), Reason::Aborting(Abort::StepFailed)),
+            )
+            .unwrap(),
+            of_refusal(&situation, &pod, hostile),
+            of_no_opt_in(hostile),
+            of_halts(&[halted]).unwrap(),
+        ] {
+            let (note, action) = (event.printable_note(), event.printable_action());
+            assert!(note.contains(shown) && is_printable(&note) && is_printable(&action), "{note:?}");
+        }
+        let long = of_refusal(&situation, &pod, &"é\n".repeat(5000));
+        assert!((1000..=1024).contains(&long.printable_note().len()));
+    }
+
+    #[test]
     fn a_refused_eviction_is_told_in_the_budgets_words() {
         let pod = PodKey { namespace: "shop".into(), name: "cart-1".into(), uid: "u".into() };
         let why = "The disruption budget cart needs 6 healthy pods and has 6 currently";
@@ -323,7 +369,7 @@ mod tests {
             theirs.note
         );
         assert_eq!(ours, of_no_opt_in("ValidatingAdmissionPolicy … reconciler-node-labels of another node"));
-        assert!(of_no_opt_in(&"long".repeat(1000)).note.len() <= 1024);
+        assert!((1000..=1024).contains(&of_no_opt_in(&"long".repeat(1000)).printable_note().len()));
         let leave_out = "kubectl label node n-1 bottlerocket.aws/updater-interface-version=none --overwrite";
         assert!(of_opt_in("n-1").note.ends_with(leave_out), "{}", of_opt_in("n-1").note);
     }

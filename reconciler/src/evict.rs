@@ -2,8 +2,11 @@
 
 mod due;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use brupop_api::printable::printable;
+use brupop_runtime::errors::{describe, status_message};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions};
@@ -14,7 +17,7 @@ use kube::core::Status;
 use crate::drain::PodKey;
 pub use due::Evictions;
 
-/// Refusals are cut to so many characters.
+/// Longest refusal that is quoted, in bytes.
 const MAX_MESSAGE: usize = 300;
 
 /// What the API server answered to an eviction.
@@ -49,20 +52,22 @@ impl Answer {
             // 409: the pod of this name has another UID.
             404 | 409 => Self::Gone,
             429 => {
-                let why = cause("DisruptionBudget").map_or(&status.message, |cause| &cause.message);
+                let of_budget = cause("DisruptionBudget").map(|cause| Cow::Borrowed(cause.message.as_str()));
+                let why = of_budget.unwrap_or_else(|| status_message(status));
                 let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-                Self::Blocked(bounded(why), Duration::from_secs(seconds.into()))
+                Self::Blocked(quoted(&why), Duration::from_secs(seconds.into()))
             }
             // Its namespace is being deleted, and the pod with it.
             403 if cause("NamespaceTerminating").is_some() => Self::Accepted,
             // This includes 500: more than one budget matches, which the API server does not support.
-            _ => Self::Failed(bounded(&status.message)),
+            _ => Self::Failed(quoted(&status_message(status))),
         }
     }
 }
 
-fn bounded(message: &str) -> String {
-    message.chars().take(MAX_MESSAGE).collect()
+/// What an API server says: it may be other people's words, such as those of a webhook.
+fn quoted(message: &str) -> String {
+    printable(message, MAX_MESSAGE).into_owned()
 }
 
 /// Evicts a pod, if it still has this UID. Use a client that returns 429 instead of trying again.
@@ -72,7 +77,7 @@ pub async fn evict(client: Client, pod: &PodKey) -> Answer {
     match pods.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction).await {
         Ok(_) => Answer::Accepted,
         Err(kube::Error::Api(status)) => Answer::of(&status),
-        Err(error) => Answer::Failed(bounded(&error.to_string())),
+        Err(error) => Answer::Failed(quoted(&describe(&error))),
     }
 }
 
@@ -83,7 +88,7 @@ pub async fn delete(client: Client, pod: &PodKey) -> Answer {
     match Api::<Pod>::namespaced(client, &pod.namespace).delete(&pod.name, &params).await {
         Ok(_) => Answer::Accepted,
         Err(kube::Error::Api(status)) => Answer::of(&status),
-        Err(error) => Answer::Failed(bounded(&error.to_string())),
+        Err(error) => Answer::Failed(quoted(&describe(&error))),
     }
 }
 
@@ -144,5 +149,8 @@ mod tests {
         ] {
             assert_eq!(Answer::of(&status(code, cause)), answer, "{code} {cause:?}");
         }
+        let hostile = Status { code: 500, message: "\u{1b}[2J\n".repeat(200), ..Status::default() };
+        let Answer::Failed(why) = Answer::of(&hostile) else { panic!("it failed") };
+        assert!(why.starts_with("\\u{1b}[2J\\n\\u{1b}") && why.len() <= MAX_MESSAGE, "{why}");
     }
 }

@@ -1,8 +1,11 @@
 //! The metrics: gauges, computed at each scrape from the snapshot and the last pass, and counters.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use brupop_api::crds::VERSION_MAX;
+use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, State};
 use brupop_runtime::callers::Refusals;
 use brupop_runtime::connections::Drops;
@@ -17,8 +20,9 @@ use crate::decide::Reason;
 use crate::facts::Situation;
 use crate::snapshot::Snapshot;
 
-/// At most so many versions get a series of their own. Versions come from agents, and a fleet runs a handful.
-const MAX_VERSIONS: usize = 64;
+/// At most so many versions get a series of their own, those of most hosts. Versions come from agents, and a fleet runs a
+/// handful.
+const MAX_VERSIONS: usize = 32;
 /// At most so many reasons of failures get a series of their own. The words are ours, or those of an earlier release.
 const MAX_FAILURES: usize = 32;
 /// The kinds of objects that may be left alone because they cannot be read.
@@ -158,14 +162,25 @@ fn number(value: i64) -> Gauge {
     gauge
 }
 
-/// Counts by name. Once there are `most` names, further ones count as `other`.
-fn tally<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> BTreeMap<&'n str, i64> {
-    let mut counts = BTreeMap::new();
+/// Counts by name, as the value of a label. The `most` frequent names are told apart, and all others count as `other`.
+fn tally<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> BTreeMap<String, i64> {
+    let mut counts = BTreeMap::<&str, i64>::new();
     for name in names {
-        let known = counts.len() < most || counts.contains_key(name);
-        *counts.entry(if known { name } else { "other" }).or_default() += 1;
+        *counts.entry(name).or_default() += 1;
     }
-    counts
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    let mut labels = BTreeMap::new();
+    for (rank, (name, count)) in counts.into_iter().enumerate() {
+        let name = if rank < most { label(name) } else { "other".to_owned() };
+        *labels.entry(name).or_default() += count;
+    }
+    labels
+}
+
+/// The value of a label. A version is no longer than this, nor is a word that says why.
+fn label(text: &str) -> String {
+    printable(text, VERSION_MAX).into_owned()
 }
 
 fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
@@ -179,7 +194,7 @@ fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
     let versions = Family::<ByVersion, Gauge>::default();
     let reported_versions = reported().filter_map(|status| status.current_version.as_deref());
     for (version, hosts) in tally(reported_versions, MAX_VERSIONS) {
-        versions.get_or_create(&ByVersion { bottlerocket_version: version.to_owned() }).set(hosts);
+        versions.get_or_create(&ByVersion { bottlerocket_version: version }).set(hosts);
     }
     let failed = Family::<ByFailure, Gauge>::default();
     // A node that failed after it had reached the version has nothing to try again.
@@ -190,7 +205,7 @@ fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
     let failures = readable().filter(|shadow| !reached(shadow));
     let failures = failures.filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.as_str()));
     for (reason, nodes) in tally(failures, MAX_FAILURES) {
-        failed.get_or_create(&ByFailure { reason: reason.to_owned() }).set(nodes);
+        failed.get_or_create(&ByFailure { reason }).set(nodes);
     }
     registry.register("brupop_hosts_state", "Bottlerocket hosts by state", states);
     registry.register("brupop_hosts_version", "Bottlerocket hosts by version", versions);
@@ -209,7 +224,7 @@ fn of_ledger(registry: &mut Registry, snapshot: &Snapshot) {
     registry.register("brupop_slots_in_use", "Updates under way", number(count(slots)));
     let failures = Family::<ByVersion, Gauge>::default();
     for (version, record) in status.into_iter().flat_map(|status| &status.versions) {
-        let by = ByVersion { bottlerocket_version: version.clone() };
+        let by = ByVersion { bottlerocket_version: label(version) };
         failures.get_or_create(&by).set(count(record.failures.len()));
     }
     registry.register(
@@ -268,8 +283,8 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brupop_api::BottlerocketShadow;
     use brupop_api::Item;
+    use brupop_api::printable::is_printable;
     use serde_json::json;
 
     fn snapshot(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Snapshot {
@@ -372,8 +387,31 @@ mod tests {
     fn an_unlimited_fleet_has_no_limit_and_versions_do_not_grow_without_bound() {
         let metrics = Metrics::default();
         metrics.passed(Some(LastPass::default()));
-        let text = metrics.render(Some(&snapshot((0..100).map(|n| ("Idle", format!("1.0.{n}"))))), 0);
+        let made_up = (0..100).map(|n| ("Idle", format!("1.0.{n}")));
+        let fleet = (0..3).flat_map(|n| [("Idle", format!("9.0.{n}")), ("Idle", format!("9.0.{n}"))]);
+        let text = metrics.render(Some(&snapshot(made_up.chain(fleet))), 0);
         assert!(!text.contains("brupop_slots_limit"));
-        assert!(text.contains("brupop_hosts_version{bottlerocket_version=\"other\"} 36\n"), "{text}");
+        let hosts = |version: &str, hosts: u8| {
+            let line = format!("brupop_hosts_version{{bottlerocket_version=\"{version}\"}} {hosts}\n");
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        };
+        for (version, number) in [("9.0.0", 2), ("9.0.2", 2), ("1.0.0", 1), ("other", 71)] {
+            hosts(version, number);
+        }
+        assert_eq!(text.matches("\nbrupop_hosts_version{").count(), MAX_VERSIONS + 1, "{text}");
+    }
+
+    #[test]
+    fn labels_are_printable_whatever_agents_say() {
+        let hostile = ["1.0.0\u{1b}[2J\n\"} 1\nbrupop_leader 7", "\u{202e}", &"9".repeat(5000)];
+        let snapshot = snapshot(hostile.map(|version| ("Idle", version.to_owned())));
+        let text = Metrics::default().render(Some(&snapshot), 0);
+        assert!(text.contains(r#"{bottlerocket_version="\\u{202e}"} 1"#), "{text}");
+        assert!(
+            text.contains(r#"{bottlerocket_version="1.0.0\\u{1b}[2J\\n\"} 1\\nbrupop_leader 7"} 1"#),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| is_printable(line) && line.len() < 200), "{text}");
+        assert_eq!(text.matches("\nbrupop_leader ").count(), 1, "{text}");
     }
 }

@@ -7,9 +7,12 @@ mod read;
 mod table;
 mod workloads;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
 use brupop_api::names;
+use brupop_api::printable::printable;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -56,7 +59,7 @@ pub enum Next {
     Stays,
 }
 
-/// One node of a plan.
+/// One node of a plan. Texts are printable: agents and hosts have their words in them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -134,15 +137,18 @@ fn plan(observed: &Observed<'_>) -> Plan {
         let next = if slot { Next::Running } else { next.unwrap_or(Next::Stays) };
         let unreadable = observed.unreadable.get(&index);
         let shadow = situation.shadow;
+        let name = names::node_of_shadow(situation.shadow_name).unwrap_or(situation.shadow_name);
+        let target = shadow.and_then(|shadow| if slot { shadow.spec.version } else { shadow.update() });
+        let message = unreadable.map_or_else(|| reason.message(), |why| Cow::Borrowed(why.as_str()));
         nodes.push(Row {
-            node: names::node_of_shadow(situation.shadow_name).unwrap_or(situation.shadow_name).to_owned(),
-            version: shadow.and_then(|shadow| shadow.status.current_version).map(str::to_owned),
-            target: shadow
-                .and_then(|shadow| if slot { shadow.spec.version } else { shadow.update() })
-                .map(str::to_owned),
+            node: shown(name, NAME_MAX),
+            version: shadow
+                .and_then(|shadow| shadow.status.current_version)
+                .map(|version| shown(version, VERSION_MAX)),
+            target: target.map(|version| shown(version, VERSION_MAX)),
             next: if unreadable.is_some() { Next::Stays } else { next },
             reason: if unreadable.is_some() { "NotUnderstood" } else { reason.as_str() },
-            message: unreadable.cloned().unwrap_or_else(|| reason.message().into_owned()),
+            message: shown(&message, MESSAGE_MAX),
         });
     }
     nodes.sort_by_key(|row| match row.next {
@@ -155,9 +161,13 @@ fn plan(observed: &Observed<'_>) -> Plan {
     Plan {
         limit: fleet.limit,
         in_use: fleet.slots.len(),
-        halted: halted.map(|(version, _)| version.clone()).collect(),
+        halted: halted.map(|(version, _)| shown(version, VERSION_MAX)).collect(),
         nodes,
     }
+}
+
+fn shown(text: &str, limit: usize) -> String {
+    printable(text, limit).into_owned()
 }
 
 #[cfg(test)]

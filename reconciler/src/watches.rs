@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use brupop_api::{BottlerocketShadow, Item, names};
-use brupop_runtime::{error_chain, patient};
+use brupop_runtime::errors::describe;
+use brupop_runtime::patient;
 use futures::{Stream, StreamExt as _};
 use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
 use kube::runtime::watcher;
@@ -330,7 +331,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(what = self.what, error = error_chain(error), "a watch failed; trying again");
+            tracing::warn!(what = self.what, error = describe(error), "a watch failed; trying again");
         }
     }
 }

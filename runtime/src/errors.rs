@@ -1,48 +1,75 @@
-//! Errors as one line for people.
-
-use std::error::Error;
+//! Errors in words that are fit for a log line: with their causes, and without the bodies of responses.
 
 use brupop_api::item::Unreadable;
+use kube::core::Status;
+use std::borrow::Cow;
+use std::error::Error;
 
-/// An error and its causes as one line. If the cause is JSON that cannot be read, the line says where, and quotes
-/// nothing: serde's own words contain the value, which may be a secret.
-pub fn error_chain(error: &(dyn Error + 'static)) -> String {
-    let causes = || std::iter::successors(Some(error), |cause| (*cause).source());
-    if let Some(json) = causes().find_map(|cause| cause.downcast_ref::<serde_json::Error>()) {
-        return format!("the answer cannot be read: {}", Unreadable::from(json));
+/// The reason that kube's client makes up for an error response that holds no Status. The message is the body then.
+const MADE_UP: &str = "Failed to parse error data";
+/// Most errors of a chain that are named.
+const CAUSES_MAX: usize = 16;
+
+/// The error and its causes in one sentence, each said once.
+///
+/// It quotes neither the body of a response nor a value in one, because other people's objects hold secrets. What serde and
+/// kube's client quote is replaced by what kind of error it is, also where an error repeats the words of its cause.
+pub fn describe(error: &(dyn Error + 'static)) -> String {
+    let mut chain = vec![error];
+    let mut last = error;
+    while let Some(cause) = last.source().filter(|_| chain.len() < CAUSES_MAX) {
+        chain.push(cause);
+        last = cause;
     }
-    let mut line = String::new();
-    for cause in causes() {
-        let text = cause.to_string();
-        // Many errors already end with the words of their cause.
-        if line.is_empty() {
-            line = text;
-        } else if !line.contains(&text) {
-            line = format!("{line}: {text}");
+    let mut said: Vec<Said> = Vec::new();
+    for error in chain.into_iter().rev() {
+        said.push(Said::of(error, said.last()));
+    }
+    let mut sentence = String::new();
+    for Said { words, .. } in said.iter().rev() {
+        if sentence.is_empty() {
+            sentence.clone_from(words);
+        } else if !sentence.contains(words.as_str()) {
+            sentence = format!("{sentence}: {words}");
         }
     }
-    line
+    sentence
+}
+
+/// What the API server says in a Status. If the answer was none, and so its message is the whole body, another sentence.
+pub fn status_message(status: &Status) -> Cow<'_, str> {
+    if status.reason == MADE_UP {
+        return Cow::Owned(format!("the answer, with code {}, is no Status", status.code));
+    }
+    Cow::Borrowed(&status.message)
+}
+
+/// What is said of one error of a chain.
+struct Said {
+    words: String,
+    /// Its own words, and what takes their place.
+    instead: Vec<(String, String)>,
+}
+
+impl Said {
+    fn of(error: &(dyn Error + 'static), cause: Option<&Self>) -> Self {
+        let own = error.to_string();
+        if let Some(error) = error.downcast_ref::<serde_json::Error>() {
+            let words = Unreadable::from(error).to_string();
+            return Self { instead: vec![(own, words.clone())], words };
+        }
+        let boxed = error.downcast_ref::<Box<Status>>().map(AsRef::as_ref);
+        if let Some(status) = boxed.or_else(|| error.downcast_ref()) {
+            let words = status_message(status).into_owned();
+            // kube's error says it twice: in words, and as Rust writes a struct.
+            let code = status.code.to_string();
+            return Self { instead: vec![(format!("{status:?}"), code), (own, words.clone())], words };
+        }
+        let instead = cause.iter().flat_map(|cause| &cause.instead);
+        let words = instead.fold(own.clone(), |words, (theirs, instead)| words.replace(theirs, instead));
+        Self { instead: vec![(own, words.clone())], words }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use kube::runtime::watcher;
-    use serde_json::json;
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let refused = std::io::Error::other("connection refused");
-        let error = watcher::Error::WatchFailed(kube::Error::Service(Box::new(refused)));
-        let line = error_chain(&error);
-        assert_eq!(line.matches("connection refused").count(), 1, "{line}");
-    }
-
-    #[test]
-    fn an_unreadable_answer_is_not_quoted() {
-        let bad = serde_json::from_value::<u8>(json!("hunter2")).unwrap_err();
-        assert!(bad.to_string().contains("hunter2"));
-        let line = error_chain(&watcher::Error::InitialListFailed(kube::Error::SerdeError(bad)));
-        assert!(line.starts_with("the answer cannot be read") && !line.contains("hunter2"), "{line}");
-    }
-}
+pub(crate) mod tests;

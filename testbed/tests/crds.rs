@@ -1,5 +1,7 @@
 //! The generated definitions on the real API server: what they let through and what they refuse.
 
+#[path = "common/crd_texts.rs"]
+mod crd_texts;
 #[path = "common/custom_resources.rs"]
 mod custom_resources;
 #[path = "common/raw.rs"]
@@ -310,10 +312,11 @@ impl Objects<'_> {
 async fn every_row_holds(client: &Client) -> Result<()> {
     let mut objects = Objects { client, made: 0 };
     let mut wrong = String::new();
-    let table = [limits_of_specs(), limits_of_statuses(), limits_of_fleets(), one_way()].concat();
+    let rows = [limits_of_specs(), limits_of_statuses(), limits_of_fleets(), one_way(), crd_texts::rows()];
+    let table = rows.concat();
     for row in &table {
         if let Err(error) = objects.check(row).await {
-            writeln!(wrong, "{:?}, {}: {error:#}", row.1, row.0)?;
+            writeln!(wrong, "{:?}, {}, {:.60}: {error:#}", row.1, row.0, row.3.to_string())?;
         }
     }
     println!("{} rows", objects.made);

@@ -3,9 +3,12 @@
 use crate::metrics::Metrics;
 use crate::verdict::{Change, Request, Verdict, verdict};
 use brupop_api::crds::NAME_MAX;
+use brupop_api::item::Unreadable;
+use brupop_api::printable::{is_printable, printable};
 use kube::core::Status;
 use kube::core::response::StatusSummary;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::time::Instant;
 use thiserror::Error;
 
@@ -14,6 +17,8 @@ const KIND: &str = "AdmissionReview";
 /// Most objects and lists in a review, those in strings included. A review of a shadow has some hundreds. A parsed object
 /// takes more than 600 bytes, however short it was as text, so bytes alone are no limit to memory.
 const MAX_PARTS: usize = 20_000;
+/// Longest uid of a review, in bytes. It is answered as it came; an API server's is a UUID.
+const UID_MAX: usize = 128;
 
 /// The question.
 #[derive(Deserialize)]
@@ -48,16 +53,16 @@ struct Response<'a> {
 #[derive(Serialize)]
 struct Annotations<'a> {
     rule: &'static str,
-    node: &'a str,
+    node: Cow<'a, str>,
     changed: &'a str,
     diff: String,
 }
 
-/// Why there is no verdict. The API server then refuses the write.
+/// Why there is no verdict. The API server then refuses the write. No sentence quotes what was sent.
 #[derive(Debug, Error)]
 pub enum ReviewError {
     /// It is not the JSON of a review.
-    #[error("this is not an AdmissionReview: {0}")]
+    #[error("this is not an AdmissionReview: {}", Unreadable::from(.0))]
     Json(#[from] serde_json::Error),
     /// It would take too much memory.
     #[error("this is not an AdmissionReview of a shadow: it has more than {MAX_PARTS} objects and lists")]
@@ -65,6 +70,11 @@ pub enum ReviewError {
     /// It is a review of another version, or an answer.
     #[error("this is not an AdmissionReview of admission.k8s.io/v1 with a request")]
     NoRequest,
+    /// No API server makes such a uid.
+    #[error(
+        "this is not an AdmissionReview of an API server: its uid is not printable, or has more than {UID_MAX} bytes"
+    )]
+    Uid,
 }
 
 /// Answers one review, counts it, and logs one line.
@@ -103,7 +113,11 @@ fn parse(body: &[u8]) -> Result<Request, ReviewError> {
     if question.kind != KIND || question.api_version != API_VERSION {
         return Err(ReviewError::NoRequest);
     }
-    question.request.ok_or(ReviewError::NoRequest)
+    let request = question.request.ok_or(ReviewError::NoRequest)?;
+    if request.uid.len() > UID_MAX || !is_printable(&request.uid) {
+        return Err(ReviewError::Uid);
+    }
+    Ok(request)
 }
 
 fn respond<'a>(request: &'a Request, change: &Change<'_>, changed: &'a str, verdict: &Verdict) -> Answer<'a> {
@@ -126,25 +140,21 @@ fn respond<'a>(request: &'a Request, change: &Change<'_>, changed: &'a str, verd
 }
 
 /// The node that the caller's token is bound to, if it is bound to one.
-fn node(request: &Request) -> Option<&str> {
+fn node(request: &Request) -> Option<Cow<'_, str>> {
     let extra = request.user_info.extra.as_ref()?;
     match extra.get("authentication.kubernetes.io/node-name")?.as_slice() {
-        [node] => Some(bounded(node)),
+        [node] => Some(printable(node, NAME_MAX)),
         _ => None,
     }
 }
 
-/// Cuts a text to the length of a name, for logs and annotations: whoever reaches this endpoint can write anything into a
-/// review.
-fn bounded(text: &str) -> &str {
-    &text[..text.floor_char_boundary(NAME_MAX)]
-}
-
+/// What a review holds is made printable by the log itself.
 fn log(request: &Request, changed: &str, verdict: &Verdict) {
     let node = node(request).unwrap_or_default();
-    let user = bounded(request.user_info.username.as_deref().unwrap_or_default());
+    let node = node.as_ref();
+    let user = request.user_info.username.as_deref().unwrap_or_default();
     let (actor, rule, dry_run) = (verdict.actor.as_str(), verdict.rule().as_str(), request.dry_run);
-    let shadow = bounded(&request.name);
+    let shadow = &request.name;
     match &verdict.outcome {
         Ok(_) => tracing::info!(shadow, node, actor, rule, changed, dry_run, "allowed"),
         // The canary's refusal is good news, once a minute.
@@ -154,3 +164,6 @@ fn log(request: &Request, changed: &str, verdict: &Verdict) {
         Err(refusal) => tracing::warn!(shadow, node, user, actor, rule, changed, %refusal, "refused"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -89,12 +89,11 @@ fn decide(actor: Actor, request: &Request, change: &Change<'_>) -> Result<Rule, 
         Actor::Agent => agent::decide(request, change),
         Actor::Reconciler => reconciler::decide(request, change),
         Actor::Webhook => {
-            Err(Rule::WebhookNothing.refuse("", "the webhook reads and writes no shadows".to_owned()))
+            Err(Rule::WebhookNothing.refuse("", "the webhook reads and writes no shadows"))
         }
         Actor::Stranger => Err(Rule::UnknownAccount.refuse(
             "",
-            "of this namespace's service accounts, only those of brupop's agent and reconciler may write shadows"
-                .to_owned(),
+            "of this namespace's service accounts, only those of brupop's agent and reconciler may write shadows",
         )),
         // Not ours to judge: RBAC let them in, and the webhook's configuration does not even ask.
         Actor::Outsider => Ok(Rule::Outsider),

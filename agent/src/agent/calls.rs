@@ -88,7 +88,7 @@ fn say_begun(call: HostCall, seen: &ShadowFacts<'_>, due: bool, prefetch: Option
     } else if let Some(version) = prefetch {
         tracing::info!(version, "the host downloads an update ahead of its turn");
     } else {
-        let (target, attempt) = (seen.spec.version, seen.spec.attempt);
-        tracing::info!(call = call.name(), target, attempt, "the host has begun");
+        let (version, attempt) = (seen.spec.version, seen.spec.attempt);
+        tracing::info!(call = call.name(), version, attempt, "the host has begun");
     }
 }

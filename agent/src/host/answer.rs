@@ -1,12 +1,17 @@
 //! Reads the host's answers. Whatever comes, the result is a value or a sentence.
 
-use brupop_api::crds::{BOOT_ID_MAX, VERSION_MAX};
+use brupop_api::crds::{VERSION_MAX, is_boot_id};
+use brupop_api::item::Unreadable;
+use brupop_api::printable::printable;
 use jiff::Timestamp;
 use semver::Version;
 use serde::Deserialize;
 
 use super::error::Nonsense;
 use crate::step::{Command, LastCommand, UpdateFacts, UpdateState};
+
+/// Longest text of the host that is quoted, in bytes.
+const QUOTED_MAX: usize = 80;
 
 /// What runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,14 +144,15 @@ impl Last {
 /// A sentence, if the text is no boot id.
 pub fn parse_boot_id(text: &str) -> Result<String, String> {
     let boot_id = text.trim();
-    let sound = !boot_id.is_empty()
-        && boot_id.len() <= BOOT_ID_MAX
-        && boot_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    if sound { Ok(boot_id.to_owned()) } else { Err(format!("{} is not a boot id", quote(boot_id))) }
+    if is_boot_id(boot_id) {
+        Ok(boot_id.to_owned())
+    } else {
+        Err(format!("{} is not a boot id", quote(boot_id)))
+    }
 }
 
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Nonsense> {
-    serde_json::from_slice(body).map_err(|error| Nonsense(error.to_string()))
+    serde_json::from_slice(body).map_err(|error| Nonsense(Unreadable::from(error).to_string()))
 }
 
 /// A version that the shadow's schema takes.
@@ -157,7 +163,7 @@ fn version(text: String) -> Result<String, Nonsense> {
     }
 }
 
-/// The beginning of a text, in quotes and escaped.
+/// The beginning of a text, in quotes.
 fn quote(text: &str) -> String {
-    format!("{:?}", text.chars().take(80).collect::<String>())
+    format!("\"{}\"", printable(text, QUOTED_MAX))
 }

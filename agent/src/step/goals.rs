@@ -217,10 +217,11 @@ impl Command {
     }
 }
 
-/// A sentence on a command that failed.
+/// A sentence on a command that failed, with what it wrote to stderr as one line.
 pub(super) fn failure(command: &str, last: &LastCommand<'_>) -> String {
     let status = last
         .exit_status
         .map_or_else(|| "no exit status".to_owned(), |status| format!("exit status {status}"));
-    format!("{command} failed with {status}: {}", last.stderr.trim())
+    let words: Vec<&str> = last.stderr.split_whitespace().collect();
+    format!("{command} failed with {status}: {}", words.join(" "))
 }

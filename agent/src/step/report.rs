@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use brupop_api::crds::bounded_message;
+use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::{HOST_TROUBLE, ShadowFacts, StatusFacts};
+use brupop_api::printable::printable;
 use brupop_api::shadow::Staged;
 use brupop_api::{Field, Object, State, Value, Write};
 
@@ -82,7 +83,7 @@ impl<'a> Report<'a> {
 
     pub(super) fn message(&mut self, message: Option<String>) {
         let read = Value::text_or_absent(self.read().message);
-        let message = message.map(bounded_message);
+        let message = message.map(|message| printable(&message, MESSAGE_MAX).into_owned());
         self.differ(
             Field::StatusMessage,
             &read,

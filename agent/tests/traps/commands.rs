@@ -92,6 +92,16 @@ async fn what_the_host_says_no_with_comes_out_in_the_message_and_goes() {
         (Call::Status, Answer::Half, "GET /updates/status got half an answer"),
         (Call::Status, Answer::Hang, "GET /updates/status got no answer within 10 s"),
         (Call::Status, Answer::Nonsense("<html>".into()), "makes no sense"),
+        (
+            action(Command::Prepare),
+            Answer::NotAllowed("\u{1b}[2J\0\nnot\u{202e} now".into()),
+            r"prepare was refused: \u{1b}[2J\u{0} not\u{202e} now",
+        ),
+        (
+            Call::Status,
+            Answer::Refused("\u{9b}no\u{feff} ".repeat(10_000)),
+            r"with 500: \u{9b}no\u{feff} \u{9b}",
+        ),
     ];
     for (call, answer, sentence) in rows {
         let solo = idle(Durations::default()).await;
@@ -104,6 +114,23 @@ async fn what_the_host_says_no_with_comes_out_in_the_message_and_goes() {
         solo.until(&format!("no message after {call:?}, {answer:?}"), |status| status.message.is_none())
             .await;
         assert_well(&solo);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_command_writes_can_be_reported() {
+    let escapes = "\u{1b}]0;x\u{7} \0\u{202e}";
+    for (stderr, told) in [
+        ("no space\r\nleft\n", "prepare failed with exit status 1: no space left"),
+        (escapes, r"prepare failed with exit status 1: \u{1b}]0;x\u{7} \u{0}\u{202e}"),
+        (&escapes.repeat(9_000), r"prepare failed with exit status 1: \u{1b}]0;x\u{7} \u{0}\u{202e}"),
+        (&"x".repeat(400_000), "GET /updates/status got an answer of more than"),
+    ] {
+        let solo = idle(Durations::default()).await;
+        solo.faults(Faults::failing(Command::Prepare, stderr));
+        solo.stage(1);
+        let told = |message: &String| message.contains(told);
+        solo.until("the message", |status| status.message.as_ref().is_some_and(told)).await;
     }
 }
 

@@ -10,6 +10,8 @@ use brupop_agent::host::{Host, Outcome, Status};
 use brupop_agent::options::Options;
 use brupop_agent::shadow::Seen;
 use brupop_agent::step::{Command, HostCall};
+use brupop_api::crds::{MESSAGE_MAX, is_boot_id};
+use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, BottlerocketShadowStatus, State};
 use brupop_runtime::shutdown::{Shutdown, Trigger};
 use brupop_testbed::host::{Durations, Faults, HostPower};
@@ -386,12 +388,24 @@ impl Store {
         let patch = Patch(operations);
         let mut patched = self.shadow.clone();
         json_patch::patch(&mut patched, &patch).map_err(|error| error.to_string())?;
+        let status: BottlerocketShadowStatus = serde_json::from_value(patched["status"].clone()).unwrap();
+        within_the_schema(&status)?;
         self.shadow["status"] = patched["status"].clone();
-        let _: BottlerocketShadowStatus = serde_json::from_value(self.shadow["status"].clone()).unwrap();
         self.statuses.push(self.shadow["status"].clone());
         self.tell();
         Ok(())
     }
+}
+
+/// What the API server would say to texts that the schema refuses.
+fn within_the_schema(status: &BottlerocketShadowStatus) -> Result<(), String> {
+    let message = status.message.as_deref().unwrap_or_default();
+    let boot_ids = [&status.boot_id, &status.reboot_requested];
+    let sound = message.len() <= MESSAGE_MAX && is_printable(message);
+    if sound && boot_ids.into_iter().flatten().all(|boot_id| is_boot_id(boot_id)) {
+        return Ok(());
+    }
+    Err(format!("status in body should match: {status:?}"))
 }
 
 async fn answer(store: Arc<Mutex<Store>>, request: Request<Body>) -> Result<Response<Body>, kube::Error> {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use brupop_api::Item;
-use brupop_runtime::{Shutdown, error_chain, patient, requests};
+use brupop_runtime::errors::describe;
+use brupop_runtime::{Shutdown, patient, requests};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
@@ -105,7 +106,7 @@ impl Candidate {
                     synced = true;
                 }
                 Ok(Some(watcher::Event::Delete(_)) | None) => {}
-                Err(error) => self.failed("watched", &error_chain(&error)),
+                Err(error) => self.failed("watched", &describe(&error)),
             }
         }
     }
@@ -173,7 +174,7 @@ impl Candidate {
                 tracing::debug!(lease = self.election.lease, "somebody else was faster");
                 self.read_again().await;
             }
-            Ok(Err(error)) => self.failed("written", &error_chain(&error)),
+            Ok(Err(error)) => self.failed("written", &describe(&error)),
             Err(_) => {
                 self.failed("written", "no answer in time");
                 // It may have been written nevertheless.
@@ -187,7 +188,7 @@ impl Candidate {
         let read = timeout(self.election.timing.call, self.leases.get_opt(&self.election.lease)).await;
         match read {
             Ok(Ok(lease)) => self.saw(lease),
-            Ok(Err(error)) => self.failed("read", &error_chain(&error)),
+            Ok(Err(error)) => self.failed("read", &describe(&error)),
             Err(_) => self.failed("read", "no answer in time"),
         }
     }
@@ -219,7 +220,7 @@ impl Candidate {
         }
         match self.write(claim.released(us, timing.duration, Timestamp::now())).await {
             Ok(Ok(_)) => tracing::info!(lease = self.election.lease, "gave back the Lease"),
-            Ok(Err(error)) => self.failed("given back", &error_chain(&error)),
+            Ok(Err(error)) => self.failed("given back", &describe(&error)),
             Err(_) => self.failed("given back", "no answer in time"),
         }
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_api::fleet::Slot;
+use brupop_api::fleet::{Halt, Slot, VersionRecord};
+use brupop_api::printable::is_printable;
 
 use super::*;
 use crate::facts::{Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
@@ -42,6 +43,31 @@ fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
     }
 }
 
+fn observed<'a>(
+    situations: Vec<Situation<'a>>,
+    slots: &'a BTreeMap<String, Slot>,
+    versions: &'a BTreeMap<String, VersionRecord>,
+) -> Observed<'a> {
+    let fleet = FleetFacts {
+        now: "2026-11-21T04:00:00Z",
+        term: 1,
+        ledger_term: Some(1),
+        slots,
+        versions,
+        resume: &[],
+        budget: FailureBudget::default(),
+        enforced: true,
+        force: false,
+        all_ready: true,
+        resting: false,
+        typical_seconds: None,
+        limit: Some(2),
+        gate: Gate::Open,
+        exclude: false,
+    };
+    Observed { fleet, situations, unreadable: BTreeMap::new(), too_long: vec![], next: None }
+}
+
 #[test]
 fn who_runs_who_starts_who_waits_and_who_does_not() {
     let mut running = node("brs-e", false);
@@ -65,25 +91,7 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
     let slots =
         BTreeMap::from([("brs-e".to_owned(), Slot { uid: "brs-e".to_owned(), attempt: 1, since: None })]);
     let versions = BTreeMap::new();
-    let fleet = FleetFacts {
-        now: "2026-11-21T04:00:00Z",
-        term: 1,
-        ledger_term: Some(1),
-        slots: &slots,
-        versions: &versions,
-        resume: &[],
-        budget: FailureBudget::default(),
-        enforced: true,
-        force: false,
-        all_ready: true,
-        resting: false,
-        typical_seconds: None,
-        limit: Some(2),
-        gate: Gate::Open,
-        exclude: false,
-    };
-    let observed = Observed { fleet, situations, unreadable: BTreeMap::new(), too_long: vec![], next: None };
-    let plan = plan(&observed);
+    let plan = plan(&observed(situations, &slots, &versions));
     let rows: Vec<_> = plan.nodes.iter().map(|row| (row.node.as_str(), row.next, row.reason)).collect();
     assert_eq!(
         rows,
@@ -102,4 +110,32 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
     assert!(lines[4].starts_with("d     1.19.4   1.20.0  waits (1)  LimitReached"), "{text}");
     let json = serde_json::to_value(&plan).unwrap();
     assert_eq!(json["nodes"][2]["next"], serde_json::json!({"what": "waits", "turn": 1}));
+}
+
+/// As a terminal would be driven, and a table forged, by a stolen agent, kubelet or marker.
+#[test]
+fn a_plan_is_printable_whatever_agents_say() {
+    const HOSTILE: &str = "1.0.0\u{1b}[2J\nnode-9  1.20.0\u{9b}\u{202e}";
+    let (slots, long) = (BTreeMap::new(), HOSTILE.repeat(200));
+    let halted = Some(Halt { at: String::new(), reason: HOSTILE.to_owned() });
+    let record = VersionRecord { halted, ..VersionRecord::default() };
+    let versions = BTreeMap::from([(HOSTILE.to_owned(), record)]);
+    let mut lies = node("brs-a", false);
+    let status = &mut lies.shadow.as_mut().unwrap().status;
+    (status.current_version, status.target_version) = (Some(HOSTILE), Some(long.as_str()));
+    let mut fails = node("brs-b", false);
+    let failed = format!("{}{HOSTILE}", brupop_api::facts::REFRESH_FAILED);
+    fails.shadow.as_mut().unwrap().status.message = Some(&failed);
+    let mut stuck = node("brs-c", false);
+    stuck.pods.undrainable = Some(HOSTILE);
+    let mut observed = observed(vec![lies, fails, stuck, node("brs-d", false)], &slots, &versions);
+    observed.unreadable.insert(3, HOSTILE.to_owned());
+    let plan = plan(&observed);
+    let text = table::of(&plan);
+    assert!(text.lines().all(is_printable) && text.lines().count() == 6, "{text}");
+    let shown = r"1.0.0\u{1b}[2J\nnode-9  1.20.0\u{9b}\u{202e}";
+    // The first line names the halted version, and each node's has something to tell.
+    assert_eq!(text.lines().filter(|line| line.contains(shown)).count(), 5, "{text}");
+    assert!(text.lines().all(|line| line.len() < 4096), "{text}");
+    assert!(is_printable(&serde_json::to_string(&plan).unwrap()));
 }

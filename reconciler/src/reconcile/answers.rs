@@ -3,6 +3,8 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 
+use brupop_runtime::errors::describe;
+
 use super::complaints::Subject;
 use super::errand::{Context, Errand, Key};
 use super::{Answered, Reconciler};
@@ -150,15 +152,15 @@ impl Reconciler {
             let event = Event {
                 type_: if text.warning { EventType::Warning } else { EventType::Normal },
                 reason: text.reason.to_owned(),
-                note: Some(text.note),
-                action: text.action,
+                note: Some(text.printable_note()),
+                action: text.printable_action(),
                 secondary: None,
             };
             let published =
                 tokio::time::timeout(super::EVENT_TIMEOUT, recorder.publish(&event, &object)).await;
             let error = match published {
                 Ok(Ok(())) => return,
-                Ok(Err(error)) => error.to_string(),
+                Ok(Err(error)) => describe(&error),
                 Err(_) => "no answer in time".to_owned(),
             };
             tracing::debug!(reason = event.reason, error, "an Event could not be published");

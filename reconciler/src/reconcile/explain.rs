@@ -3,6 +3,7 @@
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
 use brupop_api::names;
+use brupop_api::printable::printable;
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::Resource as _;
 
@@ -66,7 +67,7 @@ impl Reconciler {
         if let Some(more) = self.detail(pass, name, reason) {
             message = format!("{message}; {more}");
         }
-        let wanted = Wanted::progressing(reason.status(), reason.as_str(), message);
+        let wanted = Wanted::progressing(reason.status(), reason.as_str(), &message);
         let conditions = conditions::of_shadow(shadow);
         let stored = conditions.iter().find(|condition| condition.type_ == wanted.type_);
         let before = self.leading.reasons.insert(name.to_owned(), wanted.reason);
@@ -74,7 +75,14 @@ impl Reconciler {
             let context =
                 Context::of(snapshot, situation, wanted.reason, events::of_reason(situation, reason));
             let Context { node, version, state, .. } = &context;
-            tracing::info!(node, version, state, reason = wanted.reason, "{}", wanted.message);
+            tracing::info!(
+                node,
+                version,
+                state,
+                reason = wanted.reason,
+                says = wanted.message,
+                "Progressing"
+            );
             self.publish_event(context);
         }
         let reason = wanted.reason;
@@ -146,7 +154,7 @@ impl Reconciler {
         let wanted = FleetWanted {
             limit: observed.fleet.limit,
             counts,
-            halted: (!halted.is_empty()).then(|| halted.join(",").chars().take(MESSAGE_MAX).collect()),
+            halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
             halt: Wanted::halted(halts.into_iter()),
             admission: admission.is_known().then(|| Wanted::admission(admission.enforced())),
         };

@@ -49,7 +49,13 @@ impl Reconciler {
     pub(super) fn not_opted_in(&mut self, context: Context, why: &str) {
         let event = events::of_no_opt_in(why);
         if self.complaints.is_new(Subject::OptIn, &event.note) {
-            tracing::warn!(node = context.node, why, "{}; trying again, later each time", event.note);
+            let says = &event.note;
+            tracing::warn!(
+                node = context.node,
+                why,
+                says,
+                "a node was not labelled; trying again, later each time"
+            );
             self.publish_event(Context { event: Some(event), ..context });
         }
     }

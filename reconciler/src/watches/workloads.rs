@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use brupop_api::Item;
-use brupop_runtime::{error_chain, patient};
+use brupop_runtime::errors::describe;
+use brupop_runtime::patient;
 use futures::StreamExt as _;
 use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -110,7 +111,7 @@ async fn follow(
             Err(error) => {
                 failures.fetch_add(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(%workload, error = error_chain(error), "a watch failed; trying again");
+                    tracing::warn!(%workload, error = describe(error), "a watch failed; trying again");
                 }
             }
         }

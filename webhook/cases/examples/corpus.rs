@@ -26,9 +26,18 @@ fn main() -> io::Result<()> {
         words_of(review, &mut words);
     }
     let quoted = words.iter().filter(|word| word.len() <= WORD_MAX);
-    let lines: Vec<String> =
-        quoted.map(|word| format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))).collect();
+    let lines: Vec<String> = quoted.map(|word| format!("\"{}\"", escaped(word))).collect();
     fs::write(folder.join("dictionary"), lines.join("\n") + "\n")
+}
+
+/// As libFuzzer reads an entry of a dictionary.
+fn escaped(word: &str) -> String {
+    let escaped = word.bytes().map(|byte| match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02X}"),
+    });
+    escaped.collect()
 }
 
 /// Members' names, strings and numbers, as JSON has them.

@@ -5,7 +5,10 @@
 //! be milder than the verdict, for it judges the change only, never how well it is written.
 
 mod agent;
+mod answer;
 mod reconciler;
+
+pub use answer::flaw;
 
 use serde_json::{Map, Value};
 
@@ -69,6 +72,19 @@ fn hold(holds: bool, otherwise: impl FnOnce() -> String) -> Objection {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+/// No control character, and none of those by which text is broken into lines, turned around or hidden. Unicode has more of
+/// these than are listed here.
+fn seen(character: char) -> bool {
+    let hidden = ['\u{ad}', '\u{61c}', '\u{180e}', '\u{2028}', '\u{2029}', '\u{feff}', '\u{e0001}'];
+    let ranges =
+        ['\u{200b}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2060}'..='\u{2064}', '\u{2066}'..='\u{206f}'];
+    let tags = '\u{e0020}'..='\u{e007f}';
+    !character.is_control()
+        && !hidden.contains(&character)
+        && !ranges.iter().any(|range| range.contains(&character))
+        && !tags.contains(&character)
 }
 
 /// The one owner, if it is the Node of this name.

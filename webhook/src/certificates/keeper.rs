@@ -8,8 +8,9 @@ use super::{Generation, Policy, issue, jumped};
 use crate::metrics::Metrics;
 use brupop_api::Item;
 use brupop_api::item::Unreadable;
+use brupop_runtime::errors::describe;
 use brupop_runtime::tls::{Resolver, TlsError};
-use brupop_runtime::{Health, Shutdown, error_chain, patient, waits::doubled};
+use brupop_runtime::{Health, Shutdown, patient, waits::doubled};
 use cluster_store::ClusterStore;
 use futures::{Stream, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
@@ -239,7 +240,7 @@ impl Keeper {
                     Some(Ok(_)) if heed => break,
                     Some(Ok(_)) => {}
                     Some(Err(error)) => {
-                        tracing::debug!(error = error_chain(&error), "watch of the webhook configuration");
+                        tracing::debug!(error = describe(&error), "watch of the webhook configuration");
                     }
                     // A watch does not end; if it does, there is still the clock.
                     None => {

@@ -3,8 +3,9 @@
 use super::objects::StoredSecret;
 use crate::metrics::Metrics;
 use brupop_api::Item;
+use brupop_runtime::errors::describe;
 use brupop_runtime::tls::{Resolver, TlsError};
-use brupop_runtime::{Health, Shutdown, error_chain, patient};
+use brupop_runtime::{Health, Shutdown, patient};
 use futures::StreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
@@ -105,7 +106,7 @@ impl Provided {
                     self.metrics.certificate_failures.inc();
                     tracing::warn!(
                         secret = self.secret,
-                        error = error_chain(&error),
+                        error = describe(&error),
                         "the Secret cannot be watched"
                     );
                 }

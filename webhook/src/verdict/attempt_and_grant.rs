@@ -47,8 +47,7 @@ pub(super) fn grant(
     if new.reboot_from_boot_id.is_none() || new.reboot_from_boot_id.as_ref() == before {
         return Ok(());
     }
-    let refuse =
-        |allowed: &str| Err(Rule::ReconcilerGrant.refuse("spec.reboot_from_boot_id", allowed.to_owned()));
+    let refuse = |allowed: &str| Err(Rule::ReconcilerGrant.refuse("spec.reboot_from_boot_id", allowed));
     if new.state != State::RebootedIntoUpdate || new.attempt.is_none() {
         return refuse("a reboot is granted together with RebootedIntoUpdate, for an attempt");
     }

@@ -2,6 +2,8 @@
 //! null is the same as an absent field.
 
 use super::{Object, Request};
+use brupop_api::item::Unreadable;
+use brupop_api::printable::{printable, printable_json};
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
@@ -12,7 +14,7 @@ const DIFF_MAX: usize = 2048;
 const COMPARED_MAX: usize = 10_000;
 /// Most changed fields that are named.
 const NAMED_MAX: usize = 16;
-/// Most characters of a field's name. The longest of a shadow has half as many.
+/// Longest name of a field, in bytes. The longest of a shadow has half as many.
 const NAME_MAX: usize = 60;
 
 static NOTHING: LazyLock<Object> = LazyLock::new(Object::default);
@@ -42,14 +44,14 @@ impl<'a> Change<'a> {
         Self { fields, old, new }
     }
 
-    /// The changed fields in one line of limited length, for logs and the audit annotation.
+    /// The changed fields in one printable line of limited length, for logs and the audit annotation.
     pub fn summary(&self) -> String {
-        let named = self.fields.iter().take(NAMED_MAX).map(|field| field.chars().take(NAME_MAX).collect());
+        let named = self.fields.iter().take(NAMED_MAX).map(|field| printable(field, NAME_MAX));
         let more = self.fields.len().saturating_sub(NAMED_MAX);
-        named.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join(",")
+        named.chain((more > 0).then(|| format!("and {more} more").into())).collect::<Vec<_>>().join(",")
     }
 
-    /// The change of spec and status as a JSON patch. If it is too long for an audit log, its beginning and its size; if it
+    /// The change of spec and status as a JSON patch, in printable text. If it is too long for an audit log, its beginning and its size; if it
     /// would take too much memory, the number of values to compare.
     pub fn diff(&self) -> String {
         let sides = [
@@ -77,12 +79,15 @@ impl<'a> Change<'a> {
         };
         let patch = json_patch::diff(&halves(self.old, self.new), &halves(self.new, self.old));
         match serde_json::to_string(&patch) {
-            Ok(text) if text.len() <= DIFF_MAX => text,
             Ok(text) => {
-                let shown = &text[..text.floor_char_boundary(DIFF_MAX)];
+                let shown = printable_json(&text[..text.floor_char_boundary(DIFF_MAX)]).into_owned();
+                if text.len() <= DIFF_MAX && shown.len() <= DIFF_MAX {
+                    return shown;
+                }
+                let shown = &shown[..shown.floor_char_boundary(DIFF_MAX)];
                 format!("{shown}… ({} operations in {} bytes)", patch.0.len(), text.len())
             }
-            Err(error) => error.to_string(),
+            Err(error) => Unreadable::from(&error).to_string(),
         }
     }
 }
@@ -133,6 +138,10 @@ mod tests {
         assert_eq!(diff(&list(1), &list(2)), r#"[{"op":"add","path":"/spec/a/1","value":0}]"#);
         let long = diff(&list(0), &list(5_000));
         assert!(long.ends_with("bytes)") && long.len() < 2 * DIFF_MAX, "{long}");
+        let hostile = diff(&json!({}), &json!({"a": "\u{1b}\n\u{202e}\u{7f}\u{e0041}"}));
+        assert_eq!(hostile, r#"[{"op":"add","path":"/spec/a","value":"\u001b\n\u202e\u007f\udb40\udc41"}]"#);
+        let longer = diff(&json!({}), &json!({"a": "\u{7f}".repeat(1000)}));
+        assert!(longer.ends_with("(1 operations in 1042 bytes)") && longer.len() < 2 * DIFF_MAX, "{longer}");
         assert_eq!(diff(&list(0), &list(10_000)), "(a change of 10002 values is not shown)");
         assert_eq!(
             diff(&json!({"a": {"b": vec![1; 9_999]}}), &json!({})),

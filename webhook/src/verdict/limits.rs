@@ -3,7 +3,8 @@
 
 use super::{Change, Refusal, Rule};
 use brupop_api::BottlerocketShadowStatus;
-use brupop_api::crds::{BOOT_ID_MAX, COUNTER_MAX, MESSAGE_MAX, TIME_MAX, VERSION_MAX};
+use brupop_api::crds::{BOOT_ID_MAX, COUNTER_MAX, MESSAGE_MAX, TIME_MAX, VERSION_MAX, is_boot_id};
+use brupop_api::printable::is_printable;
 use serde_json::Value;
 
 /// `status.staged` may hold only version, time and the prefetch flag. The schema drops anything else.
@@ -12,46 +13,32 @@ pub(super) fn staged(change: &Change<'_>) -> Result<(), Refusal> {
     let known = |name: &String| ["version", "at", "prefetched"].contains(&name.as_str());
     let more = staged.and_then(Value::as_object).is_some_and(|staged| !staged.keys().all(known));
     if more && staged != change.old.status.get("staged") {
-        return Err(Rule::AgentOwnFields
-            .refuse("status.staged", "it may hold version, at and prefetched only".to_owned()));
+        return Err(
+            Rule::AgentOwnFields.refuse("status.staged", "it may hold version, at and prefetched only")
+        );
     }
     Ok(())
 }
 
-/// Each field that changes must keep within its limit. A field that was too long before and stays is not this write's doing.
+/// A text of a status: its name, value, most characters, and whether it may have those that it has.
+type Text<'a> = (&'static str, Option<&'a str>, usize, fn(&str) -> bool);
+
+/// Each field that changes must keep within its limit. A field that was beyond it before and stays is not this write's doing.
 pub(super) fn within(old: &BottlerocketShadowStatus, new: &BottlerocketShadowStatus) -> Result<(), Refusal> {
-    let (old_staged, new_staged) = (old.staged.as_ref(), new.staged.as_ref());
-    let texts = [
-        ("current_version", &old.current_version, &new.current_version, VERSION_MAX),
-        ("target_version", &old.target_version, &new.target_version, VERSION_MAX),
-        (
-            "state_transition_failure_timestamp",
-            &old.state_transition_failure_timestamp,
-            &new.state_transition_failure_timestamp,
-            TIME_MAX,
-        ),
-        ("boot_id", &old.boot_id, &new.boot_id, BOOT_ID_MAX),
-        ("reboot_requested", &old.reboot_requested, &new.reboot_requested, BOOT_ID_MAX),
-        ("message", &old.message, &new.message, MESSAGE_MAX),
-        (
-            "staged.version",
-            &old_staged.map(|staged| staged.version.clone()),
-            &new_staged.map(|staged| staged.version.clone()),
-            VERSION_MAX,
-        ),
-        (
-            "staged.at",
-            &old_staged.map(|staged| staged.at.clone()),
-            &new_staged.map(|staged| staged.at.clone()),
-            TIME_MAX,
-        ),
-    ];
-    for (field, old, new, limit) in texts {
-        let Some(text) = new.as_ref().filter(|_| old != new) else { continue };
+    for (old, new) in texts(old).into_iter().zip(texts(new)) {
+        let (field, text, limit, is_sound) = new;
+        let Some(text) = text.filter(|_| text != old.1) else { continue };
+        let refuse = |allowed| Err(Rule::AgentLimits.refuse(format!("status.{field}"), allowed));
         let length = text.chars().count();
         if length > limit {
-            let allowed = format!("it has {length} characters, and may have {limit}");
-            return Err(Rule::AgentLimits.refuse(format!("status.{field}"), allowed));
+            return refuse(format!("it has {length} characters, and may have {limit}"));
+        }
+        if !is_sound(text) {
+            return refuse(
+                "it may have no line breaks, control characters and invisible characters; a boot id has letters, digits, \
+                 '.', '_' and '-' only"
+                    .to_owned(),
+            );
         }
     }
     let numbers = [("crash_count", old.crash_count, new.crash_count), ("attempt", old.attempt, new.attempt)];
@@ -62,4 +49,19 @@ pub(super) fn within(old: &BottlerocketShadowStatus, new: &BottlerocketShadowSta
         }
     }
     Ok(())
+}
+
+fn texts(status: &BottlerocketShadowStatus) -> [Text<'_>; 8] {
+    let staged = status.staged.as_ref();
+    let failed_at = status.state_transition_failure_timestamp.as_deref();
+    [
+        ("current_version", status.current_version.as_deref(), VERSION_MAX, is_printable),
+        ("target_version", status.target_version.as_deref(), VERSION_MAX, is_printable),
+        ("state_transition_failure_timestamp", failed_at, TIME_MAX, is_printable),
+        ("boot_id", status.boot_id.as_deref(), BOOT_ID_MAX, is_boot_id),
+        ("reboot_requested", status.reboot_requested.as_deref(), BOOT_ID_MAX, is_boot_id),
+        ("message", status.message.as_deref(), MESSAGE_MAX, is_printable),
+        ("staged.version", staged.map(|staged| staged.version.as_str()), VERSION_MAX, is_printable),
+        ("staged.at", staged.map(|staged| staged.at.as_str()), TIME_MAX, is_printable),
+    ]
 }

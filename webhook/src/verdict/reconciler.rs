@@ -30,16 +30,16 @@ fn create(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
     if !named_after_owner {
         return Err(Rule::ReconcilerCreate.refuse(
             "metadata.ownerReferences",
-            "a shadow is named brs-<node> and has that Node as its only owner".to_owned(),
+            "a shadow is named brs-<node> and has that Node as its only owner",
         ));
     }
     if ["annotations", "finalizers"].iter().any(|held| change.new.metadata.contains_key(*held)) {
         return Err(Rule::ReconcilerMetadata
-            .refuse("metadata", "a shadow is created without annotations and finalizers".to_owned()));
+            .refuse("metadata", "a shadow is created without annotations and finalizers"));
     }
     let spec: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
     if spec.state != State::Idle {
-        return Err(Rule::ReconcilerCreate.refuse("spec.state", "a shadow is created Idle".to_owned()));
+        return Err(Rule::ReconcilerCreate.refuse("spec.state", "a shadow is created Idle"));
     }
     attempt_and_grant::grant(None, &spec, &BottlerocketShadowStatus::default())?;
     Ok(Rule::ReconcilerSteer)
@@ -50,12 +50,12 @@ fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
     if owners(change.old) != owners(change.new) {
         return Err(Rule::ReconcilerOwner.refuse(
             "metadata.ownerReferences",
-            "owners never change: for another Node, delete the shadow and create it again".to_owned(),
+            "owners never change: for another Node, delete the shadow and create it again",
         ));
     }
     if let Some(field) = change.fields.iter().find(|field| !field.starts_with("spec.")) {
         return Err(Rule::ReconcilerMetadata
-            .refuse(field, "of a shadow that exists, the reconciler may change the spec only".to_owned()));
+            .refuse(field, "of a shadow that exists, the reconciler may change the spec only"));
     }
     let new: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
     // What another version left behind and nobody can read may still be put to Idle.
@@ -77,9 +77,7 @@ fn update(change: &Change<'_>) -> Result<Rule, Refusal> {
 fn status(change: &Change<'_>) -> Result<Rule, Refusal> {
     match change.fields.iter().find(|field| *field != "status.conditions") {
         None => Ok(Rule::ReconcilerConditions),
-        Some(field) => Err(Rule::ReconcilerConditionsOnly.refuse(
-            field,
-            "of a status the reconciler may write conditions only; the rest is the agent's".to_owned(),
-        )),
+        Some(field) => Err(Rule::ReconcilerConditionsOnly
+            .refuse(field, "of a status the reconciler may write conditions only; the rest is the agent's")),
     }
 }

@@ -1,7 +1,11 @@
 //! The rules by name, and what a refusal says.
 
+use brupop_api::printable::printable;
+
 /// Longest sentence of a refusal, in bytes. It has room for two names of objects and some words.
 const ALLOWED_MAX: usize = 1024;
+/// Longest name of a field in a refusal, in bytes.
+const FIELD_MAX: usize = 64;
 
 /// A rule that allows or refuses. Its name is stable: it stands in messages, metrics and audit annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,13 +97,18 @@ impl Rule {
         }
     }
 
-    /// A refusal by this rule. `allowed` is a sentence that a person can act on.
-    pub(super) fn refuse(self, field: impl Into<String>, allowed: String) -> Refusal {
-        Refusal { rule: self, field: field.into(), allowed }
+    /// A refusal by this rule. `allowed` is a sentence that a person can act on. Whoever reaches the webhook's endpoint can
+    /// put anything into a review, so what is quoted of it is made printable and cut.
+    pub(super) fn refuse(self, field: impl AsRef<str>, allowed: impl AsRef<str>) -> Refusal {
+        Refusal {
+            rule: self,
+            field: printable(field.as_ref(), FIELD_MAX).into_owned(),
+            allowed: printable(allowed.as_ref(), ALLOWED_MAX).into_owned(),
+        }
     }
 }
 
-/// Why a write is refused.
+/// Why a write is refused. The texts are printable, and of limited length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The rule.
@@ -116,6 +125,6 @@ impl std::fmt::Display for Refusal {
         if !self.field.is_empty() {
             write!(f, " ({})", self.field)?;
         }
-        write!(f, ": {}", &self.allowed[..self.allowed.floor_char_boundary(ALLOWED_MAX)])
+        write!(f, ": {}", self.allowed)
     }
 }

@@ -1,5 +1,6 @@
 //! An update, row by row: staged, rebooted, monitored, failed.
 
+use brupop_api::printable::is_printable;
 use brupop_api::write::apply;
 
 use super::*;
@@ -259,10 +260,9 @@ fn what_upstream_left_is_adopted_if_the_host_would_boot_it() {
     }
 }
 
-#[test]
-fn a_message_is_cut_where_a_character_ends() {
-    let stderr = "é".repeat(1000);
-    let ended = LastCommand { stderr: &stderr, ..last(Prepare, false, 2) };
+/// What the shadow says after a prepare that failed with this on stderr.
+fn message_after(stderr: &str) -> String {
+    let ended = LastCommand { stderr, ..last(Prepare, false, 2) };
     let updates = Updates::Known(UpdateFacts {
         state: Available,
         chosen: Some(NEW),
@@ -272,12 +272,31 @@ fn a_message_is_cut_where_a_character_ends() {
     let mut shadow = shadow(State::StagedAndPerformedUpdate);
     let read = shadow.clone();
     let host = HostFacts { boot_id: BOOT, version: OLD, updates, now: NOW };
-    let (Step::Report(write), _) = step(&host, &facts(&read), &asked(Prepare, 1)) else {
+    let (Step::Report(write), memory) = step(&host, &facts(&read), &asked(Prepare, 1)) else {
         panic!("a failure is reported")
     };
     apply(&write, &mut shadow).unwrap();
-    let message = shadow.status.unwrap().message.unwrap();
-    assert!((1020..=1024).contains(&message.len()) && message.ends_with('é'), "{}", message.len());
+    let (next, _) = step(&host, &facts(&shadow), &memory);
+    assert_eq!(words(&next), "wait", "it is said once");
+    shadow.status.unwrap().message.unwrap()
+}
+
+#[test]
+fn whatever_the_host_says_can_be_reported() {
+    let begins = "prepare failed with exit status 1: ";
+    for (stderr, expected) in [
+        (" Failed to update:\n  no space\r\n\t(os error 28)\n", "Failed to update: no space (os error 28)"),
+        ("\0\u{1b}[2J\u{7}\u{9b}", "\\u{0}\\u{1b}[2J\\u{7}\\u{9b}"),
+        ("a\u{202e}b\u{2066}\u{200b}\u{feff}", "a\\u{202e}b\\u{2066}\\u{200b}\\u{feff}"),
+        ("a\u{2028}b\u{85}c", "a b c"),
+    ] {
+        assert_eq!(message_after(stderr), format!("{begins}{expected}"));
+    }
+    for long in ["é", "\0", "\u{1b}[31mno \n", "x"].map(|word| word.repeat(400_000)) {
+        let message = message_after(&long);
+        assert!((1010..=1024).contains(&message.len()) && is_printable(&message), "{message:?}");
+        assert!(message.ends_with('…'), "{message:?}");
+    }
 }
 
 #[test]

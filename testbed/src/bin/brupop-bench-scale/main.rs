@@ -37,7 +37,7 @@ struct Arguments {
     /// Pods of tenants on each node; they are evicted when their node is drained
     #[arg(long, default_value_t = 0)]
     pods_per_node: u32,
-    /// Budgets (PodDisruptionBudget) of tenants
+    /// `PodDisruptionBudget`s of tenants
     #[arg(long, default_value_t = 0)]
     budgets: u32,
     /// Budgets with 1.2 MB of labels each: anybody with a namespace can make them

@@ -1,6 +1,6 @@
 //! What an agent may have changed: the status of its own node's shadow, its own fields, along the state machine.
 
-use super::{Objection, hold, owner_node, same_but_for, text};
+use super::{Objection, hold, owner_node, same_but_for, seen, text};
 use serde_json::Value;
 
 /// What the API server says of a token that is bound to a pod on a node, one value each.
@@ -20,6 +20,9 @@ const TEXTS: [(&str, usize); 6] = [
     ("reboot_requested", 64),
     ("message", 1024),
 ];
+
+/// Own texts that are boot ids.
+const BOOT_IDS: [&str; 2] = ["boot_id", "reboot_requested"];
 
 /// Own counts of the status; JSON numbers are exact up to 2^53 - 1.
 const COUNTS: [&str; 2] = ["crash_count", "attempt"];
@@ -77,7 +80,13 @@ fn own_shadow(request: &Value) -> Objection {
 
 fn limits(request: &Value, old: &Value, new: &Value) -> Objection {
     let short = |name: &str, old: &Value, new: &Value, most: usize| {
-        hold(old == new || text(new).chars().count() <= most, || format!("{name} is longer than {most}"))
+        hold(old == new || text(new).chars().count() <= most, || format!("{name} is longer than {most}"))?;
+        hold(old == new || text(new).chars().all(seen), || {
+            format!("{name} has characters that are not seen")
+        })?;
+        let letters = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+        let id = new.is_null() || (!text(new).is_empty() && letters(text(new)));
+        hold(old == new || !BOOT_IDS.contains(&name) || id, || format!("{name} is no boot id"))
     };
     for (field, most) in TEXTS {
         short(field, &old[field], &new[field], most)?;

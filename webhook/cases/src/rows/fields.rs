@@ -103,7 +103,8 @@ pub(super) fn foreign() -> Vec<Row> {
 pub(super) fn limits() -> Vec<Row> {
     let long = |length| "1".repeat(length);
     let version = |length: usize| format!("1.0.0-{}", "a".repeat(length - 6));
-    let (too_long, unreadable) = (BySchema("Too long"), || ByWebhook("unreadable"));
+    let (too_long, unmatched) = (BySchema("Too long"), BySchema("should match"));
+    let unreadable = || ByWebhook("unreadable");
     let limit = || ByWebhook("agent-limits");
     rows! {
         "a message of 1,024 characters": Agent, known(), status(json!({"message": long(1024)})) => Allowed;
@@ -127,6 +128,35 @@ pub(super) fn limits() -> Vec<Row> {
             status(json!({"staged": {"version": version(65), "at": TIME}})) => too_long, behind(limit());
         "a staged time of 65 characters": Agent, staging_known(),
             status(json!({"staged": {"version": "1.20.0", "at": long(65)}})) => too_long, behind(limit());
+        "a message of two lines": Agent, known(), status(json!({"message": "said\nallowed"}))
+            => unmatched, behind(limit());
+        "a message that drives the terminal": Agent, known(), status(json!({"message": "\u{1b}[2J"}))
+            => unmatched, behind(limit());
+        "a message with a control character of eight bits": Agent, known(), status(json!({"message": "\u{9b}2J"}))
+            => unmatched, behind(limit());
+        "a message of two paragraphs": Agent, known(), status(json!({"message": "said\u{2029}allowed"}))
+            => unmatched, behind(limit());
+        "a message that is shown backwards": Agent, known(), status(json!({"message": "\u{202e}dewolla"}))
+            => unmatched, behind(limit());
+        "a message that is not seen": Agent, known(), status(json!({"message": "\u{e0041}\u{feff}"}))
+            => unmatched, behind(limit());
+        "a message with escapes in place of all that": Agent, known(),
+            status(json!({"message": r"said\nallowed \u{1b}[2J\u{202e} «é»"})) => Allowed;
+        "a version of two lines": Agent, known(), status(json!({"current_version": "1.20.0\n1.21.0"}))
+            => unmatched, behind(limit());
+        "a boot id of two lines": Agent, known(), status(json!({"boot_id": "b1\nb2"})) => unmatched, behind(limit());
+        "a boot id of two words": Agent, known(), status(json!({"boot_id": "b1 b2"})) => unmatched, behind(limit());
+        "a boot id of no letters": Agent, known(), status(json!({"boot_id": "§"})) => unmatched, behind(limit());
+        "a boot id of nothing": Agent, known(), status(json!({"boot_id": ""}))
+            => BySchema("status.boot_id"), behind(limit());
+        "a claim of two lines": Agent, (granted(), staged()), status(json!({"reboot_requested": "b1\n"}))
+            => unmatched, behind(limit());
+        "a time of two lines": Agent, known(), status(json!({"state_transition_failure_timestamp": format!("{TIME}t\n")}))
+            => unmatched, behind(limit());
+        "a staged version of two lines": Agent, staging_known(),
+            status(json!({"staged": {"version": "1.20.0\n", "at": TIME}})) => unmatched, behind(limit());
+        "a staged time of two lines": Agent, staging_known(),
+            status(json!({"staged": {"version": "1.20.0", "at": "then\nnow"}})) => unmatched, behind(limit());
         "a crash count beyond what JSON counts": Agent, known(), status(json!({"crash_count": 9_007_199_254_740_992_u64}))
             => BySchema("should be less than or equal to"), behind(limit());
         "a crash count below zero": Agent, known(), status(json!({"crash_count": -1}))

@@ -3,6 +3,7 @@
 use super::{Rule, judge};
 use crate::metrics::Metrics;
 use crate::review::answer;
+use brupop_admission_cases::oracle::flaw;
 use brupop_admission_cases::{review, table};
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ fn depth_is_limited_by_the_parser() {
         assert!(!allowed(&with_message(&deep(levels))), "{levels} levels");
     }
     let error = answer(with_message(&deep(10_000)).as_bytes(), &Metrics::default()).unwrap_err();
-    assert!(error.to_string().contains("recursion limit exceeded"), "{error}");
+    assert!(error.to_string().contains("nested too deeply"), "{error}");
 }
 
 #[test]
@@ -40,6 +41,34 @@ fn small_objects_and_lists_are_counted_before_they_are_parsed() {
         let refused = error(20_000).map(|error| error.to_string()).unwrap_or_default();
         assert!(refused.contains("more than 20000 objects and lists"), "{part}: {refused}");
     }
+}
+
+/// What a terminal would obey, and what would be a line of its own in a log.
+const HOSTILE: &str = r"\u001b[2J\nINFO allowed\u202e";
+
+/// Members that the parser reads, with something else in their place.
+#[test]
+fn an_error_quotes_nothing_of_the_review() {
+    let whole = with_message("\"m\"");
+    for (from, to) in [
+        ("\"UPDATE\"", format!("\"{HOSTILE}\"")),
+        ("\"UPDATE\"", format!("\"{}\"", "CREATE".repeat(500_000))),
+        ("\"AdmissionReview\"", format!("{{\"{HOSTILE}\": 1}}")),
+        ("[\"node-0\"]", format!("\"{HOSTILE}\"")),
+        ("\"uid\":\"00000000-0000-4000-8000-0000000000cc\"", format!("\"uid\":\"{HOSTILE}\"")),
+        ("\"uid\":\"00000000-0000-4000-8000-0000000000cc\"", format!("\"uid\":\"{}\"", "u".repeat(129))),
+        ("\"dryRun\":false", format!("\"dryRun\":\"{HOSTILE}\"")),
+        ("\"request\"", format!("\"{HOSTILE}\":1,")),
+    ] {
+        let body = whole.replace(from, &to);
+        assert_ne!(body, whole, "{from} is not in {whole}");
+        let said = answer(body.as_bytes(), &Metrics::default()).unwrap_err().to_string();
+        assert_eq!(flaw(&said), None);
+        let quoted = ["2J", "allowed", "CREATE", "uuu"].iter().any(|part| said.contains(part));
+        assert!(!quoted && said.len() < 200, "{said}");
+    }
+    let longest = whole.replace("00000000-0000-4000-8000-0000000000cc", &"u".repeat(128));
+    assert!(allowed(&longest), "a uid of 128 bytes");
 }
 
 #[test]

@@ -1,0 +1,170 @@
+//! Text from outside, made harmless before a person or a terminal reads it.
+//!
+//! What agents, hosts, callers and other people's objects say ends up in log lines, conditions, Events and tables. A line
+//! break in it would forge a log line there, an escape sequence would drive the terminal, and a mark of writing direction
+//! would show it in another order than it was written.
+
+use std::borrow::Cow;
+
+/// Stands where a text was cut off.
+const CUT: char = '…';
+
+/// Unicode's category `Cf`: characters that are not seen, and some of which change how the others are.
+const FORMAT: [(char, char); 21] = [
+    ('\u{ad}', '\u{ad}'),
+    ('\u{600}', '\u{605}'),
+    ('\u{61c}', '\u{61c}'),
+    ('\u{6dd}', '\u{6dd}'),
+    ('\u{70f}', '\u{70f}'),
+    ('\u{890}', '\u{891}'),
+    ('\u{8e2}', '\u{8e2}'),
+    ('\u{180e}', '\u{180e}'),
+    ('\u{200b}', '\u{200f}'),
+    ('\u{202a}', '\u{202e}'),
+    ('\u{2060}', '\u{2064}'),
+    ('\u{2066}', '\u{206f}'),
+    ('\u{feff}', '\u{feff}'),
+    ('\u{fff9}', '\u{fffb}'),
+    ('\u{110bd}', '\u{110bd}'),
+    ('\u{110cd}', '\u{110cd}'),
+    ('\u{13430}', '\u{1343f}'),
+    ('\u{1bca0}', '\u{1bca3}'),
+    ('\u{1d173}', '\u{1d17a}'),
+    ('\u{e0001}', '\u{e0001}'),
+    ('\u{e0020}', '\u{e007f}'),
+];
+
+/// The texts that [`is_printable`] accepts, as a pattern of a schema (Go's RE2).
+pub const PATTERN: &str = r"^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$";
+
+/// Is this a control character, a line or paragraph separator, or a format character (Unicode's `Cc`, `Zl`, `Zp`, `Cf`)?
+pub fn is_unprintable(character: char) -> bool {
+    // Most text is ASCII, and needs no look at the table.
+    let beyond = || {
+        matches!(character, '\u{2028}' | '\u{2029}')
+            || FORMAT.iter().any(|(first, last)| (*first..=*last).contains(&character))
+    };
+    character.is_control() || (!character.is_ascii() && beyond())
+}
+
+/// Has this text no character that [`is_unprintable`]?
+pub fn is_printable(text: &str) -> bool {
+    !text.contains(is_unprintable)
+}
+
+/// The text in at most `limit` bytes, with unprintable characters escaped as Rust does it (`\n`, `\u{1b}`). Where
+/// something was cut off stands `…`. A text that is printable and short enough stays as it is.
+///
+/// A backslash is not escaped: `\n` in the result was a line break or these two characters.
+pub fn printable(text: &str, limit: usize) -> Cow<'_, str> {
+    if text.len() <= limit && is_printable(text) {
+        return Cow::Borrowed(text);
+    }
+    let (mut shown, mut uncut) = (String::new(), 0);
+    for character in text.chars() {
+        if is_unprintable(character) {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+        if shown.len() > limit {
+            shown.truncate(uncut);
+            if limit >= CUT.len_utf8() {
+                shown.push(CUT);
+            }
+            break;
+        }
+        if shown.len() + CUT.len_utf8() <= limit {
+            uncut = shown.len();
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Compact JSON text with unprintable characters escaped as JSON does it: it reads as the same value.
+pub fn printable_json(json: &str) -> Cow<'_, str> {
+    if is_printable(json) {
+        return Cow::Borrowed(json);
+    }
+    let mut shown = String::new();
+    for character in json.chars() {
+        if is_unprintable(character) {
+            let units = character.encode_utf16(&mut [0; 2]).to_vec();
+            shown.extend(units.into_iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            shown.push(character);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn unprintable_is_what_unicode_says() {
+        let every: String = (char::MIN..=char::MAX).collect();
+        let unicode = regex::Regex::new(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]").unwrap();
+        let theirs: String = unicode.find_iter(&every).map(|found| found.as_str()).collect();
+        let ours: String = every.chars().filter(|character| is_unprintable(*character)).collect();
+        assert_eq!(ours.escape_unicode().to_string(), theirs.escape_unicode().to_string());
+        assert!(ours.len() > 300, "{}", ours.len());
+    }
+
+    #[test]
+    fn texts_are_escaped_and_cut() {
+        for (text, limit, expected) in [
+            ("", 0, ""),
+            ("node-0 é 🦀 \\n \"", 99, "node-0 é 🦀 \\n \""),
+            ("a\r\n\tb", 99, "a\\r\\n\\tb"),
+            ("\0\u{1b}[2J\u{7f}\u{85}\u{9b}", 99, "\\u{0}\\u{1b}[2J\\u{7f}\\u{85}\\u{9b}"),
+            ("\u{2028}\u{202e}\u{2066}\u{feff}", 99, "\\u{2028}\\u{202e}\\u{2066}\\u{feff}"),
+            ("abcdef", 6, "abcdef"),
+            ("abcdefg", 6, "abc…"),
+            ("ab\u{1b}", 7, "ab…"),
+            ("abéé", 5, "ab…"),
+            ("abcd", 3, "…"),
+            ("abcd", 2, ""),
+        ] {
+            assert_eq!(printable(text, limit), expected, "{text:?}, {limit}");
+        }
+        assert!(matches!(printable("as it is", 8), Cow::Borrowed("as it is")));
+    }
+
+    /// Texts in which a quarter of the characters is unprintable.
+    fn text() -> impl Strategy<Value = String> {
+        let unprintable = (0..0x3_0000_u32).prop_filter_map("unprintable", |number| {
+            char::from_u32(number % 0x100).or(char::from_u32(number)).filter(|c| is_unprintable(*c))
+        });
+        let bidirectional = prop::sample::select(vec!['\u{202e}', '\u{2066}', '\u{2029}', '\u{e0041}']);
+        let character = prop_oneof![6 => any::<char>(), 1 => unprintable, 1 => bidirectional];
+        prop::collection::vec(character, 0..60).prop_map(String::from_iter)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_printable_and_short(text in text(), limit in 0_usize..200) {
+            let shown = printable(&text, limit);
+            prop_assert!(shown.len() <= limit);
+            prop_assert!(is_printable(&shown), "{shown:?}");
+            prop_assert_eq!(printable(&shown, limit), shown.as_ref(), "it changes again");
+            // Nothing is cut without need, and nothing is cut without a mark.
+            let whole = printable(&text, usize::MAX);
+            prop_assert_eq!(whole.len() <= limit, shown == whole);
+            prop_assert!(shown == whole || shown.ends_with(CUT) || limit < CUT.len_utf8());
+            prop_assert_eq!(is_printable(&text), whole == text);
+        }
+
+        #[test]
+        fn printable_json_reads_as_the_same_value(text in text()) {
+            let value = serde_json::json!({ text.as_str(): [text.as_str(), 1] });
+            let written = value.to_string();
+            let shown = printable_json(&written);
+            prop_assert!(is_printable(&shown), "{shown}");
+            prop_assert!(!is_printable(&text) || shown == written);
+            prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+        }
+    }
+}
