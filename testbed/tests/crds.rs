@@ -189,7 +189,7 @@ fn limits_of_fleets() -> Vec<Row> {
     ];
     let fleet_statuses = [
         ("32 versions", json!({"versions": many(32, &json!({}))}), Ok(())),
-        ("33 versions", json!({"versions": many(33, &json!({}))}), Err("status.versions: Too many")),
+        ("65 versions", json!({"versions": many(65, &json!({}))}), Err("status.versions: Too many")),
         ("10,000 slots", json!({"slots": many(10_000, &slot)}), Ok(())),
         ("10,001 slots", json!({"slots": many(10_001, &slot)}), Err("status.slots: Too many")),
         (
