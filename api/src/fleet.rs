@@ -94,6 +94,18 @@ pub struct Slot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::time_or_null")]
     pub since: Option<String>,
+    /// The version to which it lets the node be updated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::version_or_null")]
+    pub version: Option<String>,
+    /// The node's failure in this attempt is counted in `versions` already.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub counted: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// What became of one version.

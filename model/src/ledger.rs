@@ -19,6 +19,8 @@ pub struct Held {
     pub life: u8,
     /// The attempt that it is for.
     pub attempt: u8,
+    /// The failure of its node is counted.
+    pub counted: bool,
     /// It was taken while the update was halted, or by the patch that halted it; by whoever did not see that.
     pub blindly: bool,
 }
@@ -120,7 +122,8 @@ impl Fields for Ledger {
                 let Some(index) = SHADOWS.iter().position(|name| *name == shadow) else { return };
                 self.slots[index] = if let Value::Slot(slot) = value {
                     let life = UIDS[index].iter().position(|uid| *uid == slot.uid).unwrap_or(LIVES - 1);
-                    Some(Held { life: small(life as u64), attempt: small(slot.attempt), blindly: false })
+                    let (life, attempt) = (small(life as u64), small(slot.attempt));
+                    Some(Held { life, attempt, counted: slot.counted, blindly: false })
                 } else {
                     None
                 };

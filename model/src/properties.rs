@@ -84,6 +84,32 @@ pub(crate) fn wrong_ledger(config: &Config, before: &Ledger, after: &Ledger) -> 
     halted.is_some_and(too_few).then_some("a version is halted by fewer failures than it may have")
 }
 
+/// Why these slots are wrong, if they are: too many nodes try an update that nobody has reached. `begin` says of each node
+/// whether its update would only begin, and `counts` whether one that runs counts as a try.
+pub(crate) fn too_many_try(
+    config: &Config,
+    before: &Ledger,
+    after: &Ledger,
+    begin: impl Iterator<Item = bool>,
+    counts: impl Iterator<Item = bool>,
+) -> Option<&'static str> {
+    let most = config.budget().unproven?;
+    let proven = before.record.is_some_and(|record| record.succeeded > 0)
+        || after.record.is_some_and(|record| record.succeeded > 0);
+    let new = |(at, begins): (usize, bool)| begins && before.slots[at].is_none() && after.slots[at].is_some();
+    let trying = |(at, counts): &(usize, bool)| {
+        after.slots[*at].is_some_and(|held| !held.counted && (*counts || before.slots[*at].is_none()))
+    };
+    let too_many = || counts.enumerate().filter(trying).count() as u64 > most;
+    (!proven && begin.enumerate().any(new) && too_many()).then_some("too many nodes try an unproven update")
+}
+
+/// Why this grant is wrong, if it is one: the leader that gave it had seen that the update is halted.
+pub(crate) fn wrong_grant(before: &Shadow, after: &Shadow, saw_halt: bool) -> Option<&'static str> {
+    let granted = after.grant.is_some() && before.grant != after.grant;
+    (granted && saw_halt).then_some("a reboot into an update that is halted is granted")
+}
+
 /// Why this change of a spec is wrong, if it is, with this ledger.
 pub(crate) fn wrong_spec(
     place: &Place,

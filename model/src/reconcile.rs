@@ -2,7 +2,7 @@
 
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::write::apply;
-use brupop_api::{Field, Object, Value, Write};
+use brupop_api::{Field, Object, State, Value, Write};
 use brupop_reconciler::decide::{self, Effect};
 
 use crate::ledger::{Held, Ledger};
@@ -72,7 +72,12 @@ impl World {
                 slot.blindly = held.map_or(halted, |held| held.blindly);
             }
         }
-        if let Some(broken) = properties::wrong_ledger(config, &before, &self.ledger) {
+        let begin =
+            situations.iter().map(|it| it.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle));
+        let counts = situations.iter().map(|it| !it.time.canary_overdue);
+        let wrong = properties::wrong_ledger(config, &before, &self.ledger)
+            .or_else(|| properties::too_many_try(config, &before, &self.ledger, begin, counts));
+        if let Some(broken) = wrong {
             self.broken.get_or_insert(broken);
         }
         let heard = |ledger: &Ledger| ledger.record.and_then(|record| record.resumed);
@@ -85,12 +90,13 @@ impl World {
         let leader = self.leaders[at];
         let fleet = view::fleet(config, self, &leader);
         let situation = view::situation(config, self, &leader, node, late);
+        let saw_halt = leader.stale.and_then(|stale| stale.ledger).unwrap_or(self.ledger).is_halted();
         match decide::node(&fleet, &situation).effect {
-            Some(Effect::Write(write)) => self.write(config, write),
+            Some(Effect::Write(write)) => self.write(config, write, saw_halt),
             Some(Effect::ConfirmDrained(write)) => {
                 let unchecked = config.without == Some(Safeguard::FreshPods);
                 if self.places[node].empty || unchecked {
-                    self.write(config, write);
+                    self.write(config, write, saw_halt);
                 }
             }
             // Evicted pods come back to a node that can be scheduled to.
@@ -123,7 +129,8 @@ impl World {
         }
     }
 
-    fn write(&mut self, config: &Config, write: Write<'_>) {
+    /// Makes a write that a leader decided on, who saw that the update is halted or did not.
+    fn write(&mut self, config: &Config, write: Write<'_>, saw_halt: bool) {
         let write = config.weakened(write);
         match write.object {
             Object::ShadowSpec(name) => {
@@ -136,7 +143,9 @@ impl World {
                 }
                 shadow.generation += u8::from(shadow != before);
                 place.shadow = Some(shadow);
-                if let Some(broken) = properties::wrong_spec(place, &before, &shadow, &self.ledger) {
+                let wrong = properties::wrong_spec(place, &before, &shadow, &self.ledger)
+                    .or_else(|| properties::wrong_grant(&before, &shadow, saw_halt));
+                if let Some(broken) = wrong {
                     self.broken.get_or_insert(broken);
                 }
             }

@@ -32,8 +32,8 @@ impl Digits {
 
 const ATTEMPTS: usize = ATTEMPTS_MAX + 1;
 const MARKERS_COUNT: usize = NODES_MAX * LIVES * ATTEMPTS * 64;
-/// A slot that is not taken, or one for a life and an attempt.
-const SLOT: usize = 1 + LIVES * ATTEMPTS;
+/// A slot that is not taken, or one for a life and an attempt, whose failure is counted or not.
+const SLOT: usize = 1 + LIVES * ATTEMPTS * 2;
 /// No day, or one of them.
 const DAY: usize = 1 + DAYS.len();
 const RECORDS_COUNT: usize = DAY.pow(4) * (SUCCEEDED_MAX as usize + 1) * 2;
@@ -63,9 +63,11 @@ static SLOTS: LazyLock<Vec<BTreeMap<String, Slot>>> = LazyLock::new(|| {
     let slots = |code| {
         let mut digits = Digits(code);
         let taken = (0..NODES_MAX).filter_map(|index| {
-            let held = digits.next(SLOT).checked_sub(1)?;
-            let uid = UIDS[index][held / ATTEMPTS].to_owned();
-            Some((SHADOWS[index].to_owned(), Slot { uid, attempt: (held % ATTEMPTS) as u64, since: None }))
+            let mut held = Digits(digits.next(SLOT).checked_sub(1)?);
+            let (counted, attempt) = (held.flag(), held.next(ATTEMPTS) as u64);
+            let uid = UIDS[index][held.next(LIVES)].to_owned();
+            let version = Some(VERSIONS[1].to_owned());
+            Some((SHADOWS[index].to_owned(), Slot { uid, attempt, version, counted, since: None }))
         });
         taken.collect()
     };
@@ -125,7 +127,12 @@ pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
 
 pub(crate) fn slots(ledger: &Ledger) -> &'static BTreeMap<String, Slot> {
     let digit = |held: crate::ledger::Held| {
-        1 + usize::from(held.life) * ATTEMPTS + usize::from(held.attempt).min(ATTEMPTS_MAX)
+        let digits = [
+            (usize::from(held.counted), 2),
+            (usize::from(held.attempt), ATTEMPTS),
+            (usize::from(held.life), LIVES),
+        ];
+        1 + code(digits.into_iter())
     };
     &SLOTS[code(ledger.slots.iter().map(|slot| (slot.map_or(0, digit), SLOT)))]
 }

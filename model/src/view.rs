@@ -172,6 +172,7 @@ pub(crate) fn situation(
             drain_overdue: late == Some(Late::Drain),
             soak_over: true,
             workloads_overdue: false,
+            canary_overdue: late.is_some() || waits_in_vain || place.silent,
             slot_seconds: None,
             slot_overdue: false,
         },

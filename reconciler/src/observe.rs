@@ -153,6 +153,8 @@ impl<'a> Observer<'a, '_> {
         let slot = self.slots.at(name);
         let since = slot.and_then(|slot| slot.since.as_deref());
         time.slot_seconds = since.and_then(|since| self.clock.seconds_since(since));
+        time.canary_overdue =
+            time.step_overdue || slot.is_some_and(|_| self.clock.stages_late(since, facts.as_ref(), &times));
         time.slot_overdue = slot.is_some_and(|slot| self.clock.slot_overdue(slot, facts.as_ref(), &times));
         let situation = Situation {
             shadow_name: name,

@@ -308,7 +308,7 @@ async fn of_two_who_take_a_slot_one_has_it(client: &Client) -> Result<()> {
         object: Object::Fleet,
         tests: vec![(Field::Term, Value::Absent), (Field::Slots, Value::Slots(Cow::default()))],
         sets: vec![
-            (Field::Slot("brs-n"), Value::Slot(Slot { uid: "u".to_owned(), attempt: 0, since: None })),
+            (Field::Slot("brs-n"), Value::Slot(Slot { uid: "u".to_owned(), attempt: 0, ..Slot::default() })),
             (Field::VersionRecord("1.20.0"), Value::VersionRecord(VersionRecord::default())),
             (Field::Term, Value::Number(1)),
         ],
@@ -330,8 +330,10 @@ async fn of_two_who_take_a_slot_one_has_it(client: &Client) -> Result<()> {
         let take = |name| {
             // Room for one: what the last round took is given back in the same patch.
             let freed = slots.keys().map(|name| (Field::Slot(name), Value::Absent));
-            let taken =
-                (Field::Slot(name), Value::Slot(Slot { uid: "u".to_owned(), attempt: round, since: None }));
+            let taken = (
+                Field::Slot(name),
+                Value::Slot(Slot { uid: "u".to_owned(), attempt: round, ..Slot::default() }),
+            );
             Write {
                 object: Object::Fleet,
                 tests: vec![

@@ -225,7 +225,7 @@ fn each_write_of_a_shadow_that_is_decided_is_allowed() {
             return Ok(());
         }
         let (old, marker) = (shadow(&odd), odd.marker.map(marker));
-        let taken = |attempt| Slot { uid: UID.to_owned(), attempt, since: None };
+        let taken = |attempt| Slot { uid: UID.to_owned(), attempt, ..Slot::default() };
         let slots: BTreeMap<_, _> =
             odd.slot.map(taken).into_iter().map(|slot| (NAME.to_owned(), slot)).collect();
         let decision = decide::node(&fleet(&slots), &situation(&odd, &old, marker.as_ref()));

@@ -25,6 +25,8 @@ pub enum Abort {
     RebootedByItself,
     /// The host would now update to another version, or to none.
     OtherTarget,
+    /// Other nodes failed to reach the version, before the host's reboot began.
+    VersionHalted,
     /// A person paused the node.
     NodePaused,
     /// The node lost its label.
@@ -46,6 +48,7 @@ impl Abort {
             Self::WorkloadsNotBackAmongOthers => "WorkloadsNotBackAmongOthers",
             Self::RebootedByItself => "RebootedByItself",
             Self::OtherTarget => "OtherTarget",
+            Self::VersionHalted => "VersionHalted",
             Self::NodePaused => "NodePaused",
             Self::NotLabelled => "NotLabelled",
         }
@@ -55,7 +58,14 @@ impl Abort {
     /// not. A reboot that nobody granted does: otherwise a host that crashes whenever it stages would do so every
     /// minute.
     pub fn is_failure(self) -> bool {
-        !matches!(self, Self::OtherTarget | Self::NodePaused | Self::NotLabelled | Self::CannotBeEmptied)
+        !matches!(
+            self,
+            Self::OtherTarget
+                | Self::VersionHalted
+                | Self::NodePaused
+                | Self::NotLabelled
+                | Self::CannotBeEmptied
+        )
     }
 
     /// Was this failure seen on Nodes or workloads, which no agent can write? Only such failures count against a
@@ -80,6 +90,7 @@ impl Abort {
                  updated, so that does not count against the version"
             }
             Self::RebootedByItself => "the host rebooted before its update was ready",
+            Self::VersionHalted => "too many other nodes failed to reach the version",
             Self::OtherTarget => "the host would now update to another version, or to none",
             Self::NodePaused => "a person paused this node",
             Self::NotLabelled => "the node lost its opt-in label",

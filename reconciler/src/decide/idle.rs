@@ -23,6 +23,10 @@ impl<'a> Case<'_, 'a> {
                 Ok(_) if fleet.rests(node) => {
                     Decision::write(writes::spend_attempt(fleet, shadow, slot), Reason::PausingBetweenUpdates)
                 }
+                // The slot was taken for another version, and counts as a try of that.
+                Ok(version) if slot.version.as_deref().is_some_and(|its| its != version) => {
+                    Decision::write(writes::spend_attempt(fleet, shadow, slot), Reason::LimitReached)
+                }
                 Ok(version) => Decision::write(
                     writes::stage(fleet, shadow, node, slot, version),
                     Reason::Starting(version),
@@ -70,11 +74,11 @@ pub(super) fn startable<'a>(
     if node.paused {
         return Err(Reason::NodePaused);
     }
-    if situation.time.backing_off {
-        return Err(Reason::BackingOff);
-    }
     if fleet.versions.get(version).is_some_and(|record| record.halted.is_some()) {
         return Err(Reason::VersionHalted(version));
+    }
+    if situation.time.backing_off {
+        return Err(Reason::BackingOff);
     }
     if records::is_full(fleet) && !fleet.versions.contains_key(version) {
         return Err(Reason::TooManyVersionsHalted);

@@ -4,6 +4,7 @@
 //! view. The model checker runs these very functions.
 
 mod abort;
+mod canaries;
 mod counts;
 mod drain;
 mod idle;

@@ -42,7 +42,8 @@ pub fn new_term<'a>(
                     let slot = Slot {
                         uid: shadow.uid.to_owned(),
                         attempt: shadow.spec.attempt.unwrap_or(1),
-                        since: None,
+                        version: shadow.spec.version.map(str::to_owned),
+                        ..Slot::default()
                     };
                     (Field::Slot(shadow.name), Value::Slot(slot))
                 }),

@@ -43,6 +43,8 @@ pub enum Reason<'a> {
     BackingOff,
     /// No new node is updated to this version.
     VersionHalted(&'a str),
+    /// Other nodes have to try this version first.
+    VersionUnproven(&'a str),
     /// The ledger has no room for another halt, so no node is updated to a version that it does not know.
     TooManyVersionsHalted,
     /// The node was made not long ago.
@@ -89,7 +91,7 @@ pub enum Reason<'a> {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can return, for metrics.
-    pub const WORDS: [&'static str; 37] = [
+    pub const WORDS: [&'static str; 38] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -106,6 +108,7 @@ impl Reason<'_> {
         "AdmissionNotEnforced",
         "BackingOff",
         "VersionHalted",
+        "VersionUnproven",
         "TooManyVersionsHalted",
         "NodeTooYoung",
         "PausingBetweenUpdates",
@@ -148,6 +151,7 @@ impl Reason<'_> {
             Self::AdmissionNotEnforced => "AdmissionNotEnforced",
             Self::BackingOff => "BackingOff",
             Self::VersionHalted(_) => "VersionHalted",
+            Self::VersionUnproven(_) => "VersionUnproven",
             Self::TooManyVersionsHalted => "TooManyVersionsHalted",
             Self::NodeTooYoung => "NodeTooYoung",
             Self::PausingBetweenUpdates => "PausingBetweenUpdates",
@@ -247,6 +251,12 @@ impl Reason<'_> {
                 return Cow::Owned(format!(
                     "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is \
                      updated to it; to go on, put it (anew) into the fleet's spec.resumeVersions"
+                ));
+            }
+            Self::VersionUnproven(version) => {
+                return Cow::Owned(format!(
+                    "no node has reached {version} yet: until one has, only as many try it at once as may fail before it \
+                     is halted (MAX_FAILURES_OF_NEW_VERSION)"
                 ));
             }
             Self::RefreshFailed(why) => {

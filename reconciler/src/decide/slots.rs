@@ -9,6 +9,7 @@ use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write};
 
 use super::Reason;
+use super::canaries::Canaries;
 use super::turns::Turns;
 use super::versions::{Halted, Versions};
 use crate::facts::{FleetFacts, NodeFacts, Situation};
@@ -36,20 +37,28 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     let holders = Holders::of(fleet, situations);
     let kept = fleet.slots.len() - holders.freed.len();
     let over = holders.freed.iter().filter_map(|&(_, index)| situations.get(index?));
-    let holding: Vec<Situation<'a>> =
-        (0..situations.len()).filter(|&index| holders.have(index)).map(|index| situations[index]).collect();
+    let kept_by = (0..situations.len()).filter(|&index| holders.keep(index));
+    let holding: Vec<Situation<'a>> = kept_by.map(|index| situations[index]).collect();
     let versions = Versions::after(fleet, over, &holding);
-    let Choice { taken, resting, queued, look_at, why } =
-        choose(fleet, situations, kept, &holders, &versions);
+    let canaries = Canaries::of(fleet, &versions, &holding);
+    let Choice { taken, resting, unproven, queued, look_at, why } =
+        choose(fleet, situations, kept, &holders, &versions, canaries);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
         holders.freed.iter().map(|&(name, _)| (Field::Slot(name), Value::Absent)).collect();
     sets.extend(taken.iter().filter_map(|&index| {
         let shadow = situations[index].shadow?;
         let attempt = next_attempt(&situations[index]);
-        let slot = Slot { uid: shadow.uid.to_owned(), attempt, since: Some(fleet.now.to_owned()) };
+        let slot = Slot {
+            uid: shadow.uid.to_owned(),
+            attempt,
+            since: Some(fleet.now.to_owned()),
+            version: version_for(&situations[index]).map(str::to_owned),
+            counted: false,
+        };
         Some((Field::Slot(shadow.name), Value::Slot(slot)))
     }));
+    sets.extend(versions.counted_slots());
     let halted = versions.halted();
     sets.extend(versions.sets(fleet, situations));
     let write = (!sets.is_empty()).then(|| Write {
@@ -63,7 +72,9 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     let queued = queued.into_iter().map(|index| (index, why));
     let looked_at = look_at.iter().map(|&index| (index, Reason::LookingAtPods));
     let resting = resting.into_iter().map(|index| (index, Reason::PausingBetweenUpdates));
-    Slots { write, taken, queued: queued.chain(looked_at).chain(resting).collect(), look_at, halted }
+    let unproven = unproven.into_iter().map(|(index, version)| (index, Reason::VersionUnproven(version)));
+    let queued = queued.chain(looked_at).chain(resting).chain(unproven).collect();
+    Slots { write, taken, queued, look_at, halted }
 }
 
 /// Which situations have slots. It is found out once, by going through the slots, because there are far fewer slots
@@ -137,11 +148,22 @@ fn next_attempt(situation: &Situation<'_>) -> u64 {
     })
 }
 
+/// The version to which a slot taken now would let this node be updated.
+fn version_for<'a>(situation: &Situation<'a>) -> Option<&'a str> {
+    let shadow = situation.shadow?;
+    match shadow.spec.state {
+        State::Idle => shadow.update(),
+        _ => shadow.spec.version,
+    }
+}
+
 /// Which nodes (by index) get the room there is, which wait, and which must be looked at first.
 struct Choice<'a> {
     taken: Vec<usize>,
     /// There is room for these, but they wait because an update ended not long ago.
     resting: Vec<usize>,
+    /// There is room for these, but others have to try their version first.
+    unproven: Vec<(usize, &'a str)>,
     queued: Vec<usize>,
     look_at: Vec<usize>,
     /// What the queued nodes wait for.
@@ -159,6 +181,7 @@ fn choose<'a>(
     kept: usize,
     holders: &Holders<'a>,
     versions: &Versions<'a>,
+    mut canaries: Canaries<'a>,
 ) -> Choice<'a> {
     let limit = fleet.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let running = (0..situations.len()).filter(|&at| !holders.have(at) && runs(&situations[at]));
@@ -173,10 +196,19 @@ fn choose<'a>(
     let room = limit.saturating_sub(kept + taken.len() + unavailable);
     left_over.extend(others.split_off(others.len().min(room)));
     let mut turns = Turns::new(fleet, situations, |at| holders.have(at), |version| !versions.halts(version));
-    let (mut resting, mut look_at) = (Vec::new(), Vec::new());
-    let places = room - others.len();
+    let (mut resting, mut unproven, mut look_at) = (Vec::new(), Vec::new(), Vec::new());
+    let mut places = room - others.len();
     taken.append(&mut others);
-    for index in turns.by_ref().take(places) {
+    while places > 0
+        && let Some(index) = turns.next()
+    {
+        if let Some(version) = version_for(&situations[index])
+            && !canaries.take(version)
+        {
+            unproven.push((index, version));
+            continue;
+        }
+        places -= 1;
         let rests = situations[index].node.is_some_and(|node| fleet.rests(&node));
         let chosen = match situations[index].pods.known {
             _ if rests => &mut resting,
@@ -187,7 +219,7 @@ fn choose<'a>(
     }
     let used_up = nothing_runs && room == 0;
     let why = if used_up { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
-    Choice { taken, resting, queued: turns.rest().chain(left_over).collect(), look_at, why }
+    Choice { taken, resting, unproven, queued: turns.rest().chain(left_over).collect(), look_at, why }
 }
 
 /// Does an update of this node run?

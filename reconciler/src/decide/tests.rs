@@ -2,6 +2,7 @@
 //! situation leads to.
 
 mod begin;
+mod canaries;
 mod fleets;
 mod given_up;
 mod objects;

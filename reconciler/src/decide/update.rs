@@ -60,6 +60,12 @@ impl<'a> Case<'_, 'a> {
         }
     }
 
+    /// Is the version halted? Then the update is given up, as long as the host does not run it.
+    fn halted(self) -> Option<Abort> {
+        let record = self.fleet.versions.get(self.shadow.spec.version?)?;
+        record.halted.as_ref().map(|_| Abort::VersionHalted)
+    }
+
     /// Takes over a shadow that upstream's operator left in mid-update: it has no attempt. First the cordon on its node
     /// becomes ours, then the shadow gets the attempt of its slot.
     ///
@@ -111,7 +117,7 @@ impl<'a> Case<'_, 'a> {
             }
             Boot::Same => {}
         }
-        if let Some(why) = self.given_up() {
+        if let Some(why) = self.given_up().or_else(|| self.halted()) {
             return self.abort(why);
         }
         if !shadow.reached() {
@@ -196,9 +202,13 @@ impl<'a> Case<'_, 'a> {
         if let Some(why) = self.given_up() {
             return self.abort(why);
         }
+        let goes_back = node.version == shadow.spec.version;
+        if let Some(why) = self.halted().filter(|_| !goes_back) {
+            return self.abort(why);
+        }
         if shadow.spec.reboot_from_boot_id.is_none() {
             // Adopted, or the grant was taken back.
-            if node.version == shadow.spec.version {
+            if goes_back {
                 // Upstream had rebooted it before we came: it only has to be put back into service.
                 return self.back_into_service().unwrap_or_else(|| self.watch_it());
             }

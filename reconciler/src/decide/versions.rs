@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::crds::FAILED_NODES_MAX;
-use brupop_api::fleet::{Halt, NodeFailure, VersionRecord};
+use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::{Field, State, Value, names};
 use jiff::Timestamp;
 
@@ -34,17 +34,19 @@ pub struct Halted<'a> {
 pub(super) struct Versions<'a> {
     changed: BTreeMap<&'a str, VersionRecord>,
     halted: Vec<Halted<'a>>,
+    /// Slots, by name of the shadow, whose nodes' failures are counted in this pass.
+    counted: Vec<(&'a str, Slot)>,
     finished: bool,
     typical_seconds: Option<u64>,
 }
 
 impl<'a> Versions<'a> {
-    /// The records as they change in this pass: by what a person resumes, by these updates that are over, and by
-    /// reboots that take too long.
+    /// The records as they change in this pass: by what a person resumes, by these updates that are over, and by those
+    /// that keep their slots (`holding`) and have failed.
     pub(super) fn after<'b>(
         fleet: &FleetFacts<'a>,
         over: impl Iterator<Item = &'b Situation<'a>>,
-        situations: &[Situation<'a>],
+        holding: &[Situation<'a>],
     ) -> Self
     where
         'a: 'b,
@@ -64,8 +66,7 @@ impl<'a> Versions<'a> {
         for situation in over {
             versions.count(fleet, situation);
         }
-        for situation in situations {
-            versions.count_missing(fleet, situation);
+        for situation in holding {
             versions.count_early(fleet, situation);
         }
         versions.halt(fleet);
@@ -75,7 +76,7 @@ impl<'a> Versions<'a> {
     /// No record changes.
     pub(super) fn unchanged(fleet: &FleetFacts<'a>) -> Self {
         let typical_seconds = fleet.typical_seconds;
-        Self { changed: BTreeMap::new(), halted: vec![], finished: false, typical_seconds }
+        Self { changed: BTreeMap::new(), halted: vec![], counted: vec![], finished: false, typical_seconds }
     }
 
     /// Do the changes of this pass halt this version?
@@ -106,12 +107,12 @@ impl<'a> Versions<'a> {
         let Some(shadow) = situation.shadow else { return };
         let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
         self.finished = true;
+        let name = names::node_of_shadow(shadow.name).unwrap_or(shadow.name);
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
             if Abort::is_corroborated(&failure.reason) {
                 // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
-                let node = names::node_of_shadow(shadow.name).unwrap_or(shadow.name);
-                self.failed(fleet, version, node, &failure.at, &failure.reason);
+                self.failed(fleet, version, name, &failure.at, &failure.reason);
             }
             return;
         }
@@ -119,9 +120,8 @@ impl<'a> Versions<'a> {
             // Whatever deleted its Node: the host began its reboot, and was not seen again.
             let claimed = shadow.spec.reboot_from_boot_id.is_some()
                 && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
-            if shadow.spec.state == State::RebootedIntoUpdate && claimed {
-                let node = names::node_of_shadow(shadow.name).unwrap_or(shadow.name);
-                self.failed(fleet, version, node, fleet.now, NOT_RETURNED);
+            if shadow.spec.state == State::RebootedIntoUpdate && claimed && !slot.counted {
+                self.failed(fleet, version, name, fleet.now, NOT_RETURNED);
             }
             return;
         };
@@ -145,37 +145,45 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Counts a host that has been away for longer than a reboot may take. Its slot stays.
-    fn count_missing(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
-        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
-        let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
-        let away =
-            shadow.spec.state == State::RebootedIntoUpdate && !node.ready && situation.time.step_overdue;
-        let record = self.changed.get(version).or_else(|| fleet.versions.get(version));
-        // Only failures of this update: the node may have failed in an earlier one, before a person resumed the
-        // version.
-        let of_this = |it: &NodeFailure| it.node == node.name && !is_before(&it.at, slot.since.as_deref());
-        let known = record.is_some_and(|record| record.failures.iter().any(of_this))
-            || shadow.spec.failures.is_some_and(|failures| failures.attempt == slot.attempt);
-        if away && !known && update::went_away(&node, &shadow) {
-            // By another leader's clock, the slot may have been taken later than now.
-            let at =
-                slot.since.as_deref().filter(|since| is_before(fleet.now, Some(since))).unwrap_or(fleet.now);
-            self.failed(fleet, version, node.name, at, NOT_RETURNED);
-        }
-    }
-
-    /// Counts a failure whose slot is not given back yet: the node may be away for long.
+    /// Counts a failure whose slot is kept: of a host that has been away for longer than a reboot may take, or of one
+    /// that is given up but may be away for long. The slot notes that it is counted, so that it is counted once, however
+    /// many nodes fail and whatever a person resumes meanwhile.
     fn count_early(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
         let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
-        let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
+        let Some((name, slot)) = fleet.slots.get_key_value(situation.shadow_name) else { return };
+        let Some(version) = shadow.spec.version.filter(|_| slot.uid == shadow.uid && !slot.counted) else {
+            return;
+        };
+        let away =
+            shadow.spec.state == State::RebootedIntoUpdate && !node.ready && situation.time.step_overdue;
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
-        let Some(failure) = failure.filter(|failure| Abort::is_corroborated(&failure.reason)) else { return };
-        let record = self.changed.get(version).or_else(|| fleet.versions.get(version));
-        let noted = |noted: &NodeFailure| noted.node == node.name && noted.at == failure.at;
-        if !record.is_some_and(|record| record.failures.iter().any(noted)) {
-            self.failed(fleet, version, node.name, &failure.at, &failure.reason);
+        match failure {
+            Some(failure) if Abort::is_corroborated(&failure.reason) => {
+                self.failed(fleet, version, node.name, &failure.at, &failure.reason);
+            }
+            None if away && update::went_away(&node, &shadow) => {
+                self.failed(fleet, version, node.name, fleet.now, NOT_RETURNED);
+            }
+            _ => return,
         }
+        self.counted.push((name, Slot { counted: true, ..slot.clone() }));
+    }
+
+    /// The slots that note from now on that their nodes' failures are counted.
+    pub(super) fn counted_slots(&self) -> impl Iterator<Item = (Field<'a>, Value<'a>)> + use<'a> {
+        self.counted.clone().into_iter().map(|(name, slot)| (Field::Slot(name), Value::Slot(slot)))
+    }
+
+    /// How many more nodes may fail before a version is halted, for each that the ledger knows; `None` = any number, and
+    /// so for each version that a node has reached.
+    pub(super) fn may_still_fail(&self, fleet: &FleetFacts<'a>) -> BTreeMap<&'a str, Option<u64>> {
+        let room = |record: &VersionRecord| {
+            let budget = fleet.budget.unproven.filter(|_| record.succeeded == 0)?;
+            Some(budget.saturating_sub(number(&counting(record))))
+        };
+        let stored = fleet.versions.iter().map(|(version, record)| (version.as_str(), room(record)));
+        let changed = self.changed.iter().map(|(version, record)| (*version, room(record)));
+        stored.chain(changed).collect()
     }
 
     fn failed(&mut self, fleet: &FleetFacts<'a>, version: &'a str, node: &str, at: &str, reason: &str) {
@@ -194,10 +202,8 @@ impl<'a> Versions<'a> {
     fn halt(&mut self, fleet: &FleetFacts<'a>) {
         for (version, record) in &mut self.changed {
             let budget = if record.succeeded == 0 { fleet.budget.unproven } else { fleet.budget.proven };
-            let counting =
-                record.failures.iter().filter(|failure| is_after(failure, record.resumed_at.as_deref()));
-            let counting: Vec<&NodeFailure> = counting.collect();
-            let failed = u64::try_from(counting.len()).unwrap_or(u64::MAX);
+            let counting = counting(record);
+            let failed = number(&counting);
             if record.halted.is_some() || failed == 0 || budget.is_none_or(|budget| failed < budget) {
                 continue;
             }
@@ -252,10 +258,13 @@ impl Versions<'_> {
     }
 }
 
-/// Was `at` before this time? No, if either cannot be read.
-fn is_before(at: &str, time: Option<&str>) -> bool {
-    let parsed = |text: &str| text.parse::<Timestamp>().ok();
-    parsed(at).zip(time.and_then(parsed)).is_some_and(|(at, time)| at < time)
+/// The failures since a person resumed the version.
+fn counting(record: &VersionRecord) -> Vec<&NodeFailure> {
+    record.failures.iter().filter(|failure| is_after(failure, record.resumed_at.as_deref())).collect()
+}
+
+fn number(failures: &[&NodeFailure]) -> u64 {
+    u64::try_from(failures.len()).unwrap_or(u64::MAX)
 }
 
 /// Did it fail after the version was resumed? Yes, if either time cannot be read.

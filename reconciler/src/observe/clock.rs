@@ -124,6 +124,21 @@ impl Clock {
         self.passed(times.transition, longest) && self.passed_or_unknown(since, longest)
     }
 
+    /// Is the slot held since then for longer than a short step may take, while the host has not staged the update?
+    pub(super) fn stages_late(
+        &mut self,
+        since: Option<&str>,
+        shadow: Option<&ShadowFacts<'_>>,
+        times: &Times<'_>,
+    ) -> bool {
+        let stages = shadow.is_none_or(|shadow| match shadow.spec.state {
+            State::Idle | State::ErrorReset => true,
+            State::StagedAndPerformedUpdate => !shadow.reached(),
+            State::RebootedIntoUpdate | State::MonitoringUpdate => false,
+        });
+        stages && self.passed_or_unknown(since, times.durations.settle)
+    }
+
     fn of_drain(&mut self, times: &Times<'_>) -> TimeFacts {
         let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
         let Some(marker) = times.marker else { return facts };

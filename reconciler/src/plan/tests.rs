@@ -88,8 +88,10 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
         running,
         node("brs-f", false),
     ];
-    let slots =
-        BTreeMap::from([("brs-e".to_owned(), Slot { uid: "brs-e".to_owned(), attempt: 1, since: None })]);
+    let slots = BTreeMap::from([(
+        "brs-e".to_owned(),
+        Slot { uid: "brs-e".to_owned(), attempt: 1, ..Slot::default() },
+    )]);
     let versions = BTreeMap::new();
     let plan = plan(&observed(situations, &slots, &versions));
     let rows: Vec<_> = plan.nodes.iter().map(|row| (row.node.as_str(), row.next, row.reason)).collect();

@@ -377,9 +377,10 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
 }
 
 fn slot() -> impl Strategy<Value = Slot> {
-    (select(vec!["u1", "u2"]), 0_u64..3).prop_map(|(uid, attempt)| Slot {
+    (select(vec!["u1", "u2"]), 0_u64..3, any::<bool>()).prop_map(|(uid, attempt, counted)| Slot {
         uid: uid.to_owned(),
         attempt,
-        since: None,
+        counted,
+        ..Slot::default()
     })
 }

@@ -84,7 +84,11 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
             let uid = if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) };
             let own = spec.and_then(|spec| spec.attempt).unwrap_or(1);
             let attempt = dice.one_of(&[own, own, 1, 2, 3]);
-            slots.insert(shadow.clone(), Slot { uid, attempt, since: (!dice.rarely(4)).then(|| dice.ago()) });
+            let version =
+                spec.and_then(|spec| spec.version.clone()).or_else(|| dice.rarely(2).then(|| NEW.to_owned()));
+            let since = (!dice.rarely(4)).then(|| dice.ago());
+            let counted = dice.rarely(6);
+            slots.insert(shadow.clone(), Slot { uid, attempt, since, version, counted });
         }
     }
     let failed = |dice: &mut Dice<'_>| {

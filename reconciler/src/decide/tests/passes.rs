@@ -9,7 +9,6 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use super::fleets::Fleet;
-use super::world::NEW;
 use crate::decide::idle::startable;
 use crate::decide::{Decision, Effect, Reason, node as decide, slots, turns};
 use crate::facts::{Gate, Situation};
@@ -28,7 +27,7 @@ fn fleet() -> impl Strategy<Value = Fleet> {
 fn taken(write: Option<&Write<'_>>) -> BTreeSet<String> {
     let sets = write.into_iter().flat_map(|write| &write.sets);
     sets.filter_map(|(field, value)| match (field, value) {
-        (Field::Slot(name), Value::Slot(_)) => Some((*name).to_owned()),
+        (Field::Slot(name), Value::Slot(slot)) if !slot.counted => Some((*name).to_owned()),
         _ => None,
     })
     .collect()
@@ -202,8 +201,6 @@ prop_assert!(node.update_now || !situation.time.young);
         held.gate = [Gate::Open, Gate::Paused, Gate::OutsideWindow, Gate::AdmissionNotEnforced][gate];
         held.durations.pause = jiff::SignedDuration::from_hours(1000);
         held.durations.min_node_age = jiff::SignedDuration::from_hours(1000);
-        let versions = &mut held.ledger.status.as_mut().unwrap().versions;
-        versions.entry(NEW.to_owned()).or_default().halted = Some(brupop_api::fleet::Halt::default());
         let (free_snapshot, held_snapshot) = (fleet.snapshot(), held.snapshot());
         let (free, held) = (fleet.observe(&free_snapshot), held.observe(&held_snapshot));
         for (in_free, in_held) in free.situations.iter().zip(&held.situations) {

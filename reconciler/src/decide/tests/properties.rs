@@ -71,7 +71,7 @@ impl Arena {
             .iter()
             .zip(odds)
             .filter_map(|(name, odd)| {
-                Some((name.clone(), Slot { uid: UID.to_owned(), attempt: odd.slot?, since: None }))
+                Some((name.clone(), Slot { uid: UID.to_owned(), attempt: odd.slot?, ..Slot::default() }))
             })
             .collect();
         let markers =
@@ -125,11 +125,11 @@ proptest! {
         let situations = arena.situations(&odds);
         let fleet = arena.fleet(Some(limit), Gate::Open);
         let Some(write) = slots(&fleet, &situations).write else { return Ok(()) };
-        let taken = write.sets.iter().filter(|(_, value)| matches!(value, Value::Slot(_))).count();
+        let taken = write.sets.iter().filter(|(_, value)| matches!(value, Value::Slot(slot) if !slot.counted)).count();
         let freed =
             write.sets.iter().filter(|(field, value)| matches!(field, Field::Slot(_)) && *value == Value::Absent).count();
         let gone = |name: &str| write.sets.contains(&(Field::Slot(name), Value::Absent));
-        let takes = |name: &str| matches!(sets(&write, Field::Slot(name)), Some(Value::Slot(_)));
+        let takes = |name: &str| matches!(sets(&write, Field::Slot(name)), Some(Value::Slot(slot)) if !slot.counted);
         let unavailable = situations
             .iter()
             .filter(|situation| !arena.slots.contains_key(situation.shadow_name) || gone(situation.shadow_name))

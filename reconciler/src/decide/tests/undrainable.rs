@@ -5,7 +5,7 @@ use State::{Idle, StagedAndPerformedUpdate};
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, Situation};
+use crate::facts::{FailureBudget, FleetFacts, Situation};
 
 const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
 
@@ -43,7 +43,8 @@ fn a_node_whose_pods_are_not_known_holds_its_place_until_they_are() {
     first.pods.known = false;
     let next = slots(&without_slots(), &[first, second]);
     assert_eq!((next.write, next.look_at), (None, vec![0]));
-    let two = FleetFacts { limit: Some(2), ..without_slots() };
+    let budget = FailureBudget { unproven: None, proven: None };
+    let two = FleetFacts { limit: Some(2), budget, ..without_slots() };
     assert_eq!(taken(&two, &[first, second]), ["brs-b"]);
 }
 

@@ -158,20 +158,27 @@ fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
     assert_eq!(record(&fleet(), None, &[away]), None, "in time");
     away.time.step_overdue = true;
     let write = slots(&fleet(), &[away]).write.unwrap();
-    assert_eq!(sets(&write, Field::Slot(SHADOW)), None);
+    let counted = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
+    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Slot(counted[SHADOW].clone())));
     let missing = record(&fleet(), None, &[away]).unwrap();
     assert_eq!(missing.halted.clone().unwrap().reason, "n (NotReturned)");
-    assert_eq!(record(&fleet(), Some(missing.clone()), &[away]), None, "once");
+    let noted = FleetFacts { slots: &counted, ..fleet() };
+    assert_eq!(record(&noted, Some(missing.clone()), &[away]), None, "once");
 
     let listed = [NEW.to_owned()];
-    let resumed = FleetFacts { resume: &listed, now: "2026-11-21T06:00:00Z", ..fleet() };
+    let resumed = FleetFacts { resume: &listed, now: "2026-11-21T06:00:00Z", ..noted };
     let gone_on = record(&resumed, Some(missing.clone()), &[away]).unwrap();
     assert!(gone_on.halted.is_none(), "and a person may go on while it is away");
-    assert_eq!(record(&resumed, Some(gone_on), &[away]), None);
+    assert_eq!(record(&resumed, Some(gone_on.clone()), &[away]), None);
+    let mut deleted = away;
+    deleted.node = None;
+    assert_eq!(
+        record(&resumed, Some(gone_on), &[deleted]),
+        None,
+        "nor is it counted again once its Node is gone"
+    );
 
-    let since = Some("2026-11-21T05:00:00Z".to_owned());
-    let slots = [(SHADOW.to_owned(), Slot { uid: UID.to_owned(), attempt: 1, since })].into();
-    let again = FleetFacts { slots: &slots, resume: &listed, now: "2026-11-21T06:00:00Z", ..fleet() };
+    let again = FleetFacts { resume: &listed, now: "2026-11-21T06:00:00Z", ..fleet() };
     let mut resumed = missing.clone();
     (resumed.halted, resumed.resumed_at) = (None, Some("2026-11-21T04:30:00Z".to_owned()));
     "2026-11-21T02:00:00Z".clone_into(&mut resumed.failures[0].at);
@@ -212,11 +219,56 @@ fn a_node_that_is_not_ready_after_its_update_counts_before_its_slot_is_given_bac
     marked(&mut situation, &over);
     node(&mut situation, |node| node.ready = false);
     shadow(&mut situation, |shadow| shadow.spec.failures = Some(&failures));
-    let write = slots(&fleet(), &[situation]).write.unwrap();
-    assert_eq!(sets(&write, Field::Slot(SHADOW)), None);
     let noted = record(&fleet(), None, &[situation]).unwrap();
     assert_eq!(noted.halted.as_ref().unwrap().reason, "n (NotReady)");
-    assert_eq!(record(&fleet(), Some(noted), &[situation]), None, "once");
+    let slots = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
+    assert_eq!(record(&FleetFacts { slots: &slots, ..fleet() }, Some(noted), &[situation]), None, "once");
+}
+
+/// Carries the ledger's writes of this pass out on its slots.
+fn carry_out_on_slots(slots: &mut BTreeMap<String, Slot>, write: &Write<'_>) {
+    for (field, value) in &write.sets {
+        if let (Field::Slot(name), Value::Slot(slot)) = (field, value) {
+            slots.insert((*name).to_owned(), slot.clone());
+        }
+    }
+}
+
+#[test]
+fn many_missing_hosts_are_counted_once_each() {
+    let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    shadow(&mut away, |shadow| {
+        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_requested = Some(FIRST_BOOT);
+    });
+    node(&mut away, |node| node.ready = false);
+    away.time.step_overdue = true;
+    let names: Vec<String> = (0..12).map(|nth| format!("brs-n{nth:02}")).collect();
+    let missing: Vec<Situation<'_>> = names
+        .iter()
+        .map(|name| {
+            let mut situation = away;
+            situation.shadow_name = name;
+            node(&mut situation, |node| node.name = &name[4..]);
+            shadow(&mut situation, |shadow| shadow.name = name);
+            situation
+        })
+        .collect();
+    let mut held: BTreeMap<String, Slot> =
+        names.iter().map(|name| (name.clone(), SLOT[SHADOW].clone())).collect();
+    let mut versions = BTreeMap::new();
+    let (before, records) = (held.clone(), versions.clone());
+    let write = slots(&FleetFacts { slots: &before, versions: &records, ..fleet() }, &missing).write.unwrap();
+    carry_out(&mut versions, &write);
+    carry_out_on_slots(&mut held, &write);
+    assert_eq!(versions[NEW].failures.len(), 8, "so many are named");
+    let after = FleetFacts { slots: &held, versions: &versions, ..fleet() };
+    assert_eq!(slots(&after, &missing).write, None, "nothing is left to be said");
+    let listed = [NEW.to_owned()];
+    let resumed = FleetFacts { resume: &listed, now: "2026-11-21T06:00:00Z", ..after };
+    let gone_on = record(&resumed, Some(versions[NEW].clone()), &missing).unwrap();
+    assert!(gone_on.halted.is_none());
+    assert_eq!(record(&resumed, Some(gone_on), &missing), None, "and it stays resumed");
 }
 
 #[test]
@@ -232,7 +284,7 @@ fn records_are_bounded() {
         .filter(|version| sets(&write, Field::VersionRecord(version)) == Some(Value::Absent))
         .collect();
     assert_eq!(forgotten, ["1.0.1"], "one makes room, and a halt is not forgotten");
-    let slot = Slot { uid: UID.to_owned(), attempt: 1, since: None };
+    let slot = Slot { uid: UID.to_owned(), attempt: 1, ..Slot::default() };
     assert_eq!(fleet.slots[SHADOW], slot);
 }
 

@@ -21,7 +21,7 @@ pub(super) static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new()
 pub(super) static SLOT: LazyLock<BTreeMap<String, Slot>> = LazyLock::new(|| slot(SHADOW, UID, 1));
 
 pub(super) fn slot(shadow: &str, uid: &str, attempt: u64) -> BTreeMap<String, Slot> {
-    BTreeMap::from([(shadow.to_owned(), Slot { uid: uid.to_owned(), attempt, since: None })])
+    BTreeMap::from([(shadow.to_owned(), Slot { uid: uid.to_owned(), attempt, ..Slot::default() })])
 }
 
 /// A marker of this shadow's attempt, cordoned and tainted by us, drained or not yet.
