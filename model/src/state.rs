@@ -72,8 +72,10 @@ pub enum Safeguard {
     Marker,
     /// "Drained" is written, and a reboot granted, only when a fresh list of pods agrees.
     FreshPods,
-    /// Nobody begins with a version that is halted.
+    /// Nobody begins with a version that is halted, or has its reboot into it granted.
     Halt,
+    /// Only as many nodes try an unproven version at once as may fail.
+    Canaries,
     /// A slot is given back only when the spec is Idle at the slot's own attempt.
     OwnAttempt,
     /// A cordon that was there before is not ours to undo.

@@ -3,7 +3,9 @@
 use brupop_agent::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_reconciler::facts::{Evicted, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_reconciler::facts::{
+    Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts,
+};
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{BOOTS, COMMAND_TIME, DAYS, NODES, Node, SHADOWS, Shadow, UIDS, VERSIONS, said_staged};
@@ -123,7 +125,10 @@ pub(crate) fn fleet_of(
         slots: tables::slots(ledger),
         versions: tables::versions(record),
         resume: if ledger.listed { &*tables::RESUMED } else { &[] },
-        budget: config.budget(),
+        budget: match config.without {
+            Some(Safeguard::Canaries) => FailureBudget { unproven: None, ..config.budget() },
+            _ => config.budget(),
+        },
         enforced: true,
         force: false,
         all_ready: true,

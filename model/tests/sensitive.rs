@@ -83,12 +83,22 @@ fn a_fresh_list_of_pods() {
 }
 
 #[test]
-fn nobody_begins_with_a_version_that_is_halted() {
-    let faults = Faults { fall_backs: 1, ..Faults::NONE };
+fn no_reboot_into_a_version_that_is_halted() {
+    // A canary that is late does not keep the second node from trying; then the first falls back.
+    let faults = Faults { fall_backs: 1, deadlines: 1, ..Faults::NONE };
     is_found(
         Safeguard::Halt,
-        "a node begins with a version that is halted",
-        Config { halts: true, faults, ..ONE },
+        "a reboot into an update that is halted is granted",
+        Config { nodes: 2, limit: 2, attempts: 1, halts: true, faults, ..ONE },
+    );
+}
+
+#[test]
+fn few_try_what_nobody_has_reached() {
+    is_found(
+        Safeguard::Canaries,
+        "too many nodes try an unproven update",
+        Config { nodes: 2, limit: 2, attempts: 1, halts: true, ..ONE },
     );
 }
 

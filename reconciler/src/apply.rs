@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::{Client, Error};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::drain::DrainPlan;
@@ -105,6 +105,18 @@ pub enum Outcome {
 }
 
 impl Call {
+    /// What a patch would write, to tell whether it would write the same again; `None` for what always changes something.
+    pub fn patch(&self) -> Option<Value> {
+        match self {
+            Self::PatchShadow { patch, .. }
+            | Self::PatchNode { patch, .. }
+            | Self::LabelNode { patch, .. }
+            | Self::PatchLedger(patch) => Some(json!(patch)),
+            Self::ApplyToShadow { status, .. } | Self::ApplyToFleet(status) => Some(status.clone()),
+            Self::CreateShadow(_) | Self::DeleteShadow { .. } | Self::CreateFleet => None,
+        }
+    }
+
     /// The word for metrics and logs: what is written.
     pub fn as_str(&self) -> &'static str {
         match self {

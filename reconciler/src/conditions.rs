@@ -142,17 +142,22 @@ impl FleetWanted {
         })
     }
 
-    /// The status to apply to the fleet.
+    /// The status to apply to the fleet. Where somebody else has put a field that should not be there, two such patches
+    /// are needed.
     pub fn patch(&self, fleet: &BottlerocketFleet, now: &str) -> Value {
         let conditions = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
         // A condition that is not known yet is applied as it is stored: if it were left out, it would be removed.
         let kept = || conditions.iter().find(|condition| condition.type_ == ADMISSION_ENFORCED).cloned();
         let admission = self.admission.as_ref().map(|wanted| wanted.over(conditions, now)).or_else(kept);
         let mut status = json!({"counts": self.counts});
-        if let Some(limit) = self.limit {
+        // Server-side apply removes only what we have applied. What somebody else has put there is overwritten first.
+        let stored = fleet.status.as_ref();
+        let (limit, halted) =
+            (stored.and_then(|status| status.limit), stored.and_then(|status| status.halted.as_deref()));
+        if let Some(limit) = self.limit.or(limit.filter(|limit| *limit != 0).map(|_| 0)) {
             status["limit"] = json!(limit);
         }
-        if let Some(halted) = &self.halted {
+        if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
             status["halted"] = json!(halted);
         }
         let halt = Some(self.halt.over(conditions, now));

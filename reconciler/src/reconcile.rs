@@ -5,6 +5,7 @@ mod complaints;
 mod denials;
 mod errand;
 mod explain;
+mod idle_writes;
 mod opt_in;
 mod pass;
 mod pods;
@@ -39,6 +40,7 @@ use crate::watches::{PodWatches, Watches, WorkloadWatches};
 use complaints::Complaints;
 use denials::Denials;
 use errand::{Errand, Key};
+use idle_writes::IdleWrites;
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -87,6 +89,7 @@ struct Leading {
     pending: Pending<Key>,
     evictions: Evictions,
     denials: Denials,
+    idle_writes: IdleWrites,
     label_rate: LabelRate,
     admission: AdmissionProof,
     settling: Settling<Vec<Wanted>>,
@@ -114,6 +117,7 @@ impl Leading {
             pending: Pending::default(),
             evictions: Evictions::default(),
             denials: Denials::default(),
+            idle_writes: IdleWrites::default(),
             label_rate: LabelRate::default(),
             admission: AdmissionProof::new(Duration::from_secs(settings.canary_interval_seconds)),
             settling: Settling::default(),

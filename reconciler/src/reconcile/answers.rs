@@ -32,8 +32,24 @@ impl Reconciler {
         let Context { node, version, state, reason, .. } = &context;
         match outcome {
             Outcome::Written(version_written) => {
-                self.metrics.wrote(object, "written");
                 self.complaints.resolved(&Subject::Call(key.clone()));
+                if self.leading.idle_writes.written(&key, seen, version_written, || call.patch()) {
+                    self.metrics.wrote(object, "unchanged");
+                    if self.complaints.is_new(Subject::IdleWrite(key.clone()), "") {
+                        let why = "somebody else holds a field, or a webhook puts it back";
+                        tracing::warn!(
+                            node,
+                            reason,
+                            object,
+                            why,
+                            "a write changed nothing; waiting for a change"
+                        );
+                    }
+                    self.leading.pending.written(key, version_written, now);
+                    return;
+                }
+                self.metrics.wrote(object, "written");
+                self.complaints.resolved(&Subject::IdleWrite(key.clone()));
                 if let Key::Node(name) = &key {
                     self.leading.denials.resolved(name);
                 }

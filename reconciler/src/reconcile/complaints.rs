@@ -17,6 +17,8 @@ pub(super) enum Subject {
     OptIn,
     /// A call fails.
     Call(Key),
+    /// A write changes nothing.
+    IdleWrite(Key),
     /// Evictions from the node of this shadow (first) are refused in these words (second).
     Drain(String, String),
 }
@@ -48,7 +50,7 @@ impl Complaints {
         self.0.retain(|subject, _| match subject {
             Subject::Fleet | Subject::OptIn => true,
             Subject::Node(name) => alone.contains(name.as_str()),
-            Subject::Call(key) => snapshot.has(key),
+            Subject::Call(key) | Subject::IdleWrite(key) => snapshot.has(key),
             Subject::Drain(name, _) => snapshot.drains.contains_key(name),
         });
     }

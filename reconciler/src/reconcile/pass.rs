@@ -290,6 +290,9 @@ impl Reconciler {
         if !self.is_ready(pass, &errand.key) || self.leading.calls.len() >= most {
             return false;
         }
+        if self.leading.idle_writes.would_repeat(&errand.key, errand.seen, || errand.call.patch()) {
+            return false;
+        }
         self.leading.pending.begin(errand.key.clone());
         let caller = self.caller.clone();
         let call = async move {
@@ -307,6 +310,7 @@ impl Reconciler {
         self.leading.reasons.retain(|name, _| there(name));
         self.leading.settling.retain(there);
         self.leading.pending.forget_unless(|key| snapshot.has(key));
+        self.leading.idle_writes.forget_unless(|key| snapshot.has(key));
         self.complaints.prune(snapshot, observed);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Most of these tests wait for deadlines, so two fleets run at once.
 
+mod hand_edits;
 mod labels;
 mod liar;
 mod lies;

@@ -59,7 +59,9 @@ fn few_try_a_version_that_nobody_has_reached() {
 #[test]
 fn who_was_asked_for_is_no_exception() {
     let mut situations = ready_to_begin(&["brs-a", "brs-b"]);
-    situations.iter_mut().for_each(|situation| node(situation, |node| node.update_now = true));
+    for situation in &mut situations {
+        node(situation, |node| node.update_now = true);
+    }
     assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &situations).taken, [0]);
 }
 
