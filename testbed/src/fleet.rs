@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::history::History;
 use crate::host::{Durations, Host};
 use crate::operator::{NAMESPACE, apply_overlay, binaries, programs};
-use crate::{ControlPlane, Kubelets, Options, Program, await_until};
+use crate::{ControlPlane, Kubelets, Options, Program, await_progress};
 
 mod changes;
 mod people;
@@ -186,14 +186,16 @@ impl Fleet {
     /// Awaits something of the fleet's history.
     ///
     /// # Errors
-    /// The deadline has passed: what the fleet looked like then, and the operator's logs.
+    /// Nothing has changed for the deadline: what the fleet looked like then, and the operator's logs.
     pub async fn until(
         &self,
         what: &str,
         deadline: Duration,
         condition: impl Fn(&History) -> bool,
     ) -> Result<()> {
-        let waited = await_until(what, deadline, async || condition(&self.history()).then_some(())).await;
+        let progress = || self.history().last_change();
+        let so = async || condition(&self.history()).then_some(());
+        let waited = await_progress(what, deadline, progress, so).await;
         waited.with_context(|| self.report())
     }
 

@@ -147,6 +147,11 @@ impl Seen {
 }
 
 impl History {
+    /// When a node, or what is known of one, last changed.
+    pub fn last_change(&self) -> Option<Instant> {
+        self.nodes.values().filter_map(|seen| Some(seen.last()?.0)).max()
+    }
+
     /// A shadow was seen.
     pub fn shadow(&mut self, at: Instant, shadow: &BottlerocketShadow) {
         if let Some(node) = names::node_of_shadow(&shadow.name_any()) {

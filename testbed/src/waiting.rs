@@ -43,9 +43,54 @@ pub async fn await_until<T>(
         .map_err(|_| Elapsed { what: what.into(), waited: began.elapsed() })
 }
 
+/// As [`await_until`], but the deadline bounds the lack of progress, not the speed of the machine: it begins again with
+/// each `progress`, which says when something last happened. Nothing is awaited for more than ten deadlines.
+///
+/// # Errors
+/// [`Elapsed`] once nothing has happened for the deadline.
+pub async fn await_progress<T>(
+    what: impl Into<String>,
+    deadline: Duration,
+    progress: impl Fn() -> Option<Instant>,
+    mut condition: impl AsyncFnMut() -> Option<T>,
+) -> Result<T, Elapsed> {
+    let began = Instant::now();
+    let what = what.into();
+    loop {
+        let from = progress().map_or(began, |last| last.max(began)).min(began + deadline * 9);
+        let left = (from + deadline).saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Elapsed { what, waited: began.elapsed() });
+        }
+        // A look that was begun is cut off and begun anew.
+        if let Ok(value) = await_until("", left, &mut condition).await {
+            return Ok(value);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_renews_the_deadline_ten_times() {
+        let (second, began) = (Duration::from_secs(1), Instant::now());
+        let never = async || None::<()>;
+        let elapsed = await_progress("nothing", second, || None, never).await.unwrap_err();
+        assert_eq!((elapsed.what.as_str(), elapsed.waited.as_secs()), ("nothing", 1));
+        let once = || Some(began + Duration::from_millis(1600));
+        let elapsed = await_progress("one thing", second, once, never).await.unwrap_err();
+        assert_eq!(elapsed.waited.as_millis() / 100, 16);
+        let always = || Some(Instant::now());
+        assert_eq!(await_progress("much", second, always, never).await.unwrap_err().waited.as_secs(), 10);
+        let mut looks = 0;
+        let third = async || {
+            looks += 1;
+            (looks == 3).then_some(())
+        };
+        assert!(await_progress("a third look", second, || None, third).await.is_ok());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_value_ends_the_wait() {

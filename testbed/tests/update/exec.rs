@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::RECONCILER_ACCOUNT;
 use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::operator::{NAMESPACE, binaries};
-use brupop_testbed::{Bearer, Fleet};
+use brupop_testbed::{Bearer, Fleet, await_progress};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
@@ -14,16 +14,17 @@ use tokio::time::timeout;
 use crate::DEADLINE;
 
 /// A subcommand of the reconciler, which runs with a token of the pod's own.
-pub(crate) struct Exec {
+pub(crate) struct Exec<'f> {
+    fleet: &'f Fleet,
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     bearer: Bearer,
     audit: AuditReader,
 }
 
-impl Exec {
+impl<'f> Exec<'f> {
     /// Starts it.
-    pub(crate) async fn start(fleet: &Fleet, arguments: &[&str]) -> Result<Self> {
+    pub(crate) async fn start(fleet: &'f Fleet, arguments: &[&str]) -> Result<Self> {
         let plane = &fleet.control_plane;
         let pod = fleet.processes("reconciler").pop().context("no reconciler")?.pod;
         let token = plane.bound_token(NAMESPACE, RECONCILER_ACCOUNT, &pod).await?;
@@ -40,12 +41,15 @@ impl Exec {
             .kill_on_drop(true)
             .spawn()?;
         let lines = BufReader::new(child.stdout.take().context("no stdout")?).lines();
-        Ok(Self { child, lines, bearer, audit })
+        Ok(Self { fleet, child, lines, bearer, audit })
     }
 
-    /// Awaits the next line that it prints; `None` at the end.
+    /// Awaits the next line that it prints; `None` at the end. It may wait as long as the fleet moves.
     pub(crate) async fn line(&mut self) -> Result<Option<String>> {
-        Ok(timeout(DEADLINE, self.lines.next_line()).await.context("it says nothing more")??)
+        let Self { fleet, lines, .. } = self;
+        let progress = || fleet.history().last_change();
+        let next = async || Some(lines.next_line().await);
+        Ok(await_progress("another line of it", DEADLINE, progress, next).await??)
     }
 
     /// Awaits its end; what it still prints, and whether it went well. It has read, and written nothing.
