@@ -123,10 +123,10 @@ e2e-tools: container-tools ## Installs Debian's runc, nftables and iproute2 for 
 	$(call debian,runc nft ip,runc nftables iproute2)
 
 .PHONY: bench
-bench: control-plane build ## Measures time and overhead: 8 nodes, limit 4, hosts that act at once and reboot in 2 s, nothing to drain
+bench: control-plane build ## Measures time and overhead: 8 nodes, limit 4, hosts that act at once and reboot in 2 s, nothing to drain, no node tries the version first
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-demo --nodes 8 \
-	  --max-concurrent-update 4 --pods-per-node 0 --download-seconds 0 --reboot-seconds 2
+	  --max-concurrent-update 4 --max-failures-of-new-version unlimited --pods-per-node 0 --download-seconds 0 --reboot-seconds 2
 
 .PHONY: bench-admission
 bench-admission: control-plane build ## Measures what webhook and policies cost an agent's patch, compared with neither and with a webhook that does nothing
@@ -148,6 +148,12 @@ bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, an
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 1000 --kwok
+
+.PHONY: bench-memory
+bench-memory: control-plane build ## Measures the reconciler's memory beside tenants: 120 budgets of 1.2 MB, then 5,000 nodes with 30 pods each (half an hour)
+	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
+	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 200 --waiting 60 --updates 5 --quiet-seconds 10 --pods-per-node 30 --budgets 300 --large-budgets 120
+	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --pods-per-node 30
 
 .PHONY: bench-verdict
 bench-verdict: ## Measures a review without the network: from its bytes to the bytes of the answer

@@ -2,7 +2,7 @@
 
 mod absence;
 mod calls;
-mod reboots;
+mod refusals;
 mod turn;
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::step::Memory;
 use crate::trouble::{Trouble, jittered, random};
 use absence::Absence;
 pub use absence::SocketAbandoned;
-use reboots::Reboots;
+use refusals::Refusals;
 
 /// Shortest wait after a refused report, until the shadow is looked at again. A change that the watch brings ends it.
 const REREAD_MIN: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ pub struct Agent {
     view: View,
     memory: Memory,
     begun: Option<Begun>,
-    reboots: Reboots,
+    refusals: Refusals,
     polls: Polls,
     repeats: Repeats,
     prefetches: Prefetches,
@@ -94,7 +94,7 @@ impl Agent {
             view: View::default(),
             memory: Memory::default(),
             begun: None,
-            reboots: Reboots::default(),
+            refusals: Refusals::default(),
             polls: Polls::default(),
             repeats: Repeats::default(),
             prefetches: Prefetches::not_before(refresh_at),

@@ -43,9 +43,9 @@ pub struct Options {
     /// How often to ask again for a reboot that does not happen
     #[arg(long, env = "REBOOT_REPEAT_INTERVAL", default_value = "1m", value_parser = between::<1_000, DAY>)]
     pub reboot_repeat_interval: Duration,
-    /// The update is given up once the host has refused to reboot for this long
-    #[arg(long, env = "REBOOT_REFUSED_DEADLINE", default_value = "5m", value_parser = between::<0, DAY>)]
-    pub reboot_refused_deadline: Duration,
+    /// The update is given up once the host has refused its commands, or to reboot, for this long
+    #[arg(long, env = "REFUSED_DEADLINE", default_value = "5m", value_parser = between::<0, DAY>)]
+    pub refused_deadline: Duration,
     /// Download the chosen update while the node waits for its turn. This makes the turn shorter, and overwrites the old
     /// image in the inactive partition earlier
     #[arg(

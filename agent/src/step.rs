@@ -123,9 +123,8 @@ pub struct Memory {
     pub refresh_due: bool,
     /// Whether to download ahead of the turn. The shell sets it; it becomes [`Prefetch::Later`] when a download begins.
     pub prefetch: Prefetch,
-    /// The host refuses to reboot, for good. The shell sets it if this process made the claim, and no request of it was ever
-    /// accepted.
-    pub reboot_refused: bool,
+    /// The host refuses, for good, what the state of the spec needs: its commands, or its reboot. The shell sets it.
+    pub refused: bool,
 }
 
 /// A command of ours that the host has begun.

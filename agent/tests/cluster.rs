@@ -204,7 +204,7 @@ async fn failures_are_told_and_undone() {
     // A host that refuses to reboot: the claim is taken back.
     let refused = Answer::Refused("inhibited by a shell".into());
     world.place.host.set_faults(Faults::answer(Call::Reboot, refused));
-    world.start_agent(&[("REBOOT_REFUSED_DEADLINE", "1s")]);
+    world.start_agent(&[("REFUSED_DEADLINE", "1s")]);
     stage(&world, 4).await;
     world.until("staged once more", at(4, State::StagedAndPerformedUpdate)).await;
     let boot = world.place.host.boot_id();

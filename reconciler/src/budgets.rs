@@ -9,6 +9,9 @@ use kube::core::SelectorExt as _;
 use crate::drain::{Fate, fate, unmanaged, unreadable};
 use crate::objects::{Budget, Pod, PodItem};
 
+/// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
+const REQUIREMENTS_MAX: usize = 4096;
+
 /// How many disruptions each budget (namespace, name) allowed when it was last looked at.
 #[derive(Debug, Default)]
 pub struct Budgets {
@@ -61,14 +64,27 @@ pub fn undrainable<'p>(
     why.into_iter().min()
 }
 
-/// Why the budgets of a pod's namespace never allow its eviction; `None` if they may.
+/// Why the budgets of a pod's namespace never allow its eviction; `None` if they may. The rules are those of the API
+/// server's eviction.
 fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
-    let (mut unread, mut selecting) = (vec![], vec![]);
+    let (mut unread, mut selecting, mut requirements) = (vec![], vec![], 0);
     for item in budgets {
         match &item.body {
             Err(why) => unread.push((item, why)),
-            Ok(budget) if selects(budget, pod) => selecting.push((item, budget)),
-            Ok(_) => {}
+            Ok(budget) => {
+                requirements += budget.requirements;
+                // Anybody with a namespace can make thousands of budgets.
+                if requirements > REQUIREMENTS_MAX {
+                    return Some(format!(
+                        "the selectors of the PodDisruptionBudgets of namespace {} have more than {REQUIREMENTS_MAX} keys \
+                         and values together: delete some, or shorten them",
+                        item.namespace()
+                    ));
+                }
+                if selects(budget, pod) {
+                    selecting.push((item, budget));
+                }
+            }
         }
     }
     if let Some((item, why)) = unread.first() {
@@ -79,25 +95,15 @@ fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> 
             item.name()
         ));
     }
-    if !pod.is_ready() {
-        // Other rules apply to pods that are not Ready, and finished pods can always be evicted.
+    if pod.finished || pod.pending {
+        // These are evicted whatever their budgets say.
         return None;
     }
     match &selecting[..] {
         [] => None,
-        [(item, budget)] => {
-            let never =
-                budget.observed && budget.expected_pods > 0 && budget.desired_healthy >= budget.expected_pods;
-            never.then(|| {
-                format!(
-                    "the PodDisruptionBudget {}/{} wants all of its {} pods healthy: let it allow one disruption, or \
-                     add a pod",
-                    item.namespace(),
-                    item.name(),
-                    budget.expected_pods
-                )
-            })
-        }
+        [(_, budget)] if budget.spares_ready_only && !pod.is_ready() => None,
+        [(item, budget)] => never(budget)
+            .map(|why| format!("the PodDisruptionBudget {}/{} {why}", item.namespace(), item.name())),
         [(first, _), (second, _), ..] => Some(format!(
             "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets",
             first.namespace(),
@@ -105,6 +111,23 @@ fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> 
             second.name()
         )),
     }
+}
+
+/// Why a budget never allows a disruption, with as many pods as there are. A pod that is not Ready may go only if as many
+/// others are healthy as should be; if that is all of them, there are never enough.
+fn never(budget: &Budget) -> Option<String> {
+    if budget.sync_failed {
+        return Some(
+            "allows nothing, because Kubernetes cannot work it out (SyncFailed): kubectl describe pdb says why".to_owned(),
+        );
+    }
+    let all = budget.observed && budget.expected_pods > 0 && budget.desired_healthy >= budget.expected_pods;
+    all.then(|| {
+        format!(
+            "wants all of its {} pods healthy: let it allow one disruption, or add a pod",
+            budget.expected_pods
+        )
+    })
 }
 
 fn selects(budget: &Budget, pod: &Pod) -> bool {
@@ -161,6 +184,9 @@ mod tests {
     fn what_can_never_be_evicted_is_found_and_named() {
         let of = |kind| pod("cart-0", Some(kind), "True");
         let cart = of("ReplicaSet");
+        let unready = pod("cart-0", Some("ReplicaSet"), "False");
+        let mut pending = unready.clone();
+        pending.body.as_mut().unwrap().pending = true;
         let but = |name, change: fn(&mut Budget)| {
             let mut budget = over(name, "cart", 2, 2);
             change(Arc::make_mut(&mut budget).body.as_mut().unwrap());
@@ -169,6 +195,16 @@ mod tests {
         let unseen = || but("all", |budget| budget.observed = false);
         let everything = || but("everything", |budget| budget.selector = Some(Selector::default()));
         let nothing = || but("nothing", |budget| budget.selector = None);
+        let failed = || {
+            let mut budget = over("failed", "cart", 9, 1);
+            Arc::make_mut(&mut budget).body.as_mut().unwrap().sync_failed = true;
+            budget
+        };
+        let huge = || {
+            let mut budget = over("huge", "mail", 9, 1);
+            Arc::make_mut(&mut budget).body.as_mut().unwrap().requirements = REQUIREMENTS_MAX;
+            budget
+        };
         let unread = |namespace| {
             let mut budget = over("bad", "mail", 9, 1);
             let item = Arc::make_mut(&mut budget);
@@ -196,7 +232,34 @@ mod tests {
                 vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)],
                 Some("shop/a and b select"),
             ),
-            ("not Ready", &pod("cart-0", Some("ReplicaSet"), "False"), vec![over("all", "cart", 2, 2)], None),
+            ("not Ready", &unready, vec![over("most", "cart", 2, 1)], None),
+            ("not Ready", &unready, vec![over("all", "cart", 2, 2)], Some("shop/all wants all of its 2")),
+            (
+                "of Ready pods only",
+                &unready,
+                vec![but("all", |budget| budget.spares_ready_only = true)],
+                None,
+            ),
+            (
+                "of Ready pods only",
+                &cart,
+                vec![but("all", |budget| budget.spares_ready_only = true)],
+                Some("shop/all"),
+            ),
+            (
+                "two, not Ready",
+                &unready,
+                vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)],
+                Some("shop/a and b select"),
+            ),
+            ("two, not begun", &pending, vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)], None),
+            ("unknown to its controller", &cart, vec![failed()], Some("shop/failed allows nothing")),
+            (
+                "thousands",
+                &cart,
+                vec![over("a", "mail", 9, 1), huge()],
+                Some("of namespace shop have more than 4096"),
+            ),
             ("unreadable", &cart, vec![unread("shop")], Some("shop/bad cannot be read, for its selector is")),
             ("unreadable, of another namespace", &cart, vec![unread("bank")], None),
             ("of a DaemonSet", &of("DaemonSet"), vec![over("all", "cart", 2, 2)], None),

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_runtime::Shutdown;
+use brupop_runtime::logs::Quota;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -96,6 +97,8 @@ struct Leading {
     settling_fleet: Settling<FleetWanted>,
     /// The reason of each node, by name of the shadow, as it was last logged.
     reasons: BTreeMap<String, &'static str>,
+    /// How often the reason of each node may be logged: its agent can change it as often as it likes.
+    said: BTreeMap<String, Quota>,
     /// Calls under way. All are conditional writes or dry runs, so they may be dropped half-way.
     calls: FuturesUnordered<BoxFuture<'static, Answered>>,
 }
@@ -123,6 +126,7 @@ impl Leading {
             settling: Settling::default(),
             settling_fleet: Settling::default(),
             reasons: BTreeMap::new(),
+            said: BTreeMap::new(),
             calls: FuturesUnordered::new(),
         }
     }

@@ -10,6 +10,9 @@ use serde::de::IgnoredAny;
 
 use crate::facts::Evicted;
 
+/// Longest name of an object, by Kubernetes' rules (a DNS subdomain).
+const NAME_MAX: usize = 253;
+
 /// The kinds of workload that are looked at. What other kinds mean by "available" is known only to their controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -60,12 +63,18 @@ pub struct Workload {
 
 impl Workload {
     /// Parses a workload that a marker names as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if its kind is not
-    /// looked at.
+    /// looked at, or if nothing can have that name: whoever makes a pod chooses the name of its owner, and one with `=` in
+    /// it could not be asked for.
     pub fn parse(owner: &str) -> Option<Self> {
         let mut parts = owner.rsplitn(4, '/');
         let (name, namespace, kind, api_version) =
             (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let kind = Kind::of(api_version, kind)?;
+        let may_be_in_it =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+        if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(may_be_in_it) {
+            return None;
+        }
         Some(Self { kind, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 }

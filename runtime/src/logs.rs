@@ -9,6 +9,7 @@
 mod directives;
 mod fields;
 mod lines;
+mod quota;
 
 use fields::Fields;
 use lines::{Json, Pretty};
@@ -20,6 +21,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry;
 
 pub use fields::VALUE_MAX;
+pub use quota::Quota;
 
 /// One of `full`, `compact`, `pretty`, `json`; `full` if unset.
 pub const FORMATTER: &str = "LOGGING_FORMATTER";

@@ -128,7 +128,7 @@ async fn hold_under(overlay: Overlay) -> Result<()> {
         attacks::opting_in(overlay.opts_in),
         attacks::records(&bed),
         attacks::evictions(&uid),
-        attacks::webhook(&bed),
+        attacks::webhook(&bed).await?,
         attacks::kubelets_and_nodes(),
         attacks::kubelets_and_pods(&bed),
     ]

@@ -5,11 +5,13 @@ use crate::verdict::{Change, Request, Verdict, verdict};
 use brupop_api::crds::NAME_MAX;
 use brupop_api::item::Unreadable;
 use brupop_api::printable::{is_printable, printable};
+use brupop_runtime::logs::Quota;
 use kube::core::Status;
 use kube::core::response::StatusSummary;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::time::Instant;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -77,6 +79,10 @@ pub enum ReviewError {
     Uid,
 }
 
+/// How often a line may say that a request was no review: whoever reaches the port can send them.
+static NO_REVIEWS: LazyLock<(Instant, Mutex<Quota>)> =
+    LazyLock::new(|| (Instant::now(), Mutex::new(Quota::new(10, Duration::from_secs(10)))));
+
 /// Answers one review, counts it, and logs one line.
 ///
 /// # Errors
@@ -100,7 +106,12 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
     });
     if let Err(error) = &answered {
         metrics.not_a_review();
-        tracing::warn!(%error, bytes = body.len(), "a request was no review");
+        let (epoch, quota) = &*NO_REVIEWS;
+        let said = quota.lock().unwrap_or_else(PoisonError::into_inner).take(epoch.elapsed());
+        if let Some(left_out) = said {
+            let left_out = (left_out > 0).then_some(left_out);
+            tracing::warn!(%error, bytes = body.len(), left_out, "a request was no review");
+        }
     }
     answered
 }

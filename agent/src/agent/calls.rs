@@ -29,9 +29,7 @@ impl Agent {
         if let Some(version) = prefetch.filter(|_| !matches!(outcome, Ok(Outcome::Busy))) {
             self.prefetches.asked(version, self.options.refresh_interval);
         }
-        if call == HostCall::Reboot {
-            self.reboots.answered(&outcome);
-        }
+        self.refusals.answered(call, &outcome);
         let sentence = match outcome {
             Ok(Outcome::Begun) => {
                 self.begun(call, seen.generation, memory);

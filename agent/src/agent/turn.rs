@@ -86,7 +86,7 @@ impl Agent {
                     if write.sets.iter().any(|(field, value)| {
                         *field == Field::StatusRebootRequested && *value != Value::Absent
                     }) {
-                        self.reboots.claimed();
+                        self.refusals.claimed();
                     }
                     self.after_prefetch(&write);
                     self.after_report()
@@ -131,8 +131,16 @@ impl Agent {
 
     /// Brings into memory what timers and earlier turns know.
     fn remember(&mut self, seen: &ShadowFacts<'_>, host: &HostFacts<'_>, shadow: &BottlerocketShadow) {
-        self.reboots.attempt(seen.spec.attempt);
-        self.memory.reboot_refused = self.reboots.refused_for_good(self.options.reboot_refused_deadline);
+        self.refusals.attempt(seen.spec.attempt);
+        if host.updates == Updates::Busy {
+            self.refusals.busy();
+        }
+        let deadline = self.options.refused_deadline;
+        self.memory.refused = match seen.spec.state {
+            State::StagedAndPerformedUpdate => self.refusals.command_for_good(deadline),
+            State::RebootedIntoUpdate => self.refusals.reboot_for_good(deadline),
+            State::Idle | State::ErrorReset | State::MonitoringUpdate => false,
+        };
         self.memory.refresh_due |= Instant::now() >= self.refresh_at;
         let chosen = host.known().and_then(|known| known.chosen);
         self.memory.prefetch = match chosen {

@@ -125,8 +125,8 @@ impl<'a> View<'_, 'a> {
             return Next::Wait;
         }
         if claim == granted {
-            if self.memory.reboot_refused {
-                report.failure(self.host.now, self.refuses_to_reboot());
+            if self.memory.refused {
+                report.failure(self.host.now, self.refuses("to reboot"));
                 report.claim(None);
                 return Next::Wait;
             }
@@ -181,11 +181,11 @@ impl<'a> View<'_, 'a> {
     }
 
     /// With the host's own words, which were said before.
-    fn refuses_to_reboot(&self) -> String {
+    pub(super) fn refuses(&self, what: &str) -> String {
         let told = self.shadow.status.message.and_then(|message| message.strip_prefix(HOST_TROUBLE));
         told.map_or_else(
-            || "the host refuses to reboot".to_owned(),
-            |words| format!("the host refuses to reboot: {words}"),
+            || format!("the host refuses {what}"),
+            |words| format!("the host refuses {what}: {words}"),
         )
     }
 

@@ -32,10 +32,16 @@ impl<'a> View<'_, 'a> {
             report.failure(self.host.now, failure(command.name(), &last));
             return Next::Wait;
         }
+        let ready =
+            |known: &UpdateFacts<'_>| known.state == UpdateState::Ready && self.is_ours_and_wanted(known);
+        if self.memory.refused && !self.host.known().is_some_and(|known| ready(&known)) {
+            report.failure(self.host.now, self.refuses("its commands"));
+            return Next::Wait;
+        }
         match self.host.updates {
             Updates::Busy => Next::Poll,
             Updates::Unknown => Next::Command(Command::Refresh),
-            Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) => {
+            Updates::Known(known) if ready(&known) => {
                 report.state(State::StagedAndPerformedUpdate);
                 Next::Wait
             }

@@ -58,7 +58,7 @@ async fn a_lock_that_somebody_holds_for_minutes_is_no_failure() {
         let name = ["refresh-updates", "prepare-update", "activate-update", ""][command as usize];
         let before = solo.count(name);
         solo.stage(1);
-        solo.until_called(name, before + 20).await;
+        solo.until_called(name, before + 5).await;
         solo.faults(Faults::default());
         solo.until_at(1, STAGED).await;
         assert_well(&solo);
@@ -113,6 +113,27 @@ async fn what_the_host_says_no_with_comes_out_in_the_message_and_goes() {
         solo.until_at(1, STAGED).await;
         solo.until(&format!("no message after {call:?}, {answer:?}"), |status| status.message.is_none())
             .await;
+        assert_well(&solo);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_is_refused_for_good_ends_the_attempt() {
+    for (command, answer, words) in [
+        (Command::Prepare, Answer::NotFound("no chosen one".into()), ": prepare was refused: no chosen one"),
+        (Command::Prepare, Answer::NotAllowed("not now".into()), ": prepare was refused: not now"),
+        (Command::Activate, Answer::Refused("disk on fire".into()), ": activate was refused: disk on fire"),
+        // Although the host says that nothing runs.
+        (Command::Prepare, Answer::Locked, ""),
+    ] {
+        let solo = idle(Durations::default()).await;
+        solo.faults(Faults::answer(Call::Action(command), answer));
+        solo.stage(1);
+        let status = solo.until_at(1, State::ErrorReset).await;
+        assert_eq!(status.message, Some(format!("the host refuses its commands{words}")));
+        solo.faults(Faults::default());
+        solo.stage(2);
+        solo.until_at(2, STAGED).await;
         assert_well(&solo);
     }
 }

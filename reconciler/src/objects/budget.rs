@@ -1,6 +1,8 @@
 //! Budgets (`PodDisruptionBudget`) as drains need them.
 
-use brupop_api::item::{Readable, Unreadable};
+use std::collections::BTreeMap;
+
+use brupop_api::item::{Readable, Unreadable, null_as_default};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
@@ -9,13 +11,24 @@ use serde::de::Error as _;
 use serde_json::value::RawValue;
 
 /// Longest selector that is kept, in bytes of its JSON. Anybody with a namespace can make one of more than a megabyte.
-const SELECTOR_MAX: usize = 16 * 1024;
+const SELECTOR_MAX: usize = 4 * 1024;
+/// Most keys and values of a selector.
+const REQUIREMENTS_MAX: usize = 64;
+/// What the disruption controller writes when it cannot work out a budget, for example because it does not know the
+/// controller of one of its pods.
+const SYNC_FAILED: &str = "SyncFailed";
 
 /// What a drain needs of a budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
     /// Which pods it covers; `None` = no pods.
     pub selector: Option<Selector>,
+    /// How many keys and values the selector has.
+    pub requirements: usize,
+    /// Are pods that are not Ready evicted whatever it allows?
+    pub spares_ready_only: bool,
+    /// Its controller cannot work it out, so it allows nothing.
+    pub sync_failed: bool,
     /// How many disruptions it allows now.
     pub allowed: i32,
     /// How many pods it covers.
@@ -42,9 +55,10 @@ struct Metadata {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Spec {
-    #[serde(default)]
     selector: Option<Box<RawValue>>,
+    unhealthy_pod_eviction_policy: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -54,6 +68,14 @@ struct Status {
     disruptions_allowed: i32,
     expected_pods: i32,
     desired_healthy: i32,
+    #[serde(deserialize_with = "null_as_default")]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(default)]
+    reason: String,
 }
 
 impl Readable for Budget {
@@ -62,8 +84,13 @@ impl Readable for Budget {
     fn read(json: &str) -> Result<Self, Unreadable> {
         let Shape { metadata, spec, status } = serde_json::from_str(json)?;
         let status = status.unwrap_or_default();
+        let (selector, requirements) =
+            spec.selector.map(|selector| read_selector(&selector)).transpose()?.unzip();
         Ok(Self {
-            selector: spec.selector.map(|selector| read_selector(&selector)).transpose()?,
+            selector,
+            requirements: requirements.unwrap_or(0),
+            spares_ready_only: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
+            sync_failed: status.conditions.iter().any(|condition| condition.reason == SYNC_FAILED),
             allowed: status.disruptions_allowed,
             expected_pods: status.expected_pods,
             desired_healthy: status.desired_healthy,
@@ -72,10 +99,20 @@ impl Readable for Budget {
     }
 }
 
-fn read_selector(json: &RawValue) -> Result<Selector, Unreadable> {
+fn read_selector(json: &RawValue) -> Result<(Selector, usize), Unreadable> {
     if json.get().len() > SELECTOR_MAX {
         return Err(Unreadable::TooLong("selector"));
     }
     let selector: LabelSelector = serde_json::from_str(json.get())?;
-    Selector::try_from(selector).map_err(|error| serde_json::Error::custom(error).into())
+    let expressions = selector.match_expressions.iter().flatten();
+    let of_expressions: usize =
+        expressions.map(|expression| 1 + expression.values.as_ref().map_or(0, Vec::len)).sum();
+    let requirements = selector.match_labels.as_ref().map_or(0, BTreeMap::len) + of_expressions;
+    if requirements > REQUIREMENTS_MAX {
+        return Err(Unreadable::TooLong("selector"));
+    }
+    match Selector::try_from(selector) {
+        Ok(selector) => Ok((selector, requirements)),
+        Err(error) => Err(serde_json::Error::custom(error).into()),
+    }
 }

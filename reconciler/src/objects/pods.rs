@@ -13,7 +13,11 @@ use super::readiness::{Condition, Readiness};
 /// Annotation of mirror pods, which a kubelet runs from its own files.
 const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Most bytes of labels. They are needed for the selectors of budgets; a pod of sane size has some hundred bytes.
-const LABELS_MAX: usize = 16 * 1024;
+const LABELS_MAX: usize = 8 * 1024;
+/// Most labels.
+const LABELS_COUNT_MAX: usize = 128;
+/// Longest `apiVersion`, `kind` and `name` of an owner. Kubernetes takes any.
+const OWNER_MAX: usize = 318;
 
 /// A pod as it is watched, readable or not.
 pub type PodItem = Item<Pod>;
@@ -33,6 +37,8 @@ pub struct Pod {
     pub gone_by: Option<Timestamp>,
     /// It has run to its end.
     pub finished: bool,
+    /// It has not begun to run.
+    pub pending: bool,
     /// Its condition Ready, if it has one.
     pub readiness: Option<Readiness>,
 }
@@ -101,6 +107,16 @@ struct Status {
     conditions: Vec<Condition>,
 }
 
+impl Owner {
+    fn read(self) -> Result<Controller, Unreadable> {
+        let Self { api_version, kind, name, .. } = self;
+        if [&api_version, &kind, &name].iter().any(|text| text.len() > OWNER_MAX) {
+            return Err(Unreadable::TooLong("owner"));
+        }
+        Ok(Controller { api_version, kind, name })
+    }
+}
+
 fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
     Keep { keys: None, most_bytes: LABELS_MAX }.read(deserializer)
 }
@@ -114,18 +130,18 @@ impl Readable for Pod {
 
     fn read(json: &str) -> Result<Self, Unreadable> {
         let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        if metadata.labels.count > LABELS_COUNT_MAX {
+            return Err(Unreadable::TooLong("labels"));
+        }
         let controller = metadata.owner_references.into_iter().find(|owner| owner.controller);
         Ok(Self {
             node: spec.node_name,
             labels: metadata.labels.complete("labels")?.unwrap_or_default(),
-            controller: controller.map(|Owner { api_version, kind, name, .. }| Controller {
-                api_version,
-                kind,
-                name,
-            }),
+            controller: controller.map(Owner::read).transpose()?,
             is_mirror: metadata.annotations.complete("annotations")?.is_some_and(|kept| !kept.is_empty()),
             gone_by: metadata.deletion_timestamp,
             finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            pending: status.phase.as_deref() == Some("Pending"),
             readiness: Readiness::among(&status.conditions),
         })
     }

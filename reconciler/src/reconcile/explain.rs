@@ -1,9 +1,12 @@
 //! What is said of nodes and fleet: log lines, Events, conditions.
 
+use std::time::Duration;
+
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
 use brupop_api::names;
 use brupop_api::printable::printable;
+use brupop_runtime::logs::Quota;
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::Resource as _;
 
@@ -17,6 +20,9 @@ use crate::decide::{Abort, Reason};
 use crate::events::{self, EventText};
 use crate::facts::Situation;
 use crate::snapshot::Snapshot;
+
+/// An update has some twenty reasons, one after the other.
+const REASONS_LOGGED: Quota = Quota::new(60, Duration::from_mins(1));
 
 impl Reconciler {
     /// Says, once, that a node cannot be interpreted and is left alone.
@@ -75,14 +81,12 @@ impl Reconciler {
             let context =
                 Context::of(snapshot, situation, wanted.reason, events::of_reason(situation, reason));
             let Context { node, version, state, .. } = &context;
-            tracing::info!(
-                node,
-                version,
-                state,
-                reason = wanted.reason,
-                says = wanted.message,
-                "Progressing"
-            );
+            let (now, says) = (self.now(), &wanted.message);
+            let quota = self.leading.said.entry(name.to_owned()).or_insert(REASONS_LOGGED);
+            if let Some(left_out) = quota.take(now) {
+                let left_out = (left_out > 0).then_some(left_out);
+                tracing::info!(node, version, state, reason = wanted.reason, says, left_out, "Progressing");
+            }
             self.publish_event(context);
         }
         let reason = wanted.reason;

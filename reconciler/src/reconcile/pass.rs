@@ -308,6 +308,7 @@ impl Reconciler {
         let Pass { snapshot, observed, .. } = *pass;
         let there = |name: &str| snapshot.shadows.contains_key(name);
         self.leading.reasons.retain(|name, _| there(name));
+        self.leading.said.retain(|name, _| there(name));
         self.leading.settling.retain(there);
         self.leading.pending.forget_unless(|key| snapshot.has(key));
         self.leading.idle_writes.forget_unless(|key| snapshot.has(key));

@@ -104,6 +104,8 @@ async fn follow(
     let (mut failing, mut listed) = (false, None);
     while let Some(event) = events.next().await {
         match &event {
+            // Each try begins with it, and has yielded nothing yet.
+            Ok(Event::Init) => {}
             Ok(_) if std::mem::take(&mut failing) => tracing::info!(%workload, "watching again"),
             Ok(_) => {}
             // The watch was away for too long, and starts again by itself.
@@ -125,8 +127,8 @@ async fn follow(
 }
 
 /// What is known after an event of the watch. `listed` is what the list that is being read has brought. After most
-/// failures the watch goes on where it was, so what was found before stays valid. Without the right to look, nothing is
-/// known.
+/// failures the watch goes on where it was, so what was found before stays valid. Without the right to look, or if the
+/// request is refused for another reason that does not go away, nothing is known.
 fn after(
     before: Option<Found>,
     listed: &mut Option<Found>,
@@ -150,7 +152,7 @@ fn after(
             InitialListFailed(kube::Error::Api(status))
             | WatchStartFailed(kube::Error::Api(status))
             | WatchFailed(kube::Error::Api(status)),
-        ) if status.code == 403 => Some(Found::Unknown),
+        ) if matches!(status.code, 400..=409 | 422) => Some(Found::Unknown),
         Err(_) => before,
     }
 }
@@ -170,7 +172,9 @@ mod tests {
             let mut listed = None;
             let mut after = |event| after(before, &mut listed, Kind::ReplicaSet, event);
             assert_eq!(after(failed(503)), before);
+            assert_eq!(after(failed(429)), before);
             assert_eq!(after(failed(403)), Some(Found::Unknown), "nobody waits for what nobody may see");
+            assert_eq!(after(failed(400)), Some(Found::Unknown), "nor for what cannot be asked");
             assert_eq!(after(Ok(Event::Init)), before, "until the list is complete");
             assert_eq!(after(Ok(Event::InitDone)), Some(Found::Gone));
         }

@@ -24,6 +24,7 @@ const WAITING: [&str; 2] = ["node-3", "node-4"];
 async fn nodes_that_reboot_without_the_webhook_come_back_and_nothing_else_starts() -> Result<()> {
     let env = [
         ("MAX_CONCURRENT_UPDATE", "unlimited"),
+        ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
         ("REBOOT_REPEAT_INTERVAL", "1s"),
         ("CANARY_INTERVAL_SECONDS", "2"),
         ("LINGER_SECONDS", "0"),

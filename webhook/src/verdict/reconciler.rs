@@ -6,6 +6,9 @@ use brupop_api::transitions::spec_may_move;
 use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
 use kube::core::admission::Operation;
 
+/// Most labels of a new shadow. The reconciler gives it three.
+const LABELS_MAX: usize = 16;
+
 pub(super) fn decide(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
     match (&request.operation, request.sub_resource.as_deref().unwrap_or_default()) {
         (Operation::Create, "") => create(request, change),
@@ -36,6 +39,12 @@ fn create(request: &Request, change: &Change<'_>) -> Result<Rule, Refusal> {
     if ["annotations", "finalizers"].iter().any(|held| change.new.metadata.contains_key(*held)) {
         return Err(Rule::ReconcilerMetadata
             .refuse("metadata", "a shadow is created without annotations and finalizers"));
+    }
+    // Thousands would leave no room for what its agent reports.
+    let labels = change.new.metadata.get("labels").and_then(|labels| labels.as_object());
+    if labels.is_some_and(|labels| labels.len() > LABELS_MAX) {
+        return Err(Rule::ReconcilerMetadata
+            .refuse("metadata.labels", format!("a shadow is created with {LABELS_MAX} labels at most")));
     }
     let spec: BottlerocketShadowSpec = read(&change.new.spec, "spec")?;
     if spec.state != State::Idle {

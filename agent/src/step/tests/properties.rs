@@ -125,23 +125,15 @@ fn any_memory() -> impl Strategy<Value = Memory> {
     let timers = (any::<bool>(), prefetch, any::<bool>());
     let distrusted_at = prop::option::of((0..3i64).prop_map(time));
     (asked, attempt(), attempt(), distrusted_at, timers).prop_map(
-        |(
-            (asked, refresh_lost),
+        |((asked, refresh_lost), began, refreshed, distrusted_at, (refresh_due, prefetch, refused))| Memory {
+            asked,
             began,
+            refresh_lost,
             refreshed,
             distrusted_at,
-            (refresh_due, prefetch, reboot_refused),
-        )| {
-            Memory {
-                asked,
-                began,
-                refresh_lost,
-                refreshed,
-                distrusted_at,
-                refresh_due,
-                prefetch,
-                reboot_refused,
-            }
+            refresh_due,
+            prefetch,
+            refused,
         },
     )
 }

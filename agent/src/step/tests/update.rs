@@ -179,7 +179,7 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         })
     };
     let ready = || old(is_ready(last(Activate, true, 6)));
-    let refused = Memory { reboot_refused: true, ..fresh() };
+    let refused = Memory { refused: true, ..fresh() };
     let worded = || {
         with(goal(Some(BOOT), Some(BOOT)), |_, status| {
             status.message = Some("Bottlerocket API: reboot was refused: inhibited".into());

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
 
 const TENANT: &str = "tenant";
+/// Somebody with a namespace of his own. Evictions of others' pods do not read what is in it.
+const HOARDER: &str = "hoarder";
 /// Requests under way at once.
 const PARALLEL: usize = 50;
 /// Labels of a large budget, of 130 bytes each: 1.2 MB, of the 1.5 that etcd takes.
@@ -22,7 +24,7 @@ const LABELS: usize = 9_000;
 /// # Errors
 /// The API server refuses.
 pub async fn make_pods(client: &Client, nodes: usize, per_node: usize) -> Result<()> {
-    make_namespace(client).await?;
+    make_namespace(client, TENANT).await?;
     let all = (0..nodes).flat_map(|node| (0..per_node).map(move |number| (node, number)));
     futures::stream::iter(all)
         .map(|(node, number)| make_pod(client, node, number))
@@ -31,9 +33,12 @@ pub async fn make_pods(client: &Client, nodes: usize, per_node: usize) -> Result
         .await
 }
 
-async fn make_namespace(client: &Client) -> Result<()> {
-    let namespace: Namespace = from_value(json!({"metadata": {"name": TENANT}}))?;
+async fn make_namespace(client: &Client, name: &str) -> Result<()> {
+    let namespace: Namespace = from_value(json!({"metadata": {"name": name}}))?;
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+    // No controller makes it here, and pods are refused without it.
+    let account: ServiceAccount = from_value(json!({"metadata": {"name": "default"}}))?;
+    Api::namespaced(client.clone(), name).create(&PostParams::default(), &account).await?;
     Ok(())
 }
 
@@ -61,6 +66,7 @@ async fn make_pod(client: &Client, node: usize, number: usize) -> Result<()> {
 /// # Errors
 /// The API server refuses.
 pub async fn make_budgets(client: &Client, usual: usize, large: usize) -> Result<()> {
+    make_namespace(client, HOARDER).await?;
     let padding: BTreeMap<String, String> =
         (0..LABELS).map(|number| (format!("{number:0>60}"), "x".repeat(63))).collect();
     let all = (0..usual).map(|_| None).chain((0..large).map(|_| Some(&padding)));
@@ -81,7 +87,7 @@ async fn make_budget(
         "metadata": {"name": name, "labels": labels},
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": format!("nobody-{number}")}}},
     }))?;
-    let budgets = Api::namespaced(client.clone(), TENANT);
+    let budgets = Api::namespaced(client.clone(), if labels.is_some() { HOARDER } else { TENANT });
     budgets.create(&PostParams::default(), &budget).await.with_context(|| name)?;
     Ok(())
 }

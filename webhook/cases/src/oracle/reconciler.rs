@@ -39,6 +39,8 @@ fn creation(request: &Value) -> Objection {
     for held in ["annotations", "finalizers"] {
         hold(new["metadata"][held].is_null(), || format!("it is created with {held}"))?;
     }
+    let labels = new["metadata"]["labels"].as_object().map_or(0, serde_json::Map::len);
+    hold(labels <= 16, || format!("it is created with {labels} labels"))?;
     hold(new["spec"]["reboot_from_boot_id"].is_null(), || "it is created with a reboot granted".to_owned())
 }
 

@@ -57,6 +57,9 @@ pub(super) fn creations() -> Vec<Row> {
             Ask::Create(json!({"metadata": {"finalizers": ["a.b/c"]}})) => ByWebhook("reconciler-metadata");
         "a new shadow with an annotation": Reconciler, missing(),
             Ask::Create(json!({"metadata": {"annotations": {"a": "b"}}})) => ByWebhook("reconciler-metadata");
+        "a new shadow with more labels than anybody needs": Reconciler, missing(),
+            Ask::Create(json!({"metadata": {"labels": (0..17).map(|nth| (format!("l{nth}"), json!("x")))
+                .collect::<serde_json::Map<_, _>>()}})) => ByWebhook("reconciler-metadata");
     }
 }
 

@@ -8,7 +8,14 @@ use brupop_api::Item;
 use brupop_runtime::requests;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
+use kube::core::Status;
 use kube::{Api, Client};
+
+/// Did the object change since it was read? Another 422 says in its causes what is invalid; that does not go away.
+fn is_overtaken(status: &Status) -> bool {
+    let causes = status.details.as_ref().is_some_and(|details| !details.causes.is_empty());
+    status.is_conflict() || (status.is_invalid() && !causes)
+}
 
 /// The [`Store`] that is a cluster.
 pub(super) struct ClusterStore {
@@ -83,10 +90,7 @@ impl Store for ClusterStore {
         let patch = Patch::<()>::Json(serde_json::from_value(patch)?);
         match self.configurations.patch(name, &PatchParams::default(), &patch).await {
             Ok(_) => Ok(Publication::Written),
-            // With these the API server answers if a `test` does not hold.
-            Err(kube::Error::Api(status)) if status.is_invalid() || status.is_conflict() => {
-                Ok(Publication::Overtaken)
-            }
+            Err(kube::Error::Api(status)) if is_overtaken(&status) => Ok(Publication::Overtaken),
             Err(error) => Err(self.of_configuration(error)),
         }
     }

@@ -99,6 +99,16 @@ fn taints() -> Vec<Row> {
         taints("another taint", json!([a, b, {"key": "x", "effect": "NoExecute"}]), Policy(taint)),
         taints("a taint made stronger", json!([{"key": "a", "effect": "NoExecute"}, b]), Policy(taint)),
         taints("ours, with a sting", json!([a, b, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),
+        taints(
+            "ours, with a value",
+            json!([a, b, {"key": TAINT, "value": "x", "effect": "NoSchedule"}]),
+            Policy(taint),
+        ),
+        taints(
+            "ours, of the year 10000",
+            json!([a, b, {"key": TAINT, "effect": "NoSchedule", "timeAdded": "9999-12-31T23:59:59-23:59"}]),
+            Policy(taint),
+        ),
         taints("ours, twice over", json!([a, b, ours, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),
     ]
 }
@@ -126,6 +136,14 @@ fn rest() -> Vec<Row> {
             "/metadata/ownerReferences",
             json!([{"apiVersion": "v1", "kind": "Node", "name": "out", "uid": "u"}]),
             Policy(rest),
+        ),
+        op(
+            "times that nobody can take back",
+            "replace",
+            "/metadata/managedFields",
+            json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:metadata": {"f:labels": {}}}, "time": "9999-12-31T23:59:59-23:59"}]),
+            Policy("reconciler-node-managed-fields"),
         ),
         op("another name", "replace", "/metadata/name", json!("other"), Invalid),
     ]

@@ -60,6 +60,8 @@ fn leases(bed: &Bed) -> Vec<Row> {
         with("renewed in our days", json!({"renewTime": "2199-12-31T23:59:59.000000Z"}), Allowed),
         with("renewed too late", json!({"renewTime": "2200-01-01T00:00:00.000000Z"}), spec),
         with("acquired too late", json!({"acquireTime": "9999-12-31T23:59:59.000000Z"}), spec),
+        with("renewed in the year 10000", json!({"renewTime": "9999-12-31T23:59:59.000000-23:59"}), spec),
+        with("acquired in the year 10000", json!({"acquireTime": "9999-12-31T23:59:59.000000-23:59"}), spec),
     ];
     rows.extend(
         lasting().map(|(says, more)| make(says, lease(&more), Policy("reconciler-records-metadata"))),

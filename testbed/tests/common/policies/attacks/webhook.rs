@@ -3,7 +3,7 @@
 use super::*;
 
 /// The webhook, its configuration and its Secret.
-pub fn webhook(bed: &Bed) -> Vec<Row> {
+pub async fn webhook(bed: &Bed) -> Result<Vec<Row>> {
     const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     let name = (bed.named)("brupop-webhook");
     let path = format!("{CONFIGURATIONS}/{name}");
@@ -25,7 +25,19 @@ pub fn webhook(bed: &Bed) -> Vec<Row> {
         {"op": "add", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
     let new = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "new"}, "webhooks": []});
-    vec![
+    let secret = format!("{secrets}/{}", (bed.named)("brupop-webhook-certificates"));
+    let stored = bed.must(Method::GET, &secret, &Json::Null).await?;
+    let put = |says, patch: &Json, verdict| {
+        let mut changed = stored.clone();
+        json_patch::merge(&mut changed, patch);
+        (says, Webhook, Method::PUT, secret.clone(), changed, verdict)
+    };
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "in", "uid": "u"});
+    let record = |version: &str| {
+        json!([{"manager": "m", "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:metadata": {"f:labels": {}}}, "time": "9999-12-31T23:59:59-23:59"}])
+    };
+    Ok(vec![
         change(
             "its caBundle",
             json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]),
@@ -57,15 +69,23 @@ pub fn webhook(bed: &Bed) -> Vec<Row> {
         set("a label", "/metadata/labels/x", json!("y")),
         set("an annotation", "/metadata/annotations", json!({"x": "y"})),
         set("a finalizer", "/metadata/finalizers", json!(["a.b/c"])),
+        change(
+            "times that nobody can take back",
+            json!([{"op": "replace", "path": "/metadata/managedFields", "value": record("admissionregistration.k8s.io/v1")}]),
+            Policy("webhook-managed-fields"),
+        ),
         ("its end", Webhook, Method::DELETE, path.clone(), Json::Null, Rbac(rule)),
         ("a new one", Webhook, Method::POST, CONFIGURATIONS.to_owned(), new, Rbac(rule)),
-        (
-            "its Secret",
-            Webhook,
-            Method::GET,
-            format!("{secrets}/{}", (bed.named)("brupop-webhook-certificates")),
-            Json::Null,
-            Allowed,
+        ("its Secret", Webhook, Method::GET, secret.clone(), Json::Null, Allowed),
+        put("its data", &json!({"data": {"x": "eA=="}}), Allowed),
+        put("an immutable one", &json!({"immutable": true}), Policy("webhook-secret")),
+        put("a finalizer of it", &json!({"metadata": {"finalizers": ["a.b/c"]}}), Policy("webhook-secret")),
+        put("an owner of it", &json!({"metadata": {"ownerReferences": [owner]}}), Policy("webhook-secret")),
+        put("a label of it", &json!({"metadata": {"labels": {"x": "y"}}}), Policy("webhook-secret")),
+        put(
+            "times in it that nobody can take back",
+            &json!({"metadata": {"managedFields": record("v1")}}),
+            Policy("webhook-managed-fields"),
         ),
         ("all Secrets", Webhook, Method::GET, secrets.clone(), Json::Null, Rbac("")),
         ("another Secret", Webhook, Method::GET, format!("{secrets}/other"), Json::Null, Rbac("")),
@@ -78,5 +98,5 @@ pub fn webhook(bed: &Bed) -> Vec<Row> {
             with_marker(json!({})),
             Rbac(""),
         ),
-    ]
+    ])
 }

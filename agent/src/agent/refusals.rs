@@ -1,0 +1,134 @@
+//! Whether the host refuses, for good, what an attempt needs of it: then the attempt has failed, and a claim may be taken
+//! back.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::host::{HostError, Outcome};
+use crate::step::HostCall;
+
+/// A reboot that an earlier process asked for, and that the host accepted, is over by then: the host stops its services
+/// within a few minutes.
+const INHERITED: Duration = Duration::from_mins(30);
+
+/// What became of the requests of this process.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    attempt: Option<u64>,
+    /// This process made the claim. So no process before it can have asked for this reboot.
+    claimed: bool,
+    /// The host accepted a request for a reboot, or may have. The reboot may come at any moment.
+    reboot_accepted: bool,
+    /// Since when it has refused every request for a reboot.
+    reboot_since: Option<Instant>,
+    /// Since when it has refused every command.
+    command_since: Option<Instant>,
+}
+
+impl Refusals {
+    /// Notes the attempt that the spec asks for. A new attempt forgets what happened in the one before.
+    pub(super) fn attempt(&mut self, attempt: Option<u64>) {
+        if self.attempt != attempt {
+            *self = Self { attempt, ..Self::default() };
+        }
+    }
+
+    /// This process has claimed the reboot.
+    pub(super) fn claimed(&mut self) {
+        self.claimed = true;
+    }
+
+    /// The host says that a command runs: it refuses others only until that one ends.
+    pub(super) fn busy(&mut self) {
+        self.command_since = None;
+    }
+
+    /// What the host said to a call.
+    pub(super) fn answered(&mut self, call: HostCall, answer: &Result<Outcome, HostError>) {
+        let since = if call == HostCall::Reboot { &mut self.reboot_since } else { &mut self.command_since };
+        match answer {
+            // It was never asked.
+            Err(HostError::Unreachable { .. }) => {}
+            Ok(Outcome::Begun) | Err(_) => {
+                // It said yes, or nobody knows what it said.
+                *since = None;
+                self.reboot_accepted |= call == HostCall::Reboot;
+            }
+            Ok(_) => {
+                since.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// Has the host refused every request for a reboot for as long as `deadline`? A claim that this process found is
+    /// older than its requests, so these have to be refused for longer.
+    pub(super) fn reboot_for_good(&self, deadline: Duration) -> bool {
+        let deadline = if self.claimed { deadline } else { deadline.max(INHERITED) };
+        !self.reboot_accepted && self.reboot_since.is_some_and(|since| since.elapsed() >= deadline)
+    }
+
+    /// Has the host refused every command for as long as `deadline`, although none runs?
+    pub(super) fn command_for_good(&self, deadline: Duration) -> bool {
+        self.command_since.is_some_and(|since| since.elapsed() >= deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::Command;
+
+    const DEADLINE: Duration = Duration::from_secs(50);
+    const PREPARE: HostCall = HostCall::Command(Command::Prepare);
+
+    fn no() -> Outcome {
+        Outcome::NotAllowed("inhibited".to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reboot_is_refused_for_good_after_nothing_but_refusals() {
+        for (claimed, accepted, waited, expected) in [
+            (true, false, DEADLINE, true),
+            (true, false, DEADLINE / 2, false),
+            (true, true, DEADLINE, false),
+            (false, false, DEADLINE, false),
+            (false, false, INHERITED, true),
+            (false, true, INHERITED, false),
+        ] {
+            let mut refusals = Refusals::default();
+            refusals.attempt(Some(1));
+            if claimed {
+                refusals.claimed();
+            }
+            if accepted {
+                refusals.answered(HostCall::Reboot, &Ok(Outcome::Begun));
+            }
+            refusals.answered(HostCall::Reboot, &Ok(no()));
+            tokio::time::advance(waited).await;
+            refusals.answered(HostCall::Reboot, &Ok(no()));
+            assert_eq!(refusals.reboot_for_good(DEADLINE), expected, "{claimed} {accepted} {waited:?}");
+            assert!(!refusals.command_for_good(DEADLINE));
+            refusals.attempt(Some(1));
+            assert_eq!(refusals.reboot_for_good(DEADLINE), expected);
+            refusals.attempt(Some(2));
+            assert!(!refusals.reboot_for_good(DEADLINE), "another attempt");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_is_refused_for_good_while_none_runs() {
+        let mut refusals = Refusals::default();
+        refusals.attempt(Some(1));
+        refusals.answered(PREPARE, &Ok(no()));
+        tokio::time::advance(DEADLINE).await;
+        refusals.answered(PREPARE, &Ok(Outcome::Busy));
+        assert!(refusals.command_for_good(DEADLINE) && !refusals.reboot_for_good(DEADLINE));
+        refusals.busy();
+        assert!(!refusals.command_for_good(DEADLINE));
+        refusals.answered(PREPARE, &Ok(no()));
+        tokio::time::advance(DEADLINE).await;
+        refusals.answered(PREPARE, &Ok(Outcome::Begun));
+        assert!(!refusals.command_for_good(DEADLINE));
+    }
+}
