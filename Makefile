@@ -101,14 +101,15 @@ test: control-plane earlier prometheus build ## Runs unit, property and table te
 	$(TESTED) --no-run
 	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target test-units test-docs $(INTEGRATION:%=test-%)
 
-# The whole workspace each time: a part of it would have other features, and be compiled again.
+# The whole workspace each time: a part of it would have other features, and be compiled again. The plus signs hand on make's
+# job server, which cargo looks for.
 .PHONY: test-units test-docs $(INTEGRATION:%=test-%)
 test-units:
-	@$(TESTED) --quiet --lib --bins --examples
+	+@$(TESTED) --quiet --lib --bins --examples
 test-docs:
-	@$(TESTED) --quiet --doc
+	+@$(TESTED) --quiet --doc
 $(INTEGRATION:%=test-%): test-%:
-	@BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --quiet --test $*
+	+@BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --quiet --test $*
 
 .PHONY: e2e
 e2e: e2e-tools build control-plane ## Runs the image and the default overlay on real kubelets, in namespaces of this machine (six minutes; needs root; STAY=true)

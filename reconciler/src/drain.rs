@@ -4,6 +4,7 @@ use brupop_api::item::Unreadable;
 use jiff::Timestamp;
 
 use crate::objects::{Controller, PodItem};
+use crate::workloads::Kind;
 
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +143,8 @@ pub fn fate(item: &PodItem, orphaned: bool) -> Fate {
         Ok(pod) => pod,
         Err(why) => return Fate::Unreadable(*why),
     };
-    let of_daemon = pod.controller.as_ref().is_some_and(|owner| owner.kind == "DaemonSet");
+    let is_daemon = |owner: &Controller| Kind::of(&owner.api_version, &owner.kind) == Some(Kind::DaemonSet);
+    let of_daemon = pod.controller.as_ref().is_some_and(is_daemon);
     if pod.is_mirror || (of_daemon && !pod.finished && !orphaned) {
         Fate::Stays
     } else if pod.gone_by.is_some() {

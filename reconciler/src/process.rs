@@ -9,6 +9,7 @@ use brupop_runtime::callers::{Callers, Right};
 use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{Cluster, Health, Shutdown, client::ClientError, endpoint, metrics_endpoint};
+use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::runtime::events::{Recorder, Reporter};
@@ -55,6 +56,13 @@ pub enum ProcessError {
 /// It cannot start. Once it runs, it logs errors and tries again.
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let schedule = settings.schedule().map_err(ProcessError::Schedule)?;
+    if !schedule.opens_ever(Timestamp::now()) {
+        return Err(ProcessError::Schedule(format!(
+            "SCHEDULER_CRON_EXPRESSION \"{}\" names only times that are over, so nothing would ever start: leave the year out, \
+             or name a later one",
+            settings.scheduler_cron_expression
+        )));
+    }
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
     let cluster = Cluster::infer("brupop-reconciler").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;

@@ -124,6 +124,16 @@ impl Schedule {
         self.cron.is_time_matching(&self.civil(at)).unwrap_or(false)
     }
 
+    /// Will an update ever be allowed to start, at this time or later? Not if the expression names only years gone by.
+    pub fn opens_ever(&self, now: Timestamp) -> bool {
+        // A window that is open now may have begun at its last fire time.
+        let from = match self.kind {
+            Kind::Span(length) => now.saturating_sub(length).unwrap_or(Timestamp::MIN),
+            Kind::Always | Kind::Window | Kind::Shot => now,
+        };
+        self.matches(now) || self.next(from).is_some()
+    }
+
     /// The first fire time after this time, if there is one.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         // If the clock was put back in between, the same times on the wall come once more.

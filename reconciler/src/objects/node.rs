@@ -155,7 +155,6 @@ impl Facts {
         let annotations = metadata.annotations.complete("annotations")?;
         let label = |key| labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
         let annotation = |key| annotations.as_ref().and_then(|them| them.get(key)).map(String::as_str);
-        let wanted = |key| annotation(key).is_some_and(|value| value != "false");
         let readiness = Readiness::among(&conditions);
         let taints = &spec.taints;
         let takes_pods = readiness.is_some_and(|readiness| readiness.ready)
@@ -167,8 +166,9 @@ impl Facts {
             excluded: label(names::EXCLUDE_FROM_LB_LABEL).is_some(),
             tainted: taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT),
             takes_pods,
-            paused: wanted(names::PAUSE_ANNOTATION),
-            update_now: wanted(names::UPDATE_NOW_ANNOTATION),
+            // Whatever else people write there: nothing starts that they may not have meant to start.
+            paused: annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false"),
+            update_now: annotation(names::UPDATE_NOW_ANNOTATION) == Some("true"),
             version: version(&os_image).map(str::to_owned),
             zone: label(ZONE_LABEL).map(str::to_owned),
             marker: annotation(names::MARKER_ANNOTATION)

@@ -192,3 +192,20 @@ fn what_does_not_fit_into_the_rest_does_not_start() {
         || false
     ));
 }
+
+#[test]
+fn an_expression_of_years_gone_by_never_opens_again() {
+    let now = at("2026-11-22T12:00:00Z");
+    for (text, ever) in [
+        ("* * * * * * *", true),
+        ("0 0 2 * * SAT 2025", false),
+        ("0 0 2 * * * 2026", true),
+        ("0 0 2 21 11 * 2026", false),
+        ("* * * 22 11 * 2026", true),
+    ] {
+        assert_eq!(Schedule::new(text, TimeZone::UTC, None).unwrap().opens_ever(now), ever, "{text}");
+    }
+    let span =
+        |hours| Schedule::new("0 0 6 22 11 * 2026", TimeZone::UTC, Some(SignedDuration::from_hours(hours)));
+    assert!(span(8).unwrap().opens_ever(now) && !span(4).unwrap().opens_ever(now));
+}

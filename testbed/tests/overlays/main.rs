@@ -27,7 +27,8 @@ const HOST_NETWORK_WARNING: &str =
 fn documents(control_plane: &ControlPlane, name: &str, objects: &[Json]) -> Result<PathBuf> {
     let file = control_plane.dir().join(format!("{name}.yaml"));
     let documents: Vec<_> = objects.iter().map(Json::to_string).collect();
-    std::fs::write(&file, documents.join("\n---\n"))?;
+    // Older kubectls take a file that begins with `{` for one JSON document.
+    std::fs::write(&file, format!("---\n{}", documents.join("\n---\n")))?;
     Ok(file)
 }
 
