@@ -3,6 +3,7 @@
 use crate::verdict::{Actor, Rule};
 use brupop_runtime::callers::Refusals;
 use brupop_runtime::connections::Drops;
+use brupop_runtime::logs::Quota;
 use kube::core::admission::Operation;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -11,7 +12,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Upper bounds of the latency's buckets, in seconds; the API server gives up after 3.
 const LATENCY_BUCKETS: [f64; 9] = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0];
@@ -31,6 +33,8 @@ pub struct Metrics {
     registry: Registry,
     reviews: Family<Review, Counter>,
     unreadable: Counter,
+    /// How often a line may say so, and since when instants are measured: whoever reaches the port can send them.
+    unreadable_said: (Instant, Mutex<Quota>),
     latency: Histogram,
     /// When the certificate that is served expires, in seconds since 1970.
     pub certificate_expiry: Gauge,
@@ -100,6 +104,7 @@ impl Default for Metrics {
             registry,
             reviews,
             unreadable,
+            unreadable_said: (Instant::now(), Mutex::new(Quota::new(10, Duration::from_secs(10)))),
             latency,
             certificate_expiry,
             certificate_failures,
@@ -129,9 +134,12 @@ impl Metrics {
         self.latency.observe(took.as_secs_f64());
     }
 
-    /// Counts a request that was no review.
-    pub fn not_a_review(&self) {
+    /// Counts a request that was no review. If that should be logged, returns how many were not since the last one that
+    /// was.
+    pub fn not_a_review(&self) -> Option<u64> {
         self.unreadable.inc();
+        let (epoch, said) = &self.unreadable_said;
+        said.lock().unwrap_or_else(PoisonError::into_inner).take(epoch.elapsed())
     }
 
     /// All metrics as text, true at the time of the call.

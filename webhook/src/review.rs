@@ -5,13 +5,11 @@ use crate::verdict::{Change, Request, Verdict, verdict};
 use brupop_api::crds::NAME_MAX;
 use brupop_api::item::Unreadable;
 use brupop_api::printable::{is_printable, printable};
-use brupop_runtime::logs::Quota;
 use kube::core::Status;
 use kube::core::response::StatusSummary;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thiserror::Error;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -79,10 +77,6 @@ pub enum ReviewError {
     Uid,
 }
 
-/// How often a line may say that a request was no review: whoever reaches the port can send them.
-static NO_REVIEWS: LazyLock<(Instant, Mutex<Quota>)> =
-    LazyLock::new(|| (Instant::now(), Mutex::new(Quota::new(10, Duration::from_secs(10)))));
-
 /// Answers one review, counts it, and logs one line.
 ///
 /// # Errors
@@ -104,14 +98,11 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
         log(&request, &changed, &verdict);
         Ok(response)
     });
-    if let Err(error) = &answered {
-        metrics.not_a_review();
-        let (epoch, quota) = &*NO_REVIEWS;
-        let said = quota.lock().unwrap_or_else(PoisonError::into_inner).take(epoch.elapsed());
-        if let Some(left_out) = said {
-            let left_out = (left_out > 0).then_some(left_out);
-            tracing::warn!(%error, bytes = body.len(), left_out, "a request was no review");
-        }
+    if let Err(error) = &answered
+        && let Some(left_out) = metrics.not_a_review()
+    {
+        let left_out = (left_out > 0).then_some(left_out);
+        tracing::warn!(%error, bytes = body.len(), left_out, "a request was no review");
     }
     answered
 }
