@@ -57,11 +57,12 @@ pub enum ProcessError {
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let schedule = settings.schedule().map_err(ProcessError::Schedule)?;
     if !schedule.opens_ever(Timestamp::now()) {
-        return Err(ProcessError::Schedule(format!(
-            "SCHEDULER_CRON_EXPRESSION \"{}\" names only times that are over, so nothing would ever start: leave the year out, \
-             or name a later one",
-            settings.scheduler_cron_expression
-        )));
+        // It is no error: it may have named a day that has come, and what was begun then goes on.
+        let expression = &settings.scheduler_cron_expression;
+        tracing::warn!(
+            expression,
+            "SCHEDULER_CRON_EXPRESSION names only times that are over: no update starts"
+        );
     }
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
     let cluster = Cluster::infer("brupop-reconciler").await?;

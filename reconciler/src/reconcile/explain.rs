@@ -124,7 +124,10 @@ impl Reconciler {
             Reason::Aborting(Abort::WorkloadsNotBack | Abort::WorkloadsNotBackAmongOthers) => {
                 snapshot.evicted.get(name).cloned().flatten()
             }
-            Reason::OutsideWindow => Some(format!("it opens at {}", self.opens?)),
+            Reason::OutsideWindow => Some(self.opens.map_or_else(
+                || "it never opens again (SCHEDULER_CRON_EXPRESSION)".to_owned(),
+                |opens| format!("it opens at {opens}"),
+            )),
             Reason::BackingOff => {
                 let shadow = snapshot.shadow(name)?;
                 let base = self.settings.durations().back_off_base;

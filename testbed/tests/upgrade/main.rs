@@ -57,7 +57,11 @@ enum Direction {
 async fn exchange(direction: Direction, steps: &[&[Component]]) -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock().await;
     let limit = LIMIT.to_string();
-    let env = [("MAX_CONCURRENT_UPDATE", limit.as_str()), ("REBOOT_REPEAT_INTERVAL", "1s")];
+    let env = [
+        ("MAX_CONCURRENT_UPDATE", limit.as_str()),
+        ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
+        ("REBOOT_REPEAT_INTERVAL", "1s"),
+    ];
     let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
         let version = match direction {
             Direction::Forth => Version::earlier(control_plane).await?,
