@@ -37,16 +37,23 @@ async fn a_damaged_ca_bundle_or_secret_is_repaired_and_told() -> Result<()> {
         agent.gets_through(says).await?;
         repaired += 1;
         let reader = Scraper::start(&bed.control_plane, Some(READER)).await?;
+        let mut told = Vec::new();
         let counted = await_until("the repair is counted", DEADLINE, async || {
+            told.clear();
             let mut counted = 0;
             for process in &processes {
-                let text = reader.scrape(process).await.ok()?;
-                let line = text.lines().find(|line| line.contains("ca_bundle_repairs_total"))?;
+                let text = reader.scrape(process).await.unwrap_or_else(|error| format!("{error:#}"));
+                let line =
+                    text.lines().find(|line| line.contains("ca_bundle_repairs_total")).unwrap_or(&text);
+                told.push(line.to_owned());
                 counted += line.rsplit(' ').next()?.parse::<u32>().ok()?;
             }
             (counted >= repaired).then_some(counted)
-        });
-        ensure!(counted.await? == repaired, "one of the two repairs it, not both");
+        })
+        .await;
+        let logs = || processes.iter().map(|process| bed.control_plane.log(&process.pod)).collect::<String>();
+        let counted = counted.with_context(|| format!("{repaired} repairs, but {told:?}: {}", logs()))?;
+        ensure!(counted == repaired, "one of the two repairs it, not both");
     }
     let logs: String = processes.iter().map(|process| bed.control_plane.log(&process.pod)).collect();
     ensure!(logs.contains("somebody else had changed caBundle"), "{logs}");
