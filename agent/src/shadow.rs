@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::errors::describe;
-use brupop_runtime::patient;
+use brupop_runtime::watch_one;
 use futures::StreamExt as _;
 use kube::Client;
 use kube::api::Api;
-use kube::runtime::watcher::{self, Event, watcher};
 use tokio::sync::watch;
 
 use crate::trouble::Trouble;
@@ -59,10 +58,9 @@ fn revision(shadow: &BottlerocketShadow) -> Option<u128> {
 /// Watches the shadow of this name for ever, as long as somebody receives.
 pub async fn watch(client: Client, namespace: String, name: String, sender: watch::Sender<Seen>) {
     let shadows = Api::<Item<BottlerocketShadow>>::namespaced(client, &namespace);
-    let this = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = pin!(patient(watcher(shadows, this)));
+    let mut events = pin!(watch_one(shadows, &name));
     let mut trouble = Trouble::new("the watch of the shadow");
-    let (mut listed, mut none_said) = (None, false);
+    let mut none_said = false;
     loop {
         let event = tokio::select! {
             event = events.next() => event,
@@ -74,17 +72,7 @@ pub async fn watch(client: Client, namespace: String, name: String, sender: watc
                 trouble.failed(&describe(&error));
                 continue;
             }
-            Some(Ok(Event::Init)) => {
-                listed = None;
-                continue;
-            }
-            Some(Ok(Event::InitApply(shadow))) => {
-                listed = Some(shadow);
-                continue;
-            }
-            Some(Ok(Event::InitDone)) => listed.take(),
-            Some(Ok(Event::Apply(shadow))) => Some(shadow),
-            Some(Ok(Event::Delete(_))) => None,
+            Some(Ok(found)) => found,
         };
         let seen = match found.map(|shadow| shadow.body) {
             Some(Ok(shadow)) => {

@@ -238,13 +238,11 @@ where
         let (wanted, asked) = watch::channel(1);
         let listed = Arc::<AtomicU64>::default();
         let follower = Follower {
-            what,
             store: store.clone(),
             writer,
             matters,
             changed,
-            failures,
-            failing: false,
+            outage: Outage::new(what.to_owned(), failures),
             listed: Arc::clone(&listed),
         };
         let task = tokio::spawn(follower.follow(begin, asked));
@@ -265,13 +263,11 @@ where
 }
 
 struct Follower<K: Resource<DynamicType = ()> + Clone + 'static> {
-    what: &'static str,
     store: Store<K>,
     writer: Writer<K>,
     matters: fn(&K, &K) -> bool,
     changed: Arc<Notify>,
-    failures: Arc<AtomicU64>,
-    failing: bool,
+    outage: Outage,
     listed: Arc<AtomicU64>,
 }
 
@@ -294,7 +290,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
                 };
                 match event {
                     Some(Ok(event)) => self.took(&event, times),
-                    Some(Err(error)) => self.failed(&error),
+                    Some(Err(error)) => self.outage.goes_on(&error),
                     None => return,
                 }
             }
@@ -310,8 +306,8 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
             }
         };
         self.writer.apply_watcher_event(event);
-        if std::mem::take(&mut self.failing) {
-            tracing::info!(what = self.what, "watching again");
+        if !matches!(event, watcher::Event::Init) {
+            self.outage.is_over();
         }
         if matches!(event, watcher::Event::InitDone) {
             self.listed.store(times, Ordering::Release);
@@ -320,9 +316,22 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
             self.changed.notify_one();
         }
     }
+}
+
+/// A watch that fails, until it yields something again.
+struct Outage {
+    what: String,
+    failures: Arc<AtomicU64>,
+    lasts: bool,
+}
+
+impl Outage {
+    fn new(what: String, failures: Arc<AtomicU64>) -> Self {
+        Self { what, failures, lasts: false }
+    }
 
     /// Counts each failure, and logs the first of several in a row.
-    fn failed(&mut self, error: &watcher::Error) {
+    fn goes_on(&mut self, error: &watcher::Error) {
         if let watcher::Error::WatchError(status) = error
             && status.code == 410
         {
@@ -330,8 +339,15 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
             return;
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
-        if !std::mem::replace(&mut self.failing, true) {
+        if !std::mem::replace(&mut self.lasts, true) {
             tracing::warn!(what = self.what, error = describe(error), "a watch failed; trying again");
+        }
+    }
+
+    /// The watch has yielded something; that a list begins is nothing yet, for each try begins with one.
+    fn is_over(&mut self) {
+        if std::mem::take(&mut self.lasts) {
+            tracing::info!(what = self.what, "watching again");
         }
     }
 }

@@ -19,4 +19,4 @@ pub use client::{Cluster, install_crypto_provider};
 pub use endpoint::Health;
 pub use peer::Peer;
 pub use shutdown::Shutdown;
-pub use watching::patient;
+pub use watching::{only, patient, watch_one};

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, future, stream};
 use kube::runtime::utils::Backoff as _;
-use kube::runtime::watcher::{self, DefaultBackoff, Event};
+use kube::runtime::watcher::{self, Config, DefaultBackoff, Event, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 
 /// The wait if the back-off gives none, which it does not say it could.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -33,6 +35,43 @@ pub fn patient<K>(
     })
 }
 
+/// The object of this name, each time that it may have changed; `None` if there is none. Unlike kube's `watch_object`, it
+/// waits as [`patient`] does, which has to tell lists from changes.
+pub fn watch_one<K>(api: Api<K>, name: &str) -> impl Stream<Item = watcher::Result<Option<K>>> + use<K>
+where
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    one(patient(watcher(api, only(name))))
+}
+
+/// Of all objects of a kind, the one of this name.
+pub fn only(name: &str) -> Config {
+    Config::default().fields(&format!("metadata.name={name}"))
+}
+
+/// What the events of at most one object show: after each list that is complete, and after each change.
+fn one<K>(
+    events: impl Stream<Item = watcher::Result<Event<K>>>,
+) -> impl Stream<Item = watcher::Result<Option<K>>> {
+    let shown = events.scan(None, |listed, event| {
+        future::ready(Some(match event {
+            Ok(Event::Init) => {
+                *listed = None;
+                None
+            }
+            Ok(Event::InitApply(object)) => {
+                *listed = Some(object);
+                None
+            }
+            Ok(Event::InitDone) => Some(Ok(listed.take())),
+            Ok(Event::Apply(object)) => Some(Ok(Some(object))),
+            Ok(Event::Delete(_)) => Some(Ok(None)),
+            Err(error) => Some(Err(error)),
+        }))
+    });
+    shown.filter_map(future::ready)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +83,17 @@ mod tests {
         let events = stream::iter(events.into_iter().cycle().map(|event| event()));
         patient(events).take(count).count().await;
         began.elapsed()
+    }
+
+    #[tokio::test]
+    async fn one_object_is_shown_after_lists_and_changes() {
+        use Event::{Apply, Delete, Init, InitApply, InitDone};
+        let events = [Init, InitDone, Apply(1), Delete(1), Init, InitApply(2), InitDone, Init, InitDone];
+        let interrupted = [Ok(Init), Ok(InitApply(3)), failure(), Ok(Init), Ok(InitDone)];
+        let events = stream::iter(events.into_iter().map(Ok).chain(interrupted));
+        let shown: Vec<_> = one(events).map(Result::ok).collect().await;
+        let expected = [Some(None), Some(Some(1)), Some(None), Some(Some(2)), Some(None), None, Some(None)];
+        assert_eq!(shown, expected);
     }
 
     fn failure() -> watcher::Result<Event<u8>> {

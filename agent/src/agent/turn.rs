@@ -133,6 +133,7 @@ impl Agent {
     fn remember(&mut self, seen: &ShadowFacts<'_>, host: &HostFacts<'_>, shadow: &BottlerocketShadow) {
         self.refusals.attempt(seen.spec.attempt);
         if host.updates == Updates::Busy {
+            self.begun = Some(Begun::now());
             self.refusals.busy();
         }
         let deadline = self.options.refused_deadline;
@@ -150,9 +151,6 @@ impl Agent {
             }
             _ => Prefetch::Later,
         };
-        if host.updates == Updates::Busy {
-            self.begun = Some(Begun::now());
-        }
     }
 
     /// How long until something is due on an idle host.

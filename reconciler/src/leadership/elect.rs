@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brupop_api::Item;
 use brupop_runtime::errors::describe;
-use brupop_runtime::{Shutdown, patient, requests};
+use brupop_runtime::{Shutdown, only, patient, requests};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
@@ -72,8 +72,7 @@ struct Candidate {
 
 impl Candidate {
     async fn compete(&mut self, elected: &watch::Sender<Option<Instant>>) {
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.election.lease));
-        let mut events = patient(watcher(self.leases.clone(), only)).boxed();
+        let mut events = patient(watcher(self.leases.clone(), only(&self.election.lease))).boxed();
         let (mut synced, mut listed) = (false, false);
         loop {
             let until = self.leads_until();

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use brupop_api::Item;
-use brupop_runtime::errors::describe;
-use brupop_runtime::patient;
+use brupop_runtime::watch_one;
 use futures::StreamExt as _;
 use kube::core::ApiResource;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use super::Outage;
 use crate::drain::owner;
 use crate::facts::Evicted;
 use crate::objects::PodItem;
@@ -99,26 +99,15 @@ async fn follow(
 ) {
     let resource = ApiResource::from_gvk(&workload.kind.full_name());
     let api = Api::<Item<Scale>>::namespaced_with(client, &workload.namespace, &resource);
-    let this = watcher::Config::default().fields(&format!("metadata.name={}", workload.name));
-    let mut events = std::pin::pin!(patient(watcher(api, this)));
-    let (mut failing, mut listed) = (false, None);
+    let mut events = std::pin::pin!(watch_one(api, &workload.name));
+    let mut outage = Outage::new(workload.to_string(), failures);
     while let Some(event) = events.next().await {
         match &event {
-            // Each try begins with it, and has yielded nothing yet.
-            Ok(Event::Init) => {}
-            Ok(_) if std::mem::take(&mut failing) => tracing::info!(%workload, "watching again"),
-            Ok(_) => {}
-            // The watch was away for too long, and starts again by itself.
-            Err(watcher::Error::WatchError(status)) if status.code == 410 => continue,
-            Err(error) => {
-                failures.fetch_add(1, Ordering::Relaxed);
-                if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(%workload, error = describe(error), "a watch failed; trying again");
-                }
-            }
+            Ok(_) => outage.is_over(),
+            Err(error) => outage.goes_on(error),
         }
         let before = *sender.borrow();
-        let found = after(before, &mut listed, workload.kind, event);
+        let found = after(before, workload.kind, event);
         sender.send_replace(found);
         if found != before {
             changed.notify_one();
@@ -126,28 +115,13 @@ async fn follow(
     }
 }
 
-/// What is known after an event of the watch. `listed` is what the list that is being read has brought. After most
-/// failures the watch goes on where it was, so what was found before stays valid. Without the right to look, or if the
-/// request is refused for another reason that does not go away, nothing is known.
-fn after(
-    before: Option<Found>,
-    listed: &mut Option<Found>,
-    kind: Kind,
-    event: watcher::Result<Event<Item<Scale>>>,
-) -> Option<Found> {
+/// What is known after the watch has shown this. After most failures the watch goes on where it was, so what was found
+/// before stays valid. Without the right to look, or if the request is refused for another reason that does not go away,
+/// nothing is known.
+fn after(before: Option<Found>, kind: Kind, shown: watcher::Result<Option<Item<Scale>>>) -> Option<Found> {
     use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
-    match event {
-        Ok(Event::Init) => {
-            *listed = None;
-            before
-        }
-        Ok(Event::InitApply(object)) => {
-            *listed = Some(Found::of(kind, Some(&object)));
-            before
-        }
-        Ok(Event::InitDone) => Some(listed.take().unwrap_or(Found::Gone)),
-        Ok(Event::Apply(object)) => Some(Found::of(kind, Some(&object))),
-        Ok(Event::Delete(_)) => Some(Found::Gone),
+    match shown {
+        Ok(object) => Some(Found::of(kind, object.as_ref())),
         Err(
             InitialListFailed(kube::Error::Api(status))
             | WatchStartFailed(kube::Error::Api(status))
@@ -169,14 +143,12 @@ mod tests {
             Err(watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed())))
         };
         for before in [None, Some(Found::Unavailable), Some(Found::Available), Some(Found::Gone)] {
-            let mut listed = None;
-            let mut after = |event| after(before, &mut listed, Kind::ReplicaSet, event);
+            let after = |shown| after(before, Kind::ReplicaSet, shown);
             assert_eq!(after(failed(503)), before);
             assert_eq!(after(failed(429)), before);
             assert_eq!(after(failed(403)), Some(Found::Unknown), "nobody waits for what nobody may see");
             assert_eq!(after(failed(400)), Some(Found::Unknown), "nor for what cannot be asked");
-            assert_eq!(after(Ok(Event::Init)), before, "until the list is complete");
-            assert_eq!(after(Ok(Event::InitDone)), Some(Found::Gone));
+            assert_eq!(after(Ok(None)), Some(Found::Gone));
         }
     }
 }

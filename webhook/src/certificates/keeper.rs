@@ -10,7 +10,7 @@ use brupop_api::Item;
 use brupop_api::item::Unreadable;
 use brupop_runtime::errors::describe;
 use brupop_runtime::tls::{Resolver, TlsError};
-use brupop_runtime::{Health, Shutdown, patient, waits::doubled};
+use brupop_runtime::{Health, Shutdown, only, patient, waits::doubled};
 use cluster_store::ClusterStore;
 use futures::{Stream, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
@@ -154,8 +154,7 @@ impl Keeper {
     /// configuration changes. The process is ready once everything has been in order for the first time. Later damage is
     /// repaired and logged.
     pub async fn run(&self, shutdown: Shutdown) {
-        let ours =
-            watcher::Config::default().fields(&format!("metadata.name={}", self.store.places.configuration));
+        let ours = only(&self.store.places.configuration);
         let mut changes = std::pin::pin!(patient(watcher(self.store.configurations.clone(), ours)));
         let mut memory = Memory::default();
         loop {

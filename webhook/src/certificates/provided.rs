@@ -5,9 +5,8 @@ use crate::metrics::Metrics;
 use brupop_api::Item;
 use brupop_runtime::errors::describe;
 use brupop_runtime::tls::{Resolver, TlsError};
-use brupop_runtime::{Health, Shutdown, patient};
+use brupop_runtime::{Health, Shutdown, watch_one};
 use futures::StreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject as _;
@@ -83,22 +82,15 @@ impl Provided {
     /// Follows the Secret until the shutdown is requested. The process is ready once it serves a certificate. If a new one
     /// cannot be served, that is logged, and the old one is served on.
     pub async fn run(&self, shutdown: Shutdown) {
-        let ours = watcher::Config::default().fields(&format!("metadata.name={}", self.secret));
-        let mut events = std::pin::pin!(patient(watcher(self.secrets.clone(), ours)));
-        let mut found = false;
+        let mut events = std::pin::pin!(watch_one(self.secrets.clone(), &self.secret));
         loop {
             let event = tokio::select! {
                 () = shutdown.requested() => return,
                 event = events.next() => event,
             };
             match event {
-                Some(Ok(Event::Apply(secret) | Event::InitApply(secret))) => {
-                    found = true;
-                    self.take_up(&secret);
-                }
-                Some(Ok(Event::Init)) => found = false,
-                Some(Ok(Event::InitDone)) if found => {}
-                Some(Ok(Event::InitDone | Event::Delete(_))) => {
+                Some(Ok(Some(secret))) => self.take_up(&secret),
+                Some(Ok(None)) => {
                     self.metrics.certificate_failures.inc();
                     tracing::warn!(secret = self.secret, "there is no such Secret: waiting for it");
                 }
