@@ -61,9 +61,18 @@ const NAME: &str = r"^[0-9a-z.-]*$";
 /// In CamelCase.
 const WORD: &str = r"^[A-Z][A-Za-z]*$";
 
+/// Argo CD and Helm do not delete a definition that has these: with it would go all shadows, and the ledger.
+const KEPT: [(&str, &str); 2] =
+    [("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"), ("helm.sh/resource-policy", "keep")];
+
 /// Both definitions, in the order in which they are installed.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![BottlerocketShadow::crd(), BottlerocketFleet::crd()]
+    let kept = |mut crd: CustomResourceDefinition| {
+        let annotations = crd.metadata.annotations.get_or_insert_default();
+        annotations.extend(KEPT.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        crd
+    };
+    [BottlerocketShadow::crd(), BottlerocketFleet::crd()].map(kept).into()
 }
 
 pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {

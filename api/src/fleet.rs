@@ -16,15 +16,20 @@ use crate::conditions::Condition;
     kind = "BottlerocketFleet",
     namespaced,
     shortname = "brf",
+    category = "bottlerocket",
+    validation = Rule::new("self.metadata.name == 'fleet'")
+        .message("there is one fleet, and it is named fleet: nobody heeds another"),
     status = "BottlerocketFleetStatus",
     derive = "PartialEq",
     doc = "What holds across all nodes: slots in use, outcomes per version, the pause switch.",
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.counts.nodes"),
     printcolumn(name = "Limit", type_ = "integer", json_path = ".status.limit"),
     printcolumn(name = "In Use", type_ = "integer", json_path = ".status.counts.inUse"),
     printcolumn(name = "Updated", type_ = "integer", json_path = ".status.counts.updated"),
     printcolumn(name = "Pending", type_ = "integer", json_path = ".status.counts.pending"),
     printcolumn(name = "Halted", type_ = "string", json_path = ".status.halted"),
-    printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused")
+    printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BottlerocketFleetSpec {

@@ -63,6 +63,7 @@ impl std::fmt::Display for State {
     kind = "BottlerocketShadow",
     namespaced,
     shortname = "brs",
+    category = "bottlerocket",
     status = "BottlerocketShadowStatus",
     derive = "PartialEq",
     doc = "The update of one node's Bottlerocket host: spec is what it should reach, status is where it is.",
@@ -75,7 +76,8 @@ impl std::fmt::Display for State {
         name = "Reason",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Progressing")].reason"#
-    )
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[x_kube(
     validation = Rule::new("self.state != 'ErrorReset'").message("ErrorReset is a status, not something to reach"),
