@@ -163,6 +163,8 @@ pub(crate) fn situation(
         pods: PodFacts {
             known: true,
             undrainable: None,
+            blocked: None,
+            blocked_for_long: false,
             drained: empty,
             owners: if empty { &[] } else { &tables::OWNERS },
             has_other_node: true,

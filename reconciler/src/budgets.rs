@@ -64,6 +64,41 @@ pub fn undrainable<'p>(
     why.into_iter().min()
 }
 
+/// Which budget allows no disruption now, although one of these pods of a node, which is Ready, would have to be evicted;
+/// `None` if each allows one. Whether the node's own pods that are not Ready are the cause is seen only once they have gone
+/// elsewhere, so a budget that covers one of them is set aside.
+pub fn blocked<'p>(
+    pods: impl IntoIterator<Item = &'p PodItem>,
+    budgets: &[impl AsRef<Item<Budget>>],
+    is_operator_pod: impl Fn(&PodItem) -> bool,
+) -> Option<String> {
+    let evicted =
+        pods.into_iter().filter(|item| !is_operator_pod(item) && fate(item, false) == Fate::Evicted);
+    let evicted: Vec<(&str, &Pod)> = evicted
+        .filter_map(|item| Some((item.namespace(), item.ok()?)))
+        .filter(|(_, pod)| heeds(pod))
+        .collect();
+    let allows_none = budgets.iter().map(AsRef::as_ref).filter(|item| {
+        let Some(budget) = item.ok().filter(|budget| budget.allowed <= 0 && budget.observed) else {
+            return false;
+        };
+        let covered =
+            evicted.iter().filter(|(namespace, pod)| *namespace == item.namespace() && selects(budget, pod));
+        let (mut any, mut all_ready) = (false, true);
+        for (_, pod) in covered {
+            (any, all_ready) = (true, all_ready && pod.is_ready());
+        }
+        any && all_ready
+    });
+    let why = allows_none.map(|item| format!("the PodDisruptionBudget {}/{}", item.namespace(), item.name()));
+    why.min()
+}
+
+/// Do budgets hold up the eviction of this pod? They do not hold up one that has ended, or has not begun.
+fn heeds(pod: &Pod) -> bool {
+    !pod.finished && !pod.pending
+}
+
 /// Why the budgets of a pod's namespace never allow its eviction; `None` if they may. The rules are those of the API
 /// server's eviction.
 fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
@@ -95,8 +130,7 @@ fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> 
             item.name()
         ));
     }
-    if pod.finished || pod.pending {
-        // These are evicted whatever their budgets say.
+    if !heeds(pod) {
         return None;
     }
     match &selecting[..] {
@@ -273,6 +307,34 @@ mod tests {
             );
             assert_eq!(undrainable([pod], &budgets, |_| true, |_| false), None, "{says}, but ours");
         }
+    }
+
+    #[test]
+    fn a_budget_that_allows_nothing_now_is_waited_for() {
+        let of = |kind, ready| pod("cart-0", Some(kind), ready);
+        let (ready, unready) = (of("ReplicaSet", "True"), of("ReplicaSet", "False"));
+        let allowing = |allowed| {
+            let mut budget = over("some", "cart", 3, 2);
+            Arc::make_mut(&mut budget).body.as_mut().unwrap().allowed = allowed;
+            vec![budget]
+        };
+        for (says, pods, budgets, waits) in [
+            ("one that allows none", vec![&ready], allowing(0), true),
+            ("one that allows one", vec![&ready], allowing(1), false),
+            ("of a DaemonSet", vec![&of("DaemonSet", "True")], allowing(0), false),
+            ("only a pod that is not Ready", vec![&unready], allowing(0), false),
+            (
+                "a pod of the node that is not Ready may be the cause",
+                vec![&ready, &unready],
+                allowing(0),
+                false,
+            ),
+            ("of other pods", vec![&ready], vec![over("most", "mail", 3, 2)], false),
+        ] {
+            let why = blocked(pods, &budgets, |_| false);
+            assert_eq!(why.as_deref(), waits.then_some("the PodDisruptionBudget shop/some"), "{says}");
+        }
+        assert_eq!(blocked([&ready], &allowing(0), |_| true), None, "ours");
     }
 
     #[test]

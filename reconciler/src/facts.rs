@@ -180,10 +180,14 @@ impl NodeFacts<'static> {
 /// Pods of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PodFacts<'a> {
-    /// They are watched, and known. (`undrainable` is remembered for a while, so it may be set without this.)
+    /// They are watched, and known. (`undrainable` and `blocked` are remembered for a while, so they may be set without this.)
     pub known: bool,
     /// Why no drain could empty the node, as its pods and their budgets are now.
     pub undrainable: Option<&'a str>,
+    /// Which budget allows no disruption that a drain needs, as of now.
+    pub blocked: Option<&'a str>,
+    /// One has not done so for as long as a drain may take.
+    pub blocked_for_long: bool,
     /// No pod is left that a drain would evict.
     pub drained: bool,
     /// The workloads whose pods would be evicted; only those that are available now.

@@ -79,6 +79,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         agents: SideBySide::of(&snapshot.agents),
         drains: SideBySide::of(&snapshot.drains),
         undrainable: SideBySide::of(&snapshot.undrainable),
+        blocked: SideBySide::of(&snapshot.blocked),
         denied: SideBySide::of(&snapshot.denied),
         evicted: SideBySide::of(&snapshot.evicted),
         slots: SideBySide::of(fleet.slots),
@@ -116,6 +117,7 @@ struct Observer<'a, 'c> {
     agents: SideBySide<'a, AgentPod>,
     drains: SideBySide<'a, DrainPlan>,
     undrainable: SideBySide<'a, String>,
+    blocked: SideBySide<'a, (String, bool)>,
     denied: SideBySide<'a, String>,
     evicted: SideBySide<'a, Option<String>>,
     slots: SideBySide<'a, Slot>,
@@ -156,6 +158,7 @@ impl<'a> Observer<'a, '_> {
         time.canary_overdue =
             time.step_overdue || slot.is_some_and(|_| self.clock.stages_late(since, facts.as_ref(), &times));
         time.slot_overdue = slot.is_some_and(|slot| self.clock.slot_overdue(slot, facts.as_ref(), &times));
+        let blocked = self.blocked.at(name);
         let situation = Situation {
             shadow_name: name,
             node,
@@ -164,6 +167,8 @@ impl<'a> Observer<'a, '_> {
             pods: PodFacts {
                 known: plan.is_some(),
                 undrainable: self.undrainable.at(name).map(String::as_str),
+                blocked: blocked.map(|(budget, _)| budget.as_str()),
+                blocked_for_long: blocked.is_some_and(|(_, for_long)| *for_long),
                 drained: plan.is_some_and(DrainPlan::is_done),
                 owners: plan.map_or(&[], |plan| &plan.owners),
                 has_other_node: has_other_node(self.schedulable_nodes, watched),

@@ -42,6 +42,7 @@ use complaints::Complaints;
 use denials::Denials;
 use errand::{Errand, Key};
 use idle_writes::IdleWrites;
+use pods::PassedOver;
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -85,8 +86,8 @@ struct Leading {
     workloads: WorkloadWatches,
     /// Shadows of the nodes whose turn is next: their pods are looked at before they start.
     look_at: BTreeSet<String>,
-    /// Nodes that no drain could empty, by name of the shadow: why, and when that was last seen.
-    undrainable: BTreeMap<String, (String, Duration)>,
+    /// Nodes that are passed over because of their pods, by name of the shadow.
+    passed_over: BTreeMap<String, PassedOver>,
     pending: Pending<Key>,
     evictions: Evictions,
     denials: Denials,
@@ -116,7 +117,7 @@ impl Leading {
             pods: PodWatches::default(),
             workloads: WorkloadWatches::default(),
             look_at: BTreeSet::new(),
-            undrainable: BTreeMap::new(),
+            passed_over: BTreeMap::new(),
             pending: Pending::default(),
             evictions: Evictions::default(),
             denials: Denials::default(),

@@ -31,6 +31,8 @@ pub struct Snapshot {
     /// Nodes that no drain could empty, and why, by name of the shadow. Nodes whose pods are no longer watched stay
     /// here for a while.
     pub undrainable: BTreeMap<String, String>,
+    /// Nodes of whose pods a budget allows no disruption now: which, and whether for as long as a drain may take.
+    pub blocked: BTreeMap<String, (String, bool)>,
     /// Nodes of which the API server takes no change now, and why not, by name of the shadow.
     pub denied: BTreeMap<String, String>,
     /// The first workload that is not available again, if there is one, by name of the shadow. Only nodes all of whose

@@ -154,6 +154,7 @@ fn situation<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a M
             drained: odd.pods_gone,
             owners: &[],
             has_other_node: true,
+            ..PodFacts::default()
         },
         denied: None,
         evicted: Evicted::Back,

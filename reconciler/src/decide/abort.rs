@@ -11,6 +11,8 @@ pub enum Abort {
     DrainTimedOut,
     /// Before the drain began, a pod or a budget appeared that no drain gets past.
     CannotBeEmptied,
+    /// Before the drain began, a budget allowed no disruption for as long as a drain may take.
+    BudgetAllowsNone,
     /// The API server takes no change of the Node.
     NodeChangesDenied,
     /// The host came back with another version than the wanted one.
@@ -41,6 +43,7 @@ impl Abort {
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::DrainTimedOut => "DrainTimedOut",
             Self::CannotBeEmptied => "CannotBeEmptied",
+            Self::BudgetAllowsNone => "BudgetAllowsNone",
             Self::NodeChangesDenied => "NodeChangesDenied",
             Self::FellBack => "FellBack",
             Self::NotReady => "NotReady",
@@ -65,6 +68,7 @@ impl Abort {
                 | Self::NodePaused
                 | Self::NotLabelled
                 | Self::CannotBeEmptied
+                | Self::BudgetAllowsNone
         )
     }
 
@@ -81,6 +85,7 @@ impl Abort {
             Self::DeadlineExceeded => "the step took longer than it may",
             Self::DrainTimedOut => "the node could not be emptied in time",
             Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
+            Self::BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
             Self::NodeChangesDenied => "the API server takes no change of the Node",
             Self::FellBack => "the host came back with another version than the wanted one",
             Self::NotReady => "the node was not Ready with the new version",

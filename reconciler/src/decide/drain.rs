@@ -35,6 +35,14 @@ impl<'a> Case<'_, 'a> {
         if situation.pods.undrainable.is_some() && !fleet.force {
             return self.abort(Abort::CannotBeEmptied);
         }
+        // What is begun goes on: a node that is out of load balancers does not wait there for a budget.
+        if let Some(budget) = situation.pods.blocked.filter(|_| !fleet.force && marker.excluded_at.is_none())
+        {
+            if situation.pods.blocked_for_long {
+                return self.abort(Abort::BudgetAllowsNone);
+            }
+            return Decision::wait(Reason::BudgetAllowsNone(budget));
+        }
         if fleet.exclude && !node.excluded && marker.excluded_at.is_none() {
             let excluded = Marker { excluded_at: now(), ..marker };
             let sets = [(Field::ExcludedFromLoadBalancers, Value::Set)];

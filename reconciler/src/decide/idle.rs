@@ -97,7 +97,11 @@ pub(super) fn startable<'a>(
         return Err(Reason::NodeChangesDenied(why));
     }
     match situation.pods.undrainable {
-        Some(why) if !fleet.force => Err(Reason::CannotBeEmptied(why)),
+        Some(why) if !fleet.force => return Err(Reason::CannotBeEmptied(why)),
+        _ => {}
+    }
+    match situation.pods.blocked {
+        Some(budget) if !fleet.force => Err(Reason::BudgetAllowsNone(budget)),
         _ => Ok(version),
     }
 }

@@ -55,6 +55,8 @@ pub enum Reason<'a> {
     LookingAtPods,
     /// No drain could empty the node, as its pods and their budgets are now.
     CannotBeEmptied(&'a str),
+    /// A budget allows no disruption now that the drain needs. Holds which.
+    BudgetAllowsNone(&'a str),
     /// The API server takes no change of the Node. Holds what it says about that.
     NodeChangesDenied(&'a str),
     /// As many nodes as allowed are being updated.
@@ -91,7 +93,7 @@ pub enum Reason<'a> {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can return, for metrics.
-    pub const WORDS: [&'static str; 38] = [
+    pub const WORDS: [&'static str; 39] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -114,6 +116,7 @@ impl Reason<'_> {
         "PausingBetweenUpdates",
         "LookingAtPods",
         "CannotBeEmptied",
+        "BudgetAllowsNone",
         "NodeChangesDenied",
         "LimitReached",
         "LimitUsedByUnavailableNodes",
@@ -157,6 +160,7 @@ impl Reason<'_> {
             Self::PausingBetweenUpdates => "PausingBetweenUpdates",
             Self::LookingAtPods => "LookingAtPods",
             Self::CannotBeEmptied(_) => "CannotBeEmptied",
+            Self::BudgetAllowsNone(_) => "BudgetAllowsNone",
             Self::NodeChangesDenied(_) => "NodeChangesDenied",
             Self::LimitReached => "LimitReached",
             Self::LimitUsedByUnavailableNodes => "LimitUsedByUnavailableNodes",
@@ -266,6 +270,11 @@ impl Reason<'_> {
             }
             Self::CannotBeEmptied(why) => {
                 return Cow::Owned(format!("the node is passed over, for no drain could empty it: {why}"));
+            }
+            Self::BudgetAllowsNone(budget) => {
+                return Cow::Owned(format!(
+                    "{budget} allows no disruption now, and the node has a pod of it: it is not cordoned before that changes"
+                ));
             }
             Self::NodeChangesDenied(why) => {
                 return Cow::Owned(format!(

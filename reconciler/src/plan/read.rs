@@ -139,6 +139,8 @@ async fn look_at_pods(
         let there = |_: &PodItem| false;
         if let Some(why) = budgets::undrainable(&pods, &budgets, ours, there) {
             snapshot.undrainable.insert(shadow.clone(), why);
+        } else if let Some(budget) = budgets::blocked(&pods, &budgets, ours) {
+            snapshot.blocked.insert(shadow.clone(), (budget, false));
         }
         snapshot.drains.insert(shadow, DrainPlan::of(&pods, ours, there, false));
     }

@@ -20,6 +20,17 @@ use crate::workloads::{Found, Workload};
 /// all.
 const PASSED_OVER: Duration = Duration::from_mins(5);
 
+/// Why a node is passed over, and since when.
+pub(super) struct PassedOver {
+    /// What stands in the way; for a budget that allows nothing now, the budget.
+    why: String,
+    /// No drain could empty the node; otherwise a budget allows nothing now.
+    never: bool,
+    since: Duration,
+    /// When its pods were last looked at.
+    seen: Duration,
+}
+
 /// What the pods of a node are watched for, the most important first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum For {
@@ -65,27 +76,44 @@ impl Reconciler {
             let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
             // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
             let idle = snapshot.shadow(name).is_none_or(|shadow| shadow.spec.state == State::Idle);
-            known.then(|| (plan, budgets::undrainable(pods(), budgets, ours, |pod| idle && orphaned(pod))))
+            known.then(|| {
+                let never = budgets::undrainable(pods(), budgets, ours, |pod| idle && orphaned(pod));
+                let now = || budgets::blocked(pods(), budgets, ours);
+                let passed_over =
+                    never.map(|why| (true, why)).or_else(|| now().map(|budget| (false, budget)));
+                (plan, passed_over)
+            })
         });
         let now = self.now();
         for (name, looked) in looked {
-            let Some((plan, undrainable)) = looked else { continue };
-            match undrainable {
-                Some(why) => drop(self.leading.undrainable.insert(name.clone(), (why, now))),
-                None => drop(self.leading.undrainable.remove(&name)),
+            let Some((plan, passed_over)) = looked else { continue };
+            let before = self.leading.passed_over.remove(&name);
+            if let Some((never, why)) = passed_over {
+                let since = before.filter(|before| before.never == never).map_or(now, |before| before.since);
+                self.leading.passed_over.insert(name.clone(), PassedOver { why, never, since, seen: now });
             }
             snapshot.drains.insert(name, plan);
         }
         let (shadows, drains) = (&snapshot.shadows, &snapshot.drains);
-        self.leading.undrainable.retain(|name, (_, seen)| {
+        self.leading.passed_over.retain(|name, PassedOver { seen, .. }| {
             let watched = drains.contains_key(name);
             if !watched {
                 wake.by(*seen + PASSED_OVER);
             }
             shadows.contains_key(name) && (watched || now < *seen + PASSED_OVER)
         });
-        let undrainable = self.leading.undrainable.iter().map(|(name, (why, _))| (name.clone(), why.clone()));
-        snapshot.undrainable = undrainable.collect();
+        let patience = Duration::from_secs(self.settings.drain_deadline_seconds);
+        for (name, PassedOver { why, never, since, .. }) in &self.leading.passed_over {
+            if *never {
+                snapshot.undrainable.insert(name.clone(), why.clone());
+                continue;
+            }
+            let for_long = now >= *since + patience;
+            if !for_long {
+                wake.by(*since + patience);
+            }
+            snapshot.blocked.insert(name.clone(), (why.clone(), for_long));
+        }
         self.leading.evictions.retain(snapshot.drains.values());
         for namespace in self.leading.pods.relaxed() {
             self.leading.evictions.retry(&namespace, now);
@@ -128,7 +156,7 @@ impl Reconciler {
             State::Idle if has_slot => Some(For::DrainSoon),
             State::Idle if self.leading.look_at.contains(name) => Some(For::Start),
             // Watched as long as there is room, to see when that changes.
-            State::Idle if self.leading.undrainable.contains_key(name) => Some(For::Another),
+            State::Idle if self.leading.passed_over.contains_key(name) => Some(For::Another),
             State::Idle | State::MonitoringUpdate | State::ErrorReset => None,
         }
     }

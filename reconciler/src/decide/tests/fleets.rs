@@ -34,6 +34,8 @@ pub(super) struct Place {
     agent: Option<AgentPod>,
     plan: Option<DrainPlan>,
     undrainable: bool,
+    /// A budget allows nothing now; for how long, if it does.
+    blocked: Option<bool>,
     denied: bool,
     /// Whether a workload is missing, if they were looked at.
     missing: Option<bool>,
@@ -67,6 +69,7 @@ fn place(name: &str, dice: &mut Dice<'_>) -> Place {
             Some(if dice.rarely(2) { full } else { DrainPlan::default() })
         },
         undrainable: dice.rarely(8),
+        blocked: dice.rarely(8).then(|| dice.rarely(2)),
         denied: dice.rarely(12),
         missing: dice.one_of(&[Some(false), Some(true), None]),
         node: (!dice.rarely(20)).then(|| node(name, shadow.as_ref(), dice)),
@@ -179,6 +182,8 @@ impl Fleet {
             snapshot.agents.extend(place.agent.clone().map(|agent| (name.clone(), agent)));
             snapshot.drains.extend(place.plan.clone().map(|plan| (name.clone(), plan)));
             snapshot.denied.extend(place.denied.then(|| (name.clone(), "a rule".to_owned())));
+            let blocked = place.blocked.map(|for_long| (name.clone(), ("a budget".to_owned(), for_long)));
+            snapshot.blocked.extend(blocked);
             snapshot.undrainable.extend(place.undrainable.then(|| (name.clone(), "a budget".to_owned())));
             let missing = |missing: bool| missing.then(|| "apps/v1/ReplicaSet/shop/cart".to_owned());
             snapshot.evicted.extend(place.missing.map(|it| (name.clone(), missing(it))));

@@ -96,3 +96,26 @@ fn a_node_that_takes_no_change_gives_its_slot_back() {
     claimed.denied = Some("a rule");
     assert_ne!(decide(&fleet(), &claimed).reason, Reason::Aborting(Abort::NodeChangesDenied));
 }
+
+#[test]
+fn a_budget_that_allows_nothing_is_waited_for_before_the_cordon() {
+    const BUDGET: &str = "the PodDisruptionBudget shop/cart";
+    let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
+    first.pods.blocked = Some(BUDGET);
+    assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"], "it holds nobody up");
+    assert_eq!(decide(&without_slots(), &first).reason, Reason::BudgetAllowsNone(BUDGET));
+    let forced = FleetFacts { force: true, ..without_slots() };
+    assert_eq!(taken(&forced, &[first, second]), ["brs-a"], "the deadline will see to it");
+
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    situation.pods.blocked = Some(BUDGET);
+    assert_eq!(decide(&fleet(), &situation), Decision::wait(Reason::BudgetAllowsNone(BUDGET)));
+    situation.pods.blocked_for_long = true;
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(decision.reason, Reason::Aborting(Abort::BudgetAllowsNone));
+    assert_eq!(sets(write(&decision), Field::SpecFailures), None, "it is no failure of the node");
+
+    let cordoned = marker(1, false);
+    marked(&mut situation, &cordoned);
+    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::Evict), "what was begun has its deadline");
+}
