@@ -9,8 +9,14 @@ use crate::item::Unreadable;
 
 /// Longest marker that we write or read, in bytes.
 pub const MARKER_MAX: usize = 4096;
-/// Most owners that a marker names.
+/// Most owners of evicted pods that a marker names.
 pub const EVICTED_OWNERS_MAX: usize = 24;
+/// Most workloads whose pods are left on a node.
+pub const LEFT_OWNERS_MAX: usize = 8;
+/// Most of the operator's own pods that are evicted from a node.
+pub const OPERATOR_PODS_MAX: usize = 16;
+/// Longest that [`Marker::left_owners`] may be together, in bytes: they are never left out of a marker.
+const LEFT_OWNERS_BYTES: usize = 2048;
 
 /// What we changed on a node. A field of a step is removed when the step is undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,6 +46,13 @@ pub struct Marker {
     /// Workloads whose pods we evicted, `<apiVersion>/<kind>/<namespace>/<name>`; kept until the soak is over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evicted_owners: Vec<String>,
+    /// Workloads whose pods came back to the node each time that they were evicted, in the same words: their pods stay, and
+    /// go down with the host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_owners: Vec<String>,
+    /// UIDs of the operator's own pods that are evicted, listed once: those that come back stay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operator_pods: Vec<String>,
 }
 
 /// A marker that cannot be read.
@@ -77,6 +90,17 @@ impl Marker {
         }
     }
 
+    /// Leaves the pods of these workloads, too. Returns false, and does nothing, if they are too many.
+    #[must_use]
+    pub fn leave(&mut self, owners: &[String]) -> bool {
+        let all = || self.left_owners.iter().chain(owners);
+        if all().count() > LEFT_OWNERS_MAX || all().map(String::len).sum::<usize>() > LEFT_OWNERS_BYTES {
+            return false;
+        }
+        self.left_owners.extend_from_slice(owners);
+        true
+    }
+
     /// Does anything on the node still wait to be undone? (Owners are a record, not a change.)
     pub fn holds_changes(&self) -> bool {
         self.excluded_at.is_some()
@@ -110,6 +134,19 @@ mod tests {
         let text = marker.render();
         assert!(text.len() <= MARKER_MAX);
         assert!(Marker::parse(&text).unwrap().evicted_owners.len() > 10);
+    }
+
+    #[test]
+    fn what_is_left_on_the_node_always_fits() {
+        let mut marker = Marker { evicted_owners: vec!["o".repeat(250); 40], ..Marker::default() };
+        marker.operator_pods = vec!["8a4d3c52-4b0e-4f55-9a6e-0c2f7a1d9e10".into(); OPERATOR_PODS_MAX];
+        assert!(!marker.leave(&["x".repeat(LEFT_OWNERS_BYTES + 1)]), "too long");
+        for number in 0..LEFT_OWNERS_MAX {
+            assert!(marker.leave(&[format!("apps/v1/ReplicaSet/{}/{number}", "n".repeat(63))]));
+        }
+        assert!(!marker.leave(&["apps/v1/ReplicaSet/shop/one-more".into()]));
+        let read = Marker::parse(&marker.render()).unwrap();
+        assert_eq!((read.left_owners, read.operator_pods), (marker.left_owners, marker.operator_pods));
     }
 
     #[test]

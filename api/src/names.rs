@@ -25,7 +25,7 @@ pub const COMPONENT_LABEL: &str = "brupop.bottlerocket.aws/component";
 
 /// Node annotation that says what we changed on the node and for which attempt; see [`crate::Marker`].
 pub const MARKER_ANNOTATION: &str = "brupop.bottlerocket.aws/marker";
-/// Taint (effect `NoSchedule`) on a node that is being emptied, for pods that tolerate `unschedulable`.
+/// Taint (effect `PreferNoSchedule`) on a node that is being emptied, for pods that tolerate `unschedulable`.
 pub const UPDATING_TAINT: &str = "brupop.bottlerocket.aws/updating";
 /// Node annotation by which people stop new updates of one node.
 pub const PAUSE_ANNOTATION: &str = "brupop.bottlerocket.aws/pause";

@@ -130,11 +130,10 @@ impl World {
         });
     }
 
-    /// Is a reboot granted, or will one be by somebody who does not see yet what a person does to the node now?
+    /// Is a reboot granted?
     fn is_too_late(&self, at: usize) -> bool {
         let place = &self.places[at];
-        let granted = place.shadow.is_some_and(|shadow| shadow.grant == Some(place.host.boot));
-        granted || self.leaders.iter().any(|leader| leader.stale.is_some_and(|stale| stale.nodes.is_some()))
+        place.shadow.is_some_and(|shadow| shadow.grant == Some(place.host.boot))
     }
 
     fn uncordon(&mut self, at: usize) {

@@ -72,6 +72,9 @@ struct Arguments {
     /// A person cordoned one of the nodes beforehand.
     #[arg(long)]
     foreign_cordon: bool,
+    /// Pods come back each time that they are evicted.
+    #[arg(long)]
+    stubborn: bool,
     /// Search breadth first: a counterexample is as short as can be, and takes longer to be found.
     #[arg(long)]
     shortest: bool,
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         halts: arguments.halts,
         upstream: arguments.upstream,
         foreign_cordon: arguments.foreign_cordon,
+        stubborn: arguments.stubborn,
         without: None,
     };
     let begun = Instant::now();

@@ -81,6 +81,8 @@ pub struct Mark {
     pub tainted: bool,
     /// It names workloads whose pods were evicted.
     pub owners: bool,
+    /// It leaves pods that come back on the node.
+    pub left: bool,
     /// The times in it are those of another cordon than the last one's.
     pub again: bool,
 }
@@ -159,6 +161,7 @@ impl Mark {
             drained: marker.drained_at.is_some(),
             tainted: marker.tainted,
             owners: !marker.evicted_owners.is_empty(),
+            left: !marker.left_owners.is_empty(),
             again: false,
         }
     }

@@ -4,6 +4,7 @@ use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::write::apply;
 use brupop_api::{Field, Object, State, Value, Write};
 use brupop_reconciler::decide::{self, Effect};
+use brupop_reconciler::facts::Situation;
 
 use crate::ledger::{Held, Ledger};
 use crate::objects::{DAYS, LIVES, NODES, SHADOWS, Shadow, small};
@@ -94,15 +95,18 @@ impl World {
         match decide::node(&fleet, &situation).effect {
             Some(Effect::Write(write)) => self.write(config, write, saw_halt),
             Some(Effect::ConfirmDrained(write)) => {
-                let unchecked = config.without == Some(Safeguard::FreshPods);
-                if self.places[node].empty || unchecked {
-                    self.write(config, write, saw_halt);
+                self.confirm(config, &situation, node, write);
+            }
+            Some(Effect::Grant { confirm, grant }) => {
+                let confirmed = self.confirm(config, &situation, node, confirm);
+                if confirmed {
+                    self.write(config, grant, saw_halt);
                 }
             }
             // Evicted pods come back to a node that can be scheduled to.
             Some(Effect::Evict | Effect::Delete) => {
                 let place = &mut self.places[node];
-                place.empty |= place.node.is_some_and(|node| node.unschedulable);
+                place.empty |= !config.stubborn && place.node.is_some_and(|node| node.unschedulable);
             }
             Some(Effect::CreateShadow { attempt }) => {
                 let place = &mut self.places[node];
@@ -129,6 +133,17 @@ impl World {
         }
     }
 
+    /// Makes sure that a node is drained, by its pods and by this write, which a leader decided on; is it?
+    fn confirm(&mut self, config: &Config, seen: &Situation<'_>, at: usize, write: Write<'_>) -> bool {
+        let left =
+            seen.node.and_then(|node| node.marker).is_some_and(|marker| !marker.left_owners.is_empty());
+        let unchecked = config.without == Some(Safeguard::FreshPods);
+        if !(self.places[at].empty || left || unchecked) {
+            return false;
+        }
+        self.write_node(config, &config.weakened(write), at) || config.without == Some(Safeguard::FreshNode)
+    }
+
     /// Makes a write that a leader decided on, who saw that the update is halted or did not.
     fn write(&mut self, config: &Config, write: Write<'_>, saw_halt: bool) {
         let write = config.weakened(write);
@@ -149,17 +164,20 @@ impl World {
                     self.broken.get_or_insert(broken);
                 }
             }
-            Object::Node(name) => self.write_node(config, &write, position(&NODES, name)),
+            Object::Node(name) => {
+                self.write_node(config, &write, position(&NODES, name));
+            }
             Object::ShadowStatus(_) | Object::Fleet => {}
         }
     }
 
-    fn write_node(&mut self, config: &Config, write: &Write<'_>, at: usize) {
-        let Some(place) = self.places.get_mut(at) else { return };
-        let Some(before) = place.node else { return };
+    /// Makes this write of a Node; was it taken?
+    fn write_node(&mut self, config: &Config, write: &Write<'_>, at: usize) -> bool {
+        let Some(place) = self.places.get_mut(at) else { return false };
+        let Some(before) = place.node else { return false };
         let mut node = before;
         if apply(write, &mut node).is_err() {
-            return;
+            return false;
         }
         if let Some((mark, read)) = node.marker.as_mut().zip(before.marker) {
             // Cordoned again, at another time.
@@ -181,6 +199,7 @@ impl World {
         // Pods come to a node as soon as it can be scheduled to.
         place.empty &= node.unschedulable;
         place.node = Some(node);
+        true
     }
 }
 

@@ -70,8 +70,10 @@ pub enum Safeguard {
     Handshake,
     /// Writes of a Node test the marker, and change only what it names.
     Marker,
-    /// "Drained" is written, and a reboot granted, only when a fresh list of pods agrees.
+    /// "Drained" is written, and a reboot granted, only when a fresh list of pods agrees, apart from those that are left.
     FreshPods,
+    /// A reboot is granted only when a write of the Node confirms that it is still cordoned and marked.
+    FreshNode,
     /// Nobody begins with a version that is halted, or has its reboot into it granted.
     Halt,
     /// Only as many nodes try an unproven version at once as may fail.
@@ -88,6 +90,7 @@ pub enum Safeguard {
 
 /// The model's size.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Config {
     /// How many nodes, at most [`NODES_MAX`].
     pub nodes: usize,
@@ -103,6 +106,8 @@ pub struct Config {
     pub foreign_cordon: bool,
     /// Upstream's operator left one node in the middle of an update, in any of its states.
     pub upstream: bool,
+    /// The pods of every node come back each time that they are evicted.
+    pub stubborn: bool,
     /// The safeguard left out, in sensitivity runs.
     pub without: Option<Safeguard>,
 }
@@ -117,6 +122,7 @@ impl Config {
         halts: false,
         foreign_cordon: false,
         upstream: false,
+        stubborn: false,
         without: None,
     };
 

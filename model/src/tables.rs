@@ -31,7 +31,7 @@ impl Digits {
 }
 
 const ATTEMPTS: usize = ATTEMPTS_MAX + 1;
-const MARKERS_COUNT: usize = NODES_MAX * LIVES * ATTEMPTS * 64;
+const MARKERS_COUNT: usize = NODES_MAX * LIVES * ATTEMPTS * 128;
 /// A slot that is not taken, or one for a life and an attempt, whose failure is counted or not.
 const SLOT: usize = 1 + LIVES * ATTEMPTS * 2;
 /// No day, or one of them.
@@ -53,6 +53,7 @@ static MARKERS: LazyLock<Vec<Marker>> = LazyLock::new(|| {
             drained_at: when(digits.flag()),
             tainted: digits.flag(),
             evicted_owners: if digits.flag() { OWNERS.clone() } else { vec![] },
+            left_owners: if digits.flag() { OWNERS.clone() } else { vec![] },
             ..Marker::default()
         }
     };
@@ -114,7 +115,7 @@ pub(crate) static OWNERS: LazyLock<Vec<String>> =
 pub(crate) static RESUMED: LazyLock<[String; 1]> = LazyLock::new(|| [VERSIONS[1].to_owned()]);
 
 pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
-    let bits = [mark.cordoned, mark.started, mark.drained, mark.tainted, mark.owners];
+    let bits = [mark.cordoned, mark.started, mark.drained, mark.tainted, mark.owners, mark.left];
     let numbers = [
         (usize::from(mark.again), 2),
         (usize::from(index), NODES_MAX),

@@ -152,6 +152,8 @@ pub(crate) fn situation(
     let shadow = stale.and_then(|stale| stale.shadows).map_or(place.shadow, |all| all[at]);
     let seen = stale.and_then(|stale| stale.nodes).map_or(place.node, |all| all[at]);
     let empty = stale.and_then(|stale| stale.pods).map_or(place.empty, |all| all[at]);
+    let mark = seen.and_then(|node| node.marker);
+    let (drains, left) = (mark.is_some_and(|mark| mark.started), mark.is_some_and(|mark| mark.left));
     let attempt = shadow.and_then(|shadow| shadow.attempt).unwrap_or(0);
     // A silent agent never acknowledges that its update is over, so that wait ends by its deadline.
     let waits_in_vain = place.silent && shadow.is_none_or(|shadow| shadow.state == State::Idle);
@@ -165,9 +167,11 @@ pub(crate) fn situation(
             undrainable: None,
             blocked: None,
             blocked_for_long: false,
-            drained: empty,
+            drained: empty || left,
             owners: if empty { &[] } else { &tables::OWNERS },
-            has_other_node: true,
+            returning: if config.stubborn && drains && !empty && !left { &tables::OWNERS } else { &[] },
+            needed: None,
+            operator_pods: &[],
         },
         denied: None,
         evicted: Evicted::Back,

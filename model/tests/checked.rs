@@ -66,6 +66,14 @@ fn people_cordon_and_uncordon_at_any_time() {
 }
 
 #[test]
+fn pods_that_come_back_each_time_are_left_by_every_leader() {
+    let faults = Faults { takeovers: 1, stale_leaders: 1, ..Faults::NONE };
+    holds(Config { stubborn: true, attempts: 1, faults, ..ONE });
+    let faults = Faults { people: 2, deadlines: 1, fall_backs: 1, ..Faults::NONE };
+    holds(Config { stubborn: true, faults, ..ONE });
+}
+
+#[test]
 fn shadows_that_are_deleted_are_made_again_and_nothing_stays_marked() {
     let faults = Faults { deletions: 1, people: 1, fall_backs: 1, deadlines: 1, ..Faults::NONE };
     holds(Config { faults, ..ONE });

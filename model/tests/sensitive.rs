@@ -83,6 +83,16 @@ fn a_fresh_list_of_pods() {
 }
 
 #[test]
+fn a_write_of_the_node_before_the_grant() {
+    let faults = Faults { stale_leaders: 1, people: 2, ..Faults::NONE };
+    is_found(
+        Safeguard::FreshNode,
+        "a host is rebooted that is not marked as drained",
+        Config { faults, ..ONE },
+    );
+}
+
+#[test]
 fn no_reboot_into_a_version_that_is_halted() {
     // A canary that is late does not keep the second node from trying; then the first falls back.
     let faults = Faults { fall_backs: 1, deadlines: 1, ..Faults::NONE };

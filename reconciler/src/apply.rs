@@ -6,7 +6,8 @@ use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::IdentityOnly;
 use brupop_api::printable::printable;
 use brupop_api::{
-    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Item, State, names,
+    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Item, Marker,
+    State, names,
 };
 use brupop_runtime::errors::{describe, status_message};
 use json_patch::Patch as JsonPatch;
@@ -37,8 +38,6 @@ pub enum Call {
         name: String,
         /// The patch.
         patch: JsonPatch,
-        /// If set, the patch is made only after a fresh list of the node's pods confirms that it is drained.
-        confirm: Option<Confirm>,
     },
     /// A conditional patch of a Node.
     PatchNode {
@@ -46,8 +45,17 @@ pub enum Call {
         name: String,
         /// The patch.
         patch: JsonPatch,
-        /// If set, the patch is made only after a fresh list of the node's pods confirms that it is drained.
-        confirm: Option<Confirm>,
+    },
+    /// Makes sure that a node is drained, and records it.
+    ConfirmDrained(Confirm),
+    /// Makes sure that a node is drained, and grants its reboot. What changes between the two is not seen any more.
+    Grant {
+        /// How to make sure of it.
+        confirm: Confirm,
+        /// The shadow's name.
+        name: String,
+        /// The conditional patch of the shadow's spec.
+        patch: JsonPatch,
     },
     /// A conditional patch of a Node that opts it in.
     LabelNode {
@@ -80,11 +88,16 @@ pub enum Call {
     ApplyToFleet(Value),
 }
 
-/// How to tell that a node is drained.
-#[derive(Clone, Copy, Debug)]
+/// How to make sure that a node is drained: by a fresh list of its pods, and then by a patch that tests that the Node is
+/// still cordoned and marked as it was.
+#[derive(Clone, Debug)]
 pub struct Confirm {
-    /// The operator's own pods have to be gone, too; see [`DrainPlan::of`].
-    pub evict_operator_pods: bool,
+    /// The Node's name.
+    pub node: String,
+    /// The patch.
+    pub patch: JsonPatch,
+    /// The node's marker, which says which pods stay; see [`DrainPlan::of`].
+    pub marker: Option<Marker>,
 }
 
 /// What became of a call.
@@ -110,6 +123,8 @@ impl Call {
         match self {
             Self::PatchShadow { patch, .. }
             | Self::PatchNode { patch, .. }
+            | Self::ConfirmDrained(Confirm { patch, .. })
+            | Self::Grant { patch, .. }
             | Self::LabelNode { patch, .. }
             | Self::PatchLedger(patch) => Some(json!(patch)),
             Self::ApplyToShadow { status, .. } | Self::ApplyToFleet(status) => Some(status.clone()),
@@ -121,7 +136,8 @@ impl Call {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::PatchShadow { .. } => "shadow",
-            Self::PatchNode { .. } => "node",
+            Self::PatchNode { .. } | Self::ConfirmDrained(_) => "node",
+            Self::Grant { .. } => "grant",
             Self::LabelNode { .. } => "node-label",
             Self::PatchLedger(_) => "ledger",
             Self::CreateShadow(_) => "shadow-create",
@@ -147,7 +163,10 @@ pub struct Caller {
 impl Caller {
     /// Makes the call.
     pub async fn make(&self, call: &Call) -> Outcome {
-        let longest = if matches!(call, Call::PatchNode { .. }) { NODE_TIMEOUT } else { TIMEOUT };
+        let longest = match call {
+            Call::PatchNode { .. } | Call::ConfirmDrained(_) | Call::Grant { .. } => NODE_TIMEOUT,
+            _ => TIMEOUT,
+        };
         timeout(longest, self.answer(call))
             .await
             .unwrap_or_else(|_| Outcome::Failed(format!("no answer within {} s", longest.as_secs())))
@@ -158,19 +177,15 @@ impl Caller {
         let apply = PatchParams::apply(names::CONDITIONS_MANAGER).force();
         let json = |patch: &JsonPatch| Patch::Json::<()>(patch.clone());
         match call {
-            Call::PatchShadow { name, patch, confirm } => {
-                let node = names::node_of_shadow(name).unwrap_or(name);
-                if let Some(outcome) = self.unconfirmed(node, *confirm).await {
-                    return outcome;
-                }
+            Call::PatchShadow { name, patch } => {
                 written(self.shadows().patch(name, &params, &json(patch)).await)
             }
-            Call::PatchNode { name, patch, confirm } => {
-                if let Some(outcome) = self.unconfirmed(name, *confirm).await {
-                    return outcome;
-                }
-                written(self.nodes().patch(name, &params, &json(patch)).await)
-            }
+            Call::PatchNode { name, patch } => written(self.nodes().patch(name, &params, &json(patch)).await),
+            Call::ConfirmDrained(confirm) => self.confirm(confirm).await,
+            Call::Grant { confirm, name, patch } => match self.confirm(confirm).await {
+                Outcome::Written(_) => written(self.shadows().patch(name, &params, &json(patch)).await),
+                unconfirmed => unconfirmed,
+            },
             Call::LabelNode { name, patch } => {
                 match written(self.nodes().patch(name, &params, &json(patch)).await) {
                     Outcome::Denied(why) => Outcome::Failed(why),
@@ -206,24 +221,27 @@ impl Caller {
         }
     }
 
-    /// The outcome of a call that must not be made, because the node is not confirmed to be drained; `None` if it may
-    /// be made.
-    async fn unconfirmed(&self, node: &str, confirm: Option<Confirm>) -> Option<Outcome> {
-        match self.is_drained(node, confirm?).await {
-            Ok(true) => None,
-            Ok(false) => Some(Outcome::NotConfirmed),
-            Err(error) => Some(failure(&error)),
+    /// Makes sure that the node is drained; it is if the patch is [`Outcome::Written`].
+    async fn confirm(&self, confirm: &Confirm) -> Outcome {
+        let Confirm { node, patch, marker } = confirm;
+        match self.is_drained(node, marker.as_ref()).await {
+            Ok(true) => {
+                let patch = Patch::Json::<()>(patch.clone());
+                written(self.nodes().patch(node, &PatchParams::default(), &patch).await)
+            }
+            Ok(false) => Outcome::NotConfirmed,
+            Err(error) => failure(&error),
         }
     }
 
-    async fn is_drained(&self, node: &str, confirm: Confirm) -> kube::Result<bool> {
+    async fn is_drained(&self, node: &str, marker: Option<&Marker>) -> kube::Result<bool> {
         let ours = |pod: &PodItem| is_operator_pod(pod, &self.namespace);
         let pods = Api::<PodItem>::all(self.client.clone());
         let mut params =
             ListParams::default().fields(&format!("spec.nodeName={node}")).limit(PAGE_OF_FOREIGN);
         loop {
             let page = pods.list(&params).await?;
-            if !DrainPlan::of(&page.items, ours, |_| false, confirm.evict_operator_pods).is_done() {
+            if !DrainPlan::of(&page.items, ours, |_| false, marker).is_done() {
                 return Ok(false);
             }
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());

@@ -94,6 +94,24 @@ pub fn blocked<'p>(
     why.min()
 }
 
+/// The first of these pods that a budget covers, as a sentence; `None` if there is none. A budget that cannot be read covers
+/// all of its namespace.
+pub fn covered<'p>(
+    pods: impl IntoIterator<Item = &'p PodItem>,
+    budgets: &[impl AsRef<Item<Budget>>],
+) -> Option<String> {
+    let covers = |budget: &&Item<Budget>, pod: &PodItem| {
+        let selected = || Some(selects(budget.ok()?, pod.ok()?));
+        budget.namespace() == pod.namespace() && selected().unwrap_or(true)
+    };
+    let why = pods.into_iter().filter_map(|pod| {
+        let budget = budgets.iter().map(AsRef::as_ref).find(|budget| covers(budget, pod))?;
+        let (namespace, name, budget) = (pod.namespace(), pod.name(), budget.name());
+        Some(format!("{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers"))
+    });
+    why.min()
+}
+
 /// Do budgets hold up the eviction of this pod? They do not hold up one that has ended, or has not begun.
 fn heeds(pod: &Pod) -> bool {
     !pod.finished && !pod.pending

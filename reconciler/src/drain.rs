@@ -1,6 +1,8 @@
 //! Which pods a drain evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides.
 
+use brupop_api::Marker;
 use brupop_api::item::Unreadable;
+use brupop_api::marker::OPERATOR_PODS_MAX;
 use jiff::Timestamp;
 
 use crate::objects::{Controller, PodItem};
@@ -9,8 +11,7 @@ use crate::workloads::Kind;
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It stays, and a drain does not wait for it: a mirror pod, a pod of a `DaemonSet`, or a pod of the operator that
-    /// could run nowhere else.
+    /// It stays, and a drain does not wait for it: a mirror pod, a pod of a `DaemonSet`.
     Stays,
     /// It is evicted.
     Evicted,
@@ -59,6 +60,12 @@ pub struct DrainPlan {
     pub last: Vec<PodKey>,
     /// It is the turn of the operator's own pods: `evict` holds no others.
     pub evict_operator_pods: bool,
+    /// It would be their turn, but the marker does not list them yet. Their UIDs.
+    pub operator_pods: Vec<String>,
+    /// The workloads whose pods came back each time that they were evicted. See [`crate::evict::Returns`].
+    pub returning: Vec<String>,
+    /// A budget covers a pod that would be left for that reason. Says which.
+    pub needed: Option<String>,
     /// Terminating pods, and when each should be gone.
     pub leaving: Vec<(Timestamp, PodKey)>,
     /// Pods without a controller; they hold the drain up.
@@ -71,22 +78,30 @@ pub struct DrainPlan {
 }
 
 impl DrainPlan {
-    /// The plan for these pods of one node. The operator's own pods (`is_operator_pod`) are evicted only if
-    /// `evict_operator_pods`: if there is another node for them, and this one is tainted. Without the taint they would
-    /// come back, because they tolerate the cordon. `orphaned` finds pods whose `DaemonSet` is gone.
+    /// The plan for these pods of one node. The operator's own pods (`is_operator_pod`) tolerate the cordon, and come back
+    /// if there is no better node: those that the marker lists are evicted, and others stay. So do pods of workloads that
+    /// the marker leaves. `orphaned` finds pods whose `DaemonSet` is gone.
     pub fn of<'p>(
         pods: impl IntoIterator<Item = &'p PodItem>,
         is_operator_pod: impl Fn(&PodItem) -> bool,
         orphaned: impl Fn(&PodItem) -> bool,
-        evict_operator_pods: bool,
+        marker: Option<&Marker>,
     ) -> Self {
         let mut plan = Self::default();
+        let (listed, left) =
+            marker.map_or((&[][..], &[][..]), |marker| (&marker.operator_pods, &marker.left_owners));
         for pod in pods {
             let ours = is_operator_pod(pod);
-            let fate = if ours && !evict_operator_pods { Fate::Stays } else { fate(pod, orphaned(pod)) };
+            let fate = fate(pod, orphaned(pod));
             let key = || PodKey::of(pod);
             match fate {
                 Fate::Stays => continue,
+                Fate::Evicted if ours && !listed.is_empty() && !listed.iter().any(|uid| uid == pod.uid()) => {
+                    continue;
+                }
+                Fate::Evicted | Fate::Unmanaged if !left.is_empty() && left.contains(&identity(pod)) => {
+                    continue;
+                }
                 // A terminating webhook serves a little longer. Nobody has to wait for that: its budget has seen to
                 // another one that is Ready, and a reboot ends its connections no worse than its own end does.
                 Fate::Leaving if ours => continue,
@@ -98,9 +113,15 @@ impl DrainPlan {
             }
             plan.owners.extend(owner(pod));
         }
+        plan.last.sort_unstable();
         if plan.evict.is_empty() && plan.leaving.is_empty() && plan.needs_nobody() {
-            plan.evict = std::mem::take(&mut plan.last);
-            plan.evict_operator_pods = true;
+            if listed.is_empty() {
+                plan.operator_pods = plan.last.iter().map(|pod| pod.uid.clone()).collect();
+                plan.operator_pods.truncate(OPERATOR_PODS_MAX);
+            } else {
+                plan.evict = std::mem::take(&mut plan.last);
+                plan.evict_operator_pods = true;
+            }
         }
         plan.evict.sort_unstable();
         plan.leaving.sort_unstable();
@@ -161,6 +182,11 @@ fn gone_by(pod: &PodItem) -> Timestamp {
     pod.ok().and_then(|pod| pod.gone_by).unwrap_or(Timestamp::MAX)
 }
 
+/// What makes this pod anew, in the words of [`owner`]: of a pod without a controller, a pod of this name.
+pub fn identity(pod: &PodItem) -> String {
+    owner(pod).unwrap_or_else(|| format!("v1/Pod/{}/{}", pod.namespace(), pod.name()))
+}
+
 /// The workload that controls this pod, as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if there is none.
 pub fn owner(pod: &PodItem) -> Option<String> {
     let Controller { api_version, kind, name } = pod.ok()?.controller.as_ref()?;
@@ -186,9 +212,11 @@ mod tests {
     fn of<'p>(
         pods: impl IntoIterator<Item = &'p PodItem>,
         is_operator_pod: impl Fn(&PodItem) -> bool,
-        evict_operator_pods: bool,
+        listed: &[&str],
     ) -> DrainPlan {
-        DrainPlan::of(pods, is_operator_pod, |_| false, evict_operator_pods)
+        let operator_pods = listed.iter().map(|name| format!("uid-{name}")).collect();
+        let marker = Marker { operator_pods, ..Marker::default() };
+        DrainPlan::of(pods, is_operator_pod, |_| false, Some(&marker))
     }
 
     #[test]
@@ -233,7 +261,7 @@ mod tests {
             pod("d", None, "Running", &json!({})),
             pod("e", Some("StatefulSet"), "Running", &json!({"deletionTimestamp": "2026-11-21T04:00:00Z"})),
         ];
-        let plan = of(&pods, |_| false, true);
+        let plan = of(&pods, |_| false, &[]);
         assert_eq!(plan.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         let leaving: Vec<_> = plan.leaving.iter().map(|(by, pod)| (by.to_string(), &*pod.name)).collect();
         assert_eq!(leaving, [("2026-11-21T04:00:00Z".to_owned(), "e")]);
@@ -242,7 +270,7 @@ mod tests {
         assert!(!plan.is_done());
         let forced = plan.clone().forced();
         assert_eq!(forced.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b", "d"]);
-        assert!(of(&pods[2..3], |_| false, true).is_done());
+        assert!(of(&pods[2..3], |_| false, &[]).is_done());
     }
 
     #[test]
@@ -251,37 +279,73 @@ mod tests {
             pod("a", Some("ReplicaSet"), "Running", &json!({})),
             pod("bad", Some("ReplicaSet"), "Running", &json!({"labels": {"size": 3}})),
         ];
-        let plan = of(&pods, |_| false, true);
+        let plan = of(&pods, |_| false, &[]);
         assert_eq!((plan.evict.len(), plan.unreadable.len(), plan.is_done()), (1, 1, false));
-        assert!(!of(&pods[1..], |_| false, true).is_done());
+        assert!(!of(&pods[1..], |_| false, &[]).is_done());
         let says: Vec<_> = plan.for_people().collect();
         assert!(matches!(&says[..], [one] if one.starts_with("the pod shop/bad cannot be read")), "{says:?}");
         assert_eq!(plan.forced().evict.len(), 2);
     }
 
     #[test]
-    fn our_own_pods_stay_where_there_is_no_other_node() {
-        let pods = [pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &json!({}))];
-        assert!(of(&pods, |_| true, false).is_done());
-        assert_eq!(of(&pods, |_| true, true).evict.len(), 1);
-        assert_eq!(of(&pods, |_| false, false).evict.len(), 1);
+    fn our_own_pods_go_last_and_only_those_that_were_listed() {
+        let cart = |more: &Value| pod("cart-0", Some("ReplicaSet"), "Running", more);
+        let [webhook, anew] = ["brupop-webhook-0", "brupop-webhook-1"]
+            .map(|it| pod(it, Some("ReplicaSet"), "Running", &json!({})));
+        let ours = |pod: &PodItem| pod.name().starts_with("brupop");
+        let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+        for (says, pods, listed, evicts, lists, done) in [
+            ("others go first", vec![&webhook, &cart(&json!({}))], &[][..], &["cart-0"][..], false, false),
+            ("and are waited for", vec![&webhook, &cart(&leaving)], &[], &[], false, false),
+            ("then ours are listed", vec![&webhook], &[], &[], true, false),
+            (
+                "and evicted",
+                vec![&webhook, &anew],
+                &["brupop-webhook-0"],
+                &["brupop-webhook-0"],
+                false,
+                false,
+            ),
+            ("but not what comes back", vec![&anew], &["brupop-webhook-0"], &[], false, true),
+            (
+                "which waits its turn",
+                vec![&webhook, &cart(&json!({}))],
+                &["brupop-webhook-0"],
+                &["cart-0"],
+                false,
+                false,
+            ),
+        ] {
+            let plan = of(pods, ours, listed);
+            let evicted: Vec<_> = plan.evict.iter().map(|pod| &*pod.name).collect();
+            assert_eq!(
+                (&evicted[..], plan.operator_pods.len() == 1, plan.is_done()),
+                (evicts, lists, done),
+                "{says}"
+            );
+            assert_eq!(plan.evict_operator_pods, done || evicts == ["brupop-webhook-0"], "{says}");
+        }
+        let lingering = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &leaving);
+        assert!(of(&[lingering], ours, &[]).is_done(), "is not waited for");
+        let many: Vec<_> = (0..20)
+            .map(|it| pod(&format!("brupop-{it}"), Some("ReplicaSet"), "Running", &json!({})))
+            .collect();
+        assert_eq!(of(&many, ours, &[]).operator_pods.len(), OPERATOR_PODS_MAX);
     }
 
     #[test]
-    fn our_own_pods_go_last() {
-        let cart = |more: &Value| pod("cart-0", Some("ReplicaSet"), "Running", more);
-        let webhook = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &json!({}));
-        let ours = |pod: &PodItem| pod.name().starts_with("brupop");
-        let names = |pods: &[PodItem]| {
-            let plan = of(pods, ours, true);
-            assert!(!plan.is_done());
-            plan.evict.into_iter().map(|pod| pod.name).collect::<Vec<_>>()
-        };
-        assert_eq!(names(&[webhook.clone(), cart(&json!({}))]), ["cart-0"]);
+    fn pods_of_workloads_that_are_left_stay() {
         let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
-        assert!(names(&[webhook.clone(), cart(&leaving)]).is_empty());
-        assert_eq!(names(&[webhook]), ["brupop-webhook-0"]);
-        let lingering = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &leaving);
-        assert!(of(&[lingering], ours, true).is_done(), "is not waited for");
+        let pods = [
+            pod("a", Some("ReplicaSet"), "Running", &json!({})),
+            pod("b", Some("StatefulSet"), "Running", &json!({})),
+            pod("c", None, "Running", &json!({})),
+            pod("d", Some("ReplicaSet"), "Running", &leaving),
+        ];
+        let left_owners = ["apps/v1/ReplicaSet/shop/cart", "v1/Pod/shop/c"].map(str::to_owned).into();
+        let marker = Marker { left_owners, ..Marker::default() };
+        let plan = DrainPlan::of(&pods, |_| false, |_| false, Some(&marker));
+        assert_eq!(plan.evict.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["b"]);
+        assert_eq!((plan.unmanaged.len(), plan.leaving.len()), (0, 1), "what leaves is waited for");
     }
 }

@@ -3,7 +3,7 @@
 use brupop_api::facts::ShadowFacts;
 use brupop_api::printable::printable;
 use brupop_api::shadow::Failures;
-use brupop_api::{Object, State, Write, names};
+use brupop_api::{Object, State, names};
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::decide::{Abort, Decision, Effect, Halted, Reason};
@@ -55,10 +55,8 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<E
     let version = shadow.spec.version.unwrap_or("its new version");
     let current = shadow.status.current_version.unwrap_or("an unknown version");
     let object = match decision.effect.as_ref()? {
-        Effect::ConfirmDrained(Write { object: Object::Node(_), .. }) => {
-            return event("Drained", "no pod is left that had to move".to_owned());
-        }
-        Effect::ConfirmDrained(_) => {
+        Effect::ConfirmDrained(_) => return event("Drained", "no pod is left that had to move".to_owned()),
+        Effect::Grant { .. } => {
             return event("RebootGranted", format!("the node is empty; its host may reboot into {version}"));
         }
         Effect::Write(write) => write.object,
@@ -74,6 +72,9 @@ pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<E
             event("UpdateAdopted", format!("an update to {to} that was under way is taken over"))
         }
         (Object::Node(_), Reason::Cordoning) => cordoned(situation, version),
+        (Object::Node(_), Reason::Draining) if !situation.pods.returning.is_empty() => {
+            Some(EventText::new(situation, "PodsLeft", true, of_left(situation.pods.returning)))
+        }
         (Object::Node(_), Reason::ReturningToService) => {
             event("ReturnedToService", "what was changed on the node for its update is undone".to_owned())
         }
@@ -109,6 +110,14 @@ fn cordoned(situation: &Situation<'_>, version: &str) -> Option<EventText> {
         (false, _) => ("Cordoned", format!("to be emptied for {version}")),
     };
     Some(EventText::new(situation, word, drains, sentence))
+}
+
+/// What becomes of pods of these workloads, which came back each time that they were evicted.
+pub fn of_left(owners: &[String]) -> String {
+    format!(
+        "pods of {} came back each time that they were evicted: they stay, and go down with the host",
+        owners.join(", ")
+    )
 }
 
 /// What an attempt that is given up leaves on the host, as the end of a sentence; empty if nothing.
@@ -203,9 +212,9 @@ pub fn of_reason(situation: &Situation<'_>, reason: &Reason<'_>) -> Option<Event
 mod tests {
     use super::*;
     use crate::facts::{Evicted, NodeFacts, PodFacts, TimeFacts};
-    use brupop_api::Marker;
     use brupop_api::facts::{SpecFacts, StatusFacts};
     use brupop_api::printable::is_printable;
+    use brupop_api::{Marker, Write};
 
     fn situation(state: State) -> Situation<'static> {
         Situation {
@@ -235,8 +244,10 @@ mod tests {
         let spec =
             || Effect::Write(Write { object: Object::ShadowSpec("brs-n"), tests: vec![], sets: vec![] });
         let node = || Effect::Write(Write { object: Object::Node("n"), tests: vec![], sets: vec![] });
-        let confirmed = |object| Effect::ConfirmDrained(Write { object, tests: vec![], sets: vec![] });
-        let (drained, granted) = (confirmed(Object::Node("n")), confirmed(Object::ShadowSpec("brs-n")));
+        let write = |object| Write { object, tests: vec![], sets: vec![] };
+        let confirm = || write(Object::Node("n"));
+        let drained = Effect::ConfirmDrained(confirm());
+        let granted = Effect::Grant { confirm: confirm(), grant: write(Object::ShadowSpec("brs-n")) };
         for (state, effect, reason, word, warning) in [
             (State::Idle, spec(), Reason::Starting("2.0.0"), "UpdateStarted", false),
             (State::RebootedIntoUpdate, spec(), Reason::Starting("2.0.0"), "UpdateAdopted", false),

@@ -1,6 +1,7 @@
 //! Evictions: what is asked of the API server, and what it answers.
 
 mod due;
+mod returns;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use kube::core::Status;
 
 use crate::drain::PodKey;
 pub use due::Evictions;
+pub use returns::Returns;
 
 /// Longest refusal that is quoted, in bytes.
 const MAX_MESSAGE: usize = 300;

@@ -192,8 +192,13 @@ pub struct PodFacts<'a> {
     pub drained: bool,
     /// The workloads whose pods would be evicted; only those that are available now.
     pub owners: &'a [String],
-    /// There is a schedulable node other than this one.
-    pub has_other_node: bool,
+    /// The workloads whose pods have come back to the node each time that they were evicted.
+    pub returning: &'a [String],
+    /// A pod that would be left on the node, for it or its like came back each time, is covered by a budget. Says which.
+    pub needed: Option<&'a str>,
+    /// No other pod is left to evict, so it is the turn of these pods of the operator itself, which no marker lists yet.
+    /// Their UIDs.
+    pub operator_pods: &'a [String],
 }
 
 /// The state of the workloads whose pods were evicted from a node and that were available before.

@@ -17,7 +17,7 @@ use kube::ResourceExt as _;
 use crate::drain::DrainPlan;
 use crate::facts::{Evicted, FleetFacts, NodeFacts, PodFacts, Situation};
 use crate::objects::{AgentPod, WatchedNode};
-use crate::snapshot::{Snapshot, has_other_node};
+use crate::snapshot::Snapshot;
 pub use circumstances::{Circumstances, Leader};
 pub use clock::back_off;
 use clock::{Clock, Health, Times};
@@ -74,7 +74,6 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
     };
     let mut looking = Observer {
         circumstances,
-        schedulable_nodes: snapshot.schedulable_nodes(),
         clock,
         agents: SideBySide::of(&snapshot.agents),
         drains: SideBySide::of(&snapshot.drains),
@@ -112,7 +111,6 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
 /// Makes the situations one after the other, in the order of their names.
 struct Observer<'a, 'c> {
     circumstances: &'c Circumstances<'a>,
-    schedulable_nodes: usize,
     clock: Clock,
     agents: SideBySide<'a, AgentPod>,
     drains: SideBySide<'a, DrainPlan>,
@@ -171,7 +169,9 @@ impl<'a> Observer<'a, '_> {
                 blocked_for_long: blocked.is_some_and(|(_, for_long)| *for_long),
                 drained: plan.is_some_and(DrainPlan::is_done),
                 owners: plan.map_or(&[], |plan| &plan.owners),
-                has_other_node: has_other_node(self.schedulable_nodes, watched),
+                returning: plan.map_or(&[], |plan| &plan.returning),
+                needed: plan.and_then(|plan| plan.needed.as_deref()),
+                operator_pods: plan.map_or(&[], |plan| &plan.operator_pods),
             },
             denied: self.denied.at(name).map(String::as_str),
             evicted: self.evicted(name, marker.filter(|_| since.is_some())),
@@ -208,6 +208,8 @@ impl<'a> Observer<'a, '_> {
             tainted: false,
             drained_at: None,
             evicted_owners: Vec::new(),
+            left_owners: Vec::new(),
+            operator_pods: Vec::new(),
         };
         NodeFacts {
             name: node.name(),

@@ -30,7 +30,7 @@ use crate::apply::Caller;
 use crate::canary::Finding;
 use crate::conditions::{FleetWanted, Settling, Wanted};
 use crate::drain::PodKey;
-use crate::evict::{Answer, Evictions};
+use crate::evict::{Answer, Evictions, Returns};
 use crate::label_rate::LabelRate;
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
@@ -90,6 +90,7 @@ struct Leading {
     passed_over: BTreeMap<String, PassedOver>,
     pending: Pending<Key>,
     evictions: Evictions,
+    returns: Returns,
     denials: Denials,
     idle_writes: IdleWrites,
     label_rate: LabelRate,
@@ -120,6 +121,7 @@ impl Leading {
             passed_over: BTreeMap::new(),
             pending: Pending::default(),
             evictions: Evictions::default(),
+            returns: Returns::default(),
             denials: Denials::default(),
             idle_writes: IdleWrites::default(),
             label_rate: LabelRate::default(),

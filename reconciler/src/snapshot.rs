@@ -104,11 +104,6 @@ impl Snapshot {
             || status.slots.keys().any(|name| !asked_for(name) && !self.shadow(name).is_some_and(overdue))
     }
 
-    /// How many nodes take new pods now.
-    pub fn schedulable_nodes(&self) -> usize {
-        self.nodes.values().filter(|node| node.takes_pods()).count()
-    }
-
     /// The shadow of this name, if there is one that can be read.
     pub fn shadow(&self, name: &str) -> Option<&BottlerocketShadow> {
         self.shadows.get(name)?.ok()
@@ -143,9 +138,4 @@ impl Snapshot {
         };
         self.evicted.insert(shadow.to_owned(), missing);
     }
-}
-
-/// Is there a schedulable node other than this one?
-pub fn has_other_node(schedulable_nodes: usize, node: Option<&Arc<WatchedNode>>) -> bool {
-    schedulable_nodes > usize::from(node.is_some_and(|node| node.takes_pods()))
 }

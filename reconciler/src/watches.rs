@@ -182,7 +182,7 @@ impl PodWatches {
     /// of the shadow; none as long as the budgets are not known.
     pub fn look<T>(
         &self,
-        look: impl Fn(&str, &[Arc<PodItem>], &[Arc<Item<Budget>>]) -> T,
+        mut look: impl FnMut(&str, &[Arc<PodItem>], &[Arc<Item<Budget>>]) -> T,
     ) -> BTreeMap<String, T> {
         let Some((budgets, _)) = self.budgets.as_ref().filter(|(budgets, _)| budgets.synced()) else {
             return BTreeMap::new();

@@ -153,7 +153,6 @@ fn situation<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a M
             undrainable: None,
             drained: odd.pods_gone,
             owners: &[],
-            has_other_node: true,
             ..PodFacts::default()
         },
         denied: None,
@@ -230,7 +229,9 @@ fn each_write_of_a_shadow_that_is_decided_is_allowed() {
         let slots: BTreeMap<_, _> =
             odd.slot.map(taken).into_iter().map(|slot| (NAME.to_owned(), slot)).collect();
         let decision = decide::node(&fleet(&slots), &situation(&odd, &old, marker.as_ref()));
-        let Some(Effect::Write(write) | Effect::ConfirmDrained(write)) = decision.effect else {
+        let Some(Effect::Write(write) | Effect::ConfirmDrained(write) | Effect::Grant { grant: write, .. }) =
+            decision.effect
+        else {
             return Ok(());
         };
         let Object::ShadowSpec(_) = write.object else { return Ok(()) };

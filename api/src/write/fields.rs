@@ -168,7 +168,7 @@ impl Fields for Node {
                 if *value == Value::Set {
                     taints.push(Taint {
                         key: names::UPDATING_TAINT.into(),
-                        effect: "NoSchedule".into(),
+                        effect: "PreferNoSchedule".into(),
                         ..Taint::default()
                     });
                 }

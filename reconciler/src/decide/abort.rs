@@ -13,6 +13,8 @@ pub enum Abort {
     CannotBeEmptied,
     /// Before the drain began, a budget allowed no disruption for as long as a drain may take.
     BudgetAllowsNone,
+    /// Pods came back each time that they were evicted, and may not be left on the node.
+    PodsComeBack,
     /// The API server takes no change of the Node.
     NodeChangesDenied,
     /// The host came back with another version than the wanted one.
@@ -44,6 +46,7 @@ impl Abort {
             Self::DrainTimedOut => "DrainTimedOut",
             Self::CannotBeEmptied => "CannotBeEmptied",
             Self::BudgetAllowsNone => "BudgetAllowsNone",
+            Self::PodsComeBack => "PodsComeBack",
             Self::NodeChangesDenied => "NodeChangesDenied",
             Self::FellBack => "FellBack",
             Self::NotReady => "NotReady",
@@ -86,6 +89,9 @@ impl Abort {
             Self::DrainTimedOut => "the node could not be emptied in time",
             Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
             Self::BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
+            Self::PodsComeBack => {
+                "pods come back each time that they are evicted, and a budget covers them or they are of too many workloads"
+            }
             Self::NodeChangesDenied => "the API server takes no change of the Node",
             Self::FellBack => "the host came back with another version than the wanted one",
             Self::NotReady => "the node was not Ready with the new version",

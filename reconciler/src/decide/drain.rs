@@ -57,7 +57,7 @@ impl<'a> Case<'_, 'a> {
             drain_started_at: now(),
             // A cordon that was adopted stays ours; a person's never becomes ours.
             cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
-            tainted: situation.pods.has_other_node,
+            tainted: true,
             evicted_owners: situation.pods.owners.to_vec(),
             ..marker
         };
@@ -73,10 +73,25 @@ impl<'a> Case<'_, 'a> {
         if overdue && !fleet.force {
             return Some(self.abort(Abort::DrainTimedOut));
         }
+        if situation.pods.needed.is_some() {
+            // Force heeds budgets, too, as long as there is time.
+            match (fleet.force, overdue) {
+                (false, _) => return Some(self.abort(Abort::PodsComeBack)),
+                (true, false) => return Some(Decision::wait(Reason::Draining)),
+                (true, true) => {}
+            }
+        }
         if !node.unschedulable {
             // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
             let now = || Some(fleet.now.to_owned());
-            let again = Marker { cordoned_at: now(), drain_started_at: now(), drained_at: None, ..marker };
+            let again = Marker {
+                cordoned_at: now(),
+                drain_started_at: now(),
+                drained_at: None,
+                left_owners: vec![],
+                operator_pods: vec![],
+                ..marker
+            };
             return Some(cordon(node, again));
         }
         if marker.drained_at.is_none() {
@@ -87,7 +102,7 @@ impl<'a> Case<'_, 'a> {
         }
         if !situation.pods.drained {
             // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods
-            // tolerate the cordon and come back each time, so the deadline stays as it is.
+            // tolerate the cordon, so the deadline stays as it is.
             let again = Marker { drained_at: None, ..marker };
             let tests = [(Field::Unschedulable, Value::Set)];
             return Some(Decision::write(writes::mark(node, tests, [], again), Reason::Draining));
@@ -98,16 +113,25 @@ impl<'a> Case<'_, 'a> {
     /// The node is cordoned and not yet recorded as drained.
     fn evict_then_confirm(self, marker: Marker, overdue: bool) -> Decision<'a> {
         let Self { fleet, situation, node, .. } = self;
-        if situation.pods.has_other_node && !node.tainted {
-            // There was no other node when it was cordoned, and now there is.
-            return cordon(node, Marker { tainted: true, ..marker });
+        let pods = &situation.pods;
+        let note = |marker| {
+            Decision::write(
+                writes::mark(node, [(Field::Unschedulable, Value::Set)], [], marker),
+                Reason::Draining,
+            )
+        };
+        if !pods.returning.is_empty() {
+            let mut left = marker;
+            return if left.leave(pods.returning) { note(left) } else { self.abort(Abort::PodsComeBack) };
         }
-        if !situation.pods.drained {
+        if !pods.operator_pods.is_empty() {
+            return note(Marker { operator_pods: pods.operator_pods.to_vec(), ..marker });
+        }
+        if !pods.drained {
             let effect = if overdue { Effect::Delete } else { Effect::Evict };
             return Decision { effect: Some(effect), reason: Reason::Draining };
         }
-        let drained = Marker { drained_at: Some(fleet.now.to_owned()), ..marker };
-        let write = writes::mark(node, [(Field::Unschedulable, Value::Set)], [], drained);
+        let write = writes::drained(fleet, node);
         Decision { effect: Some(Effect::ConfirmDrained(write)), reason: Reason::Draining }
     }
 }

@@ -36,9 +36,17 @@ pub use versions::Halted;
 pub enum Effect<'a> {
     /// A conditional write.
     Write(Write<'a>),
-    /// A conditional write that records that the node is drained, or relies on that. Make it only after a fresh list of
-    /// the node's pods confirms it.
+    /// A conditional write that records that the node is drained. Make it only after a fresh list of the node's pods
+    /// confirms it.
     ConfirmDrained(Write<'a>),
+    /// The grant of the reboot. Make it only after a fresh list of the node's pods, and then a write of the Node, have
+    /// confirmed that it is still drained.
+    Grant {
+        /// The write of the Node: it tests that the Node is still cordoned and marked, and records that it is drained now.
+        confirm: Write<'a>,
+        /// The grant.
+        grant: Write<'a>,
+    },
     /// Create the shadow, Idle, owned by the Node.
     CreateShadow {
         /// `spec.attempt` to begin with: one more than that of an earlier shadow, if the Node's marker names one.

@@ -151,8 +151,8 @@ impl<'a> Case<'_, 'a> {
             return Decision::wait(Reason::NodeNotReady);
         }
         self.next_drain_step().unwrap_or_else(|| {
-            let grant = writes::grant(fleet, shadow, node);
-            Decision { effect: Some(Effect::ConfirmDrained(grant)), reason: Reason::Draining }
+            let (confirm, grant) = (writes::drained(fleet, node), writes::grant(fleet, shadow, node));
+            Decision { effect: Some(Effect::Grant { confirm, grant }), reason: Reason::Draining }
         })
     }
 

@@ -165,6 +165,13 @@ pub(super) fn mark<'a>(
     }
 }
 
+/// The node is cordoned, and was seen empty now.
+pub(super) fn drained<'a>(fleet: &FleetFacts<'a>, node: &NodeFacts<'a>) -> Write<'a> {
+    let marker = node.marker.cloned().unwrap_or_default();
+    let drained = Marker { drained_at: Some(fleet.now.to_owned()), term: fleet.term, ..marker };
+    mark(node, [(Field::Unschedulable, Value::Set)], [], drained)
+}
+
 /// Undoes what the marker says we changed, and nothing else, and removes the marker.
 pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
     undo_but(node, marker, vec![])

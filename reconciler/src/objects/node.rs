@@ -58,7 +58,6 @@ struct Facts {
     labelled: bool,
     excluded: bool,
     tainted: bool,
-    takes_pods: bool,
     paused: bool,
     update_now: bool,
     version: Option<String>,
@@ -156,16 +155,11 @@ impl Facts {
         let label = |key| labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
         let annotation = |key| annotations.as_ref().and_then(|them| them.get(key)).map(String::as_str);
         let readiness = Readiness::among(&conditions);
-        let taints = &spec.taints;
-        let takes_pods = readiness.is_some_and(|readiness| readiness.ready)
-            && !spec.unschedulable
-            && taints.iter().all(|taint| taint["effect"] == "PreferNoSchedule");
         Ok(Self {
             created: metadata.creation_timestamp,
             labelled: label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION),
             excluded: label(names::EXCLUDE_FROM_LB_LABEL).is_some(),
-            tainted: taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT),
-            takes_pods,
+            tainted: spec.taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT),
             // Whatever else people write there: nothing starts that they may not have meant to start.
             paused: annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false"),
             update_now: annotation(names::UPDATE_NOW_ANNOTATION) == Some("true"),
@@ -271,11 +265,6 @@ impl WatchedNode {
     /// Does it carry our taint?
     pub fn tainted(&self) -> bool {
         self.facts.tainted
-    }
-
-    /// May pods without special tolerations be scheduled here?
-    pub fn takes_pods(&self) -> bool {
-        self.facts.takes_pods
     }
 
     /// `status.nodeInfo.bootID`.

@@ -188,7 +188,7 @@ fn a_node_is_seen_with_its_shadow() {
     let more = json!({
         "metadata": {"annotations": {names::MARKER_ANNOTATION: marker, names::PAUSE_ANNOTATION: ""},
             "labels": {"topology.kubernetes.io/zone": "z1"}},
-        "spec": {"unschedulable": true, "taints": [{"key": names::UPDATING_TAINT, "effect": "NoSchedule"}]},
+        "spec": {"unschedulable": true, "taints": [{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]},
     });
     let snapshot = snapshot([("n", more)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
     let durations = durations();
@@ -208,7 +208,6 @@ fn a_node_is_seen_with_its_shadow() {
     assert_eq!(node.marker.unwrap().attempt, 7);
     assert_eq!(situation.shadow.unwrap().generation, 3);
     assert_eq!(situation.owner_uid, Some("node-n"));
-    assert!(!situation.pods.has_other_node, "no other node takes pods");
 }
 
 #[test]

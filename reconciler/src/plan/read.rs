@@ -142,7 +142,9 @@ async fn look_at_pods(
         } else if let Some(budget) = budgets::blocked(&pods, &budgets, ours) {
             snapshot.blocked.insert(shadow.clone(), (budget, false));
         }
-        snapshot.drains.insert(shadow, DrainPlan::of(&pods, ours, there, false));
+        let marker = snapshot.nodes.get(&shadow).and_then(|node| node.marker().ok()?);
+        let plan = DrainPlan::of(&pods, ours, there, marker);
+        snapshot.drains.insert(shadow, plan);
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
             },
         }),
         owner_uid: Some(name),
-        pods: PodFacts { known: true, drained: true, has_other_node: true, ..PodFacts::default() },
+        pods: PodFacts { known: true, drained: true, ..PodFacts::default() },
         denied: None,
         evicted: Evicted::Back,
         time: TimeFacts { exclusion_over: true, ..TimeFacts::default() },

@@ -138,12 +138,15 @@ pub(super) fn of(
 ) -> Option<Errand> {
     let name = situation.shadow_name;
     let (key, call) = match decision.effect.as_ref()? {
-        Effect::Write(write) => patch(snapshot, name, write, None)?,
-        Effect::ConfirmDrained(write) => {
-            let evict_operator_pods =
-                situation.pods.has_other_node && situation.node.is_some_and(|node| node.tainted);
-            let confirm = Confirm { evict_operator_pods };
-            patch(snapshot, name, write, Some(confirm))?
+        Effect::Write(write) => patch(snapshot, name, write)?,
+        Effect::ConfirmDrained(confirm) => {
+            let confirm = self::confirm(snapshot, situation, confirm)?;
+            (Key::Node(name.to_owned()), Call::ConfirmDrained(confirm))
+        }
+        Effect::Grant { confirm, grant } => {
+            let confirm = self::confirm(snapshot, situation, confirm)?;
+            let patch = grant.patch(&quoted_shadow(snapshot, name)?);
+            (Key::Shadow(name.to_owned()), Call::Grant { confirm, name: name.to_owned(), patch })
         }
         Effect::CreateShadow { attempt } => {
             let node = situation.node?;
@@ -170,24 +173,32 @@ pub(super) fn of(
     })
 }
 
+/// The shadow as it was read. The type knows every field that a patch quotes, and absent is as good as null to the API
+/// server.
+fn quoted_shadow(snapshot: &Snapshot, name: &str) -> Option<Value> {
+    serde_json::to_value(snapshot.shadow(name)?).ok()
+}
+
+/// What confirms that the node is drained: the write of the Node, and the marker as it was read.
+fn confirm(snapshot: &Snapshot, situation: &Situation<'_>, write: &Write<'_>) -> Option<Confirm> {
+    let Object::Node(node) = write.object else { return None };
+    Some(Confirm {
+        node: node.to_owned(),
+        patch: write.patch(&snapshot.nodes.get(situation.shadow_name)?.quoted()),
+        marker: situation.node?.marker.cloned(),
+    })
+}
+
 /// The key and the conditional patch for a write to a node's object, as it was read.
-fn patch(
-    snapshot: &Snapshot,
-    name: &str,
-    write: &Write<'_>,
-    confirm: Option<Confirm>,
-) -> Option<(Key, Call)> {
+fn patch(snapshot: &Snapshot, name: &str, write: &Write<'_>) -> Option<(Key, Call)> {
     match write.object {
         Object::ShadowSpec(_) => {
-            // The type knows every field that a patch quotes, and absent is as good as null to the API server.
-            let quoted = serde_json::to_value(snapshot.shadow(name)?).ok()?;
-            let call = Call::PatchShadow { name: name.to_owned(), patch: write.patch(&quoted), confirm };
-            Some((Key::Shadow(name.to_owned()), call))
+            let patch = write.patch(&quoted_shadow(snapshot, name)?);
+            Some((Key::Shadow(name.to_owned()), Call::PatchShadow { name: name.to_owned(), patch }))
         }
         Object::Node(node) => {
-            let quoted = snapshot.nodes.get(name)?.quoted();
-            let call = Call::PatchNode { name: node.to_owned(), patch: write.patch(&quoted), confirm };
-            Some((Key::Node(name.to_owned()), call))
+            let patch = write.patch(&snapshot.nodes.get(name)?.quoted());
+            Some((Key::Node(name.to_owned()), Call::PatchNode { name: node.to_owned(), patch }))
         }
         // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
         Object::ShadowStatus(_) | Object::Fleet => None,

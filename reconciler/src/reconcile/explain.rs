@@ -117,8 +117,11 @@ impl Reconciler {
         let Pass { snapshot, now, .. } = *pass;
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
-                self.leading.evictions.held_up_by(snapshot.drains.get(name)?, now)
+                let held_up = || self.leading.evictions.held_up_by(snapshot.drains.get(name)?, now);
+                held_up().or_else(|| left(snapshot, name))
             }
+            Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue => left(snapshot, name),
+            Reason::Aborting(Abort::PodsComeBack) => snapshot.drains.get(name)?.needed.clone(),
             Reason::Aborting(Abort::NodeChangesDenied) => snapshot.denied.get(name).cloned(),
             Reason::Aborting(Abort::CannotBeEmptied) => snapshot.undrainable.get(name).cloned(),
             Reason::Aborting(Abort::WorkloadsNotBack | Abort::WorkloadsNotBackAmongOthers) => {
@@ -178,6 +181,12 @@ impl Reconciler {
         let seen = snapshot.known_resource_version(&key);
         self.run_errand(pass, Errand { key, call, seen, begins_term: None, context });
     }
+}
+
+/// What is said of pods that stay on the node of this shadow, for they came back each time.
+fn left(snapshot: &Snapshot, name: &str) -> Option<String> {
+    let marker = snapshot.nodes.get(name)?.marker().ok()??;
+    (!marker.left_owners.is_empty()).then(|| events::of_left(&marker.left_owners))
 }
 
 /// The time as conditions record it, in whole seconds.

@@ -256,6 +256,7 @@ impl Reconciler {
         let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
         for pod in self.leading.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
             self.leading.evictions.begin(pod.clone(), now);
+            self.leading.returns.begin(&pod.uid);
             let client = self.caller.client.clone();
             self.evicting.spawn(async move {
                 let answer = match removal {
@@ -322,7 +323,7 @@ impl Reconciler {
 fn waits_for_pods(decision: &Decision<'_>) -> bool {
     let of_node = match &decision.effect {
         Some(Effect::Write(write)) => matches!(write.object, Object::Node(_)),
-        Some(Effect::ConfirmDrained(_)) => true,
+        Some(Effect::ConfirmDrained(_) | Effect::Grant { .. }) => true,
         _ => false,
     };
     of_node && matches!(decision.reason, Reason::Cordoning | Reason::Draining)
@@ -348,7 +349,7 @@ mod tests {
             (Effect::ConfirmDrained(node()), Reason::Draining, true),
             (Effect::Write(node()), Reason::ReturningToService, false),
             (Effect::Write(shadow()), Reason::Draining, false),
-            (Effect::ConfirmDrained(shadow()), Reason::Draining, true),
+            (Effect::Grant { confirm: node(), grant: shadow() }, Reason::Draining, true),
             (Effect::Evict, Reason::Draining, false),
         ] {
             let decision = Decision { effect: Some(effect), reason };

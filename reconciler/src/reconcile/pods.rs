@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{State, names};
+use brupop_api::{Item, Marker, State, names};
 
 use super::Reconciler;
 use super::wake::Wake;
 use crate::budgets;
-use crate::drain::{DrainPlan, owner};
-use crate::objects::{PodItem, WatchedNode, is_operator_pod};
-use crate::snapshot::{Snapshot, has_other_node};
+use crate::drain::{DrainPlan, identity, owner};
+use crate::evict::Returns;
+use crate::objects::{Budget, PodItem, WatchedNode, is_operator_pod};
+use crate::snapshot::Snapshot;
 use crate::workloads::{Found, Workload};
 
 /// A node is passed over for this long after its pods were last looked at, if there are too many such nodes to watch
@@ -59,20 +60,19 @@ impl Reconciler {
         let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
         self.leading.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
         self.watch_workloads(snapshot);
-        let (schedulable_nodes, namespace) = (snapshot.schedulable_nodes(), &self.caller.namespace);
+        let namespace = &self.caller.namespace;
         let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
-        let workloads = &self.leading.workloads;
+        let (workloads, returns) = (&self.leading.workloads, &mut self.leading.returns);
         let orphaned = |pod: &PodItem| workloads.orphaned(pod);
         let looked = self.leading.pods.look(|name, pods, budgets| {
             let node = snapshot.nodes.get(name);
-            let evict_operator_pods =
-                node.is_some_and(|node| node.tainted()) && has_other_node(schedulable_nodes, node);
+            let marker = node.and_then(|node| node.marker().ok()?);
             let pods = || pods.iter().map(AsRef::as_ref);
-            let mut plan = DrainPlan::of(pods(), ours, orphaned, evict_operator_pods);
+            let mut plan = DrainPlan::of(pods(), ours, orphaned, marker);
+            leave(&mut plan, returns, name, marker, &|| pods().filter(|pod| !ours(pod)), budgets);
             plan.owners.retain(|owner| workloads.found(owner) == Some(Found::Available));
             // A drain that has begun does not wait until workloads that appear meanwhile are known.
-            let begun =
-                node.and_then(|node| node.marker().ok()?).is_some_and(|it| it.drain_started_at.is_some());
+            let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
             let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
             // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
             let idle = snapshot.shadow(name).is_none_or(|shadow| shadow.spec.state == State::Idle);
@@ -115,6 +115,7 @@ impl Reconciler {
             snapshot.blocked.insert(name.clone(), (why.clone(), for_long));
         }
         self.leading.evictions.retain(snapshot.drains.values());
+        self.leading.returns.retain(|name| snapshot.drains.contains_key(name));
         for namespace in self.leading.pods.relaxed() {
             self.leading.evictions.retry(&namespace, now);
         }
@@ -159,5 +160,26 @@ impl Reconciler {
             State::Idle if self.leading.passed_over.contains_key(name) => Some(For::Another),
             State::Idle | State::MonitoringUpdate | State::ErrorReset => None,
         }
+    }
+}
+
+/// Notes in the plan whose pods have come back each time, and whether a budget covers what would be left for that.
+fn leave<'p, P: Iterator<Item = &'p PodItem>>(
+    plan: &mut DrainPlan,
+    returns: &mut Returns,
+    shadow: &str,
+    marker: Option<&Marker>,
+    pods: &impl Fn() -> P,
+    budgets: &[Arc<Item<Budget>>],
+) {
+    let began = marker.and_then(|marker| marker.drain_started_at.as_deref());
+    let stay = pods().filter(|pod| pod.ok().is_none_or(|pod| pod.gone_by.is_none()));
+    let left = marker.map_or(&[][..], |marker| &marker.left_owners);
+    plan.returning = returns.look(shadow, began, stay.map(|pod| (pod.uid().to_owned(), identity(pod))));
+    plan.returning.retain(|owner| !left.contains(owner));
+    if !left.is_empty() || !plan.returning.is_empty() {
+        let is_left =
+            |pod: &&PodItem| [left, &plan.returning].iter().any(|them| them.contains(&identity(pod)));
+        plan.needed = budgets::covered(pods().filter(is_left), budgets);
     }
 }

@@ -269,7 +269,7 @@ fn node() -> impl Strategy<Value = Json> {
     ]);
     let foreign = json!({"key": "example.com/taint", "value": "v", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
     let other = json!({"key": "example.com/taint", "effect": "NoSchedule"});
-    let ours = json!({"key": names::UPDATING_TAINT, "effect": "NoSchedule"});
+    let ours = json!({"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"});
     let theirs = json!({"key": names::UPDATING_TAINT, "value": "by-hand", "effect": "NoExecute"});
     let taints = weighted(0.7, subsequence(vec![foreign, other, ours, theirs], 0..=3).prop_shuffle());
     let spec = (weighted(0.5, Just(json!(true))), taints).prop_map(|(unschedulable, taints)| {

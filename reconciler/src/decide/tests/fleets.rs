@@ -222,7 +222,9 @@ impl Fleet {
     pub(super) fn carry_out(&mut self, name: &str, decision: &Decision<'_>) -> bool {
         let place = self.places.get_mut(name).unwrap();
         match &decision.effect {
-            Some(Effect::Write(write) | Effect::ConfirmDrained(write)) => match write.object {
+            Some(
+                Effect::Write(write) | Effect::ConfirmDrained(write) | Effect::Grant { grant: write, .. },
+            ) => match write.object {
                 Object::ShadowSpec(_) => {
                     let shadow = place.shadow.as_mut().unwrap();
                     changes(write, shadow);

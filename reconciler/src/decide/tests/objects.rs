@@ -74,7 +74,7 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
         annotations[names::MARKER_ANNOTATION] = marker(name, attempt, watched, dice).render().into();
     }
     let taints = if dice.rarely(3) {
-        json!([{"key": names::UPDATING_TAINT, "effect": "NoSchedule"}])
+        json!([{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}])
     } else {
         json!([])
     };

@@ -232,7 +232,7 @@ prop_assert!(node.update_now || !situation.time.young);
             }
             let decision = decide(&observed.fleet, situation);
             let refused = match &decision.effect {
-                Some(Effect::Write(write) | Effect::ConfirmDrained(write)) => {
+                Some(Effect::Write(write) | Effect::ConfirmDrained(write) | Effect::Grant { confirm: write, .. }) => {
                     matches!(write.object, Object::Node(_)) && !(node.marker.is_some() && only_undoes(write))
                 }
                 Some(Effect::Evict | Effect::Delete) => true,

@@ -3,6 +3,7 @@
 use brupop_api::State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::{Field, Marker, Value};
 
+use super::super::Decision;
 use super::super::{Abort, Effect, Reason, node as decide, slots};
 use super::world::{
     FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, marked, marker, node, rebooted, shadow, slot,
@@ -59,21 +60,60 @@ fn no_node_is_emptied_while_its_reboot_could_not_be_granted() {
     }
 }
 
+/// The marker that the decision writes.
+fn written(decision: &Decision<'_>) -> Marker {
+    let Some(Value::Marker(marker)) = sets(write(decision), Field::Marker) else { panic!("{decision:?}") };
+    marker.into_owned()
+}
+
 #[test]
-fn the_taint_is_set_as_soon_as_there_is_another_node() {
+fn pods_that_come_back_are_left_or_the_drain_is_given_up() {
+    let cordoned = marker(1, false);
+    let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
     let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    situation.pods.has_other_node = false;
+    marked(&mut situation, &cordoned);
+    situation.pods.returning = &owners;
     let decision = decide(&fleet(), &situation);
-    assert_eq!(sets(write(&decision), Field::UpdatingTaint), None, "a single node keeps our own pods");
-    let untainted = Marker { tainted: false, ..marker(1, false) };
-    marked(&mut situation, &untainted);
-    node(&mut situation, |node| node.tainted = false);
-    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::Evict));
-    situation.pods.has_other_node = true;
-    let decision = decide(&fleet(), &situation);
-    assert_eq!(sets(write(&decision), Field::UpdatingTaint), Some(Value::Set));
-    let Some(Value::Marker(marker)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
-    assert!(marker.tainted && marker.drain_started_at.is_some());
+    assert_eq!((written(&decision).left_owners, decision.reason), (owners.to_vec(), Reason::Draining));
+    assert!(write(&decision).tests.contains(&(Field::Unschedulable, Value::Set)));
+
+    let full =
+        Marker { left_owners: (0..8).map(|it| format!("v1/Pod/shop/{it}")).collect(), ..cordoned.clone() };
+    marked(&mut situation, &full);
+    assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::PodsComeBack), "one more");
+
+    let left = Marker { left_owners: owners.to_vec(), ..marker(1, false) };
+    let drained = Marker { drained_at: Some(fleet().now.to_owned()), ..left.clone() };
+    situation.pods =
+        PodFacts { known: true, drained: true, needed: Some("shop/cart-0"), ..PodFacts::default() };
+    for marker in [&left, &drained] {
+        marked(&mut situation, marker);
+        let forced = FleetFacts { force: true, ..fleet() };
+        for (fleet, overdue, reason, confirms) in [
+            (fleet(), false, Reason::Aborting(Abort::PodsComeBack), false),
+            (forced, false, Reason::Draining, false),
+            (forced, true, Reason::Draining, true),
+        ] {
+            situation.time.drain_overdue = overdue;
+            let decision = decide(&fleet, &situation);
+            let confirmed = matches!(decision.effect, Some(Effect::ConfirmDrained(_) | Effect::Grant { .. }));
+            assert_eq!((decision.reason, confirmed), (reason, confirms), "force {} {overdue}", fleet.force);
+        }
+    }
+    situation.time.drain_overdue = false;
+    node(&mut situation, |node| node.unschedulable = false);
+    situation.pods.needed = None;
+    assert!(written(&decide(&fleet(), &situation)).left_owners.is_empty(), "a drain anew");
+}
+
+#[test]
+fn our_own_pods_are_listed_before_they_are_evicted() {
+    let cordoned = marker(1, false);
+    let uids = ["uid-webhook".to_owned()];
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    marked(&mut situation, &cordoned);
+    situation.pods.operator_pods = &uids;
+    assert_eq!(written(&decide(&fleet(), &situation)).operator_pods, uids);
 }
 
 #[test]
@@ -143,14 +183,18 @@ fn pods_that_came_after_the_drain_are_evicted_before_a_reboot_is_granted() {
     situation.pods = PodFacts { known: true, drained: true, ..situation.pods };
     let decision = decide(&fleet(), &situation);
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
-    assert!(matches!(decision.effect, Some(Effect::ConfirmDrained(_))), "on a fresh list: {decision:?}");
+    let Some(Effect::Grant { confirm, .. }) = &decision.effect else {
+        panic!("on a fresh list: {decision:?}")
+    };
+    assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)), "and on the Node as it is then");
+    assert!(confirm.tests.iter().any(|(field, value)| *field == Field::Marker && *value != Value::Absent));
     assert_eq!(decision.reason, Reason::Draining, "nothing is granted before");
 }
 
 #[test]
 fn a_drain_that_never_comes_to_a_grant_ends_by_its_deadline() {
     let drained = marker(1, true);
-    let looked = |known, drained| PodFacts { known, drained, has_other_node: true, ..PodFacts::default() };
+    let looked = |known, drained| PodFacts { known, drained, ..PodFacts::default() };
     let timed_out = Reason::Aborting(Abort::DrainTimedOut);
     for (says, pods, unschedulable, force, reason, next) in [
         ("its pods cannot be looked at", looked(false, false), true, false, timed_out, Some(Idle)),

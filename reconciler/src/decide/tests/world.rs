@@ -89,7 +89,7 @@ pub(super) fn idle() -> Situation<'static> {
             },
         }),
         owner_uid: Some("node-uid"),
-        pods: PodFacts { known: true, has_other_node: true, ..PodFacts::default() },
+        pods: PodFacts { known: true, ..PodFacts::default() },
         denied: None,
         evicted: Evicted::Back,
         time: TimeFacts { exclusion_over: true, soak_over: true, ..TimeFacts::default() },

@@ -43,7 +43,7 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     let opted_in = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0", "a": "b"});
     let excluded = json!({names::EXCLUDE_FROM_LB_LABEL: "true"});
     let marker = json!({names::MARKER_ANNOTATION: "{}"});
-    let ours = json!([{"key": names::UPDATING_TAINT, "effect": "NoSchedule"}]);
+    let ours = json!([{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]);
     let taints =
         json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]);
     for (name, labels, annotations, spec) in [

@@ -37,7 +37,7 @@ fn rows(node: &str, kind: &str) -> Vec<Row> {
     let marked = |says, patch: Json, verdict| -> Row {
         (says, Actor::Reconciler, Method::PATCH, path(node), with_marker(patch), verdict)
     };
-    let taint = json!([{"key": names::UPDATING_TAINT, "effect": "NoSchedule"}]);
+    let taint = json!([{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]);
     let labels = |labels: Json| json!({"metadata": {"labels": labels}});
     let mut rows = vec![marked(
         "cordon, taint and marker",

@@ -28,7 +28,7 @@ pub(super) fn nodes() -> Vec<Row> {
     let out_of_service = json!({
         "metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "true"}},
         "spec": {"unschedulable": true,
-            "taints": [{"key": "brupop.bottlerocket.aws/updating", "effect": "NoSchedule"}]}});
+            "taints": [{"key": "brupop.bottlerocket.aws/updating", "effect": "PreferNoSchedule"}]}});
     let canary = json!({"metadata": {"annotations": {names::canary::NODE_ANNOTATION: "x"}}});
     let opted_out = json!({"metadata": {"labels": {"bottlerocket.aws/updater-interface-version": null}}});
     let status =

@@ -21,7 +21,7 @@ fn marked(says: &'static str, patch: Json, verdict: Verdict) -> Row {
 /// Out of service and back.
 fn service() -> Vec<Row> {
     let (unmarked, uninvited) = (Policy("reconciler-node-marker"), Policy("reconciler-node-opted-in"));
-    let ours = json!([{"key": TAINT, "effect": "NoSchedule"}]);
+    let ours = json!([{"key": TAINT, "effect": "PreferNoSchedule"}]);
     let excluded = |value: Json| json!({"metadata": {"labels": {EXCLUDE: value}}});
     let (cordoned, uncordoned) =
         (json!({"spec": {"unschedulable": true}}), json!({"spec": {"unschedulable": null}}));
@@ -89,7 +89,7 @@ fn taints() -> Vec<Row> {
     let taints = |says, taints: Json, verdict| marked(says, json!({"spec": {"taints": taints}}), verdict);
     let a = json!({"key": "a", "effect": "NoSchedule"});
     let b = json!({"key": "b", "value": "c", "effect": "NoExecute"});
-    let ours = json!({"key": TAINT, "effect": "NoSchedule"});
+    let ours = json!({"key": TAINT, "effect": "PreferNoSchedule"});
     let taint = "reconciler-node-taints";
     vec![
         taints("our taint among the others", json!([a, ours, b]), Allowed),
@@ -101,12 +101,12 @@ fn taints() -> Vec<Row> {
         taints("ours, with a sting", json!([a, b, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),
         taints(
             "ours, with a value",
-            json!([a, b, {"key": TAINT, "value": "x", "effect": "NoSchedule"}]),
+            json!([a, b, {"key": TAINT, "value": "x", "effect": "PreferNoSchedule"}]),
             Policy(taint),
         ),
         taints(
             "ours, of the year 10000",
-            json!([a, b, {"key": TAINT, "effect": "NoSchedule", "timeAdded": "9999-12-31T23:59:59-23:59"}]),
+            json!([a, b, {"key": TAINT, "effect": "PreferNoSchedule", "timeAdded": "9999-12-31T23:59:59-23:59"}]),
             Policy(taint),
         ),
         taints("ours, twice over", json!([a, b, ours, {"key": TAINT, "effect": "NoExecute"}]), Policy(taint)),

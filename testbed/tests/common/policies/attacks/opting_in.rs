@@ -41,7 +41,7 @@ pub fn opting_in(with_the_right: bool) -> Vec<Row> {
         {"op": "add", "path": "/metadata/labels", "value": {}},
         {"op": "add", "path": "/metadata/labels/bottlerocket.aws~1updater-interface-version", "value": "2.0.0"},
     ]);
-    let ours = json!({"spec": {"taints": [{"key": names::UPDATING_TAINT, "effect": "NoSchedule"}]}});
+    let ours = json!({"spec": {"taints": [{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]}});
     vec![
         row("host", "opted in", labelled(json!({})), allowed),
         row("bare-host", "opted in, as the reconciler does it", as_it_does, allowed),
