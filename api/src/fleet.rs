@@ -60,7 +60,7 @@ pub struct BottlerocketFleetStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = crate::crds::VERSION_RECORDS_MAX))]
     pub versions: BTreeMap<String, VersionRecord>,
-    /// How many nodes may be updated at once now; absent = unlimited.
+    /// How many nodes may be updated at once now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::counter")]
     pub limit: Option<u64>,
@@ -103,6 +103,9 @@ pub struct Slot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::version_or_null")]
     pub version: Option<String>,
+    /// The host claimed its reboot, and its node was not Ready for long: if the Node is deleted now, the update has failed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lost: bool,
     /// The node's failure in this attempt is counted in `versions` already.
     #[serde(default, skip_serializing_if = "is_false")]
     pub counted: bool,

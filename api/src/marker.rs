@@ -40,6 +40,12 @@ pub struct Marker {
     /// We put our taint on the node.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tainted: bool,
+    /// We keep Karpenter from disrupting it; absent if somebody else did before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub do_not_disrupt: bool,
+    /// We keep the cluster autoscaler from removing it; absent if somebody else did before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub scale_down_disabled: bool,
     /// When the node was seen empty, after it was cordoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained_at: Option<String>,
@@ -106,6 +112,8 @@ impl Marker {
         self.excluded_at.is_some()
             || self.cordoned_at.is_some()
             || self.tainted
+            || self.do_not_disrupt
+            || self.scale_down_disabled
             || self.drain_started_at.is_some()
     }
 }

@@ -27,6 +27,17 @@ pub const COMPONENT_LABEL: &str = "brupop.bottlerocket.aws/component";
 pub const MARKER_ANNOTATION: &str = "brupop.bottlerocket.aws/marker";
 /// Taint (effect `PreferNoSchedule`) on a node that is being emptied, for pods that tolerate `unschedulable`.
 pub const UPDATING_TAINT: &str = "brupop.bottlerocket.aws/updating";
+/// Node annotation that keeps Karpenter from disrupting a node.
+pub const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
+/// Node annotation that keeps the cluster autoscaler from removing a node.
+pub const SCALE_DOWN_DISABLED_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
+/// Taints by which autoscalers say that they remove a node.
+pub const LEAVING_TAINTS: [&str; 4] = [
+    "ToBeDeletedByClusterAutoscaler",
+    "DeletionCandidateOfClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+];
 /// Node annotation by which people stop new updates of one node.
 pub const PAUSE_ANNOTATION: &str = "brupop.bottlerocket.aws/pause";
 /// Node annotation by which people ask for the update of one node now.

@@ -63,6 +63,10 @@ pub enum Field<'a> {
     ExcludedFromLoadBalancers,
     /// Node: our taint.
     UpdatingTaint,
+    /// Node: the annotation that keeps Karpenter from disrupting it, ours or anybody's.
+    DoNotDisrupt,
+    /// Node: the annotation that keeps the cluster autoscaler from removing it, ours or anybody's.
+    ScaleDownDisabled,
     /// Node: the marker.
     Marker,
     /// Node: the label by which it is looked after.
@@ -271,6 +275,8 @@ impl Field<'_> {
             Self::Unschedulable => "/spec/unschedulable".into(),
             Self::ExcludedFromLoadBalancers => leaf("/metadata/labels", names::EXCLUDE_FROM_LB_LABEL),
             Self::UpdatingTaint => "/spec/taints".into(),
+            Self::DoNotDisrupt => leaf("/metadata/annotations", names::DO_NOT_DISRUPT_ANNOTATION),
+            Self::ScaleDownDisabled => leaf("/metadata/annotations", names::SCALE_DOWN_DISABLED_ANNOTATION),
             Self::Marker => leaf("/metadata/annotations", names::MARKER_ANNOTATION),
             Self::UpdaterInterface => leaf("/metadata/labels", names::UPDATER_INTERFACE_LABEL),
             Self::OsImage => "/status/nodeInfo/osImage".into(),
@@ -290,8 +296,15 @@ impl Field<'_> {
         match self {
             Field::UpdatingTaint => pointer::taints(observed, *value == Value::Set),
             Field::ExcludedFromLoadBalancers if *value == Value::Set => json!(names::EXCLUDE_FROM_LB_VALUE),
+            // An annotation is a text.
+            Field::DoNotDisrupt | Field::ScaleDownDisabled if *value == Value::Set => json!("true"),
             _ => value.json(),
         }
+    }
+
+    /// Is it a label or an annotation of which only the key counts?
+    fn is_key(self) -> bool {
+        matches!(self, Field::ExcludedFromLoadBalancers | Field::DoNotDisrupt | Field::ScaleDownDisabled)
     }
 }
 

@@ -84,7 +84,7 @@ impl World {
                     place.node.is_some_and(|node| node.unschedulable && node.marker.is_none());
                 place.shadow = None;
             }
-            Action::RemoveNode(at) => self.remove(config, at),
+            Action::RemoveNode(at) => self.remove(at),
             Action::JoinNode(at) => self.join(at),
             Action::Resume => {
                 self.faults.resumptions -= 1;
@@ -148,12 +148,9 @@ impl World {
         }
     }
 
-    fn remove(&mut self, config: &Config, at: usize) {
+    fn remove(&mut self, at: usize) {
         self.faults.replacements -= 1;
         let place = &mut self.places[at];
-        // Whatever took it away: it went into its reboot, and was not seen again.
-        place.failed |= config.halts
-            && place.shadow.is_some_and(|shadow| shadow.grant.is_some() && shadow.grant == shadow.claim);
         *place = Place {
             node: None,
             host: Host::new(place.host.boot),

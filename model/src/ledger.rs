@@ -19,6 +19,8 @@ pub struct Held {
     pub life: u8,
     /// The attempt that it is for.
     pub attempt: u8,
+    /// Its node has not been Ready for long since its host began its reboot.
+    pub lost: bool,
     /// The failure of its node is counted.
     pub counted: bool,
     /// It was taken while the update was halted, or by the patch that halted it; by whoever did not see that.
@@ -123,7 +125,7 @@ impl Fields for Ledger {
                 self.slots[index] = if let Value::Slot(slot) = value {
                     let life = UIDS[index].iter().position(|uid| *uid == slot.uid).unwrap_or(LIVES - 1);
                     let (life, attempt) = (small(life as u64), small(slot.attempt));
-                    Some(Held { life, attempt, counted: slot.counted, blindly: false })
+                    Some(Held { life, attempt, lost: slot.lost, counted: slot.counted, blindly: false })
                 } else {
                     None
                 };

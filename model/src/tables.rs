@@ -32,8 +32,8 @@ impl Digits {
 
 const ATTEMPTS: usize = ATTEMPTS_MAX + 1;
 const MARKERS_COUNT: usize = NODES_MAX * LIVES * ATTEMPTS * 128;
-/// A slot that is not taken, or one for a life and an attempt, whose failure is counted or not.
-const SLOT: usize = 1 + LIVES * ATTEMPTS * 2;
+/// A slot that is not taken, or one for a life and an attempt, whose node may be lost or not, and whose failure is counted or not.
+const SLOT: usize = 1 + LIVES * ATTEMPTS * 4;
 /// No day, or one of them.
 const DAY: usize = 1 + DAYS.len();
 const RECORDS_COUNT: usize = DAY.pow(4) * (SUCCEEDED_MAX as usize + 1) * 2;
@@ -65,10 +65,10 @@ static SLOTS: LazyLock<Vec<BTreeMap<String, Slot>>> = LazyLock::new(|| {
         let mut digits = Digits(code);
         let taken = (0..NODES_MAX).filter_map(|index| {
             let mut held = Digits(digits.next(SLOT).checked_sub(1)?);
-            let (counted, attempt) = (held.flag(), held.next(ATTEMPTS) as u64);
+            let (counted, lost, attempt) = (held.flag(), held.flag(), held.next(ATTEMPTS) as u64);
             let uid = UIDS[index][held.next(LIVES)].to_owned();
             let version = Some(VERSIONS[1].to_owned());
-            Some((SHADOWS[index].to_owned(), Slot { uid, attempt, version, counted, since: None }))
+            Some((SHADOWS[index].to_owned(), Slot { uid, attempt, version, lost, counted, since: None }))
         });
         taken.collect()
     };
@@ -130,6 +130,7 @@ pub(crate) fn slots(ledger: &Ledger) -> &'static BTreeMap<String, Slot> {
     let digit = |held: crate::ledger::Held| {
         let digits = [
             (usize::from(held.counted), 2),
+            (usize::from(held.lost), 2),
             (usize::from(held.attempt), ATTEMPTS),
             (usize::from(held.life), LIVES),
         ];

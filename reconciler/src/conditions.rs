@@ -118,8 +118,8 @@ pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &[Wanted], now: &str) -
 /// What the fleet's status should show to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetWanted {
-    /// How many nodes at once; `None` = unlimited.
-    pub limit: Option<u64>,
+    /// How many nodes at once.
+    pub limit: u64,
     /// How many nodes are up to date, behind and in update.
     pub counts: Counts,
     /// Versions that no new node is updated to.
@@ -134,7 +134,7 @@ impl FleetWanted {
     /// Is all of this stored already?
     pub fn stands_in(&self, fleet: &BottlerocketFleet) -> bool {
         fleet.status.as_ref().is_some_and(|status| {
-            status.limit == self.limit
+            status.limit == Some(self.limit)
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
                 && self.halt.stands_in(&status.conditions)
@@ -149,14 +149,9 @@ impl FleetWanted {
         // A condition that is not known yet is applied as it is stored: if it were left out, it would be removed.
         let kept = || conditions.iter().find(|condition| condition.type_ == ADMISSION_ENFORCED).cloned();
         let admission = self.admission.as_ref().map(|wanted| wanted.over(conditions, now)).or_else(kept);
-        let mut status = json!({"counts": self.counts});
+        let mut status = json!({"counts": self.counts, "limit": self.limit});
         // Server-side apply removes only what we have applied. What somebody else has put there is overwritten first.
-        let stored = fleet.status.as_ref();
-        let (limit, halted) =
-            (stored.and_then(|status| status.limit), stored.and_then(|status| status.halted.as_deref()));
-        if let Some(limit) = self.limit.or(limit.filter(|limit| *limit != 0).map(|_| 0)) {
-            status["limit"] = json!(limit);
-        }
+        let halted = fleet.status.as_ref().and_then(|status| status.halted.as_deref());
         if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
             status["halted"] = json!(halted);
         }
@@ -288,7 +283,7 @@ mod tests {
     #[test]
     fn the_fleet_keeps_a_condition_that_was_not_looked_at_yet() {
         let mut wanted = FleetWanted {
-            limit: None,
+            limit: 1,
             counts: Counts { nodes: 3, ..Counts::default() },
             halted: None,
             halt: Wanted::halted([].into_iter()),
@@ -304,7 +299,6 @@ mod tests {
         let none = fleet(&json!({}));
         assert!(!wanted.stands_in(&none));
         let patch = wanted.patch(&none, "2026-11-21T04:00:00Z");
-        assert_eq!(patch["status"].get("limit"), None);
         let written = fleet(&patch["status"]);
         assert!(wanted.stands_in(&written));
         wanted.admission = None;

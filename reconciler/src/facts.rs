@@ -24,8 +24,8 @@ pub struct FleetFacts<'a> {
     pub resume: &'a [String],
     /// After how many failed nodes a version is halted.
     pub budget: FailureBudget,
-    /// How many nodes may be updated at once; `None` = unlimited.
-    pub limit: Option<u64>,
+    /// How many nodes may be updated at once.
+    pub limit: u64,
     /// May new updates start?
     pub gate: Gate,
     /// Were our own admission rules seen to be in force? `gate` says this only if the fleet is not paused.
@@ -121,6 +121,12 @@ pub struct NodeFacts<'a> {
     pub excluded: bool,
     /// Carries our taint.
     pub tainted: bool,
+    /// Karpenter is kept from disrupting it.
+    pub do_not_disrupt: bool,
+    /// The cluster autoscaler is kept from removing it.
+    pub scale_down_disabled: bool,
+    /// It is being deleted, or an autoscaler says that it removes it.
+    pub leaving: bool,
     /// What we changed on it.
     pub marker: Option<&'a Marker>,
     /// Its zone.
@@ -167,6 +173,9 @@ impl NodeFacts<'static> {
         unschedulable: false,
         excluded: false,
         tainted: false,
+        do_not_disrupt: false,
+        scale_down_disabled: false,
+        leaving: false,
         marker: None,
         zone: None,
         paused: false,
@@ -229,6 +238,8 @@ pub struct TimeFacts {
     pub drain_overdue: bool,
     /// The node has been watched for long enough after its update.
     pub soak_over: bool,
+    /// The node has not been Ready for so long, since its host began its reboot, that it may be lost.
+    pub away_for_long: bool,
     /// Evicted workloads have had long enough to be available again.
     pub workloads_overdue: bool,
     /// The current step takes longer than it may; or the slot has been held for longer than a short step may take, and the

@@ -67,8 +67,8 @@ struct ByObjectAndResult {
 /// What only the last pass of the leader knows.
 #[derive(Clone, Debug, Default)]
 pub struct LastPass {
-    /// How many nodes may be updated at once; `None` = unlimited.
-    pub limit: Option<u64>,
+    /// How many nodes may be updated at once.
+    pub limit: u64,
     /// How many nodes have which reason.
     pub reasons: BTreeMap<&'static str, i64>,
     /// How many objects of which kind cannot be read, and are left alone.
@@ -259,10 +259,8 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
         "For how long the oldest slot has been held; 0 if none is in use",
         number(i64::try_from(pass.oldest_slot_seconds.unwrap_or(0)).unwrap_or(i64::MAX)),
     );
-    if let Some(limit) = pass.limit {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        registry.register("brupop_slots_limit", "Most updates at once; absent if unlimited", number(limit));
-    }
+    let limit = i64::try_from(pass.limit).unwrap_or(i64::MAX);
+    registry.register("brupop_slots_limit", "Most updates at once", number(limit));
     let skipped = Family::<ByKind, Gauge>::default();
     for kind in SKIPPED_KINDS {
         skipped.get_or_create(&ByKind { kind }).set(pass.skipped.get(kind).copied().unwrap_or(0));
@@ -307,7 +305,7 @@ mod tests {
         let metrics = Metrics::default();
         let reasons = BTreeMap::from([("NoUpdate", 2)]);
         metrics.passed(Some(LastPass {
-            limit: Some(3),
+            limit: 3,
             reasons,
             skipped: BTreeMap::from([("Pod", 1)]),
             halted: 1,
@@ -384,13 +382,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unlimited_fleet_has_no_limit_and_versions_do_not_grow_without_bound() {
+    fn versions_do_not_grow_without_bound() {
         let metrics = Metrics::default();
         metrics.passed(Some(LastPass::default()));
         let made_up = (0..100).map(|n| ("Idle", format!("1.0.{n}")));
         let fleet = (0..3).flat_map(|n| [("Idle", format!("9.0.{n}")), ("Idle", format!("9.0.{n}"))]);
         let text = metrics.render(Some(&snapshot(made_up.chain(fleet))), 0);
-        assert!(!text.contains("brupop_slots_limit"));
         let hosts = |version: &str, hosts: u8| {
             let line = format!("brupop_hosts_version{{bottlerocket_version=\"{version}\"}} {hosts}\n");
             assert!(text.contains(&line), "{line} is not in\n{text}");

@@ -206,6 +206,8 @@ impl<'a> Observer<'a, '_> {
             drain_started_at: None,
             cordoned_at: None,
             tainted: false,
+            do_not_disrupt: false,
+            scale_down_disabled: false,
             drained_at: None,
             evicted_owners: Vec::new(),
             left_owners: Vec::new(),
@@ -221,6 +223,9 @@ impl<'a> Observer<'a, '_> {
             unschedulable: node.unschedulable(),
             excluded: node.excluded(),
             tainted: node.tainted(),
+            do_not_disrupt: node.do_not_disrupt(),
+            scale_down_disabled: node.scale_down_disabled(),
+            leaving: node.leaving(),
             marker: node.marker().unwrap_or_else(|why| {
                 *unreadable = Some(why.to_owned());
                 Some(&UNREAD)

@@ -81,8 +81,8 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// How many nodes may be updated at once; none = unlimited.
-    pub limit: Option<u64>,
+    /// How many nodes may be updated at once.
+    pub limit: u64,
     /// How many are.
     pub in_use: usize,
     /// Versions that no further node is updated to.

@@ -242,6 +242,10 @@ impl FromStr for Remaining {
     }
 }
 
+/// Most nodes that are updated at once, whatever is configured. The whole ledger is one object, which is written anew
+/// whenever a slot is taken or given back: 500 slots are some 120 kB, and etcd takes no object of more than 1.5 MB.
+pub const SLOTS_MAX: u64 = 500;
+
 /// How many nodes may be updated at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
@@ -249,18 +253,19 @@ pub enum Limit {
     Nodes(u64),
     /// That percentage of the labelled nodes, rounded down, but at least one.
     Percent(u64),
-    /// Any number.
+    /// As many as the ledger has room for: [`SLOTS_MAX`].
     Unlimited,
 }
 
 impl Limit {
-    /// The limit as a number of nodes, in a fleet with `labelled` labelled nodes; `None` = unlimited.
-    pub fn of(self, labelled: u64) -> Option<u64> {
-        match self {
-            Self::Nodes(nodes) => Some(nodes),
-            Self::Percent(percent) => Some((labelled.saturating_mul(percent) / 100).max(1)),
-            Self::Unlimited => None,
-        }
+    /// The limit as a number of nodes, in a fleet with `labelled` labelled nodes.
+    pub fn of(self, labelled: u64) -> u64 {
+        let wanted = match self {
+            Self::Nodes(nodes) => nodes,
+            Self::Percent(percent) => (labelled.saturating_mul(percent) / 100).max(1),
+            Self::Unlimited => SLOTS_MAX,
+        };
+        wanted.min(SLOTS_MAX)
     }
 }
 
@@ -330,12 +335,13 @@ mod tests {
     #[test]
     fn limits_are_read_and_counted() {
         for (text, nodes, limit) in [
-            ("3", 100, Some(3)),
-            ("10%", 100, Some(10)),
-            ("10%", 19, Some(1)),
-            ("10%", 0, Some(1)),
-            ("100%", 7, Some(7)),
-            ("unlimited", 7, None),
+            ("3", 100, 3),
+            ("10%", 100, 10),
+            ("10%", 19, 1),
+            ("10%", 0, 1),
+            ("100%", 7, 7),
+            ("unlimited", 7, SLOTS_MAX),
+            ("100000", 7, SLOTS_MAX),
         ] {
             assert_eq!(text.parse::<Limit>().unwrap().of(nodes), limit, "{text} of {nodes}");
         }

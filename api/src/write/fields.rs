@@ -111,14 +111,19 @@ impl Fields for BottlerocketShadow {
     }
 }
 
-fn set_label(metadata: &mut ObjectMeta, key: &str, value: Option<String>) {
-    let labels = metadata.labels.get_or_insert_default();
+/// Sets a label or an annotation.
+fn set_entry(entries: &mut Option<BTreeMap<String, String>>, key: &str, value: Option<String>) {
+    let all = entries.get_or_insert_default();
     match value {
-        Some(value) => labels.insert(key.to_owned(), value),
-        None => labels.remove(key),
+        Some(value) => all.insert(key.to_owned(), value),
+        None => all.remove(key),
     };
     // The API server keeps no empty maps.
-    metadata.labels.take_if(|labels| labels.is_empty());
+    entries.take_if(|all| all.is_empty());
+}
+
+fn has_entry(entries: Option<&BTreeMap<String, String>>, key: &str) -> Value<'static> {
+    Value::flag(entries.is_some_and(|entries| entries.contains_key(key)))
 }
 
 impl Fields for Node {
@@ -131,12 +136,15 @@ impl Fields for Node {
                 spec.and_then(|spec| spec.taints.as_ref())
                     .is_some_and(|taints| taints.iter().any(|taint| taint.key == names::UPDATING_TAINT)),
             ),
-            Field::ExcludedFromLoadBalancers => Value::flag(
-                self.metadata
-                    .labels
-                    .as_ref()
-                    .is_some_and(|labels| labels.contains_key(names::EXCLUDE_FROM_LB_LABEL)),
-            ),
+            Field::ExcludedFromLoadBalancers => {
+                has_entry(self.metadata.labels.as_ref(), names::EXCLUDE_FROM_LB_LABEL)
+            }
+            Field::DoNotDisrupt => {
+                has_entry(self.metadata.annotations.as_ref(), names::DO_NOT_DISRUPT_ANNOTATION)
+            }
+            Field::ScaleDownDisabled => {
+                has_entry(self.metadata.annotations.as_ref(), names::SCALE_DOWN_DISABLED_ANNOTATION)
+            }
             Field::UpdaterInterface => text(
                 self.metadata.labels.as_ref().and_then(|labels| labels.get(names::UPDATER_INTERFACE_LABEL)),
             ),
@@ -176,19 +184,22 @@ impl Fields for Node {
             }
             Field::ExcludedFromLoadBalancers => {
                 let words = (*value == Value::Set).then(|| names::EXCLUDE_FROM_LB_VALUE.to_owned());
-                set_label(&mut self.metadata, names::EXCLUDE_FROM_LB_LABEL, words);
+                set_entry(&mut self.metadata.labels, names::EXCLUDE_FROM_LB_LABEL, words);
             }
             Field::UpdaterInterface => {
-                set_label(&mut self.metadata, names::UPDATER_INTERFACE_LABEL, to_text(value));
+                set_entry(&mut self.metadata.labels, names::UPDATER_INTERFACE_LABEL, to_text(value));
+            }
+            Field::DoNotDisrupt | Field::ScaleDownDisabled => {
+                let key = match field {
+                    Field::DoNotDisrupt => names::DO_NOT_DISRUPT_ANNOTATION,
+                    _ => names::SCALE_DOWN_DISABLED_ANNOTATION,
+                };
+                let words = (*value == Value::Set).then(|| "true".to_owned());
+                set_entry(&mut self.metadata.annotations, key, words);
             }
             Field::Marker => {
-                let annotations = self.metadata.annotations.get_or_insert_default();
-                if let Value::Marker(marker) = value {
-                    annotations.insert(names::MARKER_ANNOTATION.into(), marker.render());
-                } else {
-                    annotations.remove(names::MARKER_ANNOTATION);
-                }
-                self.metadata.annotations.take_if(|annotations| annotations.is_empty());
+                let words = if let Value::Marker(marker) = value { Some(marker.render()) } else { None };
+                set_entry(&mut self.metadata.annotations, names::MARKER_ANNOTATION, words);
             }
             _ => {}
         }

@@ -112,8 +112,7 @@ pub(super) fn stands(field: Field<'_>, value: &Meaning<'_>, observed: &Value) ->
     };
     match value {
         Meaning::Absent => false,
-        // Of a label the key counts.
-        Meaning::Set => field == Field::ExcludedFromLoadBalancers || *found == json!(true),
+        Meaning::Set => field.is_key() || *found == json!(true),
         Meaning::Number(number) => found.as_u64() == Some(*number),
         Meaning::Text(text) => found.as_str() == Some(text.as_ref()),
         Meaning::State(state) => is(found, state),

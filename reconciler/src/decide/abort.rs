@@ -19,6 +19,8 @@ pub enum Abort {
     NodeChangesDenied,
     /// The host came back with another version than the wanted one.
     FellBack,
+    /// The host came back, and its Node's OS image names no version of Bottlerocket.
+    NotBottlerocket,
     /// The node was not Ready after the update.
     NotReady,
     /// A workload whose pods were evicted did not become available again, while no other node was being updated.
@@ -49,6 +51,7 @@ impl Abort {
             Self::PodsComeBack => "PodsComeBack",
             Self::NodeChangesDenied => "NodeChangesDenied",
             Self::FellBack => "FellBack",
+            Self::NotBottlerocket => "NotBottlerocket",
             Self::NotReady => "NotReady",
             Self::WorkloadsNotBack => "WorkloadsNotBack",
             Self::WorkloadsNotBackAmongOthers => "WorkloadsNotBackAmongOthers",
@@ -94,6 +97,9 @@ impl Abort {
             }
             Self::NodeChangesDenied => "the API server takes no change of the Node",
             Self::FellBack => "the host came back with another version than the wanted one",
+            Self::NotBottlerocket => {
+                "the host came back, and its Node's OS image names no version of Bottlerocket"
+            }
             Self::NotReady => "the node was not Ready with the new version",
             Self::WorkloadsNotBack => "a workload whose pods were evicted did not become available again",
             Self::WorkloadsNotBackAmongOthers => {

@@ -146,5 +146,17 @@ fn cordon<'a>(node: &NodeFacts<'a>, marker: Marker) -> Decision<'a> {
     if marker.tainted && !node.tainted {
         sets.push((Field::UpdatingTaint, Value::Set));
     }
+    // An empty node is what autoscalers remove.
+    let kept =
+        [(Field::DoNotDisrupt, node.do_not_disrupt), (Field::ScaleDownDisabled, node.scale_down_disabled)];
+    let missing = kept.into_iter().filter(|(_, kept)| !kept).map(|(field, _)| field);
+    let tests: Vec<_> =
+        tests.into_iter().chain(missing.clone().map(|field| (field, Value::Absent))).collect();
+    sets.extend(missing.map(|field| (field, Value::Set)));
+    let marker = Marker {
+        do_not_disrupt: marker.do_not_disrupt || !node.do_not_disrupt,
+        scale_down_disabled: marker.scale_down_disabled || !node.scale_down_disabled,
+        ..marker
+    };
     Decision::write(writes::mark(node, tests, sets, marker), Reason::Cordoning)
 }

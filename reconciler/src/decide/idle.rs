@@ -51,8 +51,14 @@ pub(super) fn startable<'a>(
     if !node.ready {
         return Err(Reason::NodeNotReady);
     }
+    if node.leaving {
+        return Err(Reason::NodeLeaving);
+    }
     if node.overgrown {
         return Err(Reason::TooManyLabels);
+    }
+    if node.version.is_none() {
+        return Err(Reason::NotBottlerocket);
     }
     if shadow.status.current_version.is_none() || shadow.status.boot_id != Some(node.boot_id) {
         return Err(Reason::NotReported);

@@ -53,7 +53,7 @@ mod tests {
             versions: &NO_VERSIONS,
             resume: &[],
             budget: FailureBudget::default(),
-            limit: Some(1),
+            limit: 1,
             gate,
             typical_seconds: None,
             all_ready: true,

@@ -57,6 +57,10 @@ pub enum Reason<'a> {
     CannotBeEmptied(&'a str),
     /// A budget allows no disruption now that the drain needs. Holds which.
     BudgetAllowsNone(&'a str),
+    /// The Node is being deleted, or an autoscaler says that it removes it.
+    NodeLeaving,
+    /// The Node's OS image names no version of Bottlerocket.
+    NotBottlerocket,
     /// The API server takes no change of the Node. Holds what it says about that.
     NodeChangesDenied(&'a str),
     /// As many nodes as allowed are being updated.
@@ -93,7 +97,7 @@ pub enum Reason<'a> {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can return, for metrics.
-    pub const WORDS: [&'static str; 39] = [
+    pub const WORDS: [&'static str; 41] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -117,6 +121,8 @@ impl Reason<'_> {
         "LookingAtPods",
         "CannotBeEmptied",
         "BudgetAllowsNone",
+        "NodeLeaving",
+        "NotBottlerocket",
         "NodeChangesDenied",
         "LimitReached",
         "LimitUsedByUnavailableNodes",
@@ -161,6 +167,8 @@ impl Reason<'_> {
             Self::LookingAtPods => "LookingAtPods",
             Self::CannotBeEmptied(_) => "CannotBeEmptied",
             Self::BudgetAllowsNone(_) => "BudgetAllowsNone",
+            Self::NodeLeaving => "NodeLeaving",
+            Self::NotBottlerocket => "NotBottlerocket",
             Self::NodeChangesDenied(_) => "NodeChangesDenied",
             Self::LimitReached => "LimitReached",
             Self::LimitUsedByUnavailableNodes => "LimitUsedByUnavailableNodes",
@@ -205,6 +213,10 @@ impl Reason<'_> {
     /// The condition's message: a sentence for people.
     pub fn message(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
+            Self::NodeLeaving => "the Node is being deleted, or an autoscaler has tainted it to remove it",
+            Self::NotBottlerocket => {
+                "the Node's OS image names no version of Bottlerocket, so no update could be seen to succeed"
+            }
             Self::NotLeading => "this reconciler does not lead",
             Self::NodeGone => "the node is gone",
             Self::NodeReplaced => "the node was made again under the same name; it gets a new shadow",

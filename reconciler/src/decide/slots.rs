@@ -36,7 +36,8 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     }
     let holders = Holders::of(fleet, situations);
     let kept = fleet.slots.len() - holders.freed.len();
-    let over = holders.freed.iter().filter_map(|&(_, index)| situations.get(index?));
+    let over =
+        holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| situations.get(index))));
     let kept_by = (0..situations.len()).filter(|&index| holders.keep(index));
     let holding: Vec<Situation<'a>> = kept_by.map(|index| situations[index]).collect();
     let versions = Versions::after(fleet, over, &holding);
@@ -54,11 +55,12 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
             attempt,
             since: Some(fleet.now.to_owned()),
             version: version_for(&situations[index]).map(str::to_owned),
+            lost: false,
             counted: false,
         };
         Some((Field::Slot(shadow.name), Value::Slot(slot)))
     }));
-    sets.extend(versions.counted_slots());
+    sets.extend(versions.noted_slots());
     let halted = versions.halted();
     sets.extend(versions.sets(fleet, situations));
     let write = (!sets.is_empty()).then(|| Write {
@@ -183,7 +185,7 @@ fn choose<'a>(
     versions: &Versions<'a>,
     mut canaries: Canaries<'a>,
 ) -> Choice<'a> {
-    let limit = fleet.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let limit = usize::try_from(fleet.limit).unwrap_or(usize::MAX);
     let running = (0..situations.len()).filter(|&at| !holders.have(at) && runs(&situations[at]));
     let (mut taken, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&situations[at]));
     taken.sort_by_key(|&at| !only_comes_back(&situations[at]));

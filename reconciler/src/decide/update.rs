@@ -15,14 +15,17 @@ enum Boot {
     IntoUpdate,
     /// In another boot, with another version.
     IntoOther,
+    /// In another boot, and the Node does not say with which version.
+    IntoUnknown,
 }
 
 fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
     let from = shadow.spec.reboot_from_boot_id.or(shadow.spec.baseline_boot_id);
-    match (from == Some(node.boot_id), node.version == shadow.spec.version) {
+    match (from == Some(node.boot_id), node.version) {
         (true, _) => Boot::Same,
-        (false, true) => Boot::IntoUpdate,
-        (false, false) => Boot::IntoOther,
+        (false, None) => Boot::IntoUnknown,
+        (false, version) if version == shadow.spec.version => Boot::IntoUpdate,
+        (false, Some(_)) => Boot::IntoOther,
     }
 }
 
@@ -110,7 +113,7 @@ impl<'a> Case<'_, 'a> {
                 return Decision::write(writes::skip_reboot(fleet, shadow), Reason::ReturningToService);
             }
             Boot::IntoOther if shadow.reached() => return self.abort(Abort::FellBack),
-            Boot::IntoOther => return self.abort(Abort::RebootedByItself),
+            Boot::IntoOther | Boot::IntoUnknown => return self.abort(Abort::RebootedByItself),
             // Upstream's operator had begun, and the host came up with the update before we took it over.
             Boot::Same if node.version.is_some() && node.version == shadow.spec.version => {
                 return Decision::write(writes::skip_reboot(fleet, shadow), Reason::ReturningToService);
@@ -169,10 +172,11 @@ impl<'a> Case<'_, 'a> {
         if let Some(undo) = self.back_into_service() {
             return undo;
         }
-        if boot == Boot::IntoOther {
-            return self.abort(Abort::FellBack);
+        match boot {
+            Boot::IntoOther => self.abort(Abort::FellBack),
+            Boot::IntoUnknown => self.abort(Abort::NotBottlerocket),
+            Boot::Same | Boot::IntoUpdate => self.watch_it(),
         }
-        self.watch_it()
     }
 
     /// The node is in service with the new version: monitor it, once its agent has reported the reboot, too. A silent
@@ -232,7 +236,7 @@ impl<'a> Case<'_, 'a> {
             return Decision::wait(Reason::NodeNotReady);
         }
         if node.version != shadow.spec.version {
-            return self.abort(Abort::FellBack);
+            return self.abort(if node.version.is_none() { Abort::NotBottlerocket } else { Abort::FellBack });
         }
         if let Some(undo) = self.back_into_service() {
             return undo;

@@ -34,8 +34,8 @@ pub struct Halted<'a> {
 pub(super) struct Versions<'a> {
     changed: BTreeMap<&'a str, VersionRecord>,
     halted: Vec<Halted<'a>>,
-    /// Slots, by name of the shadow, whose nodes' failures are counted in this pass.
-    counted: Vec<(&'a str, Slot)>,
+    /// Slots, by name of the shadow, that note something of their nodes from this pass on.
+    noted: Vec<(&'a str, Slot)>,
     finished: bool,
     typical_seconds: Option<u64>,
 }
@@ -45,7 +45,7 @@ impl<'a> Versions<'a> {
     /// that keep their slots (`holding`) and have failed.
     pub(super) fn after<'b>(
         fleet: &FleetFacts<'a>,
-        over: impl Iterator<Item = &'b Situation<'a>>,
+        over: impl Iterator<Item = (&'a str, Option<&'b Situation<'a>>)>,
         holding: &[Situation<'a>],
     ) -> Self
     where
@@ -63,10 +63,11 @@ impl<'a> Versions<'a> {
                 });
             }
         }
-        for situation in over {
-            versions.count(fleet, situation);
+        for (name, situation) in over {
+            versions.count(fleet, name, situation);
         }
         for situation in holding {
+            versions.note_lost(fleet, situation);
             versions.count_early(fleet, situation);
         }
         versions.halt(fleet);
@@ -76,7 +77,7 @@ impl<'a> Versions<'a> {
     /// No record changes.
     pub(super) fn unchanged(fleet: &FleetFacts<'a>) -> Self {
         let typical_seconds = fleet.typical_seconds;
-        Self { changed: BTreeMap::new(), halted: vec![], counted: vec![], finished: false, typical_seconds }
+        Self { changed: BTreeMap::new(), halted: vec![], noted: vec![], finished: false, typical_seconds }
     }
 
     /// Do the changes of this pass halt this version?
@@ -102,12 +103,24 @@ impl<'a> Versions<'a> {
         change(record);
     }
 
-    /// Counts an update that is over.
-    fn count(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
-        let Some(shadow) = situation.shadow else { return };
-        let (Some(slot), Some(version)) = (situation.slot(fleet), shadow.spec.version) else { return };
+    /// Counts an update that is over, whose slot has this name.
+    fn count(&mut self, fleet: &FleetFacts<'a>, name: &'a str, situation: Option<&Situation<'a>>) {
+        let Some(slot) = fleet.slots.get(name) else { return };
+        let node = situation.and_then(|situation| situation.node);
+        let name = names::node_of_shadow(name).unwrap_or(name);
+        let shadow = situation.and_then(|situation| situation.shadow).filter(|shadow| shadow.uid == slot.uid);
+        if slot.lost
+            && !slot.counted
+            && let Some(version) = slot.version.as_deref()
+            && (shadow.is_none() || node.is_none())
+            && node.is_none_or(|node| node.version != Some(version))
+        {
+            // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
+            self.failed(fleet, version, name, fleet.now, NOT_RETURNED);
+        }
+        let (Some(situation), Some(shadow)) = (situation, shadow) else { return };
+        let Some(version) = shadow.spec.version else { return };
         self.finished = true;
-        let name = names::node_of_shadow(shadow.name).unwrap_or(shadow.name);
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
             if Abort::is_corroborated(&failure.reason) {
@@ -116,16 +129,7 @@ impl<'a> Versions<'a> {
             }
             return;
         }
-        let Some(node) = situation.node else {
-            // Whatever deleted its Node: the host began its reboot, and was not seen again.
-            let claimed = shadow.spec.reboot_from_boot_id.is_some()
-                && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
-            if shadow.spec.state == State::RebootedIntoUpdate && claimed && !slot.counted {
-                self.failed(fleet, version, name, fleet.now, NOT_RETURNED);
-            }
-            return;
-        };
-        if node.version == Some(version) {
+        if let Some(node) = node.filter(|node| node.version == Some(version)) {
             self.took(situation.time.slot_seconds);
             self.change(fleet, version, |record| {
                 record.succeeded += 1;
@@ -142,6 +146,25 @@ impl<'a> Versions<'a> {
             let typical = self.typical_seconds.unwrap_or(seconds);
             let seconds = seconds.min(typical.max(LEAST_TYPICAL).saturating_mul(3));
             self.typical_seconds = Some(typical.saturating_mul(3).saturating_add(seconds) / 4);
+        }
+    }
+
+    /// Notes whether a Node that is deleted from now on counts as failed: if its host claimed the reboot, it was not Ready
+    /// for long, and no autoscaler had said before that it removes it. So whoever repairs a host by replacing it hides no
+    /// failure, and whoever removes a node makes none.
+    fn note_lost(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
+        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
+        let Some((name, slot)) = fleet.slots.get_key_value(situation.shadow_name) else { return };
+        let claimed = shadow.spec.reboot_from_boot_id.is_some()
+            && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
+        let lost = slot.lost && !node.ready
+            || shadow.uid == slot.uid
+                && claimed
+                && !node.ready
+                && !node.leaving
+                && situation.time.away_for_long;
+        if lost != slot.lost {
+            self.noted.push((name, Slot { lost, ..slot.clone() }));
         }
     }
 
@@ -166,12 +189,15 @@ impl<'a> Versions<'a> {
             }
             _ => return,
         }
-        self.counted.push((name, Slot { counted: true, ..slot.clone() }));
+        let lost =
+            self.noted.iter().find(|(noted, _)| *noted == name).map_or(slot.lost, |(_, slot)| slot.lost);
+        self.noted.retain(|(noted, _)| *noted != name);
+        self.noted.push((name, Slot { counted: true, lost, ..slot.clone() }));
     }
 
-    /// The slots that note from now on that their nodes' failures are counted.
-    pub(super) fn counted_slots(&self) -> impl Iterator<Item = (Field<'a>, Value<'a>)> + use<'a> {
-        self.counted.clone().into_iter().map(|(name, slot)| (Field::Slot(name), Value::Slot(slot)))
+    /// The slots that note something from now on.
+    pub(super) fn noted_slots(&self) -> impl Iterator<Item = (Field<'a>, Value<'a>)> + use<'a> {
+        self.noted.clone().into_iter().map(|(name, slot)| (Field::Slot(name), Value::Slot(slot)))
     }
 
     /// How many more nodes may fail before a version is halted, for each that the ledger knows; `None` = any number, and

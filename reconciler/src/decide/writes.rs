@@ -187,6 +187,8 @@ fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, evicted_owners: Vec<St
         (Field::Unschedulable, marker.cordoned_at.is_some() && node.unschedulable),
         (Field::ExcludedFromLoadBalancers, marker.excluded_at.is_some() && node.excluded),
         (Field::UpdatingTaint, marker.tainted && node.tainted),
+        (Field::DoNotDisrupt, marker.do_not_disrupt && node.do_not_disrupt),
+        (Field::ScaleDownDisabled, marker.scale_down_disabled && node.scale_down_disabled),
     ];
     let rest = Marker {
         shadow_uid: marker.shadow_uid.clone(),

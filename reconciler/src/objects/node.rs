@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -18,8 +19,13 @@ use super::readiness::{Condition, Readiness};
 
 /// Labels and annotations of a Node that matter here.
 const LABELS: [&str; 3] = [names::UPDATER_INTERFACE_LABEL, names::EXCLUDE_FROM_LB_LABEL, ZONE_LABEL];
-const ANNOTATIONS: [&str; 3] =
-    [names::MARKER_ANNOTATION, names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION];
+const ANNOTATIONS: [&str; 5] = [
+    names::MARKER_ANNOTATION,
+    names::PAUSE_ANNOTATION,
+    names::UPDATE_NOW_ANNOTATION,
+    names::DO_NOT_DISRUPT_ANNOTATION,
+    names::SCALE_DOWN_DISABLED_ANNOTATION,
+];
 /// Well-known label of a Node's zone.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// Most bytes of these labels, or of these annotations. The marker is the longest, with up to 4 KiB.
@@ -58,6 +64,9 @@ struct Facts {
     labelled: bool,
     excluded: bool,
     tainted: bool,
+    do_not_disrupt: bool,
+    scale_down_disabled: bool,
+    leaving: bool,
     paused: bool,
     update_now: bool,
     version: Option<String>,
@@ -83,6 +92,8 @@ struct Metadata {
     annotations: Kept,
     #[serde(default, deserialize_with = "lenient_time")]
     creation_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    deletion_timestamp: Option<IgnoredAny>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -160,6 +171,13 @@ impl Facts {
             labelled: label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION),
             excluded: label(names::EXCLUDE_FROM_LB_LABEL).is_some(),
             tainted: spec.taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT),
+            do_not_disrupt: annotation(names::DO_NOT_DISRUPT_ANNOTATION).is_some(),
+            scale_down_disabled: annotation(names::SCALE_DOWN_DISABLED_ANNOTATION).is_some(),
+            leaving: metadata.deletion_timestamp.is_some()
+                || spec
+                    .taints
+                    .iter()
+                    .any(|taint| names::LEAVING_TAINTS.iter().any(|key| taint["key"] == *key)),
             // Whatever else people write there: nothing starts that they may not have meant to start.
             paused: annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false"),
             update_now: annotation(names::UPDATE_NOW_ANNOTATION) == Some("true"),
@@ -265,6 +283,21 @@ impl WatchedNode {
     /// Does it carry our taint?
     pub fn tainted(&self) -> bool {
         self.facts.tainted
+    }
+
+    /// Is Karpenter kept from disrupting it?
+    pub fn do_not_disrupt(&self) -> bool {
+        self.facts.do_not_disrupt
+    }
+
+    /// Is the cluster autoscaler kept from removing it?
+    pub fn scale_down_disabled(&self) -> bool {
+        self.facts.scale_down_disabled
+    }
+
+    /// Is it being deleted, or does an autoscaler say that it removes it?
+    pub fn leaving(&self) -> bool {
+        self.facts.leaving
     }
 
     /// `status.nodeInfo.bootID`.

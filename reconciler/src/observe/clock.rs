@@ -9,6 +9,9 @@ use crate::facts::TimeFacts;
 use crate::objects::{AgentPod, WatchedNode};
 use crate::settings::Durations;
 
+/// A node that has not been Ready for so long since its host began its reboot may be lost. Whoever repairs nodes by
+/// replacing them waits for this long at least.
+const LOST: SignedDuration = SignedDuration::from_mins(10);
 /// Longest wait after failures.
 const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
 /// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
@@ -101,7 +104,13 @@ impl Clock {
                     !shadow.reports(State::Idle) && self.passed(times.transition, times.durations.settle);
             }
             State::StagedAndPerformedUpdate => facts.step_overdue = self.staging_overdue(shadow, times),
-            State::RebootedIntoUpdate => facts.step_overdue = self.reboot_overdue(shadow, times),
+            State::RebootedIntoUpdate => {
+                facts.step_overdue = self.reboot_overdue(shadow, times);
+                let Times { transition, health, .. } = *times;
+                facts.away_for_long = health.ready.is_none()
+                    && health.away.is_some_and(|since| self.is_older(since, LOST))
+                    && self.passed(transition, LOST);
+            }
             State::MonitoringUpdate => self.monitoring(times, &mut facts),
         }
         facts

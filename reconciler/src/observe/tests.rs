@@ -177,7 +177,7 @@ fn the_fleet_is_seen() {
     let ledger = json!({"metadata": {}, "spec": {}, "status": {"term": 4, "slots": {"brs-a": {"uid": "u", "attempt": 1}}}});
     snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let fleet = observe_at(&snapshot, &durations, NOW).fleet;
-    assert_eq!((fleet.term, fleet.ledger_term, fleet.limit), (4, Some(4), Some(2)));
+    assert_eq!((fleet.term, fleet.ledger_term, fleet.limit), (4, Some(4), 2));
     assert!(fleet.exclude);
     assert_eq!(fleet.slots["brs-a"].attempt, 1);
 }

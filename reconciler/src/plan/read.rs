@@ -69,7 +69,7 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
         let circumstances = settings.circumstances(&snapshot, leader, now, &text);
         let observed = observe::observe(&snapshot, &circumstances);
         let turns = decide::turns(&observed.fleet, &observed.situations).into_iter();
-        let room = observed.fleet.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(LOOKED_AT);
+        let room = usize::try_from(observed.fleet.limit).unwrap_or(LOOKED_AT);
         let first = turns.take(room.clamp(AT_ONCE, LOOKED_AT));
         let unknown = first.filter(|&index| !observed.situations[index].pods.known);
         let next: Vec<String> =

@@ -4,10 +4,9 @@ use super::{Next, Plan, Row};
 
 /// The plan as lines of columns.
 pub(super) fn of(plan: &Plan) -> String {
-    let limit = plan.limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string());
     let halted =
         if plan.halted.is_empty() { String::new() } else { format!("; halted: {}", plan.halted.join(", ")) };
-    let mut text = format!("{} of {limit} in update{halted}\n", plan.in_use);
+    let mut text = format!("{} of {} in update{halted}\n", plan.in_use, plan.limit);
     let head = ["NODE", "VERSION", "TARGET", "NEXT", "REASON", "MESSAGE"].map(str::to_owned);
     let rows: Vec<[String; 6]> = std::iter::once(head).chain(plan.nodes.iter().map(cells)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

@@ -61,7 +61,7 @@ fn observed<'a>(
         all_ready: true,
         resting: false,
         typical_seconds: None,
-        limit: Some(2),
+        limit: 2,
         gate: Gate::Open,
         exclude: false,
     };

@@ -247,7 +247,7 @@ mod tests {
             all_ready: true,
             resting: false,
             typical_seconds: None,
-            limit: None,
+            limit: 500,
             gate: Gate::Open,
             exclude: false,
         };

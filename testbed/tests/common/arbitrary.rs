@@ -33,11 +33,13 @@ pub const SHADOW_FIELDS: [Field<'static>; 20] = [
     Field::StatusRebootRequested,
     Field::StatusMessage,
 ];
-pub const NODE_FIELDS: [Field<'static>; 7] = [
+pub const NODE_FIELDS: [Field<'static>; 9] = [
     Field::Uid,
     Field::Unschedulable,
     Field::ExcludedFromLoadBalancers,
     Field::UpdatingTaint,
+    Field::DoNotDisrupt,
+    Field::ScaleDownDisabled,
     Field::Marker,
     Field::UpdaterInterface,
     Field::OsImage,
@@ -265,6 +267,8 @@ fn node() -> impl Strategy<Value = Json> {
     ]);
     let annotations = object(vec![
         (names::MARKER_ANNOTATION, some_of(&words)),
+        (names::DO_NOT_DISRUPT_ANNOTATION, some_of(&texts(&["true", "1h"]))),
+        (names::SCALE_DOWN_DISABLED_ANNOTATION, some_of(&texts(&["true", "false"]))),
         ("example.com/annotation", some_of(&texts(&["a", ""]))),
     ]);
     let foreign = json!({"key": "example.com/taint", "value": "v", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
@@ -352,9 +356,11 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
                 Value::Staged(Staged { version: version.to_owned(), at, prefetched })
             })
             .boxed(),
-        Field::Unschedulable | Field::ExcludedFromLoadBalancers | Field::UpdatingTaint => {
-            any::<bool>().prop_map(Value::flag).boxed()
-        }
+        Field::Unschedulable
+        | Field::ExcludedFromLoadBalancers
+        | Field::UpdatingTaint
+        | Field::DoNotDisrupt
+        | Field::ScaleDownDisabled => any::<bool>().prop_map(Value::flag).boxed(),
         Field::Marker => (0_u64..3, any::<bool>(), vec(select(&["apps/v1/Deployment/shop/cart"][..]), 0..2))
             .prop_map(|(attempt, tainted, owners)| {
                 let evicted_owners = owners.into_iter().map(str::to_owned).collect();

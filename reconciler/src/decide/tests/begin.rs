@@ -204,7 +204,7 @@ fn what_upstream_left_in_mid_update_takes_its_slots_like_everybody_else() {
     let (_, take) = new_term(None, &situations);
     assert!(take.sets.iter().all(|(field, _)| !matches!(field, Field::Slot(_))), "{:?}", take.sets);
     let none = BTreeMap::new();
-    let fleet = FleetFacts { slots: &none, limit: Some(2), ..fleet() };
+    let fleet = FleetFacts { slots: &none, limit: 2, ..fleet() };
     assert_eq!(slots(&fleet, &situations).taken, [0, 1]);
     // One whose cordon a leader had begun to adopt when the ledger was lost keeps its slot.
     let adopted = marker(1, false);
@@ -257,7 +257,7 @@ fn who_is_out_of_service_already_waits_for_nobody_who_is_away_nor_for_a_download
         ("and those who download", 2, &[away(cordoned), staged], &[1], by_limit),
     ];
     for (says, limit, situations, taken, why) in rows {
-        let fleet = FleetFacts { limit: Some(limit), ..without_slots() };
+        let fleet = FleetFacts { limit, ..without_slots() };
         let chosen = slots(&fleet, situations);
         assert_eq!(chosen.taken, taken, "{says}");
         assert!(chosen.queued.iter().all(|(_, reason)| *reason == why), "{says}: {:?}", chosen.queued);

@@ -28,7 +28,7 @@ fn fleet_of<'a>(
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> FleetFacts<'a> {
     let budget = FailureBudget { unproven, proven: Some(2) };
-    FleetFacts { budget, limit: None, slots: held, versions, ..fleet() }
+    FleetFacts { budget, limit: 500, slots: held, versions, ..fleet() }
 }
 
 fn trying(name: &str, slot: Slot) -> BTreeMap<String, Slot> {

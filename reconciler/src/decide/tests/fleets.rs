@@ -91,7 +91,8 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
                 spec.and_then(|spec| spec.version.clone()).or_else(|| dice.rarely(2).then(|| NEW.to_owned()));
             let since = (!dice.rarely(4)).then(|| dice.ago());
             let counted = dice.rarely(6);
-            slots.insert(shadow.clone(), Slot { uid, attempt, since, version, counted });
+            slots
+                .insert(shadow.clone(), Slot { uid, attempt, since, version, lost: dice.rarely(8), counted });
         }
     }
     let failed = |dice: &mut Dice<'_>| {

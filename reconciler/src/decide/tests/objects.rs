@@ -73,13 +73,20 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
     if dice.rarely(3) != running {
         annotations[names::MARKER_ANNOTATION] = marker(name, attempt, watched, dice).render().into();
     }
-    let taints = if dice.rarely(3) {
-        json!([{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}])
-    } else {
-        json!([])
-    };
+    for annotation in [names::DO_NOT_DISRUPT_ANNOTATION, names::SCALE_DOWN_DISABLED_ANNOTATION] {
+        if dice.rarely(4) {
+            annotations[annotation] = "true".into();
+        }
+    }
+    let mut taints = vec![];
+    for (key, one_in) in [(names::UPDATING_TAINT, 3), (names::LEAVING_TAINTS[0], 16)] {
+        if dice.rarely(one_in) {
+            taints.push(json!({"key": key, "effect": "PreferNoSchedule"}));
+        }
+    }
     let ready = if dice.rarely(7) { "False" } else { "True" };
     let version = dice.one_of(&if watched { [NEW, NEW, OLD] } else { [OLD, OLD, NEW] });
+    let os_image = if dice.rarely(16) { "another OS" } else { "Bottlerocket OS" };
     let json = json!({
         "metadata": {"name": name, "uid": format!("node-{name}"), "labels": labels, "annotations": annotations,
             "creationTimestamp": dice.ago()},
@@ -87,7 +94,7 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
         "status": {
             "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": dice.ago()}],
             "nodeInfo": {"bootID": dice.one_of(&[FIRST_BOOT, FIRST_BOOT, SECOND_BOOT]),
-                "osImage": format!("Bottlerocket OS {version} (aws-k8s-1.29)"),
+                "osImage": format!("{os_image} {version} (aws-k8s-1.29)"),
                 "architecture": "", "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",
                 "kubeletVersion": "", "machineID": "", "operatingSystem": "", "systemUUID": ""},
         },

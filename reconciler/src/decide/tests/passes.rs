@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use brupop_api::conditions::ConditionStatus;
+use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::{Field, Object, State, Value, Write};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -23,11 +24,15 @@ fn fleet() -> impl Strategy<Value = Fleet> {
     (prop::collection::vec(row(), 1..6), row()).prop_map(|(nodes, all)| Fleet::of(&nodes, &all))
 }
 
-/// Names of the shadows that get a slot.
-fn taken(write: Option<&Write<'_>>) -> BTreeSet<String> {
+/// Names of the shadows that get a slot, or one for another attempt.
+fn taken(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> BTreeSet<String> {
     let sets = write.into_iter().flat_map(|write| &write.sets);
     sets.filter_map(|(field, value)| match (field, value) {
-        (Field::Slot(name), Value::Slot(slot)) if !slot.counted => Some((*name).to_owned()),
+        (Field::Slot(name), Value::Slot(slot)) => {
+            let held =
+                before.slots.get(*name).is_some_and(|it| (&it.uid, it.attempt) == (&slot.uid, slot.attempt));
+            (!held).then(|| (*name).to_owned())
+        }
         _ => None,
     })
     .collect()
@@ -128,12 +133,15 @@ proptest! {
         after.write_ledger(&write);
         let kept = |name: &String| after.status().slots.contains_key(name);
         let had = fleet.status().slots.keys().filter(|name| kept(name)).count();
-        let names = taken(Some(&write));
+        let names = taken(fleet.status(), Some(&write));
         let taken = names.len();
         prop_assert_eq!(after.status().slots.len(), had + taken);
         let snapshot = after.snapshot();
         let seen = after.observe(&snapshot);
-        let (Some(limit), true) = (seen.fleet.limit, taken > 0) else { return Ok(()) };
+        let limit = seen.fleet.limit;
+        if taken == 0 {
+            return Ok(());
+        }
         let out_of_service = seen.situations.iter().filter(|situation| {
             !kept(&situation.shadow_name.to_owned())
                 && (situation.marked() || situation.node.is_some_and(|node| node.labelled && !node.ready))
@@ -177,7 +185,7 @@ proptest! {
             fleet.status().versions.get(version).is_some_and(|record| record.halted.is_some())
                 || chosen.halted.iter().any(|halted| halted.version == version)
         };
-        let taken = taken(chosen.write.as_ref());
+        let taken = taken(fleet.status(), chosen.write.as_ref());
         for situation in observed.situations.iter().filter(|situation| is_idle(situation)) {
             let starts = matches!(decide(&observed.fleet, situation).reason, Reason::Starting(_));
             if !starts && !taken.contains(situation.shadow_name) {

@@ -110,7 +110,7 @@ impl Arena {
             .collect()
     }
 
-    fn fleet(&self, limit: Option<u64>, gate: Gate) -> FleetFacts<'_> {
+    fn fleet(&self, limit: u64, gate: Gate) -> FleetFacts<'_> {
         FleetFacts { slots: &self.slots, limit, gate, ..fleet() }
     }
 }
@@ -123,7 +123,7 @@ proptest! {
     ) {
         let arena = Arena::of(&odds);
         let situations = arena.situations(&odds);
-        let fleet = arena.fleet(Some(limit), Gate::Open);
+        let fleet = arena.fleet(limit, Gate::Open);
         let Some(write) = slots(&fleet, &situations).write else { return Ok(()) };
         let taken = write.sets.iter().filter(|(_, value)| matches!(value, Value::Slot(slot) if !slot.counted)).count();
         let freed =
@@ -156,7 +156,7 @@ proptest! {
     fn deciding_twice_gives_the_same(odds in prop::collection::vec(odd(), 1..6)) {
         let arena = Arena::of(&odds);
         let situations = arena.situations(&odds);
-        let fleet = arena.fleet(Some(2), Gate::Open);
+        let fleet = arena.fleet(2, Gate::Open);
         prop_assert_eq!(slots(&fleet, &situations), slots(&fleet, &situations));
         for situation in &situations {
             prop_assert_eq!(decide(&fleet, situation), decide(&fleet, situation));
@@ -168,7 +168,7 @@ proptest! {
         let odds = [odd];
         let arena = Arena::of(&odds);
         let situation = arena.situations(&odds)[0];
-        let fleet = arena.fleet(None, Gate::Open);
+        let fleet = arena.fleet(500, Gate::Open);
         let decision = decide(&fleet, &situation);
         let Some(Effect::Write(write)) = &decision.effect else { return Ok(()) };
         if let Some(Value::Text(granted)) = sets(write, Field::SpecRebootFromBootId) {
@@ -187,7 +187,7 @@ proptest! {
             marker.cordoned_at = cordoned.then(|| "then".to_owned());
         }
         let situation = arena.situations(&odds)[0];
-        let decision = decide(&arena.fleet(None, Gate::Open), &situation);
+        let decision = decide(&arena.fleet(500, Gate::Open), &situation);
         let Some(Effect::Write(write)) = &decision.effect else { return Ok(()) };
         if sets(write, Field::Unschedulable) == Some(Value::Absent) {
             prop_assert!(arena.markers[0].as_ref().is_some_and(|marker| marker.cordoned_at.is_some()));
@@ -206,7 +206,7 @@ proptest! {
         shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
         shadow.status.reboot_requested = Some(FIRST_BOOT);
         situation.node.as_mut().unwrap().boot_id = FIRST_BOOT;
-        let decision = decide(&arena.fleet(None, Gate::Open), &situation);
+        let decision = decide(&arena.fleet(500, Gate::Open), &situation);
         prop_assert!(!matches!(decision.reason, Reason::Aborting(_)), "{:?}", decision);
     }
 }

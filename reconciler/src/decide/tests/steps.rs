@@ -3,14 +3,13 @@
 use brupop_api::State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::{Field, Marker, Value};
 
-use super::super::Decision;
-use super::super::{Abort, Effect, Reason, node as decide, slots};
+use super::super::{Abort, Decision, Effect, Reason, node as decide, slots};
 use super::world::{
-    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, marked, marker, node, rebooted, shadow, slot,
-    updating, without_slots,
+    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, marked, marker, node, rebooted, shadow,
+    slot, updating, without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, Gate, PodFacts};
+use crate::facts::{FleetFacts, Gate, NodeFacts, PodFacts};
 
 #[test]
 fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
@@ -383,4 +382,55 @@ fn a_claim_of_an_earlier_boot_that_its_agent_never_takes_back_holds_up_no_grant(
     let spent = (Field::StatusRebootRequested, Value::text("an earlier boot"));
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     assert!(write(&decision).tests.contains(&spent));
+}
+
+#[test]
+fn autoscalers_are_kept_away_from_the_cordon_to_the_uncordon() {
+    let kept = [Field::DoNotDisrupt, Field::ScaleDownDisabled];
+    for (karpenters, autoscalers) in [(false, false), (true, false), (false, true)] {
+        let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        let before = |node: &mut NodeFacts<'_>| {
+            (node.do_not_disrupt, node.scale_down_disabled) = (karpenters, autoscalers);
+        };
+        node(&mut situation, before);
+        let decision = decide(&fleet(), &situation);
+        assert_eq!(decision.reason, Reason::Cordoning);
+        let marker = written(&decision);
+        assert_eq!((marker.do_not_disrupt, marker.scale_down_disabled), (!karpenters, !autoscalers));
+        for (field, before) in kept.into_iter().zip([karpenters, autoscalers]) {
+            assert_eq!(sets(write(&decision), field), (!before).then_some(Value::Set), "{field:?}");
+            assert_eq!(write(&decision).tests.contains(&(field, Value::Absent)), !before, "{field:?}");
+        }
+
+        let mut back = updating(RebootedIntoUpdate, RebootedIntoUpdate);
+        marked(&mut back, &marker);
+        node(&mut back, |node| (node.do_not_disrupt, node.scale_down_disabled) = (true, true));
+        rebooted(&mut back, NEW);
+        let decision = decide(&fleet(), &back);
+        assert_eq!(decision.reason, Reason::ReturningToService);
+        for (field, before) in kept.into_iter().zip([karpenters, autoscalers]) {
+            assert_eq!(
+                sets(write(&decision), field),
+                (!before).then_some(Value::Absent),
+                "what was there stays"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_runs_is_told_by_the_node_or_nothing_fails() {
+    let mut situation = idle();
+    node(&mut situation, |node| node.version = None);
+    assert_eq!(decide(&without_slots(), &situation).reason, Reason::NotBottlerocket);
+    assert!(!Abort::is_corroborated(Abort::NotBottlerocket.as_str()));
+    for goal in [RebootedIntoUpdate, MonitoringUpdate] {
+        let mut situation = updating(goal, goal);
+        rebooted(&mut situation, NEW);
+        node(&mut situation, |node| node.version = None);
+        assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::NotBottlerocket), "{goal:?}");
+    }
+    let mut leaving = idle();
+    node(&mut leaving, |node| node.leaving = true);
+    assert_eq!(decide(&without_slots(), &leaving).reason, Reason::NodeLeaving);
 }

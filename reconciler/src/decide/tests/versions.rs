@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::Write;
+use brupop_api::facts::SpecFacts;
 use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::shadow::Failures;
 
@@ -193,11 +194,6 @@ fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
     node(&mut ready, |node| node.ready = true);
     assert_eq!(record(&fleet(), None, &[ready]), None, "a claim is the agent's word");
 
-    let mut deleted = away;
-    deleted.node = None;
-    let deleted = record(&fleet(), None, &[deleted]).unwrap();
-    assert_eq!(deleted.halted.unwrap().reason, "n (NotReturned)", "nor does it help to delete its Node");
-
     let fell_back = failures("FellBack");
     let mut replaced = over(Some(&fell_back));
     replaced.node = None;
@@ -209,6 +205,68 @@ fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
     let late = record(&fleet(), Some(missing), &[late]).unwrap();
     assert_eq!((late.succeeded, names(&late)), (1, vec![]));
     assert!(late.halted.is_some(), "only a person lifts a halt");
+}
+
+#[test]
+fn a_node_that_is_deleted_counts_if_it_was_lost_before() {
+    let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    away.time.away_for_long = true;
+    shadow(&mut away, |shadow| {
+        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_requested = Some(FIRST_BOOT);
+    });
+    node(&mut away, |node| node.ready = false);
+    let mut soon = away;
+    soon.time.away_for_long = false;
+    let [mut unclaimed, mut leaving, mut ready] = [away; 3];
+    shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
+    node(&mut leaving, |node| node.leaving = true);
+    node(&mut ready, |node| node.ready = true);
+    let versioned = Slot { version: Some(NEW.to_owned()), ..SLOT[SHADOW].clone() };
+    let noted = |was: bool, seen: Situation<'_>| {
+        let held = BTreeMap::from([(SHADOW.to_owned(), Slot { lost: was, ..versioned.clone() })]);
+        let write = slots(&FleetFacts { slots: &held, ..fleet() }, &[seen]).write?;
+        let Some(Value::Slot(slot)) = sets(&write, Field::Slot(SHADOW)) else { return None };
+        Some(slot.lost)
+    };
+    for (says, was, seen, notes) in [
+        ("away for long", false, away, Some(true)),
+        ("and still", true, away, None),
+        ("not for long", false, soon, None),
+        ("its reboot was not claimed", false, unclaimed, None),
+        ("an autoscaler removes it", false, leaving, None),
+        ("an autoscaler removes it for it was lost", true, leaving, None),
+        ("it is back", true, ready, Some(false)),
+    ] {
+        assert_eq!(noted(was, seen), notes, "{says}");
+    }
+
+    let [mut with_shadow, mut alone, mut replaced, mut returned] = [away; 4];
+    with_shadow.node = None;
+    (alone.node, alone.shadow) = (None, None);
+    node(&mut replaced, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
+    shadow(&mut replaced, |shadow| {
+        shadow.uid = "another";
+        shadow.spec = SpecFacts::default();
+        (shadow.status.current_state, shadow.status.attempt) = (Some(Idle), None);
+    });
+    returned.shadow = replaced.shadow;
+    rebooted(&mut returned, NEW);
+    node(&mut returned, |node| node.ready = true);
+    for lost in [false, true] {
+        let held = BTreeMap::from([(SHADOW.to_owned(), Slot { lost, ..versioned.clone() })]);
+        let fleet = FleetFacts { slots: &held, ..fleet() };
+        for (says, left) in [
+            ("its shadow is there", &[with_shadow][..]),
+            ("its shadow went first", &[alone]),
+            ("nothing is left of it", &[]),
+            ("another machine came under its name", &[replaced]),
+        ] {
+            let halted = record(&fleet, None, left).and_then(|record| record.halted).map(|halt| halt.reason);
+            assert_eq!(halted.as_deref(), lost.then_some("n (NotReturned)"), "{says}");
+        }
+        assert_eq!(record(&fleet, None, &[returned]), None, "only its shadow was made anew");
+    }
 }
 
 #[test]

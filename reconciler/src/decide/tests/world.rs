@@ -54,7 +54,7 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         all_ready: true,
         resting: false,
         typical_seconds: None,
-        limit: Some(1),
+        limit: 1,
         gate: Gate::Open,
         exclude: false,
     }

@@ -94,8 +94,8 @@ impl Arguments {
     /// How many nodes may be out of service at once.
     fn limit(&self) -> usize {
         let nodes = u64::from(self.nodes);
-        let limit = self.max_concurrent_update.parse::<Limit>().ok().and_then(|limit| limit.of(nodes));
-        usize::try_from(limit.unwrap_or(nodes)).unwrap_or(usize::MAX)
+        let limit = self.max_concurrent_update.parse::<Limit>().map_or(nodes, |limit| limit.of(nodes));
+        usize::try_from(limit).unwrap_or(usize::MAX)
     }
 
     /// Generous: the demo ends by itself also when something hangs.
