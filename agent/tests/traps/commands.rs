@@ -198,8 +198,8 @@ async fn a_command_that_fails_ends_the_attempt_with_its_own_words() {
 
 #[tokio::test(start_paused = true)]
 async fn a_choice_that_changes_between_check_and_prepare_is_the_hosts() {
-    let lock = |version: &str| Choice { version_lock: Some(version.into()), before_wave: false };
-    let wave = Choice { version_lock: None, before_wave: true };
+    let lock = |version: &str| Choice { version_lock: Some(version.into()), ..Choice::default() };
+    let wave = Choice { before_wave: true, ..Choice::default() };
     for (choice, target) in [(lock("1.21.0"), None), (lock("1.20.0"), Some("1.20.0")), (wave, None)] {
         let solo = idle(Durations::default()).await;
         solo.place.host.publish("1.20.0").unwrap();
@@ -222,7 +222,7 @@ async fn a_choice_that_changes_between_check_and_prepare_is_the_hosts() {
 #[tokio::test(start_paused = true)]
 async fn a_wave_that_has_not_come_is_no_update() {
     let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
-    solo.faults(Faults { choice: Choice { version_lock: None, before_wave: true }, ..Faults::default() });
+    solo.faults(Faults { choice: Choice { before_wave: true, ..Choice::default() }, ..Faults::default() });
     solo.start();
     solo.until_called("refresh-updates", 3).await;
     assert_eq!(solo.status().target_version, None);

@@ -94,7 +94,7 @@ async fn another_release_is_downloaded_over_it() {
 async fn a_choice_that_has_changed_when_the_turn_comes_is_not_activated() {
     let solo = solo().await;
     downloaded(&solo, NEW).await;
-    let choice = Choice { version_lock: Some("1.19.9".into()), before_wave: false };
+    let choice = Choice { version_lock: Some("1.19.9".into()), ..Choice::default() };
     solo.faults(Faults { choice, ..Faults::default() });
     solo.stage(1);
     solo.until("no target", |status| status.target_version.is_none()).await;
