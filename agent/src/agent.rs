@@ -34,6 +34,9 @@ const REREAD_MAX: Duration = Duration::from_secs(45);
 /// An image that was downloaded ahead of its turn makes looks for updates this many times rarer, for each look costs a
 /// report.
 const REFRESHES_LEFT_OUT: u32 = 12;
+/// A host that is busy for longer while nothing is asked of it is worth a word. A refresh takes seconds, or its network
+/// time-outs.
+const BUSY_FOR_LONG: Duration = Duration::from_mins(10);
 /// So many reports in a row, with nothing else in between, are more than any update needs.
 const REPORTS_ON_END: u32 = 8;
 
@@ -50,6 +53,8 @@ pub struct Agent {
     memory: Memory,
     begun: Option<Begun>,
     refusals: Refusals,
+    /// Since when an update command has run on the host at each look.
+    busy_since: Option<Instant>,
     polls: Polls,
     repeats: Repeats,
     prefetches: Prefetches,
@@ -95,6 +100,7 @@ impl Agent {
             memory: Memory::default(),
             begun: None,
             refusals: Refusals::default(),
+            busy_since: None,
             polls: Polls::default(),
             repeats: Repeats::default(),
             prefetches: Prefetches::not_before(refresh_at),

@@ -5,6 +5,7 @@
 
 mod answer;
 mod error;
+mod shorten;
 #[cfg(test)]
 mod tests;
 
@@ -12,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{Method, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::body::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -23,8 +24,10 @@ pub use answer::{Os, UpdateStatus, parse_boot_id};
 pub use error::HostError;
 
 use crate::step::{Command, HostCall};
+use shorten::Shortened;
 
-/// Longest answer that is read, in bytes. A status document with a hundred versions and a long stderr has a tenth.
+/// Longest answer that is kept, in bytes, when its long strings are cut. A status document with a hundred versions has a
+/// tenth.
 const BODY_MAX: usize = 256 * 1024;
 /// Longest sentence of an error that is kept, in bytes.
 const SENTENCE_MAX: usize = 512;
@@ -132,7 +135,7 @@ impl Host {
         method: Method,
         path: &'static str,
         call: &'static str,
-    ) -> Result<(StatusCode, Bytes), HostError> {
+    ) -> Result<(StatusCode, Vec<u8>), HostError> {
         let exchange = exchange(&self.socket, method, path, call);
         tokio::time::timeout(self.timeout, exchange)
             .await
@@ -147,7 +150,7 @@ async fn exchange(
     method: Method,
     path: &'static str,
     call: &'static str,
-) -> Result<(StatusCode, Bytes), HostError> {
+) -> Result<(StatusCode, Vec<u8>), HostError> {
     let stream = UnixStream::connect(socket)
         .await
         .map_err(|source| HostError::Unreachable { socket: socket.to_owned(), source })?;
@@ -166,11 +169,37 @@ async fn exchange(
         .map_err(|_| HostError::Nonsense { call, why: "the request cannot be written".to_owned() })?;
     let response = sender.send_request(request).await.map_err(broken)?;
     let status = response.status();
-    let body = Limited::new(response.into_body(), BODY_MAX)
-        .collect()
-        .await
-        .map_err(|error| error::of_body(call, BODY_MAX, error))?;
-    Ok((status, body.to_bytes()))
+    let body = if status == StatusCode::OK {
+        document(call, response.into_body()).await?
+    } else {
+        beginning(call, response.into_body()).await?
+    };
+    Ok((status, body))
+}
+
+/// A JSON document. Its long strings are cut, for what a command wrote to stderr must not make the rest unreadable.
+async fn document(call: &'static str, mut body: Incoming) -> Result<Vec<u8>, HostError> {
+    let mut document = Shortened::default();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|source| HostError::Broken { call, source })?;
+        document.push(frame.data_ref().map_or(&[], |data| &data[..]));
+        if document.len() > BODY_MAX {
+            return Err(HostError::TooLong { call, limit: BODY_MAX });
+        }
+    }
+    Ok(document.into_text())
+}
+
+/// As much of a text as a sentence may have.
+async fn beginning(call: &'static str, mut body: Incoming) -> Result<Vec<u8>, HostError> {
+    let mut beginning = Vec::new();
+    while beginning.len() < SENTENCE_MAX
+        && let Some(frame) = body.frame().await
+    {
+        let frame = frame.map_err(|source| HostError::Broken { call, source })?;
+        beginning.extend(frame.data_ref().into_iter().flatten().take(SENTENCE_MAX - beginning.len()));
+    }
+    Ok(beginning)
 }
 
 struct AbortOnDrop(JoinHandle<()>);
@@ -181,7 +210,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-fn unexpected(call: &'static str, (status, body): &(StatusCode, Bytes)) -> HostError {
+fn unexpected(call: &'static str, (status, body): &(StatusCode, Vec<u8>)) -> HostError {
     HostError::Unexpected { call, status: status.as_u16(), sentence: sentence(body) }
 }
 

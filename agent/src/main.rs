@@ -16,7 +16,7 @@ async fn main() -> ExitCode {
     match process::run(options).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the agent cannot run");
+            tracing::error!(error = &error as &dyn std::error::Error, "the agent ends");
             ExitCode::FAILURE
         }
     }

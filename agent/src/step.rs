@@ -5,11 +5,13 @@
 
 mod goals;
 mod image;
+mod look;
 mod prefetch;
 mod report;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod written;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{State, Write};
@@ -49,7 +51,9 @@ pub struct UpdateFacts<'a> {
     pub state: UpdateState,
     /// Version of `chosen_update`.
     pub chosen: Option<&'a str>,
-    /// Version of the image in the staging partition.
+    /// The newest of `available_updates`. Older ones and the running one may be among them.
+    pub newest: Option<&'a str>,
+    /// Version of the image in the staging partition, as the last refresh before its prepare had chosen it.
     pub staged_version: Option<&'a str>,
     /// `most_recent_command`.
     pub last: Option<LastCommand<'a>>,
@@ -107,6 +111,7 @@ pub enum HostCall {
 
 /// What this process remembers. If it is lost, something may be done twice, and nothing worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(clippy::struct_excessive_bools, reason = "each comes from elsewhere, and none excludes another")]
 pub struct Memory {
     /// The command that was begun and whose end was not seen.
     pub asked: Option<Asked>,
@@ -116,6 +121,8 @@ pub struct Memory {
     pub refresh_lost: bool,
     /// The attempt in which a refresh of ours has succeeded.
     pub refreshed: Option<u64>,
+    /// The attempt in which a prepare of ours said that it wrote something else than what the host shows.
+    pub wrote_instead: Option<u64>,
     /// When the host's last command ended, the staging partition held an image that we downloaded and do not trust. It may be
     /// overwritten by a download ahead of the turn; somebody else's image may not.
     pub distrusted_at: Option<Timestamp>,
@@ -125,6 +132,10 @@ pub struct Memory {
     pub prefetch: Prefetch,
     /// The host refuses, for good, what the state of the spec needs: its commands, or its reboot. The shell sets it.
     pub refused: bool,
+    /// The host has been busy for long, without interruption. The shell sets it.
+    pub busy_for_long: bool,
+    /// A reboot that was asked for in this boot may still come. The shell sets it.
+    pub reboot_may_come: bool,
 }
 
 /// A command of ours that the host has begun.
@@ -174,6 +185,14 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
     let our_image = image::our_image_after(shadow, host, ended);
     if shadow.status.staged.is_some() && our_image.is_none() {
         memory.distrusted_at = ended.map(|ended| ended.last.at);
+    }
+    if written::written_instead(host, ended).is_some() {
+        memory.distrusted_at = ended.map(|ended| ended.last.at);
+        if shadow.spec.state == State::StagedAndPerformedUpdate
+            && shadow.status.attempt == shadow.spec.attempt
+        {
+            memory.wrote_instead = shadow.spec.attempt;
+        }
     }
     let view = goals::View { host, shadow, memory: &memory, ended, our_image };
     let wanted = match shadow.spec.state {

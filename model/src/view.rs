@@ -69,6 +69,7 @@ pub(crate) fn host(host: Host) -> HostFacts<'static> {
         Updates::Known(UpdateFacts {
             state: host.update_state(),
             chosen: (updater.looked && host.version == 0).then(|| version(1)),
+            newest: None,
             staged_version: host.staged.then(|| version(1)),
             last: Some(LastCommand {
                 kind: Some(command),

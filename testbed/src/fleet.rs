@@ -68,6 +68,7 @@ impl FleetOptions {
                 activate: moment,
                 deactivate: moment,
                 reboot: Duration::from_millis(600),
+                status: Duration::ZERO,
             },
         }
     }

@@ -18,7 +18,8 @@ const ABSENT_FOR_GOOD: Duration = Duration::from_mins(1);
 /// Why the agent ends by itself.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "nobody has listened on {} for {} s; the process ends, so that a new container mounts the socket anew",
+    "nobody has listened on {} for {} s; the process ends, so that a new container mounts the socket anew. The kubelet \
+     calls this CrashLoopBackOff until the host's API server is back; it is no fault of the agent",
     socket.display(),
     after.as_secs()
 )]
@@ -93,7 +94,8 @@ mod tests {
             absence.for_good("/run/api.sock").map(|error| error.to_string()).as_deref(),
             Some(
                 "nobody has listened on /run/api.sock for 60 s; the process ends, so that a new container mounts the \
-                 socket anew"
+                 socket anew. The kubelet calls this CrashLoopBackOff until the host's API server is back; it is no \
+                 fault of the agent"
             )
         );
     }

@@ -8,18 +8,20 @@ use tokio::time::Instant;
 use crate::host::{HostError, Outcome};
 use crate::step::HostCall;
 
-/// A reboot that an earlier process asked for, and that the host accepted, is over by then: the host stops its services
+/// A reboot that was asked for, and that the host accepted, has come by then, or does not come: the host stops its services
 /// within a few minutes.
-const INHERITED: Duration = Duration::from_mins(30);
+const OVER: Duration = Duration::from_mins(30);
 
 /// What became of the requests of this process.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     attempt: Option<u64>,
+    /// Since when this process knows of the attempt. What it has not asked for since then, another process asked for before.
+    known_since: Option<Instant>,
     /// This process made the claim. So no process before it can have asked for this reboot.
     claimed: bool,
-    /// The host accepted a request for a reboot, or may have. The reboot may come at any moment.
-    reboot_accepted: bool,
+    /// When the host last accepted a request for a reboot, or may have. The reboot may come at any moment.
+    reboot_accepted: Option<Instant>,
     /// Since when it has refused every request for a reboot.
     reboot_since: Option<Instant>,
     /// Since when it has refused every command.
@@ -30,7 +32,7 @@ impl Refusals {
     /// Notes the attempt that the spec asks for. A new attempt forgets what happened in the one before.
     pub(super) fn attempt(&mut self, attempt: Option<u64>) {
         if self.attempt != attempt {
-            *self = Self { attempt, ..Self::default() };
+            *self = Self { attempt, known_since: Some(Instant::now()), ..Self::default() };
         }
     }
 
@@ -53,7 +55,9 @@ impl Refusals {
             Ok(Outcome::Begun) | Err(_) => {
                 // It said yes, or nobody knows what it said.
                 *since = None;
-                self.reboot_accepted |= call == HostCall::Reboot;
+                if call == HostCall::Reboot {
+                    self.reboot_accepted = Some(Instant::now());
+                }
             }
             Ok(_) => {
                 since.get_or_insert_with(Instant::now);
@@ -64,8 +68,15 @@ impl Refusals {
     /// Has the host refused every request for a reboot for as long as `deadline`? A claim that this process found is
     /// older than its requests, so these have to be refused for longer.
     pub(super) fn reboot_for_good(&self, deadline: Duration) -> bool {
-        let deadline = if self.claimed { deadline } else { deadline.max(INHERITED) };
-        !self.reboot_accepted && self.reboot_since.is_some_and(|since| since.elapsed() >= deadline)
+        let deadline = if self.claimed { deadline } else { deadline.max(OVER) };
+        self.reboot_accepted.is_none() && self.reboot_since.is_some_and(|since| since.elapsed() >= deadline)
+    }
+
+    /// May a reboot still come that was asked for in this boot? Not that of a claim which this process made and for which it
+    /// got nothing but refusals.
+    pub(super) fn reboot_may_come(&self) -> bool {
+        let inherited = self.known_since.filter(|_| !self.claimed);
+        self.reboot_accepted.or(inherited).is_some_and(|asked| asked.elapsed() < OVER)
     }
 
     /// Has the host refused every command for as long as `deadline`, although none runs?
@@ -93,8 +104,8 @@ mod tests {
             (true, false, DEADLINE / 2, false),
             (true, true, DEADLINE, false),
             (false, false, DEADLINE, false),
-            (false, false, INHERITED, true),
-            (false, true, INHERITED, false),
+            (false, false, OVER, true),
+            (false, true, OVER, false),
         ] {
             let mut refusals = Refusals::default();
             refusals.attempt(Some(1));
@@ -114,6 +125,25 @@ mod tests {
             refusals.attempt(Some(2));
             assert!(!refusals.reboot_for_good(DEADLINE), "another attempt");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reboot_may_come_for_a_while_after_it_was_accepted_or_inherited() {
+        let mut refusals = Refusals::default();
+        refusals.attempt(Some(1));
+        assert!(refusals.reboot_may_come(), "an earlier process may have asked for it");
+        refusals.claimed();
+        assert!(!refusals.reboot_may_come(), "nobody could ask before the claim");
+        refusals.answered(HostCall::Reboot, &Ok(no()));
+        assert!(!refusals.reboot_may_come());
+        refusals.answered(HostCall::Reboot, &Ok(Outcome::Begun));
+        assert!(refusals.reboot_may_come());
+        tokio::time::advance(OVER).await;
+        assert!(!refusals.reboot_may_come());
+        refusals.attempt(Some(2));
+        assert!(refusals.reboot_may_come());
+        tokio::time::advance(OVER).await;
+        assert!(!refusals.reboot_may_come());
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use jiff::{Timestamp, Unit};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::{Agent, Pause, REFRESHES_LEFT_OUT, facts};
+use super::{Agent, BUSY_FOR_LONG, Pause, REFRESHES_LEFT_OUT, facts};
 use crate::host::{HostError, Status, parse_boot_id};
 use crate::pace::Begun;
 use crate::step::{HostFacts, Prefetch, Step, Updates, host_trouble, step};
@@ -132,7 +132,8 @@ impl Agent {
     /// Brings into memory what timers and earlier turns know.
     fn remember(&mut self, seen: &ShadowFacts<'_>, host: &HostFacts<'_>, shadow: &BottlerocketShadow) {
         self.refusals.attempt(seen.spec.attempt);
-        if host.updates == Updates::Busy {
+        let busy = host.updates == Updates::Busy;
+        if busy {
             self.begun = Some(Begun::now());
             self.refusals.busy();
         }
@@ -142,6 +143,9 @@ impl Agent {
             State::RebootedIntoUpdate => self.refusals.reboot_for_good(deadline),
             State::Idle | State::ErrorReset | State::MonitoringUpdate => false,
         };
+        self.memory.reboot_may_come = self.refusals.reboot_may_come();
+        self.busy_since = self.busy_since.filter(|_| busy).or_else(|| busy.then(Instant::now));
+        self.memory.busy_for_long = self.busy_since.is_some_and(|since| since.elapsed() >= BUSY_FOR_LONG);
         self.memory.refresh_due |= Instant::now() >= self.refresh_at;
         let chosen = host.known().and_then(|known| known.chosen);
         self.memory.prefetch = match chosen {

@@ -25,6 +25,7 @@ pub struct Os {
 pub struct UpdateStatus {
     state: UpdateState,
     chosen: Option<String>,
+    newest: Option<String>,
     staged_version: Option<String>,
     last: Option<Last>,
 }
@@ -46,6 +47,8 @@ struct OsDocument {
 #[derive(Deserialize)]
 struct StatusDocument {
     update_state: StateName,
+    #[serde(default)]
+    available_updates: serde_json::Value,
     chosen_update: Option<Image>,
     staging_partition: Option<Partition>,
     most_recent_command: Option<CommandDocument>,
@@ -97,6 +100,7 @@ impl UpdateStatus {
                 StateName::Ready => UpdateState::Ready,
             },
             chosen: image(document.chosen_update)?,
+            newest: newest(&document.available_updates),
             staged_version: image(document.staging_partition.and_then(|partition| partition.image))?,
             last: document.most_recent_command.map(Last::of).transpose()?,
         })
@@ -107,6 +111,7 @@ impl UpdateStatus {
         UpdateFacts {
             state: self.state,
             chosen: self.chosen.as_deref(),
+            newest: self.newest.as_deref(),
             staged_version: self.staged_version.as_deref(),
             last: self.last.as_ref().map(|last| LastCommand {
                 kind: last.kind,
@@ -153,6 +158,14 @@ pub fn parse_boot_id(text: &str) -> Result<String, String> {
 
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Nonsense> {
     serde_json::from_slice(body).map_err(|error| Nonsense(Unreadable::from(error).to_string()))
+}
+
+/// The newest of a list of versions. What is no version is passed over, for nothing but a message rests on it.
+fn newest(available: &serde_json::Value) -> Option<String> {
+    let texts = available.as_array()?.iter().filter_map(|version| version.as_str());
+    let versions =
+        texts.filter(|text| text.len() <= VERSION_MAX).filter_map(|text| Version::parse(text).ok());
+    versions.max().map(|newest| newest.to_string())
 }
 
 /// A version that the shadow's schema takes.

@@ -1,6 +1,5 @@
 //! Why the host's API gave no answer that can be used.
 
-use std::error::Error;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,13 +81,5 @@ pub(super) struct Nonsense(pub(super) String);
 impl Nonsense {
     pub(super) fn of(self, call: &'static str) -> HostError {
         HostError::Nonsense { call, why: self.0 }
-    }
-}
-
-/// The error of a body that is read up to a limit.
-pub(super) fn of_body(call: &'static str, limit: usize, error: Box<dyn Error + Send + Sync>) -> HostError {
-    match error.downcast::<hyper::Error>() {
-        Ok(source) => HostError::Broken { call, source: *source },
-        Err(_) => HostError::TooLong { call, limit },
     }
 }

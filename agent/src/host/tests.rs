@@ -34,6 +34,25 @@ fn a_status_document_is_read() {
 }
 
 #[test]
+fn the_newest_version_that_is_available_is_found_among_whatever_stands_there() {
+    let long = format!("9.0.0-{}", "a".repeat(64));
+    for (available, newest) in [
+        (json!(["1.9.0", "1.20.1", "1.20.0"]), Some("1.20.1")),
+        (json!([7, null, "newest", "\u{1b}[2J", [], long, "1.20.1"]), Some("1.20.1")),
+        (json!([]), None),
+        (json!("1.20.1"), None),
+        (Value::Null, None),
+    ] {
+        let mut document = document();
+        document["available_updates"] = available;
+        assert_eq!(parse(&document).unwrap().facts().newest, newest);
+    }
+    let mut absent = document();
+    absent.as_object_mut().unwrap().remove("available_updates");
+    assert_eq!(parse(&absent).unwrap().facts().newest, None);
+}
+
+#[test]
 fn null_and_absent_are_the_same() {
     let fields = ["chosen_update", "active_partition", "staging_partition", "most_recent_command"];
     let mut null = document();
@@ -122,6 +141,8 @@ fn any_document() -> impl Strategy<Value = Value> {
     let places = prop::sample::select(vec![
         "",
         "/update_state",
+        "/available_updates",
+        "/available_updates/0",
         "/chosen_update",
         "/chosen_update/version",
         "/staging_partition",
@@ -146,7 +167,7 @@ proptest! {
     fn what_is_read_fits_the_schema_whatever_comes(document in any_document()) {
         if let Ok(status) = parse(&document) {
             let facts = status.facts();
-            for version in [facts.chosen, facts.staged_version].into_iter().flatten() {
+            for version in [facts.chosen, facts.newest, facts.staged_version].into_iter().flatten() {
                 prop_assert!(version.len() <= 64 && semver::Version::parse(version).is_ok());
             }
         }

@@ -4,6 +4,9 @@ use brupop_api::State;
 use brupop_api::facts::{HOST_TROUBLE, REFRESH_FAILED, ShadowFacts};
 use brupop_api::shadow::Staged;
 
+use super::look::UNCHOSEN;
+use super::prefetch::PREFETCH;
+use super::written::{Instead, written_instead};
 use super::{Command, Ended, HostFacts, LastCommand, Memory, Report, UpdateState, Updates};
 
 /// What to do once there is nothing to report.
@@ -52,8 +55,9 @@ impl<'a> View<'_, 'a> {
         report.staged(self.prefetched());
         report.claim(None);
         if self.shadow.spec.failures.is_none() {
-            report.no_failures();
+            report.no_failures(&[UNCHOSEN, PREFETCH, REFRESH_FAILED]);
         }
+        self.say_unchosen(report);
         self.say_prefetch(report);
         self.look_for_updates(report)
     }
@@ -66,39 +70,10 @@ impl<'a> View<'_, 'a> {
         if self.memory.refresh_due {
             return Next::Command(Command::Refresh);
         }
-        if self.prefetch_is_due() { Next::Command(Command::Prepare) } else { Next::Wait }
-    }
-
-    /// Says that the last look for updates failed; takes that back after the next one that succeeded. A message about the
-    /// API itself stays: the shell writes it, and would write it again.
-    pub(super) fn say_refresh(&self, report: &mut Report<'a>) {
-        let said = self.shadow.status.message.unwrap_or_default();
-        if said.starts_with(HOST_TROUBLE) {
-            return;
-        }
-        if let Some(last) = self.failed_refresh() {
-            report.message(Some(failure("refresh", &last)));
-        } else if self.memory.refresh_lost {
-            report.message(Some(format!("{REFRESH_FAILED}: the host does not say how it ended")));
-        } else if self.host.last().is_some() && said.starts_with(REFRESH_FAILED) {
-            report.message(None);
-        }
-    }
-
-    /// The host's last command, if it was a refresh that failed. Then the document says nothing about updates.
-    pub(super) fn failed_refresh(&self) -> Option<LastCommand<'a>> {
-        let last = self.host.known()?.last?;
-        (last.kind == Some(Command::Refresh) && !last.success).then_some(last)
-    }
-
-    /// The chosen update, once the host has looked in this boot.
-    pub(super) fn report_target(&self, report: &mut Report<'a>) {
         match self.host.updates {
-            Updates::Known(known) => {
-                report.target(known.chosen.filter(|chosen| *chosen != self.host.version));
-            }
-            _ if self.shadow.status.target_version == Some(self.host.version) => report.target(None),
-            _ => {}
+            _ if self.prefetch_is_due() => Next::Command(Command::Prepare),
+            Updates::Busy => Next::Poll,
+            _ => Next::Wait,
         }
     }
 
@@ -124,23 +99,38 @@ impl<'a> View<'_, 'a> {
         if granted != Some(self.host.boot_id) {
             return Next::Wait;
         }
-        if claim == granted {
-            if self.memory.refused {
-                report.failure(self.host.now, self.refuses("to reboot"));
-                report.claim(None);
-                return Next::Wait;
-            }
-            return Next::Reboot;
+        let claimed = claim == granted;
+        if claimed && self.memory.refused {
+            report.failure(self.host.now, self.refuses("to reboot"));
+            report.claim(None);
+            return Next::Wait;
         }
+        let said = self.shadow.status.message.unwrap_or_default();
         match self.host.updates {
             Updates::Busy => Next::Poll,
             Updates::Unknown => Next::Command(Command::Refresh),
             Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) => {
                 report.claim(Some(self.host.boot_id));
-                Next::Wait
+                if said.starts_with(&self.not_next()) {
+                    report.message(None);
+                }
+                if claimed { Next::Reboot } else { Next::Wait }
+            }
+            // The claim stays for as long as the node may go down.
+            Updates::Known(_) if claimed && self.memory.reboot_may_come => {
+                if !said.starts_with(HOST_TROUBLE) {
+                    report.message(Some(format!(
+                        "{}; a reboot that was asked for may still come",
+                        self.not_next()
+                    )));
+                }
+                Next::Poll
             }
             Updates::Known(_) => {
                 report.failure(self.host.now, self.not_next());
+                if claimed {
+                    report.claim(None);
+                }
                 Next::Wait
             }
         }
@@ -174,6 +164,16 @@ impl<'a> View<'_, 'a> {
 
     pub(super) fn runs_wanted(&self) -> bool {
         self.shadow.spec.version == Some(self.host.version)
+    }
+
+    /// What a prepare of ours, which has just gone well, says that it wrote, if not what the host shows.
+    pub(super) fn wrote_instead(&self) -> Option<String> {
+        let instead = written_instead(self.host, self.ended)?;
+        let shown = self.host.known()?.staged_version?;
+        Some(match instead {
+            Instead::Nothing => instead.to_string(),
+            Instead::Other(_) => format!("{instead}, not {shown}"),
+        })
     }
 
     fn fell_back(&self) -> String {

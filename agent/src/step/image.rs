@@ -44,7 +44,9 @@ impl<'a> View<'_, 'a> {
     pub(super) fn is_ours(&self, known: &UpdateFacts<'_>) -> bool {
         let Some(staged) = self.our_image.as_ref().filter(|staged| !staged.prefetched) else { return false };
         let untouched = match known.last {
-            Some(last) if last.kind == Some(Command::Prepare) => last.success && at(staged) == Some(last.at),
+            Some(last) if last.kind == Some(Command::Prepare) => {
+                last.prepared(&staged.version) && at(staged) == Some(last.at)
+            }
             _ => true,
         };
         untouched && known.staged_version == Some(staged.version.as_str())
@@ -67,7 +69,7 @@ impl<'a> View<'_, 'a> {
     pub(super) fn whole(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
         let (staged, last) = (self.our_image.as_ref()?, known.last?);
         let harmless = match last.kind {
-            Some(Command::Prepare) => last.success,
+            Some(Command::Prepare) => last.prepared(&staged.version),
             Some(Command::Refresh) => true,
             _ => false,
         };
@@ -108,9 +110,10 @@ impl<'a> View<'_, 'a> {
     }
 }
 
-/// What stands in the staging partition, if the last command is a prepare that succeeded.
+/// What stands in the staging partition, if the last command is a prepare that succeeded and does not say that it wrote
+/// something else.
 fn last_prepared(known: &UpdateFacts<'_>) -> Option<Staged> {
-    let last = known.last.filter(|last| last.kind == Some(Command::Prepare) && last.success)?;
-    let version = known.staged_version.filter(|_| known.state == UpdateState::Staged)?.to_owned();
-    Some(Staged { version, at: last.at.to_string(), prefetched: false })
+    let version = known.staged_version.filter(|_| known.state == UpdateState::Staged)?;
+    let last = known.last.filter(|last| last.prepared(version))?;
+    Some(Staged { version: version.to_owned(), at: last.at.to_string(), prefetched: false })
 }

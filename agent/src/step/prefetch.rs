@@ -3,10 +3,13 @@
 use brupop_api::shadow::Staged;
 
 use super::goals::{View, failure};
-use super::{Command, Ended, Prefetch, Report, UpdateState, Updates};
+use super::{Command, Ended, Prefetch, Report, UpdateFacts, UpdateState, Updates};
 
-/// How the message on a download ahead of the turn that failed begins; it goes when one succeeds or none is wanted.
-const PREFETCH_FAILED: &str = "prefetch failed";
+/// How messages on downloads ahead of the turn begin; they go when one succeeds or none is wanted.
+pub(super) const PREFETCH: &str = "prefetch ";
+
+const IN_THE_WAY: &str = "prefetch waits: the inactive partition holds an image that is not known to be ours; it is \
+    overwritten when the node's turn comes";
 
 impl<'a> View<'_, 'a> {
     /// What was downloaded ahead of its turn, as far as it is known to be whole.
@@ -38,7 +41,20 @@ impl<'a> View<'_, 'a> {
             }
             UpdateState::Idle | UpdateState::Ready => false,
         };
-        free && self.failed_refresh().is_none()
+        free && self.failed_refresh().is_none() && self.wrote_instead().is_none()
+    }
+
+    /// Does the staging partition hold an image that may be a person's, so that no update is downloaded over it before the
+    /// node's turn comes?
+    fn is_in_the_way(&self) -> bool {
+        let held = |known: &UpdateFacts<'_>| {
+            let wanted = known.chosen.is_some_and(|chosen| chosen != self.host.version);
+            wanted && matches!(known.state, UpdateState::Staged | UpdateState::Ready)
+        };
+        self.host.known().is_some_and(|known| held(&known))
+            && self.failed_refresh().is_none()
+            && !self.is_distrusted()
+            && self.prefetched().is_none()
     }
 
     /// Does the staging partition hold what we downloaded and do not trust?
@@ -47,16 +63,21 @@ impl<'a> View<'_, 'a> {
         distrusted_at.is_some() && distrusted_at == self.host.last().map(|last| last.at)
     }
 
-    /// Says once that a download has failed, and takes it back. What made an attempt fail is worth more.
+    /// Says once that a download has failed, or why there is none, and takes it back. What made an attempt fail is worth more.
     pub(super) fn say_prefetch(&self, report: &mut Report<'a>) {
         let said = self.shadow.status.message;
-        let ours = said.filter(|message| message.starts_with(PREFETCH_FAILED));
-        let free = ours.is_some() || said.is_none() || self.shadow.spec.failures.is_none();
+        let ours = said.filter(|message| message.starts_with(PREFETCH));
+        let wrote_instead = self.wrote_instead();
         match self.ended {
-            _ if self.memory.prefetch == Prefetch::Off || !free => {}
+            _ if self.memory.prefetch == Prefetch::Off && ours.is_some() => report.message(None),
+            _ if self.memory.prefetch == Prefetch::Off || !self.is_free_for(PREFETCH) => {}
             Some(Ended { command: Command::Prepare, last, .. }) if !last.success => {
                 report.message(Some(failure("prefetch", &last)));
             }
+            _ if wrote_instead.is_some() => {
+                report.message(wrote_instead.map(|sentence| format!("prefetch failed: {sentence}")));
+            }
+            _ if self.is_in_the_way() => report.message(Some(IN_THE_WAY.to_owned())),
             _ if ours.is_some() => {
                 let over = self.prefetched().is_some()
                     || self.host.known().is_some_and(|known| known.chosen.is_none());

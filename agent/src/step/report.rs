@@ -114,13 +114,15 @@ impl<'a> Report<'a> {
         self.differ(Field::FailureTimestamp, &read, Value::text(now));
     }
 
-    /// Nothing has failed since the last success.
-    pub(super) fn no_failures(&mut self) {
+    /// Nothing has failed since the last success. Messages that begin like this are taken back by whoever said them, and so
+    /// is what is wrong with the host's API.
+    pub(super) fn no_failures(&mut self, kept: &[&str]) {
         self.crash_count(0);
         self.differ(Field::FailureTimestamp, &Value::text_or_absent(self.read().failed_at), Value::Absent);
-        // What is wrong with the host's API is taken back by whoever said it.
-        let trouble = self.read().message.filter(|message| message.starts_with(HOST_TROUBLE));
-        self.message(trouble.map(str::to_owned));
+        let kept =
+            |message: &&str| kept.iter().chain(&[HOST_TROUBLE]).any(|start| message.starts_with(start));
+        let message = self.read().message.filter(kept);
+        self.message(message.map(str::to_owned));
     }
 
     /// The write, if anything differs.

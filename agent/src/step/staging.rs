@@ -3,6 +3,7 @@
 //! `updog update-image`, which Bottlerocket runs for a prepare, reads the repository anew and decides for itself what it
 //! writes, or that there is nothing to write. The status document then names what the last refresh had chosen. So the name
 //! may be wrong, and only a refresh after the prepare that still chooses this version makes it likely enough to be right.
+//! A prepare that says that it wrote something else is believed, whatever that refresh chooses.
 
 use brupop_api::State;
 use brupop_api::shadow::Staged;
@@ -92,12 +93,22 @@ impl<'a> View<'_, 'a> {
 
     /// Downloads the update, if the host still chooses `spec.version`.
     fn prepare(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> Next {
-        if self.memory.refreshed != self.shadow.spec.attempt {
+        if let Some(sentence) = self.wrote_instead() {
+            report.message(Some(sentence));
+        }
+        let wrote_instead = self.memory.wrote_instead == self.shadow.spec.attempt;
+        if self.memory.refreshed != self.shadow.spec.attempt || (wrote_instead && !self.has_looked(known)) {
             return Next::Command(Command::Refresh);
         }
         self.report_target(report);
         if known.chosen != self.shadow.spec.version {
             // The reconciler gives up this attempt; nothing has failed.
+            return Next::Wait;
+        }
+        if wrote_instead {
+            // The host still wants this version, and its updater another: a further prepare would go the same way.
+            let told = self.shadow.status.message.unwrap_or("prepare did not write what the host has chosen");
+            report.failure(self.host.now, told.to_owned());
             return Next::Wait;
         }
         match known.state {

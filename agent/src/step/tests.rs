@@ -60,7 +60,7 @@ fn known(
     staged_version: Option<&'static str>,
     last: LastCommand<'static>,
 ) -> Updates<'static> {
-    Updates::Known(UpdateFacts { state, chosen, staged_version, last: Some(last) })
+    Updates::Known(UpdateFacts { state, chosen, newest: None, staged_version, last: Some(last) })
 }
 
 fn host(version: &'static str, boot_id: &'static str, updates: Updates<'static>) -> HostFacts<'static> {
@@ -121,6 +121,18 @@ fn with(
 ) -> BottlerocketShadow {
     change(&mut shadow.spec, shadow.status.get_or_insert_default());
     shadow
+}
+
+/// A host that knows of this version, and chooses none.
+fn unchosen(newest: &'static str) -> Updates<'static> {
+    let last = Some(last(Command::Refresh, true, 1));
+    let state = UpdateState::Idle;
+    Updates::Known(UpdateFacts { state, chosen: None, newest: Some(newest), staged_version: None, last })
+}
+
+/// A prepare that ended well at this second, and said this.
+fn saying(stderr: &'static str, second: i64) -> LastCommand<'static> {
+    LastCommand { stderr, ..last(Command::Prepare, true, second) }
 }
 
 fn fresh() -> Memory {

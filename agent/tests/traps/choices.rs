@@ -1,10 +1,10 @@
 //! The repository changes between a look for updates and the prepare after it. The prepare writes what it finds then, or
-//! nothing, and the host labels it with what the look had chosen.
+//! nothing, and the host labels it with what the look had chosen. The prepare may say what it wrote.
 
 use std::time::Duration;
 
 use brupop_api::{BottlerocketShadowStatus, State};
-use brupop_testbed::host::{Answer, Call, Command, Durations, Faults};
+use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults};
 use serde_json::json;
 
 use crate::solo::{NEW, Solo};
@@ -37,6 +37,11 @@ fn let_go(solo: &Solo) {
     solo.faults(Faults::default());
 }
 
+/// A prepare that does not say what it wrote.
+fn silent() -> Faults {
+    Faults { saying: [(Command::Prepare, String::new())].into(), ..Faults::default() }
+}
+
 fn is_ahead(status: &BottlerocketShadowStatus, version: &str) -> bool {
     status.current_state == Some(State::Idle)
         && status.staged.as_ref().is_some_and(|staged| staged.prefetched && staged.version == version)
@@ -44,7 +49,9 @@ fn is_ahead(status: &BottlerocketShadowStatus, version: &str) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn an_image_with_a_wrong_label_is_never_activated() {
-    for what in [Change::Published, Change::Withdrawn] {
+    for (what, says) in
+        [Change::Published, Change::Withdrawn].into_iter().flat_map(|it| [(it, false), (it, true)])
+    {
         let mut solo = Solo::new(Durations::default(), &[]).await;
         solo.start();
         solo.until_idle_with_update().await;
@@ -52,7 +59,7 @@ async fn an_image_with_a_wrong_label_is_never_activated() {
         solo.stage(1);
         solo.until_called("prepare-update", 0).await;
         change(&solo, what);
-        let_go(&solo);
+        solo.faults(if says { Faults::default() } else { silent() });
         let target = (what == Change::Published).then_some(NEWER);
         let moved = |status: &BottlerocketShadowStatus| {
             status.target_version.as_deref() == target && status.staged.is_none()
@@ -88,7 +95,7 @@ async fn labelled_wrongly(meanwhile: Change) -> Solo {
     solo.start();
     solo.until_called("prepare-update", 0).await;
     change(&solo, meanwhile);
-    let_go(&solo);
+    solo.faults(silent());
     solo.until("wrongly labelled", |status| is_ahead(status, NEW)).await;
     solo
 }
@@ -144,4 +151,92 @@ async fn a_look_that_fails_after_the_download_is_repeated_and_the_download_is_no
     let status = solo.until_at(1, STAGED).await;
     assert_eq!(status.message, None);
     assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1));
+}
+
+/// The image is withdrawn before the download begins, and is there again while nothing is downloaded.
+async fn withdrawn_for_a_moment(solo: &Solo) {
+    solo.until_called("prepare-update", 0).await;
+    change(solo, Change::Withdrawn);
+    let prepared = solo.count("prepare-update");
+    let_go(solo);
+    solo.until_called("prepare-update", prepared).await;
+    solo.place.host.publish(NEW).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_prepare_says_it_did_not_write_is_never_activated_although_it_is_still_chosen() {
+    let prepare = Duration::from_mins(10);
+    let locked = |updater: Option<&str>| {
+        let (version_lock, updater_lock) = (Some(NEW.to_owned()), updater.map(str::to_owned));
+        Faults::choice(Choice { version_lock, updater_lock, ..Choice::default() })
+    };
+    for (two_locks, told) in
+        [(true, "prepare wrote 1.20.2, not 1.20.1"), (false, "prepare wrote no image: it found no update")]
+    {
+        let mut solo = Solo::new(Durations { prepare, ..Durations::default() }, &[]).await;
+        solo.place.host.publish(NEWER).unwrap();
+        solo.faults(locked(None));
+        solo.start();
+        solo.until_idle_with_update().await;
+        if two_locks {
+            solo.faults(locked(Some(NEWER)));
+            solo.stage(1);
+        } else {
+            solo.place.host.withdraw(NEWER);
+            hold(&solo);
+            solo.stage(1);
+            withdrawn_for_a_moment(&solo).await;
+        }
+        let status = solo.until_at(1, State::ErrorReset).await;
+        assert_eq!((status.message.as_deref(), status.crash_count), (Some(told), Some(1)));
+        assert_eq!((status.staged, solo.count("activate-update")), (None, 0));
+        // The next attempt trusts nothing of it.
+        solo.faults(locked(None));
+        solo.spec(&json!({"state": "Idle"}));
+        solo.until_at(1, State::Idle).await;
+        solo.stage(2);
+        solo.until_at(2, STAGED).await;
+        solo.grant();
+        let status = solo.until_at(2, State::RebootedIntoUpdate).await;
+        assert_eq!(status.current_version.as_deref(), Some(NEW), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_process_does_not_trust_it_either() {
+    let prepare = Duration::from_mins(10);
+    let mut solo = Solo::new(Durations { prepare, ..Durations::default() }, &[]).await;
+    solo.start();
+    solo.until_idle_with_update().await;
+    hold(&solo);
+    solo.stage(1);
+    withdrawn_for_a_moment(&solo).await;
+    solo.start();
+    solo.until_at(1, STAGED).await;
+    solo.grant();
+    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
+    assert_eq!(status.current_version.as_deref(), Some(NEW));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_downloaded_ahead_and_says_that_it_is_another_is_downloaded_over() {
+    for (what, told) in [
+        (Change::Published, "prefetch failed: prepare wrote 1.20.2, not 1.20.1"),
+        (Change::Withdrawn, "prefetch failed: prepare wrote no image: it found no update"),
+    ] {
+        let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
+        hold(&solo);
+        solo.start();
+        solo.until_called("prepare-update", 0).await;
+        change(&solo, what);
+        let_go(&solo);
+        let status = solo.until(told, |status| status.message.as_deref() == Some(told)).await;
+        assert_eq!(status.staged, None);
+        if what == Change::Withdrawn {
+            solo.place.host.publish(NEW).unwrap();
+        }
+        let version = if what == Change::Published { NEWER } else { NEW };
+        let status = solo.until("downloaded anew", |status| is_ahead(status, version)).await;
+        assert_eq!((status.message, status.crash_count), (None, Some(0)));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brupop_agent::host::Host;
 use brupop_api::State;
 use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults};
 use serde_json::json;
@@ -143,14 +144,55 @@ async fn whatever_a_command_writes_can_be_reported() {
         ("no space\r\nleft\n", "prepare failed with exit status 1: no space left"),
         (escapes, r"prepare failed with exit status 1: \u{1b}]0;x\u{7} \u{0}\u{202e}"),
         (&escapes.repeat(9_000), r"prepare failed with exit status 1: \u{1b}]0;x\u{7} \u{0}\u{202e}"),
-        (&"x".repeat(400_000), "GET /updates/status got an answer of more than"),
+        (&"x".repeat(400_000), "prepare failed with exit status 1: xxx"),
+        (&escapes.repeat(60_000), r"prepare failed with exit status 1: \u{1b}]0;x\u{7} \u{0}\u{202e}"),
     ] {
         let solo = idle(Durations::default()).await;
         solo.faults(Faults::failing(Command::Prepare, stderr));
         solo.stage(1);
         let told = |message: &String| message.contains(told);
         solo.until("the message", |status| status.message.as_ref().is_some_and(told)).await;
+        assert_eq!(solo.status().current_state, Some(State::ErrorReset));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_command_writes_that_goes_well_does_no_harm() {
+    let noise = "\u{1b}[2J\0 1%\r\n".repeat(100_000);
+    for words in
+        [&noise, &format!("Starting update to {NEW}\n{noise}"), &format!("\n\0\nStarting update to {NEW}")]
+    {
+        let solo = idle(Durations::default()).await;
+        let saying = [Command::Refresh, Command::Prepare, Command::Activate].map(|it| (it, words.clone()));
+        solo.faults(Faults { saying: saying.into(), ..Faults::default() });
+        solo.stage(1);
+        solo.until_at(1, STAGED).await;
+        assert_well(&solo);
+        assert!(solo.statuses().iter().all(|status| status.message.is_none()), "{:#?}", solo.statuses());
+        assert_eq!(solo.count("prepare-update"), 1);
+    }
+}
+
+/// Someone who asks for the status again and again, each time for five seconds.
+async fn a_curious_person(solo: &Solo) {
+    let api = Host::new(solo.place.socket(), Duration::from_mins(1));
+    loop {
+        api.status().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_meets_somebody_elses_question_is_sent_again() {
+    let status = Duration::from_secs(5);
+    let solo = idle(Durations { status, ..Durations::default() }).await;
+    solo.stage(1);
+    tokio::select! {
+        _ = solo.until_at(1, STAGED) => {}
+        () = a_curious_person(&solo) => {}
+    }
+    assert!(solo.actions().len() > 5, "some met a lock: {:?}", solo.actions());
+    assert_well(&solo);
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,9 +221,11 @@ async fn a_command_that_fails_ends_the_attempt_with_its_own_words() {
         [(Command::Refresh, "refresh"), (Command::Prepare, "prepare"), (Command::Activate, "activate")]
     {
         let vanishing = Faults { vanishing: [command].into(), ..Faults::default() };
+        let killed = Faults { killed: [(command, 9)].into(), ..Faults::default() };
         for (faults, words) in [
             (Faults::failing(command, "no space left\n"), "failed with exit status 1: no space left"),
             (vanishing, "failed with no exit status: "),
+            (killed, "failed with exit status 9: "),
         ] {
             let solo = idle(Durations::default()).await;
             solo.faults(faults);
@@ -198,8 +242,8 @@ async fn a_command_that_fails_ends_the_attempt_with_its_own_words() {
 
 #[tokio::test(start_paused = true)]
 async fn a_choice_that_changes_between_check_and_prepare_is_the_hosts() {
-    let lock = |version: &str| Choice { version_lock: Some(version.into()), before_wave: false };
-    let wave = Choice { version_lock: None, before_wave: true };
+    let lock = |version: &str| Choice { version_lock: Some(version.into()), ..Choice::default() };
+    let wave = Choice { before_wave: true, ..Choice::default() };
     for (choice, target) in [(lock("1.21.0"), None), (lock("1.20.0"), Some("1.20.0")), (wave, None)] {
         let solo = idle(Durations::default()).await;
         solo.place.host.publish("1.20.0").unwrap();
@@ -222,7 +266,7 @@ async fn a_choice_that_changes_between_check_and_prepare_is_the_hosts() {
 #[tokio::test(start_paused = true)]
 async fn a_wave_that_has_not_come_is_no_update() {
     let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
-    solo.faults(Faults { choice: Choice { version_lock: None, before_wave: true }, ..Faults::default() });
+    solo.faults(Faults { choice: Choice { before_wave: true, ..Choice::default() }, ..Faults::default() });
     solo.start();
     solo.until_called("refresh-updates", 3).await;
     assert_eq!(solo.status().target_version, None);

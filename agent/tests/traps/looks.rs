@@ -1,6 +1,10 @@
 //! Looks for updates that fail on an idle host are said, and taken back by the next one that succeeds.
 
-use brupop_testbed::host::{Answer, Call, Command, Faults};
+use std::time::Duration;
+
+use brupop_agent::step::{Command as Typed, HostCall};
+use brupop_api::State;
+use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults, Unused};
 
 use crate::solo::{NEW, Solo};
 
@@ -53,4 +57,86 @@ async fn two_things_that_are_wrong_are_not_said_in_turn_without_end() {
     let told = |message: &String| message.ends_with("disk on fire");
     solo.until("the second", |status| status.message.as_ref().is_some_and(told)).await;
     solo.never("a flood", || solo.statuses().len() > words + 2).await;
+}
+
+/// The document of a host that was asked once in this boot, and whose command was killed, names no update.
+#[tokio::test(start_paused = true)]
+async fn a_first_look_that_is_killed_does_not_take_back_what_was_found_before() {
+    let solo = Solo::idle().await;
+    let boot = solo.place.host.boot_id();
+    solo.faults(Faults { lost: [Command::Refresh].into(), ..Faults::default() });
+    solo.place.host.reboot_now();
+    solo.until_booted(&boot).await;
+    let told = "refresh failed: the host does not say how it ended";
+    let status = solo.until(told, |status| status.message.as_deref() == Some(told)).await;
+    assert_eq!(status.target_version.as_deref(), Some(NEW));
+    solo.never("no target", || solo.status().target_version.is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_that_take_their_time_and_fail_are_said_once() {
+    let refresh = Duration::from_secs(20);
+    let mut solo = Solo::new(Durations { refresh, ..Durations::default() }, &[]).await;
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo.faults(Faults::failing(Command::Refresh, "no route"));
+    solo.until("said", |status| status.message.is_some()).await;
+    let words = solo.statuses().len();
+    solo.never("it is taken back in between", || solo.statuses().len() > words).await;
+}
+
+/// The refresh is a success, and yet the host did not get to choosing.
+#[tokio::test(start_paused = true)]
+async fn an_update_that_is_available_and_not_chosen_is_named() {
+    let lock = |version: &str| Choice { version_lock: Some(version.into()), ..Choice::default() };
+    for choice in [Choice { unused: Some(Unused::Settings), ..Choice::default() }, lock("1.19.4")] {
+        let refresh = Duration::from_secs(20);
+        let mut solo = Solo::new(Durations { refresh, ..Durations::default() }, &[]).await;
+        solo.place.host.publish("1.18.0").unwrap();
+        solo.faults(Faults::choice(choice));
+        solo.start();
+        let told = |message: &String| {
+            message.starts_with("the host chooses no update, although 1.20.1 is available")
+        };
+        let status = solo.until("named", |status| status.message.as_ref().is_some_and(told)).await;
+        assert_eq!((status.target_version, status.crash_count), (None, Some(0)));
+        let words = solo.statuses().len();
+        solo.never("the same is said again", || solo.statuses().len() > words).await;
+        solo.faults(Faults::default());
+        assert_eq!(solo.until_idle_with_update().await.message, None);
+    }
+    let mut solo = Solo::new(Durations::default(), &[]).await;
+    solo.place.host.withdraw(NEW);
+    solo.place.host.publish("1.19.4").unwrap();
+    solo.place.host.publish("1.18.0").unwrap();
+    solo.start();
+    solo.until_called("refresh-updates", 1).await;
+    assert_eq!(solo.status().message, None, "what is older is no update");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_held_for_long_is_said_of_an_idle_host() {
+    for (ours, told) in [
+        (true, "refresh failed: it has not ended for more than 10 minutes"),
+        (false, "refresh failed: another update command has held the host's lock for more than 10 minutes"),
+    ] {
+        let long = Duration::from_hours(2);
+        let durations = if ours {
+            Durations { refresh: long, ..Durations::default() }
+        } else {
+            Durations { prepare: long, ..Durations::default() }
+        };
+        let mut solo = Solo::new(durations, &[]).await;
+        solo.start();
+        if !ours {
+            solo.until_idle_with_update().await;
+            let api = brupop_agent::host::Host::new(solo.place.socket(), long);
+            api.call(HostCall::Command(Typed::Prepare)).await.unwrap();
+        }
+        let status = solo.until(told, |status| status.message.as_deref() == Some(told)).await;
+        assert_eq!((status.current_state, status.crash_count), (Some(State::Idle), Some(0)));
+        let words = solo.statuses().len();
+        solo.never("the same is said again", || solo.statuses().len() > words).await;
+        solo.until("it has ended", |status| status.message.is_none()).await;
+    }
 }

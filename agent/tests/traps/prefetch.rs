@@ -40,6 +40,7 @@ async fn turn(solo: &Solo) -> Duration {
 async fn a_turn_does_not_wait_for_what_was_downloaded_before_it() {
     let solo = solo().await;
     downloaded(&solo, NEW).await;
+    assert!(solo.statuses().iter().all(|status| status.message.is_none()), "a download takes its time");
     assert_eq!(solo.count("activate-update"), 0);
     assert!(turn(&solo).await < Duration::from_mins(1));
     assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1));
@@ -94,7 +95,7 @@ async fn another_release_is_downloaded_over_it() {
 async fn a_choice_that_has_changed_when_the_turn_comes_is_not_activated() {
     let solo = solo().await;
     downloaded(&solo, NEW).await;
-    let choice = Choice { version_lock: Some("1.19.9".into()), before_wave: false };
+    let choice = Choice { version_lock: Some("1.19.9".into()), ..Choice::default() };
     solo.faults(Faults { choice, ..Faults::default() });
     solo.stage(1);
     solo.until("no target", |status| status.target_version.is_none()).await;
@@ -134,7 +135,12 @@ async fn a_person_is_left_alone() {
     solo.person(&[Typed::Refresh, Typed::Prepare]).await;
     solo.start();
     solo.until_idle_with_update().await;
+    let told =
+        |message: &String| message.starts_with("prefetch waits: the inactive partition holds an image");
+    solo.until("why", |status| status.message.as_ref().is_some_and(told)).await;
+    let words = solo.statuses().len();
     solo.never("a download over a person's", || solo.count("prepare-update") > 1).await;
+    assert_eq!(solo.statuses().len(), words, "it is said once");
     // Who activates what was downloaded.
     let mut solo = self::solo().await;
     downloaded(&solo, NEW).await;

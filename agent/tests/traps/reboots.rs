@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brupop_api::State;
-use brupop_testbed::host::{Answer, Call, Durations, Faults};
+use brupop_testbed::host::{Answer, Call, Command, Durations, Faults};
 use serde_json::json;
 
 use crate::solo::{NEW, Solo};
@@ -39,9 +39,15 @@ async fn a_grant_for_another_boot_is_ignored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reboot_that_is_inhibited_is_given_up_with_the_hosts_words() {
+    for stderr in [String::new(), "\n\0\u{1b}[2J no\n".repeat(60_000)] {
+        given_up_with_the_hosts_words(format!("inhibited by a shell{stderr}")).await;
+    }
+}
+
+async fn given_up_with_the_hosts_words(stderr: String) {
     let solo = staged().await;
     let boot = solo.place.host.boot_id();
-    solo.faults(Faults::answer(Call::Reboot, Answer::Refused("inhibited by a shell".into())));
+    solo.faults(Faults::answer(Call::Reboot, Answer::Refused(stderr)));
     solo.grant();
     let status = solo.until_at(1, State::ErrorReset).await;
     assert_eq!(status.reboot_requested, None, "the claim is taken back");
@@ -73,4 +79,60 @@ async fn a_reboot_that_does_not_come_is_asked_for_again_in_this_boot() {
     assert_eq!(status.current_version.as_deref(), Some(NEW));
     let reboots = solo.count("reboot");
     solo.never("it asks in the next boot, too", || solo.count("reboot") > reboots).await;
+}
+
+/// A person has deactivated the image: a reboot would come to nothing.
+fn deactivate(solo: &Solo) -> (usize, tokio::time::Instant) {
+    solo.place.host.has_run(Command::Deactivate).unwrap();
+    (solo.count("reboot"), tokio::time::Instant::now())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reboot_into_nothing_is_not_asked_for_and_its_claim_is_taken_back() {
+    let ignored = Faults { reboot_ignored: true, ..Faults::default() };
+    let refused = Faults::answer(Call::Reboot, Answer::Refused("inhibited by a shell".into()));
+    for (faults, accepted) in [(ignored, true), (refused, false)] {
+        let solo = staged().await;
+        solo.faults(faults);
+        solo.grant();
+        solo.until_called("reboot", 0).await;
+        let (asked, since) = deactivate(&solo);
+        let told = "1.20.1 is not what the host would boot next";
+        let says = |message: &String| message.starts_with(told);
+        solo.until(told, |status| status.message.as_ref().is_some_and(says)).await;
+        assert!(since.elapsed() < Duration::from_mins(3), "{:?}", since.elapsed());
+        let status = solo.until_at(1, State::ErrorReset).await;
+        assert_eq!((status.message.as_deref(), status.reboot_requested), (Some(told), None));
+        // What the host has accepted may come for a while.
+        assert_eq!(since.elapsed() > Duration::from_mins(25), accepted, "{:?}", since.elapsed());
+        assert_eq!(solo.count("reboot"), asked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_an_earlier_process_is_not_taken_back_at_once() {
+    let mut solo = staged().await;
+    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
+    solo.grant();
+    solo.until_called("reboot", 0).await;
+    let (asked, since) = deactivate(&solo);
+    solo.start();
+    let status = solo.until_at(1, State::ErrorReset).await;
+    assert_eq!(status.reboot_requested, None);
+    assert!(since.elapsed() > Duration::from_mins(25), "{:?}", since.elapsed());
+    assert_eq!(solo.count("reboot"), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_is_activated_again_is_rebooted_into() {
+    let solo = staged().await;
+    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
+    solo.grant();
+    solo.until_called("reboot", 0).await;
+    deactivate(&solo);
+    solo.until("said", |status| status.message.is_some()).await;
+    solo.place.host.has_run(Command::Activate).unwrap();
+    solo.faults(Faults::default());
+    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
+    assert_eq!((status.current_version.as_deref(), status.crash_count.unwrap_or(0)), (Some(NEW), 0));
 }

@@ -43,9 +43,13 @@ pub struct Faults {
     pub answers: BTreeMap<Call, Answer>,
     /// Commands that are started and fail, with what they write to stderr.
     pub failing: BTreeMap<Command, String>,
+    /// Commands that go well, with what they write to stderr in place of the updater's own words.
+    pub saying: BTreeMap<Command, String>,
+    /// Commands that are started and end by this signal.
+    pub killed: BTreeMap<Command, i32>,
     /// Commands that are started and end without a word of how.
     pub vanishing: BTreeSet<Command>,
-    /// Commands that are started and killed: the host never says that they have run.
+    /// Commands that are started and never end for the host: it never says that they have run.
     pub lost: BTreeSet<Command>,
     /// Calls that are carried out, and whose answer never comes.
     pub unanswered: BTreeSet<Call>,
@@ -63,6 +67,11 @@ impl Faults {
         Self { answers: BTreeMap::from([(call, answer)]), ..Self::default() }
     }
 
+    /// What the host's settings let it choose.
+    pub fn choice(choice: Choice) -> Self {
+        Self { choice, ..Self::default() }
+    }
+
     /// One command that fails.
     pub fn failing(command: Command, stderr: &str) -> Self {
         Self { failing: BTreeMap::from([(command, stderr.to_owned())]), ..Self::default() }
@@ -70,11 +79,18 @@ impl Faults {
 
     /// How this command ends.
     pub(super) fn ending(&self, command: Command) -> Ending {
-        match self.failing.get(&command) {
-            Some(stderr) => Ending::Failed(stderr.clone()),
-            None if self.lost.contains(&command) => Ending::Lost,
-            None if self.vanishing.contains(&command) => Ending::Unknown,
-            None => Ending::Success,
+        if let Some(stderr) = self.failing.get(&command) {
+            Ending::Failed(stderr.clone())
+        } else if let Some(signal) = self.killed.get(&command) {
+            Ending::Killed(*signal)
+        } else if let Some(stderr) = self.saying.get(&command) {
+            Ending::Saying(stderr.clone())
+        } else if self.lost.contains(&command) {
+            Ending::Lost
+        } else if self.vanishing.contains(&command) {
+            Ending::Unknown
+        } else {
+            Ending::Success
         }
     }
 }

@@ -5,8 +5,13 @@ use jiff::Timestamp;
 use semver::Version;
 use serde::Serialize;
 
+mod choice;
+mod status;
 #[cfg(test)]
 mod tests;
+
+pub use choice::{Choice, Unused};
+pub use status::{CommandResult, Image, Partition, Status, UpdateState};
 
 /// A command of the update dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -24,62 +29,16 @@ pub enum Command {
 pub enum Ending {
     /// As it should.
     Success,
+    /// As it should, with these words on stderr in place of the updater's own.
+    Saying(String),
     /// With exit status 1 and these words.
     Failed(String),
+    /// By this signal; the status document shows its number as the exit status.
+    Killed(i32),
     /// Nobody knows: neither exit status nor words.
     Unknown,
     /// Killed, before it could say anything: the status document stays as it was.
     Lost,
-}
-
-/// `update_state` of the status document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the API's states")]
-pub enum UpdateState {
-    Idle,
-    Available,
-    Staged,
-    Ready,
-}
-
-/// An image as the API names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the API's fields")]
-pub struct Image {
-    pub arch: String,
-    pub version: Version,
-    pub variant: String,
-}
-
-/// One of the two partition sets as the status document shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the API's fields")]
-pub struct Partition {
-    pub image: Image,
-    pub next_to_boot: bool,
-}
-
-/// `most_recent_command` of the status document.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the API's fields")]
-pub struct CommandResult {
-    pub cmd_type: Command,
-    pub cmd_status: &'static str,
-    pub timestamp: Timestamp,
-    pub exit_status: Option<i32>,
-    pub stderr: Option<String>,
-}
-
-/// The status document: a file in `/run`, gone after a boot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "named after the API's fields")]
-pub struct Status {
-    pub update_state: UpdateState,
-    pub available_updates: Vec<Version>,
-    pub chosen_update: Option<Image>,
-    pub active_partition: Option<Partition>,
-    pub staging_partition: Option<Partition>,
-    pub most_recent_command: Option<CommandResult>,
 }
 
 /// Why the host does not do what it is asked; each has a status code of its own.
@@ -91,15 +50,6 @@ pub enum Refusal {
     NotAllowed(&'static str),
     /// 423
     Locked,
-}
-
-/// What the host's own settings let it choose.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
-    /// `settings.updates.version-lock`: a version, or `None` for `latest`.
-    pub version_lock: Option<String>,
-    /// The host's wave has not started: nothing is available yet.
-    pub before_wave: bool,
 }
 
 /// What a partition set holds.
@@ -121,8 +71,8 @@ pub struct Machine {
     published: Vec<Version>,
     status: Option<Status>,
     running: Option<Command>,
-    /// The running prepare writes the inactive set; one that finds no update succeeds without.
-    writes: bool,
+    /// What the running prepare writes into the inactive set; one that finds no update succeeds without.
+    writes: Option<Version>,
     boots: u64,
 }
 
@@ -141,7 +91,7 @@ impl Machine {
             published: vec![],
             status: None,
             running: None,
-            writes: false,
+            writes: None,
             boots: 1,
         })
     }
@@ -197,7 +147,7 @@ impl Machine {
     /// The answer of `GET /updates/status`.
     ///
     /// # Errors
-    /// 423 while a command runs, 404 if none has run since boot.
+    /// 423 while a command runs, 404 if none was asked for since boot.
     pub fn status(&self) -> Result<&Status, Refusal> {
         if self.running.is_some() {
             return Err(Refusal::Locked);
@@ -211,31 +161,29 @@ impl Machine {
     /// the status document says, or nothing.
     ///
     /// # Errors
-    /// As the API refuses it; then nothing has changed.
+    /// As the API refuses it; then nothing has changed, except that there is a status document.
     pub fn start(&mut self, command: Command, choice: &Choice) -> Result<(), Refusal> {
         if self.running.is_some() {
             return Err(Refusal::Locked);
         }
-        let state = self.status.as_ref().map_or(UpdateState::Idle, |status| status.update_state);
-        match (command, state) {
+        let status = self.status.get_or_insert_with(Status::new);
+        match (command, status.update_state) {
             (Command::Refresh, _)
             | (Command::Prepare, UpdateState::Available | UpdateState::Staged)
             | (Command::Activate, UpdateState::Staged)
             | (Command::Deactivate, UpdateState::Ready) => {}
             _ => return Err(Refusal::NotAllowed("Update action not allowed according to update state")),
         }
-        let status = self.status.as_ref();
-        if command == Command::Prepare && status.is_none_or(|status| status.chosen_update.is_none()) {
+        if command == Command::Prepare && status.chosen_update.is_none() {
             return Err(Refusal::NotFound("Chosen update does not exist"));
         }
-        if command == Command::Activate && status.is_none_or(|status| status.staging_partition.is_none()) {
+        if command == Command::Activate && status.staging_partition.is_none() {
             return Err(Refusal::NotFound("No staged update found"));
         }
         if command == Command::Prepare {
-            let found = self.choose(choice);
-            self.writes = found.is_some();
+            self.writes = self.choose(choice.updater_lock.as_ref().or(choice.version_lock.as_ref()), choice);
             // From here on the inactive set is being written to, whatever the status document says of it.
-            let content = found.map(|version| Content { version, damaged: true });
+            let content = self.writes.clone().map(|version| Content { version, damaged: true });
             self.inactive = content.or_else(|| self.inactive.take());
         }
         self.running = Some(command);
@@ -245,19 +193,17 @@ impl Machine {
     /// The running command ends, and the lock is released.
     pub fn finish(&mut self, ending: Ending, choice: &Choice, now: Timestamp) {
         let Some(command) = self.running.take().filter(|_| ending != Ending::Lost) else { return };
-        let mut status = self.status.take().unwrap_or(Status {
-            update_state: UpdateState::Idle,
-            available_updates: vec![],
-            chosen_update: None,
-            active_partition: None,
-            staging_partition: None,
-            most_recent_command: None,
-        });
-        let success = ending == Ending::Success;
+        let mut status = self.status.take().unwrap_or_else(Status::new);
+        let success = matches!(ending, Ending::Success | Ending::Saying(_));
         match command {
+            Command::Refresh if success && choice.unused == Some(Unused::Output) => {}
+            Command::Refresh if success && choice.unused == Some(Unused::Settings) => {
+                status.available_updates = self.available(choice);
+            }
             Command::Refresh if success => {
                 status.available_updates = self.available(choice);
-                status.chosen_update = self.choose(choice).map(|version| self.image(version));
+                let chosen = self.choose(choice.version_lock.as_ref(), choice);
+                status.chosen_update = chosen.map(|version| self.image(version));
                 if matches!(status.update_state, UpdateState::Idle | UpdateState::Available) {
                     status.update_state = match status.chosen_update {
                         Some(_) => UpdateState::Available,
@@ -269,7 +215,7 @@ impl Machine {
                 status.update_state = UpdateState::Idle;
             }
             Command::Prepare if success => {
-                if let Some(content) = self.inactive.as_mut().filter(|_| self.writes) {
+                if let Some(content) = self.inactive.as_mut().filter(|_| self.writes.is_some()) {
                     content.damaged = false;
                 }
                 // The label is the choice of the last refresh, as thar-be-updates has it.
@@ -289,26 +235,28 @@ impl Machine {
         }
         status.active_partition =
             Some(Partition { image: self.image(self.active.clone()), next_to_boot: !self.inactive_is_next });
-        status.most_recent_command = Some(CommandResult {
-            cmd_type: command,
-            cmd_status: match ending {
-                Ending::Success => "Success",
-                Ending::Failed(_) => "Failed",
-                Ending::Unknown | Ending::Lost => "Unknown",
-            },
-            timestamp: now,
-            exit_status: match ending {
-                Ending::Success => Some(0),
-                Ending::Failed(_) => Some(1),
-                Ending::Unknown | Ending::Lost => None,
-            },
-            stderr: match ending {
-                Ending::Success => Some(String::new()),
-                Ending::Failed(stderr) => Some(stderr),
-                Ending::Unknown | Ending::Lost => None,
-            },
-        });
+        let (cmd_status, exit_status, stderr) = self.told(command, ending);
+        status.most_recent_command =
+            Some(CommandResult { cmd_type: command, cmd_status, timestamp: now, exit_status, stderr });
         self.status = Some(status);
+    }
+
+    /// What the status document says of how a command ended. The updater says on stderr what its prepare wrote.
+    fn told(&self, command: Command, ending: Ending) -> (&'static str, Option<i32>, Option<String>) {
+        match ending {
+            Ending::Success if command == Command::Prepare => {
+                let wrote = self.writes.as_ref().map_or_else(
+                    || "No update required\n".to_owned(),
+                    |version| format!("Starting update to {version}\n"),
+                );
+                ("Success", Some(0), Some(wrote))
+            }
+            Ending::Success => ("Success", Some(0), Some(String::new())),
+            Ending::Saying(stderr) => ("Success", Some(0), Some(stderr)),
+            Ending::Failed(stderr) => ("Failed", Some(1), Some(stderr)),
+            Ending::Killed(signal) => ("Failed", Some(signal), Some(String::new())),
+            Ending::Unknown | Ending::Lost => ("Unknown", None, None),
+        }
     }
 
     /// The host boots: into the set that is next, or, if that one does not come up, back into the one that ran.
@@ -330,17 +278,17 @@ impl Machine {
         Image { arch: self.arch.clone(), version, variant: self.variant.clone() }
     }
 
-    /// Newest first.
+    /// Newest first: all that is published, also what is older than what runs.
     fn available(&self, choice: &Choice) -> Vec<Version> {
-        let newer = self.published.iter().filter(|version| !choice.before_wave && **version > self.active);
-        newer.cloned().collect()
+        self.published.iter().filter(|_| !choice.before_wave).cloned().collect()
     }
 
-    fn choose(&self, choice: &Choice) -> Option<Version> {
-        let available = self.available(choice);
-        match &choice.version_lock {
-            None => available.into_iter().next(),
-            Some(lock) => available.into_iter().find(|version| version.to_string() == *lock),
+    /// With a lock that version, also if it is older than what runs; else the newest, if it is newer.
+    fn choose(&self, lock: Option<&String>, choice: &Choice) -> Option<Version> {
+        let mut available = self.available(choice).into_iter();
+        match lock {
+            None => available.next().filter(|newest| *newest > self.active),
+            Some(lock) => available.find(|it| it.to_string() == *lock && *it != self.active),
         }
     }
 }

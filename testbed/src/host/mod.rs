@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ mod server;
 mod tests;
 
 pub use faults::{Answer, Call, Faults};
-pub use machine::{Choice, Command};
+pub use machine::{Choice, Command, Unused};
 use machine::{Machine, Refusal};
 
 /// How a host is made.
@@ -55,6 +56,8 @@ pub struct Durations {
     pub prepare: Duration,
     pub activate: Duration,
     pub deactivate: Duration,
+    /// A question for the status, which shares the lock for so long: a command that comes then gets 423.
+    pub status: Duration,
     /// From the end of the API to its return.
     pub reboot: Duration,
 }
@@ -113,6 +116,8 @@ struct Shared {
     machine: Mutex<Machine>,
     faults: Mutex<Faults>,
     calls: Mutex<Vec<Received>>,
+    /// Questions for the status that are being answered.
+    readers: AtomicUsize,
     boot_id: Mutex<String>,
     power: watch::Sender<HostPower>,
     reboot: Notify,
@@ -139,6 +144,7 @@ impl Host {
             machine: Mutex::new(machine),
             faults: Mutex::new(options.faults),
             calls: Mutex::default(),
+            readers: AtomicUsize::new(0),
             boot_id: Mutex::default(),
             power: watch::Sender::new(HostPower::Down),
             reboot: Notify::new(),
@@ -233,8 +239,19 @@ impl Shared {
         !lock(&self.faults).unanswered.contains(&call)
     }
 
+    /// The lock is shared for as long as a question for the status takes.
+    async fn share_lock(&self) {
+        if !self.durations.status.is_zero() {
+            let _reader = Reader::new(&self.readers);
+            tokio::time::sleep(self.durations.status).await;
+        }
+    }
+
     /// Starts a command, which ends by itself unless the host reboots before.
     fn start(self: &Arc<Self>, command: Command) -> Result<(), Refusal> {
+        if self.readers.load(Ordering::Relaxed) > 0 {
+            return Err(Refusal::Locked);
+        }
         let boot = {
             let choice = lock(&self.faults).choice.clone();
             let mut machine = self.machine();
@@ -281,6 +298,22 @@ impl Shared {
         lock(&self.boot_id).clone_from(&boot_id);
         self.power.send_replace(HostPower::Up { boot_id, pretty_name });
         Ok(listener)
+    }
+}
+
+/// Who shares the lock, until it is dropped.
+struct Reader<'a>(&'a AtomicUsize);
+
+impl<'a> Reader<'a> {
+    fn new(readers: &'a AtomicUsize) -> Self {
+        readers.fetch_add(1, Ordering::Relaxed);
+        Self(readers)
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -41,6 +41,9 @@ pub(super) async fn connection(stream: UnixStream, shared: Arc<Shared>) -> io::R
                 (_, Some(Answer::Locked)) => refusal(Refusal::Locked),
                 (_, Some(Answer::Nonsense(body))) => body_of(StatusCode::OK, "application/json", body),
                 (Some(call), None) => {
+                    if call == Call::Status {
+                        shared.share_lock().await;
+                    }
                     let answer = answer(&shared, call, &query);
                     if shared.answers(call) { answer } else { std::future::pending().await }
                 }

@@ -190,3 +190,19 @@ async fn a_hanging_call_gets_nothing_at_all() {
     timeout(DEADLINE, refreshed).await.unwrap();
     assert!(timeout(Duration::from_millis(100), stream.read(&mut byte)).await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_comes_during_a_question_for_the_status_finds_the_lock_held() {
+    let place = Place::new("shared");
+    let host = start(&place, Durations { status: Duration::from_secs(1), ..Durations::default() }).await;
+    let asks = exchange(&place, "GET", "/updates/status");
+    let commands = async {
+        while host.calls().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        code(&place, "POST", "/actions/refresh-updates").await
+    };
+    let (_, locked) = tokio::join!(asks, commands);
+    assert_eq!(locked, 423);
+    assert_eq!(code(&place, "POST", "/actions/refresh-updates").await, 204);
+}

@@ -30,6 +30,13 @@ fn first_words() {
 fn idle_looks_for_updates_and_says_what_it_finds() {
     let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
     let due = Memory { refresh_due: true, ..fresh() };
+    let nothing_ended = Updates::Known(UpdateFacts {
+        state: UpdateState::Idle,
+        chosen: None,
+        newest: None,
+        staged_version: None,
+        last: None,
+    });
     let failed = known(UpdateState::Idle, None, None, last(Refresh, false, 2));
     let said = "refresh failed with exit status 1: no route";
     let still_failed = with(shadow(State::Idle), |spec, status| {
@@ -66,8 +73,39 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
             with(shadow(State::Idle), |_, status| status.message = Some("Bottlerocket API: no answer".into())),
             fresh() => "wait";
         "works again": old(available()), still_failed, fresh() => "-StatusMessage";
+        "the first command since boot was killed": old(nothing_ended), shadow(State::Idle), fresh() => "wait";
         "runs what was wanted": host(NEW, NEXT_BOOT, Updates::Unknown), shadow(State::Idle), fresh()
             => "CurrentVersion StatusBootId -TargetVersion";
+    }
+}
+
+#[test]
+fn idle_says_what_keeps_the_host_from_an_update() {
+    let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
+    let saying = |message: &str| with(idle(), |_, status| status.message = Some(message.into()));
+    let held = |asked| Memory { asked, busy_for_long: true, ..fresh() };
+    let ahead = |asked| Memory { prefetch: Prefetch::Later, ..held(asked) };
+    let named = "the host chooses no update, although 1.20.1 is available: settings.updates.version-lock may hold it \
+        back, or the host cannot read settings.updates";
+    let ours = "refresh failed: it has not ended for more than 10 minutes";
+    let theirs = "refresh failed: another update command has held the host's lock for more than 10 minutes";
+    check! {
+        "available, not chosen": old(unchosen(NEW)), idle(), fresh() => format!("\"{named}\"");
+        "and said": old(unchosen(NEW)), saying(named), fresh() => "wait";
+        "and said, in the next look": old(Updates::Busy), saying(named), asked(Refresh, 1) => "poll";
+        "chosen at last": old(available()), saying(named), fresh() => "-StatusMessage TargetVersion";
+        "what runs is no update": old(unchosen(OLD)), idle(), fresh() => "wait";
+        "what is older is no update": host(NEW, BOOT, unchosen(OLD)), idle(), fresh() => "CurrentVersion";
+        "the API is worse": old(unchosen(NEW)), saying("Bottlerocket API: no answer"), fresh() => "wait";
+        "busy": old(Updates::Busy), idle(), fresh() => "poll";
+        "busy for long, with our refresh": old(Updates::Busy), idle(), held(Some(call(Refresh, 1)))
+            => format!("\"{ours}\"");
+        "busy for long, with somebody's command": old(Updates::Busy), idle(), held(None)
+            => format!("\"{theirs}\"");
+        "and said": old(Updates::Busy), saying(theirs), held(None) => "poll";
+        "and over": old(unchosen(OLD)), saying(theirs), fresh() => "-StatusMessage";
+        "a download ahead of its turn": old(Updates::Busy), idle(), ahead(Some(call(Command::Prepare, 1))) => "poll";
+        "perhaps one of an earlier process": old(Updates::Busy), idle(), ahead(None) => "poll";
     }
 }
 

@@ -6,6 +6,10 @@ use super::*;
 use Command::{Activate, Prepare, Refresh};
 use UpdateState::{Available, Idle, Ready, Staged as IsStaged};
 
+/// Said once while an image that may be a person's is in the way.
+const WAITS: &str = "\"prefetch waits: the inactive partition holds an image that is not known to be ours; it is overwritten \
+    when the node's turn comes\"";
+
 fn due() -> Memory {
     Memory { prefetch: Prefetch::Due, ..fresh() }
 }
@@ -42,12 +46,12 @@ fn an_idle_host_downloads_what_it_has_chosen_and_says_so() {
             => "TargetVersion";
         "looking for updates first": old(available()), idle(), Memory { refresh_due: true, ..due() } => "refresh";
         "nobody looked since boot": old(Updates::Unknown), idle(), due() => "wait";
-        "busy": old(Updates::Busy), idle(), due() => "wait";
+        "busy": old(Updates::Busy), idle(), due() => "poll";
         "begun": old(Updates::Busy), idle(), begun(Prepare, 1) => "poll";
         "done": old(is_staged(last(Prepare, true, 5))), idle(), begun(Prepare, 1) => "StatusStaged";
         "done and said": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
         "done and said, agent restarted": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
-        "while somebody's command runs": old(Updates::Busy), waiting(NEW), due() => "wait";
+        "while somebody's command runs": old(Updates::Busy), waiting(NEW), due() => "poll";
         "switched off": old(is_staged(last(Prepare, true, 5))), waiting(NEW), fresh() => "-StatusStaged";
         "the host has none": old(known(Idle, None, None, last(Refresh, true, 1))), idle(), due()
             => "-TargetVersion";
@@ -75,11 +79,11 @@ fn what_was_downloaded_stays_known_past_our_refresh_and_no_other_command() {
         "our refresh, failed": old(is_staged(last(Refresh, false, 7))), waiting(NEW), begun(Refresh, 5)
             => "StatusStaged \"refresh failed with exit status 1: no route\"";
         "our refresh, but something ran before it":
-            old(is_staged(last(Refresh, true, 7))), waiting(NEW), begun(Refresh, 6) => "-StatusStaged";
-        "somebody's refresh": old(is_staged(last(Refresh, true, 7))), waiting(NEW), later() => "-StatusStaged";
-        "somebody's prepare": old(is_staged(last(Prepare, true, 7))), waiting(NEW), later() => "-StatusStaged";
+            old(is_staged(last(Refresh, true, 7))), waiting(NEW), begun(Refresh, 6) => format!("-StatusStaged {WAITS}");
+        "somebody's refresh": old(is_staged(last(Refresh, true, 7))), waiting(NEW), later() => format!("-StatusStaged {WAITS}");
+        "somebody's prepare": old(is_staged(last(Prepare, true, 7))), waiting(NEW), later() => format!("-StatusStaged {WAITS}");
         "somebody's prepare that failed": old(is_staged(last(Prepare, false, 7))), waiting(NEW), later()
-            => "-StatusStaged";
+            => format!("-StatusStaged {WAITS}");
         "another is chosen now": old(other()), waiting(NEW), begun(Refresh, 5)
             => "StatusStaged TargetVersion";
         "and is downloaded over it": old(other()), target(idle(), 7), due() => "prepare";
@@ -109,7 +113,7 @@ fn what_the_first_look_does_not_choose_any_more_is_dropped_and_downloaded_over()
     check! {
         "withdrawn": chooses(None, 7), waiting(NEW), first(5) => "-StatusStaged -TargetVersion";
         "downloaded over": chooses(Some(OTHER), 7), target(idle()), distrusted(7) => "prepare";
-        "but not if something ran since": chooses(Some(OTHER), 9), target(idle()), distrusted(7) => "wait";
+        "but not if something ran since": chooses(Some(OTHER), 9), target(idle()), distrusted(7) => WAITS;
         "the first look failed": old(known(IsStaged, None, Some(NEW), last(Refresh, false, 7))), waiting(NEW), first(5)
             => "StatusStaged \"refresh failed with exit status 1: no route\"";
     }
@@ -119,18 +123,27 @@ fn what_the_first_look_does_not_choose_any_more_is_dropped_and_downloaded_over()
 fn what_a_person_staged_or_activated_is_left_alone() {
     let unmarked = || with(idle(), |_, status| status.staged = Some(staged(NEW, 5)));
     check! {
-        "staged": old(is_staged(last(Prepare, true, 5))), idle(), due() => "wait";
+        "staged": old(is_staged(last(Prepare, true, 5))), idle(), due() => WAITS;
         "staged another": old(known(IsStaged, Some(NEW), Some(OTHER), last(Prepare, true, 5))), idle(), due()
-            => "wait";
-        "activated": old(is_ready(last(Activate, true, 6))), idle(), due() => "wait";
+            => WAITS;
+        "activated": old(is_ready(last(Activate, true, 6))), idle(), due() => WAITS;
+        "said": old(is_ready(last(Activate, true, 6))), said(WAITS.trim_matches('"')), due() => "wait";
+        "said, while a command runs": old(Updates::Busy), said(WAITS.trim_matches('"')), due() => "poll";
+        "said, and switched off": old(is_ready(last(Activate, true, 6))), said(WAITS.trim_matches('"')), fresh()
+            => "-StatusMessage";
+        "what an attempt failed of is worth more": old(is_staged(last(Prepare, true, 5))),
+            with(said("the host fell back"), |spec, _| spec.failures = Some(Failures::default())), due() => "wait";
+        "so is what is wrong with the API": old(is_staged(last(Prepare, true, 5))),
+            said("Bottlerocket API: no answer"), due() => "wait";
         "activated what we downloaded": old(is_ready(last(Activate, true, 6))), waiting(NEW), due()
-            => "-StatusStaged";
+            => format!("-StatusStaged {WAITS}");
         "what our attempt activated is no person's": old(is_ready(last(Activate, true, 6))), unmarked(), due()
             => "deactivate";
         "what our attempt had staged when it was given up": old(is_staged(last(Prepare, true, 5))), unmarked(), due()
             => "StatusStaged";
         "unsaid in another state": old(known(Ready, Some(OTHER), Some(OTHER), last(Activate, true, 9))),
-            with(waiting(NEW), |_, status| status.target_version = Some(OTHER.into())), due() => "-StatusStaged";
+            with(waiting(NEW), |_, status| status.target_version = Some(OTHER.into())), due()
+            => format!("-StatusStaged {WAITS}");
     }
 }
 
@@ -142,6 +155,12 @@ fn a_download_that_fails_is_said_once_and_taken_back() {
     check! {
         "failed": failed(), idle(), begun(Prepare, 1)
             => "\"prefetch failed with exit status 1: no route\"";
+        "it wrote another": old(is_staged(saying("Starting update to 1.21.0\n", 5))), idle(), begun(Prepare, 1)
+            => "\"prefetch failed: prepare wrote 1.21.0, not 1.20.1\"";
+        "it wrote another, and said: downloaded over when it is due":
+            old(is_staged(saying("Starting update to 1.21.0\n", 5))),
+            said("prefetch failed: prepare wrote 1.21.0, not 1.20.1"), Memory { distrusted_at: Some(time(5)), ..due() }
+            => "prepare";
         "a person's failed": failed(), idle(), later() => "wait";
         "said": failed(), said(sentence), later() => "wait";
         "said, after the next look": old(available()), said(sentence), later() => "wait";

@@ -31,8 +31,19 @@ fn command() -> impl Strategy<Value = Command> {
 }
 
 fn last_command() -> impl Strategy<Value = LastCommand<'static>> {
-    (prop::option::weighted(0.9, command()), any::<bool>(), 0..3i64)
-        .prop_map(|(kind, success, second)| LastCommand { kind, ..last(Command::Refresh, success, second) })
+    let words = prop::sample::select(vec![
+        "no route",
+        "Starting update to 1.20.1\n",
+        "Starting update to 1.21.0\n",
+        "No update required\n",
+    ]);
+    (prop::option::weighted(0.9, command()), any::<bool>(), 0..3i64, words).prop_map(
+        |(kind, success, second, stderr)| LastCommand {
+            kind,
+            stderr,
+            ..last(Command::Refresh, success, second)
+        },
+    )
 }
 
 fn updates() -> impl Strategy<Value = Updates<'static>> {
@@ -40,11 +51,12 @@ fn updates() -> impl Strategy<Value = Updates<'static>> {
     let known = (
         prop::sample::select(vec![Idle, Available, Staged, Ready]),
         prop::option::weighted(0.9, version()),
+        prop::option::of(version()),
         prop::option::weighted(0.9, version()),
         prop::option::weighted(0.9, last_command()),
     )
-        .prop_map(|(state, chosen, staged_version, last)| {
-            Updates::Known(UpdateFacts { state, chosen, staged_version, last })
+        .prop_map(|(state, chosen, newest, staged_version, last)| {
+            Updates::Known(UpdateFacts { state, chosen, newest, staged_version, last })
         });
     prop_oneof![1 => Just(Updates::Unknown), 1 => Just(Updates::Busy), 6 => known]
 }
@@ -88,6 +100,9 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
             "refresh failed with exit status 1: no route",
             "Bottlerocket API: refresh was refused: no memory",
             "prefetch failed with exit status 1: no route",
+            "prepare wrote 1.21.0, not 1.20.1",
+            "the host chooses no update, although",
+            "1.20.1 is not what the host would boot next; a reboot that was asked for may still come",
         ])),
     )
         .prop_map(
@@ -122,18 +137,25 @@ fn any_memory() -> impl Strategy<Value = Memory> {
         .prop_map(|(command, before, is_first_look)| Asked { command, before, is_first_look });
     let prefetch = prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]);
     let asked = (prop::option::weighted(0.3, asked), any::<bool>());
-    let timers = (any::<bool>(), prefetch, any::<bool>());
+    let timers = (any::<bool>(), prefetch, any::<bool>(), any::<bool>(), any::<bool>());
     let distrusted_at = prop::option::of((0..3i64).prop_map(time));
-    (asked, attempt(), attempt(), distrusted_at, timers).prop_map(
-        |((asked, refresh_lost), began, refreshed, distrusted_at, (refresh_due, prefetch, refused))| Memory {
-            asked,
-            began,
-            refresh_lost,
-            refreshed,
-            distrusted_at,
-            refresh_due,
-            prefetch,
-            refused,
+    let doubts = (distrusted_at, prop::option::of(1..3u64));
+    (asked, attempt(), attempt(), doubts, timers).prop_map(
+        |((asked, refresh_lost), began, refreshed, (distrusted_at, wrote_instead), timers)| {
+            let (refresh_due, prefetch, refused, busy_for_long, reboot_may_come) = timers;
+            Memory {
+                asked,
+                began,
+                refresh_lost,
+                refreshed,
+                wrote_instead,
+                distrusted_at,
+                refresh_due,
+                prefetch,
+                refused,
+                busy_for_long,
+                reboot_may_come,
+            }
         },
     )
 }
@@ -200,6 +222,9 @@ proptest! {
             prop_assert_eq!(seen.spec.state, State::RebootedIntoUpdate);
             prop_assert_eq!(seen.spec.reboot_from_boot_id, Some(host.boot_id));
             prop_assert_eq!(seen.status.reboot_requested, Some(host.boot_id));
+            let known = host.known().unwrap();
+            prop_assert_eq!(known.state, UpdateState::Ready, "not into nothing");
+            prop_assert_eq!(known.staged_version, seen.spec.version);
             return Ok(());
         };
         prop_assert_ne!(host.updates, Updates::Busy);

@@ -107,6 +107,33 @@ fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
 }
 
 #[test]
+fn a_prepare_is_believed_when_it_says_that_it_wrote_something_else() {
+    let goal = || shadow(State::StagedAndPerformedUpdate);
+    let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
+    let other = || old(is_staged(saying("Starting update to 1.21.0\n", 5)));
+    let told = || with(goal(), |_, status| status.message = Some("prepare wrote 1.21.0, not 1.20.1".into()));
+    let doubts = || Memory { wrote_instead: Some(1), ..refreshed() };
+    let looked = |chosen| old(known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, true, 7)));
+    check! {
+        "as it should": old(is_staged(saying("Starting update to 1.20.1\n", 5))), goal(), asked(Prepare, 1)
+            => "StatusStaged";
+        "another": other(), goal(), asked(Prepare, 1) => "\"prepare wrote 1.21.0, not 1.20.1\"";
+        "none": old(is_staged(saying("No update required\n", 5))), goal(), asked(Prepare, 1)
+            => "\"prepare wrote no image: it found no update\"";
+        "another, and said": other(), told(), doubts() => "refresh";
+        "still chosen": looked(Some(NEW)), told(), doubts()
+            => "ErrorReset CrashCount FailureTimestamp";
+        "still chosen, and the words are gone": looked(Some(NEW)), goal(), doubts()
+            => "ErrorReset \"prepare did not write what the host has chosen\" CrashCount FailureTimestamp";
+        "no longer chosen: nothing has failed": looked(None), told(), doubts() => "-TargetVersion";
+        "in an earlier attempt": looked(Some(NEW)), goal(), Memory { wrote_instead: Some(0), ..refreshed() }
+            => "prepare";
+        "another, agent restarted": other(), goal(), fresh() => "refresh";
+        "another, although it is said to be staged": other(), ours(), refreshed() => "-StatusStaged";
+    }
+}
+
+#[test]
 fn what_somebody_else_staged_or_activated_is_not_ours() {
     let goal = || shadow(State::StagedAndPerformedUpdate);
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
@@ -180,6 +207,14 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
     };
     let ready = || old(is_ready(last(Activate, true, 6)));
     let refused = Memory { refused: true, ..fresh() };
+    let asked_for = Memory { reboot_may_come: true, ..fresh() };
+    let deactivated = || {
+        with(goal(Some(BOOT), Some(BOOT)), |_, status| {
+            let said =
+                "1.20.1 is not what the host would boot next; a reboot that was asked for may still come";
+            status.message = Some(said.into());
+        })
+    };
     let worded = || {
         with(goal(Some(BOOT), Some(BOOT)), |_, status| {
             status.message = Some("Bottlerocket API: reboot was refused: inhibited".into());
@@ -201,6 +236,17 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         "claimed, refused for good, in the host's words": ready(), worded(), refused
             => "ErrorReset \"the host refuses to reboot: reboot was refused: inhibited\" CrashCount FailureTimestamp \
                 -StatusRebootRequested";
+        "claimed, busy": old(Updates::Busy), goal(Some(BOOT), Some(BOOT)), fresh() => "poll";
+        "claimed, and deactivated by a person":
+            old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), Some(BOOT)), fresh()
+            => "ErrorReset \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp \
+                -StatusRebootRequested";
+        "claimed and asked for, and deactivated by a person":
+            old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), Some(BOOT)), asked_for
+            => "\"1.20.1 is not what the host would boot next; a reboot that was asked for may still come\"";
+        "and said":
+            old(is_staged(last(Deactivate, true, 7))), deactivated(), asked_for => "poll";
+        "and activated again": ready(), deactivated(), asked_for => "-StatusMessage";
         "back": host(NEW, NEXT_BOOT, Updates::Unknown), goal(Some(BOOT), Some(BOOT)), fresh()
             => "CurrentVersion StatusBootId RebootedIntoUpdate";
         "by itself": host(NEW, NEXT_BOOT, Updates::Unknown), goal(None, None), fresh()
@@ -266,6 +312,7 @@ fn message_after(stderr: &str) -> String {
     let updates = Updates::Known(UpdateFacts {
         state: Available,
         chosen: Some(NEW),
+        newest: None,
         staged_version: None,
         last: Some(ended),
     });

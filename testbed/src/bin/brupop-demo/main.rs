@@ -71,6 +71,7 @@ impl Arguments {
             activate: short,
             deactivate: short,
             reboot: seconds(self.reboot_seconds),
+            status: Duration::ZERO,
         }
     }
 

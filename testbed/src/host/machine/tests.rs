@@ -138,9 +138,9 @@ fn lock_and_wave_decide_what_is_chosen() {
     machine.publish("1.20.2").unwrap();
     let rows = [
         (Choice::default(), 2, Some("1.20.2")),
-        (Choice { version_lock: Some("1.20.1".into()), before_wave: false }, 2, Some("1.20.1")),
-        (Choice { version_lock: Some("1.21.0".into()), before_wave: false }, 2, None),
-        (Choice { version_lock: None, before_wave: true }, 0, None),
+        (Choice { version_lock: Some("1.20.1".into()), ..Choice::default() }, 2, Some("1.20.1")),
+        (Choice { version_lock: Some("1.21.0".into()), ..Choice::default() }, 2, None),
+        (Choice { before_wave: true, ..Choice::default() }, 0, None),
     ];
     for (choice, available, chosen) in rows {
         machine.start(Refresh, &Choice::default()).unwrap();
@@ -238,9 +238,14 @@ fn states_follow_commands() {
 #[test]
 fn the_newest_command_is_told_with_its_own_end() {
     let mut machine = machine();
-    for (second, ending) in
-        [Ending::Success, Ending::Failed("no route".into()), Ending::Unknown].into_iter().enumerate()
-    {
+    let endings = [
+        Ending::Success,
+        Ending::Failed("no route".into()),
+        Ending::Killed(9),
+        Ending::Saying("words".into()),
+        Ending::Unknown,
+    ];
+    for (second, ending) in endings.into_iter().enumerate() {
         machine.start(Refresh, &Choice::default()).unwrap();
         let now = Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
         machine.finish(ending.clone(), &Choice::default(), now);
@@ -250,6 +255,8 @@ fn the_newest_command_is_told_with_its_own_end() {
         match ending {
             Ending::Success => assert_eq!(told, ("Success", Some(0), Some(""))),
             Ending::Failed(_) => assert_eq!(told, ("Failed", Some(1), Some("no route"))),
+            Ending::Killed(_) => assert_eq!(told, ("Failed", Some(9), Some(""))),
+            Ending::Saying(_) => assert_eq!(told, ("Success", Some(0), Some("words"))),
             Ending::Unknown | Ending::Lost => assert_eq!(told, ("Unknown", None, None)),
         }
     }
@@ -265,10 +272,92 @@ fn a_refresh_leaves_what_is_staged_alone_and_may_take_the_choice_away() {
     run(&mut machine, Refresh);
     run(&mut machine, Prepare);
     machine.start(Refresh, &Choice::default()).unwrap();
-    let nothing = Choice { version_lock: None, before_wave: true };
+    let nothing = Choice { before_wave: true, ..Choice::default() };
     machine.finish(Ending::Success, &nothing, Timestamp::UNIX_EPOCH);
     assert_eq!(state(&machine), UpdateState::Staged);
     assert!(matches!(machine.start(Prepare, &Choice::default()), Err(Refusal::NotFound(_))));
     fail(&mut machine, Refresh);
     assert_eq!(state(&machine), UpdateState::Staged);
+}
+
+/// stderr of the last command.
+fn stderr(machine: &Machine) -> &str {
+    machine.status().unwrap().most_recent_command.as_ref().unwrap().stderr.as_deref().unwrap()
+}
+
+#[test]
+fn a_prepare_says_what_it_wrote_whatever_the_label() {
+    let prepared = |change: fn(&mut Machine) -> Choice| {
+        let mut machine = machine();
+        run(&mut machine, Refresh);
+        let choice = change(&mut machine);
+        machine.start(Prepare, &choice).unwrap();
+        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
+        let label = machine.status().unwrap().staging_partition.as_ref().unwrap().image.version.clone();
+        assert_eq!(label, Version::new(1, 20, 1), "the choice of the refresh");
+        machine
+    };
+    assert_eq!(stderr(&prepared(|_| Choice::default())), "Starting update to 1.20.1\n");
+    let withdrawn = prepared(|machine| {
+        machine.withdraw("1.20.1");
+        Choice::default()
+    });
+    assert_eq!(stderr(&withdrawn), "No update required\n");
+    let mut locked = prepared(|machine| {
+        machine.publish("1.20.2").unwrap();
+        Choice { updater_lock: Some("1.20.2".into()), ..Choice::default() }
+    });
+    assert_eq!(stderr(&locked), "Starting update to 1.20.2\n");
+    run(&mut locked, Activate);
+    locked.boot(false);
+    assert_eq!(locked.version(), &Version::new(1, 20, 2));
+}
+
+#[test]
+fn a_refresh_whose_result_is_not_used_is_a_success_all_the_same() {
+    for (unused, available) in [(Unused::Output, 1), (Unused::Settings, 2)] {
+        let mut machine = machine();
+        run(&mut machine, Refresh);
+        machine.publish("1.20.2").unwrap();
+        machine.start(Refresh, &Choice::default()).unwrap();
+        let choice = Choice { unused: Some(unused), ..Choice::default() };
+        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
+        let status = machine.status().unwrap();
+        assert_eq!(status.most_recent_command.as_ref().unwrap().cmd_status, "Success");
+        assert_eq!(status.chosen_update.as_ref().unwrap().version, Version::new(1, 20, 1), "{unused:?}");
+        assert_eq!(
+            (status.update_state, status.available_updates.len()),
+            (UpdateState::Available, available)
+        );
+    }
+}
+
+#[test]
+fn what_is_available_includes_what_runs_and_what_is_older() {
+    let mut machine = machine();
+    machine.publish("1.19.4").unwrap();
+    machine.publish("1.18.0").unwrap();
+    let rows = [(None, Some("1.20.1")), (Some("1.19.4"), None), (Some("1.18.0"), Some("1.18.0"))];
+    for (lock, chosen) in rows {
+        machine.start(Refresh, &Choice::default()).unwrap();
+        let choice = Choice { version_lock: lock.map(Into::into), ..Choice::default() };
+        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
+        let status = machine.status().unwrap();
+        assert_eq!(status.available_updates.len(), 3, "{lock:?}");
+        let found = status.chosen_update.as_ref().map(|image| image.version.to_string());
+        assert_eq!(found.as_deref(), chosen, "{lock:?}");
+    }
+}
+
+#[test]
+fn there_is_a_document_once_a_command_was_asked_for() {
+    let mut refused = machine();
+    assert!(refused.start(Prepare, &Choice::default()).is_err());
+    let mut lost = machine();
+    lost.start(Refresh, &Choice::default()).unwrap();
+    lost.finish(Ending::Lost, &Choice::default(), Timestamp::UNIX_EPOCH);
+    for machine in [refused, lost] {
+        let status = machine.status().unwrap();
+        assert_eq!((status.update_state, &status.most_recent_command), (UpdateState::Idle, &None));
+    }
 }
