@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use arbitrary::{Case, Expected, Kind};
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::write::{Fields, apply};
-use brupop_api::{BottlerocketFleet, BottlerocketShadow, Field, Object, State, Value, Write};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, Field, Object, State, Value, Write, names};
 use brupop_testbed::{ControlPlane, Options};
 use http::Method;
 use k8s_openapi::api::core::v1::Node;
@@ -54,27 +54,35 @@ impl Server {
         raw::request(&self.client, method, path, body).await
     }
 
-    fn collection(&self) -> String {
-        let resource = match self.kind {
-            Kind::Node => return "/api/v1/nodes".to_owned(),
-            Kind::Fleet => "v1alpha1/namespaces/default/bottlerocketfleets",
-            Kind::ShadowSpec | Kind::ShadowStatus => "v2/namespaces/default/bottlerocketshadows",
-        };
-        format!("/apis/brupop.bottlerocket.aws/{resource}")
+    /// The path to the objects of this kind, and a new name there. There is one fleet in a namespace, so that is new.
+    async fn place(&self) -> Result<(String, String)> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("object-{}", MADE.fetch_add(1, Ordering::Relaxed));
+        Ok(match self.kind {
+            Kind::Node => ("/api/v1/nodes".to_owned(), name),
+            Kind::Fleet => {
+                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+                self.request(Method::POST, "/api/v1/namespaces", &namespace).await?;
+                let group = "/apis/brupop.bottlerocket.aws/v1alpha1";
+                (format!("{group}/namespaces/{name}/bottlerocketfleets"), names::FLEET.to_owned())
+            }
+            Kind::ShadowSpec | Kind::ShadowStatus => {
+                ("/apis/brupop.bottlerocket.aws/v2/namespaces/default/bottlerocketshadows".to_owned(), name)
+            }
+        })
     }
 
     /// Makes an object of this content.
     async fn make(&self, content: &Json) -> Result<Found> {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("object-{}", MADE.fetch_add(1, Ordering::Relaxed));
+        let (collection, name) = self.place().await?;
         let (api_version, kind) = match self.kind {
             Kind::Node => ("v1", "Node"),
             Kind::Fleet => ("brupop.bottlerocket.aws/v1alpha1", "BottlerocketFleet"),
             Kind::ShadowSpec | Kind::ShadowStatus => ("brupop.bottlerocket.aws/v2", "BottlerocketShadow"),
         };
         let bare = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": content["spec"]});
-        let json = self.request(Method::POST, &self.collection(), &bare).await?;
-        self.put(&Found { path: format!("{}/{name}", self.collection()), json }, content).await
+        let json = self.request(Method::POST, &collection, &bare).await?;
+        self.put(&Found { path: format!("{collection}/{name}"), json }, content).await
     }
 
     /// Gives an object this content.

@@ -74,6 +74,7 @@ pub enum Kind {
 
 /// Where the value of a test comes from.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "few are made, one at a time")]
 pub enum Expected {
     /// From the object as it was read, as decisions do.
     AsRead,

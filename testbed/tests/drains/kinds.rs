@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::names::UPDATING_TAINT;
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
@@ -59,11 +58,10 @@ async fn what_is_evicted_is_what_kubectl_drain_would_evict_and_our_own_pods_go_l
         left.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count().eq(&2).then_some(())
     })
     .await?;
-    // Our own go as soon as they can run elsewhere, which is when the controller of nodes has seen node-1 Ready, too.
-    await_until("no new pods for node-0", DEADLINE, async || {
-        let node = Api::<Node>::all(fleet.client()).get("node-0").await.ok()?;
-        let taints = node.spec?.taints.unwrap_or_default();
-        taints.iter().any(|taint| taint.key == UPDATING_TAINT).then_some(())
+    // Our own go last, and would come back as long as the controller of nodes has not seen node-1 Ready.
+    await_until("node-1 takes pods", DEADLINE, async || {
+        let node = Api::<Node>::all(fleet.client()).get("node-1").await.ok()?;
+        node.spec?.taints.unwrap_or_default().is_empty().then_some(())
     })
     .await?;
     let held = fleet.progressing("node-0").await?;

@@ -8,6 +8,7 @@ mod answers;
 mod blocked;
 mod held;
 mod kinds;
+mod returning;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -47,7 +47,12 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     let taints =
         json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]);
     for (name, labels, annotations, spec) in [
-        ("in", opted_in, json!({"c": "d"}), json!({"taints": taints, "providerID": "x://y"})),
+        (
+            "in",
+            opted_in,
+            json!({"c": "d", names::DO_NOT_DISRUPT_ANNOTATION: "1h"}),
+            json!({"taints": taints, "providerID": "x://y"}),
+        ),
         ("out", json!({}), json!({}), json!({})),
         ("left-marked", excluded.clone(), marker.clone(), json!({"unschedulable": true, "taints": ours})),
         ("left-in-service", json!({}), marker, json!({})),

@@ -3,6 +3,8 @@
 use super::*;
 
 const TAINT: &str = names::UPDATING_TAINT;
+const DO_NOT_DISRUPT: &str = names::DO_NOT_DISRUPT_ANNOTATION;
+const SCALE_DOWN: &str = names::SCALE_DOWN_DISABLED_ANNOTATION;
 const EXCLUDE: &str = names::EXCLUDE_FROM_LB_LABEL;
 
 /// The reconciler and Nodes.
@@ -55,6 +57,8 @@ fn service() -> Vec<Row> {
 
 fn metadata() -> Vec<Row> {
     let (label, annotation) = ("reconciler-node-labels", "reconciler-node-annotations");
+    let uninvited = Policy("reconciler-node-opted-in");
+    let kept = |key: &str, value: Json| json!({"metadata": {"annotations": {key: value}}});
     vec![
         marked("another label", json!({"metadata": {"labels": {"x": "y"}}}), Policy(label)),
         marked("a label changed", json!({"metadata": {"labels": {"a": "c"}}}), Policy(label)),
@@ -70,6 +74,16 @@ fn metadata() -> Vec<Row> {
             "a pause",
             json!({"metadata": {"annotations": {names::PAUSE_ANNOTATION: "true"}}}),
             Policy(annotation),
+        ),
+        marked("no autoscaler removes it", kept(SCALE_DOWN, json!("true")), Allowed),
+        marked("in other words", kept(SCALE_DOWN, json!("x")), Policy(annotation)),
+        marked("somebody's words changed", kept(DO_NOT_DISRUPT, json!("true")), Policy(annotation)),
+        marked("autoscalers may remove it again", kept(DO_NOT_DISRUPT, Json::Null), Allowed),
+        on(
+            "left-marked",
+            "no autoscaler removes it, no longer opted in",
+            kept(SCALE_DOWN, json!("true")),
+            uninvited,
         ),
         marked(
             "an annotation removed",

@@ -76,7 +76,7 @@ fn fleets(bed: &Bed) -> Vec<Row> {
     let make = |says, body: Json, verdict| by(says, Method::POST, fleets.clone(), body, verdict);
     let change = |says, body: Json| by(says, Method::PATCH, ours.clone(), body, Rbac(of_fleet));
     let mut rows = vec![
-        make("another fleet", fleet("other", &json!({})), Policy(of_fleet)),
+        make("another fleet", fleet("other", &json!({})), Invalid),
         make("a fleet on hold", fleet(names::FLEET, &json!({"paused": true})), Policy(of_fleet)),
         change("the fleet let go", json!({"spec": {"paused": false}})),
         change("a halt lifted", json!({"spec": {"resumeVersions": ["1.0.0"]}})),

@@ -1,0 +1,101 @@
+//! Pods that come back each time that they are evicted.
+
+use anyhow::{Result, ensure};
+use brupop_api::names;
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::{Fleet, await_until};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::{from_value, json};
+
+use crate::{DEADLINE, evicted_by_us, fleet, node};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_come_back_are_left_after_two_evictions_and_go_down_with_the_host() -> Result<()> {
+    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    fleet.pause_node("node-1", true).await?;
+    stubborn(&fleet).await?;
+    let node_0 = node(&fleet, "node-0").await?;
+    fleet.publish(NEW)?;
+    fleet
+        .until_node("node-0", "it is updated", |seen| seen.is_idle() && seen.version.as_deref() == Some(NEW))
+        .await?;
+    ensure!(evictions(&fleet)? == 2, "{} evictions", evictions(&fleet)?);
+    let said = events(&fleet, "PodsLeft").await?;
+    ensure!(matches!(&said[..], [one] if one.contains("apps/v1/ReplicaSet/default/stubborn-")), "{said:?}");
+    let held_off = |seen: &brupop_testbed::history::Seen| seen.cordoned && seen.drained;
+    ensure!(fleet.history().has_seen("node-0", held_off));
+    let after = node(&fleet, "node-0").await?;
+    ensure!(after.annotations() == node_0.annotations(), "{:?}", after.annotations());
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_is_given_up_if_a_budget_covers_what_comes_back() -> Result<()> {
+    let (_alone, mut fleet) = fleet(2, &[]).await?;
+    fleet.pause_node("node-1", true).await?;
+    stubborn(&fleet).await?;
+    let budget: PodDisruptionBudget = from_value(json!({
+        "metadata": {"name": "stubborn"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "stubborn"}}},
+    }))?;
+    let budgets = Api::<PodDisruptionBudget>::default_namespaced(fleet.client());
+    budgets.create(&PostParams::default(), &budget).await?;
+    fleet.publish(NEW)?;
+    fleet.until_node("node-0", "it backs off", |seen| seen.reason == "BackingOff" && !seen.cordoned).await?;
+    let said = events(&fleet, "UpdateAborted").await?;
+    ensure!(
+        said.iter().any(|said| said.contains("PodsComeBack") && said.contains("default/stubborn")),
+        "{said:?}"
+    );
+    ensure!(evictions(&fleet)? == 2, "{} evictions", evictions(&fleet)?);
+    let node = node(&fleet, "node-0").await?;
+    for key in [names::DO_NOT_DISRUPT_ANNOTATION, names::SCALE_DOWN_DISABLED_ANNOTATION] {
+        ensure!(!node.annotations().contains_key(key), "{key} is left");
+    }
+    fleet.check()
+}
+
+/// A workload whose pods name their node, so nothing keeps them away from it.
+async fn stubborn(fleet: &Fleet) -> Result<()> {
+    let deployment: Deployment = from_value(json!({
+        "metadata": {"name": "stubborn"},
+        "spec": {"selector": {"matchLabels": {"app": "stubborn"}}, "template": {
+            "metadata": {"labels": {"app": "stubborn"}},
+            "spec": {
+                "nodeName": "node-0", "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "c", "image": "none"}],
+            },
+        }},
+    }))?;
+    let deployments = Api::<Deployment>::default_namespaced(fleet.client());
+    deployments.create(&PostParams::default(), &deployment).await?;
+    await_until("it runs", DEADLINE, async || {
+        let now = deployments.get("stubborn").await.ok()?;
+        (now.status?.available_replicas == Some(1)).then_some(())
+    })
+    .await?;
+    Ok(())
+}
+
+/// How often its pods were evicted.
+fn evictions(fleet: &Fleet) -> Result<usize> {
+    let asked = fleet.control_plane.audit().from_start().read()?;
+    let evicted = asked.iter().filter(|event| event.code() == 201).filter_map(evicted_by_us);
+    Ok(evicted.filter(|pod| pod.starts_with("default/stubborn")).count())
+}
+
+/// What the Events of this reason about the Node say, once there is one.
+async fn events(fleet: &Fleet, reason: &str) -> Result<Vec<String>> {
+    let events = Api::<Event>::default_namespaced(fleet.client());
+    let of_node = ListParams::default().fields(&format!("involvedObject.name=node-0,reason={reason}"));
+    let found = await_until(format!("an Event {reason}"), DEADLINE, async || {
+        let found = events.list(&of_node).await.ok()?.items;
+        let said: Vec<String> = found.into_iter().filter_map(|event| event.message).collect();
+        (!said.is_empty()).then_some(said)
+    });
+    Ok(found.await?)
+}
