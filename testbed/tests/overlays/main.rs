@@ -5,6 +5,7 @@ mod cases;
 mod lifecycle;
 mod references;
 mod restricted;
+mod rolls;
 mod settings;
 mod strict;
 
