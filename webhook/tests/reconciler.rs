@@ -181,6 +181,7 @@ fn fleet(slots: &BTreeMap<String, Slot>) -> FleetFacts<'_> {
         limit: Some(1),
         gate: Gate::Open,
         enforced: true,
+        alone: true,
         typical_seconds: None,
         all_ready: true,
         resting: false,

@@ -39,6 +39,8 @@ pub enum Reason<'a> {
     OutsideWindow,
     /// Our admission rules were not seen to be in force.
     AdmissionNotEnforced,
+    /// Another operator is here.
+    OtherOperator,
     /// The node failed not long ago.
     BackingOff,
     /// No new node is updated to this version.
@@ -91,7 +93,7 @@ pub enum Reason<'a> {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can return, for metrics.
-    pub const WORDS: [&'static str; 38] = [
+    pub const WORDS: [&'static str; 39] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -106,6 +108,7 @@ impl Reason<'_> {
         "NodePaused",
         "OutsideWindow",
         "AdmissionNotEnforced",
+        "OtherOperator",
         "BackingOff",
         "VersionHalted",
         "VersionUnproven",
@@ -149,6 +152,7 @@ impl Reason<'_> {
             Self::NodePaused => "NodePaused",
             Self::OutsideWindow => "OutsideWindow",
             Self::AdmissionNotEnforced => "AdmissionNotEnforced",
+            Self::OtherOperator => "OtherOperator",
             Self::BackingOff => "BackingOff",
             Self::VersionHalted(_) => "VersionHalted",
             Self::VersionUnproven(_) => "VersionUnproven",
@@ -218,6 +222,9 @@ impl Reason<'_> {
             Self::OutsideWindow => "the window of the schedule is shut, or too little is left of it",
             Self::AdmissionNotEnforced => {
                 "our admission rules were not seen to be in force: the fleet's condition AdmissionEnforced says more"
+            }
+            Self::OtherOperator => {
+                "another operator may update these nodes, too: the fleet's condition OtherOperator says more"
             }
             Self::BackingOff => "the last attempt was given up, and the node waits before the next",
             Self::TooManyVersionsHalted => {
@@ -305,6 +312,7 @@ mod tests {
             Reason::FleetPaused,
             Reason::NodePaused,
             Reason::NodeNotReady,
+            Reason::OtherOperator,
         ];
         assert_eq!(said.map(|reason| reason.as_str()), REASONS_AGAINST_PREFETCH);
         assert!(said.iter().all(|reason| reason.status() == ConditionStatus::False));
