@@ -233,6 +233,10 @@ fn of_resource_names(objects: &[Json], object: &Json) -> Vec<String> {
                     .iter()
                     .any(|made| made["kind"] == "Certificate" && made["spec"]["secretName"] == *of),
                 "secrets" => exists(objects, "Secret", of),
+                // Upstream's, which nobody of ours makes.
+                "deployments" => ["brupop-controller-deployment", "brupop-apiserver"].contains(&text(of)),
+                // The reconciler makes it.
+                "bottlerocketfleets" => of == names::FLEET,
                 "validatingwebhookconfigurations" => exists(objects, "ValidatingWebhookConfiguration", of),
                 _ => false,
             };
