@@ -3,6 +3,7 @@
 
 mod cases;
 mod lifecycle;
+mod placement;
 mod references;
 mod restricted;
 mod rolls;
