@@ -111,6 +111,15 @@ test-docs:
 $(INTEGRATION:%=test-%): test-%:
 	+@BRUPOP_BINARIES=$(SHIPPED) $(TESTED) --quiet --test $*
 
+# The oldest Kubernetes that the operator supports, on what depends most on its version.
+OLDEST := crds policies overlays takeover update
+
+.PHONY: test-oldest
+test-oldest: control-plane build ## Runs the tests that depend most on Kubernetes' version on the oldest one that is supported (builds it once, some minutes)
+	@BRUPOP_KUBERNETES=oldest testbed/build-control-plane >/dev/null
+	cargo build --locked --workspace --bins
+	@BRUPOP_KUBERNETES=oldest $(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(OLDEST:%=test-%)
+
 .PHONY: e2e
 e2e: e2e-tools build control-plane ## Runs the image and the default overlay on real kubelets, in namespaces of this machine (six minutes; needs root; STAY=true)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-e2e

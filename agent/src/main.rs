@@ -1,7 +1,7 @@
 //! Agent on each Bottlerocket node: looks after the updates of its host.
 
 use brupop_agent::{options::Options, process};
-use brupop_runtime::logs;
+use brupop_runtime::{Program, environment};
 use clap::Parser as _;
 use std::process::ExitCode;
 
@@ -9,9 +9,12 @@ use std::process::ExitCode;
 async fn main() -> ExitCode {
     brupop_runtime::install_crypto_provider();
     let options = Options::parse();
-    if let Err(error) = logs::init() {
-        eprintln!("{error}");
-        return ExitCode::from(2);
+    match environment::prepare(Program::Agent) {
+        Ok(unknown) => environment::log_unknown(&unknown),
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
     }
     match process::run(options).await {
         Ok(()) => ExitCode::SUCCESS,

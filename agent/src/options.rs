@@ -139,4 +139,14 @@ mod tests {
             assert!(sentence.contains(hint) && sentence.contains(&variable), "{bad}: {sentence}");
         }
     }
+
+    #[test]
+    fn the_list_of_settings_is_complete() {
+        use clap::CommandFactory as _;
+        let command = Options::command();
+        let mut names: Vec<_> =
+            command.get_arguments().filter_map(|argument| argument.get_env()?.to_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, brupop_runtime::Program::Agent.settings());
+    }
 }

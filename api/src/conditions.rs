@@ -10,6 +10,8 @@ pub const PROGRESSING: &str = "Progressing";
 pub const OVERDUE: &str = "Overdue";
 /// Condition type of the fleet: are our admission rules seen to be in force.
 pub const ADMISSION_ENFORCED: &str = "AdmissionEnforced";
+/// Condition type of the fleet: is upstream's operator installed beside this one, so that nothing starts.
+pub const OTHER_OPERATOR: &str = "OtherOperator";
 /// Condition type of the fleet: have too many nodes failed to reach a version, so that no further one tries.
 pub const HALTED: &str = "Halted";
 
@@ -44,5 +46,5 @@ pub enum ConditionStatus {
 }
 
 /// Reasons for which a waiting node must not prefetch: it lacks more than its turn.
-pub const REASONS_AGAINST_PREFETCH: [&str; 5] =
-    ["VersionHalted", "BackingOff", "FleetPaused", "NodePaused", "NodeNotReady"];
+pub const REASONS_AGAINST_PREFETCH: [&str; 6] =
+    ["VersionHalted", "BackingOff", "FleetPaused", "NodePaused", "NodeNotReady", "OtherOperator"];

@@ -134,6 +134,7 @@ pub(crate) fn fleet_of(
             _ => config.budget(),
         },
         enforced: true,
+        alone: true,
         force: false,
         all_ready: true,
         resting: false,

@@ -39,12 +39,8 @@ pub struct Finding {
     pub policy: Met,
 }
 
-impl Finding {
-    /// Are our rules in force?
-    ///
-    /// # Errors
-    /// What was seen instead, in a sentence.
-    pub fn enforced(&self) -> Result<(), String> {
+impl crate::proof::Finding for Finding {
+    fn holds(&self) -> Result<(), String> {
         let sentence = |rule: &str, met: &Met| match met {
             Met::Refusal => None,
             Met::Nobody => Some(format!("{rule} did not refuse what it must: it was let through")),
@@ -61,9 +57,8 @@ impl Finding {
         }
     }
 
-    /// Is an answer missing, while the other shows no rule to be out of force? Then the finding before stays valid for
-    /// a while.
-    pub fn is_unknown(&self) -> bool {
+    /// Is an answer missing, while the other shows no rule to be out of force?
+    fn is_unknown(&self) -> bool {
         let both = [&self.webhook, &self.policy];
         both.iter().any(|met| matches!(met, Met::Nothing(_)))
             && !both.iter().any(|met| matches!(met, Met::Else(_) | Met::Nobody))
@@ -142,6 +137,7 @@ fn refusal(status: &Status, ours: impl Fn(&str) -> bool) -> Met {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proof::Finding as _;
 
     #[test]
     fn only_a_refusal_of_our_own_rule_counts() {
@@ -208,10 +204,10 @@ mod tests {
     fn both_rules_must_be_in_force() {
         let finding = |webhook, policy| Finding { webhook, policy };
         let through = || Met::Nobody;
-        assert_eq!(finding(Met::Refusal, Met::Refusal).enforced(), Ok(()));
-        let why = finding(through(), Met::Refusal).enforced().unwrap_err();
+        assert_eq!(finding(Met::Refusal, Met::Refusal).holds(), Ok(()));
+        let why = finding(through(), Met::Refusal).holds().unwrap_err();
         assert!(why.contains("webhook") && !why.contains("Policy"), "{why}");
-        let why = finding(Met::Refusal, through()).enforced().unwrap_err();
+        let why = finding(Met::Refusal, through()).holds().unwrap_err();
         assert!(why.contains("ValidatingAdmissionPolicy"), "{why}");
     }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, OVERDUE, PROGRESSING};
+use brupop_api::conditions::{
+    ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, OTHER_OPERATOR, OVERDUE, PROGRESSING,
+};
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
 use brupop_api::printable::printable;
@@ -52,6 +54,15 @@ impl Wanted {
             Err(why) => (ConditionStatus::False, "NotRefused", why),
         };
         Self::of(ADMISSION_ENFORCED, status, reason, message)
+    }
+
+    /// The condition `OtherOperator` of the fleet; `Err` says which one is here, or why that is not known.
+    pub fn other_operator(alone: Result<(), &str>) -> Self {
+        let (status, reason, message) = match alone {
+            Ok(()) => (ConditionStatus::False, "NoneFound", "upstream's operator is not installed"),
+            Err(why) => (ConditionStatus::True, "NotRuledOut", why),
+        };
+        Self::of(OTHER_OPERATOR, status, reason, message)
     }
 
     /// The condition `Halted` of the fleet, from the versions that are halted and why.
@@ -128,6 +139,8 @@ pub struct FleetWanted {
     pub halt: Wanted,
     /// Are our admission rules in force? `None` = not tried out yet.
     pub admission: Option<Wanted>,
+    /// Is another operator here? `None` = not looked yet.
+    pub other_operator: Option<Wanted>,
 }
 
 impl FleetWanted {
@@ -138,8 +151,23 @@ impl FleetWanted {
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
                 && self.halt.stands_in(&status.conditions)
-                && self.admission.as_ref().is_none_or(|wanted| wanted.stands_in(&status.conditions))
+                && self
+                    .may_be_unknown()
+                    .all(|(_, wanted)| wanted.is_none_or(|wanted| wanted.stands_in(&status.conditions)))
         })
+    }
+
+    /// The conditions that are not known from the beginning, by their types.
+    fn may_be_unknown(&self) -> impl Iterator<Item = (&'static str, Option<&Wanted>)> {
+        [(ADMISSION_ENFORCED, self.admission.as_ref()), (OTHER_OPERATOR, self.other_operator.as_ref())]
+            .into_iter()
+    }
+
+    /// What is in the way of all updates, if this fleet does not say so yet.
+    pub fn new_obstacle(&self, fleet: &BottlerocketFleet) -> Option<&str> {
+        let wanted = self.other_operator.as_ref().filter(|wanted| wanted.status == ConditionStatus::True)?;
+        let stored = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        (!wanted.stands_in(stored)).then_some(&wanted.message)
     }
 
     /// The status to apply to the fleet. Where somebody else has put a field that should not be there, two such patches
@@ -147,16 +175,18 @@ impl FleetWanted {
     pub fn patch(&self, fleet: &BottlerocketFleet, now: &str) -> Value {
         let conditions = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
         // A condition that is not known yet is applied as it is stored: if it were left out, it would be removed.
-        let kept = || conditions.iter().find(|condition| condition.type_ == ADMISSION_ENFORCED).cloned();
-        let admission = self.admission.as_ref().map(|wanted| wanted.over(conditions, now)).or_else(kept);
+        let kept = |type_| conditions.iter().find(|condition| condition.type_ == type_).cloned();
+        let known = self.may_be_unknown().filter_map(|(type_, wanted)| {
+            wanted.map(|wanted| wanted.over(conditions, now)).or_else(|| kept(type_))
+        });
         let mut status = json!({"counts": self.counts, "limit": self.limit});
         // Server-side apply removes only what we have applied. What somebody else has put there is overwritten first.
         let halted = fleet.status.as_ref().and_then(|status| status.halted.as_deref());
         if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
             status["halted"] = json!(halted);
         }
-        let halt = Some(self.halt.over(conditions, now));
-        status["conditions"] = json!(admission.into_iter().chain(halt).collect::<Vec<_>>());
+        let halt = self.halt.over(conditions, now);
+        status["conditions"] = json!(known.chain([halt]).collect::<Vec<_>>());
         json!({
             "apiVersion": BottlerocketFleet::api_version(&()),
             "kind": BottlerocketFleet::kind(&()),
@@ -288,6 +318,7 @@ mod tests {
             halted: None,
             halt: Wanted::halted([].into_iter()),
             admission: Some(Wanted::admission(Err("the webhook let through what it must refuse"))),
+            other_operator: Some(Wanted::other_operator(Err("upstream's is here"))),
         };
         let fleet = |status: &Value| -> BottlerocketFleet {
             serde_json::from_value(
@@ -298,10 +329,14 @@ mod tests {
         };
         let none = fleet(&json!({}));
         assert!(!wanted.stands_in(&none));
+        assert_eq!(wanted.new_obstacle(&none), Some("upstream's is here"));
         let patch = wanted.patch(&none, "2026-11-21T04:00:00Z");
         let written = fleet(&patch["status"]);
+        assert_eq!(wanted.new_obstacle(&written), None, "it is told once");
+        let gone = FleetWanted { other_operator: Some(Wanted::other_operator(Ok(()))), ..wanted.clone() };
+        assert!(!gone.stands_in(&written) && gone.new_obstacle(&written).is_none());
         assert!(wanted.stands_in(&written));
-        wanted.admission = None;
+        (wanted.admission, wanted.other_operator) = (None, None);
         assert!(wanted.stands_in(&written));
         assert_eq!(wanted.patch(&written, "later")["status"], patch["status"]);
     }

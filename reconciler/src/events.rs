@@ -162,6 +162,16 @@ pub fn of_halts(halted: &[Halted<'_>]) -> Option<EventText> {
     })
 }
 
+/// The Event of the fleet when another operator is found, which this sentence names.
+pub fn of_other_operator(why: &str) -> EventText {
+    EventText {
+        reason: "OtherOperator",
+        warning: true,
+        note: format!("no update starts: {why}"),
+        action: "LookAround".to_owned(),
+    }
+}
+
 /// The Event of the node of this name, when the reconciler has opted it in (`AUTO_LABEL`).
 pub fn of_opt_in(node: &str) -> EventText {
     let label = names::UPDATER_INTERFACE_LABEL;

@@ -30,6 +30,8 @@ pub struct FleetFacts<'a> {
     pub gate: Gate,
     /// Were our own admission rules seen to be in force? `gate` says this only if the fleet is not paused.
     pub enforced: bool,
+    /// Was no other operator seen here?
+    pub alone: bool,
     /// How long an update usually takes, in seconds, from taking its slot to giving it back; `None` before the first
     /// success.
     pub typical_seconds: Option<u64>,

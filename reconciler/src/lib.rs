@@ -2,17 +2,16 @@
 //!
 //! - The pure core, without client or clock: [`observe`] turns a [`snapshot`] and the time into [`facts`], [`decide`] turns
 //!   facts into writes and reasons. `schedule`, [`drain`], `budgets`, `workloads`, `pending`, `conditions`, `events`,
-//!   `admission_proof` and `label_rate` decide the rest.
+//!   `proof` and `label_rate` decide the rest.
 //! - What is watched: `watches` keeps [`objects`] up to date, and wakes the loop.
-//! - What is asked of the API server: `apply` writes, [`evict`] empties nodes, `canary` tries the admission rules out, and
-//!   `leadership` holds the Lease.
+//! - What is asked of the API server: `apply` writes, [`evict`] empties nodes, `canary` tries the admission rules out,
+//!   `other_operator` looks for upstream's, and `leadership` holds the Lease.
 //! - The process and its subcommands: [`process`] wires all of it, `reconcile` is its one loop; [`plan`], [`drain_to_idle`],
 //!   [`settings`], `metrics`.
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`, then `reconcile/pass.rs`,
 //! which calls them.
 
-mod admission_proof;
 mod apply;
 mod budgets;
 mod canary;
@@ -28,9 +27,11 @@ mod leadership;
 mod metrics;
 pub mod objects;
 pub mod observe;
+mod other_operator;
 mod pending;
 pub mod plan;
 pub mod process;
+mod proof;
 mod reconcile;
 mod schedule;
 pub mod settings;

@@ -2,7 +2,7 @@
 
 use brupop_reconciler::settings::{Command, Settings};
 use brupop_reconciler::{drain_to_idle, plan, process};
-use brupop_runtime::logs;
+use brupop_runtime::{Program, environment};
 use clap::Parser as _;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -11,12 +11,18 @@ use std::process::ExitCode;
 async fn main() -> ExitCode {
     brupop_runtime::install_crypto_provider();
     let settings = Settings::parse();
-    if let Err(error) = logs::init() {
-        eprintln!("{error}");
-        return ExitCode::from(2);
-    }
+    let unknown = match environment::prepare(Program::Reconciler) {
+        Ok(unknown) => unknown,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
     match &settings.command {
-        None => ended("the reconciler cannot run", process::run(settings.clone()).await),
+        None => {
+            environment::log_unknown(&unknown);
+            ended("the reconciler cannot run", process::run(settings.clone()).await)
+        }
         Some(Command::Plan(args)) => {
             ended("there is no plan", plan::run(&settings, args).await.map(|text| say(&text)))
         }

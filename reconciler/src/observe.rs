@@ -69,6 +69,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         all_ready,
         gate: circumstances.gate,
         enforced: circumstances.enforced,
+        alone: circumstances.alone,
         force: circumstances.force,
         exclude: circumstances.durations.exclusion.is_positive(),
     };

@@ -10,6 +10,7 @@ mod workloads;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
 use brupop_api::names;
 use brupop_api::printable::printable;
@@ -101,13 +102,13 @@ fn leader<'a>(
 ) -> Leader<'a> {
     let status = snapshot.status();
     let conditions = status.map_or(&[][..], |status| &status.conditions);
-    let enforced = conditions.iter().any(|condition| {
-        condition.type_ == brupop_api::conditions::ADMISSION_ENFORCED
-            && condition.status == brupop_api::conditions::ConditionStatus::True
-    });
+    let is = |type_: &str, status: ConditionStatus| {
+        conditions.iter().any(|condition| condition.type_ == type_ && condition.status == status)
+    };
     Leader {
         term: status.and_then(|status| status.term).unwrap_or(0),
-        enforced,
+        enforced: is(ADMISSION_ENFORCED, ConditionStatus::True),
+        alone: !is(OTHER_OPERATOR, ConditionStatus::True),
         starts_allowed: snapshot.starts_allowed(&mut Starts::default(), schedule, settings, now),
         own_node,
     }

@@ -25,7 +25,6 @@ use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::admission_proof::AdmissionProof;
 use crate::apply::Caller;
 use crate::canary::Finding;
 use crate::conditions::{FleetWanted, Settling, Wanted};
@@ -34,7 +33,9 @@ use crate::evict::{Answer, Evictions, Returns};
 use crate::label_rate::LabelRate;
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
+use crate::other_operator::Looked;
 use crate::pending::Pending;
+use crate::proof::Proof;
 use crate::schedule::{Schedule, Starts};
 use crate::settings::Settings;
 use crate::watches::{PodWatches, Watches, WorkloadWatches};
@@ -94,7 +95,10 @@ struct Leading {
     denials: Denials,
     idle_writes: IdleWrites,
     label_rate: LabelRate,
-    admission: AdmissionProof,
+    /// That our admission rules are in force.
+    admission: Proof,
+    /// That no other operator is here.
+    alone: Proof,
     settling: Settling<Vec<Wanted>>,
     settling_fleet: Settling<FleetWanted>,
     /// The reason of each node, by name of the shadow, as it was last logged.
@@ -109,10 +113,12 @@ struct Leading {
 enum Answered {
     Errand(Box<Errand>, crate::apply::Outcome),
     Canary(Finding),
+    LookedAround(Looked),
 }
 
 impl Leading {
     fn new(settings: &Settings) -> Self {
+        let interval = Duration::from_secs(settings.canary_interval_seconds);
         Self {
             term: None,
             pods: PodWatches::default(),
@@ -125,7 +131,8 @@ impl Leading {
             denials: Denials::default(),
             idle_writes: IdleWrites::default(),
             label_rate: LabelRate::default(),
-            admission: AdmissionProof::new(Duration::from_secs(settings.canary_interval_seconds)),
+            admission: Proof::new(interval),
+            alone: Proof::new(interval),
             settling: Settling::default(),
             settling_fleet: Settling::default(),
             reasons: BTreeMap::new(),

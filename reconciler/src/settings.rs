@@ -382,4 +382,14 @@ mod tests {
         assert!(sentence.contains("SCHEDULER_MIN_REMAINING_SECONDS"), "{sentence}");
         assert_eq!(Settings::try_parse_from(["reconciler"]).unwrap().pod_name, None);
     }
+
+    #[test]
+    fn the_list_of_settings_is_complete() {
+        use clap::CommandFactory as _;
+        let command = Settings::command();
+        let mut names: Vec<_> =
+            command.get_arguments().filter_map(|argument| argument.get_env()?.to_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, brupop_runtime::Program::Reconciler.settings());
+    }
 }

@@ -1,9 +1,10 @@
-//! What the processes share: logs, shutdown, health, metrics for callers with the right, TLS, the Kubernetes client.
+//! What the processes share: names of settings, logs, shutdown, health, metrics for callers with the right, TLS, the Kubernetes client.
 
 pub mod callers;
 pub mod client;
 pub mod connections;
 pub mod endpoint;
+pub mod environment;
 pub mod errors;
 pub mod logs;
 pub mod metrics_endpoint;
@@ -17,6 +18,7 @@ mod watching;
 
 pub use client::{Cluster, install_crypto_provider};
 pub use endpoint::Health;
+pub use environment::Program;
 pub use peer::Peer;
 pub use shutdown::Shutdown;
 pub use watching::{only, patient, watch_one};

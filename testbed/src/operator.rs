@@ -3,6 +3,9 @@
 use crate::control_plane::ControlPlane;
 use crate::kubelet::Program;
 use anyhow::{Context as _, Result, ensure};
+use brupop_runtime::Program as Settings;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, Client};
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -16,13 +19,21 @@ pub const AGENT_WARNING: &str = "Warning: would violate PodSecurity \"restricted
      forbidden securityContext.seLinuxOptions: type \"control_t\"; user may not be set; role may not be set), restricted \
      volume types (volume \"bottlerocket-api\" uses restricted volume type \"hostPath\")";
 
+/// A command, its settings, and its ports.
+type Listener = (&'static str, Settings, &'static [(&'static str, &'static str)]);
+
 /// Commands of the containers in `manifests/`, which variables make them listen elsewhere than in a pod of their own,
 /// and by which names their containers call those ports.
-const LISTENERS: [(&str, &[(&str, &str)]); 3] = [
-    ("brupop-agent", &[]),
-    ("brupop-reconciler", &[("health", "HEALTH_ADDRESS"), ("metrics", "METRICS_ADDRESS")]),
+const LISTENERS: [Listener; 3] = [
+    ("brupop-agent", Settings::Agent, &[]),
+    (
+        "brupop-reconciler",
+        Settings::Reconciler,
+        &[("health", "HEALTH_ADDRESS"), ("metrics", "METRICS_ADDRESS")],
+    ),
     (
         "brupop-webhook",
+        Settings::Webhook,
         &[("admission", "ADMISSION_ADDRESS"), ("health", "HEALTH_ADDRESS"), ("metrics", "METRICS_ADDRESS")],
     ),
 ];
@@ -51,14 +62,14 @@ pub fn binaries(wanted: &[&str]) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The operator's programs by the commands of its containers. `env` comes after the variables of the pods; all three
-/// get it, as they do the shipped configuration.
+/// The operator's programs by the commands of its containers. `env` comes after the variables of the pods; each program
+/// gets what is not another one's setting.
 pub fn programs(binaries: &Path, env: &[(&str, &str)]) -> Vec<(String, Program)> {
-    let owned =
-        |pairs: &[(&str, &str)]| pairs.iter().map(|&(a, b)| (a.to_owned(), b.to_owned())).collect::<Vec<_>>();
-    let program = |(name, ports): (&str, &[(&str, &str)])| {
-        let program = Program { binary: binaries.join(name), env: owned(env), ports: owned(ports) };
-        (format!("/{name}"), program)
+    let owned = |(a, b): &(&str, &str)| ((*a).to_owned(), (*b).to_owned());
+    let program = |(name, of, ports): Listener| {
+        let env = env.iter().filter(|(variable, _)| of.misplaced(variable).is_none()).map(owned).collect();
+        let ports = ports.iter().map(owned).collect();
+        (format!("/{name}"), Program { binary: binaries.join(name), env, ports })
     };
     LISTENERS.map(program).into()
 }
@@ -77,6 +88,19 @@ pub async fn apply_overlay(control_plane: &ControlPlane, overlay: impl AsRef<Pat
         path.display()
     );
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Name of the `ConfigMap` that reconcilers read now: it carries a hash of its data.
+///
+/// # Errors
+/// The API server refuses, or the Deployment names none.
+pub async fn configuration(client: &Client) -> Result<String> {
+    let reconciler =
+        Api::<Deployment>::namespaced(client.clone(), NAMESPACE).get("brupop-reconciler").await?;
+    let pod = reconciler.spec.and_then(|spec| spec.template.spec).context("no pod")?;
+    let from = pod.containers.into_iter().flat_map(|container| container.env_from.unwrap_or_default());
+    let maps = from.filter_map(|from| from.config_map_ref.map(|map| map.name));
+    maps.into_iter().next().context("the reconciler reads no ConfigMap")
 }
 
 /// What kubectl said on standard error, but for [`AGENT_WARNING`].

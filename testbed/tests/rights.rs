@@ -1,4 +1,4 @@
-//! What the three accounts may do, all of it, is what `docs/rights.txt` says.
+//! What the three accounts may do, and people with our roles, all of it, is what `docs/rights.txt` says.
 
 #[path = "common/raw.rs"]
 mod raw;
@@ -12,7 +12,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use http::Method;
 use kube::Client;
 use rights::list::{differences, lines, read};
-use rights::questions::{self, Object, Place, Question};
+use rights::questions::{self, Names, Object, Place, Question};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -20,6 +20,8 @@ use std::time::Instant;
 const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rights.txt");
 /// Whoever has a token: an account of our namespace to which nobody gave anything.
 const EVERYBODY: &str = "everybody";
+/// People to whom these roles of ours were given in our namespace.
+const PEOPLE: [&str; 2] = ["viewer", "operator"];
 /// A name that no role has.
 const OTHER_NAME: &str = "another";
 /// Reviews that are asked for at once.
@@ -52,9 +54,9 @@ async fn allowed(client: &Client, user: &Json, questions: &[Question]) -> Result
     Ok(answers.into_iter().flatten().collect())
 }
 
-/// The names that our roles speak of.
-async fn names(control_plane: &ControlPlane) -> Result<Vec<String>> {
-    let ours = ["get", "clusterroles,roles", "-A", "-l", "app.kubernetes.io/part-of=brupop", "-o", "json"];
+/// The names that our roles of this kind speak of.
+async fn names(control_plane: &ControlPlane, kind: &str) -> Result<Vec<String>> {
+    let ours = ["get", kind, "-A", "-l", "app.kubernetes.io/part-of=brupop", "-o", "json"];
     let roles: Json = serde_json::from_str(&control_plane.kubectl(ours).await?)?;
     let roles = roles["items"].as_array().context("no roles")?;
     let granted = roles.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
@@ -70,13 +72,24 @@ async fn the_accounts_may_do_what_is_listed_and_nothing_else() -> Result<()> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": EVERYBODY}});
     raw::request(&client, Method::POST, &path, &account).await?;
+    for role in PEOPLE {
+        let name = format!("brupop-{role}");
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+        raw::request(&client, Method::POST, &path, &account).await?;
+        let (role, bearer) =
+            (format!("--clusterrole={name}"), format!("--serviceaccount={NAMESPACE}:{name}"));
+        control_plane.kubectl(["create", "rolebinding", &name, "-n", NAMESPACE, &role, &bearer]).await?;
+    }
 
-    let mut names = names(&control_plane).await?;
-    names.push(OTHER_NAME.to_owned());
+    let mut names = Names {
+        here: names(&control_plane, "roles").await?,
+        everywhere: names(&control_plane, "clusterroles").await?,
+    };
+    names.here.push(OTHER_NAME.to_owned());
     let questions = questions::all(&client, &names).await?;
     let began = Instant::now();
     let mut accounts = Vec::new();
-    for component in ["agent", "reconciler", "webhook"] {
+    for component in ["agent", "reconciler", "webhook"].into_iter().chain(PEOPLE) {
         let user = user(&control_plane, &format!("brupop-{component}")).await?;
         accounts.push((component, allowed(&client, &user, &questions).await?));
     }

@@ -121,4 +121,14 @@ mod tests {
         let missing = Options::try_parse_from(&NEEDED[..3]).unwrap_err().to_string();
         assert!(missing.contains("WEBHOOK_SERVICE"), "{missing}");
     }
+
+    #[test]
+    fn the_list_of_settings_is_complete() {
+        use clap::CommandFactory as _;
+        let command = Options::command();
+        let mut names: Vec<_> =
+            command.get_arguments().filter_map(|argument| argument.get_env()?.to_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, brupop_runtime::Program::Webhook.settings());
+    }
 }

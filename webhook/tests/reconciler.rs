@@ -184,6 +184,7 @@ fn fleet(slots: &BTreeMap<String, Slot>) -> FleetFacts<'_> {
         limit: 1,
         gate: Gate::Open,
         enforced: true,
+        alone: true,
         typical_seconds: None,
         all_ready: true,
         resting: false,

@@ -96,6 +96,9 @@ pub(super) fn startable<'a>(
         Gate::Paused => return Err(Reason::FleetPaused),
         Gate::AdmissionNotEnforced => return Err(Reason::AdmissionNotEnforced),
     }
+    if !fleet.alone {
+        return Err(Reason::OtherOperator);
+    }
     if situation.time.young && !node.update_now {
         return Err(Reason::NodeTooYoung);
     }

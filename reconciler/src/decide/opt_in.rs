@@ -5,10 +5,12 @@ use brupop_api::{Field, Object, Value, Write, names};
 use crate::facts::{FleetFacts, Gate, Outsider};
 
 /// The write that labels this node, if it runs Bottlerocket and does not have the label. With any value of the label,
-/// somebody has decided about the node, and it is left alone. While the fleet is paused, no node is labelled.
+/// somebody has decided about the node, and it is left alone. While the fleet is paused, or
+/// another operator would update the node, too, no node is labelled.
 pub fn opt_in<'a>(fleet: &FleetFacts<'a>, outsider: &Outsider<'a>) -> Option<Write<'a>> {
     let wanted = fleet.ledger_term == Some(fleet.term)
         && fleet.gate != Gate::Paused
+        && fleet.alone
         && outsider.label.is_none()
         && outsider.os_image.starts_with(names::OS_IMAGE_PREFIX)
         && !outsider.young;
@@ -46,6 +48,7 @@ mod tests {
         static NO_SLOTS: BTreeMap<String, brupop_api::fleet::Slot> = BTreeMap::new();
         static NO_VERSIONS: BTreeMap<String, brupop_api::fleet::VersionRecord> = BTreeMap::new();
         let fleet = FleetFacts {
+            alone: true,
             now: "",
             term: 4,
             ledger_term: Some(ledger_term),
@@ -62,6 +65,7 @@ mod tests {
             enforced: true,
             force: false,
         };
+        assert_eq!(opt_in(&FleetFacts { alone: false, ..fleet }, outsider), None, "another operator is here");
         opt_in(&fleet, outsider)
     }
 

@@ -39,6 +39,8 @@ pub enum Reason<'a> {
     OutsideWindow,
     /// Our admission rules were not seen to be in force.
     AdmissionNotEnforced,
+    /// Another operator is here.
+    OtherOperator,
     /// The node failed not long ago.
     BackingOff,
     /// No new node is updated to this version.
@@ -97,7 +99,7 @@ pub enum Reason<'a> {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can return, for metrics.
-    pub const WORDS: [&'static str; 41] = [
+    pub const WORDS: [&'static str; 42] = [
         "NotLeading",
         "NodeGone",
         "NodeReplaced",
@@ -112,6 +114,7 @@ impl Reason<'_> {
         "NodePaused",
         "OutsideWindow",
         "AdmissionNotEnforced",
+        "OtherOperator",
         "BackingOff",
         "VersionHalted",
         "VersionUnproven",
@@ -158,6 +161,7 @@ impl Reason<'_> {
             Self::NodePaused => "NodePaused",
             Self::OutsideWindow => "OutsideWindow",
             Self::AdmissionNotEnforced => "AdmissionNotEnforced",
+            Self::OtherOperator => "OtherOperator",
             Self::BackingOff => "BackingOff",
             Self::VersionHalted(_) => "VersionHalted",
             Self::VersionUnproven(_) => "VersionUnproven",
@@ -214,9 +218,7 @@ impl Reason<'_> {
     pub fn message(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::NodeLeaving => "the Node is being deleted, or an autoscaler has tainted it to remove it",
-            Self::NotBottlerocket => {
-                "the Node's OS image names no version of Bottlerocket, so no update could be seen to succeed"
-            }
+            Self::NotBottlerocket => "the Node's OS image names no version of Bottlerocket",
             Self::NotLeading => "this reconciler does not lead",
             Self::NodeGone => "the node is gone",
             Self::NodeReplaced => "the node was made again under the same name; it gets a new shadow",
@@ -234,6 +236,9 @@ impl Reason<'_> {
             Self::OutsideWindow => "the window of the schedule is shut, or too little is left of it",
             Self::AdmissionNotEnforced => {
                 "our admission rules were not seen to be in force: the fleet's condition AdmissionEnforced says more"
+            }
+            Self::OtherOperator => {
+                "another operator may update these nodes, too: the fleet's condition OtherOperator says more"
             }
             Self::BackingOff => "the last attempt was given up, and the node waits before the next",
             Self::TooManyVersionsHalted => {
@@ -326,6 +331,7 @@ mod tests {
             Reason::FleetPaused,
             Reason::NodePaused,
             Reason::NodeNotReady,
+            Reason::OtherOperator,
         ];
         assert_eq!(said.map(|reason| reason.as_str()), REASONS_AGAINST_PREFETCH);
         assert!(said.iter().all(|reason| reason.status() == ConditionStatus::False));

@@ -186,7 +186,8 @@ fn choose<'a>(
     mut canaries: Canaries<'a>,
 ) -> Choice<'a> {
     let limit = usize::try_from(fleet.limit).unwrap_or(usize::MAX);
-    let running = (0..situations.len()).filter(|&at| !holders.have(at) && runs(&situations[at]));
+    let goes_on = |at: &usize| runs(&situations[*at]) && (fleet.alone || !is_others(&situations[*at]));
+    let running = (0..situations.len()).filter(|at| !holders.have(*at) && goes_on(at));
     let (mut taken, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&situations[at]));
     taken.sort_by_key(|&at| !only_comes_back(&situations[at]));
     others.sort_by_key(|&at| is_unavailable(&situations[at]));
@@ -227,6 +228,11 @@ fn choose<'a>(
 /// Does an update of this node run?
 fn runs(situation: &Situation<'_>) -> bool {
     situation.node.is_some() && situation.shadow.is_some_and(|shadow| shadow.spec.state != State::Idle)
+}
+
+/// Did another operator begin what runs on this node? It may still be at it.
+fn is_others(situation: &Situation<'_>) -> bool {
+    situation.shadow.is_some_and(|shadow| shadow.spec.attempt.is_none())
 }
 
 /// Is the node of this running update out of service already, and Ready? Then it goes on at once, no matter how many

@@ -77,7 +77,9 @@ impl<'a> Case<'_, 'a> {
     /// `brupop-reconciler` keeps such nodes from us, and the update is given up.
     pub(super) fn adopt(self) -> Decision<'a> {
         let Self { fleet, situation, node, shadow } = self;
-        let Some(slot) = situation.slot(fleet) else { return Decision::wait(Reason::LimitReached) };
+        let Some(slot) = situation.slot(fleet) else {
+            return Decision::wait(if fleet.alone { Reason::LimitReached } else { Reason::OtherOperator });
+        };
         let starting = Reason::Starting(shadow.spec.version.unwrap_or(""));
         let upstreams = node.labelled && shadow.spec.state != State::StagedAndPerformedUpdate;
         if upstreams && node.marker.is_none() && (node.unschedulable || node.excluded) {

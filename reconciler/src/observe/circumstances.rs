@@ -15,6 +15,8 @@ pub struct Circumstances<'a> {
     pub limit: Limit,
     /// Were our own admission rules seen to be in force?
     pub enforced: bool,
+    /// Was no other operator seen here?
+    pub alone: bool,
     /// Are pods deleted that are still there at the drain's deadline?
     pub force: bool,
     /// After how many failed nodes a version is halted.
@@ -38,6 +40,8 @@ pub struct Leader<'a> {
     pub term: u64,
     /// Were our own admission rules seen to be in force?
     pub enforced: bool,
+    /// Was no other operator seen here?
+    pub alone: bool,
     /// Does the schedule allow updates to start now?
     pub starts_allowed: bool,
     /// Name of the node that it runs on, if it is known.
@@ -53,12 +57,13 @@ impl Settings {
         now: Timestamp,
         now_text: &'a str,
     ) -> Circumstances<'a> {
-        let Leader { term, enforced, starts_allowed, own_node } = leader;
+        let Leader { term, enforced, alone, starts_allowed, own_node } = leader;
         let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
         Circumstances {
             durations: self.durations(),
             limit: self.max_concurrent_update,
             enforced,
+            alone,
             force: self.drain_on_deadline == OnDeadline::Force,
             budget: self.failure_budget(),
             term,

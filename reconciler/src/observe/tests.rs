@@ -90,6 +90,7 @@ fn snapshot(
 fn observe_at<'a>(snapshot: &'a Snapshot, durations: &'a Durations, now: &'a str) -> Observed<'a> {
     let circumstances = Circumstances {
         enforced: true,
+        alone: true,
         force: false,
         budget: FailureBudget::default(),
         durations: *durations,

@@ -57,6 +57,7 @@ fn observed<'a>(
         resume: &[],
         budget: FailureBudget::default(),
         enforced: true,
+        alone: true,
         force: false,
         all_ready: true,
         resting: false,

@@ -13,6 +13,7 @@ use crate::canary::Finding;
 use crate::drain::PodKey;
 use crate::events::EventText;
 use crate::evict::Answer;
+use crate::other_operator::Looked;
 use tokio::task::JoinError;
 
 impl Reconciler {
@@ -20,6 +21,7 @@ impl Reconciler {
         match answer {
             Answered::Errand(errand, outcome) => self.done(*errand, outcome),
             Answered::Canary(finding) => self.canary_answered(&finding),
+            Answered::LookedAround(looked) => self.looked_around(&looked),
         }
     }
 
@@ -140,12 +142,21 @@ impl Reconciler {
     fn canary_answered(&mut self, finding: &Finding) {
         let now = self.now();
         if self.leading.admission.found(finding, now) {
-            match self.leading.admission.enforced() {
+            match self.leading.admission.holds() {
                 Ok(()) => tracing::info!("webhook and policy refuse what they must"),
                 Err(why) => {
                     tracing::warn!(why, "no update starts: our admission rules are not seen to be in force");
                 }
             }
+        }
+    }
+
+    fn looked_around(&mut self, looked: &Looked) {
+        let now = self.now();
+        if self.leading.alone.found(looked, now)
+            && let Err(why) = self.leading.alone.holds()
+        {
+            tracing::error!(why, "no update starts");
         }
     }
 

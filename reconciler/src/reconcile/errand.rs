@@ -243,6 +243,7 @@ mod tests {
             resume: &[],
             budget: crate::facts::FailureBudget::default(),
             enforced: true,
+            alone: true,
             force: false,
             all_ready: true,
             resting: false,

@@ -160,13 +160,14 @@ impl Reconciler {
         });
         let halts: Vec<(&str, &str)> = halts.collect();
         let halted: Vec<&str> = halts.iter().map(|(version, _)| *version).collect();
-        let admission = &self.leading.admission;
+        let (admission, alone) = (&self.leading.admission, &self.leading.alone);
         let wanted = FleetWanted {
             limit: observed.fleet.limit,
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
             halt: Wanted::halted(halts.into_iter()),
-            admission: admission.is_known().then(|| Wanted::admission(admission.enforced())),
+            admission: admission.is_known().then(|| Wanted::admission(admission.holds())),
+            other_operator: alone.is_known().then(|| Wanted::other_operator(alone.holds())),
         };
         if wanted.stands_in(&ledger.fleet) {
             self.leading.settling_fleet.forget(names::FLEET);
@@ -177,7 +178,9 @@ impl Reconciler {
             return;
         }
         let call = Call::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
-        let (key, context) = (Key::FleetStatus, Context::default());
+        let event = wanted.new_obstacle(&ledger.fleet).map(events::of_other_operator);
+        let objects = vec![ledger.fleet.object_ref(&())];
+        let (key, context) = (Key::FleetStatus, Context { event, objects, ..Context::default() });
         let seen = snapshot.known_resource_version(&key);
         self.run_errand(pass, Errand { key, call, seen, begins_term: None, context });
     }

@@ -20,7 +20,7 @@ use crate::observe::{Leader, Observed, observe};
 use crate::pending::Readiness;
 use crate::schedule::Kind;
 use crate::snapshot::Snapshot;
-use crate::{canary, events, evict};
+use crate::{canary, events, evict, other_operator};
 
 /// At most so many calls are under way at once. A call that has no room is decided anew when another one is answered.
 const MAX_CALLS: usize = 32;
@@ -75,7 +75,8 @@ impl Reconciler {
         let own_node = self.caller.own_node.clone();
         let leader = Leader {
             term: self.leading.term.unwrap_or(0),
-            enforced: self.leading.admission.enforced().is_ok(),
+            enforced: self.leading.admission.holds().is_ok(),
+            alone: self.leading.alone.holds().is_ok(),
             starts_allowed: allowed,
             own_node: own_node.as_deref(),
         };
@@ -86,6 +87,7 @@ impl Reconciler {
         let mut pass = Pass { snapshot: &snapshot, observed: &observed, now, wake };
         if self.ensure_term(&mut pass) {
             self.start_canary(&mut pass);
+            self.look_around(&mut pass);
             let last_pass = self.decide(&mut pass);
             self.metrics.passed(Some(last_pass));
             self.opt_in(&mut pass);
@@ -130,6 +132,18 @@ impl Reconciler {
         self.leading.calls.push(tried.map(Answered::Canary).boxed());
     }
 
+    /// Looks for another operator, if it is time to.
+    fn look_around(&mut self, pass: &mut Pass<'_>) {
+        let Some(due) = self.leading.alone.due() else { return };
+        if self.now() < due {
+            pass.wake.by(due);
+            return;
+        }
+        self.leading.alone.begin();
+        let looked = other_operator::look(self.caller.client.clone(), self.caller.namespace.clone());
+        self.leading.calls.push(looked.map(Answered::LookedAround).boxed());
+    }
+
     /// Decides for the ledger and for each node, and starts what may start now.
     fn decide(&mut self, pass: &mut Pass<'_>) -> LastPass {
         let Observed { fleet, situations, unreadable, too_long, .. } = pass.observed;
@@ -143,7 +157,7 @@ impl Reconciler {
         let queued: BTreeMap<usize, Reason<'_>> = slots.queued.into_iter().collect();
         let mut last_pass = LastPass {
             limit: fleet.limit,
-            admission_enforced: self.leading.admission.enforced().is_ok(),
+            admission_enforced: self.leading.admission.holds().is_ok(),
             skipped: self.unreadable_pods_and_budgets(pass.snapshot),
             halted: count(fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Fleet, OLD};
 use crate::host::{Durations, Faults, Host, HostOptions};
-use crate::operator::NAMESPACE;
+use crate::operator::{NAMESPACE, configuration};
 use crate::{NewNode, nodes};
 
 const VARIANT: &str = "aws-k8s-1.29";
@@ -57,7 +57,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Changes what people adjust (but for what [`FleetOptions::env`] sets) and restarts the reconcilers; returns when
+    /// Changes what people adjust of reconcilers (but for what [`FleetOptions::env`] sets) and restarts them; returns when
     /// one of them leads.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Fleet {
         let settings: BTreeMap<_, _> = settings.iter().copied().collect();
         let maps = Api::<ConfigMap>::namespaced(self.client(), NAMESPACE);
         let patch = Patch::Merge(json!({"data": settings}));
-        maps.patch("brupop-configuration", &PatchParams::default(), &patch).await?;
+        maps.patch(&configuration(&self.client()).await?, &PatchParams::default(), &patch).await?;
         let before = self.term().await?;
         let reconcilers = ListParams::default().labels(&format!("{}=reconciler", names::COMPONENT_LABEL));
         let pods = Api::<Pod>::namespaced(self.client(), NAMESPACE);

@@ -9,6 +9,8 @@ use serde_json::{from_value, json};
 
 use super::{DEADLINE, Fleet};
 use crate::await_until;
+use crate::operator::NAMESPACE;
+use crate::sandbox::Signal;
 
 /// The namespace of the workloads.
 const SHOP: &str = "shop";
@@ -88,6 +90,38 @@ impl Fleet {
         })
         .await?;
         Ok(())
+    }
+
+    /// Holds up the next drain: the budget of this Deployment, of one unavailable pod, allows no disruption any more as soon as a node is out of
+    /// load balancers, which is before its pods are evicted, and too late for the node to wait for the budget. Needs an
+    /// `EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC`.
+    ///
+    /// # Errors
+    /// No drain begins, or as [`Fleet::deploy_spare`].
+    pub async fn hold_next_drain(&mut self, name: &str) -> Result<()> {
+        self.until("a node is out of load balancers", DEADLINE, |history| {
+            history.now().any(|(_, seen)| seen.excluded)
+        })
+        .await?;
+        let leaders = self.processes("reconciler");
+        let signal = |signal| {
+            for process in &leaders {
+                self.kubelets.signal(NAMESPACE, &process.pod, signal);
+            }
+        };
+        signal(Signal::STOP);
+        let deployments = Api::<Deployment>::namespaced(self.client(), SHOP);
+        let held = match deployments.get_opt(&format!("{name}-spare")).await? {
+            Some(_) => self.allow_unavailable(name, 1).await,
+            None => self.deploy_spare(name).await,
+        };
+        let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
+        let none = await_until(format!("the budget of {name} allows no disruption"), DEADLINE, async || {
+            (budgets.get(name).await.ok()?.status?.disruptions_allowed == 0).then_some(())
+        });
+        let held = held.and(none.await.map_err(Into::into));
+        signal(Signal::CONT);
+        held
     }
 
     /// Sets the budget of a Deployment made by [`Fleet::deploy`] to this many unavailable pods.

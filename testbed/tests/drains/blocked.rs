@@ -17,6 +17,8 @@ use serde_json::{from_value, json};
 
 use crate::{DEADLINE, evicted_by_us, fleet, marker};
 
+/// See [`Fleet::hold_next_drain`].
+const HOLD: (&str, &str) = ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5");
 /// Of the drain.
 const LIMIT: SignedDuration = SignedDuration::from_secs(30);
 /// Between two requests for the same pod, after the first and the second refusal.
@@ -26,11 +28,9 @@ const PACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)]
 async fn a_blocked_drain_says_by_what_asks_at_its_own_pace_and_ends_at_its_deadline_whoever_leads()
 -> Result<()> {
     let limit = LIMIT.as_secs().to_string();
-    let (_alone, mut fleet) = fleet(2, &[("DRAIN_DEADLINE_SECONDS", &limit)]).await?;
+    let (_alone, mut fleet) = fleet(2, &[("DRAIN_DEADLINE_SECONDS", &limit), HOLD]).await?;
     fleet.pause_node("node-1", true).await?;
     fleet.deploy("cart", 2, "1").await?;
-    // One of its pods is away already, so that the budget allows none now, and might again.
-    fleet.deploy_spare("cart").await?;
     // Without a budget: one that allows more has others of its namespace asked for again.
     fleet
         .control_plane
@@ -44,6 +44,8 @@ async fn a_blocked_drain_says_by_what_asks_at_its_own_pace_and_ends_at_its_deadl
     ensure!(cart.len() == 1, "{cart:?}");
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.publish(NEW)?;
+    // One more of its pods is away then, so that the budget allows none, and might again.
+    fleet.hold_next_drain("cart").await?;
     fleet.until_node("node-0", "it drains", |seen| seen.reason == "Draining").await?;
 
     // One that is blocked holds up no other.

@@ -17,14 +17,15 @@ const MIN_NODE_AGE: i64 = 30;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_people_pause_stands_still_and_what_has_begun_is_finished() -> Result<()> {
-    let (_turn, mut fleet) = fleet(3, &[("MIN_NODE_AGE_SECONDS", "30")]).await?;
+    let (_turn, mut fleet) =
+        fleet(3, &[("MIN_NODE_AGE_SECONDS", "30"), ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
     fleet.deploy("cart", 3, "1").await?;
-    // The budget allows none now, so a drain lasts until the test allows it.
-    fleet.deploy_spare("cart").await?;
 
     // A node that is paused before its turn is left out.
     fleet.pause_node("node-0", true).await?;
     fleet.publish(NEW)?;
+    // The budget allows none from then on, so the drain lasts until the test allows it.
+    fleet.hold_next_drain("cart").await?;
     let first = drains(&fleet, &["node-1", "node-2"]).await?;
     let second = if first == "node-1" { "node-2" } else { "node-1" };
     fleet.until_node("node-0", "is left alone", |seen| seen.reason == "NodePaused" && seen.runs(OLD)).await?;
@@ -42,7 +43,9 @@ async fn what_people_pause_stands_still_and_what_has_begun_is_finished() -> Resu
     ensure!(!fleet.history().has_seen(second, begun), "{second} has begun although the fleet is paused");
 
     // The fleet goes on, and is paused again in mid-update: that one is finished, and no other begins.
+    fleet.allow_unavailable("cart", 2).await?;
     fleet.pause(false).await?;
+    fleet.hold_next_drain("cart").await?;
     ensure!(drains(&fleet, &[second]).await? == second);
     fleet.pause(true).await?;
     fleet.pause_node("node-0", false).await?;

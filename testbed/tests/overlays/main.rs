@@ -3,8 +3,10 @@
 
 mod cases;
 mod lifecycle;
+mod placement;
 mod references;
 mod restricted;
+mod rolls;
 mod settings;
 mod strict;
 

@@ -55,6 +55,8 @@ pub fn foreign(objects: &[Json], case: &Case) -> Vec<String> {
         let expected = match kind {
             "Namespace" => name == ELSEWHERE,
             "CustomResourceDefinition" => name.ends_with(".brupop.bottlerocket.aws"),
+            // A hash comes after the name.
+            "ConfigMap" => name.starts_with(PREFIX) && name.contains(&format!("{SUFFIX}-")),
             _ => name.starts_with(PREFIX) && name.ends_with(SUFFIX),
         };
         if !expected {
@@ -231,6 +233,10 @@ fn of_resource_names(objects: &[Json], object: &Json) -> Vec<String> {
                     .iter()
                     .any(|made| made["kind"] == "Certificate" && made["spec"]["secretName"] == *of),
                 "secrets" => exists(objects, "Secret", of),
+                // Upstream's, which nobody of ours makes.
+                "deployments" => ["brupop-controller-deployment", "brupop-apiserver"].contains(&text(of)),
+                // The reconciler makes it.
+                "bottlerocketfleets" => of == names::FLEET,
                 "validatingwebhookconfigurations" => exists(objects, "ValidatingWebhookConfiguration", of),
                 _ => false,
             };

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::operator::binaries;
 use serde_json::Value as Json;
 use tokio::process::Command;
@@ -74,4 +74,28 @@ fn environment(objects: &[Json], container: &Json) -> Result<Vec<(String, String
     });
     env.extend(own);
     Ok(env)
+}
+
+#[tokio::test]
+async fn a_misspelt_or_misplaced_setting_ends_each_program_with_what_to_write() -> Result<()> {
+    let folder = binaries(&PROGRAMS)?;
+    let needed = ["CERTIFICATES_SECRET", "WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE"].map(|name| (name, "x"));
+    for (program, mistake, advice) in [
+        ("brupop-reconciler", "MAX_CONCURENT_UPDATE", "write MAX_CONCURRENT_UPDATE instead"),
+        ("brupop-webhook", "MAX_CONCURENT_UPDATE", "write MAX_CONCURRENT_UPDATE instead"),
+        ("brupop-agent", "PREFECTH", "write PREFETCH instead"),
+        ("brupop-reconciler", "PREFETCH", "move it to the ConfigMap brupop-agent-configuration"),
+        ("brupop-agent", "SOAK_SECONDS", "move it to the ConfigMap brupop-configuration"),
+    ] {
+        let mut command = Command::new(folder.join(program));
+        command.env_clear().env(mistake, "true").env("HTTPS_PROXY", "http://proxy:3128").kill_on_drop(true);
+        if program == "brupop-webhook" {
+            command.envs(needed);
+        }
+        let output = tokio::time::timeout(crate::DEADLINE, command.output()).await.context(program)??;
+        let said = String::from_utf8([output.stdout, output.stderr].concat())?;
+        ensure!(output.status.code() == Some(2), "{program}: {}: {said}", output.status);
+        ensure!(said.starts_with(mistake) && said.contains(advice) && said.lines().count() == 1, "{said}");
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 
 mod exec;
 mod kills;
+mod other_operator;
 mod passed_over;
 mod prefetch;
 mod quiet;

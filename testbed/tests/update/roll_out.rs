@@ -99,11 +99,11 @@ async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_holds_a_drain_back_until_it_allows_it_and_whoever_leaves_waits_for_it() -> Result<()> {
-    let (_alone, mut fleet) = fleet(3, &[]).await?;
+    let (_alone, mut fleet) = fleet(3, &[("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
     fleet.deploy("cart", 6, "1").await?;
-    // One of its pods is away already, so that the budget allows none now, and will again.
-    fleet.deploy_spare("cart").await?;
     fleet.publish(NEW)?;
+    // One more of its pods is away then, so that the budget allows none, and will again.
+    fleet.hold_next_drain("cart").await?;
     fleet
         .until("one node is cordoned and waits for the budget", DEADLINE, |history| {
             history.now().any(|(_, seen)| seen.cordoned && seen.marked && seen.reason == "Draining")

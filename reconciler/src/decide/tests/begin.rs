@@ -149,6 +149,25 @@ fn gates_hold_new_updates_back_and_nothing_else() {
 }
 
 #[test]
+fn beside_another_operator_nothing_starts_and_what_has_begun_is_finished() {
+    let beside = FleetFacts { alone: false, ..without_slots() };
+    assert_eq!(decide(&beside, &idle()).reason, Reason::OtherOperator);
+    let mut asked_for = idle();
+    node(&mut asked_for, |node| node.update_now = true);
+    assert_eq!(slots(&beside, &[idle(), asked_for]).write, None);
+    // What the other one has begun is still its own; what we have begun without a slot, as after a loss of the ledger, is
+    // ours.
+    let ours = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    let mut others = ours;
+    shadow(&mut others, |shadow| shadow.spec.attempt = None);
+    assert_eq!(decide(&beside, &others).reason, Reason::OtherOperator);
+    assert_eq!(slots(&beside, &[others]).write, None);
+    assert!(slots(&without_slots(), &[others]).write.is_some());
+    assert!(slots(&beside, &[ours]).write.is_some());
+    assert!(decide(&FleetFacts { alone: false, ..fleet() }, &ours).effect.is_some());
+}
+
+#[test]
 fn a_halted_version_is_not_begun() {
     let record = VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
     let versions = [(NEW.to_owned(), record)].into();

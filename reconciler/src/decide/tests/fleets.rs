@@ -48,6 +48,7 @@ pub(super) struct Fleet {
     pub(super) ledger: BottlerocketFleet,
     pub(super) limit: Limit,
     pub(super) gate: Gate,
+    pub(super) alone: bool,
     pub(super) force: bool,
     pub(super) durations: Durations,
 }
@@ -150,6 +151,7 @@ impl Fleet {
                 Gate::AdmissionNotEnforced,
             ]),
             force: dice.rarely(4),
+            alone: !dice.rarely(6),
             durations: Durations {
                 exclusion: seconds(dice.one_of(&[0, 30])),
                 soak: seconds(60),
@@ -198,6 +200,7 @@ impl Fleet {
             durations: self.durations,
             limit: self.limit,
             enforced: self.gate != Gate::AdmissionNotEnforced,
+            alone: self.alone,
             force: self.force,
             budget: FailureBudget::default(),
             term: TERM,

@@ -50,6 +50,7 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         resume: &[],
         budget: FailureBudget::default(),
         enforced: true,
+        alone: true,
         force: false,
         all_ready: true,
         resting: false,

@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::History;
-use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, throw_away_overlay};
 use brupop_testbed::{Fleet, await_until};
 use kube::api::ListParams;
+use serde_json::json;
 
 use crate::{bad_image, summary, table};
 
@@ -18,20 +19,18 @@ const DAEMON_SET: &str = "daemonset/brupop-agent";
 
 /// Goes on where every node runs [`NEW`], downloaded within its slot; is all of it as it should be?
 pub async fn show(fleet: &Fleet, download: Duration, deadline: Duration) -> Result<bool> {
-    println!("\n-- the same again with PREFETCH=true");
-    kubectl(
-        fleet,
-        &[
-            "patch",
-            "configmap",
-            "brupop-configuration",
-            "--type=merge",
-            "-p",
-            r#"{"data":{"PREFETCH":"true"}}"#,
-        ],
-    )
-    .await?;
-    kubectl(fleet, &["rollout", "restart", DAEMON_SET]).await?;
+    println!(
+        "\n-- the same again with PREFETCH=true: an overlay that sets it is applied, and the agents roll"
+    );
+    let overlay = json!({
+        "resources": ["kustomize/overlays/default"],
+        "patches": [{
+            "target": {"kind": "ConfigMap", "name": "brupop-agent-configuration"},
+            "patch": r#"[{"op": "add", "path": "/data/PREFETCH", "value": "true"}]"#,
+        }],
+    });
+    let overlay = throw_away_overlay(&fleet.control_plane, "prefetch", overlay)?;
+    apply_overlay(&fleet.control_plane, overlay).await?;
     kubectl(fleet, &["rollout", "status", DAEMON_SET, "--timeout=120s"]).await?;
 
     println!("-- the fleet is paused: every node waits for its turn");

@@ -6,7 +6,9 @@ use anyhow::{Context as _, Result, bail};
 use brupop_api::BottlerocketShadow;
 use brupop_testbed::Fleet;
 use brupop_testbed::operator::NAMESPACE;
+use kube::Error;
 use kube::api::{Api, Patch, PatchParams};
+use kube::core::Status;
 use serde_json::json;
 
 pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
@@ -18,10 +20,12 @@ pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
     let shadows = Api::<BottlerocketShadow>::namespaced(client, NAMESPACE);
     let mut audit = fleet.control_plane.audit().from_now();
     let lie = Patch::Merge(json!({"status": {"current_version": "6.6.6"}}));
-    let Err(refusal) = shadows.patch_status("brs-node-1", &PatchParams::default(), &lie).await else {
-        bail!("the API server took the status of another node");
+    let refusal = match shadows.patch_status("brs-node-1", &PatchParams::default(), &lie).await {
+        Ok(_) => bail!("the API server took the status of another node"),
+        Err(Error::Api(refusal)) => refusal,
+        Err(error) => return Err(error.into()),
     };
-    println!("   {refusal}");
+    println!("   {}", as_kubectl_says_it(&refusal));
     let event = audit
         .wait_for("the refused patch", Duration::from_secs(5), |event| {
             event.verb == "patch"
@@ -40,4 +44,25 @@ pub async fn try_and_show(fleet: &Fleet) -> Result<()> {
     });
     println!("   audit log: {kept}");
     Ok(())
+}
+
+/// One line, as kubectl prints a refusal.
+fn as_kubectl_says_it(refusal: &Status) -> String {
+    format!("Error from server ({}): {}", refusal.reason, refusal.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_one_line() {
+        let refusal: Status = serde_json::from_value(json!({
+            "status": "Failure", "reason": "Forbidden", "code": 403, "details": {"name": "brs-node-1"},
+            "message": "brs-node-1 is forbidden: agent-own-node",
+        }))
+        .unwrap();
+        let said = as_kubectl_says_it(&refusal);
+        assert_eq!(said, "Error from server (Forbidden): brs-node-1 is forbidden: agent-own-node");
+    }
 }

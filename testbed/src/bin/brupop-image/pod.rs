@@ -1,6 +1,7 @@
 //! The image's root with what a kubelet mounts into each pod, and our programs in it.
 
 use anyhow::{Context as _, Result};
+use brupop_runtime::Program;
 use brupop_testbed::ControlPlane;
 use brupop_testbed::operator::NAMESPACE;
 use std::fs;
@@ -99,7 +100,9 @@ impl<'a> Pod<'a> {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", RUN]).arg(self.root).arg(format!("/{program}"));
-        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs([
+        // An agent refuses what is the webhook's.
+        let of = if program == "brupop-agent" { Program::Agent } else { Program::Webhook };
+        let settings = [
             ("KUBERNETES_SERVICE_HOST", API_SERVER),
             ("KUBERNETES_SERVICE_PORT", &self.port),
             ("POD_NAME", program),
@@ -109,7 +112,9 @@ impl<'a> Pod<'a> {
             ("ADMISSION_ADDRESS", "127.0.0.1:0"),
             ("HEALTH_ADDRESS", "127.0.0.1:0"),
             ("METRICS_ADDRESS", "127.0.0.1:0"),
-        ]);
+        ];
+        let settings = settings.into_iter().filter(|(name, _)| of.misplaced(name).is_none());
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(settings);
         command
     }
 

@@ -15,7 +15,7 @@ pub fn lines(who: &str, allowed: &BTreeSet<Question>) -> BTreeSet<String> {
             Object::Resource { group, resource, place, name } => {
                 if name.is_empty() || !is_allowed(allowed, question, *place, "") {
                     let object =
-                        (full_name(group, resource), wording(allowed, question, *place), name.as_str());
+                        (full_name(group, resource), wording(allowed, question, *place, name), name.as_str());
                     resources.entry(object).or_default().insert(question.verb);
                 }
             }
@@ -66,8 +66,8 @@ fn is_allowed(allowed: &BTreeSet<Question>, question: &Question, place: Place, n
 }
 
 /// Where it is allowed, in words; the same words for all places if it is everywhere.
-fn wording(allowed: &BTreeSet<Question>, question: &Question, place: Place) -> String {
-    let everywhere = Place::NAMESPACED.into_iter().all(|place| is_allowed(allowed, question, place, ""));
+fn wording(allowed: &BTreeSet<Question>, question: &Question, place: Place, name: &str) -> String {
+    let everywhere = Place::NAMESPACED.into_iter().all(|place| is_allowed(allowed, question, place, name));
     match place {
         Place::Cluster => "",
         _ if everywhere => "in every namespace",

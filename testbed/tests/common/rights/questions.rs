@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use http::Method;
 use kube::Client;
 use serde_json::{Value as Json, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What may be done with a resource.
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
@@ -113,11 +113,19 @@ impl Question {
     }
 }
 
-/// All questions; `names` are those that roles speak of.
+/// Names that roles speak of.
+pub struct Names {
+    /// Roles, which are of our namespace.
+    pub here: Vec<String>,
+    /// Cluster roles.
+    pub everywhere: Vec<String>,
+}
+
+/// All questions.
 ///
 /// # Errors
 /// Discovery failed.
-pub async fn all(client: &Client, names: &[String]) -> Result<Vec<Question>> {
+pub async fn all(client: &Client, names: &Names) -> Result<Vec<Question>> {
     let mut questions = Vec::new();
     for ((group, resource), namespaced) in resources(client).await? {
         about(&mut questions, &group, &resource, namespaced, &VERBS, names);
@@ -141,13 +149,14 @@ fn about(
     resource: &str,
     namespaced: bool,
     verbs: &[&'static str],
-    names: &[String],
+    names: &Names,
 ) {
     let places = if namespaced { &Place::NAMESPACED[..] } else { &[Place::Cluster] };
     for &place in places {
-        // A name means something in our namespace and where there are no namespaces.
-        let known = matches!(place, Place::Ours | Place::Cluster).then_some(names).unwrap_or_default();
-        for name in std::iter::once("").chain(known.iter().map(String::as_str)) {
+        // A Role's name means something in our namespace.
+        let here = matches!(place, Place::Ours | Place::Cluster).then_some(&names.here);
+        let known: BTreeSet<_> = here.into_iter().flatten().chain(&names.everywhere).collect();
+        for name in std::iter::once("").chain(known.into_iter().map(String::as_str)) {
             let (group, resource, name) = (group.to_owned(), resource.to_owned(), name.to_owned());
             let object = Object::Resource { group, resource, place, name };
             questions.extend(verbs.iter().map(|verb| Question { object: object.clone(), verb }));

@@ -1,8 +1,19 @@
-//! When to prove again that our admission rules are in force, and what the last proofs showed. Pure.
+//! When to prove again what every start rests on, and what the last proofs showed: that our admission rules are in force,
+//! and that no other operator is here. Pure.
 
 use std::time::Duration;
 
-use crate::canary::Finding;
+/// What a proof found.
+pub trait Finding {
+    /// Is it as it must be?
+    ///
+    /// # Errors
+    /// What was found instead, in a sentence.
+    fn holds(&self) -> Result<(), String>;
+
+    /// Does it say too little? Then the finding before stays valid for a while.
+    fn is_unknown(&self) -> bool;
+}
 
 /// Wait after a proof that failed; doubled with each further one, up to the interval.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -11,9 +22,9 @@ const STANDS_FOR: u32 = 3;
 
 /// The state of the proof; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug)]
-pub struct AdmissionProof {
+pub struct Proof {
     interval: Duration,
-    /// What was found, and when; `None` (not enforced) before the first proof.
+    /// What was found, and when; `None` (it does not hold) before the first proof.
     found: Option<(Result<(), String>, Duration)>,
     next: Duration,
     retry: Duration,
@@ -22,7 +33,7 @@ pub struct AdmissionProof {
     begun: usize,
 }
 
-impl AdmissionProof {
+impl Proof {
     /// Nothing is proven yet, and the first proof is due.
     pub fn new(interval: Duration) -> Self {
         Self { interval, found: None, next: Duration::ZERO, retry: FIRST_RETRY, called: false, begun: 0 }
@@ -41,9 +52,9 @@ impl AdmissionProof {
     }
 
     /// A proof ended. Returns whether the result differs from the one before.
-    pub fn found(&mut self, finding: &Finding, now: Duration) -> bool {
+    pub fn found(&mut self, finding: &impl Finding, now: Duration) -> bool {
         self.called = false;
-        let result = finding.enforced();
+        let result = finding.holds();
         let proven = result.is_ok();
         let wait = if proven { self.interval } else { self.retry.min(self.interval) };
         self.retry = if proven { FIRST_RETRY } else { self.retry.saturating_mul(2).min(self.interval) };
@@ -58,11 +69,11 @@ impl AdmissionProof {
         before.map(|(result, _)| result) != self.found.as_ref().map(|(result, _)| result.clone())
     }
 
-    /// Are our rules in force?
+    /// Is it as it must be?
     ///
     /// # Errors
     /// Why that is not known, or what was seen instead.
-    pub fn enforced(&self) -> Result<(), &str> {
+    pub fn holds(&self) -> Result<(), &str> {
         match &self.found {
             None => Err("not tried out yet"),
             Some((result, _)) => result.as_ref().map(|&()| ()).map_err(String::as_str),
@@ -78,7 +89,7 @@ impl AdmissionProof {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::canary::Met;
+    use crate::canary::{Finding, Met};
 
     fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -90,22 +101,22 @@ mod tests {
 
     #[test]
     fn shut_until_proven_and_whenever_disproven() {
-        let mut admission = AdmissionProof::new(s(60));
-        assert!(admission.enforced().is_err());
+        let mut admission = Proof::new(s(60));
+        assert!(admission.holds().is_err());
         assert_eq!(admission.due(), Some(s(0)));
         admission.begin();
         assert_eq!(admission.due(), None);
         assert!(admission.found(&finding(Met::Refusal), s(1)));
-        assert_eq!((admission.enforced(), admission.due()), (Ok(()), Some(s(61))));
+        assert_eq!((admission.holds(), admission.due()), (Ok(()), Some(s(61))));
         assert!(!admission.found(&finding(Met::Refusal), s(61)));
         assert!(admission.found(&finding(Met::Nobody), s(121)));
-        assert!(admission.enforced().unwrap_err().contains("let through"));
+        assert!(admission.holds().unwrap_err().contains("let through"));
         assert_eq!(admission.due(), Some(s(122)), "tried again soon");
     }
 
     #[test]
     fn retries_slow_down_to_the_interval() {
-        let mut admission = AdmissionProof::new(s(10));
+        let mut admission = Proof::new(s(10));
         for (now, next) in [(0, 1), (1, 3), (3, 7), (7, 15), (15, 25), (25, 35)] {
             admission.found(&finding(Met::Else("x".into())), s(now));
             assert_eq!(admission.due(), Some(s(next)));
@@ -114,21 +125,21 @@ mod tests {
 
     #[test]
     fn a_proof_stands_for_a_while_when_there_is_no_answer() {
-        let mut admission = AdmissionProof::new(s(60));
+        let mut admission = Proof::new(s(60));
         let unknown = finding(Met::Nothing("timeout".into()));
         admission.found(&finding(Met::Refusal), s(0));
         assert!(!admission.found(&unknown, s(179)));
-        assert_eq!(admission.enforced(), Ok(()));
+        assert_eq!(admission.holds(), Ok(()));
         assert!(admission.found(&unknown, s(180)));
-        assert!(admission.enforced().unwrap_err().contains("timeout"));
+        assert!(admission.holds().unwrap_err().contains("timeout"));
     }
 
     #[test]
     fn a_half_that_is_let_through_shuts_at_once_though_the_other_is_silent() {
-        let mut admission = AdmissionProof::new(s(60));
+        let mut admission = Proof::new(s(60));
         admission.found(&finding(Met::Refusal), s(0));
         let half = Finding { webhook: Met::Nobody, policy: Met::Nothing("timeout".into()) };
         assert!(admission.found(&half, s(60)));
-        assert!(admission.enforced().unwrap_err().contains("let through"));
+        assert!(admission.holds().unwrap_err().contains("let through"));
     }
 }

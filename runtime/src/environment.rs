@@ -1,0 +1,259 @@
+//! Which environment variables are settings, of which program, and in which `ConfigMap` they stand. A variable that nobody
+//! reads is most likely a mistake: what looks like one is refused at start, the rest is logged.
+
+use std::fmt;
+
+use brupop_api::printable::printable;
+use thiserror::Error;
+
+use crate::logs;
+
+/// Of each name at most so many bytes are repeated.
+const NAME_MAX: usize = 64;
+/// At most so many mistakes, or unknown names, are listed.
+const LISTED_MAX: usize = 8;
+/// A name that begins with a known one, or with which a known one begins, must have so many bytes in common with it.
+const BEGINNING: usize = 8;
+
+/// Settings of all programs.
+const OF_LOGS: [&str; 3] = [logs::FORMATTER, logs::ANSI_ENABLED, logs::FILTER_DIRECTIVE];
+/// Not written by people: the manifests of the pods set them.
+const OF_PODS: [&str; 2] = ["POD_NAME", "MY_NODE_NAME"];
+const OF_AGENT: &[&str] = &[
+    "BOOT_ID_FILE",
+    "BOTTLEROCKET_API_SOCKET",
+    "HOST_TIMEOUT",
+    "MY_NODE_NAME",
+    "POLL_INTERVAL",
+    "PREFETCH",
+    "REBOOT_REPEAT_INTERVAL",
+    "REFRESH_INTERVAL",
+    "REFUSED_DEADLINE",
+    "START_JITTER",
+];
+const OF_RECONCILER: &[&str] = &[
+    "AUTO_LABEL",
+    "BACK_OFF_BASE_SECONDS",
+    "CANARY_INTERVAL_SECONDS",
+    "DRAIN_DEADLINE_SECONDS",
+    "DRAIN_ON_DEADLINE",
+    "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC",
+    "HEALTH_ADDRESS",
+    "LEASE_DURATION_SECONDS",
+    "MAX_CONCURRENT_UPDATE",
+    "MAX_FAILURES",
+    "MAX_FAILURES_OF_NEW_VERSION",
+    "METRICS_ADDRESS",
+    "MIN_NODE_AGE_SECONDS",
+    "PAUSE_BETWEEN_UPDATES_SECONDS",
+    "POD_NAME",
+    "REBOOT_DEADLINE_SECONDS",
+    "SCHEDULER_CRON_EXPRESSION",
+    "SCHEDULER_MIN_REMAINING_SECONDS",
+    "SCHEDULER_TIME_ZONE",
+    "SCHEDULER_WINDOW_DURATION",
+    "SETTLE_DEADLINE_SECONDS",
+    "SOAK_SECONDS",
+    "STAGE_DEADLINE_SECONDS",
+    "WORKLOADS_DEADLINE_SECONDS",
+];
+const OF_WEBHOOK: &[&str] = &[
+    "ADMISSION_ADDRESS",
+    "CERTIFICATES",
+    "CERTIFICATES_SECRET",
+    "CERTIFICATE_LIFETIME",
+    "EXTRA_CERTIFICATE_NAMES",
+    "HEALTH_ADDRESS",
+    "LINGER_SECONDS",
+    "METRICS_ADDRESS",
+    "REQUIRE_CALLER_TOKEN",
+    "WEBHOOK_CONFIGURATION",
+    "WEBHOOK_SERVICE",
+];
+
+/// One of the operator's programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// `brupop-agent`.
+    Agent,
+    /// `brupop-reconciler`.
+    Reconciler,
+    /// `brupop-webhook`.
+    Webhook,
+}
+
+impl Program {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Agent, Self::Reconciler, Self::Webhook];
+
+    /// The variables that it reads, without those of the logs, in the order of the alphabet.
+    pub fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Agent => OF_AGENT,
+            Self::Reconciler => OF_RECONCILER,
+            Self::Webhook => OF_WEBHOOK,
+        }
+    }
+
+    /// The `ConfigMap` that holds its settings, as it is called before a hash is added to its name.
+    pub fn config_map(self) -> &'static str {
+        match self {
+            Self::Agent => "brupop-agent-configuration",
+            Self::Reconciler | Self::Webhook => "brupop-configuration",
+        }
+    }
+
+    /// Whose settings this variable is, if that is another program, with settings in another `ConfigMap`.
+    pub fn misplaced(self, name: &str) -> Option<Self> {
+        let reads = |program: &Self| program.settings().contains(&name);
+        let shares = Self::ALL.into_iter().filter(|other| other.config_map() == self.config_map());
+        let known_here = OF_PODS.contains(&name) || shares.into_iter().any(|program| reads(&program));
+        if known_here { None } else { Self::ALL.into_iter().find(reads) }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Agent => "agent",
+            Self::Reconciler => "reconciler",
+            Self::Webhook => "webhook",
+        })
+    }
+}
+
+/// Why a variable is refused.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Mistake {
+    /// It is almost the name of a setting.
+    #[error("{name} is no setting: take it away, or write {meant} instead, in the ConfigMap {}", of.config_map())]
+    Misspelt {
+        /// Its name.
+        name: String,
+        /// The setting that it is almost called.
+        meant: &'static str,
+        /// Whose setting that is.
+        of: Program,
+    },
+    /// It is a setting of another program, and has no effect here.
+    #[error("{name} is a setting of the {of}: move it to the ConfigMap {}", of.config_map())]
+    Misplaced {
+        /// Its name.
+        name: String,
+        /// Whose setting it is.
+        of: Program,
+    },
+}
+
+/// Why the environment is refused.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum EnvironmentError {
+    /// Variables are misspelt or misplaced.
+    #[error("{}", sentences(.0))]
+    Mistakes(Vec<Mistake>),
+    /// Logging cannot be set up.
+    #[error(transparent)]
+    Logs(#[from] logs::LogError),
+}
+
+/// Checks the names of this process's environment, and sets up its logs. Returns the names that nobody knows
+/// ([`log_unknown`]).
+///
+/// # Errors
+/// A name is misspelt or misplaced, or logging cannot be set up.
+pub fn prepare(program: Program) -> Result<Vec<String>, EnvironmentError> {
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    let unknown = check(program, names)?;
+    logs::init()?;
+    Ok(unknown)
+}
+
+/// Logs the names that nobody knows, in one line.
+pub fn log_unknown(unknown: &[String]) {
+    if !unknown.is_empty() {
+        let names = unknown.join(" ");
+        tracing::warn!(names, "nobody reads these variables of the environment");
+    }
+}
+
+/// The names in an environment that nobody knows.
+///
+/// # Errors
+/// Some names are misspelt or misplaced.
+pub fn check(
+    program: Program,
+    names: impl IntoIterator<Item = String>,
+) -> Result<Vec<String>, EnvironmentError> {
+    let (mut mistakes, mut unknown) = (Vec::new(), Vec::new());
+    for name in names {
+        let is_setting = OF_LOGS.contains(&name.as_str())
+            || OF_PODS.contains(&name.as_str())
+            || Program::ALL.iter().any(|program| program.settings().contains(&name.as_str()));
+        if let Some(of) = program.misplaced(&name) {
+            mistakes.push(Mistake::Misplaced { name, of });
+        } else if is_setting || is_of_others(&name) {
+            // It is meant as it is.
+        } else if let Some((meant, of)) = nearest(program, &name) {
+            mistakes.push(Mistake::Misspelt { name: printable(&name, NAME_MAX).into_owned(), meant, of });
+        } else {
+            unknown.push(printable(&name, NAME_MAX).into_owned());
+        }
+    }
+    if !mistakes.is_empty() {
+        return Err(EnvironmentError::Mistakes(mistakes));
+    }
+    unknown.sort_unstable();
+    unknown.truncate(LISTED_MAX);
+    Ok(unknown)
+}
+
+fn sentences(mistakes: &[Mistake]) -> String {
+    let sentences: Vec<_> = mistakes.iter().take(LISTED_MAX).map(ToString::to_string).collect();
+    sentences.join("; ")
+}
+
+/// Is this set by container runtimes, kubelets or shells, or is it read by libraries?
+fn is_of_others(name: &str) -> bool {
+    const NAMES: [&str; 17] = [
+        "HOME",
+        "HOSTNAME",
+        "KUBECONFIG",
+        "LANG",
+        "NO_COLOR",
+        "OLDPWD",
+        "PATH",
+        "PWD",
+        "RUST_BACKTRACE",
+        "RUST_LIB_BACKTRACE",
+        "SHLVL",
+        "SSL_CERT_DIR",
+        "SSL_CERT_FILE",
+        "TERM",
+        "TZ",
+        "USER",
+        "_",
+    ];
+    NAMES.contains(&name)
+        || name.starts_with("KUBERNETES_")
+        || name.starts_with("LC_")
+        || name.to_ascii_uppercase().ends_with("_PROXY")
+}
+
+/// The setting whose name is most like this one, if one is so like it that it must be meant.
+fn nearest(program: Program, name: &str) -> Option<(&'static str, Program)> {
+    let written = name.to_ascii_uppercase().replace(['-', '.'], "_");
+    let own = std::iter::once(program).chain(Program::ALL);
+    let settings = own.flat_map(|of| of.settings().iter().chain(&OF_LOGS).map(move |known| (*known, of)));
+    let distances = settings.filter(|(known, _)| !OF_PODS.contains(known)).filter_map(|(known, of)| {
+        let distance = strsim::osa_distance(&written, known);
+        // One slip in a short name, three in a long one.
+        let alike = distance <= (known.len() / 6).clamp(1, 3);
+        let begins = written.len().min(known.len()) >= BEGINNING
+            && (written.starts_with(known) || known.starts_with(&written));
+        (alike || begins).then_some((distance, known, of))
+    });
+    distances.min_by_key(|(distance, ..)| *distance).map(|(_, known, of)| (known, of))
+}
+
+#[cfg(test)]
+mod tests;
