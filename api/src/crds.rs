@@ -15,8 +15,10 @@ pub const WORD_MAX: usize = 64;
 pub const UID_MAX: usize = 64;
 /// Most conditions of an object.
 pub const CONDITIONS_MAX: usize = 8;
-/// Most slots in the ledger.
-pub const SLOTS_MAX: usize = 10_000;
+/// Most slots in the ledger, and so most nodes that are updated at once, whatever is configured. The ledger is one object,
+/// which is written anew whenever a slot is taken or given back: 500 slots are some 120 kB, and etcd takes no object of more
+/// than 1.5 MB.
+pub const SLOTS_MAX: u64 = 500;
 /// Most versions that the ledger has a record of.
 pub const VERSION_RECORDS_MAX: usize = 64;
 /// Most nodes that the ledger names as failed, for each version.

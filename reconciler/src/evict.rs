@@ -29,6 +29,8 @@ pub enum Answer {
     Accepted,
     /// There is no such pod any more.
     Gone,
+    /// Its namespace is being deleted, and the pod with it, whenever that comes to it.
+    Leaving,
     /// A budget allows no disruption now. Holds what the API server says about it, and the wait that it asks for.
     Blocked(String, Duration),
     /// Something else.
@@ -41,6 +43,7 @@ impl Answer {
         match self {
             Self::Accepted => "accepted",
             Self::Gone => "gone",
+            Self::Leaving => "namespace-terminating",
             Self::Blocked(..) => "blocked",
             Self::Failed(_) => "failed",
         }
@@ -59,8 +62,7 @@ impl Answer {
                 let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
                 Self::Blocked(quoted(&why), Duration::from_secs(seconds.into()))
             }
-            // Its namespace is being deleted, and the pod with it.
-            403 if cause("NamespaceTerminating").is_some() => Self::Accepted,
+            403 if cause("NamespaceTerminating").is_some() => Self::Leaving,
             // This includes 500: more than one budget matches, which the API server does not support.
             _ => Self::Failed(quoted(&status_message(status))),
         }
@@ -145,7 +147,7 @@ mod tests {
             (409, None, Answer::Gone),
             (429, Some("DisruptionBudget"), Answer::Blocked("the cause".into(), Duration::from_secs(10))),
             (429, None, Answer::Blocked("the message".into(), Duration::from_secs(10))),
-            (403, Some("NamespaceTerminating"), Answer::Accepted),
+            (403, Some("NamespaceTerminating"), Answer::Leaving),
             (403, None, Answer::Failed("the message".into())),
             (500, None, Answer::Failed("the message".into())),
         ] {

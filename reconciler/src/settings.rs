@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use brupop_api::crds::SLOTS_MAX;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -241,10 +242,6 @@ impl FromStr for Remaining {
         }
     }
 }
-
-/// Most nodes that are updated at once, whatever is configured. The whole ledger is one object, which is written anew
-/// whenever a slot is taken or given back: 500 slots are some 120 kB, and etcd takes no object of more than 1.5 MB.
-pub const SLOTS_MAX: u64 = 500;
 
 /// How many nodes may be updated at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

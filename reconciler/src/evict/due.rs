@@ -16,6 +16,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A pod that is still there so long after its grace period is reported.
 const LATE: SignedDuration = SignedDuration::from_secs(10);
+/// A pod that has so much time left to end is named, too: its drain may end by its deadline before that.
+const LONG: SignedDuration = SignedDuration::from_mins(2);
 /// How long an evicted pod may take to be seen terminating, before it is evicted once more.
 const ACCEPTED_WAIT: Duration = Duration::from_secs(30);
 /// At most so many evictions begin within [`RATE_WINDOW`], all drains together: each makes work for the API server, the
@@ -100,6 +102,10 @@ impl Evictions {
                 (tried.refusals, tried.not_before) = (0, Some(now + ACCEPTED_WAIT));
                 None
             }
+            Answer::Leaving => {
+                let why = "its namespace is being deleted, and goes when all in it has gone";
+                Some(tried.refused(why, ACCEPTED_WAIT, now))
+            }
             Answer::Blocked(why, asked_for) => Some(tried.refused(why, *asked_for, now)),
             Answer::Failed(why) => Some(tried.refused(why, Duration::ZERO, now)),
         };
@@ -137,7 +143,12 @@ impl Evictions {
                 )
             })
         };
-        refused.or_else(left).or_else(stuck)
+        let slow = || {
+            let (by, PodKey { namespace, name, .. }) = plan.leaving.last()?;
+            let long = by.duration_since(time) >= LONG;
+            long.then(|| format!("{namespace}/{name} is on its way out, and has until {by} for that"))
+        };
+        refused.or_else(left).or_else(stuck).or_else(slow)
     }
 
     /// Forgets pods that are in no plan any more.
@@ -245,7 +256,11 @@ mod tests {
         let by: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
         let plan = DrainPlan { leaving: vec![(by, pod("cart"))], ..DrainPlan::default() };
         let said = |seconds| Evictions::default().held_up_by(&plan, by + SignedDuration::from_secs(seconds));
-        assert_eq!(said(9), None);
+        assert_eq!((said(9), said(-119)), (None, None));
+        assert_eq!(
+            said(-120).unwrap(),
+            "shop/cart is on its way out, and has until 2026-11-21T04:00:00Z for that"
+        );
         assert!(said(10).unwrap().starts_with("shop/cart should be gone since 2026-11-21T04:00:00Z"));
         assert_eq!(said(10), said(1000), "the same words as long as it stands");
     }

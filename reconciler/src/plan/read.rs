@@ -9,6 +9,7 @@ use kube::api::{Api, ListParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
+use super::workloads::DaemonSets;
 use super::{Output, PlanArgs, leader, plan, table, workloads};
 use crate::drain::DrainPlan;
 use crate::leadership::lease::Claim;
@@ -63,6 +64,7 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
     let now = Timestamp::now();
     let text = now.to_string();
     let own_node = leaders_node(&client, namespace).await?;
+    let mut daemon_sets = DaemonSets::default();
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while snapshot.drains.len() < LOOKED_AT {
         let leader = leader(&snapshot, settings, &schedule, own_node.as_deref(), now);
@@ -77,7 +79,7 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
         if next.is_empty() {
             break;
         }
-        look_at_pods(&client, namespace, &mut snapshot, next).await?;
+        look_at_pods(&client, namespace, &mut snapshot, &mut daemon_sets, next).await?;
     }
     let leader = leader(&snapshot, settings, &schedule, own_node.as_deref(), now);
     let circumstances = settings.circumstances(&snapshot, leader, now, &text);
@@ -124,6 +126,7 @@ async fn look_at_pods(
     client: &Client,
     namespace: &str,
     snapshot: &mut Snapshot,
+    daemon_sets: &mut DaemonSets,
     shadows: Vec<String>,
 ) -> Result<(), PlanError> {
     let foreign = || ListParams::default().limit(PAGE_OF_FOREIGN);
@@ -135,15 +138,15 @@ async fn look_at_pods(
         let of_node = foreign().fields(&format!("spec.nodeName={node}"));
         let pods: Vec<PodItem> = all("the pods", &Api::all(client.clone()), of_node).await?;
         let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
-        // The plan does not check whether a DaemonSet is gone: who runs it may have fewer rights than the reconciler.
-        let there = |_: &PodItem| false;
-        if let Some(why) = budgets::undrainable(&pods, &budgets, ours, there) {
+        daemon_sets.look(client, &pods).await?;
+        let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
+        if let Some(why) = budgets::undrainable(&pods, &budgets, ours, orphaned) {
             snapshot.undrainable.insert(shadow.clone(), why);
         } else if let Some(budget) = budgets::blocked(&pods, &budgets, ours) {
             snapshot.blocked.insert(shadow.clone(), (budget, false));
         }
         let marker = snapshot.nodes.get(&shadow).and_then(|node| node.marker().ok()?);
-        let plan = DrainPlan::of(&pods, ours, there, marker);
+        let plan = DrainPlan::of(&pods, ours, orphaned, marker);
         snapshot.drains.insert(shadow, plan);
     }
     Ok(())

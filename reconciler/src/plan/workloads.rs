@@ -1,5 +1,6 @@
 //! Looks whether workloads whose pods were evicted are available again.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::Item;
@@ -8,8 +9,10 @@ use kube::core::ApiResource;
 use kube::{Client, Error};
 
 use super::PlanError;
+use crate::drain::owner;
+use crate::objects::PodItem;
 use crate::snapshot::Snapshot;
-use crate::workloads::{self, Found, Scale, Workload};
+use crate::workloads::{self, Found, Kind, Scale, Workload};
 
 /// At most so many workloads are looked at: as many as the leader watches at once.
 const LOOKED_AT: usize = 512;
@@ -29,6 +32,30 @@ pub(super) async fn look(client: &Client, snapshot: &mut Snapshot) -> Result<(),
         snapshot.note_evicted(name, workloads::evicted(owners, known));
     }
     Ok(())
+}
+
+/// The `DaemonSet`s that made pods, as far as they were looked for, by owner.
+#[derive(Default)]
+pub(super) struct DaemonSets(BTreeMap<String, Found>);
+
+impl DaemonSets {
+    /// Looks for those that made these pods and were not looked for before.
+    pub(super) async fn look(&mut self, client: &Client, pods: &[PodItem]) -> Result<(), PlanError> {
+        for owner in pods.iter().filter_map(owner) {
+            let Some(workload) = Workload::parse(&owner).filter(|it| it.kind == Kind::DaemonSet) else {
+                continue;
+            };
+            if let Entry::Vacant(unknown) = self.0.entry(owner) {
+                unknown.insert(find(client, &workload).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has this pod lost the one that made it?
+    pub(super) fn orphaned(&self, pod: &PodItem) -> bool {
+        owner(pod).is_some_and(|owner| self.0.get(&owner) == Some(&Found::Gone))
+    }
 }
 
 async fn find(client: &Client, workload: &Workload) -> Result<Found, PlanError> {

@@ -129,6 +129,9 @@ impl Reconciler {
                 Answer::Accepted | Answer::Gone => {
                     tracing::info!(namespace, name, "the pod can be evicted now");
                 }
+                Answer::Leaving => {
+                    tracing::info!(namespace, name, "its namespace is being deleted, and the pod with it");
+                }
                 Answer::Blocked(why, _) => {
                     tracing::info!(namespace, name, why, "a budget holds up an eviction");
                 }

@@ -46,7 +46,7 @@ async fn each_answer_of_the_api_server_to_an_eviction_is_understood() -> Result<
         ("no disruption allowed", &cart, 429, "blocked", &["budget none", "needs 1 healthy pods and has 1"]),
         ("a budget not yet looked at", &new, 429, "blocked", &["budget unseen", "still being processed"]),
         ("two budgets", &twice, 500, "failed", &["more than one PodDisruptionBudget"]),
-        ("its namespace is being deleted", &last, 403, "accepted", stays),
+        ("its namespace is being deleted", &last, 403, "namespace-terminating", stays),
         ("a disruption allowed", &mail, 201, "accepted", stays),
         ("without a budget", &free, 201, "accepted", stays),
     ] {
