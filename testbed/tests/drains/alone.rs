@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::history::Seen;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, NewNode, await_until};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -64,7 +65,8 @@ async fn a_neighbour_that_cannot_run_the_operator_does_not_keep_it_from_its_own_
     });
     let ours = ours.await?;
     fleet.publish(NEW)?;
-    fleet.until_updated(NEW, DEADLINE).await?;
+    let updated = |seen: &Seen| seen.is_idle() && seen.version.as_deref() == Some(NEW);
+    fleet.until_node("node-0", "it is updated", updated).await?;
     ensure!(fleet.history().outcomes()["node-0"].boots == 2);
     let evicted = came_back_to_node_0(&fleet, &ours).await?;
     ensure!(evicted.is_empty(), "{evicted:?}");

@@ -100,7 +100,8 @@ async fn a_blocked_drain_says_by_what_asks_at_its_own_pace_and_ends_at_its_deadl
     ensure!(marker(&fleet, "node-0").await?.is_none() && on_node(&fleet, "cart").await? == cart);
     ensure!(fleet.history().outcomes()["node-0"].boots == 1, "it was rebooted undrained");
     warned(&fleet, "UpdateAborted", "could not be emptied in time").await?;
-    // The next one may begin.
+    // The next one may begin, once the budget allows it.
+    fleet.allow_unavailable("cart", 2).await?;
     fleet.pause_node("node-1", false).await?;
     fleet.until_node("node-1", "its turn has come", |seen| seen.target.as_deref() == Some(NEW)).await?;
     fleet.check()
