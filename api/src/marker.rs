@@ -99,12 +99,14 @@ impl Marker {
     /// Leaves the pods of these workloads, too. Returns false, and does nothing, if they are too many.
     #[must_use]
     pub fn leave(&mut self, owners: &[String]) -> bool {
-        let all = || self.left_owners.iter().chain(owners);
-        if all().count() > LEFT_OWNERS_MAX || all().map(String::len).sum::<usize>() > LEFT_OWNERS_BYTES {
-            return false;
+        let all = [&self.left_owners, owners].concat();
+        // As it will be written: names may be of characters that are escaped.
+        let fits =
+            all.len() <= LEFT_OWNERS_MAX && serde_json::json!(all).to_string().len() <= LEFT_OWNERS_BYTES;
+        if fits {
+            self.left_owners = all;
         }
-        self.left_owners.extend_from_slice(owners);
-        true
+        fits
     }
 
     /// Does anything on the node still wait to be undone? (Owners are a record, not a change.)
@@ -149,6 +151,7 @@ mod tests {
         let mut marker = Marker { evicted_owners: vec!["o".repeat(250); 40], ..Marker::default() };
         marker.operator_pods = vec!["8a4d3c52-4b0e-4f55-9a6e-0c2f7a1d9e10".into(); OPERATOR_PODS_MAX];
         assert!(!marker.leave(&["x".repeat(LEFT_OWNERS_BYTES + 1)]), "too long");
+        assert!(!marker.leave(&["\u{1}".repeat(LEFT_OWNERS_BYTES / 6 + 1)]), "too long once it is escaped");
         for number in 0..LEFT_OWNERS_MAX {
             assert!(marker.leave(&[format!("apps/v1/ReplicaSet/{}/{number}", "n".repeat(63))]));
         }

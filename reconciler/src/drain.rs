@@ -1,5 +1,7 @@
 //! Which pods a drain evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides.
 
+use std::collections::BTreeSet;
+
 use brupop_api::Marker;
 use brupop_api::item::Unreadable;
 use brupop_api::marker::OPERATOR_PODS_MAX;
@@ -62,6 +64,8 @@ pub struct DrainPlan {
     pub evict_operator_pods: bool,
     /// It would be their turn, but the marker does not list them yet. Their UIDs.
     pub operator_pods: Vec<String>,
+    /// Pods that are not evicted now, though they may not stay: see [`crate::evict::Returning`].
+    pub held: Vec<PodKey>,
     /// The workloads whose pods came back each time that they were evicted. See [`crate::evict::Returns`].
     pub returning: Vec<String>,
     /// A budget covers a pod that would be left for that reason. Says which.
@@ -152,9 +156,16 @@ impl DrainPlan {
         self
     }
 
+    /// The same plan, but these pods (UIDs) are not evicted now.
+    pub fn hold(&mut self, pods: &BTreeSet<String>) {
+        let evict = std::mem::take(&mut self.evict);
+        (self.held, self.evict) = evict.into_iter().partition(|pod| pods.contains(&pod.uid));
+    }
+
     /// Is nothing left to evict, to wait for, or to ask a person about?
     pub fn is_done(&self) -> bool {
-        self.evict.is_empty() && self.last.is_empty() && self.leaving.is_empty() && self.needs_nobody()
+        let pods = [&self.evict, &self.held, &self.last];
+        pods.iter().all(|pods| pods.is_empty()) && self.leaving.is_empty() && self.needs_nobody()
     }
 }
 

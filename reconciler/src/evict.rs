@@ -17,7 +17,7 @@ use kube::core::Status;
 
 use crate::drain::PodKey;
 pub use due::Evictions;
-pub use returns::Returns;
+pub use returns::{Returning, Returns};
 
 /// Longest refusal that is quoted, in bytes.
 const MAX_MESSAGE: usize = 300;

@@ -123,10 +123,10 @@ pub struct NodeFacts<'a> {
     pub excluded: bool,
     /// Carries our taint.
     pub tainted: bool,
-    /// Karpenter is kept from disrupting it.
-    pub do_not_disrupt: bool,
-    /// The cluster autoscaler is kept from removing it.
-    pub scale_down_disabled: bool,
+    /// The annotation that keeps Karpenter from disrupting it, if it is there.
+    pub do_not_disrupt: Option<Words>,
+    /// The annotation that keeps the cluster autoscaler from removing it, if it is there.
+    pub scale_down_disabled: Option<Words>,
     /// It is being deleted, or an autoscaler says that it removes it.
     pub leaving: bool,
     /// What we changed on it.
@@ -143,6 +143,22 @@ pub struct NodeFacts<'a> {
     pub overgrown: bool,
     /// This process runs on it.
     pub runs_this_process: bool,
+}
+
+/// The value of an annotation that we may have set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// As we write it.
+    Ours,
+    /// Anything else: somebody has written it.
+    Others,
+}
+
+impl Words {
+    /// Reads the value.
+    pub fn of(value: &str) -> Self {
+        if value == "true" { Self::Ours } else { Self::Others }
+    }
 }
 
 /// A Node that the operator does not manage: not opted in, not changed by us, and without a shadow.
@@ -175,8 +191,8 @@ impl NodeFacts<'static> {
         unschedulable: false,
         excluded: false,
         tainted: false,
-        do_not_disrupt: false,
-        scale_down_disabled: false,
+        do_not_disrupt: None,
+        scale_down_disabled: None,
         leaving: false,
         marker: None,
         zone: None,

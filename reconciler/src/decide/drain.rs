@@ -73,14 +73,6 @@ impl<'a> Case<'_, 'a> {
         if overdue && !fleet.force {
             return Some(self.abort(Abort::DrainTimedOut));
         }
-        if situation.pods.needed.is_some() {
-            // Force heeds budgets, too, as long as there is time.
-            match (fleet.force, overdue) {
-                (false, _) => return Some(self.abort(Abort::PodsComeBack)),
-                (true, false) => return Some(Decision::wait(Reason::Draining)),
-                (true, true) => {}
-            }
-        }
         if !node.unschedulable {
             // Somebody uncordoned it meanwhile: pods may have come, so it has not been seen empty.
             let now = || Some(fleet.now.to_owned());
@@ -93,6 +85,16 @@ impl<'a> Case<'_, 'a> {
                 ..marker
             };
             return Some(cordon(node, again));
+        }
+        if situation.pods.needed.is_some() {
+            match (fleet.force, overdue) {
+                (false, _) => return Some(self.abort(Abort::PodsComeBack)),
+                // Force heeds budgets, too, as long as there is time. Others go meanwhile.
+                (true, false) => {
+                    return Some(Decision { effect: Some(Effect::Evict), reason: Reason::Draining });
+                }
+                (true, true) => {}
+            }
         }
         if marker.drained_at.is_none() {
             return Some(self.evict_then_confirm(marker, overdue));
@@ -149,13 +151,13 @@ fn cordon<'a>(node: &NodeFacts<'a>, marker: Marker) -> Decision<'a> {
     // An empty node is what autoscalers remove.
     let kept =
         [(Field::DoNotDisrupt, node.do_not_disrupt), (Field::ScaleDownDisabled, node.scale_down_disabled)];
-    let missing = kept.into_iter().filter(|(_, kept)| !kept).map(|(field, _)| field);
+    let missing = kept.into_iter().filter(|(_, kept)| kept.is_none()).map(|(field, _)| field);
     let tests: Vec<_> =
         tests.into_iter().chain(missing.clone().map(|field| (field, Value::Absent))).collect();
     sets.extend(missing.map(|field| (field, Value::Set)));
     let marker = Marker {
-        do_not_disrupt: marker.do_not_disrupt || !node.do_not_disrupt,
-        scale_down_disabled: marker.scale_down_disabled || !node.scale_down_disabled,
+        do_not_disrupt: marker.do_not_disrupt || node.do_not_disrupt.is_none(),
+        scale_down_disabled: marker.scale_down_disabled || node.scale_down_disabled.is_none(),
         ..marker
     };
     Decision::write(writes::mark(node, tests, sets, marker), Reason::Cordoning)

@@ -17,9 +17,8 @@ impl<'a> Case<'_, 'a> {
             let effect = Some(Effect::DeleteShadow { uid: shadow.uid });
             return Decision { effect, reason: Reason::NotLabelled };
         }
-        let startable = startable(fleet, situation);
         match situation.slot(fleet) {
-            Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match startable {
+            Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match able(fleet, situation) {
                 Ok(_) if fleet.rests(node) => {
                     Decision::write(writes::spend_attempt(fleet, shadow, slot), Reason::PausingBetweenUpdates)
                 }
@@ -34,7 +33,10 @@ impl<'a> Case<'_, 'a> {
                 Err(reason) => Decision::write(writes::spend_attempt(fleet, shadow, slot), reason),
             },
             Some(_) => Decision::wait(Reason::Finishing),
-            None => Decision::wait(startable.map_or_else(|reason| reason, |_| Reason::LimitReached)),
+            None => {
+                let startable = startable(fleet, situation);
+                Decision::wait(startable.map_or_else(|reason| reason, |_| Reason::LimitReached))
+            }
         }
     }
 }
@@ -44,6 +46,15 @@ pub(super) fn startable<'a>(
     fleet: &FleetFacts<'a>,
     situation: &Situation<'a>,
 ) -> Result<&'a str, Reason<'a>> {
+    let version = able(fleet, situation)?;
+    match situation.pods.blocked {
+        Some(budget) if !fleet.force => Err(Reason::BudgetAllowsNone(budget)),
+        _ => Ok(version),
+    }
+}
+
+/// The same, whatever budgets allow now: who has a slot waits for them before its cordon.
+fn able<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Result<&'a str, Reason<'a>> {
     let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return Err(Reason::NodeGone) };
     if !node.labelled {
         return Err(Reason::NotLabelled);
@@ -106,11 +117,7 @@ pub(super) fn startable<'a>(
         return Err(Reason::NodeChangesDenied(why));
     }
     match situation.pods.undrainable {
-        Some(why) if !fleet.force => return Err(Reason::CannotBeEmptied(why)),
-        _ => {}
-    }
-    match situation.pods.blocked {
-        Some(budget) if !fleet.force => Err(Reason::BudgetAllowsNone(budget)),
+        Some(why) if !fleet.force => Err(Reason::CannotBeEmptied(why)),
         _ => Ok(version),
     }
 }

@@ -196,8 +196,15 @@ impl<'a> Case<'_, 'a> {
 
     /// The host reboots. If it does not come back, only a person can help.
     fn await_return(self) -> Decision<'a> {
-        let overdue = self.situation.time.step_overdue;
-        Decision::wait(if overdue { Reason::RebootOverdue } else { Reason::Rebooting })
+        if !self.situation.time.step_overdue {
+            return Decision::wait(Reason::Rebooting);
+        }
+        // Who repairs nodes by replacing them may do so from now on.
+        let kept = |marker: &&Marker| marker.do_not_disrupt || marker.scale_down_disabled;
+        match self.node.marker.filter(kept) {
+            Some(marker) => Decision::write(writes::let_go(self.node, marker), Reason::RebootOverdue),
+            None => Decision::wait(Reason::RebootOverdue),
+        }
     }
 
     fn before_reboot(self) -> Decision<'a> {

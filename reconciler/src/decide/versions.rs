@@ -155,14 +155,13 @@ impl<'a> Versions<'a> {
     fn note_lost(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
         let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
         let Some((name, slot)) = fleet.slots.get_key_value(situation.shadow_name) else { return };
+        // Another machine may have come under the same name, before its shadow or after.
+        if shadow.uid != slot.uid || situation.owner_uid.is_some_and(|uid| uid != node.uid) {
+            return;
+        }
         let claimed = shadow.spec.reboot_from_boot_id.is_some()
             && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
-        let lost = slot.lost && !node.ready
-            || shadow.uid == slot.uid
-                && claimed
-                && !node.ready
-                && !node.leaving
-                && situation.time.away_for_long;
+        let lost = !node.ready && (slot.lost || claimed && !node.leaving && situation.time.away_for_long);
         if lost != slot.lost {
             self.noted.push((name, Slot { lost, ..slot.clone() }));
         }

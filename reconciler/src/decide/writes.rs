@@ -8,7 +8,7 @@ use brupop_api::shadow::Failures;
 use brupop_api::{Field, Marker, Object, State, Value, Write};
 
 use super::Abort;
-use crate::facts::{FleetFacts, NodeFacts};
+use crate::facts::{FleetFacts, NodeFacts, Words};
 
 /// A change of a shadow's spec, in the leader's term. It tests that the shadow still has the generation that was read.
 fn spec<'a>(
@@ -182,13 +182,30 @@ pub(super) fn undo_and_keep_owners<'a>(node: &NodeFacts<'a>, marker: &'a Marker)
     undo_but(node, marker, marker.evicted_owners.clone())
 }
 
+/// Lets autoscalers have the node again. The rest stays as it is.
+pub(super) fn let_go<'a>(node: &NodeFacts<'a>, marker: &Marker) -> Write<'a> {
+    let sets = kept(node, marker).into_iter().map(|field| (field, Value::Absent));
+    let rest = Marker { do_not_disrupt: false, scale_down_disabled: false, ..marker.clone() };
+    mark(node, [], sets.collect::<Vec<_>>(), rest)
+}
+
+/// The annotations by which we keep autoscalers away, as long as nobody has changed their words.
+fn kept<'a>(node: &NodeFacts<'_>, marker: &Marker) -> Vec<Field<'a>> {
+    let all = [
+        (Field::DoNotDisrupt, marker.do_not_disrupt && node.do_not_disrupt == Some(Words::Ours)),
+        (
+            Field::ScaleDownDisabled,
+            marker.scale_down_disabled && node.scale_down_disabled == Some(Words::Ours),
+        ),
+    ];
+    all.into_iter().filter(|(_, ours)| *ours).map(|(field, _)| field).collect()
+}
+
 fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, evicted_owners: Vec<String>) -> Write<'a> {
     let undone = [
         (Field::Unschedulable, marker.cordoned_at.is_some() && node.unschedulable),
         (Field::ExcludedFromLoadBalancers, marker.excluded_at.is_some() && node.excluded),
         (Field::UpdatingTaint, marker.tainted && node.tainted),
-        (Field::DoNotDisrupt, marker.do_not_disrupt && node.do_not_disrupt),
-        (Field::ScaleDownDisabled, marker.scale_down_disabled && node.scale_down_disabled),
     ];
     let rest = Marker {
         shadow_uid: marker.shadow_uid.clone(),
@@ -197,6 +214,7 @@ fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, evicted_owners: Vec<St
         evicted_owners,
         ..Marker::default()
     };
-    let sets = undone.into_iter().filter(|(_, set)| *set).map(|(field, _)| (field, Value::Absent));
-    mark(node, [], sets, rest)
+    let undone = undone.into_iter().filter(|(_, set)| *set).map(|(field, _)| field);
+    let sets = undone.chain(kept(node, marker)).map(|field| (field, Value::Absent));
+    mark(node, [], sets.collect::<Vec<_>>(), rest)
 }

@@ -14,6 +14,8 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use crate::facts::Words;
+
 use super::kept::{Keep, Kept};
 use super::readiness::{Condition, Readiness};
 
@@ -64,8 +66,8 @@ struct Facts {
     labelled: bool,
     excluded: bool,
     tainted: bool,
-    do_not_disrupt: bool,
-    scale_down_disabled: bool,
+    do_not_disrupt: Option<Words>,
+    scale_down_disabled: Option<Words>,
     leaving: bool,
     paused: bool,
     update_now: bool,
@@ -171,8 +173,8 @@ impl Facts {
             labelled: label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION),
             excluded: label(names::EXCLUDE_FROM_LB_LABEL).is_some(),
             tainted: spec.taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT),
-            do_not_disrupt: annotation(names::DO_NOT_DISRUPT_ANNOTATION).is_some(),
-            scale_down_disabled: annotation(names::SCALE_DOWN_DISABLED_ANNOTATION).is_some(),
+            do_not_disrupt: annotation(names::DO_NOT_DISRUPT_ANNOTATION).map(Words::of),
+            scale_down_disabled: annotation(names::SCALE_DOWN_DISABLED_ANNOTATION).map(Words::of),
             leaving: metadata.deletion_timestamp.is_some()
                 || spec
                     .taints
@@ -285,13 +287,13 @@ impl WatchedNode {
         self.facts.tainted
     }
 
-    /// Is Karpenter kept from disrupting it?
-    pub fn do_not_disrupt(&self) -> bool {
+    /// The annotation that keeps Karpenter from disrupting it.
+    pub fn do_not_disrupt(&self) -> Option<Words> {
         self.facts.do_not_disrupt
     }
 
-    /// Is the cluster autoscaler kept from removing it?
-    pub fn scale_down_disabled(&self) -> bool {
+    /// The annotation that keeps the cluster autoscaler from removing it.
+    pub fn scale_down_disabled(&self) -> Option<Words> {
         self.facts.scale_down_disabled
     }
 

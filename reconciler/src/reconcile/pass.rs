@@ -213,6 +213,8 @@ impl Reconciler {
             && slots.queued.is_empty()
             && !snapshot.shot_runs(&self.schedule, &self.settings.durations(), now)
             && !fleet.resting
+            && fleet.alone
+            && snapshot.blocked.values().all(|(_, for_long)| *for_long)
         {
             self.starts.none_left();
         }
@@ -340,7 +342,8 @@ fn waits_for_pods(decision: &Decision<'_>) -> bool {
         Some(Effect::ConfirmDrained(_) | Effect::Grant { .. }) => true,
         _ => false,
     };
-    of_node && matches!(decision.reason, Reason::Cordoning | Reason::Draining)
+    let empties = [Reason::ExcludedFromLoadBalancers, Reason::Cordoning, Reason::Draining];
+    of_node && empties.contains(&decision.reason)
 }
 
 fn count(number: usize) -> u64 {
@@ -357,6 +360,7 @@ mod tests {
         let write = |object| Write { object, tests: vec![], sets: vec![] };
         let (node, shadow) = (|| write(Object::Node("n")), || write(Object::ShadowSpec("brs-n")));
         for (effect, reason, waits) in [
+            (Effect::Write(node()), Reason::ExcludedFromLoadBalancers, true),
             (Effect::Write(node()), Reason::Cordoning, true),
             (Effect::Write(node()), Reason::Starting("2.0.0"), false),
             (Effect::Write(node()), Reason::Draining, true),

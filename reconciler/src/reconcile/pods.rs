@@ -11,7 +11,7 @@ use brupop_api::{Item, Marker, State, names};
 use super::Reconciler;
 use super::wake::Wake;
 use crate::budgets;
-use crate::drain::{DrainPlan, identity, owner};
+use crate::drain::{DrainPlan, Fate, fate, identity, owner};
 use crate::evict::Returns;
 use crate::objects::{Budget, PodItem, WatchedNode, is_operator_pod};
 use crate::snapshot::Snapshot;
@@ -60,7 +60,7 @@ impl Reconciler {
         let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
         self.leading.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
         self.watch_workloads(snapshot);
-        let namespace = &self.caller.namespace;
+        let (namespace, now) = (&self.caller.namespace, self.now());
         let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
         let (workloads, returns) = (&self.leading.workloads, &mut self.leading.returns);
         let orphaned = |pod: &PodItem| workloads.orphaned(pod);
@@ -69,7 +69,11 @@ impl Reconciler {
             let marker = node.and_then(|node| node.marker().ok()?);
             let pods = || pods.iter().map(AsRef::as_ref);
             let mut plan = DrainPlan::of(pods(), ours, orphaned, marker);
-            leave(&mut plan, returns, name, marker, &|| pods().filter(|pod| !ours(pod)), budgets);
+            let evicted = || pods().filter(|pod| !ours(pod) && fate(pod, orphaned(pod)) != Fate::Stays);
+            let next = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
+            if let Some(next) = next {
+                wake.by(next);
+            }
             plan.owners.retain(|owner| workloads.found(owner) == Some(Found::Available));
             // A drain that has begun does not wait until workloads that appear meanwhile are known.
             let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
@@ -84,7 +88,6 @@ impl Reconciler {
                 (plan, passed_over)
             })
         });
-        let now = self.now();
         for (name, looked) in looked {
             let Some((plan, passed_over)) = looked else { continue };
             let before = self.leading.passed_over.remove(&name);
@@ -163,7 +166,8 @@ impl Reconciler {
     }
 }
 
-/// Notes in the plan whose pods have come back each time, and whether a budget covers what would be left for that.
+/// Notes in the plan whose pods have come back each time, and whether a budget covers what would be left for that. Returns
+/// when to look again.
 fn leave<'p, P: Iterator<Item = &'p PodItem>>(
     plan: &mut DrainPlan,
     returns: &mut Returns,
@@ -171,15 +175,19 @@ fn leave<'p, P: Iterator<Item = &'p PodItem>>(
     marker: Option<&Marker>,
     pods: &impl Fn() -> P,
     budgets: &[Arc<Item<Budget>>],
-) {
+    now: Duration,
+) -> Option<Duration> {
     let began = marker.and_then(|marker| marker.drain_started_at.as_deref());
     let stay = pods().filter(|pod| pod.ok().is_none_or(|pod| pod.gone_by.is_none()));
     let left = marker.map_or(&[][..], |marker| &marker.left_owners);
-    plan.returning = returns.look(shadow, began, stay.map(|pod| (pod.uid().to_owned(), identity(pod))));
-    plan.returning.retain(|owner| !left.contains(owner));
+    let stay = stay.filter(|pod| !left.contains(&identity(pod)));
+    let found = returns.look(shadow, began, stay.map(|pod| (pod.uid().to_owned(), identity(pod))), now);
+    plan.hold(&found.held);
+    plan.returning = found.owners;
     if !left.is_empty() || !plan.returning.is_empty() {
         let is_left =
             |pod: &&PodItem| [left, &plan.returning].iter().any(|them| them.contains(&identity(pod)));
         plan.needed = budgets::covered(pods().filter(is_left), budgets);
     }
+    found.next
 }

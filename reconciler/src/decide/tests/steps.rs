@@ -9,7 +9,7 @@ use super::world::{
     slot, updating, without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, Gate, NodeFacts, PodFacts};
+use crate::facts::{FleetFacts, Gate, PodFacts, Words};
 
 #[test]
 fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
@@ -96,6 +96,8 @@ fn pods_that_come_back_are_left_or_the_drain_is_given_up() {
             situation.time.drain_overdue = overdue;
             let decision = decide(&fleet, &situation);
             let confirmed = matches!(decision.effect, Some(Effect::ConfirmDrained(_) | Effect::Grant { .. }));
+            let evicts = decision.effect == Some(Effect::Evict);
+            assert_eq!(evicts, fleet.force && !overdue, "others go meanwhile, as their budgets allow");
             assert_eq!((decision.reason, confirmed), (reason, confirms), "force {} {overdue}", fleet.force);
         }
     }
@@ -387,34 +389,54 @@ fn a_claim_of_an_earlier_boot_that_its_agent_never_takes_back_holds_up_no_grant(
 #[test]
 fn autoscalers_are_kept_away_from_the_cordon_to_the_uncordon() {
     let kept = [Field::DoNotDisrupt, Field::ScaleDownDisabled];
-    for (karpenters, autoscalers) in [(false, false), (true, false), (false, true)] {
+    let somebodys = Some(Words::Others);
+    for there in [[None, None], [somebodys, None], [None, somebodys], [None, Some(Words::Ours)]] {
         let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        let before = |node: &mut NodeFacts<'_>| {
-            (node.do_not_disrupt, node.scale_down_disabled) = (karpenters, autoscalers);
-        };
-        node(&mut situation, before);
+        node(&mut situation, |node| [node.do_not_disrupt, node.scale_down_disabled] = there);
         let decision = decide(&fleet(), &situation);
         assert_eq!(decision.reason, Reason::Cordoning);
         let marker = written(&decision);
-        assert_eq!((marker.do_not_disrupt, marker.scale_down_disabled), (!karpenters, !autoscalers));
-        for (field, before) in kept.into_iter().zip([karpenters, autoscalers]) {
-            assert_eq!(sets(write(&decision), field), (!before).then_some(Value::Set), "{field:?}");
-            assert_eq!(write(&decision).tests.contains(&(field, Value::Absent)), !before, "{field:?}");
+        assert_eq!([marker.do_not_disrupt, marker.scale_down_disabled], there.map(|it| it.is_none()));
+        for (field, there) in kept.into_iter().zip(there) {
+            assert_eq!(sets(write(&decision), field), there.is_none().then_some(Value::Set), "{field:?}");
+            assert_eq!(
+                write(&decision).tests.contains(&(field, Value::Absent)),
+                there.is_none(),
+                "{field:?}"
+            );
         }
 
+        // What was there before stays, and so does what somebody has changed since.
         let mut back = updating(RebootedIntoUpdate, RebootedIntoUpdate);
         marked(&mut back, &marker);
-        node(&mut back, |node| (node.do_not_disrupt, node.scale_down_disabled) = (true, true));
+        node(&mut back, |node| {
+            [node.do_not_disrupt, node.scale_down_disabled] = there.map(|it| it.or(Some(Words::Ours)));
+        });
+        let mut away = back;
         rebooted(&mut back, NEW);
         let decision = decide(&fleet(), &back);
         assert_eq!(decision.reason, Reason::ReturningToService);
-        for (field, before) in kept.into_iter().zip([karpenters, autoscalers]) {
-            assert_eq!(
-                sets(write(&decision), field),
-                (!before).then_some(Value::Absent),
-                "what was there stays"
-            );
+        for (field, there) in kept.into_iter().zip(there) {
+            assert_eq!(sets(write(&decision), field), there.is_none().then_some(Value::Absent), "{field:?}");
         }
+        node(&mut back, |node| [node.do_not_disrupt, node.scale_down_disabled] = [somebodys; 2]);
+        let decision = decide(&fleet(), &back);
+        assert!(kept.into_iter().all(|field| sets(write(&decision), field).is_none()), "{decision:?}");
+
+        // A host that does not come back is for them to replace, once.
+        rebooted(&mut away, OLD);
+        node(&mut away, |node| node.ready = false);
+        assert_eq!(decide(&fleet(), &away).effect, None);
+        away.time.step_overdue = true;
+        let decision = decide(&fleet(), &away);
+        assert_eq!(decision.reason, Reason::RebootOverdue);
+        for (field, there) in kept.into_iter().zip(there) {
+            assert_eq!(sets(write(&decision), field), there.is_none().then_some(Value::Absent), "{field:?}");
+        }
+        let after = written(&decision);
+        assert_eq!(after, Marker { do_not_disrupt: false, scale_down_disabled: false, ..marker.clone() });
+        marked(&mut away, &after);
+        assert_eq!(decide(&fleet(), &away).effect, None);
     }
 }
 

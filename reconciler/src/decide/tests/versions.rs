@@ -218,10 +218,14 @@ fn a_node_that_is_deleted_counts_if_it_was_lost_before() {
     node(&mut away, |node| node.ready = false);
     let mut soon = away;
     soon.time.away_for_long = false;
-    let [mut unclaimed, mut leaving, mut ready] = [away; 3];
+    let [mut unclaimed, mut leaving, mut ready, mut another, mut unknown] = [away; 5];
     shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
     node(&mut leaving, |node| node.leaving = true);
     node(&mut ready, |node| node.ready = true);
+    // Another machine under the same name: before its shadow is made anew, and after.
+    node(&mut another, |node| (node.ready, node.uid) = (true, "another"));
+    node(&mut unknown, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
+    shadow(&mut unknown, |shadow| shadow.uid = "another");
     let versioned = Slot { version: Some(NEW.to_owned()), ..SLOT[SHADOW].clone() };
     let noted = |was: bool, seen: Situation<'_>| {
         let held = BTreeMap::from([(SHADOW.to_owned(), Slot { lost: was, ..versioned.clone() })]);
@@ -237,6 +241,8 @@ fn a_node_that_is_deleted_counts_if_it_was_lost_before() {
         ("an autoscaler removes it", false, leaving, None),
         ("an autoscaler removes it for it was lost", true, leaving, None),
         ("it is back", true, ready, Some(false)),
+        ("another machine came, and its shadow is still the old one", true, another, None),
+        ("another machine came, and its shadow says nothing yet", true, unknown, None),
     ] {
         assert_eq!(noted(was, seen), notes, "{says}");
     }

@@ -43,6 +43,8 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
     let opted_in = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0", "a": "b"});
     let excluded = json!({names::EXCLUDE_FROM_LB_LABEL: "true"});
     let marker = json!({names::MARKER_ANNOTATION: "{}"});
+    let mut kept = marker.clone();
+    kept[names::DO_NOT_DISRUPT_ANNOTATION] = json!("true");
     let ours = json!([{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]);
     let taints =
         json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "c", "effect": "NoExecute"}]);
@@ -54,7 +56,7 @@ pub async fn prepare(bed: &Bed) -> Result<()> {
             json!({"taints": taints, "providerID": "x://y"}),
         ),
         ("out", json!({}), json!({}), json!({})),
-        ("left-marked", excluded.clone(), marker.clone(), json!({"unschedulable": true, "taints": ours})),
+        ("left-marked", excluded.clone(), kept, json!({"unschedulable": true, "taints": ours})),
         ("left-in-service", json!({}), marker, json!({})),
         ("left-cordoned", json!({}), json!({}), json!({"unschedulable": true})),
         ("left-excluded", excluded, json!({}), json!({})),

@@ -28,7 +28,9 @@ fn service() -> Vec<Row> {
     let (cordoned, uncordoned) =
         (json!({"spec": {"unschedulable": true}}), json!({"spec": {"unschedulable": null}}));
     let undo = json!({
-        "metadata": {"annotations": {names::MARKER_ANNOTATION: null}, "labels": {EXCLUDE: null}},
+        "metadata": {
+            "annotations": {names::MARKER_ANNOTATION: null, DO_NOT_DISRUPT: null}, "labels": {EXCLUDE: null},
+        },
         "spec": {"unschedulable": null, "taints": null},
     });
     let mut all = excluded(json!("true"));
@@ -78,7 +80,7 @@ fn metadata() -> Vec<Row> {
         marked("no autoscaler removes it", kept(SCALE_DOWN, json!("true")), Allowed),
         marked("in other words", kept(SCALE_DOWN, json!("x")), Policy(annotation)),
         marked("somebody's words changed", kept(DO_NOT_DISRUPT, json!("true")), Policy(annotation)),
-        marked("autoscalers may remove it again", kept(DO_NOT_DISRUPT, Json::Null), Allowed),
+        marked("somebody's words removed", kept(DO_NOT_DISRUPT, Json::Null), Policy(annotation)),
         on(
             "left-marked",
             "no autoscaler removes it, no longer opted in",
