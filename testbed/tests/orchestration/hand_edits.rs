@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use brupop_api::crds::SLOTS_MAX;
 use brupop_testbed::await_until;
 use brupop_testbed::operator::NAMESPACE;
 use tokio::time::Instant;
@@ -31,8 +32,8 @@ async fn a_status_edited_by_hand_is_mended_or_left() -> Result<()> {
         fleet.control_plane.kubectl(edit).await?;
     }
     fleet
-        .until_ledger("the fields that do not belong there are gone", |status| {
-            status.halted.is_none() && status.limit.is_none()
+        .until_ledger("what does not belong there is gone", |status| {
+            status.halted.is_none() && status.limit == Some(SLOTS_MAX)
         })
         .await?;
     fleet
