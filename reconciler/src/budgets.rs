@@ -353,6 +353,9 @@ mod tests {
             assert_eq!(why.as_deref(), waits.then_some("the PodDisruptionBudget shop/some"), "{says}");
         }
         assert_eq!(blocked([&ready], &allowing(0), |_| true), None, "ours");
+        let why = "shop/cart-0, which the PodDisruptionBudget shop/some covers";
+        assert_eq!(covered([&ready], &allowing(1)).as_deref(), Some(why), "whatever it allows");
+        assert_eq!(covered([&ready], &[over("most", "mail", 3, 2)]), None, "of other pods");
     }
 
     #[test]

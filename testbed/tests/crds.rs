@@ -9,7 +9,7 @@ mod raw;
 
 use Half::{FleetSpec, FleetStatus, ShadowSpec, ShadowStatus};
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::{BottlerocketShadow, State};
+use brupop_api::{BottlerocketShadow, State, names};
 use brupop_testbed::{ControlPlane, Options};
 use http::Method;
 use kube::Client;
@@ -190,8 +190,8 @@ fn limits_of_fleets() -> Vec<Row> {
     let fleet_statuses = [
         ("32 versions", json!({"versions": many(32, &json!({}))}), Ok(())),
         ("65 versions", json!({"versions": many(65, &json!({}))}), Err("status.versions: Too many")),
-        ("10,000 slots", json!({"slots": many(10_000, &slot)}), Ok(())),
-        ("10,001 slots", json!({"slots": many(10_001, &slot)}), Err("status.slots: Too many")),
+        ("500 slots", json!({"slots": many(500, &slot)}), Ok(())),
+        ("501 slots", json!({"slots": many(501, &slot)}), Err("status.slots: Too many")),
         (
             "a slot of nobody",
             json!({"slots": {"brs-n": {"attempt": 1}}}),
@@ -259,8 +259,16 @@ impl Objects<'_> {
     async fn make(&mut self, half: Half, spec: &Json) -> Result<(String, Json)> {
         self.made += 1;
         let (version, kind, resource) = collection(half);
-        let path = format!("/apis/brupop.bottlerocket.aws/{version}/namespaces/default/{resource}");
-        let name = format!("object-{}", self.made);
+        let new = format!("object-{}", self.made);
+        // There is one fleet in a namespace.
+        let (namespace, name) = if kind == "BottlerocketFleet" {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": new}});
+            raw::request(self.client, Method::POST, "/api/v1/namespaces", &namespace).await?;
+            (new.as_str(), names::FLEET)
+        } else {
+            ("default", new.as_str())
+        };
+        let path = format!("/apis/brupop.bottlerocket.aws/{version}/namespaces/{namespace}/{resource}");
         let object = json!({
             "apiVersion": format!("brupop.bottlerocket.aws/{version}"), "kind": kind,
             "metadata": {"name": name}, "spec": spec, "status": {"current_state": "Idle", "term": 1},
@@ -361,9 +369,9 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
     raw::request(&client, Method::PUT, &format!("{path}/status"), &fleet).await?;
     let expected = [
         (
-            ["get", "brs", "object-2001"],
-            ["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON"],
-            [
+            "get brs object-2001",
+            &["NAME", "STATE", "VERSION", "TARGET STATE", "TARGET VERSION", "CRASH COUNT", "REASON", "AGE"][..],
+            &[
                 "object-2001",
                 "StagedAndPerformedUpdate",
                 "1.19.4",
@@ -371,21 +379,23 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
                 "1.20.0",
                 "3",
                 "Draining",
-            ],
+            ][..],
         ),
         (
-            ["get", "brf", "object-2002"],
-            ["NAME", "LIMIT", "IN USE", "UPDATED", "PENDING", "HALTED", "PAUSED"],
-            ["object-2002", "4", "2", "6", "1", "1.20.1", "true"],
+            "get brf fleet -n object-2002",
+            &["NAME", "NODES", "LIMIT", "IN USE", "UPDATED", "PENDING", "HALTED", "PAUSED", "AGE"],
+            &["fleet", "9", "4", "2", "6", "1", "1.20.1", "true"],
         ),
     ];
     for (command, head, line) in expected {
-        let table = control_plane.kubectl(command).await?;
+        let table = control_plane.kubectl(command.split(' ')).await?;
         let rows: Vec<Vec<&str>> = table
             .lines()
             .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
             .collect();
-        ensure!(rows == [head, line], "{table}");
+        let [found, cells] = &rows[..] else { anyhow::bail!("{table}") };
+        let (age, cells) = cells.split_last().context("no cells")?;
+        ensure!(found == head && cells == line && age.ends_with('s'), "{table}");
     }
     Ok(())
 }
