@@ -25,12 +25,16 @@ pub const COMPONENT_LABEL: &str = "brupop.bottlerocket.aws/component";
 
 /// Node annotation that says what we changed on the node and for which attempt; see [`crate::Marker`].
 pub const MARKER_ANNOTATION: &str = "brupop.bottlerocket.aws/marker";
-/// Taint (effect `PreferNoSchedule`) on a node that is being emptied, for pods that tolerate `unschedulable`.
+/// Taint on a node that is being emptied, for pods that tolerate `unschedulable`.
 pub const UPDATING_TAINT: &str = "brupop.bottlerocket.aws/updating";
+/// Its effect: the scheduler prefers another node, if there is one.
+pub const UPDATING_TAINT_EFFECT: &str = "PreferNoSchedule";
 /// Node annotation that keeps Karpenter from disrupting a node.
 pub const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
 /// Node annotation that keeps the cluster autoscaler from removing a node.
 pub const SCALE_DOWN_DISABLED_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
+/// Value of these two annotations as we write them.
+pub const KEPT_FROM_AUTOSCALERS: &str = "true";
 /// Taints by which autoscalers say that they remove a node.
 pub const LEAVING_TAINTS: [&str; 4] = [
     "ToBeDeletedByClusterAutoscaler",

@@ -296,8 +296,9 @@ impl Field<'_> {
         match self {
             Field::UpdatingTaint => pointer::taints(observed, *value == Value::Set),
             Field::ExcludedFromLoadBalancers if *value == Value::Set => json!(names::EXCLUDE_FROM_LB_VALUE),
-            // An annotation is a text.
-            Field::DoNotDisrupt | Field::ScaleDownDisabled if *value == Value::Set => json!("true"),
+            Field::DoNotDisrupt | Field::ScaleDownDisabled if *value == Value::Set => {
+                json!(names::KEPT_FROM_AUTOSCALERS)
+            }
             _ => value.json(),
         }
     }

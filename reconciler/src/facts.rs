@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::Marker;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::{Marker, names};
 
 /// What holds for the whole fleet.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +157,7 @@ pub enum Words {
 impl Words {
     /// Reads the value.
     pub fn of(value: &str) -> Self {
-        if value == "true" { Self::Ours } else { Self::Others }
+        if value == names::KEPT_FROM_AUTOSCALERS { Self::Ours } else { Self::Others }
     }
 }
 

@@ -8,7 +8,9 @@ use kube::core::{DynamicObject, GroupVersionKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::drain::owner;
 use crate::facts::Evicted;
+use crate::objects::PodItem;
 
 /// Longest name of an object, by Kubernetes' rules (a DNS subdomain).
 const NAME_MAX: usize = 253;
@@ -159,6 +161,14 @@ impl Found {
             Ok(_) => Self::Unavailable,
         }
     }
+}
+
+/// Has this pod lost the `DaemonSet` that made it? `found` as in [`evicted`].
+pub fn orphaned(pod: &PodItem, found: impl Fn(&str) -> Option<Found>) -> bool {
+    owner(pod).is_some_and(|owner| {
+        let daemon = Workload::parse(&owner).is_some_and(|workload| workload.kind == Kind::DaemonSet);
+        daemon && found(&owner) == Some(Found::Gone)
+    })
 }
 
 /// The state of these owners of evicted pods. The first one that exists and is not available is missing. `found`

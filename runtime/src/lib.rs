@@ -1,4 +1,5 @@
-//! What the processes share: names of settings, logs, shutdown, health, metrics for callers with the right, TLS, the Kubernetes client.
+//! What the processes share: names of settings, logs, shutdown, health, metrics for callers with the right, TLS, the
+//! Kubernetes client.
 
 pub mod callers;
 pub mod client;

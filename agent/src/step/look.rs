@@ -59,8 +59,8 @@ impl<'a> View<'_, 'a> {
         }
     }
 
-    /// Says that the last look for updates failed, or cannot be made; takes that back after the next one that succeeded. A message about the
-    /// API itself stays: the shell writes it, and would write it again.
+    /// Says that the last look for updates failed, or cannot be made; takes that back after the next one that succeeded. A
+    /// message about the API itself stays: the shell writes it, and would write it again.
     pub(super) fn say_refresh(&self, report: &mut Report<'a>) {
         let said = self.shadow.status.message.unwrap_or_default();
         if said.starts_with(HOST_TROUBLE) {

@@ -176,7 +176,7 @@ impl Fields for Node {
                 if *value == Value::Set {
                     taints.push(Taint {
                         key: names::UPDATING_TAINT.into(),
-                        effect: "PreferNoSchedule".into(),
+                        effect: names::UPDATING_TAINT_EFFECT.into(),
                         ..Taint::default()
                     });
                 }
@@ -189,13 +189,13 @@ impl Fields for Node {
             Field::UpdaterInterface => {
                 set_entry(&mut self.metadata.labels, names::UPDATER_INTERFACE_LABEL, to_text(value));
             }
-            Field::DoNotDisrupt | Field::ScaleDownDisabled => {
-                let key = match field {
-                    Field::DoNotDisrupt => names::DO_NOT_DISRUPT_ANNOTATION,
-                    _ => names::SCALE_DOWN_DISABLED_ANNOTATION,
-                };
-                let words = (*value == Value::Set).then(|| "true".to_owned());
-                set_entry(&mut self.metadata.annotations, key, words);
+            Field::DoNotDisrupt => {
+                let words = (*value == Value::Set).then(|| names::KEPT_FROM_AUTOSCALERS.to_owned());
+                set_entry(&mut self.metadata.annotations, names::DO_NOT_DISRUPT_ANNOTATION, words);
+            }
+            Field::ScaleDownDisabled => {
+                let words = (*value == Value::Set).then(|| names::KEPT_FROM_AUTOSCALERS.to_owned());
+                set_entry(&mut self.metadata.annotations, names::SCALE_DOWN_DISABLED_ANNOTATION, words);
             }
             Field::Marker => {
                 let words = if let Value::Marker(marker) = value { Some(marker.render()) } else { None };

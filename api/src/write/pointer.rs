@@ -87,7 +87,7 @@ pub(super) fn taints(observed: &Value, ours: bool) -> Value {
         observed.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
     taints.retain(|taint| taint["key"] != names::UPDATING_TAINT);
     if ours {
-        taints.push(json!({"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}));
+        taints.push(json!({"key": names::UPDATING_TAINT, "effect": names::UPDATING_TAINT_EFFECT}));
     }
     if taints.is_empty() { Value::Null } else { Value::Array(taints) }
 }

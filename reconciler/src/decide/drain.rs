@@ -149,9 +149,8 @@ fn cordon<'a>(node: &NodeFacts<'a>, marker: Marker) -> Decision<'a> {
         sets.push((Field::UpdatingTaint, Value::Set));
     }
     // An empty node is what autoscalers remove.
-    let kept =
-        [(Field::DoNotDisrupt, node.do_not_disrupt), (Field::ScaleDownDisabled, node.scale_down_disabled)];
-    let missing = kept.into_iter().filter(|(_, kept)| kept.is_none()).map(|(field, _)| field);
+    let missing =
+        writes::keepers(node).into_iter().filter(|(_, words)| words.is_none()).map(|(field, _)| field);
     let tests: Vec<_> =
         tests.into_iter().chain(missing.clone().map(|field| (field, Value::Absent))).collect();
     sets.extend(missing.map(|field| (field, Value::Set)));

@@ -5,8 +5,8 @@ use brupop_api::{Field, Object, Value, Write, names};
 use crate::facts::{FleetFacts, Gate, Outsider};
 
 /// The write that labels this node, if it runs Bottlerocket and does not have the label. With any value of the label,
-/// somebody has decided about the node, and it is left alone. While the fleet is paused, or
-/// another operator would update the node, too, no node is labelled.
+/// somebody has decided about the node, and it is left alone. While the fleet is paused, or another operator would update the
+/// node, too, no node is labelled.
 pub fn opt_in<'a>(fleet: &FleetFacts<'a>, outsider: &Outsider<'a>) -> Option<Write<'a>> {
     let wanted = fleet.ledger_term == Some(fleet.term)
         && fleet.gate != Gate::Paused

@@ -217,8 +217,6 @@ impl Reason<'_> {
     /// The condition's message: a sentence for people.
     pub fn message(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
-            Self::NodeLeaving => "the Node is being deleted, or an autoscaler has tainted it to remove it",
-            Self::NotBottlerocket => "the Node's OS image names no version of Bottlerocket",
             Self::NotLeading => "this reconciler does not lead",
             Self::NodeGone => "the node is gone",
             Self::NodeReplaced => "the node was made again under the same name; it gets a new shadow",
@@ -240,6 +238,8 @@ impl Reason<'_> {
             Self::OtherOperator => {
                 "another operator may update these nodes, too: the fleet's condition OtherOperator says more"
             }
+            Self::NodeLeaving => "the Node is being deleted, or an autoscaler has tainted it to remove it",
+            Self::NotBottlerocket => "the Node's OS image names no version of Bottlerocket",
             Self::BackingOff => "the last attempt was given up, and the node waits before the next",
             Self::TooManyVersionsHalted => {
                 "so many versions are halted that the fleet's status has no room for another (status.versions): look at \

@@ -3,6 +3,7 @@
 
 mod begin;
 mod canaries;
+mod emptying;
 mod fleets;
 mod given_up;
 mod objects;

@@ -35,7 +35,7 @@ pub(super) struct Versions<'a> {
     changed: BTreeMap<&'a str, VersionRecord>,
     halted: Vec<Halted<'a>>,
     /// Slots, by name of the shadow, that note something of their nodes from this pass on.
-    noted: Vec<(&'a str, Slot)>,
+    noted: BTreeMap<&'a str, Slot>,
     finished: bool,
     typical_seconds: Option<u64>,
 }
@@ -77,7 +77,13 @@ impl<'a> Versions<'a> {
     /// No record changes.
     pub(super) fn unchanged(fleet: &FleetFacts<'a>) -> Self {
         let typical_seconds = fleet.typical_seconds;
-        Self { changed: BTreeMap::new(), halted: vec![], noted: vec![], finished: false, typical_seconds }
+        Self {
+            changed: BTreeMap::new(),
+            halted: vec![],
+            noted: BTreeMap::new(),
+            finished: false,
+            typical_seconds,
+        }
     }
 
     /// Do the changes of this pass halt this version?
@@ -163,7 +169,7 @@ impl<'a> Versions<'a> {
             && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
         let lost = !node.ready && (slot.lost || claimed && !node.leaving && situation.time.away_for_long);
         if lost != slot.lost {
-            self.noted.push((name, Slot { lost, ..slot.clone() }));
+            self.noted.insert(name, Slot { lost, ..slot.clone() });
         }
     }
 
@@ -188,10 +194,7 @@ impl<'a> Versions<'a> {
             }
             _ => return,
         }
-        let lost =
-            self.noted.iter().find(|(noted, _)| *noted == name).map_or(slot.lost, |(_, slot)| slot.lost);
-        self.noted.retain(|(noted, _)| *noted != name);
-        self.noted.push((name, Slot { counted: true, lost, ..slot.clone() }));
+        self.noted.entry(name).or_insert_with(|| slot.clone()).counted = true;
     }
 
     /// The slots that note something from now on.

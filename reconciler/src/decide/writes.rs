@@ -189,16 +189,16 @@ pub(super) fn let_go<'a>(node: &NodeFacts<'a>, marker: &Marker) -> Write<'a> {
     mark(node, [], sets.collect::<Vec<_>>(), rest)
 }
 
-/// The annotations by which we keep autoscalers away, as long as nobody has changed their words.
+/// The annotations by which autoscalers are kept away, and whose words stand there.
+pub(super) fn keepers<'a>(node: &NodeFacts<'_>) -> [(Field<'a>, Option<Words>); 2] {
+    [(Field::DoNotDisrupt, node.do_not_disrupt), (Field::ScaleDownDisabled, node.scale_down_disabled)]
+}
+
+/// Those of them that we have set, as long as nobody has changed their words.
 fn kept<'a>(node: &NodeFacts<'_>, marker: &Marker) -> Vec<Field<'a>> {
-    let all = [
-        (Field::DoNotDisrupt, marker.do_not_disrupt && node.do_not_disrupt == Some(Words::Ours)),
-        (
-            Field::ScaleDownDisabled,
-            marker.scale_down_disabled && node.scale_down_disabled == Some(Words::Ours),
-        ),
-    ];
-    all.into_iter().filter(|(_, ours)| *ours).map(|(field, _)| field).collect()
+    let set = [marker.do_not_disrupt, marker.scale_down_disabled];
+    let all = keepers(node).into_iter().zip(set);
+    all.filter_map(|((field, words), set)| (set && words == Some(Words::Ours)).then_some(field)).collect()
 }
 
 fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, evicted_owners: Vec<String>) -> Write<'a> {

@@ -54,7 +54,7 @@ impl DaemonSets {
 
     /// Has this pod lost the one that made it?
     pub(super) fn orphaned(&self, pod: &PodItem) -> bool {
-        owner(pod).is_some_and(|owner| self.0.get(&owner) == Some(&Found::Gone))
+        workloads::orphaned(pod, |owner| self.0.get(owner).copied())
     }
 }
 

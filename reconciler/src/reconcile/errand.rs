@@ -1,6 +1,7 @@
 //! An effect as a call that owns what it needs, and the Event about it.
 
 use brupop_api::{Object, Write};
+use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::api::Preconditions;
@@ -145,7 +146,7 @@ pub(super) fn of(
         }
         Effect::Grant { confirm, grant } => {
             let confirm = self::confirm(snapshot, situation, confirm)?;
-            let patch = grant.patch(&quoted_shadow(snapshot, name)?);
+            let patch = json_patch(snapshot, name, grant)?;
             (Key::Shadow(name.to_owned()), Call::Grant { confirm, name: name.to_owned(), patch })
         }
         Effect::CreateShadow { attempt } => {
@@ -173,33 +174,36 @@ pub(super) fn of(
     })
 }
 
-/// The shadow as it was read. The type knows every field that a patch quotes, and absent is as good as null to the API
-/// server.
-fn quoted_shadow(snapshot: &Snapshot, name: &str) -> Option<Value> {
-    serde_json::to_value(snapshot.shadow(name)?).ok()
-}
-
 /// What confirms that the node is drained: the write of the Node, and the marker as it was read.
 fn confirm(snapshot: &Snapshot, situation: &Situation<'_>, write: &Write<'_>) -> Option<Confirm> {
     let Object::Node(node) = write.object else { return None };
     Some(Confirm {
         node: node.to_owned(),
-        patch: write.patch(&snapshot.nodes.get(situation.shadow_name)?.quoted()),
+        patch: json_patch(snapshot, situation.shadow_name, write)?,
         marker: situation.node?.marker.cloned(),
     })
 }
 
 /// The key and the conditional patch for a write to a node's object, as it was read.
 fn patch(snapshot: &Snapshot, name: &str, write: &Write<'_>) -> Option<(Key, Call)> {
+    let patch = json_patch(snapshot, name, write)?;
     match write.object {
         Object::ShadowSpec(_) => {
-            let patch = write.patch(&quoted_shadow(snapshot, name)?);
             Some((Key::Shadow(name.to_owned()), Call::PatchShadow { name: name.to_owned(), patch }))
         }
         Object::Node(node) => {
-            let patch = write.patch(&snapshot.nodes.get(name)?.quoted());
             Some((Key::Node(name.to_owned()), Call::PatchNode { name: node.to_owned(), patch }))
         }
+        Object::ShadowStatus(_) | Object::Fleet => None,
+    }
+}
+
+/// The patch for a write to a node's object, as it was read.
+fn json_patch(snapshot: &Snapshot, name: &str, write: &Write<'_>) -> Option<JsonPatch> {
+    match write.object {
+        // The type knows every field that a patch quotes, and absent is as good as null to the API server.
+        Object::ShadowSpec(_) => Some(write.patch(&serde_json::to_value(snapshot.shadow(name)?).ok()?)),
+        Object::Node(_) => Some(write.patch(&snapshot.nodes.get(name)?.quoted())),
         // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
         Object::ShadowStatus(_) | Object::Fleet => None,
     }

@@ -14,7 +14,6 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::Outage;
-use crate::drain::owner;
 use crate::facts::Evicted;
 use crate::objects::PodItem;
 use crate::workloads::{self, Found, Kind, Scale, Workload};
@@ -78,10 +77,7 @@ impl WorkloadWatches {
 
     /// Has this pod lost the `DaemonSet` that made it?
     pub fn orphaned(&self, pod: &PodItem) -> bool {
-        owner(pod).is_some_and(|owner| {
-            let daemon = Workload::parse(&owner).is_some_and(|workload| workload.kind == Kind::DaemonSet);
-            daemon && self.found(&owner) == Some(Found::Gone)
-        })
+        workloads::orphaned(pod, |owner| self.found(owner))
     }
 
     /// The state of these owners of evicted pods.

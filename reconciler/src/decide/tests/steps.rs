@@ -3,13 +3,13 @@
 use brupop_api::State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::{Field, Marker, Value};
 
-use super::super::{Abort, Decision, Effect, Reason, node as decide, slots};
+use super::super::{Abort, Effect, Reason, node as decide, slots};
 use super::world::{
-    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, marked, marker, node, rebooted, shadow,
-    slot, updating, without_slots,
+    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, marked, marker, node, rebooted, shadow, slot,
+    updating, without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, Gate, PodFacts, Words};
+use crate::facts::{FleetFacts, Gate, PodFacts};
 
 #[test]
 fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
@@ -57,64 +57,6 @@ fn no_node_is_emptied_while_its_reboot_could_not_be_granted() {
         marked(&mut situation, &cordoned);
         assert_eq!(decide(&fleet, &situation).effect, Some(Effect::Evict), "what has begun goes on");
     }
-}
-
-/// The marker that the decision writes.
-fn written(decision: &Decision<'_>) -> Marker {
-    let Some(Value::Marker(marker)) = sets(write(decision), Field::Marker) else { panic!("{decision:?}") };
-    marker.into_owned()
-}
-
-#[test]
-fn pods_that_come_back_are_left_or_the_drain_is_given_up() {
-    let cordoned = marker(1, false);
-    let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    marked(&mut situation, &cordoned);
-    situation.pods.returning = &owners;
-    let decision = decide(&fleet(), &situation);
-    assert_eq!((written(&decision).left_owners, decision.reason), (owners.to_vec(), Reason::Draining));
-    assert!(write(&decision).tests.contains(&(Field::Unschedulable, Value::Set)));
-
-    let full =
-        Marker { left_owners: (0..8).map(|it| format!("v1/Pod/shop/{it}")).collect(), ..cordoned.clone() };
-    marked(&mut situation, &full);
-    assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::PodsComeBack), "one more");
-
-    let left = Marker { left_owners: owners.to_vec(), ..marker(1, false) };
-    let drained = Marker { drained_at: Some(fleet().now.to_owned()), ..left.clone() };
-    situation.pods =
-        PodFacts { known: true, drained: true, needed: Some("shop/cart-0"), ..PodFacts::default() };
-    for marker in [&left, &drained] {
-        marked(&mut situation, marker);
-        let forced = FleetFacts { force: true, ..fleet() };
-        for (fleet, overdue, reason, confirms) in [
-            (fleet(), false, Reason::Aborting(Abort::PodsComeBack), false),
-            (forced, false, Reason::Draining, false),
-            (forced, true, Reason::Draining, true),
-        ] {
-            situation.time.drain_overdue = overdue;
-            let decision = decide(&fleet, &situation);
-            let confirmed = matches!(decision.effect, Some(Effect::ConfirmDrained(_) | Effect::Grant { .. }));
-            let evicts = decision.effect == Some(Effect::Evict);
-            assert_eq!(evicts, fleet.force && !overdue, "others go meanwhile, as their budgets allow");
-            assert_eq!((decision.reason, confirmed), (reason, confirms), "force {} {overdue}", fleet.force);
-        }
-    }
-    situation.time.drain_overdue = false;
-    node(&mut situation, |node| node.unschedulable = false);
-    situation.pods.needed = None;
-    assert!(written(&decide(&fleet(), &situation)).left_owners.is_empty(), "a drain anew");
-}
-
-#[test]
-fn our_own_pods_are_listed_before_they_are_evicted() {
-    let cordoned = marker(1, false);
-    let uids = ["uid-webhook".to_owned()];
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    marked(&mut situation, &cordoned);
-    situation.pods.operator_pods = &uids;
-    assert_eq!(written(&decide(&fleet(), &situation)).operator_pods, uids);
 }
 
 #[test]
@@ -384,75 +326,4 @@ fn a_claim_of_an_earlier_boot_that_its_agent_never_takes_back_holds_up_no_grant(
     let spent = (Field::StatusRebootRequested, Value::text("an earlier boot"));
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     assert!(write(&decision).tests.contains(&spent));
-}
-
-#[test]
-fn autoscalers_are_kept_away_from_the_cordon_to_the_uncordon() {
-    let kept = [Field::DoNotDisrupt, Field::ScaleDownDisabled];
-    let somebodys = Some(Words::Others);
-    for there in [[None, None], [somebodys, None], [None, somebodys], [None, Some(Words::Ours)]] {
-        let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        node(&mut situation, |node| [node.do_not_disrupt, node.scale_down_disabled] = there);
-        let decision = decide(&fleet(), &situation);
-        assert_eq!(decision.reason, Reason::Cordoning);
-        let marker = written(&decision);
-        assert_eq!([marker.do_not_disrupt, marker.scale_down_disabled], there.map(|it| it.is_none()));
-        for (field, there) in kept.into_iter().zip(there) {
-            assert_eq!(sets(write(&decision), field), there.is_none().then_some(Value::Set), "{field:?}");
-            assert_eq!(
-                write(&decision).tests.contains(&(field, Value::Absent)),
-                there.is_none(),
-                "{field:?}"
-            );
-        }
-
-        // What was there before stays, and so does what somebody has changed since.
-        let mut back = updating(RebootedIntoUpdate, RebootedIntoUpdate);
-        marked(&mut back, &marker);
-        node(&mut back, |node| {
-            [node.do_not_disrupt, node.scale_down_disabled] = there.map(|it| it.or(Some(Words::Ours)));
-        });
-        let mut away = back;
-        rebooted(&mut back, NEW);
-        let decision = decide(&fleet(), &back);
-        assert_eq!(decision.reason, Reason::ReturningToService);
-        for (field, there) in kept.into_iter().zip(there) {
-            assert_eq!(sets(write(&decision), field), there.is_none().then_some(Value::Absent), "{field:?}");
-        }
-        node(&mut back, |node| [node.do_not_disrupt, node.scale_down_disabled] = [somebodys; 2]);
-        let decision = decide(&fleet(), &back);
-        assert!(kept.into_iter().all(|field| sets(write(&decision), field).is_none()), "{decision:?}");
-
-        // A host that does not come back is for them to replace, once.
-        rebooted(&mut away, OLD);
-        node(&mut away, |node| node.ready = false);
-        assert_eq!(decide(&fleet(), &away).effect, None);
-        away.time.step_overdue = true;
-        let decision = decide(&fleet(), &away);
-        assert_eq!(decision.reason, Reason::RebootOverdue);
-        for (field, there) in kept.into_iter().zip(there) {
-            assert_eq!(sets(write(&decision), field), there.is_none().then_some(Value::Absent), "{field:?}");
-        }
-        let after = written(&decision);
-        assert_eq!(after, Marker { do_not_disrupt: false, scale_down_disabled: false, ..marker.clone() });
-        marked(&mut away, &after);
-        assert_eq!(decide(&fleet(), &away).effect, None);
-    }
-}
-
-#[test]
-fn what_runs_is_told_by_the_node_or_nothing_fails() {
-    let mut situation = idle();
-    node(&mut situation, |node| node.version = None);
-    assert_eq!(decide(&without_slots(), &situation).reason, Reason::NotBottlerocket);
-    assert!(!Abort::is_corroborated(Abort::NotBottlerocket.as_str()));
-    for goal in [RebootedIntoUpdate, MonitoringUpdate] {
-        let mut situation = updating(goal, goal);
-        rebooted(&mut situation, NEW);
-        node(&mut situation, |node| node.version = None);
-        assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::NotBottlerocket), "{goal:?}");
-    }
-    let mut leaving = idle();
-    node(&mut leaving, |node| node.leaving = true);
-    assert_eq!(decide(&without_slots(), &leaving).reason, Reason::NodeLeaving);
 }
