@@ -83,18 +83,22 @@ impl Fleet {
             },
         }))?;
         Api::namespaced(self.client(), SHOP).create(&PostParams::default(), &spare).await?;
-        let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
-        await_until(format!("the budget of {name} allows no disruption"), DEADLINE, async || {
-            let status = budgets.get(name).await.ok()?.status?;
-            (status.disruptions_allowed == 0 && status.expected_pods > status.current_healthy).then_some(())
-        })
-        .await?;
-        Ok(())
+        self.until_it_allows_none(name).await
     }
 
-    /// Holds up the next drain: the budget of this Deployment, of one unavailable pod, allows no disruption any more as soon as a node is out of
-    /// load balancers, which is before its pods are evicted, and too late for the node to wait for the budget. Needs an
-    /// `EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC`.
+    /// Awaits that the budget of this Deployment allows no disruption, for one of its pods is away.
+    async fn until_it_allows_none(&self, name: &str) -> Result<()> {
+        let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
+        let none = await_until(format!("the budget of {name} allows no disruption"), DEADLINE, async || {
+            let status = budgets.get(name).await.ok()?.status?;
+            (status.disruptions_allowed == 0 && status.expected_pods > status.current_healthy).then_some(())
+        });
+        Ok(none.await?)
+    }
+
+    /// Holds up the next drain: the budget of this Deployment, of one unavailable pod, allows no disruption any more as soon
+    /// as a node is out of load balancers, which is before its pods are evicted, and too late for the node to wait for the
+    /// budget. Needs an `EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC`.
     ///
     /// # Errors
     /// No drain begins, or as [`Fleet::deploy_spare`].
@@ -110,18 +114,19 @@ impl Fleet {
             }
         };
         signal(Signal::STOP);
-        let deployments = Api::<Deployment>::namespaced(self.client(), SHOP);
-        let held = match deployments.get_opt(&format!("{name}-spare")).await? {
-            Some(_) => self.allow_unavailable(name, 1).await,
-            None => self.deploy_spare(name).await,
-        };
-        let budgets = Api::<PodDisruptionBudget>::namespaced(self.client(), SHOP);
-        let none = await_until(format!("the budget of {name} allows no disruption"), DEADLINE, async || {
-            (budgets.get(name).await.ok()?.status?.disruptions_allowed == 0).then_some(())
-        });
-        let held = held.and(none.await.map_err(Into::into));
+        let held = self.allow_none(name).await;
         signal(Signal::CONT);
         held
+    }
+
+    /// Has the budget of this Deployment allow no disruption: by a spare pod that is away, the first time.
+    async fn allow_none(&self, name: &str) -> Result<()> {
+        let deployments = Api::<Deployment>::namespaced(self.client(), SHOP);
+        if deployments.get_opt(&format!("{name}-spare")).await?.is_none() {
+            return self.deploy_spare(name).await;
+        }
+        self.allow_unavailable(name, 1).await?;
+        self.until_it_allows_none(name).await
     }
 
     /// Sets the budget of a Deployment made by [`Fleet::deploy`] to this many unavailable pods.
