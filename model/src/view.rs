@@ -138,7 +138,6 @@ pub(crate) fn fleet_of(
         force: false,
         all_ready: true,
         resting: false,
-        typical_seconds: None,
         limit: config.limit,
         gate: Gate::Open,
         exclude: false,

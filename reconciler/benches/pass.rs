@@ -66,7 +66,7 @@ fn pass(criterion: &mut Criterion) {
     let snapshot = snapshot();
     let settings = Settings::parse_from(["reconciler", "--max-concurrent-update=20%"]);
     let leader =
-        Leader { term: 4, enforced: true, alone: true, starts_allowed: true, own_node: Some("node-0001") };
+        Leader { term: 4, enforced: true, alone: true, window_open: true, own_node: Some("node-0001") };
     let circumstances = settings.circumstances(&snapshot, leader, NOW.parse().expect("a time"), NOW);
     let mut group = criterion.benchmark_group(format!("{NODES} nodes"));
     group.bench_function("observe", |bencher| {

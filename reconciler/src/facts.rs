@@ -32,9 +32,6 @@ pub struct FleetFacts<'a> {
     pub enforced: bool,
     /// Was no other operator seen here?
     pub alone: bool,
-    /// How long an update usually takes, in seconds, from taking its slot to giving it back; `None` before the first
-    /// success.
-    pub typical_seconds: Option<u64>,
     /// Are all labelled nodes Ready?
     pub all_ready: bool,
     /// Must the next update wait, because one ended not long ago?

@@ -1,8 +1,8 @@
 //! Decides what each Bottlerocket host should do next, and sees to it: observe → decide → apply.
 //!
 //! - The pure core, without client or clock: [`observe`] turns a [`snapshot`] and the time into [`facts`], [`decide`] turns
-//!   facts into writes and reasons. `schedule`, [`drain`], `budgets`, `workloads`, `pending`, `conditions`, `events`,
-//!   `proof` and `label_rate` decide the rest.
+//!   facts into writes and reasons. `window`, [`drain`], `budgets`, `workloads`, `pending`, `conditions`, `events`,
+//!   and `proof` decide the rest.
 //! - What is watched: `watches` keeps [`objects`] up to date, and wakes the loop.
 //! - What is asked of the API server: `apply` writes, [`evict`] empties nodes, `canary` tries the admission rules out,
 //!   `other_operator` looks for upstream's, and `leadership` holds the Lease.
@@ -22,7 +22,6 @@ pub mod drain_to_idle;
 mod events;
 pub mod evict;
 pub mod facts;
-mod label_rate;
 mod leadership;
 mod metrics;
 pub mod objects;
@@ -33,8 +32,8 @@ pub mod plan;
 pub mod process;
 mod proof;
 mod reconcile;
-mod schedule;
 pub mod settings;
 pub mod snapshot;
 mod watches;
+mod window;
 mod workloads;

@@ -57,7 +57,6 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
     let fleet = FleetFacts {
         resting: circumstances.durations.pause.is_positive()
             && !clock.passed_or_unknown(finished, circumstances.durations.pause),
-        typical_seconds: status.and_then(|status| status.typical_seconds),
         now: circumstances.now_text,
         term: circumstances.term,
         ledger_term: status.and_then(|status| status.term),

@@ -20,9 +20,9 @@ use serde::Serialize;
 
 use crate::decide::{self, Reason};
 use crate::observe::{Leader, Observed};
-use crate::schedule::{Schedule, Starts};
 use crate::settings::Settings;
 use crate::snapshot::Snapshot;
+use crate::window::Schedule;
 
 pub use read::{PlanError, run};
 
@@ -109,7 +109,7 @@ fn leader<'a>(
         term: status.and_then(|status| status.term).unwrap_or(0),
         enforced: is(ADMISSION_ENFORCED, ConditionStatus::True),
         alone: !is(OTHER_OPERATOR, ConditionStatus::True),
-        starts_allowed: snapshot.starts_allowed(&mut Starts::default(), schedule, settings, now),
+        window_open: schedule.is_open(now, settings.min_remaining()),
         own_node,
     }
 }

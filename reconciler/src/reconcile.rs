@@ -30,15 +30,14 @@ use crate::canary::Finding;
 use crate::conditions::{FleetWanted, Settling, Wanted};
 use crate::drain::PodKey;
 use crate::evict::{Answer, Evictions, Returns};
-use crate::label_rate::LabelRate;
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
 use crate::other_operator::Looked;
 use crate::pending::Pending;
 use crate::proof::Proof;
-use crate::schedule::{Schedule, Starts};
 use crate::settings::Settings;
 use crate::watches::{PodWatches, Watches, WorkloadWatches};
+use crate::window::Schedule;
 use complaints::Complaints;
 use denials::Denials;
 use errand::{Errand, Key};
@@ -65,7 +64,6 @@ pub struct Reconciler {
     elected: Elected,
     metrics: Metrics,
     epoch: Instant,
-    starts: Starts,
     /// When the schedule next allows updates to start; `None` while it does.
     opens: Option<Timestamp>,
     /// Evictions under way. They are never dropped half-way: the API server could have counted the disruption without
@@ -94,7 +92,8 @@ struct Leading {
     returns: Returns,
     denials: Denials,
     idle_writes: IdleWrites,
-    label_rate: LabelRate,
+    /// When nodes may be opted in again, after one could not be.
+    opt_in_from: Duration,
     /// That our admission rules are in force.
     admission: Proof,
     /// That no other operator is here.
@@ -130,7 +129,7 @@ impl Leading {
             returns: Returns::default(),
             denials: Denials::default(),
             idle_writes: IdleWrites::default(),
-            label_rate: LabelRate::default(),
+            opt_in_from: Duration::ZERO,
             admission: Proof::new(interval),
             alone: Proof::new(interval),
             settling: Settling::default(),
@@ -163,7 +162,6 @@ impl Reconciler {
             elected,
             metrics,
             epoch: Instant::now(),
-            starts: Starts::default(),
             opens: None,
             evicting: JoinSet::new(),
             publishing: JoinSet::new(),
@@ -238,7 +236,6 @@ impl Reconciler {
         }
         tracing::warn!("this process leads no more");
         self.leading = Leading::new(&self.settings);
-        self.starts = Starts::default();
         self.metrics.passed(None);
     }
 

@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use brupop_api::crds::SLOTS_MAX;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
+use jiff::SignedDuration;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
 
 use crate::drain_to_idle::DrainToIdleArgs;
 use crate::facts::FailureBudget;
 use crate::plan::PlanArgs;
-use crate::schedule::{Kind, Schedule};
+use crate::window::Schedule;
 
 /// Longest time that can be set, in seconds: a week.
 const LONGEST: u64 = 7 * 24 * 3600;
@@ -41,9 +41,9 @@ pub struct Settings {
     /// How long a window stays open each time the cron expression fires, such as `4h` or `90m`
     #[arg(long, env = "SCHEDULER_WINDOW_DURATION", value_parser = window)]
     pub scheduler_window_duration: Option<SignedDuration>,
-    /// Seconds of the window that must be left for an update to start; or `typical`: as long as updates have taken so far, ignored if it would leave less than five minutes of a window for starting
-    #[arg(long, env = "SCHEDULER_MIN_REMAINING_SECONDS", default_value = "typical")]
-    pub scheduler_min_remaining_seconds: Remaining,
+    /// Seconds of a window that must be left for an update to start
+    #[arg(long, env = "SCHEDULER_MIN_REMAINING_SECONDS", default_value = "0", value_parser = seconds(0))]
+    pub scheduler_min_remaining_seconds: u64,
     /// Seconds for which a new node is not updated
     #[arg(long, env = "MIN_NODE_AGE_SECONDS", default_value = "300", value_parser = seconds(0))]
     pub min_node_age_seconds: u64,
@@ -144,13 +144,13 @@ impl Settings {
             self.scheduler_window_duration,
         )
         .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{}\": {why}", self.scheduler_cron_expression))
-        .and_then(|schedule| match schedule.kind() {
-            Kind::Span(length) if length < self.min_remaining(&schedule, Timestamp::MIN, None) => Err(
-                "SCHEDULER_MIN_REMAINING_SECONDS is more than SCHEDULER_WINDOW_DURATION, so nothing would ever start: \
+        .and_then(|schedule| {
+            if schedule.leaves(self.min_remaining()) {
+                return Ok(schedule);
+            }
+            Err("SCHEDULER_MIN_REMAINING_SECONDS is longer than the maintenance window, so nothing would ever start: \
                  write less"
-                    .to_owned(),
-            ),
-            _ => Ok(schedule),
+                .to_owned())
         })
     }
 
@@ -159,21 +159,9 @@ impl Settings {
         FailureBudget { unproven: self.max_failures_of_new_version.0, proven: self.max_failures.0 }
     }
 
-    /// How much of the window must be left for an update to start now, if updates usually take `typical_seconds`.
-    pub fn min_remaining(
-        &self,
-        schedule: &Schedule,
-        now: Timestamp,
-        typical_seconds: Option<u64>,
-    ) -> SignedDuration {
-        match self.scheduler_min_remaining_seconds {
-            Remaining::Seconds(seconds) => duration(seconds),
-            Remaining::Typical => {
-                let typical = duration(typical_seconds.unwrap_or(0).min(LONGEST));
-                // An update that fits into no window would never start.
-                if schedule.fits(now, typical) { typical } else { SignedDuration::ZERO }
-            }
-        }
+    /// How much of a window must be left for an update to start.
+    pub fn min_remaining(&self) -> SignedDuration {
+        duration(self.scheduler_min_remaining_seconds)
     }
 
     /// The durations that decisions rest on.
@@ -218,28 +206,6 @@ fn seconds(least: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + 
             .ok()
             .filter(|seconds| (least..=LONGEST).contains(seconds))
             .ok_or_else(|| format!("write whole seconds from {least} to {LONGEST}, such as 300"))
-    }
-}
-
-/// How much of a window must be left for an update to start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remaining {
-    /// As much as an update usually takes.
-    Typical,
-    /// That many seconds.
-    Seconds(u64),
-}
-
-impl FromStr for Remaining {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "typical" => Ok(Self::Typical),
-            seconds => {
-                self::seconds(0)(seconds).map(Self::Seconds).map_err(|why| format!("{why}; or `typical`"))
-            }
-        }
     }
 }
 
@@ -365,7 +331,7 @@ mod tests {
             let sentence = parse(&[bad]).unwrap_err().to_string();
             assert!(sentence.contains(variable) && sentence.contains(hint), "{bad}: {sentence}");
         }
-        for bad in ["* * *", "0 0 25 * * * *"] {
+        for bad in ["* * *", "0 0 25 * * * *", "0 0 3 * * MON"] {
             let settings = parse(&[&format!("--scheduler-cron-expression={bad}")]).unwrap();
             let sentence = settings.schedule().unwrap_err();
             assert!(sentence.contains("SCHEDULER_CRON_EXPRESSION") && sentence.contains("* * * * * * *"));

@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::{BottlerocketShadow, Item, State, names};
-use jiff::Timestamp;
 
 use crate::drain::DrainPlan;
 use crate::facts::Evicted;
 use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
-use crate::schedule::{Schedule, Starts};
-use crate::settings::{Durations, Settings};
 
 /// The objects at one moment.
 #[derive(Clone, Debug, Default)]
@@ -69,39 +66,6 @@ impl Snapshot {
     /// The ledger's status.
     pub fn status(&self) -> Option<&BottlerocketFleetStatus> {
         self.ledger()?.fleet.status.as_ref()
-    }
-
-    /// Does the schedule allow updates to start now? An update must fit into what is left of the window; its duration
-    /// is the one in `SCHEDULER_MIN_REMAINING_SECONDS`.
-    pub fn starts_allowed(
-        &self,
-        starts: &mut Starts,
-        schedule: &Schedule,
-        settings: &Settings,
-        now: Timestamp,
-    ) -> bool {
-        let typical = self.status().and_then(|status| status.typical_seconds);
-        let takes = settings.min_remaining(schedule, now, typical);
-        starts.allowed(schedule, now, takes, || self.shot_runs(schedule, &settings.durations(), now))
-    }
-
-    /// Is a shot of the schedule known to be under way? It is if an update runs, or if the fleet rests after one that
-    /// ended within a day of the shot. Updates that a person asked for do not count, nor do those whose host has been away
-    /// for longer than a reboot may take.
-    pub fn shot_runs(&self, schedule: &Schedule, durations: &Durations, now: Timestamp) -> bool {
-        let overdue = |shadow: &BottlerocketShadow| {
-            let since = shadow.spec.state_transition_timestamp.as_deref();
-            let since = since.and_then(|since| since.parse::<Timestamp>().ok());
-            shadow.spec.state == State::RebootedIntoUpdate
-                && since.is_some_and(|since| now.duration_since(since) >= durations.reboot)
-        };
-        let asked_for = |name: &String| self.nodes.get(name).is_some_and(|node| node.update_now());
-        let Some(status) = self.status() else { return false };
-        let rested = status.last_finished.as_deref().and_then(|finished| finished.parse::<Timestamp>().ok());
-        let rests = rested.filter(|finished| now.duration_since(*finished) < durations.pause);
-        rests.is_some_and(|finished| schedule.fired_in_day_before(finished))
-            && !self.nodes.keys().any(asked_for)
-            || status.slots.keys().any(|name| !asked_for(name) && !self.shadow(name).is_some_and(overdue))
     }
 
     /// The shadow of this name, if there is one that can be read.

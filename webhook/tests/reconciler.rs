@@ -185,7 +185,6 @@ fn fleet(slots: &BTreeMap<String, Slot>) -> FleetFacts<'_> {
         gate: Gate::Open,
         enforced: true,
         alone: true,
-        typical_seconds: None,
         all_ready: true,
         resting: false,
         exclude: false,

@@ -58,7 +58,6 @@ mod tests {
             budget: FailureBudget::default(),
             limit: 1,
             gate,
-            typical_seconds: None,
             all_ready: true,
             resting: false,
             exclude: false,

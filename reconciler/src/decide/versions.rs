@@ -16,8 +16,6 @@ use crate::facts::{FleetFacts, Situation};
 
 /// A halt names at most so many nodes.
 const NODES_NAMED: usize = 3;
-/// Floor for the typical duration, in seconds, so that it can grow from zero.
-const LEAST_TYPICAL: u64 = 60;
 /// The reason of a failure that is counted while the host is still away.
 const NOT_RETURNED: &str = "NotReturned";
 
@@ -31,13 +29,13 @@ pub struct Halted<'a> {
 }
 
 /// The records that change.
+#[derive(Default)]
 pub(super) struct Versions<'a> {
     changed: BTreeMap<&'a str, VersionRecord>,
     halted: Vec<Halted<'a>>,
     /// Slots, by name of the shadow, that note something of their nodes from this pass on.
     noted: BTreeMap<&'a str, Slot>,
     finished: bool,
-    typical_seconds: Option<u64>,
 }
 
 impl<'a> Versions<'a> {
@@ -51,7 +49,7 @@ impl<'a> Versions<'a> {
     where
         'a: 'b,
     {
-        let mut versions = Self::unchanged(fleet);
+        let mut versions = Self::default();
         for (version, record) in fleet.versions {
             let listed = fleet.resume.contains(version);
             if listed != record.resumed_at.is_some() {
@@ -72,18 +70,6 @@ impl<'a> Versions<'a> {
         }
         versions.halt(fleet);
         versions
-    }
-
-    /// No record changes.
-    pub(super) fn unchanged(fleet: &FleetFacts<'a>) -> Self {
-        let typical_seconds = fleet.typical_seconds;
-        Self {
-            changed: BTreeMap::new(),
-            halted: vec![],
-            noted: BTreeMap::new(),
-            finished: false,
-            typical_seconds,
-        }
     }
 
     /// Do the changes of this pass halt this version?
@@ -124,7 +110,7 @@ impl<'a> Versions<'a> {
             // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
             self.failed(fleet, version, name, fleet.now, NOT_RETURNED);
         }
-        let (Some(situation), Some(shadow)) = (situation, shadow) else { return };
+        let Some(shadow) = shadow else { return };
         let Some(version) = shadow.spec.version else { return };
         self.finished = true;
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
@@ -136,22 +122,11 @@ impl<'a> Versions<'a> {
             return;
         }
         if let Some(node) = node.filter(|node| node.version == Some(version)) {
-            self.took(situation.time.slot_seconds);
             self.change(fleet, version, |record| {
                 record.succeeded += 1;
                 // A node that was counted as failed has come back after all.
                 record.failures.retain(|failure| failure.node != node.name);
             });
-        }
-    }
-
-    /// Takes the duration of a successful update into account: the typical duration moves towards it by a quarter of
-    /// the difference, and by at most half of itself, because a host may have been away for days.
-    fn took(&mut self, seconds: Option<u64>) {
-        if let Some(seconds) = seconds {
-            let typical = self.typical_seconds.unwrap_or(seconds);
-            let seconds = seconds.min(typical.max(LEAST_TYPICAL).saturating_mul(3));
-            self.typical_seconds = Some(typical.saturating_mul(3).saturating_add(seconds) / 4);
         }
     }
 
@@ -261,9 +236,6 @@ impl<'a> Versions<'a> {
         );
         if self.finished {
             sets.push((Field::LastFinished, Value::text(fleet.now)));
-        }
-        if self.typical_seconds != fleet.typical_seconds {
-            sets.push((Field::TypicalSeconds, Value::number_or_absent(self.typical_seconds)));
         }
         sets
     }

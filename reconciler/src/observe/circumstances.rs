@@ -42,8 +42,8 @@ pub struct Leader<'a> {
     pub enforced: bool,
     /// Was no other operator seen here?
     pub alone: bool,
-    /// Does the schedule allow updates to start now?
-    pub starts_allowed: bool,
+    /// Is a maintenance window open?
+    pub window_open: bool,
     /// Name of the node that it runs on, if it is known.
     pub own_node: Option<&'a str>,
 }
@@ -57,7 +57,7 @@ impl Settings {
         now: Timestamp,
         now_text: &'a str,
     ) -> Circumstances<'a> {
-        let Leader { term, enforced, alone, starts_allowed, own_node } = leader;
+        let Leader { term, enforced, alone, window_open, own_node } = leader;
         let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
         Circumstances {
             durations: self.durations(),
@@ -67,7 +67,7 @@ impl Settings {
             force: self.drain_on_deadline == OnDeadline::Force,
             budget: self.failure_budget(),
             term,
-            gate: gate(paused, enforced, starts_allowed),
+            gate: gate(paused, enforced, window_open),
             own_node,
             now,
             now_text,
@@ -77,8 +77,8 @@ impl Settings {
 
 /// May new updates start? A person's pause comes first. Rules that are not in force come before the schedule, because
 /// some nodes are exempt from the schedule.
-pub(super) fn gate(paused: bool, admission_enforced: bool, starts_allowed: bool) -> Gate {
-    match (paused, admission_enforced, starts_allowed) {
+pub(super) fn gate(paused: bool, admission_enforced: bool, window_open: bool) -> Gate {
+    match (paused, admission_enforced, window_open) {
         (true, _, _) => Gate::Paused,
         (_, false, _) => Gate::AdmissionNotEnforced,
         (_, _, false) => Gate::OutsideWindow,

@@ -1,7 +1,6 @@
 //! Objects and times, and what is seen in them.
 
 mod away;
-mod shots;
 mod slots;
 mod workloads;
 

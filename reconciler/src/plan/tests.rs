@@ -61,7 +61,6 @@ fn observed<'a>(
         force: false,
         all_ready: true,
         resting: false,
-        typical_seconds: None,
         limit: 2,
         gate: Gate::Open,
         exclude: false,

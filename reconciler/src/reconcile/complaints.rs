@@ -88,7 +88,6 @@ mod tests {
             force: false,
             all_ready: true,
             resting: false,
-            typical_seconds: None,
             limit: 500,
             gate: Gate::Open,
             exclude: false,

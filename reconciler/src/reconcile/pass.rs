@@ -14,11 +14,10 @@ use super::{Answered, Reconciler};
 use crate::apply::Call;
 use crate::decide::{self, Decision, Effect, Reason, Slots};
 use crate::drain::DrainPlan;
-use crate::facts::{Gate, Situation};
+use crate::facts::Situation;
 use crate::metrics::LastPass;
 use crate::observe::{Leader, Observed, observe};
 use crate::pending::Readiness;
-use crate::schedule::Kind;
 use crate::snapshot::Snapshot;
 use crate::{canary, events, evict, other_operator};
 
@@ -71,18 +70,18 @@ impl Reconciler {
         let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
-        let allowed = snapshot.starts_allowed(&mut self.starts, &self.schedule, &self.settings, now);
+        let window_open = self.schedule.is_open(now, self.settings.min_remaining());
         let own_node = self.caller.own_node.clone();
         let leader = Leader {
             term: self.leading.term.unwrap_or(0),
             enforced: self.leading.admission.holds().is_ok(),
             alone: self.leading.alone.holds().is_ok(),
-            starts_allowed: allowed,
+            window_open,
             own_node: own_node.as_deref(),
         };
         let observed = observe(&snapshot, &self.settings.circumstances(&snapshot, leader, now, &now_text));
         wake.by_time(observed.next, now, self.now());
-        self.opens = if allowed { None } else { self.schedule.opens(now) };
+        self.opens = if window_open { None } else { self.schedule.opens(now) };
         wake.by_time(self.opens, now, self.now());
         let mut pass = Pass { snapshot: &snapshot, observed: &observed, now, wake };
         if self.ensure_term(&mut pass) {
@@ -148,7 +147,6 @@ impl Reconciler {
     fn decide(&mut self, pass: &mut Pass<'_>) -> LastPass {
         let Observed { fleet, situations, unreadable, too_long, .. } = pass.observed;
         let slots = decide::slots(fleet, situations);
-        self.end_shot_if_done(pass, &slots);
         if let Some(write) = &slots.write {
             let event = events::of_halts(&slots.halted);
             self.run_errand(pass, errand::ledger(pass.snapshot, write, None, event));
@@ -202,22 +200,6 @@ impl Reconciler {
             ("Pod", number(of_drains + snapshot.unreadable_agents)),
             ("PodDisruptionBudget", number(budgets)),
         ])
-    }
-
-    /// A shot of the schedule is over once no node is left that could start, and no update runs.
-    fn end_shot_if_done(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
-        let Pass { snapshot, observed: Observed { fleet, .. }, now, .. } = *pass;
-        if fleet.gate == Gate::Open
-            && self.schedule.kind() == Kind::Shot
-            && slots.write.is_none()
-            && slots.queued.is_empty()
-            && !snapshot.shot_runs(&self.schedule, &self.settings.durations(), now)
-            && !fleet.resting
-            && fleet.alone
-            && snapshot.blocked.values().all(|(_, for_long)| *for_long)
-        {
-            self.starts.none_left();
-        }
     }
 
     /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next

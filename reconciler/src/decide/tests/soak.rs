@@ -1,10 +1,10 @@
-//! After the reboot: workloads whose pods were evicted are waited for, and what an update takes is learnt.
+//! After the reboot: workloads whose pods were evicted are waited for.
 
 use State::{Idle, MonitoringUpdate};
 
 use super::world::*;
 use super::*;
-use crate::decide::{Abort, Reason, node as decide, slots};
+use crate::decide::{Abort, Reason, node as decide};
 use crate::facts::{Evicted, FleetFacts, Situation};
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
@@ -70,25 +70,4 @@ fn a_node_that_lost_its_label_waits_for_no_workload() {
     situation.evicted = Evicted::Missing(CART);
     node(&mut situation, |node| node.labelled = false);
     assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::NotLabelled));
-}
-
-#[test]
-fn what_an_update_takes_is_learnt_from_those_that_end_well() {
-    let typical = |known, seconds, version| {
-        let mut situation = updating(Idle, Idle);
-        rebooted(&mut situation, version);
-        situation.time.slot_seconds = seconds;
-        let fleet = FleetFacts { typical_seconds: known, ..fleet() };
-        match sets(&slots(&fleet, &[situation]).write.unwrap(), Field::TypicalSeconds) {
-            Some(Value::Number(seconds)) => Some(seconds),
-            None => None,
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(typical(None, Some(300), NEW), Some(300), "the first says it all");
-    assert_eq!(typical(Some(300), Some(700), NEW), Some(400), "later ones by a quarter");
-    assert_eq!(typical(Some(300), Some(300), NEW), None, "nothing new");
-    assert_eq!(typical(Some(300), Some(259_200), NEW), Some(450), "one was away for days");
-    assert_eq!(typical(Some(300), None, NEW), None, "taken by an earlier version of the operator");
-    assert_eq!(typical(Some(300), Some(700), OLD), None, "it failed");
 }

@@ -54,7 +54,6 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         force: false,
         all_ready: true,
         resting: false,
-        typical_seconds: None,
         limit: 1,
         gate: Gate::Open,
         exclude: false,

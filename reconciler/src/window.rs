@@ -1,48 +1,44 @@
-//! When updates may start: a cron expression, which has upstream's two meanings, or a third.
+//! When updates may start: a cron expression, with or without the duration of a maintenance window.
 //!
-//! With seven fields and no duration it means what it means to upstream's operator. If it fires in two consecutive
-//! seconds, it is a *window*: nodes start while it matches. Otherwise each fire time is a *shot*: from then on nodes
-//! start, until none is left. With a duration, each fire time opens a *span* of that length.
+//! With a duration, each fire time opens a window of that length. Without one, an expression of seven fields means nearly
+//! what it means to upstream's operator: if it fires in consecutive seconds, the window is open while it matches;
+//! otherwise each fire time is a one-shot, and opens a window of [`ONE_SHOT`].
 //!
 //! The fields are in the time zone. A fire time that the clock skips in spring is that much later. If the clock shows a
-//! fire time twice in autumn, the first one counts. A window follows the clock on the wall.
-
-mod starts;
+//! fire time twice in autumn, the first one counts. A window that is open while the expression matches follows the clock
+//! on the wall.
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil::DateTime;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
-pub use starts::Starts;
-
-/// So many fire times are compared to tell a window from shots: more than fit into a minute without being consecutive.
-const LOOKED_AT: usize = 61;
+/// How long the window of a one-shot is open.
+const ONE_SHOT: SignedDuration = SignedDuration::from_hours(24);
+/// So many fire times are compared to tell what an expression means: more than fit into a minute without being
+/// consecutive.
+const FIRES_COMPARED: usize = 61;
 /// The largest change of a clock on the wall.
 const LARGEST_SHIFT: SignedDuration = SignedDuration::from_hours(3);
-/// The end of a window is looked for up to a week ahead, minute by minute.
+/// The end of a window that is open while the expression matches is looked for up to a week ahead, minute by minute.
 const LONGEST_WINDOW_MINUTES: u32 = 7 * 24 * 60;
 /// So many fire times may fall into an hour that the clock skips, at steps of ten minutes.
 const SKIPPED_AT_MOST: u32 = 24;
-/// A window must be at least this much longer than an update, so that there is time to start one.
-const TO_BEGIN: SignedDuration = SignedDuration::from_mins(5);
 const ALWAYS: &str = "* * * * * * *";
 const HINT: &str = "write seven fields (second minute hour day month weekday year), such as \
                     \"* * * * * * *\" for always or \"* * 2-4 * * SAT *\" for Saturdays from 2 to 5 o'clock";
-const SPAN_HINT: &str = "with SCHEDULER_WINDOW_DURATION write when the window opens in five fields (minute hour day month \
-                         weekday), such as \"0 2 * * SAT\", or in seven";
+const DURATION_HINT: &str = "with SCHEDULER_WINDOW_DURATION write when the window opens in five fields (minute hour day \
+                             month weekday), such as \"0 2 * * SAT\", or in seven";
 
 /// What the expression means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Nodes may start at any time.
+enum Kind {
+    /// Updates may start at any time.
     Always,
-    /// Nodes may start while it matches.
-    Window,
-    /// Nodes may start from each fire time on until none is left.
-    Shot,
-    /// Nodes may start for this long after each fire time.
-    Span(SignedDuration),
+    /// They may start while it matches.
+    WhileMatching,
+    /// They may start for this long after each fire time.
+    After(SignedDuration),
 }
 
 /// A parsed schedule.
@@ -59,7 +55,7 @@ impl Schedule {
     /// # Errors
     /// What is wrong with the expression, and what to write instead.
     pub fn new(text: &str, zone: TimeZone, duration: Option<SignedDuration>) -> Result<Self, String> {
-        let hint = if duration.is_some() { SPAN_HINT } else { HINT };
+        let hint = if duration.is_some() { DURATION_HINT } else { HINT };
         let fields = text.split_whitespace().count();
         if fields != 7 && (fields != 5 || duration.is_none()) {
             return Err(format!("it has {fields} fields: {hint}"));
@@ -75,67 +71,75 @@ impl Schedule {
         let cron = parser.parse(text).map_err(|error| format!("{error}: {hint}"))?;
         // Any start will do: a pattern of seconds repeats in each minute that matches.
         let fires: Vec<DateTime> =
-            cron.iter_after(DateTime::constant(2020, 1, 1, 0, 0, 0, 0)).take(LOOKED_AT).collect();
+            cron.iter_after(DateTime::constant(2020, 1, 1, 0, 0, 0, 0)).take(FIRES_COMPARED).collect();
         if fires.is_empty() {
             return Err(format!("it never fires: {hint}"));
         }
-        let adjacent =
-            fires.windows(2).any(|pair| pair[1].duration_since(pair[0]) == SignedDuration::from_secs(1));
-        let always = text.split_whitespace().eq(ALWAYS.split_whitespace());
+        let gap = fires.windows(2).map(|pair| pair[1].duration_since(pair[0])).min();
+        let each_second = gap == Some(SignedDuration::from_secs(1));
         let kind = match duration {
-            None if always => Kind::Always,
-            Some(_) if adjacent => {
+            None if text.split_whitespace().eq(ALWAYS.split_whitespace()) => Kind::Always,
+            None if each_second => Kind::WhileMatching,
+            None if gap.is_some_and(|gap| gap <= ONE_SHOT) => {
+                return Err("it fires again within a day, so say how long each window stays open: set \
+                            SCHEDULER_WINDOW_DURATION, such as 4h"
+                    .to_owned());
+            }
+            None => Kind::After(ONE_SHOT),
+            Some(_) if each_second => {
                 return Err(format!("it fires each second, so it has no times at which to open: {hint}"));
             }
-            Some(duration) => Kind::Span(duration),
-            None if adjacent => Kind::Window,
-            None => Kind::Shot,
+            Some(duration) => Kind::After(duration),
         };
         Ok(Self { cron, kind, zone })
     }
 
-    /// What the expression means.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// Would an update of this duration fit into a window, with time to start? Asked of a window by expression, it
-    /// means the one that is open now.
-    pub fn fits(&self, now: Timestamp, takes: SignedDuration) -> bool {
-        let takes = takes + TO_BEGIN;
+    /// May updates start now, if at least `remaining` of the window must be left?
+    pub fn is_open(&self, now: Timestamp, remaining: SignedDuration) -> bool {
+        let end = now.saturating_add(remaining).unwrap_or(Timestamp::MAX);
         match self.kind {
-            Kind::Always | Kind::Shot => true,
-            Kind::Span(length) => takes <= length,
-            Kind::Window => {
-                let open = |minutes: &i64| {
-                    let at = now.checked_add(SignedDuration::from_mins(*minutes));
-                    at.is_ok_and(|at| self.matches(at))
-                };
-                let most = takes.as_mins();
-                let (before, after) = ((0..=most).map(|minute| -minute), 1..=most);
-                let length = before.take_while(open).count() + after.take_while(open).count();
-                i64::try_from(length).is_ok_and(|minutes| minutes > most)
+            Kind::Always => true,
+            Kind::WhileMatching => {
+                let minutes = (0..).map_while(|minute| {
+                    now.checked_add(SignedDuration::from_mins(minute)).ok().filter(|at| *at < end)
+                });
+                self.matches(now) && minutes.chain([end]).all(|at| self.matches(at))
+            }
+            Kind::After(length) => {
+                let opened = now.saturating_sub(length).unwrap_or(Timestamp::MIN);
+                // Overlapping windows count as one.
+                let mut fired = self.next(opened).filter(|fires| *fires <= now);
+                while let Some(fires) = fired {
+                    let closes = fires.saturating_add(length).unwrap_or(Timestamp::MAX);
+                    if closes >= end {
+                        return true;
+                    }
+                    fired = self.next(fires).filter(|next| *next <= closes);
+                }
+                false
             }
         }
     }
 
+    /// Is there a window, the first of them, in which so much is left when it opens?
+    pub fn leaves(&self, remaining: SignedDuration) -> bool {
+        let start =
+            self.zone.to_timestamp(DateTime::constant(2020, 1, 1, 0, 0, 0, 0)).unwrap_or(Timestamp::MIN);
+        self.is_open(start, remaining) || self.opens(start).is_none_or(|opens| self.is_open(opens, remaining))
+    }
+
     /// Does the expression match this second of the clock on the wall?
-    pub fn matches(&self, at: Timestamp) -> bool {
+    fn matches(&self, at: Timestamp) -> bool {
         self.cron.is_time_matching(&self.civil(at)).unwrap_or(false)
     }
 
     /// Will an update ever be allowed to start, at this time or later? Not if the expression names only years gone by.
     pub fn opens_ever(&self, now: Timestamp) -> bool {
-        // A window that is open now may have begun at its last fire time.
-        let from = match self.kind {
-            Kind::Span(length) => now.saturating_sub(length).unwrap_or(Timestamp::MIN),
-            Kind::Always | Kind::Window | Kind::Shot => now,
-        };
-        self.matches(now) || self.next(from).is_some()
+        self.is_open(now, SignedDuration::ZERO) || self.next(now).is_some()
     }
 
     /// The first fire time after this time, if there is one.
-    pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
+    fn next(&self, after: Timestamp) -> Option<Timestamp> {
         // If the clock was put back in between, the same times on the wall come once more.
         let earlier = after.saturating_sub(LARGEST_SHIFT).unwrap_or(Timestamp::MIN);
         let shifted = self.zone.to_offset(earlier) != self.zone.to_offset(after);
@@ -143,15 +147,9 @@ impl Schedule {
         self.cron.iter_after(from).filter_map(|fires| self.instant(fires)).find(|fires| *fires > after)
     }
 
-    /// Did it fire in the day that ends at this time?
-    pub fn fired_in_day_before(&self, end: Timestamp) -> bool {
-        let begin = end.saturating_sub(SignedDuration::from_hours(24)).unwrap_or(Timestamp::MIN);
-        self.next(begin).is_some_and(|fires| fires <= end)
-    }
-
-    /// The first time after this one at which nodes may start. Ask only at a time at which they may not.
+    /// The first time after this one at which updates may start. Ask only at a time at which they may not.
     pub fn opens(&self, after: Timestamp) -> Option<Timestamp> {
-        if self.kind != Kind::Window {
+        if self.kind != Kind::WhileMatching {
             return self.next(after);
         }
         // The window may be open, with too little left of it; then the next one counts.
