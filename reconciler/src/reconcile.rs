@@ -27,17 +27,17 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::apply::Caller;
 use crate::canary::Finding;
-use crate::conditions::{FleetWanted, Settling, Wanted};
-use crate::drain::PodKey;
-use crate::evict::{Answer, Evictions, Returns};
+use crate::evict::{Answer, Evictions};
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
 use crate::other_operator::Looked;
 use crate::pending::Pending;
 use crate::proof::Proof;
-use crate::settings::Settings;
 use crate::watches::{PodWatches, Watches, WorkloadWatches};
-use crate::window::Schedule;
+use brupop_core::conditions::{FleetWanted, Settling, Wanted};
+use brupop_core::drain::PodKey;
+use brupop_core::policy::Policy;
+use brupop_core::returns::Returns;
 use complaints::Complaints;
 use denials::Denials;
 use errand::{Errand, Key};
@@ -54,10 +54,11 @@ const MAX_EVENTS: usize = 64;
 /// Longest wait for the answer to an Event; after that it is dropped.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The loop's settings, watches and state.
+/// The loop's policy, watches and state.
 pub struct Reconciler {
-    settings: Settings,
-    schedule: Schedule,
+    policy: Policy,
+    /// Between two looks at the admission rules and for other operators.
+    canary_interval: Duration,
     caller: Caller,
     recorder: Recorder,
     watches: Arc<Watches>,
@@ -116,8 +117,7 @@ enum Answered {
 }
 
 impl Leading {
-    fn new(settings: &Settings) -> Self {
-        let interval = Duration::from_secs(settings.canary_interval_seconds);
+    fn new(interval: Duration) -> Self {
         Self {
             term: None,
             pods: PodWatches::default(),
@@ -144,18 +144,18 @@ impl Leading {
 impl Reconciler {
     /// A reconciler that does not lead yet.
     pub fn new(
-        settings: Settings,
-        schedule: Schedule,
+        policy: Policy,
+        canary_interval: Duration,
         caller: Caller,
         recorder: Recorder,
         watches: Arc<Watches>,
         elected: Elected,
         metrics: Metrics,
     ) -> Self {
-        let leading = Leading::new(&settings);
+        let leading = Leading::new(canary_interval);
         Self {
-            settings,
-            schedule,
+            policy,
+            canary_interval,
             caller,
             recorder,
             watches,
@@ -235,7 +235,7 @@ impl Reconciler {
             return;
         }
         tracing::warn!("this process leads no more");
-        self.leading = Leading::new(&self.settings);
+        self.leading = Leading::new(self.canary_interval);
         self.metrics.passed(None);
     }
 

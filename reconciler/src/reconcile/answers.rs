@@ -11,10 +11,10 @@ use super::opt_in::OPT_IN_PAUSE;
 use super::{Answered, Reconciler};
 use crate::apply::{Call, Outcome};
 use crate::canary::Finding;
-use crate::drain::PodKey;
-use crate::events::EventText;
 use crate::evict::Answer;
 use crate::other_operator::Looked;
+use brupop_core::drain::PodKey;
+use brupop_core::events::EventText;
 use tokio::task::JoinError;
 
 impl Reconciler {

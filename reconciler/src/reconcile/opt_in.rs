@@ -10,10 +10,10 @@ use super::complaints::Subject;
 use super::errand::{Context, Errand, Key};
 use super::pass::Pass;
 use crate::apply::Call;
-use crate::decide;
-use crate::events;
-use crate::facts::Outsider;
-use crate::snapshot::Snapshot;
+use brupop_core::decide;
+use brupop_core::events;
+use brupop_core::facts::Outsider;
+use brupop_core::snapshot::Snapshot;
 
 /// No node is labelled for so long after one could not be: most likely none can.
 pub(super) const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
@@ -22,14 +22,14 @@ impl Reconciler {
     /// Labels the nodes that are to be opted in, if `AUTO_LABEL` wants it.
     pub(super) fn opt_in(&mut self, pass: &mut Pass<'_>) {
         let Pass { snapshot, observed, now, .. } = *pass;
-        if !self.settings.auto_label {
+        if !self.policy.auto_label {
             return;
         }
         if self.now() < self.leading.opt_in_from {
             pass.wake.by(self.leading.opt_in_from);
             return;
         }
-        let (outsiders, next) = snapshot.outsiders(self.settings.durations().min_node_age, now);
+        let (outsiders, next) = snapshot.outsiders(self.policy.durations.min_node_age, now);
         pass.wake.by_time(next, now, self.now());
         for outsider in &outsiders {
             if let Some(write) = decide::opt_in(&observed.fleet, outsider)
@@ -63,7 +63,7 @@ fn errand(snapshot: &Snapshot, outsider: &Outsider<'_>, write: &Write<'_>) -> Op
     let key = Key::Node(outsider.shadow_name.to_owned());
     let event = events::of_opt_in(outsider.name);
     Some(Errand {
-        seen: snapshot.known_resource_version(&key),
+        seen: key.version_in(snapshot),
         key,
         call: Call::LabelNode { name: outsider.name.to_owned(), patch: write.patch(&node.quoted()) },
         begins_term: None,
