@@ -11,6 +11,7 @@ mod report;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod view;
 mod written;
 
 use brupop_api::facts::ShadowFacts;
@@ -194,7 +195,7 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
             memory.wrote_instead = shadow.spec.attempt;
         }
     }
-    let view = goals::View { host, shadow, memory: &memory, ended, our_image };
+    let view = view::View { host, shadow, memory: &memory, ended, our_image };
     let wanted = match shadow.spec.state {
         State::Idle | State::ErrorReset => view.toward_idle(&mut report),
         State::StagedAndPerformedUpdate => view.toward_staged(&mut report),

@@ -8,7 +8,7 @@ use brupop_api::marker::OPERATOR_PODS_MAX;
 use jiff::Timestamp;
 
 use crate::objects::{Controller, PodItem};
-use crate::workloads::Kind;
+use crate::workloads::{Kind, owner};
 
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,12 +196,6 @@ fn gone_by(pod: &PodItem) -> Timestamp {
 /// What makes this pod anew, in the words of [`owner`]: of a pod without a controller, a pod of this name.
 pub fn identity(pod: &PodItem) -> String {
     owner(pod).unwrap_or_else(|| format!("v1/Pod/{}/{}", pod.namespace(), pod.name()))
-}
-
-/// The workload that controls this pod, as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if there is none.
-pub fn owner(pod: &PodItem) -> Option<String> {
-    let Controller { api_version, kind, name } = pod.ok()?.controller.as_ref()?;
-    Some(format!("{api_version}/{kind}/{}/{name}", pod.namespace()))
 }
 
 #[cfg(test)]

@@ -8,9 +8,8 @@ use kube::core::{DynamicObject, GroupVersionKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::drain::owner;
 use crate::facts::Evicted;
-use crate::objects::PodItem;
+use crate::objects::{Controller, PodItem};
 
 /// Longest name of an object, by Kubernetes' rules (a DNS subdomain).
 const NAME_MAX: usize = 253;
@@ -189,6 +188,12 @@ impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.kind.full_name().kind, self.namespace, self.name)
     }
+}
+
+/// The workload that controls this pod, as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if there is none.
+pub fn owner(pod: &PodItem) -> Option<String> {
+    let Controller { api_version, kind, name } = pod.ok()?.controller.as_ref()?;
+    Some(format!("{api_version}/{kind}/{}/{name}", pod.namespace()))
 }
 
 #[cfg(test)]

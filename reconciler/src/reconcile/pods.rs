@@ -11,10 +11,11 @@ use brupop_api::{Item, Marker, State, names};
 use super::Reconciler;
 use super::wake::Wake;
 use brupop_core::budgets;
-use brupop_core::drain::{DrainPlan, Fate, fate, identity, owner};
+use brupop_core::drain::{DrainPlan, Fate, fate, identity};
 use brupop_core::objects::{Budget, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::returns::Returns;
 use brupop_core::snapshot::Snapshot;
+use brupop_core::workloads::owner;
 use brupop_core::workloads::{Found, Workload};
 
 /// A node is passed over for this long after its pods were last looked at, if there are too many such nodes to watch

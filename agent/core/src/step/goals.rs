@@ -1,13 +1,13 @@
 //! What each state of the spec asks of the agent.
 
 use brupop_api::State;
-use brupop_api::facts::{HOST_TROUBLE, REFRESH_FAILED, ShadowFacts};
-use brupop_api::shadow::Staged;
+use brupop_api::facts::{HOST_TROUBLE, REFRESH_FAILED};
 
 use super::look::UNCHOSEN;
 use super::prefetch::PREFETCH;
+use super::view::{View, failure};
 use super::written::{Instead, written_instead};
-use super::{Command, Ended, HostFacts, LastCommand, Memory, Report, UpdateState, Updates};
+use super::{Command, Ended, Report, UpdateState, Updates};
 
 /// What to do once there is nothing to report.
 pub(super) enum Next {
@@ -15,16 +15,6 @@ pub(super) enum Next {
     Poll,
     Command(Command),
     Reboot,
-}
-
-/// What is known in one turn of host, shadow and this process.
-pub(super) struct View<'g, 'a> {
-    pub(super) host: &'g HostFacts<'a>,
-    pub(super) shadow: &'g ShadowFacts<'a>,
-    pub(super) memory: &'g Memory,
-    pub(super) ended: Option<Ended<'a>>,
-    /// See [`super::image::our_image_after`].
-    pub(super) our_image: Option<Staged>,
 }
 
 impl<'a> View<'_, 'a> {
@@ -215,13 +205,4 @@ impl Command {
             Self::Deactivate => "deactivate",
         }
     }
-}
-
-/// A sentence on a command that failed, with what it wrote to stderr as one line.
-pub(super) fn failure(command: &str, last: &LastCommand<'_>) -> String {
-    let status = last
-        .exit_status
-        .map_or_else(|| "no exit status".to_owned(), |status| format!("exit status {status}"));
-    let words: Vec<&str> = last.stderr.split_whitespace().collect();
-    format!("{command} failed with {status}: {}", words.join(" "))
 }

@@ -5,7 +5,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
-use super::goals::View;
+use super::view::View;
 use super::{Command, Ended, HostFacts, Report, UpdateFacts, UpdateState};
 
 /// The image that we staged, as of the host's last command. A refresh of ours right after the prepare does no harm to it:

@@ -3,7 +3,7 @@
 use brupop_api::facts::{HOST_TROUBLE, REFRESH_FAILED};
 use semver::Version;
 
-use super::goals::{View, failure};
+use super::view::{View, failure};
 use super::{Command, LastCommand, Prefetch, Report, UpdateFacts, Updates};
 
 /// How the message on an update begins that is available and not chosen; it goes when one is chosen or none is available.

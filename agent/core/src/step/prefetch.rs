@@ -2,7 +2,7 @@
 
 use brupop_api::shadow::Staged;
 
-use super::goals::{View, failure};
+use super::view::{View, failure};
 use super::{Command, Ended, Prefetch, Report, UpdateFacts, UpdateState, Updates};
 
 /// How messages on downloads ahead of the turn begin; they go when one succeeds or none is wanted.

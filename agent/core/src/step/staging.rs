@@ -8,7 +8,8 @@
 use brupop_api::State;
 use brupop_api::shadow::Staged;
 
-use super::goals::{Next, View, failure};
+use super::goals::Next;
+use super::view::{View, failure};
 use super::{Command, Ended, LastCommand, Report, UpdateFacts, UpdateState, Updates};
 
 impl<'a> View<'_, 'a> {

@@ -1,8 +1,8 @@
 //! Bytes that no API server sends: never a panic, never an answer that allows.
 
-use super::{Rule, judge};
 use crate::metrics::Metrics;
 use crate::review::answer;
+use crate::verdict::{Change, Request, Rule, verdict};
 use brupop_admission_cases::oracle::flaw;
 use brupop_admission_cases::{review, table};
 use serde_json::{Value, json};
@@ -103,6 +103,7 @@ fn what_an_agent_staged_holds_version_and_time_only() {
     ] {
         let mut review = report.clone();
         review["request"]["object"]["status"]["staged"] = staged;
-        assert_eq!(judge(&review).rule(), rule);
+        let request: Request = serde_json::from_value(review["request"].clone()).unwrap();
+        assert_eq!(verdict(&request, &Change::of(&request)).rule(), rule);
     }
 }
