@@ -84,11 +84,18 @@ pub struct LastPass {
 }
 
 impl LastPass {
-    /// Counts this node if its slot is held for longer than it may be.
-    pub fn count_overdue(&mut self, situation: &Situation<'_>, reason: &'static str) {
+    /// Counts this node by its reason, and its slot.
+    pub fn count(&mut self, situation: &Situation<'_>, reason: &Reason<'_>) {
+        *self.reasons.entry(reason.as_str()).or_default() += 1;
+        self.oldest_slot_seconds = self.oldest_slot_seconds.max(situation.time.slot_seconds);
         if situation.time.slot_overdue {
-            *self.overdue.entry(reason).or_default() += 1;
+            *self.overdue.entry(reason.as_str()).or_default() += 1;
         }
+    }
+
+    /// Counts an object of this kind that is left alone.
+    pub fn skip(&mut self, kind: &'static str) {
+        *self.skipped.entry(kind).or_default() += 1;
     }
 }
 
