@@ -358,7 +358,8 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
     let (path, mut shadow) =
         objects.make(ShadowSpec, &json!({"state": "RebootedIntoUpdate", "version": "1.20.0"})).await?;
     shadow["status"] = json!({
-        "current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4", "crash_count": 3,
+        "current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4", "target_version": "1.20.1",
+        "crash_count": 3,
         "conditions": [condition(0), {"type": "Progressing", "status": "True", "reason": "Draining", "message": "", "lastTransitionTime": TIME}],
     });
     raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
@@ -376,7 +377,7 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
                 "StagedAndPerformedUpdate",
                 "1.19.4",
                 "RebootedIntoUpdate",
-                "1.20.0",
+                "1.20.1",
                 "3",
                 "Draining",
             ][..],
