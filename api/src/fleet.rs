@@ -71,6 +71,10 @@ pub struct BottlerocketFleetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::message_or_null")]
     pub halted: Option<String>,
+    /// The generation of the spec that `limit`, `counts`, `halted` and the conditions are about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub observed_generation: Option<u64>,
     /// When an update last finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::time_or_null")]
