@@ -4,6 +4,8 @@
 mod crd_texts;
 #[path = "common/custom_resources.rs"]
 mod custom_resources;
+#[path = "common/largest_ledger.rs"]
+mod largest_ledger;
 #[path = "common/raw.rs"]
 mod raw;
 
@@ -422,5 +424,6 @@ async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
     let client = control_plane.client();
     every_row_holds(&client).await?;
     upstreams_objects_are_accepted(&client).await?;
-    kubectl_shows_the_columns(&control_plane).await
+    kubectl_shows_the_columns(&control_plane).await?;
+    largest_ledger::stays_below_what_etcd_takes(&client).await
 }
