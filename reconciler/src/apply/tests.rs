@@ -60,22 +60,6 @@ async fn a_denied_change_of_the_node_is_told_from_one_of_the_shadow() {
 }
 
 #[test]
-fn a_new_shadow_is_idle_and_its_nodes() {
-    let shadow =
-        serde_json::to_value(new_shadow("n", "node-uid", Some(3), 7, "2026-11-21T04:00:00Z")).unwrap();
-    assert_eq!(shadow["metadata"]["name"], "brs-n");
-    assert_eq!(
-        shadow["metadata"]["ownerReferences"],
-        json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid"}])
-    );
-    assert_eq!(
-        shadow["spec"],
-        json!({"state": "Idle", "attempt": 3, "leader_term": 7,
-            "state_transition_timestamp": "2026-11-21T04:00:00Z"})
-    );
-}
-
-#[test]
 fn a_rule_that_says_no_is_told_from_a_test_that_does_not_hold() {
     let cause = |message: &str| json!([{"message": message}]);
     let policy = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: nodes are frozen";
