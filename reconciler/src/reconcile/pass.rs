@@ -156,6 +156,7 @@ impl Reconciler {
         let mut last_pass = LastPass {
             limit: fleet.limit,
             admission_enforced: self.leading.admission.holds().is_ok(),
+            other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
             skipped: self.unreadable_pods_and_budgets(pass.snapshot),
             halted: count(fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
