@@ -63,7 +63,7 @@ pub fn observe<'a>(snapshot: &'a Snapshot, circumstances: &Circumstances<'a>) ->
         ledger_term: status.and_then(|status| status.term),
         slots: status.map_or(&NO_SLOTS, |status| &status.slots),
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
-        resume: snapshot.ledger().map_or(&[], |ledger| &ledger.fleet.spec.resume_versions),
+        acknowledged: snapshot.ledger().map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
         budget: circumstances.budget,
         limit: circumstances.limit.of(labelled),
         all_ready,

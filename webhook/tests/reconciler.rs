@@ -179,7 +179,7 @@ fn fleet(slots: &BTreeMap<String, Slot>) -> FleetFacts<'_> {
         ledger_term: Some(4),
         slots,
         versions: &NO_VERSIONS,
-        resume: &[],
+        acknowledged: &[],
         budget: FailureBudget::default(),
         limit: 1,
         gate: Gate::Open,

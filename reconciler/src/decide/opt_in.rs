@@ -54,7 +54,7 @@ mod tests {
             ledger_term: Some(ledger_term),
             slots: &NO_SLOTS,
             versions: &NO_VERSIONS,
-            resume: &[],
+            acknowledged: &[],
             budget: FailureBudget::default(),
             limit: 1,
             gate,

@@ -54,7 +54,7 @@ fn observed<'a>(
         ledger_term: Some(1),
         slots,
         versions,
-        resume: &[],
+        acknowledged: &[],
         budget: FailureBudget::default(),
         enforced: true,
         alone: true,

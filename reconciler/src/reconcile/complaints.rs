@@ -81,7 +81,7 @@ mod tests {
             ledger_term: Some(1),
             slots: &slots,
             versions: &versions,
-            resume: &[],
+            acknowledged: &[],
             budget: crate::facts::FailureBudget::default(),
             enforced: true,
             alone: true,

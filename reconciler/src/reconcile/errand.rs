@@ -244,7 +244,7 @@ mod tests {
             ledger_term: Some(7),
             slots: &BTreeMap::new(),
             versions: &BTreeMap::new(),
-            resume: &[],
+            acknowledged: &[],
             budget: crate::facts::FailureBudget::default(),
             enforced: true,
             alone: true,

@@ -47,7 +47,7 @@ pub(super) fn fleet() -> FleetFacts<'static> {
         ledger_term: Some(4),
         slots: &SLOT,
         versions: &NO_VERSIONS,
-        resume: &[],
+        acknowledged: &[],
         budget: FailureBudget::default(),
         enforced: true,
         alone: true,
