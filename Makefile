@@ -151,7 +151,7 @@ bench-ports: control-plane build ## Measures who gets through to the webhook whi
 
 .PHONY: bench-pass
 bench-pass: ## Measures one pass of the reconciler over 5,000 nodes: observe, and decide
-	cargo bench --locked --quiet -p brupop-reconciler --bench pass
+	cargo bench --locked --quiet -p brupop-core --bench pass
 
 .PHONY: bench-scale
 bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, and with 1,000 that kwok keeps: start, memory, requests (ten minutes)
@@ -180,7 +180,7 @@ model: ## Checks the model in larger worlds; prints states and time (some minute
 
 .PHONY: check
 check: fmt-check lint manifests-check overlays-check ## Checks format, lints, generated manifests, overlays, purity of the decisions
-	@.ci/pure-decisions
+	@.ci/pure-crates
 
 .PHONY: fmt
 fmt: ## Formats the code

@@ -21,10 +21,10 @@ use crate::host::Host;
 use crate::options::Options;
 use crate::pace::{Begun, Polls, Prefetches, Repeats};
 use crate::shadow::{Seen, View};
-use crate::step::Memory;
 use crate::trouble::{Trouble, jittered, random};
 use absence::Absence;
 pub use absence::SocketAbandoned;
+use brupop_agent_core::step::Memory;
 use refusals::Refusals;
 
 /// Shortest wait after a refused report, until the shadow is looked at again. A change that the watch brings ends it.

@@ -3,9 +3,7 @@
 //! The source of all rules is the `OpenAPI` file of Bottlerocket's API server: action calls answer 204 as soon as the
 //! command has begun; what became of it stands in `/updates/status`.
 
-mod answer;
 mod error;
-mod shorten;
 #[cfg(test)]
 mod tests;
 
@@ -20,11 +18,12 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-pub use answer::{Os, UpdateStatus, parse_boot_id};
+pub use brupop_agent_core::answer::{Os, UpdateStatus, parse_boot_id};
 pub use error::HostError;
 
-use crate::step::{Command, HostCall};
-use shorten::Shortened;
+use brupop_agent_core::answer::Nonsense;
+use brupop_agent_core::shorten::Shortened;
+use brupop_agent_core::step::{Command, HostCall};
 
 /// Longest answer that is kept, in bytes, when its long strings are cut. A status document with a hundred versions has a
 /// tenth.
@@ -78,7 +77,9 @@ impl Host {
     pub async fn os(&self) -> Result<Os, HostError> {
         const CALL: &str = "GET /os";
         match self.exchange(Method::GET, "/os", CALL).await? {
-            (StatusCode::OK, body) => Os::parse(&body).map_err(|error| error.of(CALL)),
+            (StatusCode::OK, body) => {
+                Os::parse(&body).map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why })
+            }
             other => Err(unexpected(CALL, &other)),
         }
     }
@@ -90,9 +91,9 @@ impl Host {
     pub async fn status(&self) -> Result<Status, HostError> {
         const CALL: &str = "GET /updates/status";
         match self.exchange(Method::GET, "/updates/status", CALL).await? {
-            (StatusCode::OK, body) => {
-                UpdateStatus::parse(&body).map(Status::Known).map_err(|error| error.of(CALL))
-            }
+            (StatusCode::OK, body) => UpdateStatus::parse(&body)
+                .map(Status::Known)
+                .map_err(|Nonsense(why)| HostError::Nonsense { call: CALL, why }),
             (StatusCode::NOT_FOUND, _) => Ok(Status::Unknown),
             (StatusCode::LOCKED, _) => Ok(Status::Busy),
             other => Err(unexpected(CALL, &other)),
@@ -183,7 +184,7 @@ async fn document(call: &'static str, mut body: Incoming) -> Result<Vec<u8>, Hos
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|source| HostError::Broken { call, source })?;
         document.push(frame.data_ref().map_or(&[], |data| &data[..]));
-        if document.len() > BODY_MAX {
+        if document.kept_bytes() > BODY_MAX {
             return Err(HostError::TooLong { call, limit: BODY_MAX });
         }
     }

@@ -1,6 +1,6 @@
 //! Runs on each node: speaks to Bottlerocket's API, carries out the step asked for, reports on its own shadow.
 //!
-//! [`step`] decides, as a pure function; [`host`] speaks to the host, [`shadow`] watches what is wanted, and [`agent`]
+//! `brupop-agent-core` decides, as a pure function; [`host`] speaks to the host, [`shadow`] watches what is wanted, and [`agent`]
 //! puts one turn after the other.
 
 pub mod agent;
@@ -10,5 +10,4 @@ pub mod options;
 mod pace;
 pub mod process;
 pub mod shadow;
-pub mod step;
 pub mod trouble;

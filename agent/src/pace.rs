@@ -5,8 +5,8 @@ use std::time::Duration;
 use brupop_runtime::waits::doubled;
 use tokio::time::Instant;
 
-use crate::step::HostCall;
 use crate::trouble::jittered;
+use brupop_agent_core::step::HostCall;
 
 const POLL_MIN: Duration = Duration::from_millis(10);
 const REPEAT_MIN: Duration = Duration::from_secs(2);
@@ -113,7 +113,7 @@ impl Begun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::Command;
+    use brupop_agent_core::step::Command;
 
     #[test]
     fn polls_slow_down_to_the_interval() {

@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use brupop_agent::host::{Host, HostError, Outcome, Status};
-use brupop_agent::step::{Command, HostCall, UpdateState};
+use brupop_agent_core::step::{Command, HostCall, UpdateState};
 use brupop_testbed::host::{Answer, Call, Durations, Faults, HostPower};
 use common::Place;
 

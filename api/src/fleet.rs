@@ -89,10 +89,6 @@ pub struct BottlerocketFleetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::time_or_null")]
     pub last_finished: Option<String>,
-    /// Seconds that an update usually takes, from slot to slot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::counter")]
-    pub typical_seconds: Option<u64>,
     /// Conditions of the fleet; written by the reconciler only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::CONDITIONS_MAX))]

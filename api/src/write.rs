@@ -83,8 +83,6 @@ pub enum Field<'a> {
     VersionRecord(&'a str),
     /// Fleet: when an update last finished.
     LastFinished,
-    /// Fleet: seconds that an update usually takes.
-    TypicalSeconds,
 }
 
 /// What stands in a [`Field`].
@@ -285,7 +283,6 @@ impl Field<'_> {
             Self::Slot(shadow) => leaf("/status/slots", shadow),
             Self::VersionRecord(version) => leaf("/status/versions", version),
             Self::LastFinished => "/status/lastFinished".into(),
-            Self::TypicalSeconds => "/status/typicalSeconds".into(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What agents and hosts do, and what is said in an agent's name.
 
-use brupop_agent::step::{Asked, Command, HostCall, Memory, Step, UpdateState, step};
+use brupop_agent_core::step::{Asked, Command, HostCall, Memory, Step, UpdateState, step};
 use brupop_api::transitions::status_may_become;
 use brupop_api::write::apply;
 use brupop_api::{Field, State, Value, Write};

@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use brupop_api::shadow::Staged;
 use brupop_api::write::Fields;
 use brupop_api::{Field, Marker, State, Value};
-use brupop_reconciler::decide::Abort;
+use brupop_core::decide::Abort;
 
 use crate::tables;
 

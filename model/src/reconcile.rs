@@ -3,8 +3,8 @@
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::write::apply;
 use brupop_api::{Field, Object, State, Value, Write};
-use brupop_reconciler::decide::{self, Effect};
-use brupop_reconciler::facts::Situation;
+use brupop_core::decide::{self, Effect};
+use brupop_core::facts::Situation;
 
 use crate::ledger::Held;
 use crate::objects::{LIVES, NODES, SHADOWS, Shadow, small};

@@ -1,7 +1,7 @@
 //! How large the model is, what may go wrong in it, and the hosts.
 
-use brupop_agent::step::{Memory, UpdateState};
-use brupop_reconciler::facts::FailureBudget;
+use brupop_agent_core::step::{Memory, UpdateState};
+use brupop_core::policy::FailureBudget;
 
 /// How many of each fault may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -153,7 +153,7 @@ pub struct Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Updater {
     /// The last command, and whether it succeeded.
-    pub last: (brupop_agent::step::Command, bool),
+    pub last: (brupop_agent_core::step::Command, bool),
     /// It has looked, so the update is known.
     pub looked: bool,
 }

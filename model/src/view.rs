@@ -1,11 +1,10 @@
 //! Facts for the shipped functions, from the model's objects.
 
-use brupop_agent::step::{HostFacts, LastCommand, UpdateFacts, Updates};
+use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_reconciler::facts::{
-    Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts,
-};
+use brupop_core::facts::{Evicted, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::policy::FailureBudget;
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{BOOTS, COMMAND_TIME, NODES, Node, SHADOWS, Shadow, TIMES, UIDS, VERSIONS, said_staged};
@@ -138,7 +137,6 @@ pub(crate) fn fleet_of(
         force: false,
         all_ready: true,
         resting: false,
-        typical_seconds: None,
         limit: config.limit,
         gate: Gate::Open,
         exclude: false,

@@ -1,6 +1,6 @@
 //! The world of the model: the truth, what each process believes, and how many faults are left.
 
-use brupop_agent::step::{Command, Memory};
+use brupop_agent_core::step::{Command, Memory};
 use brupop_api::State;
 use stateright::Representative;
 

@@ -5,23 +5,20 @@ use std::time::Duration;
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::IdentityOnly;
 use brupop_api::printable::printable;
-use brupop_api::{
-    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, BottlerocketShadowSpec, Item, Marker,
-    State, names,
-};
+use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Item, Marker, names};
 use brupop_runtime::errors::{describe, status_message};
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::drain::DrainPlan;
-use crate::objects::{PodItem, is_operator_pod};
 use crate::watches::PAGE_OF_FOREIGN;
+use brupop_core::drain::DrainPlan;
+use brupop_core::objects::{PodItem, is_operator_pod};
 
 /// Longest wait for the answer to one call.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -264,41 +261,6 @@ impl Caller {
     }
 }
 
-/// A new shadow of a node, Idle. From `now` on, its agent has a limited time to report.
-pub fn new_shadow(
-    node: &str,
-    node_uid: &str,
-    attempt: Option<u64>,
-    term: u64,
-    now: &str,
-) -> BottlerocketShadow {
-    let labels = [
-        ("app.kubernetes.io/component", "brupop-shadow"),
-        ("app.kubernetes.io/managed-by", "brupop"),
-        ("app.kubernetes.io/part-of", "brupop"),
-    ];
-    let spec = BottlerocketShadowSpec {
-        state: State::Idle,
-        attempt,
-        leader_term: Some(term),
-        state_transition_timestamp: Some(now.to_owned()),
-        ..BottlerocketShadowSpec::default()
-    };
-    let metadata = ObjectMeta {
-        name: Some(names::shadow_name(node)),
-        labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
-        owner_references: Some(vec![OwnerReference {
-            api_version: "v1".to_owned(),
-            kind: "Node".to_owned(),
-            name: node.to_owned(),
-            uid: node_uid.to_owned(),
-            ..OwnerReference::default()
-        }]),
-        ..ObjectMeta::default()
-    };
-    BottlerocketShadow { metadata, spec, status: None }
-}
-
 /// The `resourceVersion` of an object as a number, so that versions can be compared.
 pub fn resource_version(metadata: &ObjectMeta) -> Option<u64> {
     metadata.resource_version.as_ref()?.parse().ok()
@@ -344,22 +306,6 @@ fn is_denied(status: &Status) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn a_new_shadow_is_idle_and_its_nodes() {
-        let shadow =
-            serde_json::to_value(new_shadow("n", "node-uid", Some(3), 7, "2026-11-21T04:00:00Z")).unwrap();
-        assert_eq!(shadow["metadata"]["name"], "brs-n");
-        assert_eq!(
-            shadow["metadata"]["ownerReferences"],
-            json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid"}])
-        );
-        assert_eq!(
-            shadow["spec"],
-            json!({"state": "Idle", "attempt": 3, "leader_term": 7,
-                "state_transition_timestamp": "2026-11-21T04:00:00Z"})
-        );
-    }
 
     #[test]
     fn a_rule_that_says_no_is_told_from_a_test_that_does_not_hold() {

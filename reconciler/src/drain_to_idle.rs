@@ -9,8 +9,8 @@ use brupop_runtime::{Cluster, Shutdown, client::ClientError};
 use clap::Args;
 use tokio::time::timeout;
 
-use crate::snapshot::Snapshot;
 use crate::watches::Watches;
+use brupop_core::snapshot::Snapshot;
 
 /// What is asked of `drain-to-idle`.
 #[derive(Clone, Debug, Args)]
@@ -143,7 +143,7 @@ fn still(said: Option<Left>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::WatchedNode;
+    use brupop_core::objects::WatchedNode;
     use serde_json::json;
     use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! Evictions: what is asked of the API server, and what it answers.
 
 mod due;
-mod returns;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,9 +14,8 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use kube::core::Status;
 
-use crate::drain::PodKey;
+use brupop_core::drain::PodKey;
 pub use due::Evictions;
-pub use returns::{Returning, Returns};
 
 /// Longest refusal that is quoted, in bytes.
 const MAX_MESSAGE: usize = 300;

@@ -1,6 +1,6 @@
 //! Updates the Bottlerocket hosts of a cluster, a few at a time.
 
-use brupop_reconciler::settings::{Command, Settings};
+use brupop_reconciler::cli::{Command, Settings};
 use brupop_reconciler::{drain_to_idle, plan, process};
 use brupop_runtime::{Program, environment};
 use clap::Parser as _;
@@ -24,7 +24,7 @@ async fn main() -> ExitCode {
             ended("the reconciler cannot run", process::run(settings.clone()).await)
         }
         Some(Command::Plan(args)) => {
-            ended("there is no plan", plan::run(&settings, args).await.map(|text| say(&text)))
+            ended("there is no plan", plan::run(settings.policy(), args).await.map(|text| say(&text)))
         }
         Some(Command::DrainToIdle(args)) => {
             ended("not Idle", drain_to_idle::run(args, |line| say(&format!("{line}\n"))).await)

@@ -16,9 +16,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::decide::Reason;
-use crate::facts::Situation;
-use crate::snapshot::Snapshot;
+use brupop_core::decide::Reason;
+use brupop_core::facts::Situation;
+use brupop_core::snapshot::Snapshot;
 
 /// At most so many versions get a series of their own, those of most hosts. Versions come from agents, and a fleet runs a
 /// handful.

@@ -15,14 +15,11 @@ use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
 use brupop_api::names;
 use brupop_api::printable::printable;
 use clap::{Args, ValueEnum};
-use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::decide::{self, Reason};
-use crate::observe::{Leader, Observed};
-use crate::schedule::{Schedule, Starts};
-use crate::settings::Settings;
-use crate::snapshot::Snapshot;
+use brupop_core::decide::{self, Reason};
+use brupop_core::observe::{Leader, Observed};
+use brupop_core::snapshot::Snapshot;
 
 pub use read::{PlanError, run};
 
@@ -93,13 +90,7 @@ pub struct Plan {
 }
 
 /// What a leader would know now. What its last canary saw is in the fleet's conditions.
-fn leader<'a>(
-    snapshot: &Snapshot,
-    settings: &Settings,
-    schedule: &Schedule,
-    own_node: Option<&'a str>,
-    now: Timestamp,
-) -> Leader<'a> {
+fn leader<'a>(snapshot: &Snapshot, own_node: Option<&'a str>) -> Leader<'a> {
     let status = snapshot.status();
     let conditions = status.map_or(&[][..], |status| &status.conditions);
     let is = |type_: &str, status: ConditionStatus| {
@@ -109,7 +100,6 @@ fn leader<'a>(
         term: status.and_then(|status| status.term).unwrap_or(0),
         enforced: is(ADMISSION_ENFORCED, ConditionStatus::True),
         alone: !is(OTHER_OPERATOR, ConditionStatus::True),
-        starts_allowed: snapshot.starts_allowed(&mut Starts::default(), schedule, settings, now),
         own_node,
     }
 }

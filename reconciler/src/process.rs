@@ -18,10 +18,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::apply::Caller;
+use crate::cli::Settings;
 use crate::leadership::{self, Election, Timing};
 use crate::metrics::Metrics;
 use crate::reconcile::Reconciler;
-use crate::settings::Settings;
 use crate::watches::Watches;
 
 /// Longest wait for the answer that names the node of this process.
@@ -39,9 +39,9 @@ pub enum ProcessError {
     /// The pod's name is needed.
     #[error("set POD_NAME to the name of this pod: the Lease is held, and Events are reported, under it")]
     PodName,
-    /// The schedule cannot be understood.
+    /// The settings make no policy.
     #[error("{0}")]
-    Schedule(String),
+    Policy(String),
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
@@ -55,8 +55,8 @@ pub enum ProcessError {
 /// # Errors
 /// It cannot start. Once it runs, it logs errors and tries again.
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
-    let schedule = settings.schedule().map_err(ProcessError::Schedule)?;
-    if !schedule.opens_ever(Timestamp::now()) {
+    let policy = settings.policy().map_err(ProcessError::Policy)?;
+    if !policy.schedule.opens_ever(Timestamp::now()) {
         // It is no error: it may have named a day that has come, and what was begun then goes on.
         let expression = &settings.scheduler_cron_expression;
         tracing::warn!(
@@ -112,7 +112,8 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let reporter = Reporter { controller: "brupop-reconciler".into(), instance: Some(us) };
     let recorder = Recorder::new(client.clone(), reporter);
     let caller = Caller { client, namespace, own_node };
-    Reconciler::new(settings, schedule, caller, recorder, watches, elected, metrics)
+    let canary_interval = Duration::from_secs(settings.canary_interval_seconds);
+    Reconciler::new(policy, canary_interval, caller, recorder, watches, elected, metrics)
         .run(shutdown.clone())
         .await;
     resign.request();

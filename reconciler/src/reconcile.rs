@@ -27,18 +27,17 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::apply::Caller;
 use crate::canary::Finding;
-use crate::conditions::{FleetWanted, Settling, Wanted};
-use crate::drain::PodKey;
-use crate::evict::{Answer, Evictions, Returns};
-use crate::label_rate::LabelRate;
+use crate::evict::{Answer, Evictions};
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
 use crate::other_operator::Looked;
 use crate::pending::Pending;
 use crate::proof::Proof;
-use crate::schedule::{Schedule, Starts};
-use crate::settings::Settings;
 use crate::watches::{PodWatches, Watches, WorkloadWatches};
+use brupop_core::conditions::{FleetWanted, Settling, Wanted};
+use brupop_core::drain::PodKey;
+use brupop_core::policy::Policy;
+use brupop_core::returns::Returns;
 use complaints::Complaints;
 use denials::Denials;
 use errand::{Errand, Key};
@@ -55,17 +54,17 @@ const MAX_EVENTS: usize = 64;
 /// Longest wait for the answer to an Event; after that it is dropped.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The loop's settings, watches and state.
+/// The loop's policy, watches and state.
 pub struct Reconciler {
-    settings: Settings,
-    schedule: Schedule,
+    policy: Policy,
+    /// Between two looks at the admission rules and for other operators.
+    canary_interval: Duration,
     caller: Caller,
     recorder: Recorder,
     watches: Arc<Watches>,
     elected: Elected,
     metrics: Metrics,
     epoch: Instant,
-    starts: Starts,
     /// When the schedule next allows updates to start; `None` while it does.
     opens: Option<Timestamp>,
     /// Evictions under way. They are never dropped half-way: the API server could have counted the disruption without
@@ -94,7 +93,8 @@ struct Leading {
     returns: Returns,
     denials: Denials,
     idle_writes: IdleWrites,
-    label_rate: LabelRate,
+    /// When nodes may be opted in again, after one could not be.
+    opt_in_from: Duration,
     /// That our admission rules are in force.
     admission: Proof,
     /// That no other operator is here.
@@ -117,8 +117,7 @@ enum Answered {
 }
 
 impl Leading {
-    fn new(settings: &Settings) -> Self {
-        let interval = Duration::from_secs(settings.canary_interval_seconds);
+    fn new(interval: Duration) -> Self {
         Self {
             term: None,
             pods: PodWatches::default(),
@@ -130,7 +129,7 @@ impl Leading {
             returns: Returns::default(),
             denials: Denials::default(),
             idle_writes: IdleWrites::default(),
-            label_rate: LabelRate::default(),
+            opt_in_from: Duration::ZERO,
             admission: Proof::new(interval),
             alone: Proof::new(interval),
             settling: Settling::default(),
@@ -145,25 +144,24 @@ impl Leading {
 impl Reconciler {
     /// A reconciler that does not lead yet.
     pub fn new(
-        settings: Settings,
-        schedule: Schedule,
+        policy: Policy,
+        canary_interval: Duration,
         caller: Caller,
         recorder: Recorder,
         watches: Arc<Watches>,
         elected: Elected,
         metrics: Metrics,
     ) -> Self {
-        let leading = Leading::new(&settings);
+        let leading = Leading::new(canary_interval);
         Self {
-            settings,
-            schedule,
+            policy,
+            canary_interval,
             caller,
             recorder,
             watches,
             elected,
             metrics,
             epoch: Instant::now(),
-            starts: Starts::default(),
             opens: None,
             evicting: JoinSet::new(),
             publishing: JoinSet::new(),
@@ -237,8 +235,7 @@ impl Reconciler {
             return;
         }
         tracing::warn!("this process leads no more");
-        self.leading = Leading::new(&self.settings);
-        self.starts = Starts::default();
+        self.leading = Leading::new(self.canary_interval);
         self.metrics.passed(None);
     }
 

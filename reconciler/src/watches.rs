@@ -1,5 +1,7 @@
 //! Watches, each kept in a store; a change that matters wakes the reconciler.
 
+#[cfg(test)]
+mod unreadable;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +19,9 @@ use kube::{Api, Client, Resource};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use crate::budgets::{self, Budgets};
-use crate::objects::{AgentPod, Budget, Ledger, PodItem, WatchedNode};
-use crate::snapshot::Snapshot;
+use brupop_core::budgets::{self, Budgets};
+use brupop_core::objects::{AgentPod, Budget, Ledger, PodItem, WatchedNode};
+use brupop_core::snapshot::Snapshot;
 pub use workloads::WorkloadWatches;
 
 /// The pods of at most so many nodes are watched at once. Further nodes are drained later.

@@ -1,13 +1,33 @@
 //! The command lines of the control plane's programs.
 
 use crate::certificates::Authority;
-use crate::control_plane::{Presents, Reach};
 use anyhow::{Context as _, Result};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
+
+/// The namespace of the shipped manifests.
+pub const NAMESPACE: &str = "brupop-bottlerocket-aws";
+
+/// From where a control plane is reached, and how it reaches Services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// From this machine. Services are reached by a stand-in for kube-proxy.
+    Loopback,
+    /// From the network, at this address. Services are reached as the network has it: by a real kube-proxy.
+    Network(Ipv4Addr),
+}
+
+/// What the API server presents to our webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presents {
+    /// As in most clusters.
+    Nothing,
+    /// The token in `ControlPlane::webhook_token`, which must be there before the first review.
+    Token,
+}
 
 /// Addresses of Services; nothing routes them but [`crate::services`], or a kube-proxy.
 pub(crate) const SERVICE_RANGE: &str = "10.0.0.0/24";
@@ -126,7 +146,7 @@ impl Layout<'_> {
     fn admission_configuration(&self) -> Result<PathBuf> {
         let (kubeconfig, configuration) =
             (self.dir.join("webhooks.kubeconfig"), self.dir.join("admission.json"));
-        let service = format!("brupop-webhook.{}.svc", crate::operator::NAMESPACE);
+        let service = format!("brupop-webhook.{NAMESPACE}.svc");
         let users = serde_json::json!({
             "apiVersion": "v1", "kind": "Config",
             "users": [{"name": service, "user": {"tokenFile": webhook_token(self.dir)}}],

@@ -6,6 +6,7 @@ use crate::certificates::Authority;
 use crate::components::{
     AUDIT_POLICY, FIRST_SERVICE, Layout, audit_log, egress_socket, free_port, webhook_token,
 };
+pub use crate::components::{Presents, Reach};
 use crate::kubeconfig::{Credential, Server};
 use crate::sandbox::{Process, Sandbox, Signal, tail};
 use crate::services::Services;
@@ -46,24 +47,6 @@ pub struct Options {
     pub presents: Presents,
     /// The API server's audit policy, if it is not to record everything.
     pub audit_policy: Option<&'static str>,
-}
-
-/// From where a control plane is reached, and how it reaches Services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// From this machine. Services are reached by a stand-in for kube-proxy.
-    Loopback,
-    /// From the network, at this address. Services are reached as the network has it: by a real kube-proxy.
-    Network(Ipv4Addr),
-}
-
-/// What the API server presents to our webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presents {
-    /// As in most clusters.
-    Nothing,
-    /// The token in [`ControlPlane::webhook_token`], which must be there before the first review.
-    Token,
 }
 
 impl Options {

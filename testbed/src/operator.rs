@@ -11,8 +11,7 @@ use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-/// Namespace of the default overlay.
-pub const NAMESPACE: &str = "brupop-bottlerocket-aws";
+pub use crate::components::NAMESPACE;
 
 /// What API servers say each time that agents are applied, for the namespace warns of what `restricted` refuses.
 pub const AGENT_WARNING: &str = "Warning: would violate PodSecurity \"restricted:latest\": seLinuxOptions (pod set \

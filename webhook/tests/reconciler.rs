@@ -9,10 +9,9 @@ use brupop_api::write::apply;
 use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Marker, Object, State, Value,
 };
-use brupop_reconciler::decide::{self, Effect};
-use brupop_reconciler::facts::{
-    Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts,
-};
+use brupop_core::decide::{self, Effect};
+use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::fixtures;
 use brupop_webhook::verdict::{Change, Request, verdict};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -172,25 +171,7 @@ fn situation<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a M
 }
 
 fn fleet(slots: &BTreeMap<String, Slot>) -> FleetFacts<'_> {
-    static NO_VERSIONS: BTreeMap<String, brupop_api::fleet::VersionRecord> = BTreeMap::new();
-    FleetFacts {
-        now: NOW,
-        term: 4,
-        ledger_term: Some(4),
-        slots,
-        versions: &NO_VERSIONS,
-        acknowledged: &[],
-        budget: FailureBudget::default(),
-        limit: 1,
-        gate: Gate::Open,
-        enforced: true,
-        alone: true,
-        typical_seconds: None,
-        all_ready: true,
-        resting: false,
-        exclude: false,
-        force: false,
-    }
+    FleetFacts { now: NOW, slots, ..fixtures::FLEET }
 }
 
 /// The review of this change of the spec.

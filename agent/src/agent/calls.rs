@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{Agent, Pause};
 use crate::host::{HostError, Outcome};
 use crate::pace::Begun;
-use crate::step::{Asked, Command, HostCall, HostFacts, Memory, Updates};
 use crate::trouble::jittered;
+use brupop_agent_core::step::{Asked, Command, HostCall, HostFacts, Memory, Updates};
 
 impl Agent {
     /// Makes a call, unless the same one was made too recently. `memory` is what to remember if the host begins.

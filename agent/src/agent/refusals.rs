@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::host::{HostError, Outcome};
-use crate::step::HostCall;
+use brupop_agent_core::step::HostCall;
 
 /// A reboot that was asked for, and that the host accepted, has come by then, or does not come: the host stops its services
 /// within a few minutes.
@@ -88,7 +88,7 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::Command;
+    use brupop_agent_core::step::Command;
 
     const DEADLINE: Duration = Duration::from_secs(50);
     const PREPARE: HostCall = HostCall::Command(Command::Prepare);

@@ -13,8 +13,8 @@ use tracing::Instrument as _;
 use super::{Agent, BUSY_FOR_LONG, Pause, REFRESHES_LEFT_OUT, facts};
 use crate::host::{HostError, Status, parse_boot_id};
 use crate::pace::Begun;
-use crate::step::{HostFacts, Prefetch, Step, Updates, host_trouble, step};
 use crate::trouble::jittered;
+use brupop_agent_core::step::{HostFacts, Prefetch, Step, Updates, host_trouble, step};
 
 /// The host's answers in one turn.
 struct Look {

@@ -73,13 +73,3 @@ impl HostError {
         matches!(self, Self::Unreachable { source, .. } if source.kind() != ErrorKind::WouldBlock)
     }
 }
-
-/// What is wrong with an answer; the call is added by who made it.
-#[derive(Debug)]
-pub(super) struct Nonsense(pub(super) String);
-
-impl Nonsense {
-    pub(super) fn of(self, call: &'static str) -> HostError {
-        HostError::Nonsense { call, why: self.0 }
-    }
-}

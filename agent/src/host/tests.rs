@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::step::UpdateState;
+use brupop_agent_core::step::UpdateState;
 
 fn document() -> Value {
     json!({

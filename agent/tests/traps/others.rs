@@ -1,6 +1,6 @@
 //! A person, or another program, at the host's API.
 
-use brupop_agent::step::Command as Typed;
+use brupop_agent_core::step::Command as Typed;
 use brupop_api::State;
 use brupop_testbed::host::{Command, Faults};
 use serde_json::json;

@@ -9,7 +9,7 @@ use brupop_agent::agent::Agent;
 use brupop_agent::host::{Host, Outcome, Status};
 use brupop_agent::options::Options;
 use brupop_agent::shadow::Seen;
-use brupop_agent::step::{Command, HostCall};
+use brupop_agent_core::step::{Command, HostCall};
 use brupop_api::crds::{MESSAGE_MAX, is_boot_id};
 use brupop_api::printable::is_printable;
 use brupop_api::{BottlerocketShadow, BottlerocketShadowStatus, State};

@@ -228,7 +228,6 @@ impl Fields for BottlerocketFleet {
                 status.versions.get(version).cloned().map_or(Value::Absent, Value::VersionRecord)
             }
             Field::LastFinished => text(status.last_finished.as_ref()),
-            Field::TypicalSeconds => Value::number_or_absent(status.typical_seconds),
             _ => Value::Absent,
         }
     }
@@ -253,7 +252,6 @@ impl Fields for BottlerocketFleet {
                 status.versions.remove(version);
             }
             (Field::LastFinished, value) => status.last_finished = to_text(value),
-            (Field::TypicalSeconds, value) => status.typical_seconds = to_number(value),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use brupop_runtime::waits::doubled;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Answer;
-use crate::drain::{DrainPlan, PodKey};
+use brupop_core::drain::{DrainPlan, PodKey};
 
 /// Wait after the first refusal; doubled with each further one. It starts again when a budget allows more.
 const FIRST_WAIT: Duration = Duration::from_millis(500);

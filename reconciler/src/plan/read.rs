@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 
 use super::workloads::DaemonSets;
 use super::{Output, PlanArgs, leader, plan, table, workloads};
-use crate::drain::DrainPlan;
 use crate::leadership::lease::Claim;
-use crate::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
-use crate::observe;
-use crate::settings::Settings;
-use crate::snapshot::Snapshot;
 use crate::watches::{PAGE, PAGE_OF_FOREIGN};
-use crate::{budgets, decide};
+use brupop_core::drain::DrainPlan;
+use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
+use brupop_core::observe::{self, Now};
+use brupop_core::policy::Policy;
+use brupop_core::snapshot::Snapshot;
+use brupop_core::{budgets, decide};
 
 /// The pods of at most so many nodes, in the order of their turns, are looked at: as many as the leader watches at
 /// once.
@@ -34,7 +34,7 @@ pub enum PlanError {
     Client(#[from] ClientError),
     /// The schedule cannot be understood.
     #[error("{0}")]
-    Schedule(String),
+    Policy(String),
     /// Something cannot be read.
     #[error("cannot read {what}")]
     Read {
@@ -53,23 +53,23 @@ pub enum PlanError {
 ///
 /// # Errors
 /// The cluster cannot be read, or the settings cannot be understood.
-pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanError> {
-    let schedule = settings.schedule().map_err(PlanError::Schedule)?;
+pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<String, PlanError> {
+    let policy = policy.map_err(PlanError::Policy)?;
     let cluster = Cluster::infer("brupop-reconciler-plan").await?;
     let (client, namespace) = (cluster.client()?, args.namespace.as_deref().unwrap_or(cluster.namespace()));
     let mut snapshot = snapshot(&client, namespace).await?;
-    if settings.workloads_deadline_seconds > 0 {
+    if !policy.durations.workloads.is_zero() {
         workloads::look(&client, &mut snapshot).await?;
     }
-    let now = Timestamp::now();
-    let text = now.to_string();
+    let time = Timestamp::now();
+    let text = time.to_string();
+    let now = Now { time, text: &text };
     let own_node = leaders_node(&client, namespace).await?;
     let mut daemon_sets = DaemonSets::default();
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while snapshot.drains.len() < LOOKED_AT {
-        let leader = leader(&snapshot, settings, &schedule, own_node.as_deref(), now);
-        let circumstances = settings.circumstances(&snapshot, leader, now, &text);
-        let observed = observe::observe(&snapshot, &circumstances);
+        let leader = leader(&snapshot, own_node.as_deref());
+        let observed = observe::observe(&snapshot, &policy, &leader, now);
         let turns = decide::turns(&observed.fleet, &observed.situations).into_iter();
         let room = usize::try_from(observed.fleet.limit).unwrap_or(LOOKED_AT);
         let first = turns.take(room.clamp(AT_ONCE, LOOKED_AT));
@@ -81,9 +81,8 @@ pub async fn run(settings: &Settings, args: &PlanArgs) -> Result<String, PlanErr
         }
         look_at_pods(&client, namespace, &mut snapshot, &mut daemon_sets, next).await?;
     }
-    let leader = leader(&snapshot, settings, &schedule, own_node.as_deref(), now);
-    let circumstances = settings.circumstances(&snapshot, leader, now, &text);
-    let mut observed = observe::observe(&snapshot, &circumstances);
+    let leader = leader(&snapshot, own_node.as_deref());
+    let mut observed = observe::observe(&snapshot, &policy, &leader, now);
     // Decide as if this process led, even if none has led yet.
     observed.fleet.ledger_term = Some(observed.fleet.term);
     let plan = plan(&observed);

@@ -8,7 +8,8 @@ use brupop_api::fleet::{Halt, Slot, VersionRecord};
 use brupop_api::printable::is_printable;
 
 use super::*;
-use crate::facts::{Evicted, FailureBudget, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::fixtures;
 
 fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
@@ -20,7 +21,7 @@ fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
             boot_id: "b",
             version: Some("1.19.4"),
             paused,
-            ..NodeFacts::PLAIN
+            ..fixtures::NODE
         }),
         shadow: Some(ShadowFacts {
             name: shadow,
@@ -48,24 +49,7 @@ fn observed<'a>(
     slots: &'a BTreeMap<String, Slot>,
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> Observed<'a> {
-    let fleet = FleetFacts {
-        now: "2026-11-21T04:00:00Z",
-        term: 1,
-        ledger_term: Some(1),
-        slots,
-        versions,
-        acknowledged: &[],
-        budget: FailureBudget::default(),
-        enforced: true,
-        alone: true,
-        force: false,
-        all_ready: true,
-        resting: false,
-        typical_seconds: None,
-        limit: 2,
-        gate: Gate::Open,
-        exclude: false,
-    };
+    let fleet = FleetFacts { slots, versions, limit: 2, ..fixtures::FLEET };
     Observed { fleet, situations, unreadable: BTreeMap::new(), too_long: vec![], next: None }
 }
 

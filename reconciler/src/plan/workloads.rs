@@ -9,10 +9,10 @@ use kube::core::ApiResource;
 use kube::{Client, Error};
 
 use super::PlanError;
-use crate::drain::owner;
-use crate::objects::PodItem;
-use crate::snapshot::Snapshot;
-use crate::workloads::{self, Found, Kind, Scale, Workload};
+use brupop_core::objects::PodItem;
+use brupop_core::snapshot::Snapshot;
+use brupop_core::workloads::owner;
+use brupop_core::workloads::{self, Found, Kind, Scale, Workload};
 
 /// At most so many workloads are looked at: as many as the leader watches at once.
 const LOOKED_AT: usize = 512;

@@ -7,13 +7,14 @@ use brupop_runtime::errors::describe;
 
 use super::complaints::Subject;
 use super::errand::{Context, Errand, Key};
+use super::opt_in::OPT_IN_PAUSE;
 use super::{Answered, Reconciler};
 use crate::apply::{Call, Outcome};
 use crate::canary::Finding;
-use crate::drain::PodKey;
-use crate::events::EventText;
 use crate::evict::Answer;
 use crate::other_operator::Looked;
+use brupop_core::drain::PodKey;
+use brupop_core::events::EventText;
 use tokio::task::JoinError;
 
 impl Reconciler {
@@ -57,7 +58,6 @@ impl Reconciler {
                 }
                 self.leading.pending.written(key.clone(), version_written, now);
                 if opts_in {
-                    self.leading.label_rate.labelled();
                     self.complaints.resolved(&Subject::OptIn);
                 }
                 if let Some(term) = begins_term {
@@ -85,9 +85,6 @@ impl Reconciler {
                 {
                     self.leading.denials.denied(name, &why, now);
                 }
-                if opts_in {
-                    self.leading.label_rate.failed(now);
-                }
                 // One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals
                 // are a mistake of ours, or there is a rule against it.
                 match self.leading.pending.refused(key, seen, now) {
@@ -108,7 +105,7 @@ impl Reconciler {
                 self.metrics.wrote(object, "failed");
                 self.leading.pending.failed(key.clone(), now);
                 if opts_in {
-                    self.leading.label_rate.failed(now);
+                    self.leading.opt_in_from = now + OPT_IN_PAUSE;
                     return self.not_opted_in(context, &why);
                 }
                 if self.complaints.is_new(Subject::Call(key), &why) {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::errand::Key;
-use crate::observe::Observed;
-use crate::snapshot::Snapshot;
+use brupop_core::observe::Observed;
+use brupop_core::snapshot::Snapshot;
 
 /// What a complaint is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ impl Complaints {
         self.0.retain(|subject, _| match subject {
             Subject::Fleet | Subject::OptIn => true,
             Subject::Node(name) => alone.contains(name.as_str()),
-            Subject::Call(key) | Subject::IdleWrite(key) => snapshot.has(key),
+            Subject::Call(key) | Subject::IdleWrite(key) => key.exists_in(snapshot),
             Subject::Drain(name, _) => snapshot.drains.contains_key(name),
         });
     }
@@ -61,7 +61,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::facts::{Evicted, FleetFacts, Gate, PodFacts, Situation, TimeFacts};
+    use brupop_core::fixtures;
     use serde_json::json;
 
     fn drain(why: &str) -> Subject {
@@ -74,38 +74,9 @@ mod tests {
 
     /// What is observed of this node: it is not understood, or it is.
     fn prune(complaints: &mut Complaints, snapshot: &Snapshot, unreadable: bool) {
-        let (slots, versions) = (BTreeMap::new(), BTreeMap::new());
-        let fleet = FleetFacts {
-            now: "",
-            term: 1,
-            ledger_term: Some(1),
-            slots: &slots,
-            versions: &versions,
-            acknowledged: &[],
-            budget: crate::facts::FailureBudget::default(),
-            enforced: true,
-            alone: true,
-            force: false,
-            all_ready: true,
-            resting: false,
-            typical_seconds: None,
-            limit: 500,
-            gate: Gate::Open,
-            exclude: false,
-        };
-        let situation = Situation {
-            shadow_name: "brs-n",
-            node: None,
-            shadow: None,
-            owner_uid: None,
-            pods: PodFacts::default(),
-            denied: None,
-            evicted: Evicted::Back,
-            time: TimeFacts::default(),
-        };
         let observed = Observed {
-            fleet,
-            situations: vec![situation],
+            fleet: fixtures::FLEET,
+            situations: vec![fixtures::nothing("brs-n")],
             unreadable: unreadable.then(|| (0, "?".to_owned())).into_iter().collect(),
             too_long: vec!["brs-long"],
             next: None,
@@ -157,7 +128,7 @@ mod tests {
     fn a_refusal_is_said_once_a_drain_though_two_budgets_take_turns() {
         let mut complaints = Complaints::default();
         let mut snapshot = snapshot();
-        snapshot.drains.insert("brs-n".into(), crate::drain::DrainPlan::default());
+        snapshot.drains.insert("brs-n".into(), brupop_core::drain::DrainPlan::default());
         let said = ["a", "b", "a", "b"].map(|why| {
             prune(&mut complaints, &snapshot, false);
             complaints.is_new(drain(why), why)

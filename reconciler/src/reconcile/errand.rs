@@ -7,11 +7,12 @@ use kube::Resource;
 use kube::api::Preconditions;
 use serde_json::Value;
 
-use crate::apply::{self, Call, Confirm};
-use crate::decide::{Decision, Effect};
-use crate::events::{self, EventText};
-use crate::facts::{FleetFacts, Situation};
-use crate::snapshot::Snapshot;
+use brupop_core::decide::{Decision, Effect, new_shadow};
+use brupop_core::events::{self, EventText};
+use brupop_core::facts::{FleetFacts, Situation};
+use brupop_core::snapshot::Snapshot;
+
+use crate::apply::{Call, Confirm, resource_version};
 
 /// Which object a call writes. While a call of this key is under way, or what it wrote has not come back through the
 /// watch, no other call of this key is made.
@@ -76,33 +77,25 @@ impl Context {
     }
 }
 
-impl Snapshot {
-    fn shadow_version(&self, name: &str) -> Option<u64> {
-        self.shadows.get(name).and_then(|shadow| apply::resource_version(&shadow.metadata))
-    }
-
-    fn node_version(&self, name: &str) -> Option<u64> {
-        self.nodes.get(name).and_then(|node| apply::resource_version(node.meta()))
-    }
-
+impl Key {
     /// Is there still a Node or a shadow of this key's name? The ledger is always taken to be there.
-    pub(super) fn has(&self, key: &Key) -> bool {
-        match key {
-            Key::Ledger | Key::FleetStatus => true,
-            Key::Shadow(name) | Key::Node(name) | Key::Condition(name) => {
-                self.shadows.contains_key(name) || self.nodes.contains_key(name)
+    pub(super) fn exists_in(&self, snapshot: &Snapshot) -> bool {
+        match self {
+            Self::Ledger | Self::FleetStatus => true,
+            Self::Shadow(name) | Self::Node(name) | Self::Condition(name) => {
+                snapshot.shadows.contains_key(name) || snapshot.nodes.contains_key(name)
             }
         }
     }
 
-    /// The `resourceVersion` in which the object of this key is known here.
-    pub(super) fn known_resource_version(&self, key: &Key) -> Option<u64> {
-        match key {
-            Key::Ledger | Key::FleetStatus => {
-                self.ledger().and_then(|ledger| apply::resource_version(&ledger.fleet.metadata))
+    /// The `resourceVersion` in which the object of this key is known.
+    pub(super) fn version_in(&self, snapshot: &Snapshot) -> Option<u64> {
+        match self {
+            Self::Ledger | Self::FleetStatus => resource_version(&snapshot.ledger()?.fleet.metadata),
+            Self::Shadow(name) | Self::Condition(name) => {
+                resource_version(&snapshot.shadows.get(name)?.metadata)
             }
-            Key::Shadow(name) | Key::Condition(name) => self.shadow_version(name),
-            Key::Node(name) => self.node_version(name),
+            Self::Node(name) => resource_version(snapshot.nodes.get(name)?.meta()),
         }
     }
 }
@@ -119,7 +112,7 @@ pub(super) fn ledger(
     Errand {
         key: Key::Ledger,
         call: Call::PatchLedger(write.patch(quoted)),
-        seen: snapshot.known_resource_version(&Key::Ledger),
+        seen: Key::Ledger.version_in(snapshot),
         begins_term,
         context: Context {
             reason: event.as_ref().map_or("", |event| event.reason),
@@ -151,7 +144,7 @@ pub(super) fn of(
         }
         Effect::CreateShadow { attempt } => {
             let node = situation.node?;
-            let shadow = apply::new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
+            let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
             (Key::Shadow(name.to_owned()), Call::CreateShadow(Box::new(shadow)))
         }
         Effect::DeleteShadow { uid } => {
@@ -166,7 +159,7 @@ pub(super) fn of(
     };
     let event = events::of_effect(situation, decision);
     Some(Errand {
-        seen: snapshot.known_resource_version(&key),
+        seen: key.version_in(snapshot),
         key,
         call,
         begins_term: None,
@@ -211,13 +204,14 @@ fn json_patch(snapshot: &Snapshot, name: &str, write: &Write<'_>) -> Option<Json
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+
     use std::sync::Arc;
 
     use super::*;
-    use crate::decide::Reason;
-    use crate::facts::{Evicted, Gate, NodeFacts, PodFacts, TimeFacts};
     use brupop_api::facts::ShadowFacts;
+    use brupop_core::decide::Reason;
+    use brupop_core::fixtures;
+
     use serde_json::json;
 
     const NOW: &str = "2026-11-21T04:00:00Z";
@@ -229,33 +223,11 @@ mod tests {
             snapshot.shadows.insert("brs-n".into(), Arc::new(serde_json::from_value(shadow).unwrap()));
         }
         let situation = Situation {
-            shadow_name: "brs-n",
-            node: Some(NodeFacts::PLAIN),
+            node: Some(fixtures::NODE),
             shadow: snapshot.shadow("brs-n").and_then(ShadowFacts::of),
-            owner_uid: None,
-            pods: PodFacts::default(),
-            denied: None,
-            evicted: Evicted::Back,
-            time: TimeFacts::default(),
+            ..fixtures::nothing("brs-n")
         };
-        let fleet = FleetFacts {
-            now: NOW,
-            term: 7,
-            ledger_term: Some(7),
-            slots: &BTreeMap::new(),
-            versions: &BTreeMap::new(),
-            acknowledged: &[],
-            budget: crate::facts::FailureBudget::default(),
-            enforced: true,
-            alone: true,
-            force: false,
-            all_ready: true,
-            resting: false,
-            typical_seconds: None,
-            limit: 500,
-            gate: Gate::Open,
-            exclude: false,
-        };
+        let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..fixtures::FLEET };
         let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled };
         of(&snapshot, &situation, &decision, &fleet).map(|errand| errand.call)
     }

@@ -15,11 +15,11 @@ use super::complaints::Subject;
 use super::errand::{Context, Errand, Key};
 use super::pass::Pass;
 use crate::apply::Call;
-use crate::conditions::{self, FleetWanted, Wanted};
-use crate::decide::{Abort, Reason};
-use crate::events::{self, EventText};
-use crate::facts::Situation;
-use crate::snapshot::Snapshot;
+use brupop_core::conditions::{self, FleetWanted, Wanted};
+use brupop_core::decide::{Abort, Reason};
+use brupop_core::events::{self, EventText};
+use brupop_core::facts::Situation;
+use brupop_core::snapshot::Snapshot;
 
 /// An update has some twenty reasons, one after the other.
 const REASONS_LOGGED: Quota = Quota::new(60, Duration::from_mins(1));
@@ -103,7 +103,7 @@ impl Reconciler {
         let status = conditions::shadow_patch(shadow, &wanted, &text(pass.now));
         let key = Key::Condition(name.to_owned());
         let errand = Errand {
-            seen: snapshot.known_resource_version(&key),
+            seen: key.version_in(snapshot),
             key,
             call: Call::ApplyToShadow { name: name.to_owned(), status },
             begins_term: None,
@@ -133,7 +133,7 @@ impl Reconciler {
             )),
             Reason::BackingOff => {
                 let shadow = snapshot.shadow(name)?;
-                let base = self.settings.durations().back_off_base;
+                let base = self.policy.durations.back_off_base;
                 events::of_failures(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
             }
             _ => None,
@@ -179,7 +179,7 @@ impl Reconciler {
         let event = wanted.new_obstacle(&ledger.fleet).map(events::of_other_operator);
         let objects = vec![ledger.fleet.object_ref(&())];
         let (key, context) = (Key::FleetStatus, Context { event, objects, ..Context::default() });
-        let seen = snapshot.known_resource_version(&key);
+        let seen = key.version_in(snapshot);
         self.run_errand(pass, Errand { key, call, seen, begins_term: None, context });
     }
 }

@@ -1,5 +1,7 @@
 //! Opts nodes in, if that is wanted (`AUTO_LABEL`), and says why it could not.
 
+use std::time::Duration;
+
 use brupop_api::Write;
 use kube::Resource as _;
 
@@ -8,39 +10,33 @@ use super::complaints::Subject;
 use super::errand::{Context, Errand, Key};
 use super::pass::Pass;
 use crate::apply::Call;
-use crate::decide;
-use crate::events;
-use crate::facts::Outsider;
-use crate::snapshot::Snapshot;
+use brupop_core::decide;
+use brupop_core::events;
+use brupop_core::facts::Outsider;
+use brupop_core::snapshot::Snapshot;
+
+/// No node is labelled for so long after one could not be: most likely none can.
+pub(super) const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
 
 impl Reconciler {
-    /// Labels the next node that is to be opted in, if `AUTO_LABEL` wants it and the rate allows it.
+    /// Labels the nodes that are to be opted in, if `AUTO_LABEL` wants it.
     pub(super) fn opt_in(&mut self, pass: &mut Pass<'_>) {
         let Pass { snapshot, observed, now, .. } = *pass;
-        if !self.settings.auto_label {
+        if !self.policy.auto_label {
             return;
         }
-        let (outsiders, next) = snapshot.outsiders(self.settings.durations().min_node_age, now);
+        if self.now() < self.leading.opt_in_from {
+            pass.wake.by(self.leading.opt_in_from);
+            return;
+        }
+        let (outsiders, next) = snapshot.outsiders(self.policy.durations.min_node_age, now);
         pass.wake.by_time(next, now, self.now());
-        let wanted: Vec<_> = outsiders
-            .iter()
-            .filter_map(|outsider| Some((outsider, decide::opt_in(&observed.fleet, outsider)?)))
-            .collect();
-        let Some(due) = self.leading.label_rate.due().filter(|_| !wanted.is_empty()) else { return };
-        if self.now() < due {
-            pass.wake.by(due);
-            return;
-        }
-        let ready = wanted
-            .into_iter()
-            .filter(|(outsider, _)| self.is_ready(pass, &Key::Node(outsider.shadow_name.to_owned())));
-        let Some((outsider, write)) = self.leading.label_rate.turn(ready, |(outsider, _)| outsider.name)
-        else {
-            return;
-        };
-        let Some(errand) = errand(snapshot, outsider, &write) else { return };
-        if self.run_errand(pass, errand) {
-            self.leading.label_rate.begin(outsider.name, self.now());
+        for outsider in &outsiders {
+            if let Some(write) = decide::opt_in(&observed.fleet, outsider)
+                && let Some(errand) = errand(snapshot, outsider, &write)
+            {
+                self.run_errand(pass, errand);
+            }
         }
     }
 
@@ -67,7 +63,7 @@ fn errand(snapshot: &Snapshot, outsider: &Outsider<'_>, write: &Write<'_>) -> Op
     let key = Key::Node(outsider.shadow_name.to_owned());
     let event = events::of_opt_in(outsider.name);
     Some(Errand {
-        seen: snapshot.known_resource_version(&key),
+        seen: key.version_in(snapshot),
         key,
         call: Call::LabelNode { name: outsider.name.to_owned(), patch: write.patch(&node.quoted()) },
         begins_term: None,

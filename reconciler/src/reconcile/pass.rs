@@ -12,15 +12,16 @@ use super::errand::{self, Context, Errand, Key};
 use super::wake::Wake;
 use super::{Answered, Reconciler};
 use crate::apply::Call;
-use crate::decide::{self, Decision, Effect, Reason, Slots};
-use crate::drain::DrainPlan;
-use crate::facts::{Gate, Situation};
 use crate::metrics::LastPass;
-use crate::observe::{Leader, Observed, observe};
 use crate::pending::Readiness;
-use crate::schedule::Kind;
-use crate::snapshot::Snapshot;
-use crate::{canary, events, evict, other_operator};
+use crate::{canary, evict, other_operator};
+use brupop_core::decide::{self, Decision, Effect, Reason, Slots};
+use brupop_core::drain::DrainPlan;
+use brupop_core::events;
+use brupop_core::facts::Situation;
+use brupop_core::observe::{Leader, Now, Observed, observe};
+use brupop_core::policy::Policy;
+use brupop_core::snapshot::Snapshot;
 
 /// At most so many calls are under way at once. A call that has no room is decided anew when another one is answered.
 const MAX_CALLS: usize = 32;
@@ -71,18 +72,17 @@ impl Reconciler {
         let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
-        let allowed = snapshot.starts_allowed(&mut self.starts, &self.schedule, &self.settings, now);
         let own_node = self.caller.own_node.clone();
         let leader = Leader {
             term: self.leading.term.unwrap_or(0),
             enforced: self.leading.admission.holds().is_ok(),
             alone: self.leading.alone.holds().is_ok(),
-            starts_allowed: allowed,
             own_node: own_node.as_deref(),
         };
-        let observed = observe(&snapshot, &self.settings.circumstances(&snapshot, leader, now, &now_text));
+        let observed = observe(&snapshot, &self.policy, &leader, Now { time: now, text: &now_text });
         wake.by_time(observed.next, now, self.now());
-        self.opens = if allowed { None } else { self.schedule.opens(now) };
+        let Policy { schedule, durations, .. } = &self.policy;
+        self.opens = if schedule.is_open(now, durations.min_remaining) { None } else { schedule.opens(now) };
         wake.by_time(self.opens, now, self.now());
         let mut pass = Pass { snapshot: &snapshot, observed: &observed, now, wake };
         if self.ensure_term(&mut pass) {
@@ -148,7 +148,6 @@ impl Reconciler {
     fn decide(&mut self, pass: &mut Pass<'_>) -> LastPass {
         let Observed { fleet, situations, unreadable, too_long, .. } = pass.observed;
         let slots = decide::slots(fleet, situations);
-        self.end_shot_if_done(pass, &slots);
         if let Some(write) = &slots.write {
             let event = events::of_halts(&slots.halted);
             self.run_errand(pass, errand::ledger(pass.snapshot, write, None, event));
@@ -202,22 +201,6 @@ impl Reconciler {
             ("Pod", number(of_drains + snapshot.unreadable_agents)),
             ("PodDisruptionBudget", number(budgets)),
         ])
-    }
-
-    /// A shot of the schedule is over once no node is left that could start, and no update runs.
-    fn end_shot_if_done(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
-        let Pass { snapshot, observed: Observed { fleet, .. }, now, .. } = *pass;
-        if fleet.gate == Gate::Open
-            && self.schedule.kind() == Kind::Shot
-            && slots.write.is_none()
-            && slots.queued.is_empty()
-            && !snapshot.shot_runs(&self.schedule, &self.settings.durations(), now)
-            && !fleet.resting
-            && fleet.alone
-            && snapshot.blocked.values().all(|(_, for_long)| *for_long)
-        {
-            self.starts.none_left();
-        }
     }
 
     /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next
@@ -289,7 +272,7 @@ impl Reconciler {
 
     /// May a call of this key be made now? If not, the pass notes when it may.
     pub(super) fn is_ready(&self, pass: &mut Pass<'_>, key: &Key) -> bool {
-        let version = pass.snapshot.known_resource_version(key);
+        let version = key.version_in(pass.snapshot);
         match self.leading.pending.readiness(key, version, self.now()) {
             Readiness::Ready => true,
             Readiness::Called => false,
@@ -327,8 +310,8 @@ impl Reconciler {
         self.leading.reasons.retain(|name, _| there(name));
         self.leading.said.retain(|name, _| there(name));
         self.leading.settling.retain(there);
-        self.leading.pending.forget_unless(|key| snapshot.has(key));
-        self.leading.idle_writes.forget_unless(|key| snapshot.has(key));
+        self.leading.pending.forget_unless(|key| key.exists_in(snapshot));
+        self.leading.idle_writes.forget_unless(|key| key.exists_in(snapshot));
         self.complaints.prune(snapshot, observed);
     }
 }

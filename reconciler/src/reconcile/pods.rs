@@ -10,12 +10,13 @@ use brupop_api::{Item, Marker, State, names};
 
 use super::Reconciler;
 use super::wake::Wake;
-use crate::budgets;
-use crate::drain::{DrainPlan, Fate, fate, identity, owner};
-use crate::evict::Returns;
-use crate::objects::{Budget, PodItem, WatchedNode, is_operator_pod};
-use crate::snapshot::Snapshot;
-use crate::workloads::{Found, Workload};
+use brupop_core::budgets;
+use brupop_core::drain::{DrainPlan, Fate, fate, identity};
+use brupop_core::objects::{Budget, PodItem, WatchedNode, is_operator_pod};
+use brupop_core::returns::Returns;
+use brupop_core::snapshot::Snapshot;
+use brupop_core::workloads::owner;
+use brupop_core::workloads::{Found, Workload};
 
 /// A node is passed over for this long after its pods were last looked at, if there are too many such nodes to watch
 /// all.
@@ -105,7 +106,7 @@ impl Reconciler {
             }
             shadows.contains_key(name) && (watched || now < *seen + PASSED_OVER)
         });
-        let patience = Duration::from_secs(self.settings.drain_deadline_seconds);
+        let patience = Duration::try_from(self.policy.durations.drain).unwrap_or_default();
         for (name, PassedOver { why, never, since, .. }) in &self.leading.passed_over {
             if *never {
                 snapshot.undrainable.insert(name.clone(), why.clone());
@@ -131,11 +132,8 @@ impl Reconciler {
         };
         let looked = self.leading.pods.look(|_, pods, _| workloads(pods));
         let mut wanted: BTreeSet<Workload> = looked.into_values().flatten().collect();
-        let evicted = if self.settings.workloads_deadline_seconds == 0 {
-            BTreeMap::new()
-        } else {
-            snapshot.monitored()
-        };
+        let evicted =
+            if self.policy.durations.workloads.is_zero() { BTreeMap::new() } else { snapshot.monitored() };
         wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
         self.leading.workloads.want(
             &self.caller.client,

@@ -30,7 +30,7 @@ impl Wake {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Schedule;
+    use brupop_core::window::Schedule;
     use jiff::tz::TimeZone;
 
     #[test]

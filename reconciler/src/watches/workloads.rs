@@ -14,9 +14,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::Outage;
-use crate::facts::Evicted;
-use crate::objects::PodItem;
-use crate::workloads::{self, Found, Kind, Scale, Workload};
+use brupop_core::facts::Evicted;
+use brupop_core::objects::PodItem;
+use brupop_core::workloads::{self, Found, Kind, Scale, Workload};
 
 /// At most so many workloads are watched at once. Further ones are not looked at.
 const MAX_WATCHES: usize = 512;

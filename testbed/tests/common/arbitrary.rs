@@ -44,7 +44,7 @@ pub const NODE_FIELDS: [Field<'static>; 9] = [
     Field::UpdaterInterface,
     Field::OsImage,
 ];
-pub const FLEET_FIELDS: [Field<'static>; 11] = [
+pub const FLEET_FIELDS: [Field<'static>; 10] = [
     Field::Uid,
     Field::Generation,
     Field::Term,
@@ -55,7 +55,6 @@ pub const FLEET_FIELDS: [Field<'static>; 11] = [
     Field::VersionRecord("1.20.1"),
     Field::VersionRecord("1.20.2"),
     Field::LastFinished,
-    Field::TypicalSeconds,
 ];
 
 const VERSIONS: [&str; 3] = ["1.19.4", "1.20.0", "1.20.1-rc.1+aws"];
@@ -333,7 +332,6 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
         | Field::SpecLeaderTerm
         | Field::CrashCount
         | Field::StatusAttempt
-        | Field::TypicalSeconds
         | Field::Term => (0_u64..6).prop_map(Value::Number).boxed(),
         Field::SpecState | Field::CurrentState => select(&State::ALL[..]).prop_map(Value::State).boxed(),
         Field::SpecTransitionTimestamp | Field::FailureTimestamp | Field::LastFinished => text(&TIMES),

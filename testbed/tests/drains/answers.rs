@@ -1,7 +1,7 @@
 //! What a real API server answers to an eviction, and how that is understood.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_reconciler::drain::PodKey;
+use brupop_core::drain::PodKey;
 use brupop_reconciler::evict::{delete, evict};
 use brupop_testbed::{ControlPlane, Options};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};

@@ -49,7 +49,5 @@ async fn no_further_node_begins_until_evicted_workloads_are_available_again() ->
     close_to_new_pods(&fleet, false).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
     assert_kind(&fleet, 1)?;
-    let typical = fleet.ledger().get("fleet").await?.status.and_then(|status| status.typical_seconds);
-    ensure!(typical.is_some_and(|seconds| (1..120).contains(&seconds)), "{typical:?}");
     fleet.check()
 }

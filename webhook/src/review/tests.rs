@@ -1,5 +1,7 @@
 //! Whatever is asked: people may see what is answered, and what is logged of it.
 
+mod malformed;
+
 use super::*;
 use brupop_admission_cases::edit::{Edit, Place, Side, apply};
 use brupop_admission_cases::oracle::flaw;

@@ -1,6 +1,5 @@
 //! The table of cases, row by row, on the verdict alone. On the API server it is run by the test bed.
 
-mod malformed;
 mod soundness;
 
 use super::{Change, Request, Rule, Verdict, verdict};

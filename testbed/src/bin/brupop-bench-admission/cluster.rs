@@ -2,7 +2,6 @@
 //! anything in between.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brupop_testbed::kubelet::PodProcess;
@@ -19,44 +18,17 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 
-use crate::measure::PARALLEL;
 use crate::reports::{ACCOUNT, Agent};
+use crate::variants::{DEADLINE, DO_NOTHING, Hook, PARALLEL, Variant};
 use crate::waits::{self, Wait};
 
-/// Longest wait for anything to come up.
-pub const DEADLINE: Duration = Duration::from_mins(1);
 /// Label of the namespaces that our policies are asked about.
 const POLICIES: &str = "bench/policies";
 /// Label of the namespaces whose webhook this is.
 const WEBHOOK: &str = "bench/webhook";
-const DO_NOTHING: &str = "do-nothing";
 /// The shipped configuration, its entry, and what the entry of the other one is called.
 const OURS: (&str, &str) = ("brupop-webhook", "shadows.brupop.bottlerocket.aws");
 const OTHER: &str = "do-nothing.bench.local";
-
-/// What stands between an agent's patch and etcd, beside authentication, RBAC and schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Variant {
-    /// Nothing.
-    Bare,
-    /// The policies in the API server.
-    Policies,
-    /// A webhook that does nothing.
-    DoNothing,
-    /// Our webhook.
-    Webhook,
-    /// Our webhook and the policies, as shipped.
-    Both,
-}
-
-/// Which of the two webhooks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Hook {
-    /// The one that does nothing.
-    DoNothing,
-    /// Ours.
-    Ours,
-}
 
 /// The cluster, and the agents of each variant.
 pub struct Cluster {
@@ -64,40 +36,6 @@ pub struct Cluster {
     kubelets: Kubelets,
     control_plane: ControlPlane,
     agents: BTreeMap<Variant, Vec<Agent>>,
-}
-
-impl Variant {
-    pub const ALL: [Self; 5] = [Self::Bare, Self::Policies, Self::DoNothing, Self::Webhook, Self::Both];
-
-    fn namespace(self) -> &'static str {
-        match self {
-            Self::Bare => "bench-bare",
-            Self::Policies => "bench-policies",
-            Self::DoNothing => "bench-do-nothing",
-            Self::Webhook => "bench-webhook",
-            Self::Both => "bench-both",
-        }
-    }
-
-    /// The webhook that is asked, and whether policies are.
-    pub fn gates(self) -> (Option<Hook>, bool) {
-        match self {
-            Self::Bare => (None, false),
-            Self::Policies => (None, true),
-            Self::DoNothing => (Some(Hook::DoNothing), false),
-            Self::Webhook => (Some(Hook::Ours), false),
-            Self::Both => (Some(Hook::Ours), true),
-        }
-    }
-}
-
-impl Hook {
-    fn label(self) -> &'static str {
-        match self {
-            Self::DoNothing => DO_NOTHING,
-            Self::Ours => "ours",
-        }
-    }
 }
 
 impl Cluster {

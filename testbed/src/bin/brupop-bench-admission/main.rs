@@ -6,6 +6,7 @@ mod measure;
 mod ports;
 mod reports;
 mod table;
+mod variants;
 mod waits;
 
 use std::process::ExitCode;
@@ -64,7 +65,7 @@ async fn bench(rounds: u32) -> Result<()> {
     eprintln!("measuring");
     let measured = measure::all(&cluster, rounds).await?;
     let waits = cluster.waits().await?;
-    waits::check(&measured, &waits)?;
+    measure::check(&measured, &waits)?;
     println!("{}", table::render(&measured, &waits));
     Ok(())
 }

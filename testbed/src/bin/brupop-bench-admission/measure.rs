@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 
-use crate::cluster::{Cluster, Variant};
+use crate::cluster::Cluster;
+use crate::variants::{Hook, Variant};
+use crate::waits::Wait;
 
-/// Patches in flight in the second part, each of another agent.
-pub const PARALLEL: usize = 32;
 /// Patches of one turn in the first part, one after the other.
 const PORTION: usize = 20;
 /// Patches of each agent in one turn of the second part.
@@ -142,6 +142,20 @@ async fn in_parallel(
         anyhow::Ok(times)
     }));
     Ok((times.await?.concat(), began.elapsed()))
+}
+
+/// Every patch was reviewed by whom it should be.
+///
+/// # Errors
+/// A webhook was asked too rarely.
+pub fn check(measured: &Measured, waits: &BTreeMap<Hook, Wait>) -> Result<()> {
+    for (hook, wait) in waits {
+        let asked = Variant::ALL.into_iter().filter(|variant| variant.gates().0 == Some(*hook));
+        let patches: usize = asked.map(|variant| measured.patches(variant)).sum();
+        let enough = usize::try_from(wait.reviews)? >= patches;
+        ensure!(enough, "{hook:?}: {patches} patches, {} reviews", wait.reviews);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

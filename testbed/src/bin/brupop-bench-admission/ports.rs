@@ -13,8 +13,8 @@ use futures::future::join_all;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use crate::cluster::{Cluster, DEADLINE, Variant};
-use crate::measure::PARALLEL;
+use crate::cluster::Cluster;
+use crate::variants::{DEADLINE, PARALLEL, Variant};
 
 /// Ports of the webhook's container.
 const ADMISSION: i32 = 8443;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::cluster::{Hook, Variant};
-use crate::measure::{Measured, PARALLEL, Times};
+use crate::measure::{Measured, Times};
+use crate::variants::{Hook, PARALLEL, Variant};
 use crate::waits::Wait;
 
 /// Our webhook should stay within this factor of one that does nothing.

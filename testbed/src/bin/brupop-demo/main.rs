@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use brupop_reconciler::settings::Limit;
+use brupop_core::policy::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Durations;
 use brupop_testbed::{Fleet, FleetOptions};

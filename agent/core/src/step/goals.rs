@@ -1,0 +1,208 @@
+//! What each state of the spec asks of the agent.
+
+use brupop_api::State;
+use brupop_api::facts::{HOST_TROUBLE, REFRESH_FAILED};
+
+use super::look::UNCHOSEN;
+use super::prefetch::PREFETCH;
+use super::view::{View, failure};
+use super::written::{Instead, written_instead};
+use super::{Command, Ended, Report, UpdateState, Updates};
+
+/// What to do once there is nothing to report.
+pub(super) enum Next {
+    Wait,
+    Poll,
+    Command(Command),
+    Reboot,
+}
+
+impl<'a> View<'_, 'a> {
+    /// Idle: nothing of ours is pending; look for updates now and then.
+    pub(super) fn toward_idle(&self, report: &mut Report<'a>) -> Next {
+        if self.pending() {
+            // What our attempt activated must not be booted by accident.
+            match self.host.updates {
+                Updates::Busy => return Next::Poll,
+                Updates::Unknown => return Next::Command(Command::Refresh),
+                Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours(&known) => {
+                    if let Some(Ended { command: Command::Deactivate, last, .. }) = self.ended {
+                        report.message(Some(failure("deactivate", &last)));
+                    }
+                    return Next::Command(Command::Deactivate);
+                }
+                // It may be carried out yet.
+                Updates::Known(_) if self.memory.asked.is_some_and(|it| it.command == Command::Activate) => {
+                    return Next::Poll;
+                }
+                Updates::Known(_) => {}
+            }
+        }
+        if self.fell_back_unsaid() {
+            report.crash(self.host.now, self.fell_back());
+        }
+        report.state(State::Idle);
+        report.staged(self.prefetched());
+        report.claim(None);
+        if self.shadow.spec.failures.is_none() {
+            report.no_failures(&[UNCHOSEN, PREFETCH, REFRESH_FAILED]);
+        }
+        self.say_unchosen(report);
+        self.say_prefetch(report);
+        self.look_for_updates(report)
+    }
+
+    fn look_for_updates(&self, report: &mut Report<'a>) -> Next {
+        self.say_refresh(report);
+        if self.failed_refresh().is_none() {
+            self.report_target(report);
+        }
+        if self.memory.refresh_due {
+            return Next::Command(Command::Refresh);
+        }
+        match self.host.updates {
+            _ if self.prefetch_is_due() => Next::Command(Command::Prepare),
+            Updates::Busy => Next::Poll,
+            _ => Next::Wait,
+        }
+    }
+
+    /// Wanted: the host runs `spec.version`. It may be rebooted from the granted boot, once that is claimed.
+    pub(super) fn toward_rebooted(&self, report: &mut Report<'a>) -> Next {
+        if let Some(next) = self.take_over(report) {
+            return next;
+        }
+        report.attempt();
+        if self.runs_wanted() {
+            report.state(State::RebootedIntoUpdate);
+            return Next::Wait;
+        }
+        if self.shadow.reports(State::ErrorReset) {
+            return Next::Wait;
+        }
+        let claim = self.shadow.status.reboot_requested;
+        let granted = self.shadow.spec.reboot_from_boot_id;
+        if claim.is_some_and(|claim| claim != self.host.boot_id && granted == Some(claim)) {
+            report.failure(self.host.now, self.fell_back());
+            return Next::Wait;
+        }
+        if granted != Some(self.host.boot_id) {
+            return Next::Wait;
+        }
+        let claimed = claim == granted;
+        if claimed && self.memory.refused {
+            report.failure(self.host.now, self.refuses("to reboot"));
+            report.claim(None);
+            return Next::Wait;
+        }
+        let said = self.shadow.status.message.unwrap_or_default();
+        match self.host.updates {
+            Updates::Busy => Next::Poll,
+            Updates::Unknown => Next::Command(Command::Refresh),
+            Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) => {
+                report.claim(Some(self.host.boot_id));
+                if said.starts_with(&self.not_next()) {
+                    report.message(None);
+                }
+                if claimed { Next::Reboot } else { Next::Wait }
+            }
+            // The claim stays for as long as the node may go down.
+            Updates::Known(_) if claimed && self.memory.reboot_may_come => {
+                if !said.starts_with(HOST_TROUBLE) {
+                    report.message(Some(format!(
+                        "{}; a reboot that was asked for may still come",
+                        self.not_next()
+                    )));
+                }
+                Next::Poll
+            }
+            Updates::Known(_) => {
+                report.failure(self.host.now, self.not_next());
+                if claimed {
+                    report.claim(None);
+                }
+                Next::Wait
+            }
+        }
+    }
+
+    /// Wanted: the host goes on running `spec.version`.
+    pub(super) fn toward_monitoring(&self, report: &mut Report<'a>) -> Next {
+        if self.runs_wanted() {
+            report.state(State::MonitoringUpdate);
+        } else {
+            report.failure(self.host.now, format!("the host fell back to {}", self.host.version));
+        }
+        Next::Wait
+    }
+
+    /// Upstream's agent reported that the host would boot the update next. If that is so, the image counts as ours; if not,
+    /// this step has failed.
+    pub(super) fn take_over(&self, report: &mut Report<'a>) -> Option<Next> {
+        if !self.left_by_upstream() || self.runs_wanted() {
+            return None;
+        }
+        match self.host.updates {
+            Updates::Busy => Some(Next::Poll),
+            Updates::Known(known) if self.adopt(&known, report) => None,
+            _ => {
+                report.failure(self.host.now, self.not_next());
+                Some(Next::Wait)
+            }
+        }
+    }
+
+    pub(super) fn runs_wanted(&self) -> bool {
+        self.shadow.spec.version == Some(self.host.version)
+    }
+
+    /// What a prepare of ours, which has just gone well, says that it wrote, if not what the host shows.
+    pub(super) fn wrote_instead(&self) -> Option<String> {
+        let instead = written_instead(self.host, self.ended)?;
+        let shown = self.host.known()?.staged_version?;
+        Some(match instead {
+            Instead::Nothing => instead.to_string(),
+            Instead::Other(_) => format!("{instead}, not {shown}"),
+        })
+    }
+
+    fn fell_back(&self) -> String {
+        format!("the host fell back to {} when it rebooted", self.host.version)
+    }
+
+    /// With the host's own words, which were said before.
+    pub(super) fn refuses(&self, what: &str) -> String {
+        let told = self.shadow.status.message.and_then(|message| message.strip_prefix(HOST_TROUBLE));
+        told.map_or_else(
+            || format!("the host refuses {what}"),
+            |words| format!("the host refuses {what}: {words}"),
+        )
+    }
+
+    /// The reconciler saw from the Node that the host has fallen back, and gave up the attempt before we could say
+    /// so. The claim, which goes with the same write, is there to say it once.
+    fn fell_back_unsaid(&self) -> bool {
+        let spec = &self.shadow.spec;
+        self.shadow.status.reboot_requested.is_some_and(|claim| claim != self.host.boot_id)
+            && spec.failures.is_some_and(|failures| Some(failures.attempt) == spec.attempt)
+            && !self.runs_wanted()
+            && !self.shadow.reports(State::ErrorReset)
+    }
+
+    fn not_next(&self) -> String {
+        let version = self.shadow.spec.version.unwrap_or("the update");
+        format!("{version} is not what the host would boot next")
+    }
+}
+
+impl Command {
+    /// The name as the host's API has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Refresh => "refresh",
+            Self::Prepare => "prepare",
+            Self::Activate => "activate",
+            Self::Deactivate => "deactivate",
+        }
+    }
+}

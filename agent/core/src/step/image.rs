@@ -1,0 +1,119 @@
+//! Whose image stands in the staging partition, and is it whole? The host activates a damaged one just as well.
+
+use brupop_api::State;
+use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::Staged;
+use jiff::Timestamp;
+
+use super::view::View;
+use super::{Command, Ended, HostFacts, Report, UpdateFacts, UpdateState};
+
+/// The image that we staged, as of the host's last command. A refresh of ours right after the prepare does no harm to it:
+/// the refresh's time takes the place of the prepare's. But if the first one that succeeds chooses another version, the
+/// prepare may have written that one, or nothing: then there is no image to be trusted.
+pub(super) fn our_image_after(
+    shadow: &ShadowFacts<'_>,
+    host: &HostFacts<'_>,
+    ended: Option<Ended<'_>>,
+) -> Option<Staged> {
+    let staged = shadow.status.staged?;
+    let refresh = ended.filter(|ended| {
+        ended.command == Command::Refresh && ended.before.is_some() && ended.before == at(staged)
+    });
+    let Some(refresh) = refresh else { return Some(staged.clone()) };
+    let doubtful = host.known().is_some_and(|known| {
+        let chosen_still = known.chosen == Some(staged.version.as_str());
+        known.state == UpdateState::Staged && refresh.is_first_look && refresh.last.success && !chosen_still
+    });
+    (!doubtful).then(|| Staged { at: refresh.last.at.to_string(), ..staged.clone() })
+}
+
+fn at(staged: &Staged) -> Option<Timestamp> {
+    staged.at.parse().ok()
+}
+
+impl<'a> View<'_, 'a> {
+    /// May an attempt of ours have activated an image?
+    pub(super) fn pending(&self) -> bool {
+        self.our_image
+            .as_ref()
+            .is_some_and(|staged| !staged.prefetched && staged.version != self.host.version)
+    }
+
+    /// Is the staged image the one that an attempt of ours staged, and whole? Not if another prepare has run since.
+    pub(super) fn is_ours(&self, known: &UpdateFacts<'_>) -> bool {
+        let Some(staged) = self.our_image.as_ref().filter(|staged| !staged.prefetched) else { return false };
+        let untouched = match known.last {
+            Some(last) if last.kind == Some(Command::Prepare) => {
+                last.prepared(&staged.version) && at(staged) == Some(last.at)
+            }
+            _ => true,
+        };
+        untouched && known.staged_version == Some(staged.version.as_str())
+    }
+
+    pub(super) fn is_ours_and_wanted(&self, known: &UpdateFacts<'_>) -> bool {
+        self.is_ours(known) && known.staged_version == self.shadow.spec.version
+    }
+
+    /// The staged image, if it is whole, is the wanted one, and is the one that the host chooses.
+    pub(super) fn whole_and_wanted(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
+        let whole =
+            self.whole(known).or_else(|| self.just_prepared(known)).or_else(|| self.predecessors(known))?;
+        let version = Some(whole.version.as_str());
+        (version == self.shadow.spec.version && version == known.chosen).then_some(whole)
+    }
+
+    /// The image that we reported, if it is still there and whole. The host's last command must be our prepare, or a refresh
+    /// of ours right after it: any other may hide that another prepare has failed and damaged the image.
+    pub(super) fn whole(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
+        let (staged, last) = (self.our_image.as_ref()?, known.last?);
+        let harmless = match last.kind {
+            Some(Command::Prepare) => last.prepared(&staged.version),
+            Some(Command::Refresh) => true,
+            _ => false,
+        };
+        let there =
+            known.state == UpdateState::Staged && known.staged_version == Some(staged.version.as_str());
+        (there && harmless && at(staged) == Some(last.at)).then(|| staged.clone())
+    }
+
+    /// What a prepare of this process has staged, if it has just succeeded.
+    pub(super) fn just_prepared(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
+        self.ended.filter(|ended| ended.command == Command::Prepare)?;
+        last_prepared(known)
+    }
+
+    /// What the process that began this attempt has staged, if it died before it could say so. If this process began the
+    /// attempt, the image is somebody else's.
+    fn predecessors(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
+        if self.memory.began == self.shadow.spec.attempt { None } else { last_prepared(known) }
+    }
+
+    /// Upstream's agent, which knows no attempts, reported an image that is activated, and ours has not yet said anything.
+    pub(super) fn left_by_upstream(&self) -> bool {
+        let status = &self.shadow.status;
+        status.attempt.is_none()
+            && self.shadow.spec.attempt.is_some()
+            && status.current_state == Some(State::StagedAndPerformedUpdate)
+    }
+
+    /// Takes what upstream's agent activated for ours, if the host would boot it next.
+    pub(super) fn adopt(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> bool {
+        let wanted = known.state == UpdateState::Ready && known.staged_version == self.shadow.spec.version;
+        if let (true, Some(version), Some(last)) = (wanted, known.staged_version, known.last) {
+            let at = last.at.to_string();
+            report.staged(Some(Staged { version: version.to_owned(), at, prefetched: false }));
+            return true;
+        }
+        false
+    }
+}
+
+/// What stands in the staging partition, if the last command is a prepare that succeeded and does not say that it wrote
+/// something else.
+fn last_prepared(known: &UpdateFacts<'_>) -> Option<Staged> {
+    let version = known.staged_version.filter(|_| known.state == UpdateState::Staged)?;
+    let last = known.last.filter(|last| last.prepared(version))?;
+    Some(Staged { version: version.to_owned(), at: last.at.to_string(), prefetched: false })
+}

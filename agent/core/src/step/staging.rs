@@ -1,0 +1,132 @@
+//! Toward `StagedAndPerformedUpdate`: look for updates, download, look again, activate.
+//!
+//! `updog update-image`, which Bottlerocket runs for a prepare, reads the repository anew and decides for itself what it
+//! writes, or that there is nothing to write. The status document then names what the last refresh had chosen. So the name
+//! may be wrong, and only a refresh after the prepare that still chooses this version makes it likely enough to be right.
+//! A prepare that says that it wrote something else is believed, whatever that refresh chooses.
+
+use brupop_api::State;
+use brupop_api::shadow::Staged;
+
+use super::goals::Next;
+use super::view::{View, failure};
+use super::{Command, Ended, LastCommand, Report, UpdateFacts, UpdateState, Updates};
+
+impl<'a> View<'_, 'a> {
+    /// Wanted: the host boots `spec.version` next.
+    pub(super) fn toward_staged(&self, report: &mut Report<'a>) -> Next {
+        report.staged(self.our_image.clone());
+        if self.shadow.spec.attempt.is_none() {
+            // Upstream's: the reconciler gives it an attempt first.
+            return Next::Wait;
+        }
+        if self.shadow.status.attempt != self.shadow.spec.attempt {
+            return self.begin_attempt(report);
+        }
+        if self.shadow.reached() || self.shadow.reports(State::ErrorReset) {
+            return Next::Wait;
+        }
+        if self.runs_wanted() {
+            report.state(State::StagedAndPerformedUpdate);
+            return Next::Wait;
+        }
+        if let Some((command, last)) = self.failed_for_good() {
+            report.failure(self.host.now, failure(command.name(), &last));
+            return Next::Wait;
+        }
+        let ready =
+            |known: &UpdateFacts<'_>| known.state == UpdateState::Ready && self.is_ours_and_wanted(known);
+        if self.memory.refused && !self.host.known().is_some_and(|known| ready(&known)) {
+            report.failure(self.host.now, self.refuses("its commands"));
+            return Next::Wait;
+        }
+        match self.host.updates {
+            Updates::Busy => Next::Poll,
+            Updates::Unknown => Next::Command(Command::Refresh),
+            Updates::Known(known) if ready(&known) => {
+                report.state(State::StagedAndPerformedUpdate);
+                Next::Wait
+            }
+            Updates::Known(known) => {
+                self.say_refresh(report);
+                self.activate(&known, report).unwrap_or_else(|| self.prepare(&known, report))
+            }
+        }
+    }
+
+    /// Reports the attempt, before the host is touched.
+    fn begin_attempt(&self, report: &mut Report<'a>) -> Next {
+        if let Some(next) = self.take_over(report) {
+            return next;
+        }
+        if let Some(staged) = self.host.known().and_then(|known| self.just_prepared(&known)) {
+            // The turn came when a download ahead of it had just ended.
+            report.staged(Some(Staged { prefetched: true, ..staged }));
+        }
+        report.attempt();
+        report.claim(None);
+        report.message(None);
+        Next::Wait
+    }
+
+    /// The command of ours that has just failed, if that ends the attempt. A refresh that fails while an image of ours
+    /// waits does not: it is repeated, so that no download is wasted. The step's deadline is the reconciler's.
+    fn failed_for_good(&self) -> Option<(Command, LastCommand<'a>)> {
+        let Ended { command, last, .. } = self.ended.filter(|ended| !ended.last.success)?;
+        let waits = || self.host.known().is_some_and(|known| self.whole(&known).is_some());
+        (command != Command::Refresh || !waits()).then_some((command, last))
+    }
+
+    /// Activates the image that waits, once the host has looked for updates after the prepare and still chooses it. `None`
+    /// if no image waits that could be activated.
+    fn activate(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> Option<Next> {
+        if self.failed_refresh().is_some() && self.whole(known).is_some() {
+            // A look that failed says nothing of what the host chooses.
+            return Some(Next::Command(Command::Refresh));
+        }
+        let staged = self.whole_and_wanted(known)?;
+        let looked = self.has_looked(known);
+        // Said before it is activated: so a restarted agent, and a later Idle, know it for this attempt's. What was
+        // downloaded ahead of the turn becomes this attempt's only now.
+        report.staged(Some(Staged { prefetched: staged.prefetched && !looked, ..staged }));
+        Some(Next::Command(if looked { Command::Activate } else { Command::Refresh }))
+    }
+
+    /// Downloads the update, if the host still chooses `spec.version`.
+    fn prepare(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> Next {
+        if let Some(sentence) = self.wrote_instead() {
+            report.message(Some(sentence));
+        }
+        let wrote_instead = self.memory.wrote_instead == self.shadow.spec.attempt;
+        if self.memory.refreshed != self.shadow.spec.attempt || (wrote_instead && !self.has_looked(known)) {
+            return Next::Command(Command::Refresh);
+        }
+        self.report_target(report);
+        if known.chosen != self.shadow.spec.version {
+            // The reconciler gives up this attempt; nothing has failed.
+            return Next::Wait;
+        }
+        if wrote_instead {
+            // The host still wants this version, and its updater another: a further prepare would go the same way.
+            let told = self.shadow.status.message.unwrap_or("prepare did not write what the host has chosen");
+            report.failure(self.host.now, told.to_owned());
+            return Next::Wait;
+        }
+        match known.state {
+            UpdateState::Ready => Next::Command(Command::Deactivate),
+            UpdateState::Staged | UpdateState::Available => {
+                // What stands there is about to be overwritten: from now on it is not to be trusted.
+                report.staged(None);
+                Next::Command(Command::Prepare)
+            }
+            UpdateState::Idle => Next::Wait,
+        }
+    }
+
+    /// Is the host's last command a refresh that succeeded, and has this process made one in this attempt? Of an image
+    /// that is whole, this refresh is ours, and came after its prepare.
+    fn has_looked(&self, known: &UpdateFacts<'_>) -> bool {
+        self.memory.refreshed == self.shadow.spec.attempt
+            && known.last.is_some_and(LastCommand::found_updates)
+    }
+}

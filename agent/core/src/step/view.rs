@@ -1,0 +1,25 @@
+//! What is known in one turn.
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::Staged;
+
+use super::{Ended, HostFacts, LastCommand, Memory};
+
+/// What is known in one turn of host, shadow and this process.
+pub(super) struct View<'g, 'a> {
+    pub(super) host: &'g HostFacts<'a>,
+    pub(super) shadow: &'g ShadowFacts<'a>,
+    pub(super) memory: &'g Memory,
+    pub(super) ended: Option<Ended<'a>>,
+    /// See [`super::image::our_image_after`].
+    pub(super) our_image: Option<Staged>,
+}
+
+/// A sentence on a command that failed, with what it wrote to stderr as one line.
+pub(super) fn failure(command: &str, last: &LastCommand<'_>) -> String {
+    let status = last
+        .exit_status
+        .map_or_else(|| "no exit status".to_owned(), |status| format!("exit status {status}"));
+    let words: Vec<&str> = last.stderr.split_whitespace().collect();
+    format!("{command} failed with {status}: {}", words.join(" "))
+}

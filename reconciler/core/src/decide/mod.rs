@@ -1,0 +1,152 @@
+//! What to do for a node now, and why not more: pure functions from facts to writes.
+//!
+//! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale
+//! view. The model checker runs these very functions.
+
+mod abort;
+mod acknowledged;
+mod canaries;
+mod counts;
+mod drain;
+mod idle;
+mod new_shadow;
+mod new_term;
+mod opt_in;
+mod reason;
+mod records;
+mod slots;
+mod turns;
+mod update;
+mod versions;
+mod writes;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::{State, Write};
+
+use crate::facts::{FleetFacts, NodeFacts, Situation};
+pub use abort::Abort;
+pub use counts::counts;
+pub use new_shadow::new_shadow;
+pub use new_term::new_term;
+pub use opt_in::opt_in;
+pub use reason::Reason;
+pub use slots::{Slots, slots};
+pub use turns::turns;
+pub use versions::Halted;
+
+/// Something to be done in the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect<'a> {
+    /// A conditional write.
+    Write(Write<'a>),
+    /// A conditional write that records that the node is drained. Make it only after a fresh list of the node's pods
+    /// confirms it.
+    ConfirmDrained(Write<'a>),
+    /// The grant of the reboot. Make it only after a fresh list of the node's pods, and then a write of the Node, have
+    /// confirmed that it is still drained.
+    Grant {
+        /// The write of the Node: it tests that the Node is still cordoned and marked, and records that it is drained now.
+        confirm: Write<'a>,
+        /// The grant.
+        grant: Write<'a>,
+    },
+    /// Create the shadow, Idle, owned by the Node.
+    CreateShadow {
+        /// `spec.attempt` to begin with: one more than that of an earlier shadow, if the Node's marker names one.
+        attempt: Option<u64>,
+    },
+    /// Delete the shadow with this UID.
+    DeleteShadow {
+        /// Precondition of the deletion.
+        uid: &'a str,
+    },
+    /// Evict the pods that a drain evicts.
+    Evict,
+    /// Delete pods that are still there at the drain's deadline, including those without a controller.
+    Delete,
+}
+
+/// What to do for a node, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision<'a> {
+    /// What is to be done now; `None` = wait.
+    pub effect: Option<Effect<'a>>,
+    /// Why the node moves, or why not.
+    pub reason: Reason<'a>,
+}
+
+/// A node that has both its Node and its shadow, in its fleet.
+#[derive(Clone, Copy)]
+struct Case<'c, 'a> {
+    fleet: &'c FleetFacts<'a>,
+    situation: &'c Situation<'a>,
+    node: &'c NodeFacts<'a>,
+    shadow: &'c ShadowFacts<'a>,
+}
+
+impl<'a> Decision<'a> {
+    fn wait(reason: Reason<'a>) -> Self {
+        Self { effect: None, reason }
+    }
+
+    fn write(write: Write<'a>, reason: Reason<'a>) -> Self {
+        Self { effect: Some(Effect::Write(write)), reason }
+    }
+}
+
+/// What to do for one node now.
+pub fn node<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Decision<'a> {
+    if fleet.ledger_term != Some(fleet.term) {
+        return Decision::wait(Reason::NotLeading);
+    }
+    let Some(node) = situation.node else { return without_node(situation) };
+    let Some(shadow) = situation.shadow else { return without_shadow(&node) };
+    if situation.owner_uid.is_some_and(|owner| owner != node.uid) {
+        let effect = Some(Effect::DeleteShadow { uid: shadow.uid });
+        return Decision { effect, reason: Reason::NodeReplaced };
+    }
+    // A shadow that is being adopted gets its marker first, and then the attempt of its slot.
+    let attempt = shadow.spec.attempt.or_else(|| situation.slot(fleet).map(|slot| slot.attempt));
+    if let Some(marker) = node.marker
+        && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
+    {
+        return undo_when_ready(&node, Reason::ReturningToService);
+    }
+    let case = Case { fleet, situation, node: &node, shadow: &shadow };
+    match shadow.spec.state {
+        State::Idle | State::ErrorReset => case.idle(),
+        _ if shadow.spec.attempt.is_none() => case.adopt(),
+        State::StagedAndPerformedUpdate => case.staged(),
+        State::RebootedIntoUpdate => case.rebooted(),
+        State::MonitoringUpdate => case.monitoring(),
+    }
+}
+
+/// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
+fn without_node<'a>(situation: &Situation<'a>) -> Decision<'a> {
+    let effect = situation.shadow.map(|shadow| Effect::DeleteShadow { uid: shadow.uid });
+    Decision { effect, reason: Reason::NodeGone }
+}
+
+/// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.
+fn without_shadow<'a>(node: &NodeFacts<'a>) -> Decision<'a> {
+    if node.labelled {
+        let attempt = node.marker.map(|marker| marker.attempt + 1);
+        return Decision { effect: Some(Effect::CreateShadow { attempt }), reason: Reason::NotReported };
+    }
+    match node.marker {
+        Some(_) => undo_when_ready(node, Reason::NotLabelled),
+        None => Decision::wait(Reason::NotLabelled),
+    }
+}
+
+/// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting.
+fn undo_when_ready<'a>(node: &NodeFacts<'a>, reason: Reason<'a>) -> Decision<'a> {
+    match node.marker {
+        Some(marker) if node.ready => Decision::write(writes::undo(node, marker), reason),
+        _ => Decision::wait(Reason::NodeNotReady),
+    }
+}
+
+#[cfg(test)]
+mod tests;

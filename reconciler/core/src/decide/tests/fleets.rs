@@ -1,0 +1,265 @@
+//! Fleets of real objects in any state, and what becomes of them when a decision is carried out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use brupop_api::crds::VERSION_RECORDS_MAX;
+use brupop_api::fleet::{AcknowledgedHalt, BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::write::{Fields, apply};
+use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Object, State, Write, names};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::json;
+
+use super::objects::{Dice, node, shadow, uid_of};
+use super::world::NEW;
+use crate::decide::new_shadow;
+use crate::decide::{Decision, Effect};
+use crate::drain::{DrainPlan, PodKey};
+use crate::facts::Gate;
+use crate::objects::{AgentPod, WatchedNode};
+use crate::observe::{Leader, Now, Observed, observe};
+use crate::policy::{Durations, Limit, Policy};
+use crate::snapshot::Snapshot;
+
+pub(super) const TERM: u64 = 4;
+/// The time of every pass.
+pub(super) const NOW: &str = "2026-11-21T04:00:00Z";
+
+/// A node's objects; any of them may be missing.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) node: Option<Node>,
+    pub(super) shadow: Option<BottlerocketShadow>,
+    agent: Option<AgentPod>,
+    plan: Option<DrainPlan>,
+    undrainable: bool,
+    /// A budget allows nothing now; for how long, if it does.
+    blocked: Option<bool>,
+    denied: bool,
+    /// Whether a workload is missing, if they were looked at.
+    missing: Option<bool>,
+}
+
+/// A fleet, and what its reconciler is told to do.
+#[derive(Clone, Debug)]
+pub(super) struct Fleet {
+    pub(super) places: BTreeMap<String, Place>,
+    pub(super) ledger: BottlerocketFleet,
+    pub(super) limit: Limit,
+    pub(super) gate: Gate,
+    pub(super) alone: bool,
+    pub(super) force: bool,
+    pub(super) durations: Durations,
+}
+
+fn place(name: &str, dice: &mut Dice<'_>) -> Place {
+    let pod = || PodKey { namespace: "shop".into(), name: "cart".into(), uid: "pod".into() };
+    let full = DrainPlan {
+        evict: vec![pod()],
+        owners: vec!["apps/v1/ReplicaSet/shop/cart".into()],
+        ..DrainPlan::default()
+    };
+    let shadow = (!dice.rarely(12)).then(|| shadow(name, dice));
+    let ready_since = (!dice.rarely(6)).then(|| dice.ago().parse().unwrap());
+    Place {
+        agent: (!dice.rarely(12)).then(|| AgentPod { node: name.to_owned(), ready_since, away_since: None }),
+        plan: if dice.rarely(4) {
+            None
+        } else {
+            Some(if dice.rarely(2) { full } else { DrainPlan::default() })
+        },
+        undrainable: dice.rarely(8),
+        blocked: dice.rarely(8).then(|| dice.rarely(2)),
+        denied: dice.rarely(12),
+        missing: dice.one_of(&[Some(false), Some(true), None]),
+        node: (!dice.rarely(20)).then(|| node(name, shadow.as_ref(), dice)),
+        shadow,
+    }
+}
+
+fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> BottlerocketFleet {
+    let mut slots = BTreeMap::new();
+    for (shadow, place) in places {
+        let name = names::node_of_shadow(shadow).unwrap();
+        let spec = place.shadow.as_ref().map(|shadow| &shadow.spec).filter(|spec| spec.state != State::Idle);
+        // Mostly those have slots that run.
+        if dice.rarely(4) != spec.is_some() {
+            let uid = if dice.rarely(8) { "an earlier shadow".to_owned() } else { uid_of(name) };
+            let own = spec.and_then(|spec| spec.attempt).unwrap_or(1);
+            let attempt = dice.one_of(&[own, own, 1, 2, 3]);
+            let version =
+                spec.and_then(|spec| spec.version.clone()).or_else(|| dice.rarely(2).then(|| NEW.to_owned()));
+            let since = (!dice.rarely(4)).then(|| dice.ago());
+            let counted = dice.rarely(6);
+            slots
+                .insert(shadow.clone(), Slot { uid, attempt, since, version, lost: dice.rarely(8), counted });
+        }
+    }
+    let failed = |dice: &mut Dice<'_>| {
+        let node = dice.one_of(&["n0", "n1", "elsewhere"]).to_owned();
+        NodeFailure { node, at: dice.ago(), reason: "FellBack".to_owned() }
+    };
+    let record = VersionRecord {
+        failures: if dice.rarely(2) { vec![failed(dice)] } else { vec![] },
+        succeeded: dice.one_of(&[0, 1]),
+        halted: dice.rarely(3).then(|| Halt { at: dice.ago(), reason: String::new() }),
+        acknowledged_at: dice.ago_or_never(),
+        ..VersionRecord::default()
+    };
+    let halted = || VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
+    let mut versions: BTreeMap<String, VersionRecord> = if dice.rarely(16) {
+        (0..VERSION_RECORDS_MAX).map(|nth| (format!("1.0.{nth}"), halted())).collect()
+    } else {
+        BTreeMap::new()
+    };
+    if dice.rarely(2) && versions.is_empty() {
+        versions.insert(NEW.to_owned(), record);
+    }
+    let mut fleet = BottlerocketFleet::new("fleet", BottlerocketFleetSpec::default());
+    fleet.spec.acknowledged_halts = if dice.rarely(4) {
+        vec![AcknowledgedHalt { version: NEW.to_owned(), halted_at: dice.ago() }]
+    } else {
+        vec![]
+    };
+    fleet.status = Some(BottlerocketFleetStatus {
+        term: Some(TERM),
+        slots,
+        versions,
+        last_finished: dice.ago_or_never(),
+        ..BottlerocketFleetStatus::default()
+    });
+    fleet
+}
+
+impl Fleet {
+    /// The fleet that these bytes choose: one row for each node, and one for what holds for all.
+    pub(super) fn of(nodes: &[Vec<u8>], all: &[u8]) -> Self {
+        let seconds = SignedDuration::from_secs;
+        let name = |at: usize| format!("n{at}");
+        let places: BTreeMap<String, Place> = nodes
+            .iter()
+            .enumerate()
+            .map(|(at, row)| (names::shadow_name(&name(at)), place(&name(at), &mut Dice(row.iter()))))
+            .collect();
+        let dice = &mut Dice(all.iter());
+        Self {
+            ledger: ledger(&places, dice),
+            places,
+            limit: dice.one_of(&[Limit::Nodes(2), Limit::Percent(40), Limit::Nodes(1), Limit::Unlimited]),
+            gate: dice.one_of(&[
+                Gate::Open,
+                Gate::Open,
+                Gate::OutsideWindow,
+                Gate::Paused,
+                Gate::AdmissionNotEnforced,
+            ]),
+            force: dice.rarely(4),
+            alone: !dice.rarely(6),
+            durations: Durations {
+                exclusion: seconds(dice.one_of(&[0, 30])),
+                soak: seconds(60),
+                workloads: seconds(dice.one_of(&[600, 0])),
+                stage: seconds(3600),
+                drain: seconds(900),
+                reboot: seconds(1800),
+                settle: seconds(600),
+                back_off_base: seconds(120),
+                min_node_age: seconds(dice.one_of(&[0, 300])),
+                pause: seconds(dice.one_of(&[0, 60])),
+                ..Durations::default()
+            },
+        }
+    }
+
+    /// The objects, as they are watched.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot {
+            ledger: Some(Arc::new(serde_json::from_value(json!(self.ledger)).unwrap())),
+            ..Snapshot::default()
+        };
+        for (name, place) in &self.places {
+            if let Some(node) = &place.node {
+                let watched: WatchedNode = serde_json::from_value(json!(node)).unwrap();
+                snapshot.nodes.insert(name.clone(), Arc::new(watched));
+            }
+            if let Some(shadow) = &place.shadow {
+                let guarded = Arc::new(serde_json::from_value(json!(shadow)).unwrap());
+                snapshot.shadows.insert(name.clone(), guarded);
+            }
+            snapshot.agents.extend(place.agent.clone().map(|agent| (name.clone(), agent)));
+            snapshot.drains.extend(place.plan.clone().map(|plan| (name.clone(), plan)));
+            snapshot.denied.extend(place.denied.then(|| (name.clone(), "a rule".to_owned())));
+            let blocked = place.blocked.map(|for_long| (name.clone(), ("a budget".to_owned(), for_long)));
+            snapshot.blocked.extend(blocked);
+            snapshot.undrainable.extend(place.undrainable.then(|| (name.clone(), "a budget".to_owned())));
+            let missing = |missing: bool| missing.then(|| "apps/v1/ReplicaSet/shop/cart".to_owned());
+            snapshot.evicted.extend(place.missing.map(|it| (name.clone(), missing(it))));
+        }
+        snapshot
+    }
+
+    /// What is seen in the objects.
+    pub(super) fn observe<'a>(&'a self, snapshot: &'a Snapshot) -> Observed<'a> {
+        let policy =
+            Policy { limit: self.limit, durations: self.durations, force: self.force, ..Policy::default() };
+        let leader = Leader {
+            term: TERM,
+            enforced: self.gate != Gate::AdmissionNotEnforced,
+            alone: self.alone,
+            own_node: Some("n0"),
+        };
+        let mut observed = observe(snapshot, &policy, &leader, Now { time: NOW.parse().unwrap(), text: NOW });
+        observed.fleet.gate = self.gate;
+        observed
+    }
+
+    /// The ledger's status.
+    pub(super) fn status(&self) -> &BottlerocketFleetStatus {
+        self.ledger.status.as_ref().unwrap()
+    }
+
+    /// Carries out a write of the ledger.
+    pub(super) fn write_ledger(&mut self, write: &Write<'_>) {
+        changes(write, &mut self.ledger);
+    }
+
+    /// Carries out what was decided for a node; true if that is something that the reconciler does by itself.
+    pub(super) fn carry_out(&mut self, name: &str, decision: &Decision<'_>) -> bool {
+        let place = self.places.get_mut(name).unwrap();
+        match &decision.effect {
+            Some(
+                Effect::Write(write) | Effect::ConfirmDrained(write) | Effect::Grant { grant: write, .. },
+            ) => match write.object {
+                Object::ShadowSpec(_) => {
+                    let shadow = place.shadow.as_mut().unwrap();
+                    changes(write, shadow);
+                    shadow.metadata.generation = shadow.metadata.generation.map(|generation| generation + 1);
+                }
+                Object::Node(_) => changes(write, place.node.as_mut().unwrap()),
+                other => panic!("a node's decision writes {other:?}"),
+            },
+            Some(Effect::CreateShadow { attempt }) => {
+                let node = place.node.as_ref().unwrap();
+                let (node, uid) =
+                    (node.metadata.name.as_deref().unwrap(), node.metadata.uid.as_deref().unwrap());
+                let mut made = new_shadow(node, uid, *attempt, TERM, NOW);
+                (made.metadata.uid, made.metadata.generation) = (Some("uid-made-again".to_owned()), Some(1));
+                assert!(place.shadow.replace(made).is_none(), "a shadow is made where there is one");
+            }
+            Some(Effect::DeleteShadow { uid }) => {
+                let gone = place.shadow.take().unwrap();
+                assert_eq!(gone.metadata.uid.as_deref(), Some(*uid));
+            }
+            Some(Effect::Evict | Effect::Delete) | None => return false,
+        }
+        true
+    }
+}
+
+/// A write that was decided on this very object is taken, and changes it.
+fn changes<T: Fields + Clone + PartialEq + std::fmt::Debug>(write: &Write<'_>, object: &mut T) {
+    let before = object.clone();
+    assert_eq!(apply(write, object), Ok(()), "{write:?}");
+    assert_ne!(*object, before, "{write:?} changes nothing");
+}

@@ -1,0 +1,73 @@
+//! After the reboot: workloads whose pods were evicted are waited for.
+
+use State::{Idle, MonitoringUpdate};
+
+use super::world::*;
+use super::*;
+use crate::decide::{Abort, Reason, node as decide};
+use crate::facts::{Evicted, FleetFacts, Situation};
+
+const CART: &str = "apps/v1/ReplicaSet/shop/cart";
+
+/// In service with the new version, and watched.
+fn watched() -> Situation<'static> {
+    let mut situation = updating(MonitoringUpdate, MonitoringUpdate);
+    rebooted(&mut situation, NEW);
+    situation
+}
+
+#[test]
+fn the_watch_ends_when_the_evicted_workloads_are_back() {
+    for (evicted, overdue, soak_over, reason) in [
+        (Evicted::Back, false, true, Reason::Finishing),
+        (Evicted::Back, true, true, Reason::Finishing),
+        (Evicted::Back, false, false, Reason::Monitoring),
+        (Evicted::Missing(CART), false, false, Reason::Monitoring),
+        (Evicted::Missing(CART), false, true, Reason::WorkloadsNotBack(CART)),
+        (Evicted::Missing(CART), true, true, Reason::Aborting(Abort::WorkloadsNotBack)),
+        (Evicted::Unknown, false, true, Reason::Monitoring),
+        (Evicted::Unknown, true, true, Reason::Finishing),
+    ] {
+        let mut situation = watched();
+        situation.evicted = evicted;
+        situation.time.soak_over = soak_over;
+        situation.time.workloads_overdue = overdue;
+        let decision = decide(&fleet(), &situation);
+        assert_eq!(decision.reason, reason, "{evicted:?}, overdue: {overdue}, soak over: {soak_over}");
+        let ends = matches!(reason, Reason::Finishing | Reason::Aborting(_));
+        assert_eq!(decision.effect.is_some(), ends, "{reason:?}");
+        if ends {
+            assert_eq!(next_state(&decision), Some(Idle));
+        }
+    }
+}
+
+#[test]
+fn a_workload_that_is_missing_is_named_and_counts_against_the_version() {
+    assert!(Reason::WorkloadsNotBack(CART).message().contains(CART));
+    assert!(Abort::WorkloadsNotBack.is_failure());
+    assert!(Abort::is_corroborated(Abort::WorkloadsNotBack.as_str()));
+}
+
+#[test]
+fn a_version_is_not_blamed_for_a_workload_that_other_updates_may_keep_down() {
+    let mut situation = watched();
+    situation.evicted = Evicted::Missing(CART);
+    situation.time.workloads_overdue = true;
+    let mut slots = SLOT.clone();
+    slots.extend(slot("brs-other", "other", 1));
+    for among in [FleetFacts { slots: &slots, ..fleet() }, FleetFacts { all_ready: false, ..fleet() }] {
+        let decision = decide(&among, &situation).reason;
+        assert_eq!(decision, Reason::Aborting(Abort::WorkloadsNotBackAmongOthers));
+    }
+    assert!(Abort::WorkloadsNotBackAmongOthers.is_failure());
+    assert!(!Abort::is_corroborated(Abort::WorkloadsNotBackAmongOthers.as_str()));
+}
+
+#[test]
+fn a_node_that_lost_its_label_waits_for_no_workload() {
+    let mut situation = watched();
+    situation.evicted = Evicted::Missing(CART);
+    node(&mut situation, |node| node.labelled = false);
+    assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::NotLabelled));
+}

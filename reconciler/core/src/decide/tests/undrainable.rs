@@ -1,0 +1,122 @@
+//! Nodes that no drain could empty are passed over, before anything is done to them; others go on.
+
+use State::{Idle, StagedAndPerformedUpdate};
+
+use super::world::*;
+use super::*;
+use crate::decide::{Abort, Reason, node as decide, slots};
+use crate::facts::{FleetFacts, Situation};
+use crate::policy::FailureBudget;
+
+const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
+
+fn named(name: &'static str, uid: &'static str) -> Situation<'static> {
+    let mut situation = idle();
+    situation.shadow_name = name;
+    shadow(&mut situation, |shadow| (shadow.name, shadow.uid) = (name, uid));
+    situation
+}
+
+fn taken(fleet: &FleetFacts<'_>, situations: &[Situation<'_>]) -> Vec<String> {
+    let slots = slots(fleet, situations).write.into_iter().flat_map(|write| write.sets);
+    slots
+        .filter_map(|(field, value)| match (field, value) {
+            (Field::Slot(name), Value::Slot(_)) => Some(name.to_owned()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_node_that_cannot_be_emptied_is_passed_over_and_the_next_one_goes_on() {
+    let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
+    first.pods.undrainable = Some(WHY);
+    assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"]);
+    assert_eq!(decide(&without_slots(), &first).reason, Reason::CannotBeEmptied(WHY));
+    assert!(Reason::CannotBeEmptied(WHY).message().ends_with(WHY));
+    first.pods.undrainable = None;
+    assert_eq!(taken(&without_slots(), &[first, second]), ["brs-a"], "looked at again");
+}
+
+#[test]
+fn a_node_whose_pods_are_not_known_holds_its_place_until_they_are() {
+    let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
+    first.pods.known = false;
+    let next = slots(&without_slots(), &[first, second]);
+    assert_eq!((next.write, next.look_at), (None, vec![0]));
+    let budget = FailureBudget { unproven: None, proven: None };
+    let two = FleetFacts { limit: 2, budget, ..without_slots() };
+    assert_eq!(taken(&two, &[first, second]), ["brs-b"]);
+}
+
+#[test]
+fn what_comes_up_before_the_cordon_ends_the_update_and_is_no_failure() {
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    situation.pods.undrainable = Some(WHY);
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(decision.reason, Reason::Aborting(Abort::CannotBeEmptied));
+    assert_eq!(next_state(&decision), Some(Idle));
+    assert_eq!(sets(write(&decision), Field::SpecFailures), None);
+
+    let cordoned = marker(1, false);
+    marked(&mut situation, &cordoned);
+    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::Evict), "what was begun has its deadline");
+}
+
+#[test]
+fn a_drain_ends_at_its_deadline_as_configured() {
+    let cordoned = marker(1, false);
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    marked(&mut situation, &cordoned);
+    situation.time.drain_overdue = true;
+    assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::DrainTimedOut));
+    let forced = FleetFacts { force: true, ..fleet() };
+    assert_eq!(decide(&forced, &situation).effect, Some(Effect::Delete));
+    situation.time.drain_overdue = false;
+    assert_eq!(decide(&forced, &situation).effect, Some(Effect::Evict), "not before it");
+
+    let mut undrainable = idle();
+    undrainable.pods.undrainable = Some(WHY);
+    let forced = FleetFacts { force: true, ..without_slots() };
+    assert_eq!(taken(&forced, &[undrainable]), [SHADOW], "the deadline will see to it");
+}
+
+#[test]
+fn a_node_that_takes_no_change_gives_its_slot_back() {
+    let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
+    first.denied = Some("a rule");
+    assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"]);
+    assert_eq!(decide(&without_slots(), &first).reason, Reason::NodeChangesDenied("a rule"));
+
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    situation.denied = Some("a rule");
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(decision.reason, Reason::Aborting(Abort::NodeChangesDenied));
+    assert!(sets(write(&decision), Field::SpecFailures).is_some(), "it backs off, more each time");
+    let mut claimed = updating(State::RebootedIntoUpdate, StagedAndPerformedUpdate);
+    claimed.denied = Some("a rule");
+    assert_ne!(decide(&fleet(), &claimed).reason, Reason::Aborting(Abort::NodeChangesDenied));
+}
+
+#[test]
+fn a_budget_that_allows_nothing_is_waited_for_before_the_cordon() {
+    const BUDGET: &str = "the PodDisruptionBudget shop/cart";
+    let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
+    first.pods.blocked = Some(BUDGET);
+    assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"], "it holds nobody up");
+    assert_eq!(decide(&without_slots(), &first).reason, Reason::BudgetAllowsNone(BUDGET));
+    let forced = FleetFacts { force: true, ..without_slots() };
+    assert_eq!(taken(&forced, &[first, second]), ["brs-a"], "the deadline will see to it");
+
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    situation.pods.blocked = Some(BUDGET);
+    assert_eq!(decide(&fleet(), &situation), Decision::wait(Reason::BudgetAllowsNone(BUDGET)));
+    situation.pods.blocked_for_long = true;
+    let decision = decide(&fleet(), &situation);
+    assert_eq!(decision.reason, Reason::Aborting(Abort::BudgetAllowsNone));
+    assert_eq!(sets(write(&decision), Field::SpecFailures), None, "it is no failure of the node");
+
+    let cordoned = marker(1, false);
+    marked(&mut situation, &cordoned);
+    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::Evict), "what was begun has its deadline");
+}

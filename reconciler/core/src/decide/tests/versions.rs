@@ -1,0 +1,384 @@
+//! Which failures count against a version, and when it is halted.
+
+use std::collections::BTreeMap;
+
+use State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
+use brupop_api::Write;
+use brupop_api::facts::SpecFacts;
+use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::shadow::Failures;
+
+use super::world::*;
+use super::*;
+use crate::decide::{Halted, Reason, node as decide, slots};
+use crate::facts::{FleetFacts, Situation};
+use crate::policy::FailureBudget;
+
+pub(super) fn failures(reason: &str) -> Failures {
+    Failures { count: 1, attempt: 1, at: "2026-11-21T03:00:00Z".to_owned(), reason: reason.to_owned() }
+}
+
+/// Given up, undone, about to give its slot back.
+pub(super) fn over(failures: Option<&Failures>) -> Situation<'_> {
+    let mut situation = updating(Idle, Idle);
+    situation.time.backing_off = true;
+    shadow(&mut situation, |shadow| shadow.spec.failures = failures);
+    situation
+}
+
+pub(super) fn failed(nodes: &[&str]) -> VersionRecord {
+    let failure = |node: &&str| NodeFailure {
+        node: (*node).to_owned(),
+        at: "2026-11-21T02:00:00Z".to_owned(),
+        reason: "FellBack".to_owned(),
+    };
+    VersionRecord { failures: nodes.iter().map(failure).collect(), ..VersionRecord::default() }
+}
+
+pub(super) fn halted(record: VersionRecord) -> VersionRecord {
+    let halt = Halt { at: "2026-11-21T02:00:00Z".to_owned(), reason: "a (FellBack)".to_owned() };
+    VersionRecord { halted: Some(halt), ..record }
+}
+
+/// What a person says who has seen the halt of this record of the new version.
+pub(super) fn acknowledged(record: &VersionRecord) -> [AcknowledgedHalt; 1] {
+    let halted_at = record.halted.as_ref().unwrap().at.clone();
+    [AcknowledgedHalt { version: NEW.to_owned(), halted_at }]
+}
+
+/// The record of the new version after a pass.
+pub(super) fn record(
+    fleet: &FleetFacts<'_>,
+    known: Option<VersionRecord>,
+    situations: &[Situation<'_>],
+) -> Option<VersionRecord> {
+    let versions: BTreeMap<_, _> = known.into_iter().map(|record| (NEW.to_owned(), record)).collect();
+    let write = slots(&FleetFacts { versions: &versions, ..*fleet }, situations).write?;
+    match sets(&write, Field::VersionRecord(NEW)) {
+        Some(Value::VersionRecord(record)) => Some(record),
+        _ => None,
+    }
+}
+
+pub(super) fn names(record: &VersionRecord) -> Vec<&str> {
+    record.failures.iter().map(|failure| failure.node.as_str()).collect()
+}
+
+#[test]
+fn the_first_failure_of_a_new_version_halts_it() {
+    let fell_back = failures("FellBack");
+    let mut next = idle();
+    next.shadow_name = "brs-o";
+    node(&mut next, |node| node.name = "o");
+    shadow(&mut next, |shadow| (shadow.name, shadow.uid) = ("brs-o", "o-uid"));
+    let passed = slots(&fleet(), &[over(Some(&fell_back)), next]);
+    let write = passed.write.unwrap();
+    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
+    assert_eq!(sets(&write, Field::Slot("brs-o")), None, "no other node begins in the same breath");
+    assert_eq!(passed.halted, [Halted { version: NEW, why: "n (FellBack)".to_owned() }]);
+
+    let versions = BTreeMap::from([(NEW.to_owned(), halted(failed(&["n"])))]);
+    let fleet = FleetFacts { versions: &versions, slots: &NO_SLOTS, ..fleet() };
+    assert_eq!(decide(&fleet, &next).reason, Reason::VersionHalted(NEW));
+    assert_eq!(slots(&fleet, &[next]).write, None);
+    shadow(&mut next, |shadow| shadow.status.target_version = Some("1.20.1"));
+    assert!(slots(&fleet, &[next]).write.is_some(), "another version starts afresh");
+}
+
+#[test]
+fn which_failures_count() {
+    let budget = FailureBudget { unproven: None, proven: Some(2) };
+    let fleet = FleetFacts { budget, ..fleet() };
+    for (reason, counts) in [
+        ("FellBack", true),
+        ("NotReady", true),
+        // An agent can say so, and nobody else has seen it.
+        ("StepFailed", false),
+        ("DeadlineExceeded", false),
+        ("DrainTimedOut", false),
+    ] {
+        let failures = failures(reason);
+        let record = record(&fleet, None, &[over(Some(&failures))]);
+        assert_eq!(record.map(|record| names(&record) == ["n"]), counts.then_some(true), "{reason}");
+    }
+}
+
+#[test]
+fn a_proven_version_is_halted_by_the_second_node_and_not_by_one_that_fails_twice() {
+    let fell_back = failures("FellBack");
+    let proven = |nodes: &[&str]| VersionRecord { succeeded: 3, ..failed(nodes) };
+    let after = |known| record(&fleet(), Some(known), &[over(Some(&fell_back))]).unwrap();
+    assert_eq!(after(proven(&[])).halted, None);
+    let again = after(proven(&["n"]));
+    assert_eq!((names(&again), &again.halted), (vec!["n"], &None));
+    let both = after(proven(&["gone-since"]));
+    assert_eq!(both.halted.unwrap().reason, "n (FellBack), gone-since (FellBack)");
+}
+
+#[test]
+fn nothing_is_halted_without_a_budget() {
+    let fell_back = failures("FellBack");
+    let fleet = FleetFacts { budget: FailureBudget { unproven: None, proven: None }, ..fleet() };
+    let many = failed(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+    let record = record(&fleet, Some(many), &[over(Some(&fell_back))]).unwrap();
+    assert_eq!(names(&record), ["b", "c", "d", "e", "f", "g", "h", "n"], "the last eight");
+    assert_eq!(record.halted, None);
+}
+
+#[test]
+fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
+    let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    shadow(&mut away, |shadow| {
+        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_requested = Some(FIRST_BOOT);
+    });
+    node(&mut away, |node| node.ready = false);
+    assert_eq!(record(&fleet(), None, &[away]), None, "in time");
+    away.time.step_overdue = true;
+    let write = slots(&fleet(), &[away]).write.unwrap();
+    let counted = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
+    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Slot(counted[SHADOW].clone())));
+    let missing = record(&fleet(), None, &[away]).unwrap();
+    assert_eq!(missing.halted.clone().unwrap().reason, "n (NotReturned)");
+    let noted = FleetFacts { slots: &counted, ..fleet() };
+    assert_eq!(record(&noted, Some(missing.clone()), &[away]), None, "once");
+
+    let said = acknowledged(&missing);
+    let lifted = FleetFacts { acknowledged: &said, now: "2026-11-21T06:00:00Z", ..noted };
+    let gone_on = record(&lifted, Some(missing.clone()), &[away]).unwrap();
+    assert!(gone_on.halted.is_none(), "and a person may go on while it is away");
+    assert_eq!(record(&lifted, Some(gone_on.clone()), &[away]), None);
+    let [mut deleted, mut came_back] = [away; 2];
+    deleted.node = None;
+    assert_eq!(
+        record(&lifted, Some(gone_on.clone()), &[deleted]),
+        None,
+        "nor is it counted again once its Node is gone"
+    );
+    let fell_back = failures("FellBack");
+    came_back.shadow = over(Some(&fell_back)).shadow;
+    node(&mut came_back, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
+    assert!(slots(&lifted, &[came_back]).write.is_some(), "it gives its slot back");
+    assert_eq!(record(&lifted, Some(gone_on.clone()), &[came_back]), None, "or has come back as it was");
+
+    let another = FleetFacts { acknowledged: &said, now: "2026-11-21T06:00:00Z", ..fleet() };
+    let counted = record(&another, Some(gone_on), &[away]).unwrap();
+    assert_eq!(counted.failures[0].at, another.now, "that it failed before is another update's failure");
+    assert!(counted.halted.is_some());
+
+    let mut unclaimed = away;
+    shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
+    assert_eq!(record(&fleet(), None, &[unclaimed]), None, "it may have gone away by itself");
+    let mut ready = away;
+    node(&mut ready, |node| node.ready = true);
+    assert_eq!(record(&fleet(), None, &[ready]), None, "a claim is the agent's word");
+
+    let fell_back = failures("FellBack");
+    let mut replaced = over(Some(&fell_back));
+    replaced.node = None;
+    let replaced = record(&fleet(), None, &[replaced]).unwrap();
+    assert_eq!(replaced.halted.unwrap().reason, "n (FellBack)", "nor when it has come back and failed");
+
+    let mut late = over(None);
+    rebooted(&mut late, NEW);
+    let late = record(&fleet(), Some(missing), &[late]).unwrap();
+    assert_eq!((late.succeeded, names(&late)), (1, vec![]));
+    assert!(late.halted.is_some(), "only a person lifts a halt");
+}
+
+#[test]
+fn a_node_that_is_deleted_counts_if_it_was_lost_before() {
+    let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    away.time.away_for_long = true;
+    shadow(&mut away, |shadow| {
+        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_requested = Some(FIRST_BOOT);
+    });
+    node(&mut away, |node| node.ready = false);
+    let mut soon = away;
+    soon.time.away_for_long = false;
+    let [mut unclaimed, mut leaving, mut ready, mut another, mut unknown] = [away; 5];
+    shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
+    node(&mut leaving, |node| node.leaving = true);
+    node(&mut ready, |node| node.ready = true);
+    // Another machine under the same name: before its shadow is made anew, and after.
+    node(&mut another, |node| (node.ready, node.uid) = (true, "another"));
+    node(&mut unknown, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
+    shadow(&mut unknown, |shadow| shadow.uid = "another");
+    let versioned = Slot { version: Some(NEW.to_owned()), ..SLOT[SHADOW].clone() };
+    let noted = |was: bool, seen: Situation<'_>| {
+        let held = BTreeMap::from([(SHADOW.to_owned(), Slot { lost: was, ..versioned.clone() })]);
+        let write = slots(&FleetFacts { slots: &held, ..fleet() }, &[seen]).write?;
+        let Some(Value::Slot(slot)) = sets(&write, Field::Slot(SHADOW)) else { return None };
+        Some(slot.lost)
+    };
+    for (says, was, seen, notes) in [
+        ("away for long", false, away, Some(true)),
+        ("and still", true, away, None),
+        ("not for long", false, soon, None),
+        ("its reboot was not claimed", false, unclaimed, None),
+        ("an autoscaler removes it", false, leaving, None),
+        ("an autoscaler removes it for it was lost", true, leaving, None),
+        ("it is back", true, ready, Some(false)),
+        ("another machine came, and its shadow is still the old one", true, another, None),
+        ("another machine came, and its shadow says nothing yet", true, unknown, None),
+    ] {
+        assert_eq!(noted(was, seen), notes, "{says}");
+    }
+
+    let [mut with_shadow, mut alone, mut replaced, mut returned] = [away; 4];
+    with_shadow.node = None;
+    (alone.node, alone.shadow) = (None, None);
+    node(&mut replaced, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
+    shadow(&mut replaced, |shadow| {
+        shadow.uid = "another";
+        shadow.spec = SpecFacts::default();
+        (shadow.status.current_state, shadow.status.attempt) = (Some(Idle), None);
+    });
+    returned.shadow = replaced.shadow;
+    rebooted(&mut returned, NEW);
+    node(&mut returned, |node| node.ready = true);
+    for lost in [false, true] {
+        let held = BTreeMap::from([(SHADOW.to_owned(), Slot { lost, ..versioned.clone() })]);
+        let fleet = FleetFacts { slots: &held, ..fleet() };
+        for (says, left) in [
+            ("its shadow is there", &[with_shadow][..]),
+            ("its shadow went first", &[alone]),
+            ("nothing is left of it", &[]),
+            ("another machine came under its name", &[replaced]),
+        ] {
+            let halted = record(&fleet, None, left).and_then(|record| record.halted).map(|halt| halt.reason);
+            assert_eq!(halted.as_deref(), lost.then_some("n (NotReturned)"), "{says}");
+        }
+        assert_eq!(record(&fleet, None, &[returned]), None, "only its shadow was made anew");
+    }
+}
+
+#[test]
+fn a_node_that_is_not_ready_after_its_update_counts_before_its_slot_is_given_back() {
+    let over = marker(1, true);
+    let failures = failures("NotReady");
+    let mut situation = updating(Idle, Idle);
+    marked(&mut situation, &over);
+    node(&mut situation, |node| node.ready = false);
+    shadow(&mut situation, |shadow| shadow.spec.failures = Some(&failures));
+    let noted = record(&fleet(), None, &[situation]).unwrap();
+    assert_eq!(noted.halted.as_ref().unwrap().reason, "n (NotReady)");
+    let slots = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
+    assert_eq!(record(&FleetFacts { slots: &slots, ..fleet() }, Some(noted), &[situation]), None, "once");
+}
+
+/// Carries the ledger's writes of this pass out on its slots.
+fn carry_out_on_slots(slots: &mut BTreeMap<String, Slot>, write: &Write<'_>) {
+    for (field, value) in &write.sets {
+        if let (Field::Slot(name), Value::Slot(slot)) = (field, value) {
+            slots.insert((*name).to_owned(), slot.clone());
+        }
+    }
+}
+
+#[test]
+fn many_missing_hosts_are_counted_once_each() {
+    let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    shadow(&mut away, |shadow| {
+        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_requested = Some(FIRST_BOOT);
+    });
+    node(&mut away, |node| node.ready = false);
+    away.time.step_overdue = true;
+    let names: Vec<String> = (0..12).map(|nth| format!("brs-n{nth:02}")).collect();
+    let missing: Vec<Situation<'_>> = names
+        .iter()
+        .map(|name| {
+            let mut situation = away;
+            situation.shadow_name = name;
+            node(&mut situation, |node| node.name = &name[4..]);
+            shadow(&mut situation, |shadow| shadow.name = name);
+            situation
+        })
+        .collect();
+    let mut held: BTreeMap<String, Slot> =
+        names.iter().map(|name| (name.clone(), SLOT[SHADOW].clone())).collect();
+    let mut versions = BTreeMap::new();
+    let (before, records) = (held.clone(), versions.clone());
+    let write = slots(&FleetFacts { slots: &before, versions: &records, ..fleet() }, &missing).write.unwrap();
+    carry_out(&mut versions, &write);
+    carry_out_on_slots(&mut held, &write);
+    assert_eq!(versions[NEW].failures.len(), 8, "so many are named");
+    let after = FleetFacts { slots: &held, versions: &versions, ..fleet() };
+    assert_eq!(slots(&after, &missing).write, None, "nothing is left to be said");
+    let said = acknowledged(&versions[NEW]);
+    let lifted = FleetFacts { acknowledged: &said, now: "2026-11-21T06:00:00Z", ..after };
+    let gone_on = record(&lifted, Some(versions[NEW].clone()), &missing).unwrap();
+    assert!(gone_on.halted.is_none());
+    assert_eq!(record(&lifted, Some(gone_on), &missing), None, "and it stays lifted");
+}
+
+#[test]
+fn records_are_bounded() {
+    let old = |n: u32| (format!("1.0.{n}"), VersionRecord { succeeded: 1, ..VersionRecord::default() });
+    let mut versions: BTreeMap<String, VersionRecord> = (0..64).map(old).collect();
+    versions.get_mut("1.0.0").unwrap().halted = Some(Halt::default());
+    let fell_back = failures("FellBack");
+    let fleet = FleetFacts { versions: &versions, ..fleet() };
+    let write = slots(&fleet, &[over(Some(&fell_back))]).write.unwrap();
+    let forgotten: Vec<_> = versions
+        .keys()
+        .filter(|version| sets(&write, Field::VersionRecord(version)) == Some(Value::Absent))
+        .collect();
+    assert_eq!(forgotten, ["1.0.1"], "one makes room, and a halt is not forgotten");
+    let slot = Slot { uid: UID.to_owned(), attempt: 1, ..Slot::default() };
+    assert_eq!(fleet.slots[SHADOW], slot);
+}
+
+/// Carries the ledger's writes of this pass out on the records.
+fn carry_out(versions: &mut BTreeMap<String, VersionRecord>, write: &Write<'_>) {
+    for (field, value) in &write.sets {
+        match (field, value) {
+            (Field::VersionRecord(version), Value::VersionRecord(record)) => {
+                versions.insert((*version).to_owned(), record.clone());
+            }
+            (Field::VersionRecord(version), Value::Absent) => drop(versions.remove(*version)),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn one_node_pushes_no_honest_halt_out() {
+    let mut versions = BTreeMap::from([(NEW.to_owned(), halted(failed(&["honest"])))]);
+    for round in 0..200_u32 {
+        let made_up: &'static str = format!("9.0.{round}").leak();
+        let fell_back = Failures {
+            at: format!("2026-11-21T03:{:02}:{:02}Z", round / 60, round % 60),
+            ..failures("FellBack")
+        };
+        let mut situation = over((round % 2 == 0).then_some(&fell_back));
+        shadow(&mut situation, |shadow| shadow.spec.version = Some(made_up));
+        node(&mut situation, |node| node.version = Some(made_up));
+        let before = versions.clone();
+        let fleet = FleetFacts { versions: &before, ..fleet() };
+        carry_out(&mut versions, &slots(&fleet, &[situation]).write.unwrap());
+    }
+    assert_eq!(versions[NEW], halted(failed(&["honest"])));
+    let halts = versions.values().filter(|record| record.halted.is_some()).count();
+    assert_eq!(halts, 2, "the honest one, and the last of the other node");
+}
+
+#[test]
+fn full_of_halts_nothing_unknown_begins() {
+    let many = |nth: usize| (format!("1.0.{nth}"), halted(failed(&[&format!("n{nth}")])));
+    let versions: BTreeMap<String, VersionRecord> = (0..64).map(many).collect();
+    let full = FleetFacts { versions: &versions, slots: &NO_SLOTS, ..fleet() };
+    assert_eq!(decide(&full, &idle()).reason, Reason::TooManyVersionsHalted);
+    assert_eq!(slots(&full, &[idle()]).write, None);
+    // Whose version is halted is told that, and a failure for which there is no room does not keep its slot.
+    let fell_back = failures("FellBack");
+    let write = slots(&FleetFacts { slots: fleet().slots, ..full }, &[over(Some(&fell_back))]).write.unwrap();
+    assert_eq!(sets(&write, Field::Slot(SHADOW)), Some(Value::Absent));
+    assert_eq!(sets(&write, Field::VersionRecord(NEW)), None);
+    let mut one_less = versions.clone();
+    one_less.remove("1.0.0");
+    let room = FleetFacts { versions: &one_less, ..full };
+    assert_eq!(decide(&room, &idle()).reason, Reason::LimitReached);
+}

@@ -1,0 +1,280 @@
+//! What the ledger remembers of each version: how many nodes reached it, which failed, and whether it goes on.
+//!
+//! All of it rests on Nodes, workloads and our own spec. Nothing that an agent reports can count a failure or lift a
+//! halt.
+
+use std::collections::BTreeMap;
+
+use brupop_api::crds::FAILED_NODES_MAX;
+use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::{Field, State, Value, names};
+
+use super::acknowledged::{counting, is_known, is_timeless, later, lifted, moment};
+use super::records::{Records, forgotten};
+use super::{Abort, update};
+use crate::facts::{FleetFacts, Situation};
+
+/// A halt names at most so many nodes.
+const NODES_NAMED: usize = 3;
+/// The reason of a failure that is counted while the host is still away.
+const NOT_RETURNED: &str = "NotReturned";
+
+/// A version that is halted now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Halted<'a> {
+    /// The version.
+    pub version: &'a str,
+    /// The nodes that failed to reach it, and how.
+    pub why: String,
+}
+
+/// The records that change.
+#[derive(Default)]
+pub(super) struct Versions<'a> {
+    changed: BTreeMap<&'a str, VersionRecord>,
+    halted: Vec<Halted<'a>>,
+    /// Slots, by name of the shadow, that note something of their nodes from this pass on.
+    noted: BTreeMap<&'a str, Slot>,
+    finished: bool,
+}
+
+impl<'a> Versions<'a> {
+    /// The records as they change in this pass: by what a person acknowledges, by these updates that are over, and
+    /// by those that keep their slots (`holding`) and have failed.
+    pub(super) fn after<'b>(
+        fleet: &FleetFacts<'a>,
+        over: impl Iterator<Item = (&'a str, Option<&'b Situation<'a>>)>,
+        holding: &[Situation<'a>],
+    ) -> Self
+    where
+        'a: 'b,
+    {
+        let mut versions = Self::default();
+        versions.lift(fleet);
+        for (name, situation) in over {
+            versions.count(fleet, name, situation);
+        }
+        for situation in holding {
+            versions.note_lost(fleet, situation);
+            versions.count_early(fleet, situation);
+        }
+        versions.halt(fleet);
+        versions
+    }
+
+    /// Lifts the halts that a person has acknowledged. One whose time cannot be read is given another, so that somebody can.
+    fn lift(&mut self, fleet: &FleetFacts<'a>) {
+        for (version, record) in fleet.versions {
+            let Some(halt) = &record.halted else { continue };
+            if let Some(upto) = lifted(fleet, version, halt) {
+                self.change(fleet, version, |record| {
+                    (record.halted, record.acknowledged_at) = (None, Some(upto.to_string()));
+                });
+            } else if is_timeless(halt) {
+                let at = moment(fleet, version, record);
+                self.change(fleet, version, |record| record.halted = Some(Halt { at, ..halt.clone() }));
+            }
+        }
+    }
+
+    /// Do the changes of this pass halt this version?
+    pub(super) fn halts(&self, version: &str) -> bool {
+        self.changed.get(version).is_some_and(|record| record.halted.is_some())
+    }
+
+    /// The versions that are halted now.
+    pub(super) fn halted(&self) -> Vec<Halted<'a>> {
+        self.halted.clone()
+    }
+
+    fn change(&mut self, fleet: &FleetFacts<'a>, version: &'a str, change: impl FnOnce(&mut VersionRecord)) {
+        let record = self.changed.entry(version).or_insert_with(|| {
+            let new = || VersionRecord { first_seen: Some(fleet.now.to_owned()), ..VersionRecord::default() };
+            fleet.versions.get(version).cloned().unwrap_or_else(new)
+        });
+        change(record);
+    }
+
+    /// Counts an update that is over, whose slot has this name.
+    fn count(&mut self, fleet: &FleetFacts<'a>, name: &'a str, situation: Option<&Situation<'a>>) {
+        let Some(slot) = fleet.slots.get(name) else { return };
+        let node = situation.and_then(|situation| situation.node);
+        let name = names::node_of_shadow(name).unwrap_or(name);
+        let shadow = situation.and_then(|situation| situation.shadow).filter(|shadow| shadow.uid == slot.uid);
+        if slot.lost
+            && !slot.counted
+            && let Some(version) = slot.version.as_deref()
+            && (shadow.is_none() || node.is_none())
+            && node.is_none_or(|node| node.version != Some(version))
+        {
+            // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
+            self.failed(fleet, version, name, NOT_RETURNED);
+        }
+        let Some(shadow) = shadow else { return };
+        let Some(version) = shadow.spec.version else { return };
+        self.finished = true;
+        let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
+        if let Some(failure) = failure {
+            let known = fleet.versions.get(version).is_some_and(|it| is_known(fleet, it, name, &failure.at));
+            if !slot.counted && !known && Abort::is_corroborated(&failure.reason) {
+                // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
+                self.failed(fleet, version, name, &failure.reason);
+            }
+            return;
+        }
+        if let Some(node) = node.filter(|node| node.version == Some(version)) {
+            self.change(fleet, version, |record| {
+                record.succeeded += 1;
+                // A node that was counted as failed has come back after all.
+                record.failures.retain(|failure| failure.node != node.name);
+            });
+        }
+    }
+
+    /// Notes whether a Node that is deleted from now on counts as failed: if its host claimed the reboot, it was not Ready
+    /// for long, and no autoscaler had said before that it removes it. So whoever repairs a host by replacing it hides no
+    /// failure, and whoever removes a node makes none.
+    fn note_lost(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
+        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
+        let Some((name, slot)) = fleet.slots.get_key_value(situation.shadow_name) else { return };
+        // Another machine may have come under the same name, before its shadow or after.
+        if shadow.uid != slot.uid || situation.owner_uid.is_some_and(|uid| uid != node.uid) {
+            return;
+        }
+        let claimed = shadow.spec.reboot_from_boot_id.is_some()
+            && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
+        let lost = !node.ready && (slot.lost || claimed && !node.leaving && situation.time.away_for_long);
+        if lost != slot.lost {
+            self.noted.insert(name, Slot { lost, ..slot.clone() });
+        }
+    }
+
+    /// Counts a failure whose slot is kept: of a host that has been away for longer than a reboot may take, or of one
+    /// that is given up but may be away for long. The slot notes that it is counted, so that it is counted once, however
+    /// many nodes fail and whatever a person acknowledges meanwhile.
+    fn count_early(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
+        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
+        let Some((name, slot)) = fleet.slots.get_key_value(situation.shadow_name) else { return };
+        let Some(version) = shadow.spec.version.filter(|_| slot.uid == shadow.uid && !slot.counted) else {
+            return;
+        };
+        let away =
+            shadow.spec.state == State::RebootedIntoUpdate && !node.ready && situation.time.step_overdue;
+        let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
+        match failure {
+            Some(failure) if Abort::is_corroborated(&failure.reason) => {
+                self.failed(fleet, version, node.name, &failure.reason);
+            }
+            None if away && update::went_away(&node, &shadow) => {
+                self.failed(fleet, version, node.name, NOT_RETURNED);
+            }
+            _ => return,
+        }
+        self.noted.entry(name).or_insert_with(|| slot.clone()).counted = true;
+    }
+
+    /// The slots that note something from now on.
+    pub(super) fn noted_slots(&self) -> impl Iterator<Item = (Field<'a>, Value<'a>)> + use<'a> {
+        self.noted.clone().into_iter().map(|(name, slot)| (Field::Slot(name), Value::Slot(slot)))
+    }
+
+    /// How many more nodes may fail before a version is halted, for each that the ledger knows; `None` = any number, and
+    /// so for each version that a node has reached.
+    pub(super) fn may_still_fail(&self, fleet: &FleetFacts<'a>) -> BTreeMap<&'a str, Option<u64>> {
+        let room = |record: &VersionRecord| {
+            let budget = fleet.budget.unproven.filter(|_| record.succeeded == 0)?;
+            Some(budget.saturating_sub(number(&counting(record))))
+        };
+        let stored = fleet.versions.iter().map(|(version, record)| (version.as_str(), room(record)));
+        let changed = self.changed.iter().map(|(version, record)| (*version, room(record)));
+        stored.chain(changed).collect()
+    }
+
+    fn failed(&mut self, fleet: &FleetFacts<'a>, version: &'a str, node: &str, reason: &str) {
+        self.change(fleet, version, |record| {
+            let at = moment(fleet, version, record);
+            record.failures.retain(|failure| failure.node != node);
+            record.failures.push(NodeFailure { node: node.to_owned(), at, reason: reason.to_owned() });
+            let surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
+            record.failures.drain(..surplus);
+        });
+    }
+
+    /// Halts the versions that too many nodes failed to reach. A further failure makes a halt a later one, which nobody has
+    /// acknowledged yet.
+    fn halt(&mut self, fleet: &FleetFacts<'a>) {
+        for (version, record) in &mut self.changed {
+            let budget = if record.succeeded == 0 { fleet.budget.unproven } else { fleet.budget.proven };
+            let counting = counting(record);
+            let failed = number(&counting);
+            let spent = failed > 0 && budget.is_some_and(|budget| failed >= budget);
+            let since = record.halted.as_ref().map_or(fleet.now, |halt| &halt.at);
+            let at = counting.iter().fold(since, |at, failure| later(at, &failure.at));
+            if record.halted.as_ref().map_or(!spent, |halt| halt.at == at) {
+                continue;
+            }
+            let (at, why) = (at.to_owned(), failed_nodes(&counting));
+            if record.halted.is_none() {
+                self.halted.push(Halted { version, why: why.clone() });
+            }
+            record.halted = Some(Halt { at, reason: why });
+        }
+    }
+
+    /// What is to be set in the ledger.
+    pub(super) fn sets(
+        mut self,
+        fleet: &FleetFacts<'a>,
+        situations: &[Situation<'a>],
+    ) -> Vec<(Field<'a>, Value<'a>)> {
+        let mut sets: Vec<(Field<'a>, Value<'a>)> = Vec::new();
+        for version in self.forgotten(fleet, situations) {
+            self.changed.remove(version.as_str());
+            if let Some((stored, _)) = fleet.versions.get_key_value(&version) {
+                sets.push((Field::VersionRecord(stored), Value::Absent));
+            }
+        }
+        sets.extend(
+            self.changed
+                .into_iter()
+                .map(|(version, record)| (Field::VersionRecord(version), Value::VersionRecord(record))),
+        );
+        if self.finished {
+            sets.push((Field::LastFinished, Value::text(fleet.now)));
+        }
+        sets
+    }
+}
+
+impl Versions<'_> {
+    /// The versions that the ledger forgets, once this pass changes it.
+    fn forgotten(&self, fleet: &FleetFacts<'_>, situations: &[Situation<'_>]) -> Vec<String> {
+        if self.changed.is_empty() {
+            return vec![];
+        }
+        let stored = fleet.versions.iter().map(|(version, record)| (version.as_str(), record));
+        let changed = self.changed.iter().map(|(version, record)| (*version, record));
+        let records: Records<'_> = stored.chain(changed).collect();
+        let runs = |version: &str| {
+            situations.iter().filter_map(|situation| situation.node).any(|node| node.version == Some(version))
+        };
+        let is_new = |version: &str| !fleet.versions.contains_key(version);
+        forgotten(&records, runs, is_new).into_iter().map(str::to_owned).collect()
+    }
+}
+
+fn number(failures: &[&NodeFailure]) -> u64 {
+    u64::try_from(failures.len()).unwrap_or(u64::MAX)
+}
+
+/// The failed nodes as a phrase of bounded length, the latest first.
+fn failed_nodes(failures: &[&NodeFailure]) -> String {
+    let named = failures.iter().rev().take(NODES_NAMED).map(|failure| {
+        // A node's name may be as long as the whole phrase.
+        let node: String = failure.node.chars().take(48).collect();
+        format!("{node} ({})", failure.reason)
+    });
+    let more = failures.len().saturating_sub(NODES_NAMED);
+    let more = (more > 0).then(|| format!("{more} more"));
+    named.chain(more).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,241 @@
+//! What the reconciler decides on: plain values, joined by name, without clock or client.
+
+use std::collections::BTreeMap;
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
+use brupop_api::{Marker, names};
+
+use crate::policy::FailureBudget;
+
+/// What holds for the whole fleet.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct FleetFacts<'a> {
+    /// The time, as it is written into objects. Of the decisions only those about halts depend on it.
+    pub now: &'a str,
+    /// The term in which this process believes that it leads.
+    pub term: u64,
+    /// The term in the ledger. Nothing may be written unless it equals `term`.
+    pub ledger_term: Option<u64>,
+    /// The slots in use.
+    pub slots: &'a BTreeMap<String, Slot>,
+    /// What the ledger remembers of each version.
+    pub versions: &'a BTreeMap<String, VersionRecord>,
+    /// The halts that a person lifts (`spec.acknowledgedHalts`).
+    pub acknowledged: &'a [AcknowledgedHalt],
+    /// After how many failed nodes a version is halted.
+    pub budget: FailureBudget,
+    /// How many nodes may be updated at once.
+    pub limit: u64,
+    /// May new updates start?
+    pub gate: Gate,
+    /// Were our own admission rules seen to be in force? `gate` says this only if the fleet is not paused.
+    pub enforced: bool,
+    /// Was no other operator seen here?
+    pub alone: bool,
+    /// Are all labelled nodes Ready?
+    pub all_ready: bool,
+    /// Must the next update wait, because one ended not long ago?
+    pub resting: bool,
+    /// Are nodes excluded from load balancers before they are cordoned?
+    pub exclude: bool,
+    /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
+    pub force: bool,
+}
+
+impl FleetFacts<'_> {
+    /// Does this node wait because an update ended not long ago?
+    pub fn rests(&self, node: &NodeFacts<'_>) -> bool {
+        self.resting && !node.update_now
+    }
+}
+
+/// May new updates start anywhere?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Yes.
+    Open,
+    /// A person paused the fleet.
+    Paused,
+    /// The schedule's window is shut.
+    OutsideWindow,
+    /// Our own admission rules were not seen to be in force.
+    AdmissionNotEnforced,
+}
+
+/// One node, its shadow and its slot, joined by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// Name of the shadow, also when there is none.
+    pub shadow_name: &'a str,
+    /// The Node; `None` when it is gone.
+    pub node: Option<NodeFacts<'a>>,
+    /// The shadow; `None` when there is none.
+    pub shadow: Option<ShadowFacts<'a>>,
+    /// UID in the shadow's owner reference to its Node.
+    pub owner_uid: Option<&'a str>,
+    /// The pods on the node that a drain concerns.
+    pub pods: PodFacts<'a>,
+    /// Why the API server takes no change of the Node, if that is so.
+    pub denied: Option<&'a str>,
+    /// The workloads whose pods were evicted from the node.
+    pub evicted: Evicted<'a>,
+    /// What the clock says.
+    pub time: TimeFacts,
+}
+
+/// A Node, as decisions see it. All fields come from one version of the object.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct NodeFacts<'a> {
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `metadata.uid`.
+    pub uid: &'a str,
+    /// Opted in by its label.
+    pub labelled: bool,
+    /// The condition Ready is True.
+    pub ready: bool,
+    /// `status.nodeInfo.bootID`.
+    pub boot_id: &'a str,
+    /// The Bottlerocket version in `status.nodeInfo.osImage`.
+    pub version: Option<&'a str>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// Carries the label that keeps it out of load balancers.
+    pub excluded: bool,
+    /// Carries our taint.
+    pub tainted: bool,
+    /// The annotation that keeps Karpenter from disrupting it, if it is there.
+    pub do_not_disrupt: Option<Words>,
+    /// The annotation that keeps the cluster autoscaler from removing it, if it is there.
+    pub scale_down_disabled: Option<Words>,
+    /// It is being deleted, or an autoscaler says that it removes it.
+    pub leaving: bool,
+    /// What we changed on it.
+    pub marker: Option<&'a Marker>,
+    /// Its zone.
+    pub zone: Option<&'a str>,
+    /// A person paused this node by its annotation.
+    pub paused: bool,
+    /// A person asked for this node's update now, regardless of the window; a back-off still applies.
+    pub update_now: bool,
+    /// The pod of its agent is Ready.
+    pub agent_ready: bool,
+    /// It has so many labels or annotations that the API server might refuse changes of it.
+    pub overgrown: bool,
+    /// This process runs on it.
+    pub runs_this_process: bool,
+}
+
+/// The value of an annotation that we may have set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// As we write it.
+    Ours,
+    /// Anything else: somebody has written it.
+    Others,
+}
+
+impl Words {
+    /// Reads the value.
+    pub fn of(value: &str) -> Self {
+        if value == names::KEPT_FROM_AUTOSCALERS { Self::Ours } else { Self::Others }
+    }
+}
+
+/// A Node that the operator does not manage: not opted in, not changed by us, and without a shadow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outsider<'a> {
+    /// Name of the shadow that it would have.
+    pub shadow_name: &'a str,
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `metadata.uid`.
+    pub uid: &'a str,
+    /// The value of the opt-in label. A value other than ours means that somebody wants the node left out.
+    pub label: Option<&'a str>,
+    /// `status.nodeInfo.osImage`.
+    pub os_image: &'a str,
+    /// It was created not long ago, so that its labels may not be complete.
+    pub young: bool,
+}
+
+/// Pods of a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PodFacts<'a> {
+    /// They are watched, and known. (`undrainable` and `blocked` are remembered for a while, so they may be set without this.)
+    pub known: bool,
+    /// Why no drain could empty the node, as its pods and their budgets are now.
+    pub undrainable: Option<&'a str>,
+    /// Which budget allows no disruption that a drain needs, as of now.
+    pub blocked: Option<&'a str>,
+    /// One has not done so for as long as a drain may take.
+    pub blocked_for_long: bool,
+    /// No pod is left that a drain would evict.
+    pub drained: bool,
+    /// The workloads whose pods would be evicted; only those that are available now.
+    pub owners: &'a [String],
+    /// The workloads whose pods have come back to the node each time that they were evicted.
+    pub returning: &'a [String],
+    /// A pod that would be left on the node, for it or its like came back each time, is covered by a budget. Says which.
+    pub needed: Option<&'a str>,
+    /// No other pod is left to evict, so it is the turn of these pods of the operator itself, which no marker lists yet.
+    /// Their UIDs.
+    pub operator_pods: &'a [String],
+}
+
+/// The state of the workloads whose pods were evicted from a node and that were available before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Evicted<'a> {
+    /// All are available again, or there are none.
+    #[default]
+    Back,
+    /// This one is not, `<apiVersion>/<kind>/<namespace>/<name>`.
+    Missing(&'a str),
+    /// They have not been looked at yet.
+    Unknown,
+}
+
+/// What the clock says about one node. [`crate::observe`] makes these from times.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub struct TimeFacts {
+    /// The node has been out of load balancers for long enough.
+    pub exclusion_over: bool,
+    /// The node failed not long ago.
+    pub backing_off: bool,
+    /// The node was created not long ago.
+    pub young: bool,
+    /// The current step takes longer than it may.
+    pub step_overdue: bool,
+    /// The drain, or the time from its end to the grant, takes longer than it may.
+    pub drain_overdue: bool,
+    /// The node has been watched for long enough after its update.
+    pub soak_over: bool,
+    /// The node has not been Ready for so long, since its host began its reboot, that it may be lost.
+    pub away_for_long: bool,
+    /// Evicted workloads have had long enough to be available again.
+    pub workloads_overdue: bool,
+    /// The current step takes longer than it may; or the slot has been held for longer than a short step may take, and the
+    /// host has not staged the update.
+    pub canary_overdue: bool,
+    /// For how many seconds the slot has been held, if that is known.
+    pub slot_seconds: Option<u64>,
+    /// The slot is held for longer than the current step, and what follows its deadline, may take.
+    pub slot_overdue: bool,
+}
+
+impl<'a> Situation<'a> {
+    /// The slot of this shadow, if the ledger's slot of that name has this shadow's UID.
+    pub fn slot(&self, fleet: &FleetFacts<'a>) -> Option<&'a Slot> {
+        let shadow = self.shadow?;
+        fleet.slots.get(self.shadow_name).filter(|slot| slot.uid == shadow.uid)
+    }
+
+    /// Does the node carry changes of ours that are not undone?
+    pub fn marked(&self) -> bool {
+        self.node.and_then(|node| node.marker).is_some_and(Marker::holds_changes)
+    }
+}

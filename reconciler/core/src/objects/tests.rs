@@ -1,0 +1,74 @@
+//! What is kept of objects, and what is read in them.
+
+use super::*;
+use brupop_api::{Item, names};
+use serde_json::{Value, json};
+
+fn node(json: Value) -> WatchedNode {
+    serde_json::from_value(json).unwrap()
+}
+
+#[test]
+fn the_version_is_read_out_of_the_image() {
+    for (image, version) in [
+        ("Bottlerocket OS 1.19.4 (aws-k8s-1.29)", Some("1.19.4")),
+        ("Bottlerocket OS 1.20.0-rc.1+b2 (metal-k8s-1.30)", Some("1.20.0-rc.1+b2")),
+        ("Bottlerocket OS 1.19.4", Some("1.19.4")),
+        ("Bottlerocket OS ", None),
+        ("Debian GNU/Linux 12", None),
+        ("", None),
+    ] {
+        let node = node(json!({"metadata": {}, "status": {"nodeInfo": {"osImage": image}}}));
+        assert_eq!(node.version(), version, "{image}");
+    }
+}
+
+#[test]
+fn what_a_patch_quotes_is_as_it_was_read() {
+    let taint = json!({"key": "a", "effect": "NoExecute", "timeAdded": "2026-11-21T04:00:00.5Z", "novel": 1});
+    let node = node(json!({
+        "metadata": {"name": "n", "uid": "u", "labels": {"kubernetes.io/os": "linux"}, "managedFields": []},
+        "spec": {"podCIDR": "10.0.0.0/24", "taints": [taint]},
+    }));
+    assert_eq!(
+        node.quoted(),
+        json!({"metadata": {"uid": "u", "labels": {}}, "spec": {"taints": [taint]}}),
+        "labels are there, though none of them matters; annotations are not"
+    );
+}
+
+#[test]
+fn heartbeats_change_nothing() {
+    let beat = |version: &str, time: &str, ready: &str| {
+        node(json!({
+            "metadata": {"name": "n", "uid": "u", "resourceVersion": version},
+            "status": {"conditions": [
+                {"type": "Ready", "status": ready, "lastHeartbeatTime": time},
+                {"type": "DiskPressure", "status": "False", "lastHeartbeatTime": time},
+            ]},
+        }))
+    };
+    let first = beat("1", "2026-11-21T04:00:00Z", "True");
+    assert!(first.same_facts(&beat("2", "2026-11-21T04:05:00Z", "True")));
+    assert!(!first.same_facts(&beat("2", "2026-11-21T04:05:00Z", "False")));
+}
+
+#[test]
+fn a_marker_that_cannot_be_read_is_an_error() {
+    let with = |marker: &str| {
+        node(json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker, "other": "x"}}}))
+    };
+    assert!(with("[]").marker().unwrap_err().contains(names::MARKER_ANNOTATION));
+    assert_eq!(with(r#"{"shadow_uid":"u","attempt":3}"#).marker().unwrap().unwrap().attempt, 3);
+}
+
+#[test]
+fn a_ledger_keeps_what_was_read() {
+    let halves = json!({"spec": {}, "status": {"conditions": []}});
+    let mut read = halves.clone();
+    read["metadata"] = json!({"name": "fleet", "managedFields": [{"time": "10000-01-01T23:58:59Z"}]});
+    let ledger: Item<Ledger> = serde_json::from_value(read).unwrap();
+    let ledger = ledger.body.unwrap();
+    assert_eq!(ledger.quoted, halves);
+    assert!(ledger.fleet.status.unwrap().slots.is_empty());
+}

@@ -1,0 +1,304 @@
+//! What the clock says about a node, and when that changes.
+
+use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::Slot;
+use brupop_api::{Marker, State};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::facts::TimeFacts;
+use crate::objects::{AgentPod, WatchedNode};
+use crate::policy::Durations;
+
+/// A node that has not been Ready for so long since its host began its reboot may be lost. Whoever repairs nodes by
+/// replacing them waits for this long at least.
+const LOST: SignedDuration = SignedDuration::from_mins(10);
+/// Longest wait after failures.
+const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
+/// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
+const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
+
+/// A node that is monitored may be away, or well again, for so many spells in a row, each as long as one may last.
+const SPELLS: i32 = 4;
+
+/// The time now, and the earliest later time at which one of the answers changes.
+pub(super) struct Clock {
+    now: Timestamp,
+    next: Option<Timestamp>,
+}
+
+/// Since when a node and its agent have been Ready, or have not been.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Health {
+    /// Since when the node has been Ready without interruption, if it is.
+    pub(super) ready: Option<Timestamp>,
+    /// Since when both have been, if they are.
+    pub(super) all_well: Option<Timestamp>,
+    /// Since when the node, or else its agent, has not been Ready, if that is so and known.
+    pub(super) away: Option<Timestamp>,
+}
+
+/// The times of one node, and the durations that they are compared with.
+#[derive(Clone, Copy)]
+pub(super) struct Times<'t> {
+    pub(super) durations: &'t Durations,
+    /// When the spec's state was set.
+    pub(super) transition: Option<&'t str>,
+    pub(super) marker: Option<&'t Marker>,
+    pub(super) health: Health,
+}
+
+impl Health {
+    pub(super) fn of(node: &WatchedNode, agent: Option<&AgentPod>) -> Self {
+        let ready = node.ready_since();
+        let agents = agent.and_then(|agent| agent.ready_since);
+        let away = match ready {
+            Some(_) => agent.and_then(|agent| agent.away_since),
+            None => node.away_since(),
+        };
+        Self { ready, all_well: ready.zip(agents).map(|(node, agent)| node.max(agent)), away }
+    }
+}
+
+impl Clock {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { now, next: None }
+    }
+
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        self.next
+    }
+
+    /// Has so much time passed since then? No, if there is no time, or it cannot be read.
+    pub(super) fn passed(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
+        parsed(since).is_some_and(|since| self.is_older(since, wait))
+    }
+
+    /// Has so much time passed since then? Yes, if there is no time, or it cannot be read.
+    pub(super) fn passed_or_unknown(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
+        parsed(since).is_none_or(|since| self.is_older(since, wait))
+    }
+
+    /// Has so much time passed since then?
+    pub(super) fn is_older(&mut self, since: Timestamp, wait: SignedDuration) -> bool {
+        let at = since.saturating_add(wait).unwrap_or(Timestamp::MAX);
+        if at > self.now {
+            self.next = Some(self.next.map_or(at, |next| next.min(at)));
+        }
+        at <= self.now
+    }
+
+    /// Whole seconds since then; `None` if the time cannot be read, or lies ahead.
+    pub(super) fn seconds_since(&self, since: &str) -> Option<u64> {
+        let since = since.parse::<Timestamp>().ok()?;
+        u64::try_from(self.now.duration_since(since).as_secs()).ok()
+    }
+
+    /// The facts of one node.
+    pub(super) fn facts(&mut self, shadow: Option<&ShadowFacts<'_>>, times: &Times<'_>) -> TimeFacts {
+        let mut facts = self.of_drain(times);
+        let Some(shadow) = shadow else { return facts };
+        match shadow.spec.state {
+            State::Idle | State::ErrorReset => {
+                facts.backing_off = self.backing_off(shadow, times);
+                facts.step_overdue =
+                    !shadow.reports(State::Idle) && self.passed(times.transition, times.durations.settle);
+            }
+            State::StagedAndPerformedUpdate => facts.step_overdue = self.staging_overdue(shadow, times),
+            State::RebootedIntoUpdate => {
+                facts.step_overdue = self.reboot_overdue(shadow, times);
+                let Times { transition, health, .. } = *times;
+                facts.away_for_long = health.ready.is_none()
+                    && health.away.is_some_and(|since| self.is_older(since, LOST))
+                    && self.passed(transition, LOST);
+            }
+            State::MonitoringUpdate => self.monitoring(times, &mut facts),
+        }
+        facts
+    }
+
+    /// Is this slot held for longer than the shadow's state, and what follows its deadline, may take? Without a shadow
+    /// that can be read, a whole update may take so long.
+    pub(super) fn slot_overdue(
+        &mut self,
+        slot: &Slot,
+        shadow: Option<&ShadowFacts<'_>>,
+        times: &Times<'_>,
+    ) -> bool {
+        let (since, durations) = (slot.since.as_deref(), times.durations);
+        let Some(shadow) = shadow else {
+            let whole = State::ALL.iter().map(|state| longest(*state, durations)).sum();
+            return self.passed(since, whole);
+        };
+        let longest = longest(shadow.spec.state, durations);
+        self.passed(times.transition, longest) && self.passed_or_unknown(since, longest)
+    }
+
+    /// Is the slot held since then for longer than a short step may take, while the host has not staged the update?
+    pub(super) fn stages_late(
+        &mut self,
+        since: Option<&str>,
+        shadow: Option<&ShadowFacts<'_>>,
+        times: &Times<'_>,
+    ) -> bool {
+        let stages = shadow.is_none_or(|shadow| match shadow.spec.state {
+            State::Idle | State::ErrorReset => true,
+            State::StagedAndPerformedUpdate => !shadow.reached(),
+            State::RebootedIntoUpdate | State::MonitoringUpdate => false,
+        });
+        stages && self.passed_or_unknown(since, times.durations.settle)
+    }
+
+    fn of_drain(&mut self, times: &Times<'_>) -> TimeFacts {
+        let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
+        let Some(marker) = times.marker else { return facts };
+        let durations = times.durations;
+        if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
+            facts.exclusion_over = self.passed_or_unknown(marker.excluded_at.as_deref(), durations.exclusion);
+        }
+        // From an empty node to the grant takes only moments.
+        let settle = marker.drained_at.as_ref().map_or(SignedDuration::ZERO, |_| durations.settle);
+        facts.drain_overdue = self.passed(marker.drain_started_at.as_deref(), durations.drain + settle);
+        facts
+    }
+
+    fn staging_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
+        let Times { durations, transition, health, .. } = *times;
+        let wait = if shadow.reached() {
+            // What follows staging has deadlines of its own; this one is for a node that stands still in between.
+            durations.stage + durations.exclusion + durations.drain * 2
+        } else if shadow.status.attempt == shadow.spec.attempt {
+            durations.stage
+        } else {
+            // An agent takes up an attempt at once, and a dead agent should not hold a slot for long.
+            durations.settle.min(durations.stage)
+        };
+        let away = health.away.is_some_and(|since| self.is_older(since, durations.settle))
+            && self.passed(transition, durations.settle);
+        away || self.passed(transition, wait)
+    }
+
+    fn reboot_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
+        let Times { durations, transition, health, .. } = *times;
+        let granted = shadow.spec.reboot_from_boot_id.is_some();
+        let emptying = if granted { SignedDuration::ZERO } else { durations.exclusion + durations.drain };
+        // A host that comes back late has time to report: its update is not given up the moment it is there.
+        let had_time = health.ready.is_none_or(|since| self.is_older(since, durations.settle));
+        let wait = durations.reboot + emptying;
+        // A kubelet may say that its node became Ready in the future.
+        (self.passed(transition, wait) && had_time) || self.passed(transition, wait * SPELLS)
+    }
+
+    fn monitoring(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
+        let Times { durations, transition, marker, health } = *times;
+        let watched = self.passed_or_unknown(transition, durations.soak);
+        let well = health.all_well.is_some_and(|since| self.is_older(since, durations.soak));
+        facts.soak_over = watched && well;
+        let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
+        let workloads = if owners { durations.workloads } else { SignedDuration::ZERO };
+        let wait = durations.soak + durations.settle + workloads;
+        let spell_overdue = if let Some(since) = health.away {
+            self.is_older(since, durations.settle) && self.passed(transition, durations.settle)
+        } else {
+            // A node that has just become well again gets the full time, too.
+            let had_time = health.all_well.is_none_or(|since| self.is_older(since, wait));
+            self.passed(transition, wait) && had_time
+        };
+        // A node that keeps coming and going is never away, or well, for long enough.
+        facts.step_overdue = spell_overdue || self.passed(transition, wait * SPELLS);
+        facts.workloads_overdue =
+            facts.soak_over && self.passed_or_unknown(transition, durations.soak + workloads);
+    }
+
+    /// Does the node wait because its last attempt failed, or ended without success not long ago?
+    fn backing_off(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
+        if let Some(failures) = shadow.spec.failures {
+            let wait = back_off(times.durations.back_off_base, failures.count, shadow.uid);
+            if !self.passed_or_unknown(Some(&failures.at), wait) {
+                return true;
+            }
+        }
+        let failed =
+            shadow.spec.failures.is_some_and(|failures| Some(failures.attempt) == shadow.spec.attempt);
+        let succeeded = shadow.spec.version == shadow.status.current_version;
+        shadow.spec.attempt.is_some()
+            && shadow.spec.version.is_some()
+            && !failed
+            && !succeeded
+            && !self.passed_or_unknown(times.transition, OTHER_TARGET_BACK_OFF)
+    }
+}
+
+/// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
+fn longest(state: State, durations: &Durations) -> SignedDuration {
+    let Durations { exclusion, soak, workloads, stage, drain, reboot, settle, .. } = *durations;
+    let step = match state {
+        State::Idle | State::ErrorReset => settle,
+        State::StagedAndPerformedUpdate => stage + exclusion + drain * 2,
+        State::RebootedIntoUpdate => reboot + exclusion + drain,
+        State::MonitoringUpdate => (soak + settle + workloads) * SPELLS,
+    };
+    step + settle
+}
+
+fn parsed(time: Option<&str>) -> Option<Timestamp> {
+    time?.parse().ok()
+}
+
+/// The wait after so many failures: the base, doubled with each further failure, at most a day. The shadow's UID adds
+/// up to an eighth, so that nodes that failed together do not come back together.
+pub fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuration {
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    let factor = 1_i32.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(i32::MAX);
+    let wait = base.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF);
+    // FNV-1a: every reconciler gets the same number.
+    let hash =
+        uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let part = i32::try_from(hash % 128).unwrap_or(0);
+    (wait + wait / 1024 * part).min(LONGEST_BACK_OFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_back_off_doubles_and_ends_at_a_day() {
+        let base = SignedDuration::from_mins(2);
+        for (failures, minutes) in
+            [(0, 2), (1, 2), (2, 4), (3, 8), (9, 512), (10, 1024), (11, 1440), (32, 1440), (u64::MAX, 1440)]
+        {
+            let least = SignedDuration::from_mins(minutes);
+            for uid in ["", "a", "2c1cbb16-7d3a-4a6e-9a0b-3f1f0c6c4b10"] {
+                let wait = back_off(base, failures, uid);
+                let most = (least + least / 8).min(LONGEST_BACK_OFF);
+                assert!((least..=most).contains(&wait), "{failures} failures: {wait:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_that_failed_together_do_not_come_back_together() {
+        let waits: std::collections::BTreeSet<_> =
+            (0..20).map(|node| back_off(SignedDuration::from_mins(2), 1, &format!("uid-{node}"))).collect();
+        assert!(waits.len() > 10, "{waits:?}");
+    }
+
+    #[test]
+    fn a_wait_ends_when_it_says() {
+        let start: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
+        let mut clock = Clock::new(start);
+        assert!(!clock.passed_or_unknown(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(60)));
+        assert!(!clock.passed_or_unknown(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30)));
+        let next = clock.next().unwrap();
+        assert_eq!(next, "2026-11-21T04:00:30Z".parse().unwrap());
+        assert!(Clock::new(next).passed(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30)));
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_read_is_not_waited_for() {
+        let mut clock = Clock::new(Timestamp::UNIX_EPOCH);
+        assert!(clock.passed_or_unknown(Some("soon"), SignedDuration::from_secs(60)));
+        assert!(!clock.passed(None, SignedDuration::from_secs(60)));
+        assert_eq!(clock.next(), None);
+    }
+}

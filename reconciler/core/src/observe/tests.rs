@@ -1,0 +1,362 @@
+//! Objects and times, and what is seen in them.
+
+mod away;
+mod slots;
+mod workloads;
+
+use super::*;
+use crate::policy::{Durations, Limit};
+use brupop_api::names;
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A question to the clock.
+type Says = fn(&crate::facts::TimeFacts) -> bool;
+
+const NOW: &str = "2026-11-21T04:00:00Z";
+
+fn durations() -> Durations {
+    let seconds = SignedDuration::from_secs;
+    Durations {
+        exclusion: seconds(30),
+        soak: seconds(60),
+        workloads: SignedDuration::from_mins(15),
+        stage: seconds(3600),
+        drain: seconds(900),
+        reboot: seconds(1800),
+        settle: seconds(600),
+        back_off_base: seconds(120),
+        min_node_age: seconds(0),
+        ..Durations::default()
+    }
+}
+
+fn node(name: &str, more: Value) -> Arc<WatchedNode> {
+    let mut json = json!({
+        "metadata": {"name": name, "uid": format!("node-{name}"),
+            "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION}},
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"bootID": "boot-1", "osImage": "Bottlerocket OS 1.19.4 (aws-k8s-1.29)"}},
+    });
+    merge(&mut json, more);
+    Arc::new(serde_json::from_value(json).unwrap())
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn shadow(name: &str, spec: &Value, status: &Value) -> Arc<Item<BottlerocketShadow>> {
+    let json = json!({
+        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"), "generation": 3,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-n"}]},
+        "spec": spec, "status": status,
+    });
+    Arc::new(serde_json::from_value(json).unwrap())
+}
+
+fn snapshot(
+    nodes: impl IntoIterator<Item = (&'static str, Value)>,
+    shadows: impl IntoIterator<Item = (&'static str, Value, Value)>,
+) -> Snapshot {
+    let nodes: BTreeMap<String, _> =
+        nodes.into_iter().map(|(name, more)| (names::shadow_name(name), node(name, more))).collect();
+    let agent =
+        |node: &String| AgentPod { node: node.clone(), ready_since: Some(Timestamp::MIN), away_since: None };
+    Snapshot {
+        agents: nodes.keys().map(|shadow| (shadow.clone(), agent(shadow))).collect(),
+        nodes,
+        shadows: shadows
+            .into_iter()
+            .map(|(name, spec, status)| (name.to_owned(), shadow(name, &spec, &status)))
+            .collect(),
+        ..Snapshot::default()
+    }
+}
+
+fn observe_at<'a>(snapshot: &'a Snapshot, durations: &'a Durations, now: &'a str) -> Observed<'a> {
+    let policy = Policy { limit: Limit::Percent(50), durations: *durations, ..Policy::default() };
+    let leader = Leader { term: 4, enforced: true, alone: true, own_node: Some("n") };
+    observe(snapshot, &policy, &leader, Now { time: now.parse().unwrap(), text: now })
+}
+
+#[test]
+fn a_soak_begins_anew_when_node_or_agent_was_not_ready_meanwhile() {
+    let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:58:00Z", "attempt": 7});
+    let soaked = |node_since: &str, agent: Option<&str>| {
+        let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": node_since});
+        let mut snapshot = snapshot(
+            [("n", json!({"status": {"conditions": [ready]}}))],
+            [("brs-n", spec.clone(), json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
+        );
+        let ready_since = agent.map(|since| since.parse().unwrap());
+        snapshot
+            .agents
+            .insert("brs-n".to_owned(), AgentPod { node: "n".to_owned(), ready_since, away_since: None });
+        let durations = durations();
+        let observed = observe_at(&snapshot, &durations, NOW);
+        (observed.situations[0].time.soak_over, observed.next.map(|next| next.to_string()))
+    };
+    let long_ago = "2026-11-21T03:00:00Z";
+    assert!(soaked(long_ago, Some(long_ago)).0);
+    assert_eq!(
+        soaked("2026-11-21T03:59:30Z", Some(long_ago)),
+        (false, Some("2026-11-21T04:00:30Z".to_owned())),
+        "the node was away in between"
+    );
+    assert!(!soaked(long_ago, Some("2026-11-21T03:59:30Z")).0, "its agent was");
+    assert!(!soaked(long_ago, None).0, "its agent is");
+}
+
+#[test]
+fn a_soak_that_began_anew_has_its_time_too() {
+    let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:30:00Z", "attempt": 7});
+    let overdue = |agent: Option<&str>| {
+        let mut snapshot = snapshot(
+            [("n", json!({}))],
+            [("brs-n", spec.clone(), json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
+        );
+        let ready_since = agent.map(|since| since.parse().unwrap());
+        snapshot
+            .agents
+            .insert("brs-n".to_owned(), AgentPod { node: "n".to_owned(), ready_since, away_since: None });
+        observe_at(&snapshot, &durations(), NOW).situations[0].time.step_overdue
+    };
+    assert!(overdue(None), "nobody is well");
+    assert!(!overdue(Some("2026-11-21T03:59:30Z")));
+    assert!(overdue(Some("2026-11-21T03:30:00Z")));
+}
+
+#[test]
+fn a_host_that_comes_back_late_has_the_time_to_say_so() {
+    let spec = json!({"state": "RebootedIntoUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
+        "attempt": 7, "reboot_from_boot_id": "b"});
+    let overdue = |ready: Value| {
+        let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
+        let node = json!({"status": {"conditions": [ready]}});
+        let snapshot = snapshot([("n", node)], [("brs-n", spec.clone(), status)]);
+        let durations = durations();
+        let observed = observe_at(&snapshot, &durations, NOW);
+        (observed.situations[0].time.step_overdue, observed.next.map(|next| next.to_string()))
+    };
+    let since = |since: &str| json!({"type": "Ready", "status": "True", "lastTransitionTime": since});
+    assert!(overdue(json!({"type": "Ready", "status": "False"})).0, "it is away");
+    assert!(overdue(since("2026-11-21T02:00:00Z")).0, "it has never gone");
+    let back = overdue(since("2026-11-21T03:59:30Z"));
+    assert_eq!(back, (false, Some("2026-11-21T04:09:30Z".to_owned())));
+}
+
+#[test]
+fn the_fleet_is_seen() {
+    let mut snapshot = snapshot([("a", json!({})), ("b", json!({})), ("c", json!({})), ("n", json!({}))], []);
+    let durations = durations();
+    assert_eq!(observe_at(&snapshot, &durations, NOW).fleet.ledger_term, None);
+    let ledger = json!({"metadata": {}, "spec": {}, "status": {"term": 4, "slots": {"brs-a": {"uid": "u", "attempt": 1}}}});
+    snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    let fleet = observe_at(&snapshot, &durations, NOW).fleet;
+    assert_eq!((fleet.term, fleet.ledger_term, fleet.limit), (4, Some(4), 2));
+    assert!(fleet.exclude);
+    assert_eq!(fleet.slots["brs-a"].attempt, 1);
+}
+
+#[test]
+fn a_node_is_seen_with_its_shadow() {
+    let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "tainted": true}).to_string();
+    let more = json!({
+        "metadata": {"annotations": {names::MARKER_ANNOTATION: marker, names::PAUSE_ANNOTATION: ""},
+            "labels": {"topology.kubernetes.io/zone": "z1"}},
+        "spec": {"unschedulable": true, "taints": [{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]},
+    });
+    let snapshot = snapshot([("n", more)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
+    let durations = durations();
+    let observed = observe_at(&snapshot, &durations, NOW);
+    let [situation] = observed.situations.as_slice() else { panic!("one node") };
+    let node = situation.node.unwrap();
+    assert!(
+        node.labelled
+            && node.ready
+            && node.unschedulable
+            && node.tainted
+            && node.paused
+            && node.runs_this_process
+    );
+    assert!(!node.excluded && !node.update_now);
+    assert_eq!((node.boot_id, node.version, node.zone), ("boot-1", Some("1.19.4"), Some("z1")));
+    assert_eq!(node.marker.unwrap().attempt, 7);
+    assert_eq!(situation.shadow.unwrap().generation, 3);
+    assert_eq!(situation.owner_uid, Some("node-n"));
+}
+
+#[test]
+fn only_nodes_that_are_or_were_ours_are_looked_at() {
+    let label = |value| json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: value}}});
+    let marked = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: r#"{"shadow_uid":"u","attempt":1}"#},
+        "labels": {names::UPDATER_INTERFACE_LABEL: "1.0.0"}}});
+    let snapshot = snapshot(
+        [("a", json!({})), ("b", label("1.0.0")), ("c", marked), ("d", label("1.0.0"))],
+        [("brs-d", json!({"state": "Idle"}), json!({})), ("brs-gone", json!({"state": "Idle"}), json!({}))],
+    );
+    let durations = durations();
+    let observed = observe_at(&snapshot, &durations, NOW);
+    let seen: Vec<&str> = observed.situations.iter().map(|situation| situation.shadow_name).collect();
+    assert_eq!(seen, ["brs-a", "brs-c", "brs-d", "brs-gone"]);
+    assert!(observed.situations[3].node.is_none());
+}
+
+#[test]
+fn what_cannot_be_read_is_set_aside_and_others_go_on() {
+    let bad = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "?"}}});
+    let snapshot = snapshot(
+        [("a", json!({})), ("b", bad), ("c", json!({}))],
+        [("brs-a", json!({"state": "Dreaming"}), json!({})), ("brs-c", json!({"state": "Idle"}), json!({}))],
+    );
+    let durations = durations();
+    let observed = observe_at(&snapshot, &durations, NOW);
+    assert_eq!(observed.unreadable.keys().copied().collect::<Vec<_>>(), [0, 1]);
+    assert!(observed.unreadable[&0].starts_with("the shadow cannot be read"), "{:?}", observed.unreadable);
+    assert!(observed.situations[1].node.unwrap().marker.is_some(), "the slot of an unread marker is kept");
+    assert!(observed.situations[2].shadow.is_some());
+}
+
+#[test]
+fn a_node_with_too_long_a_name_is_named_and_others_go_on() {
+    let name: &'static str = "n".repeat(names::NODE_NAME_MAX + 1).leak();
+    let snapshot = snapshot([(name, json!({})), (&name[1..], json!({}))], []);
+    let durations = durations();
+    let observed = observe_at(&snapshot, &durations, NOW);
+    assert_eq!(observed.too_long, [names::shadow_name(name)]);
+    assert_eq!(observed.situations.len(), 1);
+}
+
+#[test]
+fn the_gate_is_shut_by_people_first_and_by_danger_before_time() {
+    assert_eq!(gate(true, false, false), Gate::Paused);
+    assert_eq!(gate(false, false, false), Gate::AdmissionNotEnforced);
+    assert_eq!(gate(false, true, false), Gate::OutsideWindow);
+    assert_eq!(gate(false, true, true), Gate::Open);
+}
+
+#[test]
+fn the_clock_has_its_say_in_each_state() {
+    let since = |state: &str| json!({"state": state, "state_transition_timestamp": NOW, "attempt": 2, "version": "2.0.0"});
+    let reports = |state: &str| json!({"current_state": state, "attempt": 2, "current_version": "1.0.0"});
+    let overdue: Says = |time| time.step_overdue;
+    let soaked: Says = |time| time.soak_over;
+    let backing_off: Says = |time| time.backing_off;
+    let silent = json!({"current_state": "Idle", "attempt": 1, "current_version": "1.0.0"});
+    let mut failed = since("Idle");
+    failed["failures"] = json!({"count": 3, "attempt": 2, "at": NOW, "reason": "FellBack"});
+    let mut granted = since("RebootedIntoUpdate");
+    granted["reboot_from_boot_id"] = json!("boot-1");
+    let thrice = back_off(SignedDuration::from_mins(2), 3, "uid-brs-n").as_secs() + 1;
+    for (what, spec, status, says, after) in [
+        ("not taken up", since("StagedAndPerformedUpdate"), silent, overdue, 600),
+        ("staging", since("StagedAndPerformedUpdate"), reports("Idle"), overdue, 3600),
+        (
+            "staged",
+            since("StagedAndPerformedUpdate"),
+            reports("StagedAndPerformedUpdate"),
+            overdue,
+            3600 + 30 + 1800,
+        ),
+        ("granted", granted, reports("StagedAndPerformedUpdate"), overdue, 1800),
+        ("grant withdrawn", since("RebootedIntoUpdate"), reports("Idle"), overdue, 1800 + 930),
+        ("soaking", since("MonitoringUpdate"), reports("MonitoringUpdate"), soaked, 60),
+        ("monitored", since("MonitoringUpdate"), reports("MonitoringUpdate"), overdue, 660),
+        ("not acknowledged", since("Idle"), reports("MonitoringUpdate"), overdue, 600),
+        ("failed thrice", failed, reports("Idle"), |time| !time.backing_off, thrice),
+        ("other target", since("Idle"), reports("Idle"), |time| !time.backing_off, 60),
+    ] {
+        let snapshot = snapshot([("n", json!({}))], [("brs-n", spec, status)]);
+        let start: Timestamp = NOW.parse().unwrap();
+        let durations = durations();
+        for (seconds, expected) in [(after - 1, false), (after, true)] {
+            let now = (start + SignedDuration::from_secs(seconds)).to_string();
+            let observed = observe_at(&snapshot, &durations, &now);
+            assert_eq!(says(&observed.situations[0].time), expected, "{what} after {seconds} s");
+        }
+    }
+    let done = json!({"current_state": "Idle", "attempt": 2, "current_version": "2.0.0"});
+    let snapshot = snapshot([("n", json!({}))], [("brs-n", since("Idle"), done)]);
+    let durations = durations();
+    let observed = observe_at(&snapshot, &durations, NOW);
+    assert!(!backing_off(&observed.situations[0].time), "a success is not waited after");
+    assert_eq!(observed.next, None, "an idle fleet has no deadline");
+}
+
+#[test]
+fn a_drain_has_its_time_and_then_the_grant_what_it_takes() {
+    let later =
+        |seconds| (NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)).to_string();
+    for (drained, after) in [(None, 900), (Some(NOW.to_owned()), 900 + 600), (Some(later(890)), 900 + 600)] {
+        let marker =
+            json!({"shadow_uid": "uid-brs-n", "attempt": 2, "drain_started_at": NOW, "drained_at": drained});
+        let annotations = json!({names::MARKER_ANNOTATION: marker.to_string()});
+        let spec =
+            json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": NOW, "attempt": 2});
+        let snapshot = snapshot(
+            [("n", json!({"metadata": {"annotations": annotations}}))],
+            [("brs-n", spec, json!({"current_state": "StagedAndPerformedUpdate", "attempt": 2}))],
+        );
+        let durations = durations();
+        for (seconds, expected) in [(after - 1, false), (after, true)] {
+            let now = later(seconds);
+            let observed = observe_at(&snapshot, &durations, &now);
+            assert_eq!(observed.situations[0].time.drain_overdue, expected, "{drained:?} after {seconds} s");
+        }
+    }
+}
+
+proptest! {
+    /// Nothing changes between now and `next` by the clock alone, and at `next` something does or was waited for.
+    #[test]
+    fn no_fact_changes_before_the_deadline(
+        state in 0_usize..4,
+        reported in 0_usize..5,
+        echoed in 1_u64..=2,
+        transition in 0_i64..10_000,
+        excluded in proptest::option::of(0_i64..10_000),
+        drain in proptest::option::of(0_i64..10_000),
+        drained in any::<bool>(),
+        failures in proptest::option::of((1_u64..8, 0_i64..10_000)),
+        now in 0_i64..20_000,
+        part in 0.0_f64..1.0,
+    ) {
+        use brupop_api::State;
+        let start: Timestamp = NOW.parse().unwrap();
+        let at = |seconds: i64| (start + SignedDuration::from_secs(seconds)).to_string();
+        let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 2,
+            "excluded_at": excluded.map(at), "drain_started_at": drain.map(at),
+            "drained_at": drain.filter(|_| drained).map(at)}).to_string();
+        let spec = json!({"state": State::ALL[state], "state_transition_timestamp": at(transition), "attempt": 2,
+            "version": "2.0.0",
+            "failures": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": at(when), "reason": "X"}))});
+        let status = json!({"current_state": State::ALL[reported], "attempt": echoed, "current_version": "1.0.0"});
+        let snapshot = snapshot(
+            [("n", json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker}}}))],
+            [("brs-n", spec, status)],
+        );
+        let durations = durations();
+        let facts = |seconds: i64| {
+            let text = at(seconds);
+            let observed = observe_at(&snapshot, &durations, &text);
+            (format!("{:?}", observed.situations[0].time), observed.next)
+        };
+        let (before, next) = facts(now);
+        let until = next.map_or(now + 1_000_000, |next| (next - start).get_seconds());
+        prop_assert!(until > now);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+        let between = now + ((until - 1 - now) as f64 * part) as i64;
+        prop_assert_eq!(facts(between).0, before);
+    }
+}

@@ -1,0 +1,197 @@
+//! Expressions as upstream's users wrote them, durations, time zones, and the nights on which clocks are changed.
+
+use super::*;
+
+fn schedule(text: &str) -> Schedule {
+    Schedule::new(text, TimeZone::UTC, None).unwrap()
+}
+
+fn opening(text: &str, zone: &str, hours: i64) -> Schedule {
+    Schedule::new(text, TimeZone::get(zone).unwrap(), Some(SignedDuration::from_hours(hours))).unwrap()
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+#[test]
+fn what_an_expression_means_without_a_duration() {
+    for (text, kind) in [
+        ("* * * * * * *", Kind::Always),
+        ("  *  * * * * * * ", Kind::Always),
+        ("* * 10-11 * * * *", Kind::WhileMatching),
+        ("* * * * * SAT,SUN *", Kind::WhileMatching),
+        ("0-29 * * * * * *", Kind::WhileMatching),
+        ("0 0 3 * * MON *", Kind::After(ONE_SHOT)),
+        ("0 0 3 1 1 * 2030", Kind::After(ONE_SHOT)),
+    ] {
+        assert_eq!(schedule(text).kind, kind, "{text}");
+    }
+}
+
+#[test]
+fn a_one_shot_that_fires_daily_needs_a_duration() {
+    for text in ["0 0 3 * * * *", "0 0 3 * * MON-FRI *", "0 * * * * * *", "*/2 * * * * * *"] {
+        let sentence = Schedule::new(text, TimeZone::UTC, None).unwrap_err();
+        assert!(sentence.contains("SCHEDULER_WINDOW_DURATION, such as 4h"), "{text}: {sentence}");
+        assert!(Schedule::new(text, TimeZone::UTC, Some(SignedDuration::from_hours(4))).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for text in ["", "* * * * *", "* * * * * *", "61 * * * * * *", "* * * 31 2 * *", "a b c d e f g"] {
+        let sentence = Schedule::new(text, TimeZone::UTC, None).unwrap_err();
+        assert!(sentence.contains("* * * * * * *"), "{text}: {sentence}");
+    }
+}
+
+#[test]
+fn a_window_is_open_while_it_matches() {
+    let window = schedule("* * 10-11 * * MON-FRI *");
+    for (time, open) in [
+        ("2026-11-20T09:59:59Z", false), // a Friday
+        ("2026-11-20T10:00:00Z", true),
+        ("2026-11-20T11:59:59.999Z", true),
+        ("2026-11-20T12:00:00Z", false),
+        ("2026-11-21T10:30:00Z", false),
+    ] {
+        assert_eq!(window.is_open(at(time), SignedDuration::ZERO), open, "{time}");
+    }
+    assert_eq!(window.opens(at("2026-11-20T12:00:00Z")), Some(at("2026-11-23T10:00:00Z")));
+}
+
+#[test]
+fn a_one_shot_opens_a_window_of_a_day() {
+    let mondays = schedule("0 0 3 * * MON *");
+    for (time, expected) in [
+        ("2026-11-23T02:59:59Z", false), // a Monday
+        ("2026-11-23T03:00:00Z", true),
+        ("2026-11-24T02:59:59Z", true),
+        ("2026-11-24T03:00:00Z", false),
+    ] {
+        assert_eq!(open(&mondays, time), expected, "{time}");
+    }
+    assert_eq!(mondays.opens(at("2026-11-24T03:00:00Z")), Some(at("2026-11-30T03:00:00Z")));
+}
+
+fn open(schedule: &Schedule, time: &str) -> bool {
+    schedule.is_open(at(time), SignedDuration::ZERO)
+}
+
+#[test]
+fn a_window_is_open_for_its_length_in_its_time_zone() {
+    let nights = opening("0 22 * * MON-FRI", "Europe/Berlin", 4);
+    assert_eq!(nights.kind, Kind::After(SignedDuration::from_hours(4)));
+    for (time, expected) in [
+        ("2026-11-20T20:59:59Z", false), // a Friday, 21:59:59 in Berlin
+        ("2026-11-20T21:00:00Z", true),
+        ("2026-11-21T00:59:59Z", true),
+        ("2026-11-21T01:00:00Z", false),
+        ("2026-11-21T21:30:00Z", false), // a Saturday
+    ] {
+        assert_eq!(open(&nights, time), expected, "{time}");
+    }
+    assert_eq!(nights.opens(at("2026-11-21T12:00:00Z")), Some(at("2026-11-23T21:00:00Z")));
+    let overlapping = opening("0 * * * *", "UTC", 2);
+    assert!(open(&overlapping, "2026-11-21T12:34:56Z"));
+}
+
+#[test]
+fn seven_fields_may_have_a_duration_too() {
+    let hours = |text: &str| Schedule::new(text, TimeZone::UTC, Some(SignedDuration::from_hours(1)));
+    assert!(open(&hours("30 0 3 * * * *").unwrap(), "2026-11-21T03:59:59Z"));
+    // The default expression, too: who sets only the duration wants a window, and would have none.
+    for each_second in [ALWAYS, "* * 3 * * * *"] {
+        let sentence = hours(each_second).unwrap_err();
+        assert!(sentence.contains("fires each second") && sentence.contains("0 2 * * SAT"), "{sentence}");
+    }
+    let sentence = Schedule::new("0 3 * * *", TimeZone::UTC, None).unwrap_err();
+    assert!(sentence.contains("seven fields"), "{sentence}");
+}
+
+#[test]
+fn what_the_clock_skips_in_spring_comes_later_and_what_it_repeats_in_autumn_comes_once() {
+    // 02:30 does not exist in Berlin on 2026-03-29, and comes twice on 2026-10-25.
+    let nightly = opening("30 2 * * *", "Europe/Berlin", 1);
+    let fires = |from: &str| nightly.next(at(from)).unwrap().to_string();
+    assert_eq!(fires("2026-03-28T12:00:00Z"), "2026-03-29T01:30:00Z"); // 03:30, summer time
+    assert_eq!(fires("2026-03-29T01:30:00Z"), "2026-03-30T00:30:00Z");
+    assert_eq!(fires("2026-10-24T12:00:00Z"), "2026-10-25T00:30:00Z"); // the first 02:30
+    assert_eq!(fires("2026-10-25T00:30:00Z"), "2026-10-26T01:30:00Z"); // the second one is no fire
+    for (time, expected) in [
+        ("2026-03-29T01:29:59Z", false),
+        ("2026-03-29T02:29:59Z", true),
+        ("2026-03-29T02:30:00Z", false),
+        ("2026-10-25T00:30:00Z", true),
+        ("2026-10-25T01:29:59Z", true),
+        ("2026-10-25T01:30:00Z", false),
+    ] {
+        assert_eq!(open(&nightly, time), expected, "{time}");
+    }
+}
+
+#[test]
+fn a_window_follows_the_clock_on_the_wall() {
+    let berlin = || TimeZone::get("Europe/Berlin").unwrap();
+    let window = Schedule::new("* * 2 * * * *", berlin(), None).unwrap();
+    for (time, expected) in [
+        ("2026-03-29T00:59:59Z", false), // 01:59:59, then it is 03:00
+        ("2026-03-29T01:00:00Z", false),
+        ("2026-10-25T00:00:00Z", true), // 02:00 in summer time
+        ("2026-10-25T01:30:00Z", true), // 02:30 once more, in winter time
+        ("2026-10-25T02:00:00Z", false),
+    ] {
+        assert_eq!(open(&window, time), expected, "{time}");
+    }
+    assert_eq!(
+        window.opens(at("2026-03-29T00:30:00Z")),
+        Some(at("2026-03-30T00:00:00Z")),
+        "skipped in spring"
+    );
+    let one = Schedule::new("* * 1 * * * *", berlin(), None).unwrap();
+    assert_eq!(one.opens(at("2026-10-25T00:30:00Z")), Some(at("2026-10-26T00:00:00Z")));
+}
+
+#[test]
+fn more_than_any_window_leaves_is_noticed() {
+    let weekly = schedule("* * 2-4 * * SAT *");
+    let (two_hours, hourly) = (opening("0 10 * * *", "UTC", 2), opening("0 * * * *", "UTC", 2));
+    let leaves = |schedule: &Schedule, minutes| schedule.leaves(SignedDuration::from_mins(minutes));
+    assert!(leaves(&weekly, 179) && !leaves(&weekly, 181));
+    assert!(leaves(&two_hours, 120) && !leaves(&two_hours, 121));
+    assert!(leaves(&hourly, 60 * 24 * 7) && leaves(&schedule(ALWAYS), 60 * 24 * 7), "they never close");
+}
+
+#[test]
+fn what_does_not_fit_into_the_rest_does_not_start() {
+    let window = schedule("* * 10-11 * * * *");
+    let two_hours = opening("0 10 * * *", "UTC", 2);
+    let ends = at("2026-11-20T11:40:00Z");
+    assert_eq!(window.opens(ends), Some(at("2026-11-21T10:00:00Z")), "not in the next second");
+    let hourly = opening("0 * * * *", "UTC", 2);
+    for schedule in [&window, &two_hours] {
+        let fits = |time: &str, minutes| schedule.is_open(at(time), SignedDuration::from_mins(minutes));
+        assert!(fits("2026-11-20T11:00:00Z", 59));
+        assert!(!fits("2026-11-20T11:30:30Z", 30));
+        assert!(!fits("2026-11-20T11:59:00Z", 2));
+    }
+    assert!(hourly.is_open(at("2026-11-20T11:59:00Z"), SignedDuration::from_hours(100)));
+}
+
+#[test]
+fn an_expression_of_years_gone_by_never_opens_again() {
+    let now = at("2026-11-22T12:00:00Z");
+    for (text, ever) in [
+        ("* * * * * * *", true),
+        ("0 0 2 * * SAT 2025", false),
+        ("0 0 2 * * SUN 2026", true),
+        ("0 0 2 21 11 * 2026", false),
+        ("* * * 22 11 * 2026", true),
+    ] {
+        assert_eq!(Schedule::new(text, TimeZone::UTC, None).unwrap().opens_ever(now), ever, "{text}");
+    }
+    let lasting =
+        |hours| Schedule::new("0 0 6 22 11 * 2026", TimeZone::UTC, Some(SignedDuration::from_hours(hours)));
+    assert!(lasting(8).unwrap().opens_ever(now) && !lasting(4).unwrap().opens_ever(now));
+}

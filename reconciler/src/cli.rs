@@ -1,0 +1,271 @@
+//! What is typed: flags and environment variables, and the policy that they make. Upstream's variables keep their names.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
+use jiff::SignedDuration;
+use jiff::tz::TimeZone;
+
+use crate::drain_to_idle::DrainToIdleArgs;
+use crate::plan::PlanArgs;
+use brupop_core::policy::{Durations, FailureBudget, Limit, Policy};
+use brupop_core::window::Schedule;
+
+/// Longest time that can be set, in seconds: a week.
+const LONGEST: u64 = 7 * 24 * 3600;
+
+/// Updates the Bottlerocket hosts of a cluster, a few at a time.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "brupop-reconciler", version)]
+pub struct Settings {
+    /// How many nodes may be updated at once: an integer, a percentage of the labelled nodes, or `unlimited`
+    #[arg(long, env = "MAX_CONCURRENT_UPDATE", default_value = "1")]
+    pub max_concurrent_update: Limit,
+    /// After how many failed nodes a version is halted, as long as no node has reached it; or `unlimited`
+    #[arg(long, env = "MAX_FAILURES_OF_NEW_VERSION", default_value = "1")]
+    pub max_failures_of_new_version: MaxFailures,
+    /// After how many failed nodes a version is halted, once a node has reached it; or `unlimited`
+    #[arg(long, env = "MAX_FAILURES", default_value = "2")]
+    pub max_failures: MaxFailures,
+    /// Seconds between a node's exclusion from load balancers and its drain; 0 leaves load balancers alone
+    #[arg(long, env = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", default_value = "0", value_parser = seconds(0))]
+    pub exclude_from_lb_wait_time_in_sec: u64,
+    /// When updates may start: a cron expression of seven fields, seconds first; with a window's duration also of five, minutes first
+    #[arg(long, env = "SCHEDULER_CRON_EXPRESSION", default_value = "* * * * * * *")]
+    pub scheduler_cron_expression: String,
+    /// Time zone of the cron expression: a name of the IANA database, such as `Europe/Berlin`
+    #[arg(long, env = "SCHEDULER_TIME_ZONE", default_value = "UTC", value_parser = time_zone)]
+    pub scheduler_time_zone: TimeZone,
+    /// How long a window stays open each time the cron expression fires, such as `4h` or `90m`
+    #[arg(long, env = "SCHEDULER_WINDOW_DURATION", value_parser = window)]
+    pub scheduler_window_duration: Option<SignedDuration>,
+    /// Seconds of a window that must be left for an update to start
+    #[arg(long, env = "SCHEDULER_MIN_REMAINING_SECONDS", default_value = "0", value_parser = seconds(0))]
+    pub scheduler_min_remaining_seconds: u64,
+    /// Seconds for which a new node is not updated
+    #[arg(long, env = "MIN_NODE_AGE_SECONDS", default_value = "300", value_parser = seconds(0))]
+    pub min_node_age_seconds: u64,
+    /// Seconds after the end of an update in which no other one starts, except those requested with the annotation update-now
+    #[arg(long, env = "PAUSE_BETWEEN_UPDATES_SECONDS", default_value = "0", value_parser = seconds(0))]
+    pub pause_between_updates_seconds: u64,
+    /// Seconds for which an updated node and its agent must be Ready, without interruption, before its update counts as done
+    #[arg(long, env = "SOAK_SECONDS", default_value = "60", value_parser = seconds(0))]
+    pub soak_seconds: u64,
+    /// Seconds after that in which evicted workloads must be available again, if they were before; 0 turns this check off
+    #[arg(long, env = "WORKLOADS_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(0))]
+    pub workloads_deadline_seconds: u64,
+    /// Seconds allowed for download and activation; allow for the slowest network, because an agent never gives up a download that is making progress
+    #[arg(long, env = "STAGE_DEADLINE_SECONDS", default_value = "14400", value_parser = seconds(1))]
+    pub stage_deadline_seconds: u64,
+    /// Seconds allowed for a drain
+    #[arg(long, env = "DRAIN_DEADLINE_SECONDS", default_value = "900", value_parser = seconds(1))]
+    pub drain_deadline_seconds: u64,
+    /// What becomes of a drain that takes too long: `abort` gives the update up; `force` deletes the remaining pods, whatever their budgets say, and needs the component force-drain
+    #[arg(long, env = "DRAIN_ON_DEADLINE", default_value = "abort")]
+    pub drain_on_deadline: OnDeadline,
+    /// Seconds allowed for a reboot, from its grant on
+    #[arg(long, env = "REBOOT_DEADLINE_SECONDS", default_value = "1800", value_parser = seconds(1))]
+    pub reboot_deadline_seconds: u64,
+    /// Seconds allowed for short steps: an agent that takes up an update or confirms its end, a node that becomes Ready again while it is watched
+    #[arg(long, env = "SETTLE_DEADLINE_SECONDS", default_value = "600", value_parser = seconds(1))]
+    pub settle_deadline_seconds: u64,
+    /// Seconds that a node waits after its first failure; each further failure doubles this, up to a day
+    #[arg(long, env = "BACK_OFF_BASE_SECONDS", default_value = "120", value_parser = seconds(1))]
+    pub back_off_base_seconds: u64,
+    /// Seconds after which another replica takes over from a leader that is silent
+    #[arg(long, env = "LEASE_DURATION_SECONDS", default_value = "15", value_parser = value_parser!(u64).range(3..=300))]
+    pub lease_duration_seconds: u64,
+    /// Label nodes that run Bottlerocket and do not have the label bottlerocket.aws/updater-interface-version; needs the component auto-label, or the policy refuses
+    #[arg(long, env = "AUTO_LABEL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub auto_label: bool,
+    /// Seconds between two checks that our admission rules are enforced
+    #[arg(long, env = "CANARY_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
+    pub canary_interval_seconds: u64,
+    /// Address and port for /livez and /readyz
+    #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
+    pub health_address: SocketAddr,
+    /// Address and port for /metrics (TLS), for accounts that may get the nonResourceURL /metrics
+    #[arg(long, env = "METRICS_ADDRESS", default_value = "[::]:8444")]
+    pub metrics_address: SocketAddr,
+    /// Name of this pod; the Lease and Events carry it
+    #[arg(long, env = "POD_NAME")]
+    pub pod_name: Option<String>,
+    /// What to do instead of reconciling
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do instead of reconciling.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Prints what would happen now, in which order, and why not for the rest; writes nothing
+    Plan(PlanArgs),
+    /// Waits until no update runs and nothing of ours is left on any Node, before uninstalling; writes nothing
+    DrainToIdle(DrainToIdleArgs),
+}
+
+impl Settings {
+    /// The policy that these settings make.
+    ///
+    /// # Errors
+    /// What is wrong with the schedule, and what to write instead.
+    pub fn policy(&self) -> Result<Policy, String> {
+        let durations = self.durations();
+        let expression = &self.scheduler_cron_expression;
+        let schedule =
+            Schedule::new(expression, self.scheduler_time_zone.clone(), self.scheduler_window_duration)
+                .map_err(|why| format!("SCHEDULER_CRON_EXPRESSION \"{expression}\": {why}"))?;
+        if !schedule.leaves(durations.min_remaining) {
+            return Err("SCHEDULER_MIN_REMAINING_SECONDS is longer than the maintenance window, so nothing would ever \
+                        start: write less"
+                .to_owned());
+        }
+        Ok(Policy {
+            limit: self.max_concurrent_update,
+            failures: FailureBudget {
+                unproven: self.max_failures_of_new_version.0,
+                proven: self.max_failures.0,
+            },
+            durations,
+            schedule,
+            force: self.drain_on_deadline == OnDeadline::Force,
+            auto_label: self.auto_label,
+        })
+    }
+
+    fn durations(&self) -> Durations {
+        let of = duration;
+        Durations {
+            exclusion: of(self.exclude_from_lb_wait_time_in_sec),
+            soak: of(self.soak_seconds),
+            workloads: of(self.workloads_deadline_seconds),
+            stage: of(self.stage_deadline_seconds),
+            drain: of(self.drain_deadline_seconds),
+            reboot: of(self.reboot_deadline_seconds),
+            settle: of(self.settle_deadline_seconds),
+            back_off_base: of(self.back_off_base_seconds),
+            min_node_age: of(self.min_node_age_seconds),
+            pause: of(self.pause_between_updates_seconds),
+            min_remaining: of(self.scheduler_min_remaining_seconds),
+        }
+    }
+}
+
+/// `LONGEST` is far below `i64::MAX`.
+fn duration(seconds: u64) -> SignedDuration {
+    SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
+}
+
+fn time_zone(name: &str) -> Result<TimeZone, String> {
+    TimeZone::get(name)
+        .map_err(|_| "write a name of the IANA database, such as Europe/Berlin or UTC".to_owned())
+}
+
+fn window(text: &str) -> Result<SignedDuration, String> {
+    let week = SignedDuration::from_hours(7 * 24);
+    text.parse()
+        .ok()
+        .filter(|duration: &SignedDuration| duration.is_positive() && *duration <= week)
+        .ok_or_else(|| "write hours and minutes up to a week, such as 4h or 90m".to_owned())
+}
+
+fn seconds(least: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        text.parse()
+            .ok()
+            .filter(|seconds| (least..=LONGEST).contains(seconds))
+            .ok_or_else(|| format!("write whole seconds from {least} to {LONGEST}, such as 300"))
+    }
+}
+
+/// What becomes of a drain that takes too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnDeadline {
+    /// The update is given up, and what was changed is undone.
+    Abort,
+    /// The pods are deleted.
+    Force,
+}
+
+/// After how many failed nodes a version is halted; `None` = never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxFailures(pub Option<u64>);
+
+impl FromStr for MaxFailures {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "unlimited" {
+            return Ok(Self(None));
+        }
+        // The ledger keeps the last eight failed nodes of a version.
+        text.parse()
+            .ok()
+            .filter(|number| (1..=8).contains(number))
+            .map(|number| Self(Some(number)))
+            .ok_or_else(|| "write an integer from 1 to 8, such as 2, or unlimited".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(more: &[&str]) -> Result<Settings, clap::Error> {
+        Settings::try_parse_from(["reconciler", "--pod-name=brupop-reconciler-0"].iter().chain(more))
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_policy() {
+        let (set, default) = (parse(&[]).unwrap().policy().unwrap(), Policy::default());
+        assert_eq!(format!("{set:?}"), format!("{default:?}"));
+    }
+
+    #[test]
+    fn bad_values_are_refused_by_name_with_what_to_write() {
+        for (bad, variable, hint) in [
+            ("--max-concurrent-update=0", "MAX_CONCURRENT_UPDATE", "such as 2"),
+            ("--max-concurrent-update=-1", "MAX_CONCURRENT_UPDATE", "such as 10%"),
+            ("--max-concurrent-update=101%", "MAX_CONCURRENT_UPDATE", "100%"),
+            ("--max-concurrent-update=many", "MAX_CONCURRENT_UPDATE", "unlimited"),
+            ("--max-concurrent-update=", "MAX_CONCURRENT_UPDATE", "unlimited"),
+            ("--max-failures=0", "MAX_FAILURES", "from 1 to 8"),
+            ("--max-failures-of-new-version=9", "MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
+            ("--exclude-from-lb-wait-time-in-sec=soon", "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "such as 300"),
+            ("--scheduler-time-zone=Berlin", "SCHEDULER_TIME_ZONE", "Europe/Berlin"),
+            ("--scheduler-window-duration=0h", "SCHEDULER_WINDOW_DURATION", "such as 4h"),
+            ("--scheduler-window-duration=4", "SCHEDULER_WINDOW_DURATION", "such as 4h"),
+            ("--soak-seconds=1m", "SOAK_SECONDS", "such as 300"),
+            ("--drain-deadline-seconds=0", "DRAIN_DEADLINE_SECONDS", "from 1"),
+            ("--lease-duration-seconds=1", "LEASE_DURATION_SECONDS", "3..=300"),
+        ] {
+            let sentence = parse(&[bad]).unwrap_err().to_string();
+            assert!(sentence.contains(variable) && sentence.contains(hint), "{bad}: {sentence}");
+        }
+        for bad in ["* * *", "0 0 25 * * * *", "0 0 3 * * MON"] {
+            let settings = parse(&[&format!("--scheduler-cron-expression={bad}")]).unwrap();
+            let sentence = settings.policy().unwrap_err();
+            assert!(sentence.contains("SCHEDULER_CRON_EXPRESSION") && sentence.contains("* * * * * * *"));
+        }
+        let never = parse(&[
+            "--scheduler-cron-expression=0 2 * * *",
+            "--scheduler-window-duration=1h",
+            "--scheduler-min-remaining-seconds=7200",
+        ]);
+        let sentence = never.unwrap().policy().unwrap_err();
+        assert!(sentence.contains("SCHEDULER_MIN_REMAINING_SECONDS"), "{sentence}");
+        assert_eq!(Settings::try_parse_from(["reconciler"]).unwrap().pod_name, None);
+    }
+
+    #[test]
+    fn the_list_of_settings_is_complete() {
+        use clap::CommandFactory as _;
+        let command = Settings::command();
+        let mut names: Vec<_> =
+            command.get_arguments().filter_map(|argument| argument.get_env()?.to_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, brupop_runtime::Program::Reconciler.settings());
+    }
+}
