@@ -31,6 +31,10 @@ pub struct Condition {
     /// A sentence for people.
     #[schemars(schema_with = "crate::crds::message")]
     pub message: String,
+    /// The generation of the spec that this is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub observed_generation: Option<u64>,
     /// When `status` last changed.
     #[schemars(schema_with = "crate::crds::time")]
     pub last_transition_time: String,

@@ -85,6 +85,10 @@ pub struct BottlerocketFleetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::message_or_null")]
     pub halted: Option<String>,
+    /// The generation of the spec that `limit`, `counts`, `halted` and the conditions are about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub observed_generation: Option<u64>,
     /// When an update last finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::time_or_null")]
@@ -140,7 +144,10 @@ pub struct VersionRecord {
     pub reported_by: Vec<String>,
     /// The last nodes that failed to reach it, on facts of Nodes and workloads; each node once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = crate::crds::FAILED_NODES_MAX))]
+    #[schemars(
+        length(max = crate::crds::FAILED_NODES_MAX),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node"])
+    )]
     pub failures: Vec<NodeFailure>,
     /// How many nodes have reached it.
     #[serde(default)]

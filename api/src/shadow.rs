@@ -70,7 +70,7 @@ impl std::fmt::Display for State {
     printcolumn(name = "State", type_ = "string", json_path = ".status.current_state"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.current_version"),
     printcolumn(name = "Target State", type_ = "string", json_path = ".spec.state"),
-    printcolumn(name = "Target Version", type_ = "string", json_path = ".spec.version"),
+    printcolumn(name = "Target Version", type_ = "string", json_path = ".status.target_version"),
     printcolumn(name = "Crash Count", type_ = "string", json_path = ".status.crash_count"),
     printcolumn(
         name = "Reason",

@@ -108,6 +108,8 @@ pub enum Outcome {
     Refused(String),
     /// A rule, or the API server itself, does not take this change, whatever the version of the object.
     Denied(String),
+    /// The same of the change of a Node, also of one that comes before another write.
+    NodeDenied(String),
     /// A fresh list of the node's pods shows that it is not drained.
     NotConfirmed,
     /// There was no answer, or another error.
@@ -127,6 +129,14 @@ impl Call {
             Self::ApplyToShadow { status, .. } | Self::ApplyToFleet(status) => Some(status.clone()),
             Self::CreateShadow(_) | Self::DeleteShadow { .. } | Self::CreateFleet => None,
         }
+    }
+
+    /// Has a Node been changed once this is done?
+    pub fn changes_node(&self) -> bool {
+        matches!(
+            self,
+            Self::PatchNode { .. } | Self::ConfirmDrained(_) | Self::Grant { .. } | Self::LabelNode { .. }
+        )
     }
 
     /// The word for metrics and logs: what is written.
@@ -177,7 +187,7 @@ impl Caller {
             Call::PatchShadow { name, patch } => {
                 written(self.shadows().patch(name, &params, &json(patch)).await)
             }
-            Call::PatchNode { name, patch } => written(self.nodes().patch(name, &params, &json(patch)).await),
+            Call::PatchNode { name, patch } => self.patch_node(name, patch).await,
             Call::ConfirmDrained(confirm) => self.confirm(confirm).await,
             Call::Grant { confirm, name, patch } => match self.confirm(confirm).await {
                 Outcome::Written(_) => written(self.shadows().patch(name, &params, &json(patch)).await),
@@ -222,12 +232,17 @@ impl Caller {
     async fn confirm(&self, confirm: &Confirm) -> Outcome {
         let Confirm { node, patch, marker } = confirm;
         match self.is_drained(node, marker.as_ref()).await {
-            Ok(true) => {
-                let patch = Patch::Json::<()>(patch.clone());
-                written(self.nodes().patch(node, &PatchParams::default(), &patch).await)
-            }
+            Ok(true) => self.patch_node(node, patch).await,
             Ok(false) => Outcome::NotConfirmed,
             Err(error) => failure(&error),
+        }
+    }
+
+    async fn patch_node(&self, name: &str, patch: &JsonPatch) -> Outcome {
+        let patch = Patch::Json::<()>(patch.clone());
+        match written(self.nodes().patch(name, &PatchParams::default(), &patch).await) {
+            Outcome::Denied(why) => Outcome::NodeDenied(why),
+            outcome => outcome,
         }
     }
 
@@ -303,40 +318,4 @@ fn is_denied(status: &Status) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_rule_that_says_no_is_told_from_a_test_that_does_not_hold() {
-        let cause = |message: &str| json!([{"message": message}]);
-        let policy = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: nodes are frozen";
-        let webhook = "admission webhook \"w.example.com\" denied the request: nodes are frozen";
-        let test = "the server rejected our request due to an error in our request";
-        for (says, code, message, causes, denied) in [
-            ("a policy without a reason", 422, policy, cause(policy), true),
-            ("a schema", 422, "Node \"n\" is invalid: metadata.labels: too long", cause("too long"), true),
-            ("a webhook", 409, webhook, json!([]), true),
-            ("a test", 422, test, json!([]), false),
-            ("another has written it", 409, "the object has been modified", json!([]), false),
-            ("it is gone", 404, "nodes \"n\" not found", json!([]), false),
-            ("it cannot be taken back", 400, "unable to parse", json!([]), true),
-            ("RBAC", 403, "User cannot patch resource", json!([]), true),
-            ("a server in trouble", 500, "etcd denied it", json!([]), false),
-        ] {
-            let status = json!({"code": code, "message": message, "details": {"causes": causes}});
-            assert_eq!(is_denied(&serde_json::from_value(status).unwrap()), denied, "{says}");
-        }
-    }
-
-    #[test]
-    fn what_will_be_seen_anew_is_told_from_what_did_not_get_through() {
-        let of = |code| failure(&Error::Api(Status { code, ..Status::default() }.boxed()));
-        for code in [404, 409, 422] {
-            assert!(matches!(of(code), Outcome::Refused(_)), "{code}");
-        }
-        for code in [401, 429, 500, 503] {
-            assert!(matches!(of(code), Outcome::Failed(_)), "{code}");
-        }
-    }
-}
+mod tests;

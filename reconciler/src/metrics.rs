@@ -81,14 +81,23 @@ pub struct LastPass {
     pub halted: u64,
     /// Were our admission rules seen to be in force?
     pub admission_enforced: bool,
+    /// Was upstream's operator found, or is it not known any more that it is not here?
+    pub other_operator: bool,
 }
 
 impl LastPass {
-    /// Counts this node if its slot is held for longer than it may be.
-    pub fn count_overdue(&mut self, situation: &Situation<'_>, reason: &'static str) {
+    /// Counts this node by its reason, and its slot.
+    pub fn count(&mut self, situation: &Situation<'_>, reason: &Reason<'_>) {
+        *self.reasons.entry(reason.as_str()).or_default() += 1;
+        self.oldest_slot_seconds = self.oldest_slot_seconds.max(situation.time.slot_seconds);
         if situation.time.slot_overdue {
-            *self.overdue.entry(reason).or_default() += 1;
+            *self.overdue.entry(reason.as_str()).or_default() += 1;
         }
+    }
+
+    /// Counts an object of this kind that is left alone.
+    pub fn skip(&mut self, kind: &'static str) {
+        *self.skipped.entry(kind).or_default() += 1;
     }
 }
 
@@ -276,6 +285,11 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
         "1 if webhook and policy were seen to refuse what they must",
         number(i64::from(pass.admission_enforced)),
     );
+    registry.register(
+        "brupop_other_operator",
+        "1 if upstream's operator is not ruled out, so that no update starts",
+        number(i64::from(pass.other_operator)),
+    );
 }
 
 #[cfg(test)]
@@ -312,6 +326,7 @@ mod tests {
             oldest_slot_seconds: Some(90),
             overdue: BTreeMap::from([("ReturningToService", 1)]),
             admission_enforced: true,
+            other_operator: true,
         }));
         metrics.wrote("ledger", "written");
         let text = metrics.render(Some(&snapshot), 5);
@@ -331,6 +346,7 @@ mod tests {
             "brupop_oldest_slot_seconds 90",
             "brupop_slots_overdue{reason=\"ReturningToService\"} 1",
             "brupop_admission_enforced 1",
+            "brupop_other_operator 1",
             "brupop_watch_failures_total 5",
             "brupop_writes_total{object=\"ledger\",result=\"written\"} 1",
         ] {

@@ -7,7 +7,6 @@ mod read;
 mod table;
 mod workloads;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR};
@@ -17,7 +16,7 @@ use brupop_api::printable::printable;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use brupop_core::decide::{self, Reason};
+use brupop_core::decide::{self, FleetDecision, Reason};
 use brupop_core::observe::{Leader, Observed};
 use brupop_core::snapshot::Snapshot;
 
@@ -107,39 +106,31 @@ fn leader<'a>(snapshot: &Snapshot, own_node: Option<&'a str>) -> Leader<'a> {
 /// The plan, as these facts make it.
 fn plan(observed: &Observed<'_>) -> Plan {
     let fleet = &observed.fleet;
-    let slots = decide::slots(fleet, &observed.situations);
-    let queued: BTreeMap<usize, Reason<'_>> = slots.queued.into_iter().collect();
+    let FleetDecision { slots, nodes: decisions, .. } = decide::fleet(observed);
     let mut nexts: BTreeMap<usize, Next> =
         slots.taken.into_iter().map(|index| (index, Next::Starts)).collect();
     let turns = decide::turns(fleet, &observed.situations).into_iter();
     let waits: Vec<usize> = turns.filter(|index| !nexts.contains_key(index)).collect();
     nexts.extend(waits.into_iter().zip((1..).map(Next::Waits)));
     let mut nodes: Vec<Row> = Vec::new();
-    for (index, situation) in observed.situations.iter().enumerate() {
+    for (index, (situation, decision)) in observed.situations.iter().zip(&decisions).enumerate() {
         let next = nexts.get(&index).copied();
-        let reason = match next {
-            Some(Next::Starts) => {
-                Reason::Starting(situation.shadow.and_then(|shadow| shadow.update()).unwrap_or(""))
-            }
-            Some(_) => queued.get(&index).copied().unwrap_or(Reason::LimitReached),
-            None => decide::node(fleet, situation).reason,
-        };
+        let reason = &decision.reason;
         let slot = situation.slot(fleet).is_some();
         let next = if slot { Next::Running } else { next.unwrap_or(Next::Stays) };
-        let unreadable = observed.unreadable.get(&index);
+        let understood = !matches!(reason, Reason::NotUnderstood(_));
         let shadow = situation.shadow;
         let name = names::node_of_shadow(situation.shadow_name).unwrap_or(situation.shadow_name);
         let target = shadow.and_then(|shadow| if slot { shadow.spec.version } else { shadow.update() });
-        let message = unreadable.map_or_else(|| reason.message(), |why| Cow::Borrowed(why.as_str()));
         nodes.push(Row {
             node: shown(name, NAME_MAX),
             version: shadow
                 .and_then(|shadow| shadow.status.current_version)
                 .map(|version| shown(version, VERSION_MAX)),
             target: target.map(|version| shown(version, VERSION_MAX)),
-            next: if unreadable.is_some() { Next::Stays } else { next },
-            reason: if unreadable.is_some() { "NotUnderstood" } else { reason.as_str() },
-            message: shown(&message, MESSAGE_MAX),
+            next: if understood { next } else { Next::Stays },
+            reason: reason.as_str(),
+            message: shown(&reason.message(), MESSAGE_MAX),
         });
     }
     nodes.sort_by_key(|row| match row.next {

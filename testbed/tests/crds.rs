@@ -4,6 +4,8 @@
 mod crd_texts;
 #[path = "common/custom_resources.rs"]
 mod custom_resources;
+#[path = "common/largest_ledger.rs"]
+mod largest_ledger;
 #[path = "common/raw.rs"]
 mod raw;
 
@@ -176,7 +178,11 @@ fn limits_of_statuses() -> Vec<Row> {
 fn limits_of_fleets() -> Vec<Row> {
     let slot = json!({"uid": "u", "attempt": 1});
     let record = |field: &str, value: Json| json!({"versions": {"1.20.0": {field: value}}});
-    let failure = json!({"node": "n", "at": TIME, "reason": "FellBack"});
+    let failures = |count: usize| {
+        let of = |n| json!({"node": format!("n{n}"), "at": TIME, "reason": "FellBack"});
+        record("failures", (0..count).map(of).collect())
+    };
+    let twice = json!({"node": "n", "at": TIME, "reason": "FellBack"});
     let halt = |version: &str, at: &str| json!({"version": version, "haltedAt": at});
     let said = |halts: Json| json!({"acknowledgedHalts": halts});
     let acknowledged = |count| said((0..count).map(|n| halt(&format!("1.0.{n}"), TIME)).collect());
@@ -209,8 +215,14 @@ fn limits_of_fleets() -> Vec<Row> {
             json!({"slots": {"brs-n": {"attempt": 1}}}),
             Err("status.slots.brs-n.uid: Required value"),
         ),
-        ("eight failures", record("failures", json!(vec![failure.clone(); 8])), Ok(())),
-        ("nine failures", record("failures", json!(vec![failure; 9])), Err("failures: Too many")),
+        ("eight failures", failures(8), Ok(())),
+        ("nine failures", failures(9), Err("failures: Too many")),
+        (
+            "two failures of one node",
+            record("failures", json!([twice, twice])),
+            Err("failures[1]: Duplicate value"),
+        ),
+        ("one witness twice", record("reportedBy", json!(["a", "a"])), Err("reportedBy[1]: Duplicate value")),
         ("three witnesses", record("reportedBy", json!(["a", "b", "c"])), Err("reportedBy: Too many")),
         (
             "a halt at length",
@@ -370,7 +382,8 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
     let (path, mut shadow) =
         objects.make(ShadowSpec, &json!({"state": "RebootedIntoUpdate", "version": "1.20.0"})).await?;
     shadow["status"] = json!({
-        "current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4", "crash_count": 3,
+        "current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4", "target_version": "1.20.1",
+        "crash_count": 3,
         "conditions": [condition(0), {"type": "Progressing", "status": "True", "reason": "Draining", "message": "", "lastTransitionTime": TIME}],
     });
     raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
@@ -388,7 +401,7 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
                 "StagedAndPerformedUpdate",
                 "1.19.4",
                 "RebootedIntoUpdate",
-                "1.20.0",
+                "1.20.1",
                 "3",
                 "Draining",
             ][..],
@@ -420,5 +433,6 @@ async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
     let client = control_plane.client();
     every_row_holds(&client).await?;
     upstreams_objects_are_accepted(&client).await?;
-    kubectl_shows_the_columns(&control_plane).await
+    kubectl_shows_the_columns(&control_plane).await?;
+    largest_ledger::stays_below_what_etcd_takes(&client).await
 }

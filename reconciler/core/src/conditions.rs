@@ -12,7 +12,9 @@ use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, names};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+
 use serde_json::{Value, json};
 
 /// How long a condition must stay the same before it is written: one that passes at once is not worth a request.
@@ -67,28 +69,41 @@ impl Wanted {
         Self::of(OTHER_OPERATOR, status, reason, message)
     }
 
-    /// Is this condition stored already?
-    pub fn stands_in(&self, conditions: &[Condition]) -> bool {
+    /// Is this stored already, of whichever generation of the spec?
+    fn is_told_by(&self, conditions: &[Condition]) -> bool {
         self.found(conditions).is_some_and(|found| {
             found.status == self.status && found.reason == self.reason && found.message == self.message
         })
+    }
+
+    /// Is this stored already, of this generation of the spec?
+    pub fn stands_in(&self, conditions: &[Condition], generation: Option<u64>) -> bool {
+        self.is_told_by(conditions)
+            && self.found(conditions).is_some_and(|found| found.observed_generation == generation)
     }
 
     fn found<'c>(&self, conditions: &'c [Condition]) -> Option<&'c Condition> {
         conditions.iter().find(|condition| condition.type_ == self.type_)
     }
 
-    /// The condition as it is to be stored over these, with the time at which its status last changed.
-    fn over(&self, conditions: &[Condition], now: &str) -> Condition {
+    /// The condition of this generation of the spec as it is to be stored over these, with the time at which its status
+    /// last changed.
+    fn over(&self, conditions: &[Condition], generation: Option<u64>, now: &str) -> Condition {
         let kept = self.found(conditions).filter(|found| found.status == self.status);
         Condition {
             type_: self.type_.to_owned(),
             status: self.status,
             reason: self.reason.to_owned(),
             message: self.message.clone(),
+            observed_generation: generation,
             last_transition_time: kept.map_or(now, |found| &found.last_transition_time).to_owned(),
         }
     }
+}
+
+/// The generation of the spec that was read.
+fn generation(metadata: &ObjectMeta) -> Option<u64> {
+    metadata.generation?.try_into().ok()
 }
 
 /// The conditions of a shadow.
@@ -96,18 +111,20 @@ pub fn of_shadow(shadow: &BottlerocketShadow) -> &[Condition] {
     shadow.status.as_ref().map_or(&[], |status| &status.conditions)
 }
 
-/// Are these conditions of the shadow stored already, and no others of ours?
+/// Are these conditions of the shadow, as its spec is now, stored already, and no others of ours?
 pub fn shadow_has(shadow: &BottlerocketShadow, wanted: &[Wanted]) -> bool {
-    let stored = of_shadow(shadow);
+    let (stored, generation) = (of_shadow(shadow), generation(&shadow.metadata));
     let ours = |condition: &&Condition| [PROGRESSING, OVERDUE].contains(&condition.type_.as_str());
-    wanted.iter().all(|wanted| wanted.stands_in(stored)) && stored.iter().filter(ours).count() == wanted.len()
+    wanted.iter().all(|wanted| wanted.stands_in(stored, generation))
+        && stored.iter().filter(ours).count() == wanted.len()
 }
 
 /// The status to apply to a shadow, so that it has the wanted conditions. It names the shadow's UID, so the API server
 /// applies it to this very object only.
 pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &[Wanted], now: &str) -> Value {
+    let (stored, generation) = (of_shadow(shadow), generation(&shadow.metadata));
     let conditions: Vec<Condition> =
-        wanted.iter().map(|wanted| wanted.over(of_shadow(shadow), now)).collect();
+        wanted.iter().map(|wanted| wanted.over(stored, generation, now)).collect();
     json!({
         "apiVersion": BottlerocketShadow::api_version(&()),
         "kind": BottlerocketShadow::kind(&()),
@@ -134,16 +151,17 @@ pub struct FleetWanted {
 }
 
 impl FleetWanted {
-    /// Is all of this stored already?
+    /// Is all of this, of the fleet's spec as it is now, stored already?
     pub fn stands_in(&self, fleet: &BottlerocketFleet) -> bool {
+        let generation = generation(&fleet.metadata);
         fleet.status.as_ref().is_some_and(|status| {
-            status.limit == Some(self.limit)
+            let stands = |wanted: &Wanted| wanted.stands_in(&status.conditions, generation);
+            status.observed_generation == generation
+                && status.limit == Some(self.limit)
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
-                && self.halt.stands_in(&status.conditions)
-                && self
-                    .may_be_unknown()
-                    .all(|(_, wanted)| wanted.is_none_or(|wanted| wanted.stands_in(&status.conditions)))
+                && stands(&self.halt)
+                && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(stands))
         })
     }
 
@@ -157,25 +175,27 @@ impl FleetWanted {
     pub fn new_obstacle(&self, fleet: &BottlerocketFleet) -> Option<&str> {
         let wanted = self.other_operator.as_ref().filter(|wanted| wanted.status == ConditionStatus::True)?;
         let stored = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        (!wanted.stands_in(stored)).then_some(&wanted.message)
+        (!wanted.is_told_by(stored)).then_some(&wanted.message)
     }
 
     /// The status to apply to the fleet. Where somebody else has put a field that should not be there, two such patches
     /// are needed.
     pub fn patch(&self, fleet: &BottlerocketFleet, now: &str) -> Value {
+        let generation = generation(&fleet.metadata);
         let conditions = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
         // A condition that is not known yet is applied as it is stored: if it were left out, it would be removed.
         let kept = |type_| conditions.iter().find(|condition| condition.type_ == type_).cloned();
         let known = self.may_be_unknown().filter_map(|(type_, wanted)| {
-            wanted.map(|wanted| wanted.over(conditions, now)).or_else(|| kept(type_))
+            wanted.map(|wanted| wanted.over(conditions, generation, now)).or_else(|| kept(type_))
         });
-        let mut status = json!({"counts": self.counts, "limit": self.limit});
+        let mut status =
+            json!({"counts": self.counts, "limit": self.limit, "observedGeneration": generation});
         // Server-side apply removes only what we have applied. What somebody else has put there is overwritten first.
         let halted = fleet.status.as_ref().and_then(|status| status.halted.as_deref());
         if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
             status["halted"] = json!(halted);
         }
-        let halt = self.halt.over(conditions, now);
+        let halt = self.halt.over(conditions, generation, now);
         status["conditions"] = json!(known.chain([halt]).collect::<Vec<_>>());
         json!({
             "apiVersion": BottlerocketFleet::api_version(&()),
@@ -236,7 +256,8 @@ mod tests {
     fn shadow(conditions: &Value) -> BottlerocketShadow {
         serde_json::from_value(json!({
             "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
-            "metadata": {"name": "brs-n", "uid": "u"}, "spec": {"state": "Idle"}, "status": {"conditions": conditions},
+            "metadata": {"name": "brs-n", "uid": "u", "generation": 1}, "spec": {"state": "Idle"},
+            "status": {"conditions": conditions},
         }))
         .unwrap()
     }
@@ -251,20 +272,37 @@ mod tests {
                 "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
                 "metadata": {"name": "brs-n", "uid": "u"},
                 "status": {"conditions": [{"type": "Progressing", "status": "False", "reason": "NoUpdate",
-                    "message": "a sentence", "lastTransitionTime": "2026-11-21T04:00:00Z"}]},
+                    "message": "a sentence", "observedGeneration": 1,
+                    "lastTransitionTime": "2026-11-21T04:00:00Z"}]},
             })
         );
         let shadow = shadow(&patch["status"]["conditions"]);
-        assert!(first.stands_in(of_shadow(&shadow)));
+        assert!(shadow_has(&shadow, slice::from_ref(&first)));
         let time = |wanted: &Wanted| {
             shadow_patch(&shadow, slice::from_ref(wanted), "2026-11-21T05:00:00Z")["status"]["conditions"][0]
                 ["lastTransitionTime"]
                 .clone()
         };
         let other_reason = wanted(ConditionStatus::False, "NodePaused");
-        assert!(!other_reason.stands_in(of_shadow(&shadow)));
+        assert!(!shadow_has(&shadow, slice::from_ref(&other_reason)));
         assert_eq!(time(&other_reason), "2026-11-21T04:00:00Z");
         assert_eq!(time(&wanted(ConditionStatus::True, "Starting")), "2026-11-21T05:00:00Z");
+    }
+
+    #[test]
+    fn a_condition_that_stays_is_written_once_for_each_generation_of_the_spec() {
+        let stays = [wanted(ConditionStatus::False, "NoUpdate")];
+        let patch = shadow_patch(&shadow(&json!([])), &stays, "2026-11-21T04:00:00Z");
+        let mut read = shadow(&patch["status"]["conditions"]);
+        read.metadata.generation = Some(2);
+        assert!(!shadow_has(&read, &stays));
+        let patch = shadow_patch(&read, &stays, "2026-11-21T05:00:00Z");
+        let condition = &patch["status"]["conditions"][0];
+        assert_eq!(condition["observedGeneration"], 2);
+        assert_eq!(condition["lastTransitionTime"], "2026-11-21T04:00:00Z");
+        read = shadow(&patch["status"]["conditions"]);
+        read.metadata.generation = Some(2);
+        assert!(shadow_has(&read, &stays));
     }
 
     #[test]
@@ -312,7 +350,7 @@ mod tests {
         let fleet = |status: &Value| -> BottlerocketFleet {
             serde_json::from_value(
                 json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
-                "metadata": {"name": "fleet", "uid": "u"}, "spec": {}, "status": status}),
+                "metadata": {"name": "fleet", "uid": "u", "generation": 1}, "spec": {}, "status": status}),
             )
             .unwrap()
         };
@@ -325,6 +363,18 @@ mod tests {
         let gone = FleetWanted { other_operator: Some(Wanted::other_operator(Ok(()))), ..wanted.clone() };
         assert!(!gone.stands_in(&written) && gone.new_obstacle(&written).is_none());
         assert!(wanted.stands_in(&written));
+        let steered = BottlerocketFleet {
+            metadata: ObjectMeta { generation: Some(2), ..written.metadata.clone() },
+            ..written.clone()
+        };
+        assert!(!wanted.stands_in(&steered), "it is said of each generation of the spec");
+        assert_eq!(wanted.new_obstacle(&steered), None, "but told once");
+        let status = wanted.patch(&steered, "later")["status"].take();
+        let mut seen = fleet(&status);
+        seen.metadata.generation = Some(2);
+        assert!(wanted.stands_in(&seen));
+        let generations = status["conditions"].as_array().unwrap().iter().map(|it| &it["observedGeneration"]);
+        assert!(generations.chain([&status["observedGeneration"]]).all(|it| *it == 2), "{status}");
         (wanted.admission, wanted.other_operator) = (None, None);
         assert!(wanted.stands_in(&written));
         assert_eq!(wanted.patch(&written, "later")["status"], patch["status"]);

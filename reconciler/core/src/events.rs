@@ -1,12 +1,12 @@
 //! The words of Events about updates, and of some log lines. Pure.
 
 use brupop_api::facts::ShadowFacts;
+use brupop_api::names;
 use brupop_api::printable::printable;
 use brupop_api::shadow::Failures;
-use brupop_api::{Object, State, names};
 use jiff::{SignedDuration, Timestamp, Unit};
 
-use crate::decide::{Abort, Decision, Effect, Halted, Reason};
+use crate::decide::{Abort, Halted, Milestone, Reason};
 use crate::drain::PodKey;
 use crate::facts::Situation;
 use crate::observe::back_off;
@@ -48,68 +48,52 @@ impl EventText {
     }
 }
 
-/// The Event to publish once this decision was carried out; `None` for steps that need none.
-pub fn of_effect(situation: &Situation<'_>, decision: &Decision<'_>) -> Option<EventText> {
-    let event = |reason, note: String| Some(EventText::new(situation, reason, false, note));
+/// The Event of this milestone.
+pub fn of_milestone(situation: &Situation<'_>, milestone: Milestone) -> Option<EventText> {
     let shadow = situation.shadow?;
     let version = shadow.spec.version.unwrap_or("its new version");
     let current = shadow.status.current_version.unwrap_or("an unknown version");
-    let object = match decision.effect.as_ref()? {
-        Effect::ConfirmDrained(_) => return event("Drained", "no pod is left that had to move".to_owned()),
-        Effect::Grant { .. } => {
-            return event("RebootGranted", format!("the node is empty; its host may reboot into {version}"));
+    let (reason, warning, note) = match milestone {
+        Milestone::Started => {
+            let to = shadow.update().unwrap_or(version);
+            ("UpdateStarted", false, format!("the update from {current} to {to} begins"))
         }
-        Effect::Write(write) => write.object,
-        Effect::CreateShadow { .. } | Effect::DeleteShadow { .. } | Effect::Evict | Effect::Delete => {
-            return None;
+        Milestone::Adopted => {
+            ("UpdateAdopted", false, format!("an update to {version} that was under way is taken over"))
         }
-    };
-    match (object, decision.reason) {
-        (Object::ShadowSpec(_), Reason::Starting(to)) if shadow.spec.state == State::Idle => {
-            event("UpdateStarted", format!("the update from {current} to {to} begins"))
-        }
-        (Object::ShadowSpec(_), Reason::Starting(to)) => {
-            event("UpdateAdopted", format!("an update to {to} that was under way is taken over"))
-        }
-        (Object::Node(_), Reason::Cordoning) => cordoned(situation, version),
-        (Object::Node(_), Reason::Draining) if !situation.pods.returning.is_empty() => {
-            Some(EventText::new(situation, "PodsLeft", true, of_left(situation.pods.returning)))
-        }
-        (Object::Node(_), Reason::ReturningToService) => {
-            event("ReturnedToService", "what was changed on the node for its update is undone".to_owned())
-        }
-        (Object::ShadowSpec(_), Reason::Finishing) => event("Updated", format!("the node runs {version}")),
-        (Object::ShadowSpec(_), Reason::Aborting(why)) => {
-            let left = left_behind(&shadow, why);
-            let note = format!("{} ({current}, wanted {version}){left}", decision.reason.message());
-            Some(EventText::new(situation, "UpdateAborted", true, note))
-        }
-        _ => None,
-    }
-}
-
-/// The Event of a cordon. If somebody uncordoned the node in mid-drain, it says what becomes of that.
-fn cordoned(situation: &Situation<'_>, version: &str) -> Option<EventText> {
-    let node = situation.node?;
-    let is_ours = node.marker.is_some_and(|marker| marker.cordoned_at.is_some());
-    let drains = node.marker.is_some_and(|marker| marker.drain_started_at.is_some());
-    let (word, sentence) = match (drains, node.unschedulable) {
-        (true, false) => (
-            "CordonedAgain",
-            format!(
+        Milestone::Cordoned => ("Cordoned", false, cordoned(situation, version)),
+        Milestone::CordonedAgain => {
+            let note = format!(
                 "somebody uncordoned it while it was emptied for {version}, so pods may have come: it is emptied anew; \
                  to leave it in service, annotate it with {}=true",
                 names::PAUSE_ANNOTATION
-            ),
-        ),
-        // It was cordoned, and gets our taint, too, now that there is another node.
-        (true, true) => return None,
-        (false, true) if !is_ours => {
-            ("Cordoned", format!("to be emptied for {version}; it was cordoned before, and stays so after"))
+            );
+            ("CordonedAgain", true, note)
         }
-        (false, _) => ("Cordoned", format!("to be emptied for {version}")),
+        Milestone::PodsLeft => ("PodsLeft", true, of_left(situation.pods.returning)),
+        Milestone::Drained => ("Drained", false, "no pod is left that had to move".to_owned()),
+        Milestone::RebootGranted => {
+            ("RebootGranted", false, format!("the node is empty; its host may reboot into {version}"))
+        }
+        Milestone::ReturnedToService => {
+            ("ReturnedToService", false, "what was changed on the node for its update is undone".to_owned())
+        }
+        Milestone::Updated => ("Updated", false, format!("the node runs {version}")),
+        Milestone::Aborted(why) => {
+            let (left, why) = (left_behind(&shadow, why), Reason::Aborting(why).message());
+            ("UpdateAborted", true, format!("{why} ({current}, wanted {version}){left}"))
+        }
     };
-    Some(EventText::new(situation, word, drains, sentence))
+    Some(EventText::new(situation, reason, warning, note))
+}
+
+/// Why the node is cordoned, and whether it stays so.
+fn cordoned(situation: &Situation<'_>, version: &str) -> String {
+    let is_persons = situation.node.is_some_and(|node| {
+        node.unschedulable && node.marker.is_none_or(|marker| marker.cordoned_at.is_none())
+    });
+    let stays = if is_persons { "; it was cordoned before, and stays so after" } else { "" };
+    format!("to be emptied for {version}{stays}")
 }
 
 /// What becomes of pods of these workloads, which came back each time that they were evicted.
@@ -223,11 +207,11 @@ mod tests {
     use super::*;
     use crate::facts::{Evicted, NodeFacts, PodFacts, TimeFacts};
     use crate::fixtures;
+    use brupop_api::Marker;
     use brupop_api::facts::{SpecFacts, StatusFacts};
     use brupop_api::printable::is_printable;
-    use brupop_api::{Marker, Write};
 
-    fn situation(state: State) -> Situation<'static> {
+    fn situation() -> Situation<'static> {
         Situation {
             shadow_name: "brs-n",
             node: Some(fixtures::NODE),
@@ -235,7 +219,7 @@ mod tests {
                 name: "brs-n",
                 uid: "u",
                 generation: 1,
-                spec: SpecFacts { state, version: Some("2.0.0"), attempt: Some(4), ..SpecFacts::default() },
+                spec: SpecFacts { version: Some("2.0.0"), attempt: Some(4), ..SpecFacts::default() },
                 status: StatusFacts {
                     current_version: Some("1.0.0"),
                     attempt: Some(4),
@@ -251,76 +235,51 @@ mod tests {
     }
 
     #[test]
-    fn each_step_is_told_by_a_stable_word() {
-        let spec =
-            || Effect::Write(Write { object: Object::ShadowSpec("brs-n"), tests: vec![], sets: vec![] });
-        let node = || Effect::Write(Write { object: Object::Node("n"), tests: vec![], sets: vec![] });
-        let write = |object| Write { object, tests: vec![], sets: vec![] };
-        let confirm = || write(Object::Node("n"));
-        let drained = Effect::ConfirmDrained(confirm());
-        let granted = Effect::Grant { confirm: confirm(), grant: write(Object::ShadowSpec("brs-n")) };
-        for (state, effect, reason, word, warning) in [
-            (State::Idle, spec(), Reason::Starting("2.0.0"), "UpdateStarted", false),
-            (State::RebootedIntoUpdate, spec(), Reason::Starting("2.0.0"), "UpdateAdopted", false),
-            (State::StagedAndPerformedUpdate, node(), Reason::Cordoning, "Cordoned", false),
-            (State::StagedAndPerformedUpdate, drained, Reason::Draining, "Drained", false),
-            (State::StagedAndPerformedUpdate, granted, Reason::Draining, "RebootGranted", false),
-            (State::RebootedIntoUpdate, node(), Reason::ReturningToService, "ReturnedToService", false),
-            (State::MonitoringUpdate, spec(), Reason::Finishing, "Updated", false),
-            (State::RebootedIntoUpdate, spec(), Reason::Aborting(Abort::FellBack), "UpdateAborted", true),
+    fn each_milestone_has_its_word() {
+        for (milestone, word, warning) in [
+            (Milestone::Started, "UpdateStarted", false),
+            (Milestone::Adopted, "UpdateAdopted", false),
+            (Milestone::Cordoned, "Cordoned", false),
+            (Milestone::CordonedAgain, "CordonedAgain", true),
+            (Milestone::PodsLeft, "PodsLeft", true),
+            (Milestone::Drained, "Drained", false),
+            (Milestone::RebootGranted, "RebootGranted", false),
+            (Milestone::ReturnedToService, "ReturnedToService", false),
+            (Milestone::Updated, "Updated", false),
+            (Milestone::Aborted(Abort::FellBack), "UpdateAborted", true),
         ] {
-            let event = of_effect(&situation(state), &Decision { effect: Some(effect), reason }).unwrap();
-            assert_eq!((event.reason, event.warning), (word, warning), "{reason:?}");
+            let event = of_milestone(&situation(), milestone).unwrap();
+            assert_eq!((event.reason, event.warning), (word, warning), "{milestone:?}");
             assert_eq!(event.action, "UpdateAttempt4");
         }
-        let waiting = Decision { effect: None, reason: Reason::Staging("2.0.0") };
-        assert_eq!(of_effect(&situation(State::StagedAndPerformedUpdate), &waiting), None);
-        let withdrawn = Decision { effect: Some(spec()), reason: Reason::Draining };
-        assert_eq!(of_effect(&situation(State::RebootedIntoUpdate), &withdrawn), None);
-        let evicting = Decision { effect: Some(Effect::Evict), reason: Reason::Draining };
-        assert_eq!(of_effect(&situation(State::StagedAndPerformedUpdate), &evicting), None);
     }
 
     #[test]
-    fn a_cordon_is_told_apart_from_one_that_somebody_had_undone() {
+    fn a_cordon_says_whether_it_stays() {
         let then = || Some("2026-11-21T04:00:00Z".to_owned());
         let excluded = Marker { excluded_at: then(), ..Marker::default() };
         let adopted = Marker { cordoned_at: then(), ..Marker::default() };
-        let draining = Marker { drain_started_at: then(), ..Marker::default() };
-        for (marker, unschedulable, expected) in [
-            (None, false, Some(("Cordoned", false, "emptied for 2.0.0"))),
-            (Some(&excluded), false, Some(("Cordoned", false, "emptied for 2.0.0"))),
-            (None, true, Some(("Cordoned", false, "stays so after"))),
-            (Some(&adopted), true, Some(("Cordoned", false, "emptied for 2.0.0"))),
-            (Some(&draining), false, Some(("CordonedAgain", true, "brupop.bottlerocket.aws/pause=true"))),
-            (Some(&draining), true, None),
+        for (marker, unschedulable, end) in [
+            (None, false, "emptied for 2.0.0"),
+            (Some(&excluded), false, "emptied for 2.0.0"),
+            (None, true, "stays so after"),
+            (Some(&adopted), true, "emptied for 2.0.0"),
         ] {
-            let mut situation = situation(State::StagedAndPerformedUpdate);
+            let mut situation = situation();
             situation.node = Some(NodeFacts { unschedulable, marker, ..fixtures::NODE });
-            let write = Write { object: Object::Node("n"), tests: vec![], sets: vec![] };
-            let decision = Decision { effect: Some(Effect::Write(write)), reason: Reason::Cordoning };
-            let event = of_effect(&situation, &decision);
-            assert_eq!(
-                event.as_ref().map(|event| (event.reason, event.warning)),
-                expected.map(|(reason, warning, _)| (reason, warning)),
-                "{marker:?} {unschedulable}"
-            );
-            assert!(
-                event.is_none_or(|event| expected.is_some_and(|(_, _, note)| event.note.ends_with(note)))
-            );
+            let event = of_milestone(&situation, Milestone::Cordoned).unwrap();
+            assert!(event.note.ends_with(end), "{marker:?} {unschedulable}: {}", event.note);
         }
     }
 
     #[test]
     fn what_is_left_on_the_host_is_told_by_who_could_undo_it() {
         let note = |why, attempt, current: &'static str| {
-            let mut situation = situation(State::StagedAndPerformedUpdate);
+            let mut situation = situation();
             let shadow = situation.shadow.as_mut().unwrap();
             shadow.status.attempt = attempt;
             shadow.status.current_version = Some(current);
-            let write = Write { object: Object::ShadowSpec("brs-n"), tests: vec![], sets: vec![] };
-            let decision = Decision { effect: Some(Effect::Write(write)), reason: Reason::Aborting(why) };
-            of_effect(&situation, &decision).unwrap().note
+            of_milestone(&situation, Milestone::Aborted(why)).unwrap().note
         };
         let undone = "its agent undoes what it did";
         assert!(note(Abort::NodePaused, Some(4), "1.0.0").ends_with(undone));
@@ -339,24 +298,16 @@ mod tests {
     fn events_are_printable_whatever_is_quoted() {
         let hostile = "1.0.0\u{1b}[2J\nUpdated: \u{9b}\u{202e}";
         let shown = r"1.0.0\u{1b}[2J\nUpdated: \u{9b}\u{202e}";
-        let mut situation = situation(State::Idle);
+        let mut situation = situation();
         let shadow = situation.shadow.as_mut().unwrap();
         (shadow.status.current_version, shadow.spec.version) = (Some(hostile), Some(hostile));
-        let decision = |object, reason| {
-            let write = Write { object, tests: vec![], sets: vec![] };
-            Decision { effect: Some(Effect::Write(write)), reason }
-        };
         let pod = PodKey { namespace: "shop".into(), name: hostile.into(), uid: "u".into() };
         let halted = Halted { version: hostile, why: hostile.to_owned() };
         for event in [
-            of_effect(&situation, &decision(Object::ShadowSpec("brs-n"), Reason::Starting(hostile))).unwrap(),
-            of_effect(&situation, &decision(Object::Node("n"), Reason::Cordoning)).unwrap(),
-            of_effect(&situation, &decision(Object::ShadowSpec("brs-n"), Reason::Finishing)).unwrap(),
-            of_effect(
-                &situation,
-                &decision(Object::ShadowSpec("brs-n"), Reason::Aborting(Abort::StepFailed)),
-            )
-            .unwrap(),
+            of_milestone(&situation, Milestone::Started).unwrap(),
+            of_milestone(&situation, Milestone::Cordoned).unwrap(),
+            of_milestone(&situation, Milestone::Updated).unwrap(),
+            of_milestone(&situation, Milestone::Aborted(Abort::StepFailed)).unwrap(),
             of_refusal(&situation, &pod, hostile),
             of_no_opt_in(hostile),
             of_halts(&[halted]).unwrap(),
@@ -372,7 +323,7 @@ mod tests {
     fn a_refused_eviction_is_told_in_the_budgets_words() {
         let pod = PodKey { namespace: "shop".into(), name: "cart-1".into(), uid: "u".into() };
         let why = "The disruption budget cart needs 6 healthy pods and has 6 currently";
-        let event = of_refusal(&situation(State::StagedAndPerformedUpdate), &pod, why);
+        let event = of_refusal(&situation(), &pod, why);
         assert_eq!((event.reason, event.warning), ("DrainBlocked", true));
         assert_eq!(event.note, format!("shop/cart-1 is not evicted: {why}"));
         assert_eq!(event.action, "UpdateAttempt4");
@@ -415,10 +366,7 @@ mod tests {
 
     #[test]
     fn a_reboot_that_is_overdue_is_a_warning() {
-        let of = |reason| {
-            of_reason(&situation(State::RebootedIntoUpdate), &reason)
-                .map(|event| (event.reason, event.warning))
-        };
+        let of = |reason| of_reason(&situation(), &reason).map(|event| (event.reason, event.warning));
         assert_eq!(of(Reason::Rebooting), Some(("Rebooting", false)));
         assert_eq!(of(Reason::RebootOverdue), Some(("RebootOverdue", true)));
         assert_eq!(of(Reason::Draining), None);

@@ -30,9 +30,10 @@ impl Reconciler {
         let now = self.now();
         let Errand { key, call, seen, begins_term, context } = errand;
         let object = call.as_str();
-        let denied = matches!(outcome, Outcome::Denied(_));
+        let denied = matches!(outcome, Outcome::Denied(_) | Outcome::NodeDenied(_));
         let opts_in = matches!(call, Call::LabelNode { .. });
         let Context { node, version, state, reason, .. } = &context;
+        self.leading.denials.answered(&key, &call, &outcome, now);
         match outcome {
             Outcome::Written(version_written) => {
                 self.complaints.resolved(&Subject::Call(key.clone()));
@@ -53,9 +54,6 @@ impl Reconciler {
                 }
                 self.metrics.wrote(object, "written");
                 self.complaints.resolved(&Subject::IdleWrite(key.clone()));
-                if let Key::Node(name) = &key {
-                    self.leading.denials.resolved(name);
-                }
                 self.leading.pending.written(key.clone(), version_written, now);
                 if opts_in {
                     self.complaints.resolved(&Subject::OptIn);
@@ -78,13 +76,8 @@ impl Reconciler {
                 tracing::debug!(node, reason, "pods came after the node was seen empty");
                 self.leading.pending.failed(key, now);
             }
-            Outcome::Refused(why) | Outcome::Denied(why) => {
+            Outcome::Refused(why) | Outcome::Denied(why) | Outcome::NodeDenied(why) => {
                 self.metrics.wrote(object, if denied { "denied" } else { "refused" });
-                if let Key::Node(name) = &key
-                    && denied
-                {
-                    self.leading.denials.denied(name, &why, now);
-                }
                 // One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals
                 // are a mistake of ours, or there is a rule against it.
                 match self.leading.pending.refused(key, seen, now) {

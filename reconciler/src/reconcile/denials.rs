@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::errand::Key;
+use crate::apply::{Call, Outcome};
+
 /// So many denials in a row are no accident.
 const IN_A_ROW: u32 = 3;
 /// For so long after the last denial no update of the node begins.
@@ -20,8 +23,18 @@ struct Denial {
 }
 
 impl Denials {
+    /// What became of a call. A grant has the key of its shadow, and changes the Node first.
+    pub(super) fn answered(&mut self, key: &Key, call: &Call, outcome: &Outcome, now: Duration) {
+        let (Key::Node(shadow) | Key::Shadow(shadow)) = key else { return };
+        match outcome {
+            Outcome::NodeDenied(why) => self.denied(shadow, why, now),
+            Outcome::Written(_) if call.changes_node() => self.resolved(shadow),
+            _ => {}
+        }
+    }
+
     /// A change of the Node of this shadow was denied.
-    pub(super) fn denied(&mut self, shadow: &str, why: &str, now: Duration) {
+    fn denied(&mut self, shadow: &str, why: &str, now: Duration) {
         let until = now + HOLDS_FOR;
         let denial =
             self.0.entry(shadow.to_owned()).or_insert(Denial { times: 0, why: String::new(), until });
@@ -29,7 +42,7 @@ impl Denials {
     }
 
     /// A change of it was made.
-    pub(super) fn resolved(&mut self, shadow: &str) {
+    fn resolved(&mut self, shadow: &str) {
         self.0.remove(shadow);
     }
 
@@ -49,6 +62,7 @@ impl Denials {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apply::Confirm;
 
     fn held(denials: &mut Denials, seconds: u64) -> Vec<String> {
         denials.hold(Duration::from_secs(seconds), |_| true).0.into_values().collect()
@@ -69,6 +83,31 @@ mod tests {
         denials.resolved("brs-n");
         denials.denied("brs-n", "frozen", second);
         assert!(held(&mut denials, 2).is_empty(), "one in a row");
+    }
+
+    #[test]
+    fn a_node_denied_within_a_grant_is_booked_as_any_other() {
+        let patch = || json_patch::Patch(vec![]);
+        let confirm = || Confirm { node: "n".into(), patch: patch(), marker: None };
+        let grant = Call::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
+        let (of_node, of_shadow) = (Key::Node("brs-n".into()), Key::Shadow("brs-n".into()));
+        let steer = Call::PatchShadow { name: "brs-n".into(), patch: patch() };
+        let frozen = Outcome::NodeDenied("frozen".into());
+        let mut denials = Denials::default();
+        denials.answered(&of_node, &Call::ConfirmDrained(confirm()), &frozen, Duration::ZERO);
+        denials.answered(&of_shadow, &grant, &frozen, Duration::ZERO);
+        assert!(held(&mut denials, 0).is_empty());
+        denials.answered(&of_shadow, &grant, &frozen, Duration::ZERO);
+        assert_eq!(held(&mut denials, 0), ["frozen"]);
+        denials.answered(&of_shadow, &steer, &Outcome::Written(None), Duration::ZERO);
+        denials.answered(&of_shadow, &grant, &Outcome::Refused(String::new()), Duration::ZERO);
+        assert_eq!(held(&mut denials, 0), ["frozen"], "neither has changed the Node");
+        denials.answered(&of_shadow, &grant, &Outcome::Written(None), Duration::ZERO);
+        assert!(held(&mut denials, 0).is_empty());
+        (0..3).for_each(|_| {
+            denials.answered(&of_shadow, &grant, &Outcome::Denied("the shadow".into()), Duration::ZERO);
+        });
+        assert!(held(&mut denials, 0).is_empty(), "that is no change of the Node");
     }
 
     #[test]

@@ -157,7 +157,7 @@ pub(super) fn of(
         }
         Effect::Evict | Effect::Delete => return None,
     };
-    let event = events::of_effect(situation, decision);
+    let event = decision.milestone.and_then(|milestone| events::of_milestone(situation, milestone));
     Some(Errand {
         seen: key.version_in(snapshot),
         key,
@@ -228,7 +228,7 @@ mod tests {
             ..fixtures::nothing("brs-n")
         };
         let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..fixtures::FLEET };
-        let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled };
+        let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled, milestone: None };
         of(&snapshot, &situation, &decision, &fleet).map(|errand| errand.call)
     }
 

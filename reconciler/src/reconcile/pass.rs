@@ -15,7 +15,7 @@ use crate::apply::Call;
 use crate::metrics::LastPass;
 use crate::pending::Readiness;
 use crate::{canary, evict, other_operator};
-use brupop_core::decide::{self, Decision, Effect, Reason, Slots};
+use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
 use brupop_core::events;
 use brupop_core::facts::Situation;
@@ -146,48 +146,38 @@ impl Reconciler {
 
     /// Decides for the ledger and for each node, and starts what may start now.
     fn decide(&mut self, pass: &mut Pass<'_>) -> LastPass {
-        let Observed { fleet, situations, unreadable, too_long, .. } = pass.observed;
-        let slots = decide::slots(fleet, situations);
+        let Observed { fleet, situations, too_long, .. } = pass.observed;
+        let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
             let event = events::of_halts(&slots.halted);
             self.run_errand(pass, errand::ledger(pass.snapshot, write, None, event));
         }
         self.look_at_next(pass, &slots);
-        let queued: BTreeMap<usize, Reason<'_>> = slots.queued.into_iter().collect();
         let mut last_pass = LastPass {
             limit: fleet.limit,
             admission_enforced: self.leading.admission.holds().is_ok(),
+            other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
             skipped: self.unreadable_pods_and_budgets(pass.snapshot),
             halted: count(fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
-        for (index, situation) in situations.iter().enumerate() {
-            last_pass.oldest_slot_seconds = last_pass.oldest_slot_seconds.max(situation.time.slot_seconds);
-            if let Some(why) = unreadable.get(&index) {
+        for (situation, decision) in situations.iter().zip(&nodes) {
+            last_pass.count(situation, &decision.reason);
+            if let Reason::NotUnderstood(why) = decision.reason {
                 let shadow = pass.snapshot.shadows.get(situation.shadow_name);
                 let of_shadow = shadow.is_some_and(|shadow| shadow.body.is_err());
-                let kind = if of_shadow { "BottlerocketShadow" } else { "Node" };
-                *last_pass.skipped.entry(kind).or_default() += 1;
-                last_pass.count_overdue(situation, "NotUnderstood");
+                last_pass.skip(if of_shadow { "BottlerocketShadow" } else { "Node" });
                 self.skip(pass.snapshot, situation, why);
                 continue;
             }
-            let mut decision = decide::node(fleet, situation);
-            if decision.effect.is_none()
-                && let Some(reason) = queued.get(&index)
-            {
-                decision.reason = *reason;
-            }
-            *last_pass.reasons.entry(decision.reason.as_str()).or_default() += 1;
-            last_pass.count_overdue(situation, decision.reason.as_str());
-            self.follow(pass, situation, &decision);
+            self.follow(pass, situation, decision);
             self.explain(pass, situation, &decision.reason);
         }
         for name in too_long {
-            *last_pass.skipped.entry("Node").or_default() += 1;
+            last_pass.skip("Node");
             self.refuse(pass.snapshot, name);
         }
-        self.sum_up(pass, decide::counts(fleet, situations));
+        self.sum_up(pass, counts);
         self.forget(pass);
         last_pass
     }
@@ -353,7 +343,7 @@ mod tests {
             (Effect::Grant { confirm: node(), grant: shadow() }, Reason::Draining, true),
             (Effect::Evict, Reason::Draining, false),
         ] {
-            let decision = Decision { effect: Some(effect), reason };
+            let decision = Decision { effect: Some(effect), reason, milestone: None };
             assert_eq!(waits_for_pods(&decision), waits, "{decision:?}");
         }
     }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::names::FLEET;
 use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Seen;
 use brupop_testbed::host::Durations;
+use brupop_testbed::operator::NAMESPACE;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
 
@@ -61,7 +63,38 @@ async fn what_people_pause_stands_still_and_what_has_begun_is_finished() -> Resu
     );
 
     a_young_node_is_left_alone_until_it_is_old_enough(&mut fleet).await?;
+    what_a_person_wrote_is_said_to_be_observed(&fleet).await?;
     fleet.check()
+}
+
+/// `kubectl wait` takes no condition for an answer that is about an earlier spec.
+async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()> {
+    let wait = async |condition: &str, object: &str| {
+        let wait = ["wait", &format!("--for=condition={condition}"), object, "-n", NAMESPACE, "--timeout=2m"];
+        fleet.control_plane.kubectl(wait).await
+    };
+    let before = fleet.ledger().get(FLEET).await?.metadata.generation.context("no generation")?;
+    for (later, paused) in [(1, true), (2, false)] {
+        // Nothing else changes by it: every node is updated.
+        fleet.pause(paused).await?;
+        for condition in ["AdmissionEnforced", "Halted=false", "OtherOperator=false"] {
+            wait(condition, "brf/fleet").await?;
+        }
+        let seen = fleet.ledger().get(FLEET).await?;
+        let generation = u64::try_from(before + later)?;
+        ensure!(seen.metadata.generation == Some(before + later));
+        let status = seen.status.context("no status")?;
+        let conditions = status.conditions.iter().map(|condition| condition.observed_generation);
+        let observed: Vec<_> = conditions.chain([status.observed_generation]).collect();
+        ensure!(observed == [Some(generation); 4], "{observed:?} of {generation}");
+    }
+    for node in 0..4 {
+        wait("Progressing=false", &format!("brs/brs-node-{node}")).await?;
+        let shadow = fleet.shadows().get(&format!("brs-node-{node}")).await?;
+        let observed = fleet.progressing(&format!("node-{node}")).await?.observed_generation;
+        ensure!(observed.is_some() && observed == shadow.metadata.generation.map(i64::cast_unsigned));
+    }
+    Ok(())
 }
 
 fn begun(seen: &Seen) -> bool {

@@ -48,8 +48,10 @@ async fn beside_upstreams_operator_nothing_starts_and_what_has_begun_is_finished
         ensure!(!moved, "{node} has begun to move: {:?}", fleet.seen(&node)?);
     }
 
+    fleet.measured("reconciler", &["brupop_other_operator 1"]).await?;
     fleet.control_plane.kubectl(["delete", "deployment", UPSTREAMS, "-n", NAMESPACE]).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
+    fleet.measured("reconciler", &["brupop_other_operator 0"]).await?;
     assert_kind(&fleet, 1)?;
     fleet.check()
 }

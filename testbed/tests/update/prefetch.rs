@@ -7,22 +7,25 @@ use brupop_testbed::host::Host;
 
 use crate::{DEADLINE, assert_kind, fleet};
 
+/// A fleet that is paused downloads nothing ahead once its nodes say so, so they wait for a window that is shut.
+const WINDOW: &str = "SCHEDULER_CRON_EXPRESSION";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_is_downloaded_once_ahead_of_its_turn_and_activated_in_it() -> Result<()> {
     let (_alone, mut fleet) = fleet(2, &[("PREFETCH", "true")]).await?;
-    fleet.pause(true).await?;
+    fleet.configure(&[(WINDOW, "0 0 0 1 1 * 2099")]).await?;
     fleet.publish(NEW)?;
     fleet
         .until("both have it while they wait for their turn", DEADLINE, |history| {
             history.now().all(|(_, seen)| {
-                seen.runs(OLD) && seen.staged.as_deref() == Some(NEW) && seen.reason == "FleetPaused"
+                seen.runs(OLD) && seen.staged.as_deref() == Some(NEW) && seen.reason == "OutsideWindow"
             })
         })
         .await?;
     ensure!(calls(&fleet, "prepare-update") == [1, 1], "{:?} downloads", calls(&fleet, "prepare-update"));
     ensure!(calls(&fleet, "activate-update") == [0, 0], "activated before their turn");
 
-    fleet.pause(false).await?;
+    fleet.configure(&[(WINDOW, "* * * * * * *")]).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
     ensure!(calls(&fleet, "prepare-update") == [1, 1], "{:?} downloads", calls(&fleet, "prepare-update"));
     ensure!(calls(&fleet, "activate-update") == [1, 1], "{:?}", calls(&fleet, "activate-update"));

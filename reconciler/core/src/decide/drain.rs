@@ -2,7 +2,7 @@
 
 use brupop_api::{Field, Marker, Value};
 
-use super::{Abort, Case, Decision, Effect, Reason, writes};
+use super::{Abort, Case, Decision, Effect, Milestone, Reason, writes};
 use crate::facts::NodeFacts;
 
 impl<'a> Case<'_, 'a> {
@@ -61,7 +61,7 @@ impl<'a> Case<'_, 'a> {
             evicted_owners: situation.pods.owners.to_vec(),
             ..marker
         };
-        cordon(node, cordoned)
+        cordon(node, cordoned).reaching(Milestone::Cordoned)
     }
 
     /// From the cordon on: evicts until no pod is left, records that the node is drained, and starts again if pods come
@@ -84,14 +84,14 @@ impl<'a> Case<'_, 'a> {
                 operator_pods: vec![],
                 ..marker
             };
-            return Some(cordon(node, again));
+            return Some(cordon(node, again).reaching(Milestone::CordonedAgain));
         }
         if situation.pods.needed.is_some() {
             match (fleet.force, overdue) {
                 (false, _) => return Some(self.abort(Abort::PodsComeBack)),
                 // Force heeds budgets, too, as long as there is time. Others go meanwhile.
                 (true, false) => {
-                    return Some(Decision { effect: Some(Effect::Evict), reason: Reason::Draining });
+                    return Some(Decision::carry_out(Effect::Evict, Reason::Draining));
                 }
                 (true, true) => {}
             }
@@ -124,17 +124,21 @@ impl<'a> Case<'_, 'a> {
         };
         if !pods.returning.is_empty() {
             let mut left = marker;
-            return if left.leave(pods.returning) { note(left) } else { self.abort(Abort::PodsComeBack) };
+            return if left.leave(pods.returning) {
+                note(left).reaching(Milestone::PodsLeft)
+            } else {
+                self.abort(Abort::PodsComeBack)
+            };
         }
         if !pods.operator_pods.is_empty() {
             return note(Marker { operator_pods: pods.operator_pods.to_vec(), ..marker });
         }
         if !pods.drained {
             let effect = if overdue { Effect::Delete } else { Effect::Evict };
-            return Decision { effect: Some(effect), reason: Reason::Draining };
+            return Decision::carry_out(effect, Reason::Draining);
         }
         let write = writes::drained(fleet, node);
-        Decision { effect: Some(Effect::ConfirmDrained(write)), reason: Reason::Draining }
+        Decision::carry_out(Effect::ConfirmDrained(write), Reason::Draining).reaching(Milestone::Drained)
     }
 }
 

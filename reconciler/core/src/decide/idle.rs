@@ -2,7 +2,7 @@
 
 use brupop_api::State;
 
-use super::{Case, Decision, Effect, Reason, records, undo_when_ready, writes};
+use super::{Case, Decision, Effect, Milestone, Reason, records, undo_when_ready, writes};
 use crate::facts::{FleetFacts, Gate, Situation};
 
 impl<'a> Case<'_, 'a> {
@@ -11,11 +11,10 @@ impl<'a> Case<'_, 'a> {
     pub(super) fn idle(self) -> Decision<'a> {
         let Self { fleet, situation, node, shadow } = self;
         if node.marker.is_some() {
-            return undo_when_ready(node, Reason::Finishing);
+            return undo_when_ready(node, Reason::Finishing, None);
         }
         if !node.labelled {
-            let effect = Some(Effect::DeleteShadow { uid: shadow.uid });
-            return Decision { effect, reason: Reason::NotLabelled };
+            return Decision::carry_out(Effect::DeleteShadow { uid: shadow.uid }, Reason::NotLabelled);
         }
         match situation.slot(fleet) {
             Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match able(fleet, situation) {
@@ -29,7 +28,8 @@ impl<'a> Case<'_, 'a> {
                 Ok(version) => Decision::write(
                     writes::stage(fleet, shadow, node, slot, version),
                     Reason::Starting(version),
-                ),
+                )
+                .reaching(Milestone::Started),
                 Err(reason) => Decision::write(writes::spend_attempt(fleet, shadow, slot), reason),
             },
             Some(_) => Decision::wait(Reason::Finishing),

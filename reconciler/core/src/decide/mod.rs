@@ -21,11 +21,13 @@ mod versions;
 mod writes;
 
 use brupop_api::facts::ShadowFacts;
+use brupop_api::fleet::Counts;
 use brupop_api::{State, Write};
 
 use crate::facts::{FleetFacts, NodeFacts, Situation};
+use crate::observe::Observed;
 pub use abort::Abort;
-pub use counts::counts;
+use counts::counts;
 pub use new_shadow::new_shadow;
 pub use new_term::new_term;
 pub use opt_in::opt_in;
@@ -73,6 +75,33 @@ pub struct Decision<'a> {
     pub effect: Option<Effect<'a>>,
     /// Why the node moves, or why not.
     pub reason: Reason<'a>,
+    /// What the update has come to once the effect is carried out, if people are told of it.
+    pub milestone: Option<Milestone>,
+}
+
+/// Steps of an update of which an Event tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Milestone {
+    /// The update has begun.
+    Started,
+    /// An update that upstream's operator had begun is taken over.
+    Adopted,
+    /// The node is cordoned.
+    Cordoned,
+    /// The node is cordoned once more: somebody had uncordoned it in mid-drain.
+    CordonedAgain,
+    /// Pods that came back each time that they were evicted are left on the node.
+    PodsLeft,
+    /// The node is empty.
+    Drained,
+    /// The host may reboot.
+    RebootGranted,
+    /// What was changed on the node is undone.
+    ReturnedToService,
+    /// The node runs the new version, and all is well.
+    Updated,
+    /// The update is given up.
+    Aborted(Abort),
 }
 
 /// A node that has both its Node and its shadow, in its fleet.
@@ -86,12 +115,52 @@ struct Case<'c, 'a> {
 
 impl<'a> Decision<'a> {
     fn wait(reason: Reason<'a>) -> Self {
-        Self { effect: None, reason }
+        Self { effect: None, reason, milestone: None }
+    }
+
+    fn carry_out(effect: Effect<'a>, reason: Reason<'a>) -> Self {
+        Self { effect: Some(effect), reason, milestone: None }
     }
 
     fn write(write: Write<'a>, reason: Reason<'a>) -> Self {
-        Self { effect: Some(Effect::Write(write)), reason }
+        Self::carry_out(Effect::Write(write), reason)
     }
+
+    fn reaching(self, milestone: Milestone) -> Self {
+        Self { milestone: Some(milestone), ..self }
+    }
+}
+
+/// What to do in the whole fleet.
+#[derive(Clone, Debug)]
+pub struct FleetDecision<'a> {
+    /// What becomes of the ledger.
+    pub slots: Slots<'a>,
+    /// What to do for each node, in the order of the situations.
+    pub nodes: Vec<Decision<'a>>,
+    /// What to tell of the fleet.
+    pub counts: Counts,
+}
+
+/// What to do in the whole fleet now, and for each node why not more.
+pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
+    let Observed { fleet, situations, unreadable, .. } = observed;
+    let slots = slots(fleet, situations);
+    let mut nodes: Vec<Decision<'o>> = situations.iter().map(|situation| node(fleet, situation)).collect();
+    let starting = slots
+        .taken
+        .iter()
+        .map(|&at| (at, Reason::Starting(slots::version_for(&situations[at]).unwrap_or(""))));
+    for (at, reason) in slots.queued.iter().copied().chain(starting) {
+        if nodes[at].effect.is_none() {
+            nodes[at].reason = reason;
+        }
+    }
+    for (&at, why) in unreadable {
+        nodes[at] = Decision::wait(Reason::NotUnderstood(why));
+    }
+    let counts = counts(fleet, situations);
+    FleetDecision { slots, nodes, counts }
 }
 
 /// What to do for one node now.
@@ -102,15 +171,14 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Decision<'
     let Some(node) = situation.node else { return without_node(situation) };
     let Some(shadow) = situation.shadow else { return without_shadow(&node) };
     if situation.owner_uid.is_some_and(|owner| owner != node.uid) {
-        let effect = Some(Effect::DeleteShadow { uid: shadow.uid });
-        return Decision { effect, reason: Reason::NodeReplaced };
+        return Decision::carry_out(Effect::DeleteShadow { uid: shadow.uid }, Reason::NodeReplaced);
     }
     // A shadow that is being adopted gets its marker first, and then the attempt of its slot.
     let attempt = shadow.spec.attempt.or_else(|| situation.slot(fleet).map(|slot| slot.attempt));
     if let Some(marker) = node.marker
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
     {
-        return undo_when_ready(&node, Reason::ReturningToService);
+        return undo_when_ready(&node, Reason::ReturningToService, Some(Milestone::ReturnedToService));
     }
     let case = Case { fleet, situation, node: &node, shadow: &shadow };
     match shadow.spec.state {
@@ -125,25 +193,31 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Decision<'
 /// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
 fn without_node<'a>(situation: &Situation<'a>) -> Decision<'a> {
     let effect = situation.shadow.map(|shadow| Effect::DeleteShadow { uid: shadow.uid });
-    Decision { effect, reason: Reason::NodeGone }
+    Decision { effect, ..Decision::wait(Reason::NodeGone) }
 }
 
 /// A labelled node gets a shadow. On a node that lost both label and shadow, our changes are undone.
 fn without_shadow<'a>(node: &NodeFacts<'a>) -> Decision<'a> {
     if node.labelled {
         let attempt = node.marker.map(|marker| marker.attempt + 1);
-        return Decision { effect: Some(Effect::CreateShadow { attempt }), reason: Reason::NotReported };
+        return Decision::carry_out(Effect::CreateShadow { attempt }, Reason::NotReported);
     }
     match node.marker {
-        Some(_) => undo_when_ready(node, Reason::NotLabelled),
+        Some(_) => undo_when_ready(node, Reason::NotLabelled, None),
         None => Decision::wait(Reason::NotLabelled),
     }
 }
 
 /// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting.
-fn undo_when_ready<'a>(node: &NodeFacts<'a>, reason: Reason<'a>) -> Decision<'a> {
+fn undo_when_ready<'a>(
+    node: &NodeFacts<'a>,
+    reason: Reason<'a>,
+    milestone: Option<Milestone>,
+) -> Decision<'a> {
     match node.marker {
-        Some(marker) if node.ready => Decision::write(writes::undo(node, marker), reason),
+        Some(marker) if node.ready => {
+            Decision { milestone, ..Decision::write(writes::undo(node, marker), reason) }
+        }
         _ => Decision::wait(Reason::NodeNotReady),
     }
 }

@@ -12,6 +12,8 @@ use super::Abort;
 pub enum Reason<'a> {
     /// This process does not lead; nothing is said.
     NotLeading,
+    /// The Node, its marker or its shadow cannot be read. Holds why.
+    NotUnderstood(&'a str),
     /// The Node is gone.
     NodeGone,
     /// The Node was made again under the same name.
@@ -99,8 +101,9 @@ pub enum Reason<'a> {
 
 impl Reason<'_> {
     /// Every word that [`Reason::as_str`] can return, for metrics.
-    pub const WORDS: [&'static str; 42] = [
+    pub const WORDS: [&'static str; 43] = [
         "NotLeading",
+        "NotUnderstood",
         "NodeGone",
         "NodeReplaced",
         "NotLabelled",
@@ -148,6 +151,7 @@ impl Reason<'_> {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::NotLeading => "NotLeading",
+            Self::NotUnderstood(_) => "NotUnderstood",
             Self::NodeGone => "NodeGone",
             Self::NodeReplaced => "NodeReplaced",
             Self::NotLabelled => "NotLabelled",
@@ -195,9 +199,11 @@ impl Reason<'_> {
     /// The status of the condition Progressing.
     pub fn status(&self) -> ConditionStatus {
         match self {
-            Self::NotReported | Self::AgentSilent | Self::NodeGone | Self::NotLeading => {
-                ConditionStatus::Unknown
-            }
+            Self::NotReported
+            | Self::AgentSilent
+            | Self::NodeGone
+            | Self::NotUnderstood(_)
+            | Self::NotLeading => ConditionStatus::Unknown,
             Self::Starting(_)
             | Self::Staging(_)
             | Self::ExcludedFromLoadBalancers
@@ -218,6 +224,7 @@ impl Reason<'_> {
     pub fn message(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::NotLeading => "this reconciler does not lead",
+            Self::NotUnderstood(why) => return Cow::Owned(format!("left alone: {why}")),
             Self::NodeGone => "the node is gone",
             Self::NodeReplaced => "the node was made again under the same name; it gets a new shadow",
             Self::NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",

@@ -151,7 +151,7 @@ fn next_attempt(situation: &Situation<'_>) -> u64 {
 }
 
 /// The version to which a slot taken now would let this node be updated.
-fn version_for<'a>(situation: &Situation<'a>) -> Option<&'a str> {
+pub(super) fn version_for<'a>(situation: &Situation<'a>) -> Option<&'a str> {
     let shadow = situation.shadow?;
     match shadow.spec.state {
         State::Idle => shadow.update(),

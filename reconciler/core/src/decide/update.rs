@@ -3,7 +3,7 @@
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Field, Marker, State, Value};
 
-use super::{Abort, Case, Decision, Effect, Reason, writes};
+use super::{Abort, Case, Decision, Effect, Milestone, Reason, writes};
 use crate::facts::{Evicted, NodeFacts};
 
 /// In which boot the host is, on facts of the Node alone.
@@ -41,7 +41,8 @@ impl<'a> Case<'_, 'a> {
     }
 
     pub(super) fn abort(self, why: Abort) -> Decision<'a> {
-        Decision::write(writes::abort(self.fleet, self.shadow, why), Reason::Aborting(why))
+        let write = writes::abort(self.fleet, self.shadow, why);
+        Decision::write(write, Reason::Aborting(why)).reaching(Milestone::Aborted(why))
     }
 
     /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
@@ -97,7 +98,7 @@ impl<'a> Case<'_, 'a> {
             ];
             return Decision::write(writes::mark(node, tests, [], marker), starting);
         }
-        Decision::write(writes::adopt(fleet, shadow, node, slot), starting)
+        Decision::write(writes::adopt(fleet, shadow, node, slot), starting).reaching(Milestone::Adopted)
     }
 
     /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.
@@ -144,7 +145,9 @@ impl<'a> Case<'_, 'a> {
     fn back_into_service(self) -> Option<Decision<'a>> {
         let node = self.node;
         let marker = node.marker.filter(|marker| node.ready && marker.holds_changes())?;
-        Some(Decision::write(writes::undo_and_keep_owners(node, marker), Reason::ReturningToService))
+        let undo = writes::undo_and_keep_owners(node, marker);
+        let decision = Decision::write(undo, Reason::ReturningToService);
+        Some(decision.reaching(Milestone::ReturnedToService))
     }
 
     fn empty_then_grant(self) -> Decision<'a> {
@@ -157,7 +160,8 @@ impl<'a> Case<'_, 'a> {
         }
         self.next_drain_step().unwrap_or_else(|| {
             let (confirm, grant) = (writes::drained(fleet, node), writes::grant(fleet, shadow, node));
-            Decision { effect: Some(Effect::Grant { confirm, grant }), reason: Reason::Draining }
+            Decision::carry_out(Effect::Grant { confirm, grant }, Reason::Draining)
+                .reaching(Milestone::RebootGranted)
         })
     }
 
@@ -262,6 +266,7 @@ impl<'a> Case<'_, 'a> {
                 Evicted::Unknown if !situation.time.workloads_overdue => Decision::wait(Reason::Monitoring),
                 Evicted::Unknown | Evicted::Back => {
                     Decision::write(writes::finish(fleet, shadow), Reason::Finishing)
+                        .reaching(Milestone::Updated)
                 }
             };
         }

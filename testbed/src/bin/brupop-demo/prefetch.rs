@@ -15,26 +15,17 @@ use crate::{bad_image, summary, table};
 
 /// The release that is downloaded ahead.
 const NEXT: &str = "1.20.1";
-const DAEMON_SET: &str = "daemonset/brupop-agent";
+/// A window that stays shut for as long as a demo lasts.
+const SHUT: &str = "0 0 0 1 1 * 2099";
+const OPEN: &str = "* * * * * * *";
 
 /// Goes on where every node runs [`NEW`], downloaded within its slot; is all of it as it should be?
 pub async fn show(fleet: &Fleet, download: Duration, deadline: Duration) -> Result<bool> {
     println!(
-        "\n-- the same again with PREFETCH=true: an overlay that sets it is applied, and the agents roll"
+        "\n-- the same again with PREFETCH=true, and a window that is shut: an overlay that sets both is applied, and \
+         agents and reconcilers roll. (In a fleet that is paused nothing would be downloaded.)"
     );
-    let overlay = json!({
-        "resources": ["kustomize/overlays/default"],
-        "patches": [{
-            "target": {"kind": "ConfigMap", "name": "brupop-agent-configuration"},
-            "patch": r#"[{"op": "add", "path": "/data/PREFETCH", "value": "true"}]"#,
-        }],
-    });
-    let overlay = throw_away_overlay(&fleet.control_plane, "prefetch", overlay)?;
-    apply_overlay(&fleet.control_plane, overlay).await?;
-    kubectl(fleet, &["rollout", "status", DAEMON_SET, "--timeout=120s"]).await?;
-
-    println!("-- the fleet is paused: every node waits for its turn");
-    kubectl(fleet, &["patch", "brf", "fleet", "--type=merge", "-p", r#"{"spec":{"paused":true}}"#]).await?;
+    roll_out(fleet, "shut", SHUT, deadline).await?;
     println!("-- publishing Bottlerocket {NEXT}");
     fleet.publish(NEXT)?;
     let shadows = fleet.shadows();
@@ -52,8 +43,8 @@ pub async fn show(fleet: &Fleet, download: Duration, deadline: Duration) -> Resu
     kubectl(fleet, &["get", "brs", "-o", columns]).await?;
     let in_service = fleet.history().now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable());
 
-    println!("-- resumed");
-    kubectl(fleet, &["patch", "brf", "fleet", "--type=merge", "-p", r#"{"spec":{"paused":false}}"#]).await?;
+    println!("-- the window opens");
+    roll_out(fleet, "open", OPEN, deadline).await?;
     table::show_until_updated(fleet, NEXT, deadline).await?;
 
     let without = slot(&fleet.history(), 0).context("no update without PREFETCH")?;
@@ -84,6 +75,33 @@ pub async fn show(fleet: &Fleet, download: Duration, deadline: Duration) -> Resu
         println!("{} {what}", if *holds { "ok  " } else { "FAIL" });
     }
     Ok(checks.iter().all(|(holds, _)| *holds))
+}
+
+/// Applies an overlay with PREFETCH and this window, and awaits that nothing runs any more that knows another one.
+async fn roll_out(fleet: &Fleet, name: &str, window: &str, deadline: Duration) -> Result<()> {
+    let set = |map: &str, variable: &str, value: &str| {
+        let add = json!([{"op": "add", "path": format!("/data/{variable}"), "value": value}]);
+        json!({"target": {"kind": "ConfigMap", "name": map}, "patch": add.to_string()})
+    };
+    let overlay = json!({
+        "resources": ["kustomize/overlays/default"],
+        "patches": [
+            set("brupop-agent-configuration", "PREFETCH", "true"),
+            set("brupop-configuration", "SCHEDULER_CRON_EXPRESSION", window),
+        ],
+    });
+    let reconcilers = || fleet.processes("reconciler").into_iter().map(|process| process.pod);
+    let before: Vec<String> = reconcilers().collect();
+    let overlay = throw_away_overlay(&fleet.control_plane, name, overlay)?;
+    apply_overlay(&fleet.control_plane, overlay).await?;
+    for workload in ["daemonset/brupop-agent", "deployment/brupop-reconciler"] {
+        kubectl(fleet, &["rollout", "status", workload, "--timeout=120s"]).await?;
+    }
+    await_until("the reconcilers of before are gone", deadline, async || {
+        reconcilers().all(|pod| !before.contains(&pod)).then_some(())
+    })
+    .await?;
+    Ok(())
 }
 
 /// How long the nodes' updates of this number took; the middle one.

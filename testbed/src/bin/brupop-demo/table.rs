@@ -96,7 +96,7 @@ fn row((node, seen): &(String, Seen)) -> [String; 8] {
         seen.reached.map(|state| state.to_string()).unwrap_or_default(),
         text(&seen.version),
         seen.goal.to_string(),
-        text(&seen.target),
+        text(&seen.available),
         seen.crashes.to_string(),
         seen.reason.clone(),
         state.join(","),

@@ -3,13 +3,13 @@
 use brupop_api::State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::{Field, Marker, Value};
 
-use super::super::{Abort, Effect, Reason, node as decide, slots};
+use super::super::{Abort, Effect, Milestone, Reason, node as decide, slots};
 use super::world::{
-    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, marked, marker, node, rebooted, shadow, slot,
-    updating, without_slots,
+    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, marked, marker, node, rebooted, shadow,
+    slot, updating, without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, Gate, PodFacts};
+use crate::facts::{FleetFacts, Gate, PodFacts, Situation};
 
 #[test]
 fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
@@ -44,6 +44,41 @@ fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), Some(Value::text(FIRST_BOOT)));
     assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)));
+}
+
+#[test]
+fn each_step_reaches_its_milestone() {
+    let milestone = |situation: &Situation<'_>| decide(&fleet(), situation).milestone;
+    assert_eq!(milestone(&idle()), Some(Milestone::Started));
+
+    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    assert_eq!(milestone(&situation), Some(Milestone::Cordoned));
+    let cordoned = marker(1, false);
+    marked(&mut situation, &cordoned);
+    assert_eq!(milestone(&situation), None, "pods are evicted");
+    node(&mut situation, |node| node.unschedulable = false);
+    assert_eq!(milestone(&situation), Some(Milestone::CordonedAgain));
+    marked(&mut situation, &cordoned);
+    let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
+    situation.pods.returning = &owners;
+    assert_eq!(milestone(&situation), Some(Milestone::PodsLeft));
+    situation.pods = PodFacts { known: true, drained: true, ..PodFacts::default() };
+    assert_eq!(milestone(&situation), Some(Milestone::Drained));
+    let drained = marker(1, true);
+    marked(&mut situation, &drained);
+    assert_eq!(milestone(&situation), Some(Milestone::RebootGranted));
+
+    let mut back = updating(RebootedIntoUpdate, RebootedIntoUpdate);
+    marked(&mut back, &drained);
+    rebooted(&mut back, NEW);
+    assert_eq!(milestone(&back), Some(Milestone::ReturnedToService));
+    node(&mut back, |node| node.marker = None);
+    assert_eq!(milestone(&back), None, "it is monitored");
+    node(&mut back, |node| node.version = Some(OLD));
+    assert_eq!(milestone(&back), Some(Milestone::Aborted(Abort::FellBack)));
+    let mut monitored = updating(MonitoringUpdate, MonitoringUpdate);
+    rebooted(&mut monitored, NEW);
+    assert_eq!(milestone(&monitored), Some(Milestone::Updated));
 }
 
 #[test]
