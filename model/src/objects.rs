@@ -28,16 +28,26 @@ pub const NODES: [&str; NODES_MAX] = ["0", "1", "2"];
 /// UIDs, of shadows and Nodes alike, by index and life.
 pub const UIDS: [[&str; LIVES]; NODES_MAX] =
     [["0a", "0b", "0c", "0d"], ["1a", "1b", "1c", "1d"], ["2a", "2b", "2c", "2d"]];
-/// The times there are: a day ends when the halt of a version is lifted.
-pub const DAYS: [&str; 3] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"];
+/// The times there are, see [`crate::World::clock`].
+pub const TIMES: [&str; 9] = [
+    "2026-01-01T00:00:00Z",
+    "2026-01-01T00:00:01Z",
+    "2026-01-01T00:00:02Z",
+    "2026-01-01T00:00:03Z",
+    "2026-01-01T00:00:04Z",
+    "2026-01-01T00:00:05Z",
+    "2026-01-01T00:00:06Z",
+    "2026-01-01T00:00:07Z",
+    "2026-01-01T00:00:08Z",
+];
 
 /// What a spec says of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the fields of failures; the day by index")]
+#[allow(missing_docs, reason = "the fields of failures; the time by index")]
 pub struct Failed {
     pub count: u8,
     pub attempt: u8,
-    pub day: u8,
+    pub at: u8,
     /// Facts of the Node show it.
     pub corroborated: bool,
 }
@@ -172,9 +182,9 @@ pub(crate) fn small(number: u64) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)
 }
 
-/// A day by its time; a time that is none of them is the first.
-pub(crate) fn day(time: &str) -> u8 {
-    DAYS.iter().position(|day| *day == time).map_or(0, |at| small(at as u64))
+/// A time by its index; one that is none of them is the last.
+pub(crate) fn time(time: &str) -> u8 {
+    small(TIMES.iter().position(|known| *known == time).unwrap_or(TIMES.len() - 1) as u64)
 }
 
 /// The one copy of a text; agents have few things to say.
@@ -255,7 +265,7 @@ impl Fields for Shadow {
                     Some(Failed {
                         count: small(failures.count),
                         attempt: small(failures.attempt),
-                        day: day(&failures.at),
+                        at: time(&failures.at),
                         corroborated: Abort::is_corroborated(&failures.reason),
                     })
                 } else {

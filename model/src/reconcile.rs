@@ -6,8 +6,8 @@ use brupop_api::{Field, Object, State, Value, Write};
 use brupop_core::decide::{self, Effect};
 use brupop_core::facts::Situation;
 
-use crate::ledger::{Held, Ledger};
-use crate::objects::{DAYS, LIVES, NODES, SHADOWS, Shadow, small};
+use crate::ledger::Held;
+use crate::objects::{LIVES, NODES, SHADOWS, Shadow, small};
 use crate::properties;
 use crate::state::{Config, Safeguard};
 use crate::tables;
@@ -77,13 +77,10 @@ impl World {
             situations.iter().map(|it| it.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle));
         let counts = situations.iter().map(|it| !it.time.canary_overdue);
         let wrong = properties::wrong_ledger(config, &before, &self.ledger)
+            .or_else(|| properties::uncounted(config, &before, &self.ledger, &self.places))
             .or_else(|| properties::too_many_try(config, &before, &self.ledger, begin, counts));
         if let Some(broken) = wrong {
             self.broken.get_or_insert(broken);
-        }
-        let heard = |ledger: &Ledger| ledger.record.and_then(|record| record.resumed);
-        if heard(&before).is_none() && heard(&self.ledger).is_some() {
-            self.day = (self.day + 1).min(small(DAYS.len() as u64 - 1));
         }
     }
 

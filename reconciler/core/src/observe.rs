@@ -81,7 +81,7 @@ pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, n
         ledger_term: status.and_then(|status| status.term),
         slots: status.map_or(&NO_SLOTS, |status| &status.slots),
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
-        resume: cluster.ledger().map_or(&[], |ledger| &ledger.fleet.spec.resume_versions),
+        acknowledged: cluster.ledger().map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
         budget: policy.failures,
         limit: policy.limit.of(labelled),
         all_ready,

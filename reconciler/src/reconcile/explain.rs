@@ -158,17 +158,15 @@ impl Reconciler {
     pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts) {
         let Pass { cluster, observed, .. } = *pass;
         let Some(ledger) = cluster.ledger() else { return };
-        let halts = observed.fleet.versions.iter().filter_map(|(version, record)| {
-            Some((version.as_str(), record.halted.as_ref()?.reason.as_str()))
-        });
-        let halts: Vec<(&str, &str)> = halts.collect();
-        let halted: Vec<&str> = halts.iter().map(|(version, _)| *version).collect();
+        let versions = observed.fleet.versions;
+        let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
+        let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
         let wanted = FleetWanted {
             limit: observed.fleet.limit,
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
-            halt: Wanted::halted(halts.into_iter()),
+            halt: Wanted::halted(&self.caller.namespace, versions, observed.fleet.acknowledged),
             admission: admission.is_known().then(|| Wanted::admission(admission.holds())),
             other_operator: alone.is_known().then(|| Wanted::other_operator(alone.holds())),
         };

@@ -102,9 +102,13 @@ proptest! {
         before in prop::collection::vec(event(), 0..10),
     ) {
         let mut one = Cluster::default();
-        events.iter().for_each(|event| event.happen(&mut one));
+        for event in &events {
+            event.happen(&mut one);
+        }
         let mut other = Cluster::default();
-        before.iter().for_each(|event| event.happen(&mut other));
+        for event in &before {
+            event.happen(&mut other);
+        }
         let (nodes, shadows, agents) = objects(&events);
         other.replace(nodes);
         other.replace(shadows);

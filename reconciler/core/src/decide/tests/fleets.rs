@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brupop_api::crds::VERSION_RECORDS_MAX;
-use brupop_api::fleet::{BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::fleet::{AcknowledgedHalt, BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::write::{Fields, apply};
 use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Object, State, Write, names};
 use jiff::SignedDuration;
@@ -103,8 +103,8 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
     let record = VersionRecord {
         failures: if dice.rarely(2) { vec![failed(dice)] } else { vec![] },
         succeeded: dice.one_of(&[0, 1]),
-        halted: dice.rarely(3).then(Halt::default),
-        resumed_at: dice.ago_or_never(),
+        halted: dice.rarely(3).then(|| Halt { at: dice.ago(), reason: String::new() }),
+        acknowledged_at: dice.ago_or_never(),
         ..VersionRecord::default()
     };
     let halted = || VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
@@ -117,7 +117,11 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
         versions.insert(NEW.to_owned(), record);
     }
     let mut fleet = BottlerocketFleet::new("fleet", BottlerocketFleetSpec::default());
-    fleet.spec.resume_versions = if dice.rarely(4) { vec![NEW.to_owned()] } else { vec![] };
+    fleet.spec.acknowledged_halts = if dice.rarely(4) {
+        vec![AcknowledgedHalt { version: NEW.to_owned(), halted_at: dice.ago() }]
+    } else {
+        vec![]
+    };
     fleet.status = Some(BottlerocketFleetStatus {
         term: Some(TERM),
         slots,
