@@ -1,13 +1,8 @@
 //! The fleet's object: slots, what became of the one version, and what a person says of its halts.
 
-use std::borrow::Cow;
-
 use brupop_api::fleet::VersionRecord;
-use brupop_api::write::Fields;
-use brupop_api::{Field, Value};
 
-use crate::objects::{LIVES, NODES, NODES_MAX, SHADOWS, UIDS, VERSIONS, small, time};
-use crate::tables;
+use crate::objects::{NODES, NODES_MAX, small, time};
 
 /// Most successes that a record tells apart.
 pub const SUCCEEDED_MAX: u8 = 4;
@@ -90,7 +85,7 @@ impl Record {
         self.failures[at] > self.acknowledged
     }
 
-    fn of(record: &VersionRecord) -> Self {
+    pub(crate) fn of(record: &VersionRecord) -> Self {
         let mut failures = [None; NODES_MAX];
         let mut doubled = false;
         for failure in &record.failures {
@@ -105,37 +100,6 @@ impl Record {
             succeeded: small(record.succeeded).min(SUCCEEDED_MAX),
             halted: record.halted.as_ref().map(|halt| time(&halt.at)),
             acknowledged: record.acknowledged_at.as_deref().map(time),
-        }
-    }
-}
-
-impl Fields for Ledger {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
-        match field {
-            Field::Term => Value::Number(self.term.into()),
-            Field::Slots => Value::Slots(Cow::Borrowed(tables::slots(self))),
-            _ => Value::Absent,
-        }
-    }
-
-    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
-        match (field, value) {
-            (Field::Term, Value::Number(term)) => self.term = small(*term),
-            (Field::Slot(shadow), value) => {
-                let Some(index) = SHADOWS.iter().position(|name| *name == shadow) else { return };
-                self.slots[index] = if let Value::Slot(slot) = value {
-                    let life = UIDS[index].iter().position(|uid| *uid == slot.uid).unwrap_or(LIVES - 1);
-                    let (life, attempt) = (small(life as u64), small(slot.attempt));
-                    Some(Held { life, attempt, lost: slot.lost, counted: slot.counted, blindly: false })
-                } else {
-                    None
-                };
-            }
-            (Field::VersionRecord(version), value) if version == VERSIONS[1] => {
-                self.record =
-                    if let Value::VersionRecord(record) = value { Some(Record::of(record)) } else { None };
-            }
-            _ => {}
         }
     }
 }

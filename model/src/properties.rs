@@ -83,9 +83,7 @@ pub(crate) fn wrong_ledger(config: &Config, before: &Ledger, after: &Ledger) -> 
     // Who does not see a halt writes it away.
     let lifted = was.filter(|_| !after.is_halted() && config.without != Some(Safeguard::Halt));
     let acknowledged = after.record.and_then(|record| record.acknowledged);
-    // A request that lingers until the next halt lifts that, too.
-    let in_time = config.faults.stale_leaders > 0 || acknowledged >= lifted;
-    if lifted.is_some() && (!in_time || config.faults.acknowledgements == 0) {
+    if lifted.is_some() && (acknowledged < lifted || config.faults.acknowledgements == 0) {
         return Some("a halt is lifted that nobody acknowledged");
     }
     if after.record.is_some_and(|record| record.halted.is_some() && record.halted <= record.acknowledged) {
