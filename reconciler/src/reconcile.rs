@@ -42,7 +42,7 @@ use complaints::Complaints;
 use denials::Denials;
 use errand::{Errand, Key};
 use idle_writes::IdleWrites;
-use pods::PassedOver;
+use pods::{NodePods, PassedOver};
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -86,6 +86,8 @@ struct Leading {
     workloads: WorkloadWatches,
     /// Shadows of the nodes whose turn is next: their pods are looked at before they start.
     look_at: BTreeSet<String>,
+    /// What follows from the pods of nodes, by name of the shadow.
+    node_pods: BTreeMap<String, NodePods>,
     /// Nodes that are passed over because of their pods, by name of the shadow.
     passed_over: BTreeMap<String, PassedOver>,
     pending: Pending<Key>,
@@ -123,6 +125,7 @@ impl Leading {
             pods: PodWatches::default(),
             workloads: WorkloadWatches::default(),
             look_at: BTreeSet::new(),
+            node_pods: BTreeMap::new(),
             passed_over: BTreeMap::new(),
             pending: Pending::default(),
             evictions: Evictions::default(),
@@ -173,9 +176,10 @@ impl Reconciler {
 
     /// Works until the shutdown is requested.
     pub async fn run(mut self, shutdown: Shutdown) {
+        let mut wake = self.look();
         loop {
-            let wake = self.look();
-            let changed = Arc::clone(&self.watches.changed);
+            let watches = Arc::clone(&self.watches);
+            let mut decide = true;
             tokio::select! {
                 () = shutdown.requested() => break,
                 elected = self.elected.changed() => {
@@ -183,7 +187,8 @@ impl Reconciler {
                         break;
                     }
                 }
-                () = changed.notified() => {}
+                () = watches.changed.notified() => {}
+                () = watches.pods_changed.notified() => decide = self.drains_changed(),
                 Some(answer) = self.leading.calls.next() => {
                     self.answered(answer);
                     // With thousands of nodes a pass takes longer than a call: take all answers before the next pass.
@@ -198,6 +203,9 @@ impl Reconciler {
                     }
                 }
                 () = sleep_until(wake) => {}
+            }
+            if decide {
+                wake = self.look();
             }
         }
         let all_answered = async {

@@ -39,8 +39,10 @@ pub struct Watches {
     shadows: Watch,
     fleet: Watch,
     agents: Watch,
-    /// Notified of each change that matters.
+    /// Notified of each change that matters, except those of nodes' pods.
     pub changed: Arc<Notify>,
+    /// Notified of each change of a pod on a node whose pods are watched.
+    pub pods_changed: Arc<Notify>,
     /// How many times a watch failed.
     pub failures: Arc<AtomicU64>,
 }
@@ -74,7 +76,7 @@ impl Watches {
             of::<Item<Ledger>>(&cluster),
             signals(),
         );
-        Self { cluster, nodes, shadows, fleet, agents, changed, failures }
+        Self { cluster, nodes, shadows, fleet, agents, changed, pods_changed: Arc::default(), failures }
     }
 
     /// Lists everything again. A silent watch may be silent because nothing happens, or because its connection is dead;
@@ -136,8 +138,7 @@ impl PodWatches {
     pub fn want<'a>(
         &mut self,
         client: &Client,
-        changed: &Arc<Notify>,
-        failures: &Arc<AtomicU64>,
+        Watches { changed, pods_changed, failures, .. }: &Watches,
         wanted: impl Iterator<Item = (&'a str, &'a str)>,
     ) {
         let wanted: BTreeMap<&str, &str> = wanted.take(MAX_POD_WATCHES).collect();
@@ -155,7 +156,7 @@ impl PodWatches {
             self.watches.entry(shadow.to_owned()).or_insert_with(|| {
                 let (api, config) = (Api::<PodItem>::all(client.clone()), on_node(node));
                 let pods = move || watcher(api.clone(), config.clone());
-                let signals = (Arc::clone(changed), Arc::clone(failures));
+                let signals = (Arc::clone(pods_changed), Arc::clone(failures));
                 Watched::start("the pods of a node", pods, |_, _| true, signals)
             });
         }
@@ -174,21 +175,26 @@ impl PodWatches {
         watched.store.state().iter().filter(|budget| budget.body.is_err()).count()
     }
 
-    /// Calls `look` with the pods of each node whose pods are known, and with all budgets. Returns the results by name
-    /// of the shadow; none as long as the budgets are not known.
-    pub fn look<T>(
-        &self,
-        mut look: impl FnMut(&str, &[Arc<PodItem>], &[Arc<Item<Budget>>]) -> T,
-    ) -> BTreeMap<String, T> {
-        let Some((budgets, _)) = self.budgets.as_ref().filter(|(budgets, _)| budgets.synced()) else {
-            return BTreeMap::new();
-        };
-        let budgets = budgets.store.state();
-        self.watches
-            .iter()
-            .filter(|(_, watched)| watched.synced())
-            .map(|(shadow, watched)| (shadow.clone(), look(shadow, &watched.store.state(), &budgets)))
-            .collect()
+    /// The nodes whose pods are known, by name of the shadow, each with a number that rises when its pods change.
+    pub fn known(&self) -> impl Iterator<Item = (&str, u64)> {
+        let synced = self.watches.iter().filter(|(_, watched)| watched.synced());
+        synced.map(|(shadow, watched)| (shadow.as_str(), watched.revision()))
+    }
+
+    /// A number that rises when budgets change in a way that matters; `None` as long as they are not known.
+    pub fn budgets_revision(&self) -> Option<u64> {
+        let (budgets, _) = self.budgets.as_ref()?;
+        budgets.synced().then(|| budgets.revision())
+    }
+
+    /// All budgets.
+    pub fn budgets(&self) -> Vec<Arc<Item<Budget>>> {
+        self.budgets.as_ref().map_or_else(Vec::new, |(budgets, _)| budgets.store.state())
+    }
+
+    /// The pods of the node of this shadow.
+    pub fn pods(&self, shadow: &str) -> Vec<Arc<PodItem>> {
+        self.watches.get(shadow).map_or_else(Vec::new, |watched| watched.store.state())
     }
 }
 
@@ -248,6 +254,7 @@ struct InStore<K: Resource<DynamicType = ()> + Clone + 'static> {
     store: Store<K>,
     writer: Writer<K>,
     matters: fn(&K, &K) -> bool,
+    revision: Arc<AtomicU64>,
 }
 
 impl<K> Kept<K> for InStore<K>
@@ -263,6 +270,7 @@ where
             }
         };
         self.writer.apply_watcher_event(&event);
+        self.revision.fetch_add(matters.into(), Ordering::Relaxed);
         matters
     }
 }
@@ -270,6 +278,8 @@ where
 /// A watch with a store of its own.
 struct Watched<K: Resource<DynamicType = ()> + 'static> {
     store: Store<K>,
+    /// How many changes mattered.
+    revision: Arc<AtomicU64>,
     watch: Watch,
 }
 
@@ -287,8 +297,13 @@ where
         S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
     {
         let (store, writer) = reflector::store();
-        let kept = InStore { store: store.clone(), writer, matters };
-        Self { store, watch: Watch::start(what, begin, kept, signals) }
+        let revision = Arc::<AtomicU64>::default();
+        let kept = InStore { store: store.clone(), writer, matters, revision: Arc::clone(&revision) };
+        Self { store, revision, watch: Watch::start(what, begin, kept, signals) }
+    }
+
+    fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Relaxed)
     }
 
     fn synced(&self) -> bool {

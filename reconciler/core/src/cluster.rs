@@ -31,7 +31,7 @@ pub struct Entry {
     /// The pods of its agent, by name.
     pub agents: BTreeMap<String, AgentPod>,
     /// What a drain has to do, while the node's pods are watched and known.
-    pub drain: Option<DrainPlan>,
+    pub drain: Option<Arc<DrainPlan>>,
     /// What stands in the way of a drain. It is remembered for a while after the pods are no longer watched.
     pub obstacle: Option<Obstacle>,
     /// Why the API server takes no change of the Node, if that is so.
@@ -237,12 +237,12 @@ impl Cluster {
 
     /// What a drain of this node has to do.
     pub fn drain(&self, name: &str) -> Option<&DrainPlan> {
-        self.entries.get(name)?.drain.as_ref()
+        self.entries.get(name)?.drain.as_deref()
     }
 
     /// The drains of nodes whose pods are watched and known.
     pub fn drains(&self) -> impl Iterator<Item = &DrainPlan> {
-        self.entries.values().filter_map(|entry| entry.drain.as_ref())
+        self.entries.values().filter_map(|entry| entry.drain.as_deref())
     }
 
     /// Is there a shadow of this name?

@@ -158,7 +158,7 @@ impl<'a> Observer<'a, '_> {
         let marker = node.and_then(|node| node.marker);
         let facts = shadow.map(|(facts, _)| facts);
         let transition = shadow.and_then(|(_, shadow)| shadow.spec.state_transition_timestamp.as_deref());
-        let plan = entry.drain.as_ref();
+        let plan = entry.drain.as_deref();
         let created = watched.and_then(|node| node.created());
         let durations = &self.policy.durations;
         let health = watched.map_or_else(Health::default, |node| Health::of(node, agent));

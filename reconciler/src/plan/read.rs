@@ -142,7 +142,7 @@ async fn look_at_pods(
         let never = budgets::undrainable(&pods, &budgets, ours, orphaned).map(Obstacle::Never);
         let now = || budgets::blocked(&pods, &budgets, ours);
         entry.obstacle = never.or_else(|| now().map(|budget| Obstacle::Now { budget, for_long: false }));
-        entry.drain = Some(DrainPlan::of(&pods, ours, orphaned, entry.marker()));
+        entry.drain = Some(Arc::new(DrainPlan::of(&pods, ours, orphaned, entry.marker())));
     }
     Ok(())
 }

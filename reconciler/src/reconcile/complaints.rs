@@ -128,7 +128,7 @@ mod tests {
     fn a_refusal_is_said_once_a_drain_though_two_budgets_take_turns() {
         let mut complaints = Complaints::default();
         let mut cluster = cluster();
-        cluster.entry("brs-n").drain = Some(brupop_core::drain::DrainPlan::default());
+        cluster.entry("brs-n").drain = Some(Arc::new(brupop_core::drain::DrainPlan::default()));
         let said = ["a", "b", "a", "b"].map(|why| {
             prune(&mut complaints, &cluster, false);
             complaints.is_new(drain(why), why)

@@ -8,8 +8,9 @@ use std::time::Duration;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Item, Marker, State, names};
 
-use super::Reconciler;
 use super::wake::Wake;
+use super::{Leading, Reconciler};
+use crate::watches::WorkloadWatches;
 use brupop_core::budgets;
 use brupop_core::cluster::{Cluster, Entry, Obstacle};
 use brupop_core::drain::{DrainPlan, Fate, fate, identity};
@@ -46,6 +47,34 @@ enum For {
     Another,
 }
 
+/// What follows from the pods of a node. It is made anew only when something changes from which it follows.
+pub(super) struct NodePods {
+    from: From,
+    /// When time alone changes it.
+    until: Option<Duration>,
+    /// The workloads of the pods.
+    workloads: Vec<Workload>,
+    /// `None` as long as a workload is not known.
+    drain: Option<NodeDrain>,
+}
+
+/// What a drain has to do, and what stands in its way: why, and whether for ever.
+#[derive(PartialEq, Eq)]
+struct NodeDrain {
+    plan: Arc<DrainPlan>,
+    obstacle: Option<(bool, String)>,
+}
+
+/// From what it follows; numbers of changes, see [`PodWatches`](crate::watches::PodWatches).
+#[derive(PartialEq, Eq)]
+struct From {
+    pods: u64,
+    budgets: u64,
+    workloads: u64,
+    marker: Option<Marker>,
+    idle: bool,
+}
+
 impl Reconciler {
     /// Watches the pods of nodes that are being emptied, or will be soon, and makes drain plans from those that are
     /// known.
@@ -59,49 +88,88 @@ impl Reconciler {
         }
         wanted.sort_unstable();
         let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
-        self.leading.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
+        self.leading.pods.want(&self.caller.client, &self.watches, wanted);
+        self.look_at_pods(cluster);
         self.watch_workloads(cluster);
-        let (namespace, now) = (&self.caller.namespace, self.now());
-        let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
-        let (workloads, returns) = (&self.leading.workloads, &mut self.leading.returns);
-        let orphaned = |pod: &PodItem| workloads.orphaned(pod);
-        let looked = self.leading.pods.look(|name, pods, budgets| {
-            let marker = cluster.entries.get(name).and_then(Entry::marker);
-            let pods = || pods.iter().map(AsRef::as_ref);
-            let mut plan = DrainPlan::of(pods(), ours, orphaned, marker);
-            let evicted = || pods().filter(|pod| !ours(pod) && fate(pod, orphaned(pod)) != Fate::Stays);
-            let next = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
-            if let Some(next) = next {
-                wake.by(next);
-            }
-            plan.owners.retain(|owner| workloads.found(owner) == Some(Found::Available));
-            // A drain that has begun does not wait until workloads that appear meanwhile are known.
-            let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
-            let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
-            // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
-            let idle = cluster.shadow(name).is_none_or(|shadow| shadow.spec.state == State::Idle);
-            known.then(|| {
-                let never = budgets::undrainable(pods(), budgets, ours, |pod| idle && orphaned(pod));
-                let now = || budgets::blocked(pods(), budgets, ours);
-                let passed_over =
-                    never.map(|why| (true, why)).or_else(|| now().map(|budget| (false, budget)));
-                (plan, passed_over)
-            })
-        });
-        for entry in cluster.entries.values_mut() {
-            (entry.drain, entry.obstacle) = (None, None);
+        // The watches of workloads have just changed.
+        self.look_at_pods(cluster);
+        self.note_drains(cluster, wake);
+        self.leading.evictions.retain(cluster.drains());
+        self.leading.returns.retain(|name| cluster.drain(name).is_some());
+        let now = self.now();
+        for namespace in self.leading.pods.relaxed() {
+            self.leading.evictions.retry(&namespace, now);
         }
-        for (name, looked) in looked {
-            let Some((plan, passed_over)) = looked else { continue };
-            let before = self.leading.passed_over.remove(&name);
-            if let Some((never, why)) = passed_over {
-                let since = before.filter(|before| before.never == never).map_or(now, |before| before.since);
-                self.leading.passed_over.insert(name.clone(), PassedOver { why, never, since, seen: now });
+    }
+
+    /// Pods have changed: does anything else follow from them than before?
+    pub(super) fn drains_changed(&mut self) -> bool {
+        let watches = Arc::clone(&self.watches);
+        let Ok(cluster) = watches.cluster() else { return true };
+        self.look_at_pods(&cluster)
+    }
+
+    /// Looks at the pods of the nodes where something has changed. Returns whether anything else follows from them.
+    fn look_at_pods(&mut self, cluster: &Cluster) -> bool {
+        let now = self.now();
+        let Leading { pods: watched, workloads, node_pods, returns, .. } = &mut self.leading;
+        let Some(budgets_revision) = watched.budgets_revision() else {
+            return !std::mem::take(node_pods).is_empty();
+        };
+        let namespace = &self.caller.namespace;
+        let mut budgets = None;
+        let mut changed = false;
+        let known: BTreeMap<&str, u64> = watched.known().collect();
+        node_pods.retain(|name, _| known.contains_key(name.as_str()));
+        for (name, pods) in known {
+            let entry = cluster.entries.get(name);
+            // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
+            let shadow = entry.and_then(Entry::shadow);
+            let from = From {
+                pods,
+                budgets: budgets_revision,
+                workloads: workloads.revision(),
+                marker: entry.and_then(Entry::marker).cloned(),
+                idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
+            };
+            let before = node_pods.get(name);
+            if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
+                continue;
             }
-            cluster.entry(&name).drain = Some(plan);
+            let budgets = budgets.get_or_insert_with(|| watched.budgets());
+            let look = Look { name, namespace, pods: &watched.pods(name), budgets, workloads, now };
+            let after = look.at(from, returns);
+            changed |= before.is_none_or(|before| {
+                (&before.drain, before.until, &before.workloads)
+                    != (&after.drain, after.until, &after.workloads)
+            });
+            node_pods.insert(name.to_owned(), after);
+        }
+        changed
+    }
+
+    /// Notes what follows from pods with the nodes, and which nodes are passed over for that.
+    fn note_drains(&mut self, cluster: &mut Cluster, wake: &mut Wake) {
+        let now = self.now();
+        let Leading { node_pods, passed_over, .. } = &mut self.leading;
+        for (name, entry) in &mut cluster.entries {
+            let found = node_pods.get(name);
+            if let Some(until) = found.and_then(|found| found.until) {
+                wake.by(until);
+            }
+            let drain = found.and_then(|found| found.drain.as_ref());
+            entry.drain = drain.map(|drain| Arc::clone(&drain.plan));
+            entry.obstacle = None;
+            let Some(NodeDrain { obstacle, .. }) = drain else { continue };
+            let before = passed_over.remove(name);
+            if let Some((never, why)) = obstacle {
+                let since = before.filter(|before| before.never == *never).map_or(now, |before| before.since);
+                let (never, why) = (*never, why.clone());
+                passed_over.insert(name.clone(), PassedOver { why, never, since, seen: now });
+            }
         }
         let patience = Duration::try_from(self.policy.durations.drain).unwrap_or_default();
-        self.leading.passed_over.retain(|name, PassedOver { why, never, since, seen }| {
+        passed_over.retain(|name, PassedOver { why, never, since, seen }| {
             let Some(entry) = cluster.entries.get_mut(name).filter(|entry| entry.shadow.is_some()) else {
                 return false;
             };
@@ -121,29 +189,16 @@ impl Reconciler {
             });
             true
         });
-        self.leading.evictions.retain(cluster.drains());
-        self.leading.returns.retain(|name| cluster.drain(name).is_some());
-        for namespace in self.leading.pods.relaxed() {
-            self.leading.evictions.retry(&namespace, now);
-        }
     }
 
     /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
     fn watch_workloads(&mut self, cluster: &mut Cluster) {
-        let workloads = |pods: &[Arc<PodItem>]| -> Vec<Workload> {
-            pods.iter().filter_map(|pod| Workload::parse(&owner(pod)?)).collect()
-        };
-        let looked = self.leading.pods.look(|_, pods, _| workloads(pods));
-        let mut wanted: BTreeSet<Workload> = looked.into_values().flatten().collect();
+        let of_pods = self.leading.node_pods.values().flat_map(|node_pods| &node_pods.workloads);
+        let mut wanted: BTreeSet<Workload> = of_pods.cloned().collect();
         let evicted =
             if self.policy.durations.workloads.is_zero() { BTreeMap::new() } else { cluster.monitored() };
         wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
-        self.leading.workloads.want(
-            &self.caller.client,
-            &self.watches.changed,
-            &self.watches.failures,
-            wanted,
-        );
+        self.leading.workloads.want(&self.caller.client, &self.watches, wanted);
         for (name, owners) in &evicted {
             cluster.note_evicted(name, self.leading.workloads.evicted(owners));
         }
@@ -165,6 +220,41 @@ impl Reconciler {
             State::Idle if self.leading.passed_over.contains_key(name) => Some(For::Another),
             State::Idle | State::MonitoringUpdate | State::ErrorReset => None,
         }
+    }
+}
+
+/// A look at the pods of one node.
+struct Look<'l> {
+    name: &'l str,
+    namespace: &'l str,
+    pods: &'l [Arc<PodItem>],
+    budgets: &'l [Arc<Item<Budget>>],
+    workloads: &'l WorkloadWatches,
+    now: Duration,
+}
+
+impl Look<'_> {
+    fn at(&self, from: From, returns: &mut Returns) -> NodePods {
+        let &Self { name, namespace, budgets, workloads, now, .. } = self;
+        let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
+        let orphaned = |pod: &PodItem| workloads.orphaned(pod);
+        let pods = || self.pods.iter().map(AsRef::as_ref);
+        let marker = from.marker.as_ref();
+        let mut plan = DrainPlan::of(pods(), ours, orphaned, marker);
+        let evicted = || pods().filter(|pod| !ours(pod) && fate(pod, orphaned(pod)) != Fate::Stays);
+        let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
+        plan.owners.retain(|owner| workloads.found(owner) == Some(Found::Available));
+        // A drain that has begun does not wait until workloads that appear meanwhile are known.
+        let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
+        let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
+        let drain = known.then(|| {
+            let never = budgets::undrainable(pods(), budgets, ours, |pod| from.idle && orphaned(pod));
+            let now = || budgets::blocked(pods(), budgets, ours);
+            let obstacle = never.map(|why| (true, why)).or_else(|| now().map(|budget| (false, budget)));
+            NodeDrain { plan: Arc::new(plan), obstacle }
+        });
+        let workloads = pods().filter_map(|pod| Workload::parse(&owner(pod)?)).collect();
+        NodePods { from, until, workloads, drain }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use brupop_api::Item;
 use brupop_runtime::watch_one;
@@ -10,10 +10,10 @@ use futures::StreamExt as _;
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::Outage;
+use super::{Outage, Signals, Watches};
 use brupop_core::facts::Evicted;
 use brupop_core::objects::PodItem;
 use brupop_core::workloads::{self, Found, Kind, Scale, Workload};
@@ -25,6 +25,8 @@ const MAX_WATCHES: usize = 512;
 #[derive(Default)]
 pub struct WorkloadWatches {
     watches: BTreeMap<Workload, WatchedWorkload>,
+    /// How often something else was found, or another workload was watched.
+    revision: Arc<AtomicU64>,
 }
 
 struct WatchedWorkload {
@@ -43,27 +45,30 @@ impl WorkloadWatches {
     pub fn want(
         &mut self,
         client: &Client,
-        changed: &Arc<Notify>,
-        failures: &Arc<AtomicU64>,
+        Watches { changed, failures, .. }: &Watches,
         wanted: BTreeSet<Workload>,
     ) {
+        let revision = &self.revision;
+        let before = self.watches.len();
         self.watches.retain(|workload, _| wanted.contains(workload));
+        revision.fetch_add(u64::from(self.watches.len() != before), Ordering::Relaxed);
         for workload in wanted {
             if self.watches.len() >= MAX_WATCHES {
                 break;
             }
             self.watches.entry(workload).or_insert_with_key(|workload| {
+                revision.fetch_add(1, Ordering::Relaxed);
                 let (sender, found) = watch::channel(None);
-                let follow = follow(
-                    client.clone(),
-                    workload.clone(),
-                    sender,
-                    Arc::clone(changed),
-                    Arc::clone(failures),
-                );
+                let signals = (Arc::clone(changed), Arc::clone(failures));
+                let follow = follow(client.clone(), workload.clone(), sender, Arc::clone(revision), signals);
                 WatchedWorkload { found, task: tokio::spawn(follow) }
             });
         }
+    }
+
+    /// A number that rises with each change of what [`found`](Self::found) says.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Relaxed)
     }
 
     /// What was found of this owner of pods; `None` until its watch has answered.
@@ -90,8 +95,8 @@ async fn follow(
     client: Client,
     workload: Workload,
     sender: watch::Sender<Option<Found>>,
-    changed: Arc<Notify>,
-    failures: Arc<AtomicU64>,
+    revision: Arc<AtomicU64>,
+    (changed, failures): Signals,
 ) {
     let resource = ApiResource::from_gvk(&workload.kind.full_name());
     let api = Api::<Item<Scale>>::namespaced_with(client, &workload.namespace, &resource);
@@ -106,6 +111,7 @@ async fn follow(
         let found = after(before, workload.kind, event);
         sender.send_replace(found);
         if found != before {
+            revision.fetch_add(1, Ordering::Relaxed);
             changed.notify_one();
         }
     }

@@ -185,7 +185,7 @@ impl Fleet {
                 node: place.node.as_ref().map(|node| Arc::new(serde_json::from_value(json!(node)).unwrap())),
                 shadow: place.shadow.as_ref().map(|shadow| Arc::new(read(&json!(shadow)))),
                 agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
-                drain: place.plan.clone(),
+                drain: place.plan.clone().map(Arc::new),
                 obstacle: never.or(now),
                 denied: place.denied.then(|| "a rule".to_owned()),
                 evicted: place.missing.map(|it| it.then(|| "apps/v1/ReplicaSet/shop/cart".to_owned())),
