@@ -109,8 +109,8 @@ fn plan(observed: &Observed<'_>) -> Plan {
     let FleetDecision { slots, nodes: decisions, .. } = decide::fleet(observed);
     let mut nexts: BTreeMap<usize, Next> =
         slots.taken.into_iter().map(|index| (index, Next::Starts)).collect();
-    let turns = decide::turns(fleet, &observed.situations).into_iter();
-    let waits: Vec<usize> = turns.filter(|index| !nexts.contains_key(index)).collect();
+    let candidates = decide::candidates(fleet, &observed.situations).into_iter();
+    let waits: Vec<usize> = candidates.filter(|index| !nexts.contains_key(index)).collect();
     nexts.extend(waits.into_iter().zip((1..).map(Next::Waits)));
     let mut nodes: Vec<Row> = Vec::new();
     for (index, (situation, decision)) in observed.situations.iter().zip(&decisions).enumerate() {

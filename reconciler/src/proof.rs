@@ -89,7 +89,7 @@ impl Proof {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::canary::{Finding, Met};
+    use crate::admission_probe::{Finding, Met};
 
     fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

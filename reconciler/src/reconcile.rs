@@ -3,12 +3,12 @@
 mod answers;
 mod complaints;
 mod denials;
-mod errand;
 mod explain;
 mod idle_writes;
 mod opt_in;
 mod pass;
 mod pods;
+mod requests;
 mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,24 +25,24 @@ use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::admission_probe::Finding;
 use crate::apply::Caller;
-use crate::canary::Finding;
 use crate::evict::{Answer, Evictions};
+use crate::in_flight::InFlight;
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
 use crate::other_operator::Looked;
-use crate::pending::Pending;
 use crate::proof::Proof;
 use crate::watches::{PodWatches, Watches, WorkloadWatches};
-use brupop_core::conditions::{FleetWanted, Settling, Wanted};
+use brupop_core::conditions::{Debounced, DesiredCondition, DesiredFleetStatus};
 use brupop_core::drain::PodKey;
 use brupop_core::policy::Policy;
 use brupop_core::returns::Returns;
 use complaints::Complaints;
 use denials::Denials;
-use errand::{Errand, Key};
 use idle_writes::IdleWrites;
 use pods::{NodePods, PassedOver};
+use requests::{Key, Request};
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -90,7 +90,7 @@ struct Leading {
     node_pods: BTreeMap<String, NodePods>,
     /// Nodes that are passed over because of their pods, by name of the shadow.
     passed_over: BTreeMap<String, PassedOver>,
-    pending: Pending<Key>,
+    in_flight: InFlight<Key>,
     evictions: Evictions,
     returns: Returns,
     denials: Denials,
@@ -101,8 +101,8 @@ struct Leading {
     admission: Proof,
     /// That no other operator is here.
     alone: Proof,
-    settling: Settling<Vec<Wanted>>,
-    settling_fleet: Settling<FleetWanted>,
+    debounced: Debounced<Vec<DesiredCondition>>,
+    debounced_fleet: Debounced<DesiredFleetStatus>,
     /// The reason of each node, by name of the shadow, as it was last logged.
     reasons: BTreeMap<String, &'static str>,
     /// How often the reason of each node may be logged: its agent can change it as often as it likes.
@@ -113,8 +113,8 @@ struct Leading {
 
 /// A call, and its answer.
 enum Answered {
-    Errand(Box<Errand>, crate::apply::Outcome),
-    Canary(Finding),
+    Request(Box<Request>, crate::apply::Outcome),
+    Probe(Finding),
     LookedAround(Looked),
 }
 
@@ -127,7 +127,7 @@ impl Leading {
             look_at: BTreeSet::new(),
             node_pods: BTreeMap::new(),
             passed_over: BTreeMap::new(),
-            pending: Pending::default(),
+            in_flight: InFlight::default(),
             evictions: Evictions::default(),
             returns: Returns::default(),
             denials: Denials::default(),
@@ -135,8 +135,8 @@ impl Leading {
             opt_in_from: Duration::ZERO,
             admission: Proof::new(interval),
             alone: Proof::new(interval),
-            settling: Settling::default(),
-            settling_fleet: Settling::default(),
+            debounced: Debounced::default(),
+            debounced_fleet: Debounced::default(),
             reasons: BTreeMap::new(),
             said: BTreeMap::new(),
             calls: FuturesUnordered::new(),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use brupop_api::Item;
 use kube::core::SelectorExt as _;
 
-use crate::drain::{Fate, fate, unmanaged, unreadable};
+use crate::drain::{DrainAction, drain_action, unmanaged, unreadable};
 use crate::objects::{Budget, Pod, PodItem};
 
 /// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
@@ -49,15 +49,15 @@ pub fn undrainable<'p>(
             continue;
         }
         let namespace = item.namespace();
-        match fate(item, orphaned(item)) {
-            Fate::Unmanaged => why.push(unmanaged(namespace, item.name())),
-            Fate::Unreadable(problem) => why.push(unreadable(namespace, item.name(), problem)),
-            Fate::Evicted => {
+        match drain_action(item, orphaned(item)) {
+            DrainAction::Unmanaged => why.push(unmanaged(namespace, item.name())),
+            DrainAction::Unreadable(problem) => why.push(unreadable(namespace, item.name(), problem)),
+            DrainAction::Evicted => {
                 // Most budgets are in another namespace, and this is the cheaper comparison.
                 let here = budgets.iter().map(AsRef::as_ref).filter(|budget| budget.namespace() == namespace);
                 why.extend(item.ok().and_then(|pod| forbidden(pod, here)));
             }
-            Fate::Stays | Fate::Leaving => {}
+            DrainAction::Stays | DrainAction::Leaving => {}
         }
     }
     // The smallest one, so that the answer changes as rarely as possible.
@@ -72,8 +72,9 @@ pub fn blocked<'p>(
     budgets: &[impl AsRef<Item<Budget>>],
     is_operator_pod: impl Fn(&PodItem) -> bool,
 ) -> Option<String> {
-    let evicted =
-        pods.into_iter().filter(|item| !is_operator_pod(item) && fate(item, false) == Fate::Evicted);
+    let evicted = pods
+        .into_iter()
+        .filter(|item| !is_operator_pod(item) && drain_action(item, false) == DrainAction::Evicted);
     let evicted: Vec<(&str, &Pod)> = evicted
         .filter_map(|item| Some((item.namespace(), item.ok()?)))
         .filter(|(_, pod)| heeds(pod))

@@ -22,7 +22,7 @@ const SETTLED: Duration = Duration::from_millis(400);
 
 /// What a condition should say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DesiredCondition {
     /// Its type.
     pub type_: &'static str,
     /// Its status.
@@ -33,7 +33,7 @@ pub struct Wanted {
     pub message: String,
 }
 
-impl Wanted {
+impl DesiredCondition {
     /// The condition Progressing of a shadow.
     pub fn progressing(status: ConditionStatus, reason: &'static str, message: &str) -> Self {
         Self::of(PROGRESSING, status, reason, message)
@@ -112,7 +112,7 @@ pub fn of_shadow(shadow: &BottlerocketShadow) -> &[Condition] {
 }
 
 /// Are these conditions of the shadow, as its spec is now, stored already, and no others of ours?
-pub fn shadow_has(shadow: &BottlerocketShadow, wanted: &[Wanted]) -> bool {
+pub fn shadow_has(shadow: &BottlerocketShadow, wanted: &[DesiredCondition]) -> bool {
     let (stored, generation) = (of_shadow(shadow), generation(&shadow.metadata));
     let ours = |condition: &&Condition| [PROGRESSING, OVERDUE].contains(&condition.type_.as_str());
     wanted.iter().all(|wanted| wanted.stands_in(stored, generation))
@@ -121,7 +121,7 @@ pub fn shadow_has(shadow: &BottlerocketShadow, wanted: &[Wanted]) -> bool {
 
 /// The status to apply to a shadow, so that it has the wanted conditions. It names the shadow's UID, so the API server
 /// applies it to this very object only.
-pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &[Wanted], now: &str) -> Value {
+pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &[DesiredCondition], now: &str) -> Value {
     let (stored, generation) = (of_shadow(shadow), generation(&shadow.metadata));
     let conditions: Vec<Condition> =
         wanted.iter().map(|wanted| wanted.over(stored, generation, now)).collect();
@@ -135,7 +135,7 @@ pub fn shadow_patch(shadow: &BottlerocketShadow, wanted: &[Wanted], now: &str) -
 
 /// What the fleet's status should show to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FleetWanted {
+pub struct DesiredFleetStatus {
     /// How many nodes at once.
     pub limit: u64,
     /// How many nodes are up to date, behind and in update.
@@ -143,19 +143,19 @@ pub struct FleetWanted {
     /// Versions that no new node is updated to.
     pub halted: Option<String>,
     /// Has the failure budget of a version been spent?
-    pub halt: Wanted,
+    pub halt: DesiredCondition,
     /// Are our admission rules in force? `None` = not tried out yet.
-    pub admission: Option<Wanted>,
+    pub admission: Option<DesiredCondition>,
     /// Is another operator here? `None` = not looked yet.
-    pub other_operator: Option<Wanted>,
+    pub other_operator: Option<DesiredCondition>,
 }
 
-impl FleetWanted {
+impl DesiredFleetStatus {
     /// Is all of this, of the fleet's spec as it is now, stored already?
     pub fn stands_in(&self, fleet: &BottlerocketFleet) -> bool {
         let generation = generation(&fleet.metadata);
         fleet.status.as_ref().is_some_and(|status| {
-            let stands = |wanted: &Wanted| wanted.stands_in(&status.conditions, generation);
+            let stands = |wanted: &DesiredCondition| wanted.stands_in(&status.conditions, generation);
             status.observed_generation == generation
                 && status.limit == Some(self.limit)
                 && status.counts == Some(self.counts)
@@ -166,7 +166,7 @@ impl FleetWanted {
     }
 
     /// The conditions that are not known from the beginning, by their types.
-    fn may_be_unknown(&self) -> impl Iterator<Item = (&'static str, Option<&Wanted>)> {
+    fn may_be_unknown(&self) -> impl Iterator<Item = (&'static str, Option<&DesiredCondition>)> {
         [(ADMISSION_ENFORCED, self.admission.as_ref()), (OTHER_OPERATOR, self.other_operator.as_ref())]
             .into_iter()
     }
@@ -209,17 +209,17 @@ impl FleetWanted {
 /// Waits until what is to be written no longer changes; instants are durations since any fixed moment of a monotonic
 /// clock.
 #[derive(Debug)]
-pub struct Settling<W> {
+pub struct Debounced<W> {
     since: BTreeMap<String, (W, Duration)>,
 }
 
-impl<W> Default for Settling<W> {
+impl<W> Default for Debounced<W> {
     fn default() -> Self {
         Self { since: BTreeMap::new() }
     }
 }
 
-impl<W: PartialEq> Settling<W> {
+impl<W: PartialEq> Debounced<W> {
     /// This is wanted of the object now. Returns when to ask again; `None` if it has been wanted for long enough to be
     /// written.
     pub fn waits_until(&mut self, object: &str, wanted: W, now: Duration) -> Option<Duration> {
@@ -249,8 +249,8 @@ mod tests {
     use super::*;
     use std::slice;
 
-    fn wanted(status: ConditionStatus, reason: &'static str) -> Wanted {
-        Wanted::progressing(status, reason, "a sentence")
+    fn wanted(status: ConditionStatus, reason: &'static str) -> DesiredCondition {
+        DesiredCondition::progressing(status, reason, "a sentence")
     }
 
     fn shadow(conditions: &Value) -> BottlerocketShadow {
@@ -278,7 +278,7 @@ mod tests {
         );
         let shadow = shadow(&patch["status"]["conditions"]);
         assert!(shadow_has(&shadow, slice::from_ref(&first)));
-        let time = |wanted: &Wanted| {
+        let time = |wanted: &DesiredCondition| {
             shadow_patch(&shadow, slice::from_ref(wanted), "2026-11-21T05:00:00Z")["status"]["conditions"][0]
                 ["lastTransitionTime"]
                 .clone()
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn an_update_that_is_overdue_says_so_until_it_is_not() {
         let progressing = wanted(ConditionStatus::True, "ReturningToService");
-        let both = [progressing.clone(), Wanted::overdue(&progressing)];
+        let both = [progressing.clone(), DesiredCondition::overdue(&progressing)];
         let patch = shadow_patch(&shadow(&json!([])), &both, "2026-11-21T04:00:00Z");
         let late = shadow(&patch["status"]["conditions"]);
         assert_eq!(patch["status"]["conditions"][1]["type"], "Overdue");
@@ -319,16 +319,16 @@ mod tests {
 
     #[test]
     fn messages_are_as_the_schema_takes_them() {
-        let message = |words: &str| Wanted::progressing(ConditionStatus::True, "R", words).message;
+        let message = |words: &str| DesiredCondition::progressing(ConditionStatus::True, "R", words).message;
         assert_eq!(message(&"é".repeat(600)), format!("{}…", "é".repeat(510)));
         assert_eq!(message("a\nb\u{1b}[2J\u{202e}"), "a\\nb\\u{1b}[2J\\u{202e}");
-        assert_eq!(Wanted::admission(Err("\u{7}")).message, "\\u{7}");
+        assert_eq!(DesiredCondition::admission(Err("\u{7}")).message, "\\u{7}");
     }
 
     #[test]
     fn what_passes_at_once_is_not_written() {
         let ms = Duration::from_millis;
-        let mut settling = Settling::default();
+        let mut settling = Debounced::default();
         assert_eq!(settling.waits_until("n", 1, ms(0)), Some(ms(400)));
         assert_eq!(settling.waits_until("n", 2, ms(100)), Some(ms(500)), "another reason begins anew");
         assert_eq!(settling.waits_until("n", 2, ms(499)), Some(ms(500)));
@@ -339,13 +339,13 @@ mod tests {
 
     #[test]
     fn the_fleet_keeps_a_condition_that_was_not_looked_at_yet() {
-        let mut wanted = FleetWanted {
+        let mut wanted = DesiredFleetStatus {
             limit: 1,
             counts: Counts { nodes: 3, ..Counts::default() },
             halted: None,
-            halt: Wanted::halted("ns", &BTreeMap::new(), &[]),
-            admission: Some(Wanted::admission(Err("the webhook let through what it must refuse"))),
-            other_operator: Some(Wanted::other_operator(Err("upstream's is here"))),
+            halt: DesiredCondition::halted("ns", &BTreeMap::new(), &[]),
+            admission: Some(DesiredCondition::admission(Err("the webhook let through what it must refuse"))),
+            other_operator: Some(DesiredCondition::other_operator(Err("upstream's is here"))),
         };
         let fleet = |status: &Value| -> BottlerocketFleet {
             serde_json::from_value(
@@ -360,7 +360,10 @@ mod tests {
         let patch = wanted.patch(&none, "2026-11-21T04:00:00Z");
         let written = fleet(&patch["status"]);
         assert_eq!(wanted.new_obstacle(&written), None, "it is told once");
-        let gone = FleetWanted { other_operator: Some(Wanted::other_operator(Ok(()))), ..wanted.clone() };
+        let gone = DesiredFleetStatus {
+            other_operator: Some(DesiredCondition::other_operator(Ok(()))),
+            ..wanted.clone()
+        };
         assert!(!gone.stands_in(&written) && gone.new_obstacle(&written).is_none());
         assert!(wanted.stands_in(&written));
         let steered = BottlerocketFleet {

@@ -12,7 +12,7 @@ use crate::workloads::{Kind, owner};
 
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum DrainAction {
     /// It stays, and a drain does not wait for it: a mirror pod, a pod of a `DaemonSet`.
     Stays,
     /// It is evicted.
@@ -96,24 +96,28 @@ impl DrainPlan {
             marker.map_or((&[][..], &[][..]), |marker| (&marker.operator_pods, &marker.left_owners));
         for pod in pods {
             let ours = is_operator_pod(pod);
-            let fate = fate(pod, orphaned(pod));
+            let drain_action = drain_action(pod, orphaned(pod));
             let key = || PodKey::of(pod);
-            match fate {
-                Fate::Stays => continue,
-                Fate::Evicted if ours && !listed.is_empty() && !listed.iter().any(|uid| uid == pod.uid()) => {
+            match drain_action {
+                DrainAction::Stays => continue,
+                DrainAction::Evicted
+                    if ours && !listed.is_empty() && !listed.iter().any(|uid| uid == pod.uid()) =>
+                {
                     continue;
                 }
-                Fate::Evicted | Fate::Unmanaged if !left.is_empty() && left.contains(&identity(pod)) => {
+                DrainAction::Evicted | DrainAction::Unmanaged
+                    if !left.is_empty() && left.contains(&identity(pod)) =>
+                {
                     continue;
                 }
                 // A terminating webhook serves a little longer. Nobody has to wait for that: its budget has seen to
                 // another one that is Ready, and a reboot ends its connections no worse than its own end does.
-                Fate::Leaving if ours => continue,
-                Fate::Leaving => plan.leaving.push((gone_by(pod), key())),
-                Fate::Unmanaged => plan.unmanaged.push(key()),
-                Fate::Unreadable(why) => plan.unreadable.push((key(), why)),
-                Fate::Evicted if ours => plan.last.push(key()),
-                Fate::Evicted => plan.evict.push(key()),
+                DrainAction::Leaving if ours => continue,
+                DrainAction::Leaving => plan.leaving.push((gone_by(pod), key())),
+                DrainAction::Unmanaged => plan.unmanaged.push(key()),
+                DrainAction::Unreadable(why) => plan.unreadable.push((key(), why)),
+                DrainAction::Evicted if ours => plan.last.push(key()),
+                DrainAction::Evicted => plan.evict.push(key()),
             }
             plan.owners.extend(owner(pod));
         }
@@ -170,21 +174,21 @@ impl DrainPlan {
 }
 
 /// What a drain does about this pod. An `orphaned` pod, whose `DaemonSet` is gone, counts as one without a controller.
-pub fn fate(item: &PodItem, orphaned: bool) -> Fate {
+pub fn drain_action(item: &PodItem, orphaned: bool) -> DrainAction {
     let pod = match &item.body {
         Ok(pod) => pod,
-        Err(why) => return Fate::Unreadable(*why),
+        Err(why) => return DrainAction::Unreadable(*why),
     };
     let is_daemon = |owner: &Controller| Kind::of(&owner.api_version, &owner.kind) == Some(Kind::DaemonSet);
     let of_daemon = pod.controller.as_ref().is_some_and(is_daemon);
     if pod.is_mirror || (of_daemon && !pod.finished && !orphaned) {
-        Fate::Stays
+        DrainAction::Stays
     } else if pod.gone_by.is_some() {
-        Fate::Leaving
+        DrainAction::Leaving
     } else if pod.finished || (pod.controller.is_some() && !orphaned) {
-        Fate::Evicted
+        DrainAction::Evicted
     } else {
-        Fate::Unmanaged
+        DrainAction::Unmanaged
     }
 }
 
@@ -232,28 +236,28 @@ mod tests {
         let owned =
             json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
         let table = [
-            ("of a ReplicaSet", Some("ReplicaSet"), "Running", &none, Fate::Evicted),
-            ("of a ReplicaSet, pending", Some("ReplicaSet"), "Pending", &none, Fate::Evicted),
-            ("of a Job, finished", Some("Job"), "Succeeded", &none, Fate::Evicted),
-            ("of a DaemonSet", Some("DaemonSet"), "Running", &none, Fate::Stays),
-            ("of a DaemonSet, leaving", Some("DaemonSet"), "Running", &leaving, Fate::Stays),
-            ("of a DaemonSet, failed", Some("DaemonSet"), "Failed", &none, Fate::Evicted),
-            ("mirror", Some("Node"), "Running", &mirror, Fate::Stays),
-            ("leaving", Some("ReplicaSet"), "Running", &leaving, Fate::Leaving),
-            ("unmanaged", None, "Running", &none, Fate::Unmanaged),
-            ("unmanaged, finished", None, "Failed", &none, Fate::Evicted),
-            ("unmanaged, leaving", None, "Running", &leaving, Fate::Leaving),
-            ("owned, but not controlled", None, "Running", &owned, Fate::Unmanaged),
+            ("of a ReplicaSet", Some("ReplicaSet"), "Running", &none, DrainAction::Evicted),
+            ("of a ReplicaSet, pending", Some("ReplicaSet"), "Pending", &none, DrainAction::Evicted),
+            ("of a Job, finished", Some("Job"), "Succeeded", &none, DrainAction::Evicted),
+            ("of a DaemonSet", Some("DaemonSet"), "Running", &none, DrainAction::Stays),
+            ("of a DaemonSet, leaving", Some("DaemonSet"), "Running", &leaving, DrainAction::Stays),
+            ("of a DaemonSet, failed", Some("DaemonSet"), "Failed", &none, DrainAction::Evicted),
+            ("mirror", Some("Node"), "Running", &mirror, DrainAction::Stays),
+            ("leaving", Some("ReplicaSet"), "Running", &leaving, DrainAction::Leaving),
+            ("unmanaged", None, "Running", &none, DrainAction::Unmanaged),
+            ("unmanaged, finished", None, "Failed", &none, DrainAction::Evicted),
+            ("unmanaged, leaving", None, "Running", &leaving, DrainAction::Leaving),
+            ("owned, but not controlled", None, "Running", &owned, DrainAction::Unmanaged),
         ];
         for (what, owner, phase, more, expected) in table {
-            assert_eq!(fate(&pod("a", owner, phase, more), false), expected, "{what}");
+            assert_eq!(drain_action(&pod("a", owner, phase, more), false), expected, "{what}");
         }
         for (what, phase, more, expected) in [
-            ("of a DaemonSet that is gone", "Running", &none, Fate::Unmanaged),
-            ("of one that is gone, leaving", "Running", &leaving, Fate::Leaving),
-            ("of one that is gone, finished", "Failed", &none, Fate::Evicted),
+            ("of a DaemonSet that is gone", "Running", &none, DrainAction::Unmanaged),
+            ("of one that is gone, leaving", "Running", &leaving, DrainAction::Leaving),
+            ("of one that is gone, finished", "Failed", &none, DrainAction::Evicted),
         ] {
-            assert_eq!(fate(&pod("a", Some("DaemonSet"), phase, more), true), expected, "{what}");
+            assert_eq!(drain_action(&pod("a", Some("DaemonSet"), phase, more), true), expected, "{what}");
         }
     }
 

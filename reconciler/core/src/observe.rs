@@ -59,7 +59,7 @@ pub struct Observed<'a> {
     pub next: Option<Timestamp>,
 }
 
-/// Turns objects and the time into facts.
+/// Candidates objects and the time into facts.
 pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, now: Now<'a>) -> Observed<'a> {
     static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
     static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A workload whose pods came back after they were evicted so often is not evicted again.
-const EVICTED_IN_VAIN: u8 = 2;
+const EVICTED_WITHOUT_EFFECT: u8 = 2;
 /// A pod that came after another one of its kind was evicted is left alone for so long. The scheduler may have bound it before
 /// it saw the cordon; by then it has seen it, and binds no more to this node.
 const SCHEDULER_LAG: Duration = Duration::from_secs(10);
@@ -76,8 +76,8 @@ impl Returns {
             let after = drain.went.get(&identity).copied().unwrap_or(0);
             drain.pods.entry(uid).or_insert(Seen { identity, after, since: now, evicted: false });
         }
-        let in_vain = drain.pods.values().filter(|pod| pod.after >= EVICTED_IN_VAIN);
-        let owners: BTreeSet<&String> = in_vain.map(|pod| &pod.identity).collect();
+        let had_no_effect = drain.pods.values().filter(|pod| pod.after >= EVICTED_WITHOUT_EFFECT);
+        let owners: BTreeSet<&String> = had_no_effect.map(|pod| &pod.identity).collect();
         let just_came = |pod: &Seen| pod.after > 0 && now < pod.since + SCHEDULER_LAG;
         let held = drain.pods.iter().filter(|(_, pod)| owners.contains(&pod.identity) || just_came(pod));
         let next =

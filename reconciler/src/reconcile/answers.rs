@@ -6,11 +6,11 @@ use kube::runtime::events::{Event, EventType};
 use brupop_runtime::errors::describe;
 
 use super::complaints::Subject;
-use super::errand::{Context, Errand, Key};
 use super::opt_in::OPT_IN_PAUSE;
+use super::requests::{Context, Key, Request};
 use super::{Answered, Reconciler};
+use crate::admission_probe::Finding;
 use crate::apply::{Call, Outcome};
-use crate::canary::Finding;
 use crate::evict::Answer;
 use crate::other_operator::Looked;
 use brupop_core::drain::PodKey;
@@ -20,15 +20,15 @@ use tokio::task::JoinError;
 impl Reconciler {
     pub(super) fn answered(&mut self, answer: Answered) {
         match answer {
-            Answered::Errand(errand, outcome) => self.done(*errand, outcome),
-            Answered::Canary(finding) => self.canary_answered(&finding),
+            Answered::Request(request, outcome) => self.done(*request, outcome),
+            Answered::Probe(finding) => self.probe_answered(&finding),
             Answered::LookedAround(looked) => self.looked_around(&looked),
         }
     }
 
-    fn done(&mut self, errand: Errand, outcome: Outcome) {
+    fn done(&mut self, request: Request, outcome: Outcome) {
         let now = self.now();
-        let Errand { key, call, seen, begins_term, context } = errand;
+        let Request { key, call, seen, begins_term, context } = request;
         let object = call.as_str();
         let denied = matches!(outcome, Outcome::Denied(_) | Outcome::NodeDenied(_));
         let opts_in = matches!(call, Call::LabelNode { .. });
@@ -49,12 +49,12 @@ impl Reconciler {
                             "a write changed nothing; waiting for a change"
                         );
                     }
-                    self.leading.pending.written(key, version_written, now);
+                    self.leading.in_flight.written(key, version_written, now);
                     return;
                 }
                 self.metrics.wrote(object, "written");
                 self.complaints.resolved(&Subject::IdleWrite(key.clone()));
-                self.leading.pending.written(key.clone(), version_written, now);
+                self.leading.in_flight.written(key.clone(), version_written, now);
                 if opts_in {
                     self.complaints.resolved(&Subject::OptIn);
                 }
@@ -69,18 +69,18 @@ impl Reconciler {
             Outcome::Removed => {
                 self.metrics.wrote(object, "removed");
                 tracing::info!(node, reason, object, "removed");
-                self.leading.pending.removed(key, seen, now);
+                self.leading.in_flight.removed(key, seen, now);
             }
             Outcome::NotConfirmed => {
                 self.metrics.wrote(object, "not-confirmed");
                 tracing::debug!(node, reason, "pods came after the node was seen empty");
-                self.leading.pending.failed(key, now);
+                self.leading.in_flight.failed(key, now);
             }
             Outcome::Refused(why) | Outcome::Denied(why) | Outcome::NodeDenied(why) => {
                 self.metrics.wrote(object, if denied { "denied" } else { "refused" });
                 // One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals
                 // are a mistake of ours, or there is a rule against it.
-                match self.leading.pending.refused(key, seen, now) {
+                match self.leading.in_flight.refused(key, seen, now) {
                     1 => tracing::debug!(node, reason, object, why, "refused"),
                     3 => tracing::error!(
                         node,
@@ -96,7 +96,7 @@ impl Reconciler {
             }
             Outcome::Failed(why) => {
                 self.metrics.wrote(object, "failed");
-                self.leading.pending.failed(key.clone(), now);
+                self.leading.in_flight.failed(key.clone(), now);
                 if opts_in {
                     self.leading.opt_in_from = now + OPT_IN_PAUSE;
                     return self.not_opted_in(context, &why);
@@ -132,7 +132,7 @@ impl Reconciler {
         }
     }
 
-    fn canary_answered(&mut self, finding: &Finding) {
+    fn probe_answered(&mut self, finding: &Finding) {
         let now = self.now();
         if self.leading.admission.found(finding, now) {
             match self.leading.admission.holds() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::errand::Key;
+use super::requests::Key;
 use brupop_core::cluster::Cluster;
 use brupop_core::observe::Observed;
 

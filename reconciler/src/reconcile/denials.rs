@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::errand::Key;
+use super::requests::Key;
 use crate::apply::{Call, Outcome};
 
 /// So many denials in a row are no accident.

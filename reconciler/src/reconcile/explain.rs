@@ -12,11 +12,11 @@ use kube::Resource as _;
 
 use super::Reconciler;
 use super::complaints::Subject;
-use super::errand::{Context, Errand, Key};
 use super::pass::Pass;
+use super::requests::{Context, Key, Request};
 use crate::apply::Call;
 use brupop_core::cluster::{Cluster, Obstacle};
-use brupop_core::conditions::{self, FleetWanted, Wanted};
+use brupop_core::conditions::{self, DesiredCondition, DesiredFleetStatus};
 use brupop_core::decide::{Abort, Reason};
 use brupop_core::events::{self, EventText};
 use brupop_core::facts::Situation;
@@ -73,7 +73,7 @@ impl Reconciler {
         if let Some(more) = self.detail(pass, name, reason) {
             message = format!("{message}; {more}");
         }
-        let wanted = Wanted::progressing(reason.status(), reason.as_str(), &message);
+        let wanted = DesiredCondition::progressing(reason.status(), reason.as_str(), &message);
         let conditions = conditions::of_shadow(shadow);
         let stored = conditions.iter().find(|condition| condition.type_ == wanted.type_);
         let before = self.leading.reasons.insert(name.to_owned(), wanted.reason);
@@ -90,26 +90,26 @@ impl Reconciler {
             self.publish_event(context);
         }
         let reason = wanted.reason;
-        let overdue = situation.time.slot_overdue.then(|| Wanted::overdue(&wanted));
-        let wanted: Vec<Wanted> = [wanted].into_iter().chain(overdue).collect();
+        let overdue = situation.time.slot_overdue.then(|| DesiredCondition::overdue(&wanted));
+        let wanted: Vec<DesiredCondition> = [wanted].into_iter().chain(overdue).collect();
         if conditions::shadow_has(shadow, &wanted) {
-            self.leading.settling.forget(name);
+            self.leading.debounced.forget(name);
             return;
         }
-        if let Some(due) = self.leading.settling.waits_until(name, wanted.clone(), self.now()) {
+        if let Some(due) = self.leading.debounced.waits_until(name, wanted.clone(), self.now()) {
             pass.wake.by(due);
             return;
         }
         let status = conditions::shadow_patch(shadow, &wanted, &text(pass.now));
         let key = Key::Condition(name.to_owned());
-        let errand = Errand {
+        let request = Request {
             seen: key.version_in(cluster),
             key,
             call: Call::ApplyToShadow { name: name.to_owned(), status },
             begins_term: None,
             context: Context { node: name.to_owned(), reason, ..Context::default() },
         };
-        self.run_errand(pass, errand);
+        self.send(pass, request);
     }
 
     /// What this process knows beyond the reason. The text changes no more often than the reason.
@@ -162,19 +162,20 @@ impl Reconciler {
         let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
         let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
-        let wanted = FleetWanted {
+        let wanted = DesiredFleetStatus {
             limit: observed.fleet.limit,
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
-            halt: Wanted::halted(&self.caller.namespace, versions, observed.fleet.acknowledged),
-            admission: admission.is_known().then(|| Wanted::admission(admission.holds())),
-            other_operator: alone.is_known().then(|| Wanted::other_operator(alone.holds())),
+            halt: DesiredCondition::halted(&self.caller.namespace, versions, observed.fleet.acknowledged),
+            admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
+            other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
         };
         if wanted.stands_in(&ledger.fleet) {
-            self.leading.settling_fleet.forget(names::FLEET);
+            self.leading.debounced_fleet.forget(names::FLEET);
             return;
         }
-        if let Some(due) = self.leading.settling_fleet.waits_until(names::FLEET, wanted.clone(), self.now()) {
+        if let Some(due) = self.leading.debounced_fleet.waits_until(names::FLEET, wanted.clone(), self.now())
+        {
             pass.wake.by(due);
             return;
         }
@@ -183,7 +184,7 @@ impl Reconciler {
         let objects = vec![ledger.fleet.object_ref(&())];
         let (key, context) = (Key::FleetStatus, Context { event, objects, ..Context::default() });
         let seen = key.version_in(cluster);
-        self.run_errand(pass, Errand { key, call, seen, begins_term: None, context });
+        self.send(pass, Request { key, call, seen, begins_term: None, context });
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::errand::Key;
+use super::requests::Key;
 
 /// The last write of each key that changed nothing: the object's `resourceVersion`, and the patch.
 #[derive(Debug, Default)]

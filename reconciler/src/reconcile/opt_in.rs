@@ -7,8 +7,8 @@ use kube::Resource as _;
 
 use super::Reconciler;
 use super::complaints::Subject;
-use super::errand::{Context, Errand, Key};
 use super::pass::Pass;
+use super::requests::{Context, Key, Request};
 use crate::apply::Call;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide;
@@ -33,9 +33,9 @@ impl Reconciler {
         pass.wake.by_time(next, now, self.now());
         for outsider in &outsiders {
             if let Some(write) = decide::opt_in(&observed.fleet, outsider)
-                && let Some(errand) = errand(cluster, outsider, &write)
+                && let Some(request) = request(cluster, outsider, &write)
             {
-                self.run_errand(pass, errand);
+                self.send(pass, request);
             }
         }
     }
@@ -58,11 +58,11 @@ impl Reconciler {
 }
 
 /// The call that labels this node.
-fn errand(cluster: &Cluster, outsider: &Outsider<'_>, write: &Write<'_>) -> Option<Errand> {
+fn request(cluster: &Cluster, outsider: &Outsider<'_>, write: &Write<'_>) -> Option<Request> {
     let node = cluster.node(outsider.shadow_name)?;
     let key = Key::Node(outsider.shadow_name.to_owned());
     let event = events::of_opt_in(outsider.name);
-    Some(Errand {
+    Some(Request {
         seen: key.version_in(cluster),
         key,
         call: Call::LabelNode { name: outsider.name.to_owned(), patch: write.patch(&node.quoted()) },

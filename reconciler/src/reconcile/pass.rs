@@ -9,13 +9,13 @@ use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
 
 use super::complaints::Subject;
-use super::errand::{self, Context, Errand, Key};
+use super::requests::{self, Context, Key, Request};
 use super::wake::Wake;
 use super::{Answered, Reconciler};
 use crate::apply::Call;
+use crate::in_flight::Readiness;
 use crate::metrics::LastPass;
-use crate::pending::Readiness;
-use crate::{canary, evict, other_operator};
+use crate::{admission_probe, evict, other_operator};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
@@ -89,7 +89,7 @@ impl Reconciler {
         wake.by_time(self.opens, now, self.now());
         let mut pass = Pass { cluster: &cluster, observed: &observed, now, wake };
         if self.ensure_term(&mut pass) {
-            self.start_canary(&mut pass);
+            self.start_probe(&mut pass);
             self.look_around(&mut pass);
             let last_pass = self.decide(&mut pass);
             self.metrics.passed(Some(last_pass));
@@ -104,22 +104,22 @@ impl Reconciler {
         let Pass { cluster, observed, .. } = *pass;
         if cluster.ledger().is_none() {
             let context = Context::default();
-            let errand =
-                Errand { key: Key::Ledger, call: Call::CreateFleet, seen: None, begins_term: None, context };
-            self.run_errand(pass, errand);
+            let request =
+                Request { key: Key::Ledger, call: Call::CreateFleet, seen: None, begins_term: None, context };
+            self.send(pass, request);
             return false;
         }
         if self.leading.term.is_some() && self.leading.term == observed.fleet.ledger_term {
             return true;
         }
         let (term, write) = decide::new_term(cluster.status(), &observed.situations);
-        self.run_errand(pass, errand::ledger(cluster, &write, Some(term), None));
+        self.send(pass, requests::ledger(cluster, &write, Some(term), None));
         false
     }
 
     /// Starts the dry runs that prove our admission rules to be in force, if they are due and there is a node with a
     /// shadow to make them on.
-    fn start_canary(&mut self, pass: &mut Pass<'_>) {
+    fn start_probe(&mut self, pass: &mut Pass<'_>) {
         let Some(due) = self.leading.admission.due() else { return };
         let nodes = pass.cluster.normal_nodes();
         if nodes.is_empty() {
@@ -130,9 +130,10 @@ impl Reconciler {
             return;
         }
         let number = self.leading.admission.begin();
-        let tried_on = canary::spread(&nodes, number).into_iter().map(str::to_owned).collect();
-        let tried = canary::try_out(self.caller.client.clone(), self.caller.namespace.clone(), tried_on);
-        self.leading.calls.push(tried.map(Answered::Canary).boxed());
+        let tried_on = admission_probe::spread(&nodes, number).into_iter().map(str::to_owned).collect();
+        let tried =
+            admission_probe::try_out(self.caller.client.clone(), self.caller.namespace.clone(), tried_on);
+        self.leading.calls.push(tried.map(Answered::Probe).boxed());
     }
 
     /// Looks for another operator, if it is time to.
@@ -153,7 +154,7 @@ impl Reconciler {
         let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
             let event = events::of_halts(&slots.halted);
-            self.run_errand(pass, errand::ledger(pass.cluster, write, None, event));
+            self.send(pass, requests::ledger(pass.cluster, write, None, event));
         }
         self.look_at_next(pass, &slots);
         let mut last_pass = LastPass {
@@ -173,7 +174,7 @@ impl Reconciler {
                 self.skip(pass.cluster, situation, why);
                 continue;
             }
-            self.follow(pass, situation, decision);
+            self.execute(pass, situation, decision);
             self.explain(pass, situation, &decision.reason);
         }
         for name in too_long {
@@ -209,7 +210,7 @@ impl Reconciler {
     }
 
     /// Carries out what was decided for a node, unless a call for it is under way or its result was not seen yet.
-    fn follow(&mut self, pass: &mut Pass<'_>, situation: &Situation<'_>, decision: &Decision<'_>) {
+    fn execute(&mut self, pass: &mut Pass<'_>, situation: &Situation<'_>, decision: &Decision<'_>) {
         let Pass { cluster, observed, .. } = *pass;
         let name = situation.shadow_name;
         let Some(effect) = &decision.effect else { return };
@@ -232,13 +233,13 @@ impl Reconciler {
         if both.iter().any(|key| !self.is_ready(pass, key)) {
             return;
         }
-        if let Some(mut errand) = errand::of(cluster, situation, decision, &observed.fleet) {
-            if let Some(event) = &mut errand.context.event
+        if let Some(mut request) = requests::of(cluster, situation, decision, &observed.fleet) {
+            if let Some(event) = &mut request.context.event
                 && let Some(more) = self.detail(pass, name, &decision.reason)
             {
                 event.note = format!("{}; {more}", event.note);
             }
-            self.run_errand(pass, errand);
+            self.send(pass, request);
         }
     }
 
@@ -266,7 +267,7 @@ impl Reconciler {
     /// May a call of this key be made now? If not, the pass notes when it may.
     pub(super) fn is_ready(&self, pass: &mut Pass<'_>, key: &Key) -> bool {
         let version = key.version_in(pass.cluster);
-        match self.leading.pending.readiness(key, version, self.now()) {
+        match self.leading.in_flight.readiness(key, version, self.now()) {
             Readiness::Ready => true,
             Readiness::Called => false,
             Readiness::Until(until) => {
@@ -277,20 +278,20 @@ impl Reconciler {
     }
 
     /// Starts a call, if no call of the same key is pending and there is room for it. Returns whether it was started.
-    pub(super) fn run_errand(&mut self, pass: &mut Pass<'_>, errand: Errand) -> bool {
+    pub(super) fn send(&mut self, pass: &mut Pass<'_>, request: Request) -> bool {
         let most =
-            if matches!(errand.key, Key::Condition(_)) { MAX_CALLS_BEFORE_CONDITION } else { MAX_CALLS };
-        if !self.is_ready(pass, &errand.key) || self.leading.calls.len() >= most {
+            if matches!(request.key, Key::Condition(_)) { MAX_CALLS_BEFORE_CONDITION } else { MAX_CALLS };
+        if !self.is_ready(pass, &request.key) || self.leading.calls.len() >= most {
             return false;
         }
-        if self.leading.idle_writes.would_repeat(&errand.key, errand.seen, || errand.call.patch()) {
+        if self.leading.idle_writes.would_repeat(&request.key, request.seen, || request.call.patch()) {
             return false;
         }
-        self.leading.pending.begin(errand.key.clone());
+        self.leading.in_flight.begin(request.key.clone());
         let caller = self.caller.clone();
         let call = async move {
-            let outcome = caller.make(&errand.call).await;
-            Answered::Errand(Box::new(errand), outcome)
+            let outcome = caller.make(&request.call).await;
+            Answered::Request(Box::new(request), outcome)
         };
         self.leading.calls.push(call.boxed());
         true
@@ -302,8 +303,8 @@ impl Reconciler {
         let there = |name: &str| cluster.has_shadow(name);
         self.leading.reasons.retain(|name, _| there(name));
         self.leading.said.retain(|name, _| there(name));
-        self.leading.settling.retain(there);
-        self.leading.pending.forget_unless(|key| key.exists_in(cluster));
+        self.leading.debounced.retain(there);
+        self.leading.in_flight.forget_unless(|key| key.exists_in(cluster));
         self.leading.idle_writes.forget_unless(|key| key.exists_in(cluster));
         self.complaints.prune(cluster, observed);
     }

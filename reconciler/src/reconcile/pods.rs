@@ -13,7 +13,7 @@ use super::{Leading, Reconciler};
 use crate::watches::WorkloadWatches;
 use brupop_core::budgets;
 use brupop_core::cluster::{Cluster, Entry, Obstacle};
-use brupop_core::drain::{DrainPlan, Fate, fate, identity};
+use brupop_core::drain::{DrainAction, DrainPlan, drain_action, identity};
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::returns::Returns;
 use brupop_core::workloads::owner;
@@ -241,7 +241,8 @@ impl Look<'_> {
         let pods = || self.pods.iter().map(AsRef::as_ref);
         let marker = from.marker.as_ref();
         let mut plan = DrainPlan::of(pods(), ours, orphaned, marker);
-        let evicted = || pods().filter(|pod| !ours(pod) && fate(pod, orphaned(pod)) != Fate::Stays);
+        let evicted =
+            || pods().filter(|pod| !ours(pod) && drain_action(pod, orphaned(pod)) != DrainAction::Stays);
         let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
         plan.owners.retain(|owner| workloads.found(owner) == Some(Found::Available));
         // A drain that has begun does not wait until workloads that appear meanwhile are known.

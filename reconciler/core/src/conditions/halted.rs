@@ -8,12 +8,12 @@ use brupop_api::fleet::{AcknowledgedHalt, VersionRecord};
 use brupop_api::names;
 use brupop_api::printable::printable;
 
-use super::Wanted;
+use super::DesiredCondition;
 
 /// What of a message is for the nodes that failed, at least, in bytes.
 const WHY: usize = 160;
 
-impl Wanted {
+impl DesiredCondition {
     /// The condition `Halted` of the fleet in this namespace, from what became of each version and the halts that stand
     /// in the spec as acknowledged.
     pub fn halted(
@@ -100,7 +100,7 @@ mod tests {
 
     fn message(versions: &[(&str, VersionRecord)], acknowledged: &[AcknowledgedHalt]) -> String {
         let versions = versions.iter().map(|(version, record)| ((*version).to_owned(), record.clone()));
-        Wanted::halted("ns", &versions.collect(), acknowledged).message
+        DesiredCondition::halted("ns", &versions.collect(), acknowledged).message
     }
 
     /// What the message's command would write.
@@ -141,7 +141,7 @@ mod tests {
         let version = |nth: usize| format!("1.{nth}.0");
         let versions: BTreeMap<String, VersionRecord> =
             (0..64).map(|nth| (version(nth), halted("2026-11-21T02:00:00Z", &"é".repeat(256)))).collect();
-        let message = Wanted::halted(&"n".repeat(63), &versions, &[]).message;
+        let message = DesiredCondition::halted(&"n".repeat(63), &versions, &[]).message;
         assert!((900..=MESSAGE_MAX).contains(&message.len()), "{}", message.len());
         let named = patch(&message)["spec"]["acknowledgedHalts"].as_array().unwrap().len();
         assert!(named > 8 && message.contains(&format!("…; to go on with {named} of 64: ")), "{message}");
@@ -165,7 +165,7 @@ mod tests {
                     versions.insert(version, halted(at, "node-0 (FellBack)"));
                 }
             }
-            let message = Wanted::halted("ns", &versions, &acknowledged).message;
+            let message = DesiredCondition::halted("ns", &versions, &acknowledged).message;
             prop_assert!(message.len() <= MESSAGE_MAX && is_printable(&message), "{message}");
             if versions.values().all(|record| record.halted.is_none()) {
                 return Ok(());

@@ -6,7 +6,7 @@ use super::{Case, Decision, Effect, Milestone, Reason, records, undo_when_ready,
 use crate::facts::{FleetFacts, Gate, Situation};
 
 impl<'a> Case<'_, 'a> {
-    /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a
+    /// DesiredCondition: nothing. What is left of the last update is undone first; then the next one begins if the node has a
     /// slot.
     pub(super) fn idle(self) -> Decision<'a> {
         let Self { fleet, situation, node, shadow } = self;
@@ -19,18 +19,18 @@ impl<'a> Case<'_, 'a> {
         match situation.slot(fleet) {
             Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match able(fleet, situation) {
                 Ok(_) if fleet.rests(node) => {
-                    Decision::write(writes::spend_attempt(fleet, shadow, slot), Reason::PausingBetweenUpdates)
+                    Decision::write(writes::skip_attempt(fleet, shadow, slot), Reason::PausingBetweenUpdates)
                 }
                 // The slot was taken for another version, and counts as a try of that.
                 Ok(version) if slot.version.as_deref().is_some_and(|its| its != version) => {
-                    Decision::write(writes::spend_attempt(fleet, shadow, slot), Reason::LimitReached)
+                    Decision::write(writes::skip_attempt(fleet, shadow, slot), Reason::LimitReached)
                 }
                 Ok(version) => Decision::write(
                     writes::stage(fleet, shadow, node, slot, version),
                     Reason::Starting(version),
                 )
                 .reaching(Milestone::Started),
-                Err(reason) => Decision::write(writes::spend_attempt(fleet, shadow, slot), reason),
+                Err(reason) => Decision::write(writes::skip_attempt(fleet, shadow, slot), reason),
             },
             Some(_) => Decision::wait(Reason::Finishing),
             None => {

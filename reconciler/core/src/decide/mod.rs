@@ -6,6 +6,7 @@
 mod abort;
 mod acknowledged;
 mod canaries;
+mod candidates;
 mod counts;
 mod drain;
 mod idle;
@@ -15,7 +16,6 @@ mod opt_in;
 mod reason;
 mod records;
 mod slots;
-mod turns;
 mod update;
 mod versions;
 mod writes;
@@ -27,13 +27,13 @@ use brupop_api::{State, Write};
 use crate::facts::{FleetFacts, NodeFacts, Situation};
 use crate::observe::Observed;
 pub use abort::Abort;
+pub use candidates::candidates;
 use counts::counts;
 pub use new_shadow::new_shadow;
 pub use new_term::new_term;
 pub use opt_in::opt_in;
 pub use reason::Reason;
 pub use slots::{Slots, slots};
-pub use turns::turns;
 pub use versions::Halted;
 
 /// Something to be done in the cluster.

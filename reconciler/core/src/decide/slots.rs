@@ -10,7 +10,7 @@ use brupop_api::{Field, Object, State, Value, Write};
 
 use super::Reason;
 use super::canaries::Canaries;
-use super::turns::Turns;
+use super::candidates::Candidates;
 use super::versions::{Halted, Versions};
 use crate::facts::{FleetFacts, NodeFacts, Situation};
 
@@ -204,12 +204,13 @@ fn choose<'a>(
     let nothing_runs = kept + taken.len() == 0;
     let room = limit.saturating_sub(kept + taken.len() + unavailable);
     left_over.extend(others.split_off(others.len().min(room)));
-    let mut turns = Turns::new(fleet, situations, |at| holders.have(at), |version| !versions.halts(version));
+    let mut candidates =
+        Candidates::new(fleet, situations, |at| holders.have(at), |version| !versions.halts(version));
     let (mut resting, mut unproven, mut look_at) = (Vec::new(), Vec::new(), Vec::new());
     let mut places = room - others.len();
     taken.append(&mut others);
     while places > 0
-        && let Some(index) = turns.next()
+        && let Some(index) = candidates.next()
     {
         if let Some(version) = version_for(&situations[index])
             && !canaries.take(version)
@@ -228,7 +229,7 @@ fn choose<'a>(
     }
     let used_up = nothing_runs && room == 0;
     let why = if used_up { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
-    Choice { taken, resting, unproven, queued: turns.rest().chain(left_over).collect(), look_at, why }
+    Choice { taken, resting, unproven, queued: candidates.rest().chain(left_over).collect(), look_at, why }
 }
 
 /// Does an update of this node run?

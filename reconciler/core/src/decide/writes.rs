@@ -60,7 +60,7 @@ pub(super) fn stage<'a>(
 }
 
 /// The slot is not used: the shadow takes the slot's attempt while Idle, so that the slot can be given back for good.
-pub(super) fn spend_attempt<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, slot: &Slot) -> Write<'a> {
+pub(super) fn skip_attempt<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, slot: &Slot) -> Write<'a> {
     let sets = [
         (Field::SpecAttempt, Value::Number(slot.attempt)),
         // The version is that of an earlier attempt, and must not make this one look like a success.

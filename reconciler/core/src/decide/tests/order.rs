@@ -3,7 +3,7 @@
 use brupop_api::shadow::Failures;
 
 use super::world::*;
-use crate::decide::turns;
+use crate::decide::candidates;
 use crate::facts::{FleetFacts, Situation};
 
 fn in_zone(name: &'static str, zone: &'static str) -> Situation<'static> {
@@ -16,7 +16,7 @@ fn in_zone(name: &'static str, zone: &'static str) -> Situation<'static> {
 
 fn order(situations: &[Situation<'_>]) -> Vec<String> {
     let fleet = FleetFacts { slots: &NO_SLOTS, ..fleet() };
-    turns(&fleet, situations).into_iter().map(|index| situations[index].shadow_name.to_owned()).collect()
+    candidates(&fleet, situations).into_iter().map(|index| situations[index].shadow_name.to_owned()).collect()
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn zones_take_turns() {
     // In one of them something is going on already.
     let slots = slot("a", "a", 1);
     let fleet = FleetFacts { slots: &slots, ..fleet() };
-    assert_eq!(turns(&fleet, &nodes), [2, 3, 1]);
+    assert_eq!(candidates(&fleet, &nodes), [2, 3, 1]);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn who_was_asked_for_comes_first_who_failed_and_our_own_node_last() {
 }
 
 #[test]
-fn who_was_tried_in_vain_comes_after_those_who_were_not() {
+fn who_was_tried_had_no_effect_comes_after_those_who_were_not() {
     let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
     shadow(&mut nodes[0], |shadow| shadow.spec.version = Some(NEW));
     shadow(&mut nodes[1], |shadow| shadow.spec.version = Some(OLD));

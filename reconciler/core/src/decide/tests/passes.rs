@@ -11,7 +11,7 @@ use proptest::test_runner::TestRunner;
 
 use super::fleets::Fleet;
 use crate::decide::idle::startable;
-use crate::decide::{Decision, Effect, Reason, node as decide, slots, turns};
+use crate::decide::{Decision, Effect, Reason, candidates, node as decide, slots};
 use crate::facts::{Gate, Situation};
 
 /// Most passes until a reconciler has done all that it can do by itself.
@@ -258,7 +258,7 @@ prop_assert!(node.update_now || !situation.time.young);
     fn everybody_who_may_begin_has_one_turn(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let turns = turns(&observed.fleet, &observed.situations);
+        let candidates = candidates(&observed.fleet, &observed.situations);
         let may_begin = observed.situations.iter().enumerate().filter(|(_, situation)| {
             is_idle(situation)
                 && !observed.fleet.slots.contains_key(situation.shadow_name)
@@ -266,7 +266,7 @@ prop_assert!(node.update_now || !situation.time.young);
                 && startable(&observed.fleet, situation).is_ok()
         });
         let expected: BTreeSet<usize> = may_begin.map(|(index, _)| index).collect();
-        prop_assert_eq!(turns.len(), expected.len());
-        prop_assert_eq!(turns.into_iter().collect::<BTreeSet<_>>(), expected);
+        prop_assert_eq!(candidates.len(), expected.len());
+        prop_assert_eq!(candidates.into_iter().collect::<BTreeSet<_>>(), expected);
     }
 }

@@ -32,7 +32,7 @@ pub(super) enum Key {
 
 /// One call to the API server, with what is needed when its answer comes.
 #[derive(Debug)]
-pub(super) struct Errand {
+pub(super) struct Request {
     pub(super) key: Key,
     pub(super) call: Call,
     /// The `resourceVersion` of the object that it was decided on.
@@ -107,10 +107,10 @@ pub(super) fn ledger(
     write: &Write<'_>,
     begins_term: Option<u64>,
     event: Option<EventText>,
-) -> Errand {
+) -> Request {
     let nothing = Value::Null;
     let quoted = cluster.ledger().map_or(&nothing, |ledger| &ledger.quoted);
-    Errand {
+    Request {
         key: Key::Ledger,
         call: Call::PatchLedger(write.patch(quoted)),
         seen: Key::Ledger.version_in(cluster),
@@ -130,7 +130,7 @@ pub(super) fn of(
     situation: &Situation<'_>,
     decision: &Decision<'_>,
     fleet: &FleetFacts<'_>,
-) -> Option<Errand> {
+) -> Option<Request> {
     let name = situation.shadow_name;
     let (key, call) = match decision.effect.as_ref()? {
         Effect::Write(write) => patch(cluster, name, write)?,
@@ -159,7 +159,7 @@ pub(super) fn of(
         Effect::Evict | Effect::Delete => return None,
     };
     let event = decision.milestone.and_then(|milestone| events::of_milestone(situation, milestone));
-    Some(Errand {
+    Some(Request {
         seen: key.version_in(cluster),
         key,
         call,
@@ -230,7 +230,7 @@ mod tests {
         };
         let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..fixtures::FLEET };
         let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled, milestone: None };
-        of(&cluster, &situation, &decision, &fleet).map(|errand| errand.call)
+        of(&cluster, &situation, &decision, &fleet).map(|request| request.call)
     }
 
     fn shadow(metadata: &Value) -> Value {

@@ -10,22 +10,22 @@ use brupop_api::State;
 use super::idle;
 use crate::facts::{FleetFacts, Situation};
 
-/// The nodes (by index into the situations) that could start, in the order of their turns, regardless of the limit.
-pub fn turns<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Vec<usize> {
+/// The nodes (by index into the situations) that could start, in their order, regardless of the limit.
+pub fn candidates<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Vec<usize> {
     let has_slot = |index: usize| fleet.slots.contains_key(situations[index].shadow_name);
-    Turns::new(fleet, situations, has_slot, |_| true).collect()
+    Candidates::new(fleet, situations, has_slot, |_| true).collect()
 }
 
-/// An iterator over the turns. Each node that it yields makes its zone busier.
-pub(super) struct Turns<'s, 'a> {
+/// An iterator over the candidates. Each node that it yields makes its zone busier.
+pub(super) struct Candidates<'s, 'a> {
     situations: &'s [Situation<'a>],
     /// Each zone's nodes in their order. Only the first of each zone is compared.
     waiting: BTreeMap<Option<&'a str>, VecDeque<usize>>,
     busy: BTreeMap<Option<&'a str>, usize>,
 }
 
-impl<'s, 'a> Turns<'s, 'a> {
-    /// The turns of nodes that could start an update to a version that is not halted. Nodes (by index) with slots keep
+impl<'s, 'a> Candidates<'s, 'a> {
+    /// The candidates: nodes that could start an update to a version that is not halted. Nodes (by index) with slots keep
     /// their zones busy.
     pub(super) fn new(
         fleet: &FleetFacts<'a>,
@@ -33,12 +33,12 @@ impl<'s, 'a> Turns<'s, 'a> {
         has_slot: impl Fn(usize) -> bool,
         goes_on: impl Fn(&str) -> bool,
     ) -> Self {
-        let mut turns = Self { situations, waiting: BTreeMap::new(), busy: BTreeMap::new() };
+        let mut candidates = Self { situations, waiting: BTreeMap::new(), busy: BTreeMap::new() };
         let mut order: Vec<usize> = Vec::new();
         for (index, situation) in situations.iter().enumerate() {
             let Some((node, shadow)) = situation.node.zip(situation.shadow) else { continue };
             if has_slot(index) {
-                *turns.busy.entry(node.zone).or_default() += 1;
+                *candidates.busy.entry(node.zone).or_default() += 1;
             } else if shadow.spec.state == State::Idle
                 && node.marker.is_none()
                 && idle::startable(fleet, situation).is_ok_and(&goes_on)
@@ -46,11 +46,11 @@ impl<'s, 'a> Turns<'s, 'a> {
                 order.push(index);
             }
         }
-        order.sort_by_cached_key(|&index| (turns.rank(index), situations[index].shadow_name));
+        order.sort_by_cached_key(|&index| (candidates.rank(index), situations[index].shadow_name));
         for index in order {
-            turns.waiting.entry(turns.zone(index)).or_default().push_back(index);
+            candidates.waiting.entry(candidates.zone(index)).or_default().push_back(index);
         }
-        turns
+        candidates
     }
 
     /// The nodes that were not yielded.
@@ -68,12 +68,12 @@ impl<'s, 'a> Turns<'s, 'a> {
         let failures = shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |failures| failures.count);
         // An agent could have each attempt given up by reporting a new target: it must not keep others from their turn.
         let wanted = shadow.and_then(|shadow| shadow.spec.version);
-        let in_vain = wanted.is_some() && wanted != node.and_then(|node| node.version);
-        (Reverse(asked_for), failures, in_vain, node.is_some_and(|node| node.runs_this_process))
+        let had_no_effect = wanted.is_some() && wanted != node.and_then(|node| node.version);
+        (Reverse(asked_for), failures, had_no_effect, node.is_some_and(|node| node.runs_this_process))
     }
 }
 
-impl Iterator for Turns<'_, '_> {
+impl Iterator for Candidates<'_, '_> {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {

@@ -15,7 +15,7 @@ const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
 
 /// What each key waits for. Instants are durations since any fixed moment of a monotonic clock.
 #[derive(Debug)]
-pub struct Pending<K> {
+pub struct InFlight<K> {
     waits: BTreeMap<K, Wait>,
 }
 
@@ -51,13 +51,13 @@ pub enum Readiness {
     Until(Duration),
 }
 
-impl<K> Default for Pending<K> {
+impl<K> Default for InFlight<K> {
     fn default() -> Self {
         Self { waits: BTreeMap::new() }
     }
 }
 
-impl<K: Ord> Pending<K> {
+impl<K: Ord> InFlight<K> {
     /// A call begins.
     pub fn begin(&mut self, key: K) {
         self.wait(key, |_| What::Call);
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_write_is_waited_for_until_it_comes_back() {
-        let mut pending = Pending::default();
+        let mut pending = InFlight::default();
         assert_eq!(pending.readiness(&"n", Some(5), s(0)), Ready);
         pending.begin("n");
         assert_eq!(pending.readiness(&"n", Some(9), s(100)), Called);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_followed_by_another_version_or_a_longer_and_longer_wait() {
-        let mut pending = Pending::default();
+        let mut pending = InFlight::default();
         assert_eq!(pending.refused("n", Some(5), s(0)), 1);
         assert_eq!(pending.readiness(&"n", Some(5), s(1)), Until(s(4)));
         assert_eq!(pending.readiness(&"n", Some(6), s(1)), Ready);
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_followed_by_a_longer_and_longer_wait_whatever_the_version() {
-        let mut pending = Pending::default();
+        let mut pending = InFlight::default();
         for (times, wait) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60)] {
             pending.begin("n");
             assert_eq!(pending.failed("n", s(100)), times);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_removed_object_is_gone_or_another() {
-        let mut pending = Pending::default();
+        let mut pending = InFlight::default();
         pending.removed("n", Some(5), s(0));
         assert_eq!(pending.readiness(&"n", Some(5), s(1)), Until(s(30)));
         assert_eq!(pending.readiness(&"n", None, s(1)), Ready);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_called_is_not_forgotten() {
-        let mut pending = Pending::default();
+        let mut pending = InFlight::default();
         pending.begin("called");
         pending.failed("gone", s(0));
         pending.forget_unless(|_| false);
