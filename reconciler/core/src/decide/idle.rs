@@ -6,7 +6,7 @@ use super::{Case, Decision, Effect, Milestone, Reason, records, undo_when_ready,
 use crate::facts::{FleetFacts, Gate, Situation};
 
 impl<'a> Case<'_, 'a> {
-    /// DesiredCondition: nothing. What is left of the last update is undone first; then the next one begins if the node has a
+    /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a
     /// slot.
     pub(super) fn idle(self) -> Decision<'a> {
         let Self { fleet, situation, node, shadow } = self;

@@ -101,7 +101,7 @@ impl<'a> Case<'_, 'a> {
         Decision::write(writes::adopt(fleet, shadow, node, slot), starting).reaching(Milestone::Adopted)
     }
 
-    /// DesiredCondition: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.
+    /// Wanted: the host has downloaded the image and boots it next. Then the node is emptied, and the reboot granted.
     pub(super) fn staged(self) -> Decision<'a> {
         let Self { fleet, node, shadow, .. } = self;
         let version = shadow.spec.version.unwrap_or("");
@@ -165,7 +165,7 @@ impl<'a> Case<'_, 'a> {
         })
     }
 
-    /// DesiredCondition: another boot, with the new version. Everything here rests on the Node, its marker and the agent's claim.
+    /// Wanted: another boot, with the new version. Everything here rests on the Node, its marker and the agent's claim.
     pub(super) fn rebooted(self) -> Decision<'a> {
         let Self { node, .. } = self;
         let boot = self.boot();
@@ -238,7 +238,7 @@ impl<'a> Case<'_, 'a> {
         Decision::wait(Reason::RebootGranted)
     }
 
-    /// DesiredCondition: the node in service for a while with the new version.
+    /// Wanted: the node in service for a while with the new version.
     pub(super) fn monitoring(self) -> Decision<'a> {
         let Self { fleet, situation, node, shadow } = self;
         if !node.ready {
