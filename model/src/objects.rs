@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use brupop_api::shadow::Staged;
 use brupop_api::write::Fields;
-use brupop_api::{Field, Marker, State, Value};
+use brupop_api::{Field, Marker, Problem, State, Value};
 use brupop_core::decide::Abort;
 
 use crate::tables;
@@ -65,6 +65,7 @@ pub struct Shadow {
     pub boot: Option<u8>,
     pub staged: Option<u8>,
     pub claim: Option<u8>,
+    pub problem: Option<Problem>,
     pub message: Option<&'static str>,
 }
 
@@ -129,6 +130,7 @@ impl Shadow {
             boot: None,
             staged: None,
             claim: None,
+            problem: None,
             message: None,
         }
     }
@@ -235,6 +237,7 @@ impl Fields for Shadow {
             Field::StatusBootId => name_of(&BOOTS, self.boot),
             Field::StatusStaged => said_staged(self.staged).cloned().map_or(Value::Absent, Value::Staged),
             Field::StatusRebootRequested => name_of(&BOOTS, self.claim),
+            Field::StatusProblem => Value::problem_or_absent(self.problem),
             Field::StatusMessage => Value::text_or_absent(self.message),
             _ => Value::Absent,
         }
@@ -273,6 +276,9 @@ impl Fields for Shadow {
                 self.staged = if let Value::Staged(staged) = value { saying_staged(staged) } else { None };
             }
             Field::StatusRebootRequested => self.claim = index_in(&BOOTS, value),
+            Field::StatusProblem => {
+                self.problem = if let Value::Problem(problem) = value { Some(*problem) } else { None };
+            }
             Field::StatusMessage => {
                 self.message = if let Value::Text(text) = value { Some(known_text(text)) } else { None };
             }
