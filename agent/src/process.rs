@@ -3,7 +3,7 @@
 use brupop_api::identity::PodIdentity;
 use brupop_api::names::shadow_name;
 use brupop_runtime::errors::describe;
-use brupop_runtime::{Cluster, Shutdown};
+use brupop_runtime::{ClusterConfig, Shutdown};
 use kube::Client;
 use tokio::sync::watch;
 use tracing::Instrument as _;
@@ -36,7 +36,7 @@ pub enum ProcessError {
 /// # Errors
 /// It cannot start, or nobody listens on the host's socket. Whatever else goes wrong is said, and tried again.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
-    let cluster = Cluster::infer("brupop-agent").await?;
+    let cluster = ClusterConfig::infer("brupop-agent").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let client = cluster.client()?;
     let Some(me) = identify(&client, options.my_node_name.as_deref(), &shutdown).await? else {

@@ -27,8 +27,8 @@ pub const FAILED_NODES_MAX: usize = 8;
 pub const REPORTERS_MAX: usize = 2;
 /// Longest sentence that says why a version is halted, in characters.
 pub const HALT_REASON_MAX: usize = 256;
-/// Most versions whose halt a person can lift at a time.
-pub const RESUME_VERSIONS_MAX: usize = 16;
+/// Most versions whose halts a person can lift at a time.
+pub const ACKNOWLEDGED_HALTS_MAX: usize = 16;
 /// Longest version string that is accepted.
 pub const VERSION_MAX: usize = 64;
 /// Longest boot id that is accepted; a UUID has 36 characters.
@@ -83,13 +83,6 @@ pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn version_or_null(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "nullable": true, "maxLength": VERSION_MAX, "pattern": SEMVER})
-}
-
-pub(crate) fn versions(generator: &mut SchemaGenerator) -> Schema {
-    let items = version(generator);
-    json_schema!({
-        "type": "array", "maxItems": RESUME_VERSIONS_MAX, "items": items, "x-kubernetes-list-type": "set"
-    })
 }
 
 pub(crate) fn two_names(generator: &mut SchemaGenerator) -> Schema {

@@ -36,10 +36,24 @@ pub struct BottlerocketFleetSpec {
     /// No new update starts while this is true; what has begun is finished.
     #[serde(default)]
     pub paused: bool,
-    /// Versions whose halt a person lifts. Each lifts once, when it is put in.
+    /// Halts that a person has seen, and lifts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::crds::versions")]
-    pub resume_versions: Vec<String>,
+    #[schemars(length(max = crate::crds::ACKNOWLEDGED_HALTS_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
+    pub acknowledged_halts: Vec<AcknowledgedHalt>,
+}
+
+/// The halts of one version up to a time, which are lifted. Those that come later are not, so this may stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AcknowledgedHalt {
+    /// The version.
+    #[schemars(schema_with = "crate::crds::version")]
+    pub version: String,
+    /// The time `halted.at` of its record in the status. One that has not come yet, and is not that of a halt, lifts
+    /// nothing.
+    #[schemars(schema_with = "crate::crds::time")]
+    pub halted_at: String,
 }
 
 /// What the reconciler keeps; its slots are the only right to update a node.
@@ -142,11 +156,10 @@ pub struct VersionRecord {
     /// Set when no new node is to be updated to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<Halt>,
-    /// Since when the version stands in `spec.resumeVersions`: only failures after that count. To lift another halt, a
-    /// person takes the version out, so that this goes, and puts it in again.
+    /// Up to when a person has acknowledged its halts (`spec.acknowledgedHalts`): only failures after that count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::time_or_null")]
-    pub resumed_at: Option<String>,
+    pub acknowledged_at: Option<String>,
 }
 
 /// A node that failed to reach a version.
@@ -155,7 +168,7 @@ pub struct NodeFailure {
     /// Name of the node.
     #[schemars(schema_with = "crate::crds::name")]
     pub node: String,
-    /// When.
+    /// When it was counted: later than what a person had acknowledged by then.
     #[schemars(schema_with = "crate::crds::time")]
     pub at: String,
     /// Why, in CamelCase.
@@ -166,7 +179,7 @@ pub struct NodeFailure {
 /// Why no new node is updated to a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Halt {
-    /// Since when.
+    /// When the last failure was counted, also while it is halted: what a person acknowledges to lift this.
     #[schemars(schema_with = "crate::crds::time")]
     pub at: String,
     /// Why.

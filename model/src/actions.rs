@@ -89,8 +89,10 @@ pub enum Action {
     RemoveNode(usize),
     /// Another machine comes under the same name.
     JoinNode(usize),
-    /// A person puts the update into `spec.resumeVersions`, or takes it out.
-    Resume,
+    /// A person puts the update's halt into `spec.acknowledgedHalts`.
+    Acknowledge,
+    /// A person takes out what stands there.
+    TakeOut,
 }
 
 impl Action {
@@ -137,12 +139,17 @@ impl Model for Config {
                 of_agent(world, at, place, actions);
             }
         }
-        // Worth trying when there is a halt to lift; and to take out what was heard.
-        let heard = world.ledger.record.is_some_and(|record| record.resumed.is_some());
-        if world.faults.resumptions > 0
-            && (world.ledger.is_halted() && !world.ledger.listed || world.ledger.listed && heard)
+        if world.faults.acknowledgements > 0
+            && let Some(record) = world.ledger.record
         {
-            actions.push(Action::Resume);
+            let said = world.ledger.acknowledged;
+            if record.halted.is_some_and(|halted| said != Some(halted)) {
+                actions.push(Action::Acknowledge);
+            }
+            // Once it was heard.
+            if said.is_some_and(|said| record.acknowledged == Some(said)) {
+                actions.push(Action::TakeOut);
+            }
         }
     }
 

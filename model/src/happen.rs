@@ -86,9 +86,13 @@ impl World {
             }
             Action::RemoveNode(at) => self.remove(at),
             Action::JoinNode(at) => self.join(at),
-            Action::Resume => {
-                self.faults.resumptions -= 1;
-                self.ledger.listed = !self.ledger.listed;
+            Action::Acknowledge => {
+                self.faults.acknowledgements -= 1;
+                self.ledger.acknowledged = self.ledger.record.and_then(|record| record.halted);
+            }
+            Action::TakeOut => {
+                self.faults.acknowledgements -= 1;
+                self.ledger.acknowledged = None;
             }
         }
         if let Some(broken) = properties::broken_rule(config, self) {

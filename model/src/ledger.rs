@@ -1,13 +1,8 @@
-//! The fleet's object: slots, what became of the one version, and the list by which a person resumes it.
-
-use std::borrow::Cow;
+//! The fleet's object: slots, what became of the one version, and what a person says of its halts.
 
 use brupop_api::fleet::VersionRecord;
-use brupop_api::write::Fields;
-use brupop_api::{Field, Value};
 
-use crate::objects::{LIVES, NODES, NODES_MAX, SHADOWS, UIDS, VERSIONS, day, small};
-use crate::tables;
+use crate::objects::{NODES, NODES_MAX, small, time};
 
 /// Most successes that a record tells apart.
 pub const SUCCEEDED_MAX: u8 = 4;
@@ -30,16 +25,16 @@ pub struct Held {
 /// What became of the update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Record {
-    /// The nodes that failed to reach it: the day of the last failure of each.
+    /// The nodes that failed to reach it: the time of the last failure of each.
     pub failures: [Option<u8>; NODES_MAX],
     /// A node stands in it more than once; that must not be.
     pub doubled: bool,
     /// How many nodes reached it.
     pub succeeded: u8,
-    /// No new node tries it.
-    pub halted: bool,
-    /// The day on which a person's word was heard.
-    pub resumed: Option<u8>,
+    /// No new node tries it: the time of that halt.
+    pub halted: Option<u8>,
+    /// The time up to which a person's word was heard.
+    pub acknowledged: Option<u8>,
 }
 
 /// The ledger.
@@ -51,8 +46,8 @@ pub struct Ledger {
     pub slots: [Option<Held>; NODES_MAX],
     /// What became of the update, if anything did.
     pub record: Option<Record>,
-    /// A person has put the update into `spec.resumeVersions`.
-    pub listed: bool,
+    /// The time that stands for the update in `spec.acknowledgedHalts`.
+    pub acknowledged: Option<u8>,
 }
 
 impl Ledger {
@@ -75,66 +70,36 @@ impl Ledger {
 
     /// Is the update halted?
     pub fn is_halted(&self) -> bool {
-        self.record.is_some_and(|record| record.halted)
+        self.record.is_some_and(|record| record.halted.is_some())
     }
 }
 
 impl Record {
-    /// How many failures count: those after a person's word.
+    /// How many failures count.
     pub fn counting(&self) -> u64 {
-        self.failures
-            .iter()
-            .flatten()
-            .filter(|day| self.resumed.is_none_or(|resumed| **day > resumed))
-            .count() as u64
+        (0..NODES_MAX).filter(|at| self.counts(*at)).count() as u64
     }
 
-    fn of(record: &VersionRecord) -> Self {
+    /// Has this node failed since a person's word?
+    pub fn counts(&self, at: usize) -> bool {
+        self.failures[at] > self.acknowledged
+    }
+
+    pub(crate) fn of(record: &VersionRecord) -> Self {
         let mut failures = [None; NODES_MAX];
         let mut doubled = false;
         for failure in &record.failures {
             if let Some(index) = NODES.iter().position(|name| *name == failure.node) {
                 doubled |= failures[index].is_some();
-                failures[index] = Some(day(&failure.at));
+                failures[index] = Some(time(&failure.at));
             }
         }
         Self {
             failures,
             doubled,
             succeeded: small(record.succeeded).min(SUCCEEDED_MAX),
-            halted: record.halted.is_some(),
-            resumed: record.resumed_at.as_deref().map(day),
-        }
-    }
-}
-
-impl Fields for Ledger {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
-        match field {
-            Field::Term => Value::Number(self.term.into()),
-            Field::Slots => Value::Slots(Cow::Borrowed(tables::slots(self))),
-            _ => Value::Absent,
-        }
-    }
-
-    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
-        match (field, value) {
-            (Field::Term, Value::Number(term)) => self.term = small(*term),
-            (Field::Slot(shadow), value) => {
-                let Some(index) = SHADOWS.iter().position(|name| *name == shadow) else { return };
-                self.slots[index] = if let Value::Slot(slot) = value {
-                    let life = UIDS[index].iter().position(|uid| *uid == slot.uid).unwrap_or(LIVES - 1);
-                    let (life, attempt) = (small(life as u64), small(slot.attempt));
-                    Some(Held { life, attempt, lost: slot.lost, counted: slot.counted, blindly: false })
-                } else {
-                    None
-                };
-            }
-            (Field::VersionRecord(version), value) if version == VERSIONS[1] => {
-                self.record =
-                    if let Value::VersionRecord(record) = value { Some(Record::of(record)) } else { None };
-            }
-            _ => {}
+            halted: record.halted.as_ref().map(|halt| time(&halt.at)),
+            acknowledged: record.acknowledged_at.as_deref().map(time),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! [`properties`] against every state that can be reached.
 
 pub mod actions;
+mod fields;
 mod happen;
 pub mod ledger;
 mod machines;

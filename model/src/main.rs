@@ -60,9 +60,9 @@ struct Arguments {
     /// Nodes that go away with their machines, at most 1.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=1))]
     replacements: u8,
-    /// Times that a person puts the update into the list of resumed versions or takes it out, at most 3.
+    /// Times that a person acknowledges the update's halt or takes that out again, at most 3.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
-    resumptions: u8,
+    acknowledgements: u8,
     /// Failed nodes halt the update.
     #[arg(long)]
     halts: bool,
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
             lies: arguments.lies,
             deletions: arguments.deletions,
             replacements: arguments.replacements,
-            resumptions: arguments.resumptions,
+            acknowledgements: arguments.acknowledgements,
         },
         halts: arguments.halts,
         upstream: arguments.upstream,

@@ -1,15 +1,10 @@
 //! The objects of a node, as small as the protocol allows, with the fields that writes test and set.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use brupop_api::shadow::Staged;
-use brupop_api::write::Fields;
-use brupop_api::{Field, Marker, Problem, State, Value};
-use brupop_core::decide::Abort;
-
-use crate::tables;
+use brupop_api::{Marker, Problem, State, Value};
 
 /// Most nodes in a model.
 pub const NODES_MAX: usize = 3;
@@ -28,16 +23,26 @@ pub const NODES: [&str; NODES_MAX] = ["0", "1", "2"];
 /// UIDs, of shadows and Nodes alike, by index and life.
 pub const UIDS: [[&str; LIVES]; NODES_MAX] =
     [["0a", "0b", "0c", "0d"], ["1a", "1b", "1c", "1d"], ["2a", "2b", "2c", "2d"]];
-/// The times there are: a day ends when the halt of a version is lifted.
-pub const DAYS: [&str; 3] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"];
+/// The times there are, see [`crate::World::clock`].
+pub const TIMES: [&str; 9] = [
+    "2026-01-01T00:00:00Z",
+    "2026-01-01T00:00:01Z",
+    "2026-01-01T00:00:02Z",
+    "2026-01-01T00:00:03Z",
+    "2026-01-01T00:00:04Z",
+    "2026-01-01T00:00:05Z",
+    "2026-01-01T00:00:06Z",
+    "2026-01-01T00:00:07Z",
+    "2026-01-01T00:00:08Z",
+];
 
 /// What a spec says of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the fields of failures; the day by index")]
+#[allow(missing_docs, reason = "the fields of failures; the time by index")]
 pub struct Failed {
     pub count: u8,
     pub attempt: u8,
-    pub day: u8,
+    pub at: u8,
     /// Facts of the Node show it.
     pub corroborated: bool,
 }
@@ -153,7 +158,7 @@ impl Node {
 }
 
 impl Mark {
-    fn of(marker: &Marker) -> Self {
+    pub(crate) fn of(marker: &Marker) -> Self {
         let life = UIDS.iter().flatten().position(|uid| *uid == marker.shadow_uid);
         Self {
             life: life.map_or(0, |at| small((at % LIVES) as u64)),
@@ -174,13 +179,13 @@ pub(crate) fn small(number: u64) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)
 }
 
-/// A day by its time; a time that is none of them is the first.
-pub(crate) fn day(time: &str) -> u8 {
-    DAYS.iter().position(|day| *day == time).map_or(0, |at| small(at as u64))
+/// A time by its index; one that is none of them is the last.
+pub(crate) fn time(time: &str) -> u8 {
+    small(TIMES.iter().position(|known| *known == time).unwrap_or(TIMES.len() - 1) as u64)
 }
 
 /// The one copy of a text; agents have few things to say.
-fn known_text(text: &str) -> &'static str {
+pub(crate) fn known_text(text: &str) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = texts.get(text) {
@@ -192,7 +197,7 @@ fn known_text(text: &str) -> &'static str {
 }
 
 /// The index of what an agent says it staged.
-fn saying_staged(staged: &Staged) -> Option<u8> {
+pub(crate) fn saying_staged(staged: &Staged) -> Option<u8> {
     let at = STAGED.iter().position(|said| said.get_or_init(|| staged.clone()) == staged);
     at.map(|at| small(at as u64))
 }
@@ -202,112 +207,19 @@ pub(crate) fn said_staged(index: Option<u8>) -> Option<&'static Staged> {
     index.and_then(|index| STAGED[usize::from(index)].get())
 }
 
-fn to_number(value: &Value<'_>) -> Option<u8> {
+pub(crate) fn to_number(value: &Value<'_>) -> Option<u8> {
     if let Value::Number(number) = value { Some(small(*number)) } else { None }
 }
 
-fn index_in(names: &[&str], value: &Value<'_>) -> Option<u8> {
+pub(crate) fn index_in(names: &[&str], value: &Value<'_>) -> Option<u8> {
     let Value::Text(text) = value else { return None };
     names.iter().position(|name| name == text).and_then(|at| u8::try_from(at).ok())
 }
 
-fn name_of(names: &[&'static str], index: Option<u8>) -> Value<'static> {
+pub(crate) fn name_of(names: &[&'static str], index: Option<u8>) -> Value<'static> {
     Value::text_or_absent(index.map(|index| names[usize::from(index)]))
 }
 
-fn number(number: Option<u8>) -> Value<'static> {
+pub(crate) fn number(number: Option<u8>) -> Value<'static> {
     Value::number_or_absent(number.map(u64::from))
-}
-
-impl Fields for Shadow {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
-        match field {
-            Field::Uid => Value::text(UIDS[usize::from(self.index)][usize::from(self.life)]),
-            Field::Generation => Value::Number(self.generation.into()),
-            Field::SpecState => Value::State(self.state),
-            Field::SpecVersion => name_of(&VERSIONS, self.version),
-            Field::SpecAttempt => number(self.attempt),
-            Field::SpecLeaderTerm => number(self.term),
-            Field::SpecBaselineBootId => name_of(&BOOTS, self.baseline),
-            Field::SpecRebootFromBootId => name_of(&BOOTS, self.grant),
-            Field::CurrentVersion => name_of(&VERSIONS, self.current_version),
-            Field::TargetVersion => name_of(&VERSIONS, self.target_version),
-            Field::CurrentState => Value::state_or_absent(self.current_state),
-            Field::StatusAttempt => number(self.status_attempt),
-            Field::StatusBootId => name_of(&BOOTS, self.boot),
-            Field::StatusStaged => said_staged(self.staged).cloned().map_or(Value::Absent, Value::Staged),
-            Field::StatusRebootRequested => name_of(&BOOTS, self.claim),
-            Field::StatusProblem => Value::problem_or_absent(self.problem),
-            Field::StatusMessage => Value::text_or_absent(self.message),
-            _ => Value::Absent,
-        }
-    }
-
-    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
-        match field {
-            Field::SpecState => {
-                self.state = if let Value::State(state) = value { *state } else { self.state }
-            }
-            Field::SpecVersion => self.version = index_in(&VERSIONS, value),
-            Field::SpecAttempt => self.attempt = to_number(value),
-            Field::SpecLeaderTerm => self.term = to_number(value),
-            Field::SpecBaselineBootId => self.baseline = index_in(&BOOTS, value),
-            Field::SpecRebootFromBootId => self.grant = index_in(&BOOTS, value),
-            Field::SpecFailures => {
-                self.failures = if let Value::Failures(failures) = value {
-                    Some(Failed {
-                        count: small(failures.count),
-                        attempt: small(failures.attempt),
-                        day: day(&failures.at),
-                        corroborated: Abort::is_corroborated(&failures.reason),
-                    })
-                } else {
-                    None
-                };
-            }
-            Field::CurrentVersion => self.current_version = index_in(&VERSIONS, value),
-            Field::TargetVersion => self.target_version = index_in(&VERSIONS, value),
-            Field::CurrentState => {
-                self.current_state = if let Value::State(state) = value { Some(*state) } else { None };
-            }
-            Field::StatusAttempt => self.status_attempt = to_number(value),
-            Field::StatusBootId => self.boot = index_in(&BOOTS, value),
-            Field::StatusStaged => {
-                self.staged = if let Value::Staged(staged) = value { saying_staged(staged) } else { None };
-            }
-            Field::StatusRebootRequested => self.claim = index_in(&BOOTS, value),
-            Field::StatusProblem => {
-                self.problem = if let Value::Problem(problem) = value { Some(*problem) } else { None };
-            }
-            Field::StatusMessage => {
-                self.message = if let Value::Text(text) = value { Some(known_text(text)) } else { None };
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Fields for Node {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
-        match field {
-            Field::Uid => Value::text(UIDS[usize::from(self.index)][usize::from(self.life)]),
-            Field::Unschedulable => Value::flag(self.unschedulable),
-            Field::UpdatingTaint => Value::flag(self.tainted),
-            Field::Marker => self
-                .marker
-                .map_or(Value::Absent, |mark| Value::Marker(Cow::Borrowed(tables::marker(self.index, mark)))),
-            _ => Value::Absent,
-        }
-    }
-
-    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
-        match field {
-            Field::Unschedulable => self.unschedulable = *value == Value::Set,
-            Field::UpdatingTaint => self.tainted = *value == Value::Set,
-            Field::Marker => {
-                self.marker = if let Value::Marker(marker) = value { Some(Mark::of(marker)) } else { None };
-            }
-            _ => {}
-        }
-    }
 }

@@ -5,11 +5,13 @@ use stateright::Property;
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{LIVES, Shadow};
-use crate::state::Config;
+use crate::state::{Config, Safeguard};
 use crate::world::{Place, World};
 
 /// Most changes of one spec: an update that goes round in circles has more.
 const GENERATIONS_MAX: u8 = 40;
+
+const COUNTED: &str = "a failure that is over is counted";
 
 /// The properties that the checker holds against every state.
 pub fn all(config: &Config) -> Vec<Property<Config>> {
@@ -25,7 +27,7 @@ pub fn all(config: &Config) -> Vec<Property<Config>> {
             })
         }),
         Property::always("no rule is broken", |_, world: &World| world.broken.is_none()),
-        Property::always("a failure that is over is counted", |config: &Config, world: &World| {
+        Property::always(COUNTED, |config: &Config, world: &World| {
             !config.halts || (0..world.places.len()).all(|at| world.is_counted(at))
         }),
         Property::always("a quiet cluster settles", |config: &Config, world: &World| {
@@ -77,11 +79,42 @@ pub(crate) fn unfit_to_reboot(place: &Place) -> Option<&'static str> {
 
 /// Why this change of the ledger is wrong, if it is.
 pub(crate) fn wrong_ledger(config: &Config, before: &Ledger, after: &Ledger) -> Option<&'static str> {
-    let halted = after.record.filter(|record| record.halted && !before.is_halted());
+    let was = before.record.and_then(|record| record.halted);
+    // Who does not see a halt writes it away.
+    let lifted = was.filter(|_| !after.is_halted() && config.without != Some(Safeguard::Halt));
+    let acknowledged = after.record.and_then(|record| record.acknowledged);
+    if lifted.is_some() && (acknowledged < lifted || config.faults.acknowledgements == 0) {
+        return Some("a halt is lifted that nobody acknowledged");
+    }
+    if after.record.is_some_and(|record| record.halted.is_some() && record.halted <= record.acknowledged) {
+        return Some("a halt is no later than what was acknowledged before");
+    }
+    let halted = after.record.filter(|record| record.halted.is_some() && was.is_none());
     let budget = config.budget();
     let allowed = |proven: bool| if proven { budget.proven } else { budget.unproven };
     let too_few = |it: Record| allowed(it.succeeded > 0).is_none_or(|allowed| it.counting() < allowed);
     halted.is_some_and(too_few).then_some("a version is halted by fewer failures than it may have")
+}
+
+/// Why this change of the ledger is wrong, if it is: the failure that ends a slot was counted neither before nor
+/// now, so that it counts whatever a person has said of those before it.
+pub(crate) fn uncounted(
+    config: &Config,
+    before: &Ledger,
+    after: &Ledger,
+    places: &[Place],
+) -> Option<&'static str> {
+    let lost = |(at, place): (usize, &Place)| {
+        let given_back = before.slots[at].filter(|_| after.slots[at].is_none());
+        let own = given_back.zip(place.shadow).filter(|(held, shadow)| held.life == shadow.life);
+        own.is_some_and(|(held, shadow)| {
+            let failed = shadow.failures.filter(|it| it.corroborated && it.attempt == held.attempt);
+            let known = before.record.and_then(|record| record.failures[at]);
+            failed.is_some_and(|failed| !held.counted && known < Some(failed.at))
+                && !after.record.is_some_and(|record| record.counts(at))
+        })
+    };
+    (config.halts && places.iter().enumerate().any(lost)).then_some(COUNTED)
 }
 
 /// Why these slots are wrong, if they are: too many nodes try an update that nobody has reached. `begin` says of each node
@@ -163,11 +196,13 @@ impl World {
     /// A failure that the spec has written down on facts of the Node stands in the ledger, once its slot is given back.
     fn is_counted(&self, at: usize) -> bool {
         let failed = self.places[at].shadow.and_then(|shadow| shadow.failures);
-        let Some(failed) = failed.filter(|failed| failed.corroborated) else { return true };
+        if !failed.is_some_and(|failed| failed.corroborated) {
+            return true;
+        }
         let counted = self.ledger.record.and_then(|record| record.failures[at]);
         // One that comes up with the update after all has not failed.
         let arrived = self.places[at].host.version == 1;
-        arrived || self.ledger.slots[at].is_some() || counted >= Some(failed.day)
+        arrived || self.ledger.slots[at].is_some() || counted.is_some()
     }
 
     /// Every node is updated, or was refused for a reason that is written down; nothing of ours is left behind.

@@ -1,13 +1,13 @@
 //! What the reconcilers do.
 
 use brupop_api::fleet::BottlerocketFleetStatus;
-use brupop_api::write::apply;
+use brupop_api::write::{Fields as _, apply};
 use brupop_api::{Field, Object, State, Value, Write};
 use brupop_core::decide::{self, Effect};
 use brupop_core::facts::Situation;
 
-use crate::ledger::{Held, Ledger};
-use crate::objects::{DAYS, LIVES, NODES, SHADOWS, Shadow, small};
+use crate::ledger::Held;
+use crate::objects::{LIVES, NODES, SHADOWS, Shadow, small};
 use crate::properties;
 use crate::state::{Config, Safeguard};
 use crate::tables;
@@ -59,8 +59,9 @@ impl World {
         let fleet = view::fleet_of(config, self, leader, &judged);
         let Some(mut write) = decide::slots(&fleet, &situations).write else { return };
         for (field, value) in &mut write.tests {
-            if *field == Field::Slots {
-                *value = Value::Slots(std::borrow::Cow::Borrowed(tables::slots(&seen)));
+            // It was decided on what was seen, though a safeguard is missing.
+            if let Field::Slots | Field::VersionRecord(_) = field {
+                *value = seen.get(*field);
             }
         }
         let before = self.ledger;
@@ -77,13 +78,10 @@ impl World {
             situations.iter().map(|it| it.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle));
         let counts = situations.iter().map(|it| !it.time.canary_overdue);
         let wrong = properties::wrong_ledger(config, &before, &self.ledger)
+            .or_else(|| properties::uncounted(config, &before, &self.ledger, &self.places))
             .or_else(|| properties::too_many_try(config, &before, &self.ledger, begin, counts));
         if let Some(broken) = wrong {
             self.broken.get_or_insert(broken);
-        }
-        let heard = |ledger: &Ledger| ledger.record.and_then(|record| record.resumed);
-        if heard(&before).is_none() && heard(&self.ledger).is_some() {
-            self.day = (self.day + 1).min(small(DAYS.len() as u64 - 1));
         }
     }
 

@@ -33,8 +33,8 @@ pub struct Faults {
     pub deletions: u8,
     /// A Node goes away with its machine; another may come under its name.
     pub replacements: u8,
-    /// A person puts the update into `spec.resumeVersions`, or takes it out.
-    pub resumptions: u8,
+    /// A person puts the update's halt into `spec.acknowledgedHalts`, or takes it out.
+    pub acknowledgements: u8,
 }
 
 impl Faults {
@@ -53,7 +53,7 @@ impl Faults {
         lies: 0,
         deletions: 0,
         replacements: 0,
-        resumptions: 0,
+        acknowledgements: 0,
     };
 }
 

@@ -1,14 +1,14 @@
 //! Every marker, set of slots, record and failure there can be: facts borrow them.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use brupop_api::Marker;
-use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::shadow::Failures;
 
 use crate::ledger::{Ledger, Record, SUCCEEDED_MAX};
-use crate::objects::{ATTEMPTS_MAX, DAYS, Failed, LIVES, Mark, NODES, NODES_MAX, SHADOWS, UIDS, VERSIONS};
+use crate::objects::{ATTEMPTS_MAX, Failed, LIVES, Mark, NODES, NODES_MAX, SHADOWS, TIMES, UIDS, VERSIONS};
 
 /// A number made of digits, each below its base; the first is the lowest.
 fn code(digits: impl DoubleEndedIterator<Item = (usize, usize)>) -> usize {
@@ -34,15 +34,15 @@ const ATTEMPTS: usize = ATTEMPTS_MAX + 1;
 const MARKERS_COUNT: usize = NODES_MAX * LIVES * ATTEMPTS * 128;
 /// A slot that is not taken, or one for a life and an attempt, whose node may be lost or not, and whose failure is counted or not.
 const SLOT: usize = 1 + LIVES * ATTEMPTS * 4;
-/// No day, or one of them.
-const DAY: usize = 1 + DAYS.len();
-const RECORDS_COUNT: usize = DAY.pow(4) * (SUCCEEDED_MAX as usize + 1) * 2;
-const FAILURES_COUNT: usize = ATTEMPTS * ATTEMPTS * DAYS.len() * 2;
+/// No time, or one of them.
+const TIME: usize = 1 + TIMES.len();
+const RECORDS_COUNT: usize = TIME.pow(5) * (SUCCEEDED_MAX as usize + 1);
+const FAILURES_COUNT: usize = ATTEMPTS * ATTEMPTS * TIMES.len() * 2;
 
 static MARKERS: LazyLock<Vec<Marker>> = LazyLock::new(|| {
     let marker = |code| {
         let mut digits = Digits(code);
-        let time = DAYS[digits.next(2)];
+        let time = TIMES[digits.next(2)];
         let when = |set: bool| set.then(|| time.to_owned());
         let (index, life, attempt) = (digits.next(NODES_MAX), digits.next(LIVES), digits.next(ATTEMPTS));
         Marker {
@@ -75,24 +75,26 @@ static SLOTS: LazyLock<Vec<BTreeMap<String, Slot>>> = LazyLock::new(|| {
     (0..SLOT.pow(3)).map(slots).collect()
 });
 
-static VERSION_RECORDS: LazyLock<Vec<BTreeMap<String, VersionRecord>>> = LazyLock::new(|| {
-    let record = |code| {
-        let mut digits = Digits(code);
-        let failures = (0..NODES_MAX).filter_map(|index| {
-            let at = DAYS[digits.next(DAY).checked_sub(1)?].to_owned();
-            Some(NodeFailure { node: NODES[index].to_owned(), at, reason: "FellBack".to_owned() })
-        });
-        let record = VersionRecord {
-            failures: failures.collect(),
-            resumed_at: digits.next(DAY).checked_sub(1).map(|day| DAYS[day].to_owned()),
-            succeeded: digits.next(usize::from(SUCCEEDED_MAX) + 1) as u64,
-            halted: digits.flag().then(Halt::default),
-            ..VersionRecord::default()
-        };
-        BTreeMap::from([(VERSIONS[1].to_owned(), record)])
+/// Made when they are first needed: of all that there could be, few come up.
+static VERSION_RECORDS: [OnceLock<BTreeMap<String, VersionRecord>>; RECORDS_COUNT] =
+    [const { OnceLock::new() }; RECORDS_COUNT];
+
+fn version_record(code: usize) -> BTreeMap<String, VersionRecord> {
+    let mut digits = Digits(code);
+    let time = |digits: &mut Digits| Some(TIMES[digits.next(TIME).checked_sub(1)?].to_owned());
+    let failures = (0..NODES_MAX).filter_map(|index| {
+        let at = time(&mut digits)?;
+        Some(NodeFailure { node: NODES[index].to_owned(), at, reason: "FellBack".to_owned() })
+    });
+    let record = VersionRecord {
+        failures: failures.collect(),
+        acknowledged_at: time(&mut digits),
+        succeeded: digits.next(usize::from(SUCCEEDED_MAX) + 1) as u64,
+        halted: time(&mut digits).map(|at| Halt { at, reason: "0 (FellBack)".to_owned() }),
+        ..VersionRecord::default()
     };
-    (0..RECORDS_COUNT).map(record).collect()
-});
+    BTreeMap::from([(VERSIONS[1].to_owned(), record)])
+}
 
 static FAILURES: LazyLock<Vec<Failures>> = LazyLock::new(|| {
     let failures = |code| {
@@ -100,7 +102,7 @@ static FAILURES: LazyLock<Vec<Failures>> = LazyLock::new(|| {
         Failures {
             count: digits.next(ATTEMPTS) as u64,
             attempt: digits.next(ATTEMPTS) as u64,
-            at: DAYS[digits.next(DAYS.len())].to_owned(),
+            at: TIMES[digits.next(TIMES.len())].to_owned(),
             reason: if digits.flag() { "FellBack" } else { "StepFailed" }.to_owned(),
         }
     };
@@ -111,8 +113,14 @@ static FAILURES: LazyLock<Vec<Failures>> = LazyLock::new(|| {
 pub(crate) static OWNERS: LazyLock<Vec<String>> =
     LazyLock::new(|| vec!["apps/v1/ReplicaSet/shop/cart".to_owned()]);
 
-/// The version that may be listed in `spec.resumeVersions`.
-pub(crate) static RESUMED: LazyLock<[String; 1]> = LazyLock::new(|| [VERSIONS[1].to_owned()]);
+/// What may stand in `spec.acknowledgedHalts`, by its time.
+static ACKNOWLEDGED: LazyLock<[[AcknowledgedHalt; 1]; TIMES.len()]> = LazyLock::new(|| {
+    TIMES.map(|at| [AcknowledgedHalt { version: VERSIONS[1].to_owned(), halted_at: at.to_owned() }])
+});
+
+pub(crate) fn acknowledged(time: Option<u8>) -> &'static [AcknowledgedHalt] {
+    time.map_or(&[], |time| &ACKNOWLEDGED[usize::from(time)])
+}
 
 pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
     let bits = [mark.cordoned, mark.started, mark.drained, mark.tainted, mark.owners, mark.left];
@@ -142,20 +150,21 @@ pub(crate) fn slots(ledger: &Ledger) -> &'static BTreeMap<String, Slot> {
 pub(crate) fn versions(record: Option<Record>) -> &'static BTreeMap<String, VersionRecord> {
     static NONE: BTreeMap<String, VersionRecord> = BTreeMap::new();
     let Some(record) = record else { return &NONE };
-    let day = |day: Option<u8>| (day.map_or(0, |day| usize::from(day) + 1), DAY);
+    let time = |time: Option<u8>| (time.map_or(0, |time| usize::from(time) + 1), TIME);
     let rest = [
-        day(record.resumed),
+        time(record.acknowledged),
         (usize::from(record.succeeded), usize::from(SUCCEEDED_MAX) + 1),
-        (usize::from(record.halted), 2),
+        time(record.halted),
     ];
-    &VERSION_RECORDS[code(record.failures.map(day).into_iter().chain(rest))]
+    let code = code(record.failures.map(time).into_iter().chain(rest));
+    VERSION_RECORDS[code].get_or_init(|| version_record(code))
 }
 
 pub(crate) fn failures(failed: Failed) -> &'static Failures {
     let digits = [
         (usize::from(failed.count), ATTEMPTS),
         (usize::from(failed.attempt), ATTEMPTS),
-        (usize::from(failed.day), DAYS.len()),
+        (usize::from(failed.at), TIMES.len()),
         (usize::from(failed.corroborated), 2),
     ];
     &FAILURES[code(digits.into_iter())]

@@ -7,7 +7,7 @@ use brupop_core::facts::{Evicted, FleetFacts, Gate, NodeFacts, PodFacts, Situati
 use brupop_core::policy::FailureBudget;
 
 use crate::ledger::{Ledger, Record};
-use crate::objects::{BOOTS, COMMAND_TIME, DAYS, NODES, Node, SHADOWS, Shadow, UIDS, VERSIONS, said_staged};
+use crate::objects::{BOOTS, COMMAND_TIME, NODES, Node, SHADOWS, Shadow, TIMES, UIDS, VERSIONS, said_staged};
 use crate::state::{Config, Host, Safeguard};
 use crate::tables;
 use crate::world::{Leader, World};
@@ -80,7 +80,7 @@ pub(crate) fn host(host: Host) -> HostFacts<'static> {
             }),
         })
     });
-    HostFacts { boot_id: boot(host.boot), version: version(host.version), updates, now: DAYS[0] }
+    HostFacts { boot_id: boot(host.boot), version: version(host.version), updates, now: TIMES[0] }
 }
 
 fn node(node: &Node) -> NodeFacts<'static> {
@@ -121,14 +121,14 @@ pub(crate) fn fleet_of(
     ledger: &Ledger,
 ) -> FleetFacts<'static> {
     let blind = config.without == Some(Safeguard::Halt);
-    let record = ledger.record.map(|record| Record { halted: record.halted && !blind, ..record });
+    let record = ledger.record.map(|record| Record { halted: record.halted.filter(|_| !blind), ..record });
     FleetFacts {
-        now: DAYS[usize::from(world.day)],
+        now: TIMES[usize::from(world.clock())],
         term: leader.term.unwrap_or(0).into(),
         ledger_term: Some(ledger.term.into()),
         slots: tables::slots(ledger),
         versions: tables::versions(record),
-        resume: if ledger.listed { &*tables::RESUMED } else { &[] },
+        acknowledged: tables::acknowledged(ledger.acknowledged),
         budget: match config.without {
             Some(Safeguard::Canaries) => FailureBudget { unproven: None, ..config.budget() },
             _ => config.budget(),

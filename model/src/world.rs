@@ -4,8 +4,8 @@ use brupop_agent_core::step::{Command, Memory};
 use brupop_api::State;
 use stateright::Representative;
 
-use crate::ledger::Ledger;
-use crate::objects::{NODES_MAX, Node, Shadow};
+use crate::ledger::{Ledger, Record};
+use crate::objects::{NODES_MAX, Node, Shadow, TIMES, small};
 use crate::state::{Config, Faults, Host, Updater, started};
 
 /// Everything about one node.
@@ -73,8 +73,6 @@ pub struct World {
     pub ledger: Ledger,
     /// Two reconcilers.
     pub leaders: [Leader; 2],
-    /// The day, see [`crate::objects::DAYS`].
-    pub day: u8,
     /// Hosts that have come up with the update.
     pub arrivals: u8,
     /// What may still go wrong.
@@ -84,6 +82,13 @@ pub struct World {
 }
 
 impl World {
+    /// What the clock says: a second more than any time that the ledger knows of the update.
+    pub fn clock(&self) -> u8 {
+        let known = |record: Record| record.failures.into_iter().chain([record.halted, record.acknowledged]);
+        let last = self.ledger.record.and_then(|record| known(record).flatten().max());
+        last.map_or(0, |last| (last + 1).min(small(TIMES.len() as u64 - 1)))
+    }
+
     /// How it begins: every shadow Idle, every host in its first boot with the old version.
     pub fn new(config: &Config) -> Self {
         let places = (0..config.nodes)
@@ -113,7 +118,6 @@ impl World {
             places,
             ledger: Ledger::default(),
             leaders: [Leader::default(); 2],
-            day: 0,
             arrivals: 0,
             faults: config.faults,
             broken: None,

@@ -50,10 +50,10 @@ fn an_agent_that_lies_halts_nothing_and_costs_its_own_update() {
 }
 
 #[test]
-fn failures_halt_a_version_once_and_a_person_resumes_it() {
-    let faults = Faults { fall_backs: 2, resumptions: 2, ..Faults::NONE };
+fn failures_halt_a_version_and_a_person_lifts_what_they_saw() {
+    let faults = Faults { fall_backs: 2, acknowledgements: 2, ..Faults::NONE };
     holds(Config { halts: true, faults, ..SMALL });
-    let faults = Faults { fall_backs: 1, own_reboots: 1, deadlines: 2, resumptions: 1, ..Faults::NONE };
+    let faults = Faults { fall_backs: 1, own_reboots: 1, deadlines: 2, acknowledgements: 1, ..Faults::NONE };
     holds(Config { halts: true, faults, ..ONE });
 }
 

@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use brupop_api::names;
-use brupop_runtime::{Cluster, Shutdown, client::ClientError};
+use brupop_runtime::{ClusterConfig, Shutdown, client::ClientError};
 use clap::Args;
 use tokio::time::timeout;
 
 use crate::watches::Watches;
-use brupop_core::snapshot::Snapshot;
+use brupop_core::cluster::Cluster;
 
 /// What is asked of `drain-to-idle`.
 #[derive(Clone, Debug, Args)]
@@ -72,16 +72,16 @@ impl std::fmt::Display for Left {
 }
 
 /// What is left to wait for in the operator's namespace.
-pub fn left(snapshot: &Snapshot, namespace: &str) -> Left {
-    if snapshot.ledger().is_some_and(|ledger| !ledger.fleet.spec.paused) {
+pub fn left(cluster: &Cluster, namespace: &str) -> Left {
+    if cluster.ledger().is_some_and(|ledger| !ledger.fleet.spec.paused) {
         return Left::NotPaused(namespace.to_owned());
     }
-    let slot = |shadow: &str| snapshot.status().is_some_and(|status| status.slots.contains_key(shadow));
-    let names = snapshot.nodes.keys().chain(snapshot.shadows.keys());
-    let mut waiting: Vec<String> = names
-        .filter_map(|name| {
-            let marker = snapshot.nodes.get(name).map_or(Ok(None), |node| node.marker());
-            let state = snapshot.shadow(name).map(|shadow| shadow.spec.state);
+    let slot = |shadow: &str| cluster.status().is_some_and(|status| status.slots.contains_key(shadow));
+    let entries = cluster.entries.iter();
+    let waiting: Vec<String> = entries
+        .filter_map(|(name, entry)| {
+            let marker = entry.node.as_ref().map_or(Ok(None), |node| node.marker());
+            let state = entry.shadow().map(|shadow| shadow.spec.state);
             let moving = state.filter(|state| *state != brupop_api::State::Idle);
             let why = match moving {
                 Some(state) => state.as_str(),
@@ -95,8 +95,6 @@ pub fn left(snapshot: &Snapshot, namespace: &str) -> Left {
             Some(format!("{} ({why})", names::node_of_shadow(name).unwrap_or(name)))
         })
         .collect();
-    waiting.sort_unstable();
-    waiting.dedup();
     if waiting.is_empty() { Left::Nothing } else { Left::Nodes(waiting) }
 }
 
@@ -105,7 +103,7 @@ pub fn left(snapshot: &Snapshot, namespace: &str) -> Left {
 /// # Errors
 /// It takes too long, a signal came, or the cluster cannot be read.
 pub async fn run(args: &DrainToIdleArgs, say: impl Fn(&str)) -> Result<(), DrainToIdleError> {
-    let cluster = Cluster::infer("brupop-reconciler-drain-to-idle").await?;
+    let cluster = ClusterConfig::infer("brupop-reconciler-drain-to-idle").await?;
     let shutdown = Shutdown::on_signals().map_err(DrainToIdleError::Signals)?;
     let namespace = args.namespace.as_deref().unwrap_or(cluster.namespace());
     let watches = Watches::start(&cluster.client()?, namespace);
@@ -113,11 +111,13 @@ pub async fn run(args: &DrainToIdleArgs, say: impl Fn(&str)) -> Result<(), Drain
     let waiting = async {
         watches.wait_until_synced().await;
         loop {
-            let snapshot = watches.snapshot().map_err(DrainToIdleError::Fleet)?;
-            if snapshot.ledger().is_none() {
-                return Err(DrainToIdleError::NoFleet(namespace.to_owned()));
-            }
-            let left = left(&snapshot, namespace);
+            let left = {
+                let cluster = watches.cluster().map_err(DrainToIdleError::Fleet)?;
+                if cluster.ledger().is_none() {
+                    return Err(DrainToIdleError::NoFleet(namespace.to_owned()));
+                }
+                left(&cluster, namespace)
+            };
             if said.as_ref() != Some(&left) {
                 say(&left.to_string());
             }
@@ -147,19 +147,19 @@ mod tests {
     use serde_json::json;
     use std::sync::Arc;
 
-    fn snapshot(paused: bool, slots: &serde_json::Value, marker: Option<&str>, state: &str) -> Snapshot {
+    fn cluster(paused: bool, slots: &serde_json::Value, marker: Option<&str>, state: &str) -> Cluster {
         let annotations = marker.map(|marker| json!({names::MARKER_ANNOTATION: marker}));
         let node: WatchedNode =
             serde_json::from_value(json!({"metadata": {"name": "n", "annotations": annotations}})).unwrap();
         let shadow = json!({"metadata": {"name": "brs-n"}, "spec": {"state": state}});
         let ledger =
             json!({"metadata": {"name": "fleet"}, "spec": {"paused": paused}, "status": {"slots": slots}});
-        Snapshot {
-            nodes: [("brs-n".to_owned(), Arc::new(node))].into(),
-            shadows: [("brs-n".to_owned(), Arc::new(serde_json::from_value(shadow).unwrap()))].into(),
-            ledger: Some(Arc::new(serde_json::from_value(ledger).unwrap())),
-            ..Snapshot::default()
-        }
+        let mut cluster = Cluster::default();
+        cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        let entry = cluster.entry("brs-n");
+        entry.node = Some(Arc::new(node));
+        entry.shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
+        cluster
     }
 
     #[test]
@@ -168,23 +168,23 @@ mod tests {
         let marker = json!({"shadow_uid": "u", "attempt": 1, "tainted": true}).to_string();
         let not_paused = || Left::NotPaused("brupop".to_owned());
         let nodes = |why: &str| Left::Nodes(vec![format!("n ({why})")]);
-        for (says, snapshot, expected) in [
-            ("may start anything", snapshot(false, &json!({}), None, "Idle"), not_paused()),
-            ("all Idle", snapshot(true, &json!({}), None, "Idle"), Left::Nothing),
+        for (says, cluster, expected) in [
+            ("may start anything", cluster(false, &json!({}), None, "Idle"), not_paused()),
+            ("all Idle", cluster(true, &json!({}), None, "Idle"), Left::Nothing),
             (
                 "in mid-update",
-                snapshot(true, &slot, Some(&marker), "RebootedIntoUpdate"),
+                cluster(true, &slot, Some(&marker), "RebootedIntoUpdate"),
                 nodes("RebootedIntoUpdate"),
             ),
-            ("to be undone", snapshot(true, &slot, Some(&marker), "Idle"), nodes("marked")),
+            ("to be undone", cluster(true, &slot, Some(&marker), "Idle"), nodes("marked")),
             (
                 "a marker nobody can read",
-                snapshot(true, &json!({}), Some("?"), "Idle"),
+                cluster(true, &json!({}), Some("?"), "Idle"),
                 nodes("cannot be read"),
             ),
-            ("its slot", snapshot(true, &slot, None, "Idle"), nodes("about to end")),
+            ("its slot", cluster(true, &slot, None, "Idle"), nodes("about to end")),
         ] {
-            assert_eq!(left(&snapshot, "brupop"), expected, "{says}");
+            assert_eq!(left(&cluster, "brupop"), expected, "{says}");
         }
         assert_eq!(
             not_paused().to_string(),

@@ -1,4 +1,4 @@
-//! The metrics: gauges, computed at each scrape from the snapshot and the last pass, and counters.
+//! The metrics: gauges, computed at each scrape from the cluster and the last pass, and counters.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,9 +16,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use brupop_core::cluster::Cluster;
 use brupop_core::decide::Reason;
 use brupop_core::facts::Situation;
-use brupop_core::snapshot::Snapshot;
 
 /// At most so many versions get a series of their own, those of most hosts. Versions come from agents, and a fleet runs a
 /// handful.
@@ -132,7 +132,7 @@ impl Metrics {
 
     /// All metrics as text. Every replica counts hosts, because each watches all of them. Only the leader shows what
     /// was decided.
-    pub fn render(&self, snapshot: Option<&Snapshot>, watch_failures: u64) -> String {
+    pub fn render(&self, cluster: Option<&Cluster>, watch_failures: u64) -> String {
         let mut registry = Registry::default();
         let pass = self.last_pass.lock().unwrap_or_else(PoisonError::into_inner).clone();
         registry.register("brupop_leader", "1 if this process leads", number(i64::from(pass.is_some())));
@@ -151,8 +151,8 @@ impl Metrics {
         let failures = Counter::<u64>::default();
         failures.inc_by(watch_failures);
         registry.register("brupop_watch_failures", "Times that a watch failed", failures);
-        if let Some(snapshot) = snapshot {
-            of_hosts(&mut registry, snapshot);
+        if let Some(cluster) = cluster {
+            of_hosts(&mut registry, cluster);
         }
         if let Some(pass) = pass {
             of_pass(&mut registry, &pass);
@@ -192,8 +192,8 @@ fn label(text: &str) -> String {
     printable(text, VERSION_MAX).into_owned()
 }
 
-fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
-    let readable = || snapshot.shadows.values().filter_map(|shadow| shadow.ok());
+fn of_hosts(registry: &mut Registry, cluster: &Cluster) {
+    let readable = || cluster.shadows().filter_map(|shadow| shadow.ok());
     let reported = || readable().filter_map(|shadow| shadow.status.as_ref());
     let states = Family::<ByState, Gauge>::default();
     for state in State::ALL {
@@ -223,12 +223,12 @@ fn of_hosts(registry: &mut Registry, snapshot: &Snapshot) {
         "Nodes whose last update failed, as far as they do not run its version, until one succeeds",
         failed,
     );
-    of_ledger(registry, snapshot);
+    of_ledger(registry, cluster);
 }
 
 /// The ledger itself limits how many slots and versions there are.
-fn of_ledger(registry: &mut Registry, snapshot: &Snapshot) {
-    let status = snapshot.status();
+fn of_ledger(registry: &mut Registry, cluster: &Cluster) {
+    let status = cluster.status();
     let slots = status.map_or(0, |status| status.slots.len());
     registry.register("brupop_slots_in_use", "Updates under way", number(count(slots)));
     let failures = Family::<ByVersion, Gauge>::default();
@@ -299,7 +299,7 @@ mod tests {
     use brupop_api::printable::is_printable;
     use serde_json::json;
 
-    fn snapshot(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Snapshot {
+    fn cluster(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Cluster {
         let shadow = |(state, version): (&str, String)| -> Item<BottlerocketShadow> {
             serde_json::from_value(json!({
                 "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow", "metadata": {},
@@ -307,15 +307,18 @@ mod tests {
             }))
             .unwrap()
         };
-        let shadows = hosts.into_iter().enumerate().map(|(n, host)| (n.to_string(), Arc::new(shadow(host))));
-        Snapshot { shadows: shadows.collect(), ..Snapshot::default() }
+        let mut cluster = Cluster::default();
+        for (number, host) in hosts.into_iter().enumerate() {
+            cluster.entry(&number.to_string()).shadow = Some(Arc::new(shadow(host)));
+        }
+        cluster
     }
 
     #[test]
     fn hosts_are_counted_as_upstreams_users_know_it() {
         let hosts =
             [("Idle", "1.0.0"), ("Idle", "1.1.0"), ("MonitoringUpdate", "1.1.0"), ("Dreaming", "1.1.0")];
-        let snapshot = snapshot(hosts.map(|(state, version)| (state, version.to_owned())));
+        let cluster = cluster(hosts.map(|(state, version)| (state, version.to_owned())));
         let metrics = Metrics::default();
         let reasons = BTreeMap::from([("NoUpdate", 2)]);
         metrics.passed(Some(LastPass {
@@ -329,7 +332,7 @@ mod tests {
             other_operator: true,
         }));
         metrics.wrote("ledger", "written");
-        let text = metrics.render(Some(&snapshot), 5);
+        let text = metrics.render(Some(&cluster), 5);
         for line in [
             "brupop_leader 1",
             "brupop_hosts_state{state=\"Idle\"} 2",
@@ -356,7 +359,7 @@ mod tests {
 
     #[test]
     fn failures_are_counted_by_node_and_by_version() {
-        let mut snapshot = snapshot([]);
+        let mut cluster = cluster([]);
         for (name, failures) in [
             ("a", json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"})),
             ("b", json!({"count": 3, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"})),
@@ -368,14 +371,14 @@ mod tests {
                 "spec": {"state": "Idle", "failures": failures},
             }))
             .unwrap();
-            snapshot.shadows.insert(name.to_owned(), Arc::new(shadow));
+            cluster.entry(name).shadow = Some(Arc::new(shadow));
         }
         let failure = |node| json!({"node": node, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"});
         let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": {
             "1.20.0": {"failures": [failure("a"), failure("b")]}, "1.20.1": {"succeeded": 1},
         }}});
-        snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-        let text = Metrics::default().render(Some(&snapshot), 0);
+        cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+        let text = Metrics::default().render(Some(&cluster), 0);
         for line in [
             "brupop_nodes_failed{reason=\"FellBack\"} 2",
             "brupop_nodes_failed{reason=\"DrainTimedOut\"} 1",
@@ -392,7 +395,7 @@ mod tests {
         let metrics = Metrics::default();
         metrics.passed(Some(LastPass::default()));
         metrics.passed(None);
-        let text = metrics.render(Some(&snapshot([("Idle", "1.0.0".to_owned())])), 0);
+        let text = metrics.render(Some(&cluster([("Idle", "1.0.0".to_owned())])), 0);
         assert!(text.contains("brupop_leader 0\n") && !text.contains("brupop_nodes_reason"), "{text}");
         assert!(text.contains("brupop_hosts_version{bottlerocket_version=\"1.0.0\"} 1\n"), "{text}");
     }
@@ -403,7 +406,7 @@ mod tests {
         metrics.passed(Some(LastPass::default()));
         let made_up = (0..100).map(|n| ("Idle", format!("1.0.{n}")));
         let fleet = (0..3).flat_map(|n| [("Idle", format!("9.0.{n}")), ("Idle", format!("9.0.{n}"))]);
-        let text = metrics.render(Some(&snapshot(made_up.chain(fleet))), 0);
+        let text = metrics.render(Some(&cluster(made_up.chain(fleet))), 0);
         let hosts = |version: &str, hosts: u8| {
             let line = format!("brupop_hosts_version{{bottlerocket_version=\"{version}\"}} {hosts}\n");
             assert!(text.contains(&line), "{line} is not in\n{text}");
@@ -417,8 +420,8 @@ mod tests {
     #[test]
     fn labels_are_printable_whatever_agents_say() {
         let hostile = ["1.0.0\u{1b}[2J\n\"} 1\nbrupop_leader 7", "\u{202e}", &"9".repeat(5000)];
-        let snapshot = snapshot(hostile.map(|version| ("Idle", version.to_owned())));
-        let text = Metrics::default().render(Some(&snapshot), 0);
+        let cluster = cluster(hostile.map(|version| ("Idle", version.to_owned())));
+        let text = Metrics::default().render(Some(&cluster), 0);
         assert!(text.contains(r#"{bottlerocket_version="\\u{202e}"} 1"#), "{text}");
         assert!(
             text.contains(r#"{bottlerocket_version="1.0.0\\u{1b}[2J\\n\"} 1\\nbrupop_leader 7"} 1"#),

@@ -16,9 +16,9 @@ use brupop_api::printable::printable;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, FleetDecision, Reason};
 use brupop_core::observe::{Leader, Observed};
-use brupop_core::snapshot::Snapshot;
 
 pub use read::{PlanError, run};
 
@@ -89,8 +89,8 @@ pub struct Plan {
 }
 
 /// What a leader would know now. What its last canary saw is in the fleet's conditions.
-fn leader<'a>(snapshot: &Snapshot, own_node: Option<&'a str>) -> Leader<'a> {
-    let status = snapshot.status();
+fn leader<'a>(cluster: &Cluster, own_node: Option<&'a str>) -> Leader<'a> {
+    let status = cluster.status();
     let conditions = status.map_or(&[][..], |status| &status.conditions);
     let is = |type_: &str, status: ConditionStatus| {
         conditions.iter().any(|condition| condition.type_ == type_ && condition.status == status)

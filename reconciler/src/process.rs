@@ -8,7 +8,7 @@ use brupop_api::{identity, names};
 use brupop_runtime::callers::{Callers, Right};
 use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
 use brupop_runtime::tls::Resolver;
-use brupop_runtime::{Cluster, Health, Shutdown, client::ClientError, endpoint, metrics_endpoint};
+use brupop_runtime::{ClusterConfig, Health, Shutdown, client::ClientError, endpoint, metrics_endpoint};
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
@@ -65,7 +65,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         );
     }
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
-    let cluster = Cluster::infer("brupop-reconciler").await?;
+    let cluster = ClusterConfig::infer("brupop-reconciler").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let (health_listener, metrics_listener) =
         (endpoint::listen(settings.health_address)?, endpoint::listen(settings.metrics_address)?);
@@ -79,8 +79,8 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let watches = Arc::new(Watches::start(&client, &namespace));
     let scraped = (Arc::clone(&watches), metrics.clone());
     let render = move || {
-        let snapshot = scraped.0.synced().then(|| scraped.0.snapshot().ok()).flatten();
-        scraped.1.render(snapshot.as_ref(), scraped.0.failures.load(Ordering::Relaxed))
+        let cluster = scraped.0.synced().then(|| scraped.0.cluster().ok()).flatten();
+        scraped.1.render(cluster.as_deref(), scraped.0.failures.load(Ordering::Relaxed))
     };
     let scrapers =
         Callers::new(client.clone(), Right::Get(metrics_endpoint::PATH), metrics.scrape_refusals.clone());

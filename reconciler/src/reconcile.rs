@@ -236,6 +236,7 @@ impl Reconciler {
         }
         tracing::warn!("this process leads no more");
         self.leading = Leading::new(self.canary_interval);
+        self.watches.forget_what_leaders_know();
         self.metrics.passed(None);
     }
 

@@ -5,9 +5,8 @@ mod unreadable;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brupop_api::{BottlerocketShadow, Item, names};
 use brupop_runtime::errors::describe;
@@ -20,8 +19,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use brupop_core::budgets::{self, Budgets};
-use brupop_core::objects::{AgentPod, Budget, Ledger, PodItem, WatchedNode};
-use brupop_core::snapshot::Snapshot;
+use brupop_core::cluster::{Cluster, Entry, Member};
+use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode};
 pub use workloads::WorkloadWatches;
 
 /// The pods of at most so many nodes are watched at once. Further nodes are drained later.
@@ -33,12 +32,13 @@ pub(crate) const PAGE: u32 = 100;
 /// The same for kinds that anybody with a namespace can make.
 pub(crate) const PAGE_OF_FOREIGN: u32 = 20;
 
-/// The watches of all objects that decisions rest on.
+/// The watches that keep the cluster up to date.
 pub struct Watches {
-    nodes: Watched<WatchedNode>,
-    shadows: Watched<Item<BottlerocketShadow>>,
-    fleet: Watched<Item<Ledger>>,
-    agents: Watched<PodItem>,
+    cluster: Arc<Mutex<Cluster>>,
+    nodes: Watch,
+    shadows: Watch,
+    fleet: Watch,
+    agents: Watch,
     /// Notified of each change that matters.
     pub changed: Arc<Notify>,
     /// How many times a watch failed.
@@ -52,39 +52,29 @@ impl Watches {
         let signals = || (Arc::clone(&changed), Arc::clone(&failures));
         let everything = || watcher::Config::default().page_size(PAGE);
         let nodes = Api::<WatchedNode>::all(client.clone());
-        let shadows = Api::namespaced(client.clone(), namespace);
+        let shadows = Api::<Item<BottlerocketShadow>>::namespaced(client.clone(), namespace);
         let agents = Api::<PodItem>::namespaced(client.clone(), namespace);
         let of_agents = foreign().labels(&format!("{}=agent", names::COMPONENT_LABEL));
         let fleet = Api::namespaced(client.clone(), namespace);
         let of_fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
-        Self {
-            nodes: Watched::start(
-                "Nodes",
-                move || watcher(nodes.clone(), everything()),
-                |old, new| !old.same_facts(new),
-                signals(),
-            ),
-            shadows: Watched::start(
-                "shadows",
-                move || watcher(shadows.clone(), everything()),
-                |_, _| true,
-                signals(),
-            ),
-            agents: Watched::start(
-                "the agents' pods",
-                move || watcher(agents.clone(), of_agents.clone()),
-                |old, new| AgentPod::of(old) != AgentPod::of(new),
-                signals(),
-            ),
-            fleet: Watched::start(
-                "the fleet",
-                move || watcher(fleet.clone(), of_fleet.clone()),
-                |_, _| true,
-                signals(),
-            ),
-            changed,
-            failures,
-        }
+        let cluster = Arc::<Mutex<Cluster>>::default();
+        let nodes =
+            Watch::start("Nodes", move || watcher(nodes.clone(), everything()), of(&cluster), signals());
+        let shadows =
+            Watch::start("shadows", move || watcher(shadows.clone(), everything()), of(&cluster), signals());
+        let agents = Watch::start(
+            "the agents' pods",
+            move || watcher(agents.clone(), of_agents.clone()),
+            of(&cluster),
+            signals(),
+        );
+        let fleet = Watch::start(
+            "the fleet",
+            move || watcher(fleet.clone(), of_fleet.clone()),
+            of::<Item<Ledger>>(&cluster),
+            signals(),
+        );
+        Self { cluster, nodes, shadows, fleet, agents, changed, failures }
     }
 
     /// Lists everything again. A silent watch may be silent because nothing happens, or because its connection is dead;
@@ -108,24 +98,28 @@ impl Watches {
 
     /// Waits until each watch has listed its objects.
     pub async fn wait_until_synced(&self) {
-        // An error would mean that the task of a watch has ended; it ends only with this process.
-        let _ = self.nodes.store.wait_until_ready().await;
-        let _ = self.shadows.store.wait_until_ready().await;
-        let _ = self.fleet.store.wait_until_ready().await;
-        let _ = self.agents.store.wait_until_ready().await;
+        for watch in [&self.nodes, &self.shadows, &self.fleet, &self.agents] {
+            // An error would mean that the task of a watch has ended; it ends only with this process.
+            let _ = watch.listed.clone().wait_for(|times| *times > 0).await;
+        }
     }
 
-    /// What is known now.
+    /// What is known now. As long as this is held, nothing is learnt.
     ///
     /// # Errors
     /// The ledger exists and cannot be read: then nothing may be decided. Says what is wrong with it.
-    pub fn snapshot(&self) -> Result<Snapshot, String> {
-        let ledger = self.fleet.store.state().into_iter().next();
-        if let Some(Err(error)) = ledger.as_ref().map(|ledger| &ledger.body) {
-            return Err(error.to_string());
+    pub fn cluster(&self) -> Result<MutexGuard<'_, Cluster>, String> {
+        let cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        match cluster.ledger.as_ref().map(|ledger| &ledger.body) {
+            Some(Err(error)) => Err(error.to_string()),
+            _ => Ok(cluster),
         }
-        let agents = self.agents.store.state();
-        Ok(Snapshot::of(self.nodes.store.state(), self.shadows.store.state(), &agents, ledger))
+    }
+
+    /// Forgets what only a leader looks at.
+    pub fn forget_what_leaders_know(&self) {
+        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        cluster.entries.values_mut().for_each(Entry::forget_what_leaders_know);
     }
 }
 
@@ -207,48 +201,136 @@ fn on_node(node: &str) -> watcher::Config {
     foreign().fields(&format!("spec.nodeName={node}"))
 }
 
-/// A watch, its store, and the task that feeds it; dropping this ends the task.
-struct Watched<K: Resource<DynamicType = ()> + 'static> {
-    store: Store<K>,
-    /// How many lists were asked for: one at the start, and one more for each refresh.
-    wanted: watch::Sender<u64>,
-    /// The number of the last list that is complete; 0 before the first.
-    listed: Arc<AtomicU64>,
-    task: JoinHandle<()>,
+/// Where the objects of a watch are kept.
+trait Kept<K>: Send + 'static {
+    /// Takes the event in. Returns whether a decision could be another.
+    fn take(&mut self, event: watcher::Event<K>) -> bool;
 }
 
-impl<K: Resource<DynamicType = ()> + 'static> Drop for Watched<K> {
-    fn drop(&mut self) {
-        self.task.abort();
+/// Keeps the objects of one kind in the cluster.
+struct InCluster<K> {
+    cluster: Arc<Mutex<Cluster>>,
+    /// Those of a list that is not complete yet.
+    listed: Vec<K>,
+}
+
+fn of<K>(cluster: &Arc<Mutex<Cluster>>) -> InCluster<K> {
+    InCluster { cluster: Arc::clone(cluster), listed: vec![] }
+}
+
+impl<K: Member + Send + 'static> Kept<K> for InCluster<K> {
+    fn take(&mut self, event: watcher::Event<K>) -> bool {
+        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            watcher::Event::Init => {
+                self.listed.clear();
+                false
+            }
+            watcher::Event::InitApply(object) => {
+                self.listed.push(object);
+                false
+            }
+            watcher::Event::InitDone => {
+                cluster.replace(std::mem::take(&mut self.listed));
+                true
+            }
+            watcher::Event::Apply(object) => object.put(&mut cluster),
+            watcher::Event::Delete(object) => {
+                K::remove(object.name(), &mut cluster);
+                true
+            }
+        }
     }
+}
+
+/// Keeps the objects of one watch in a store of its own.
+struct InStore<K: Resource<DynamicType = ()> + Clone + 'static> {
+    store: Store<K>,
+    writer: Writer<K>,
+    matters: fn(&K, &K) -> bool,
+}
+
+impl<K> Kept<K> for InStore<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+{
+    fn take(&mut self, event: watcher::Event<K>) -> bool {
+        let matters = match &event {
+            watcher::Event::Init | watcher::Event::InitApply(_) => false,
+            watcher::Event::InitDone | watcher::Event::Delete(_) => true,
+            watcher::Event::Apply(new) => {
+                self.store.get(&ObjectRef::from_obj(new)).is_none_or(|old| (self.matters)(&old, new))
+            }
+        };
+        self.writer.apply_watcher_event(&event);
+        matters
+    }
+}
+
+/// A watch with a store of its own.
+struct Watched<K: Resource<DynamicType = ()> + 'static> {
+    store: Store<K>,
+    watch: Watch,
 }
 
 impl<K> Watched<K>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
 {
     fn start<S>(
         what: &'static str,
         begin: impl Fn() -> S + Send + 'static,
         matters: fn(&K, &K) -> bool,
-        (changed, failures): (Arc<Notify>, Arc<AtomicU64>),
+        signals: Signals,
     ) -> Self
     where
         S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
     {
         let (store, writer) = reflector::store();
+        let kept = InStore { store: store.clone(), writer, matters };
+        Self { store, watch: Watch::start(what, begin, kept, signals) }
+    }
+
+    fn synced(&self) -> bool {
+        self.watch.synced()
+    }
+}
+
+/// What is notified of changes that matter, and counts failures.
+type Signals = (Arc<Notify>, Arc<AtomicU64>);
+
+/// The task that follows a watch; dropping this ends it.
+struct Watch {
+    /// How many lists were asked for: one at the start, and one more for each refresh.
+    wanted: watch::Sender<u64>,
+    /// The number of the last list that is complete; 0 before the first.
+    listed: watch::Receiver<u64>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Watch {
+    /// Follows the stream that `begin` makes, and a new one after each [`refresh`](Self::refresh).
+    fn start<K, S>(
+        what: &'static str,
+        begin: impl Fn() -> S + Send + 'static,
+        kept: impl Kept<K>,
+        (changed, failures): Signals,
+    ) -> Self
+    where
+        K: Send + 'static,
+        S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+    {
         let (wanted, asked) = watch::channel(1);
-        let listed = Arc::<AtomicU64>::default();
-        let follower = Follower {
-            store: store.clone(),
-            writer,
-            matters,
-            changed,
-            outage: Outage::new(what.to_owned(), failures),
-            listed: Arc::clone(&listed),
-        };
+        let (list_done, listed) = watch::channel(0);
+        let follower = Follower { kept, changed, outage: Outage::new(what.to_owned(), failures), list_done };
         let task = tokio::spawn(follower.follow(begin, asked));
-        Self { store, wanted, listed, task }
+        Self { wanted, listed, task }
     }
 
     fn refresh(&self) {
@@ -256,27 +338,25 @@ where
     }
 
     fn synced(&self) -> bool {
-        self.listed.load(Ordering::Acquire) > 0
+        *self.listed.borrow() > 0
     }
 
     fn is_fresh(&self) -> bool {
-        self.listed.load(Ordering::Acquire) == *self.wanted.borrow()
+        *self.listed.borrow() == *self.wanted.borrow()
     }
 }
 
-struct Follower<K: Resource<DynamicType = ()> + Clone + 'static> {
-    store: Store<K>,
-    writer: Writer<K>,
-    matters: fn(&K, &K) -> bool,
+struct Follower<P> {
+    kept: P,
     changed: Arc<Notify>,
     outage: Outage,
-    listed: Arc<AtomicU64>,
+    list_done: watch::Sender<u64>,
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
-    /// Follows the stream that `begin` makes. Makes a new one each time that `asked` changes.
-    async fn follow<S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<u64>)
+impl<P> Follower<P> {
+    async fn follow<K, S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<u64>)
     where
+        P: Kept<K>,
         S: Stream<Item = watcher::Result<watcher::Event<K>>>,
     {
         loop {
@@ -291,7 +371,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
                     event = events.next() => event,
                 };
                 match event {
-                    Some(Ok(event)) => self.took(&event, times),
+                    Some(Ok(event)) => self.on_event(event, times),
                     Some(Err(error)) => self.outage.goes_on(&error),
                     None => return,
                 }
@@ -299,20 +379,17 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Follower<K> {
         }
     }
 
-    fn took(&mut self, event: &watcher::Event<K>, times: u64) {
-        let matters = match event {
-            watcher::Event::Init | watcher::Event::InitApply(_) => false,
-            watcher::Event::InitDone | watcher::Event::Delete(_) => true,
-            watcher::Event::Apply(new) => {
-                self.store.get(&ObjectRef::from_obj(new)).is_none_or(|old| (self.matters)(&old, new))
-            }
-        };
-        self.writer.apply_watcher_event(event);
+    fn on_event<K>(&mut self, event: watcher::Event<K>, times: u64)
+    where
+        P: Kept<K>,
+    {
         if !matches!(event, watcher::Event::Init) {
             self.outage.is_over();
         }
-        if matches!(event, watcher::Event::InitDone) {
-            self.listed.store(times, Ordering::Release);
+        let done = matches!(event, watcher::Event::InitDone);
+        let matters = self.kept.take(event);
+        if done {
+            self.list_done.send_replace(times);
         }
         if matters {
             self.changed.notify_one();
@@ -384,14 +461,14 @@ mod tests {
         let watched = Watched::start("Nodes", watch, |_, _| true, signals);
         let names =
             || watched.store.state().iter().map(|node| node.metadata.name.clone()).collect::<Vec<_>>();
-        assert!(!watched.synced() && !watched.is_fresh());
+        assert!(!watched.synced() && !watched.watch.is_fresh());
         changed.notified().await;
-        assert!(watched.synced() && watched.is_fresh());
+        assert!(watched.synced() && watched.watch.is_fresh());
         assert_eq!(names(), [Some("node-1".to_owned())]);
-        watched.refresh();
-        assert!(watched.synced() && !watched.is_fresh());
+        watched.watch.refresh();
+        assert!(watched.synced() && !watched.watch.is_fresh());
         changed.notified().await;
-        assert!(watched.is_fresh());
+        assert!(watched.watch.is_fresh());
         assert_eq!(names(), [Some("node-2".to_owned())]);
     }
 }

@@ -30,11 +30,11 @@ pub enum ClientError {
 
 /// The cluster that this process works for: where it is, who we are, and our namespace.
 #[derive(Clone, Debug)]
-pub struct Cluster {
+pub struct ClusterConfig {
     config: Config,
 }
 
-impl Cluster {
+impl ClusterConfig {
     /// Finds the cluster by `KUBECONFIG` or by the pod's service account. `component` is the user agent's name, as
     /// `brupop-agent`; the version is added.
     ///
@@ -73,7 +73,7 @@ impl Cluster {
     /// not allow an eviction.
     ///
     /// # Errors
-    /// As [`Cluster::client`].
+    /// As [`ClusterConfig::client`].
     pub fn client_without_retry(&self) -> Result<Client, ClientError> {
         let mut config = self.config.clone();
         config.default_retry = false;
@@ -98,9 +98,9 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    fn cluster(address: std::net::SocketAddr) -> Cluster {
+    fn cluster(address: std::net::SocketAddr) -> ClusterConfig {
         let uri = format!("http://{address}").parse().unwrap();
-        Cluster::of(Config::new(uri), "brupop-test").unwrap()
+        ClusterConfig::of(Config::new(uri), "brupop-test").unwrap()
     }
 
     #[tokio::test]
@@ -141,6 +141,6 @@ mod tests {
     #[test]
     fn a_component_that_is_no_header_is_refused() {
         let config = Config::new(http::Uri::from_static("http://127.0.0.1"));
-        assert!(matches!(Cluster::of(config, "a\nb"), Err(ClientError::UserAgent(_))));
+        assert!(matches!(ClusterConfig::of(config, "a\nb"), Err(ClientError::UserAgent(_))));
     }
 }

@@ -17,7 +17,7 @@ pub mod tls;
 pub mod waits;
 mod watching;
 
-pub use client::{Cluster, install_crypto_provider};
+pub use client::{ClusterConfig, install_crypto_provider};
 pub use endpoint::Health;
 pub use environment::Program;
 pub use peer::Peer;

@@ -185,17 +185,26 @@ fn limits_of_fleets() -> Vec<Row> {
         record("failures", (0..count).map(of).collect())
     };
     let twice = json!({"node": "n", "at": TIME, "reason": "FellBack"});
-    let resumed =
-        |count| json!({"resumeVersions": (0..count).map(|n| format!("1.0.{n}")).collect::<Vec<_>>()});
+    let halt = |version: &str, at: &str| json!({"version": version, "haltedAt": at});
+    let said = |halts: Json| json!({"acknowledgedHalts": halts});
+    let acknowledged = |count| said((0..count).map(|n| halt(&format!("1.0.{n}"), TIME)).collect());
     let fleet_specs = [
-        ("sixteen versions to go on with", resumed(16), Ok(())),
-        ("seventeen versions to go on with", resumed(17), Err("spec.resumeVersions: Too many")),
+        ("sixteen halts to lift", acknowledged(16), Ok(())),
+        ("seventeen halts to lift", acknowledged(17), Err("spec.acknowledgedHalts: Too many")),
         (
-            "a version to go on with, twice",
-            json!({"resumeVersions": ["1.0.0", "1.0.0"]}),
-            Err("spec.resumeVersions[1]: Duplicate value"),
+            "two halts of one version",
+            said(json!([halt("1.0.0", TIME), halt("1.0.0", TIME)])),
+            Err("Duplicate"),
         ),
-        ("a version that is none", json!({"resumeVersions": ["*"]}), Err("should match")),
+        ("a halt of no version", said(json!([halt("*", TIME)])), Err("acknowledgedHalts[0].version")),
+        (
+            "a halt of a version that ends a quotation",
+            said(json!([halt("1.0.0-'", TIME)])),
+            Err("acknowledgedHalts[0].version"),
+        ),
+        ("a halt of no time", said(json!([{"version": "1.0.0"}])), Err("acknowledgedHalts[0].haltedAt")),
+        ("a time of no halt", said(json!([{"haltedAt": TIME}])), Err("acknowledgedHalts[0].version")),
+        ("a halt at a word", said(json!([halt("1.0.0", "now")])), Err("acknowledgedHalts[0].haltedAt")),
         ("a pause in words", json!({"paused": "yes"}), Err("spec.paused")),
     ];
     let fleet_statuses = [

@@ -9,7 +9,7 @@ use crate::serve::{LIMITS, serve};
 use brupop_runtime::callers::{Callers, Right};
 use brupop_runtime::connections::Limits;
 use brupop_runtime::tls::Resolver;
-use brupop_runtime::{Cluster, Health, Shutdown, endpoint, metrics_endpoint};
+use brupop_runtime::{ClusterConfig, Health, Shutdown, endpoint, metrics_endpoint};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Client;
@@ -36,7 +36,7 @@ pub enum ProcessError {
 /// # Errors
 /// It cannot start. Once it runs, whatever goes wrong is repaired and logged.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
-    let cluster = Cluster::infer("brupop-webhook").await?;
+    let cluster = ClusterConfig::infer("brupop-webhook").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let (admission, health_listener, metrics_listener) = (
         endpoint::listen(options.admission_address)?,

@@ -10,11 +10,11 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use brupop_api::names;
+use brupop_core::cluster::Cluster;
 use brupop_core::decide;
 use brupop_core::objects::{AgentPod, WatchedNode};
 use brupop_core::observe::{Leader, Now, observe};
 use brupop_core::policy::{Limit, Policy};
-use brupop_core::snapshot::Snapshot;
 use criterion::{Criterion, criterion_group, criterion_main};
 use jiff::Timestamp;
 use serde_json::json;
@@ -23,8 +23,8 @@ const NODES: usize = 5_000;
 const NOW: &str = "2026-11-21T04:00:00Z";
 
 /// Every tenth node is in mid-update, every third has been updated, the others wait, in three zones.
-fn snapshot() -> Snapshot {
-    let mut snapshot = Snapshot::default();
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::default();
     let mut slots = serde_json::Map::new();
     for number in 0..NODES {
         let (node, shadow) = (format!("node-{number:04}"), format!("brs-node-{number:04}"));
@@ -52,25 +52,26 @@ fn snapshot() -> Snapshot {
             slots.insert(shadow.clone(), json!({"uid": format!("uid-{shadow}"), "attempt": 1}));
         }
         let agent = AgentPod { node, ready_since: Some(Timestamp::MIN), away_since: None };
-        snapshot.agents.insert(shadow.clone(), agent);
-        snapshot.nodes.insert(shadow.clone(), Arc::new(watched));
-        snapshot.shadows.insert(shadow, Arc::new(serde_json::from_value(object).expect("a shadow")));
+        let entry = cluster.entry(&shadow);
+        entry.agents.insert("agent".to_owned(), agent);
+        entry.node = Some(Arc::new(watched));
+        entry.shadow = Some(Arc::new(serde_json::from_value(object).expect("a shadow")));
     }
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "slots": slots}});
-    snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).expect("a ledger")));
-    snapshot
+    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).expect("a ledger")));
+    cluster
 }
 
 fn pass(criterion: &mut Criterion) {
-    let snapshot = snapshot();
+    let cluster = cluster();
     let policy = Policy { limit: Limit::Percent(20), ..Policy::default() };
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: Some("node-0001") };
     let now = Now { time: NOW.parse().expect("a time"), text: NOW };
     let mut group = criterion.benchmark_group(format!("{NODES} nodes"));
     group.bench_function("observe", |bencher| {
-        bencher.iter(|| observe(black_box(&snapshot), &policy, &leader, black_box(now)));
+        bencher.iter(|| observe(black_box(&cluster), &policy, &leader, black_box(now)));
     });
-    let observed = observe(&snapshot, &policy, &leader, now);
+    let observed = observe(&cluster, &policy, &leader, now);
     group.bench_function("decide", |bencher| {
         bencher.iter(|| {
             let slots = decide::slots(black_box(&observed.fleet), black_box(&observed.situations));

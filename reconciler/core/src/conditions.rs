@@ -1,10 +1,12 @@
 //! Conditions, as server-side apply has them, and when they are worth a write. Pure.
 
+mod halted;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use brupop_api::conditions::{
-    ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, OTHER_OPERATOR, OVERDUE, PROGRESSING,
+    ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, OVERDUE, PROGRESSING,
 };
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
@@ -65,18 +67,6 @@ impl Wanted {
             Err(why) => (ConditionStatus::True, "NotRuledOut", why),
         };
         Self::of(OTHER_OPERATOR, status, reason, message)
-    }
-
-    /// The condition `Halted` of the fleet, from the versions that are halted and why.
-    pub fn halted<'v>(versions: impl Iterator<Item = (&'v str, &'v str)>) -> Self {
-        let versions: Vec<String> = versions.map(|(version, why)| format!("{version}: {why}")).collect();
-        let (status, reason, message) = if versions.is_empty() {
-            (ConditionStatus::False, "WithinFailureBudget", "no version is halted".to_owned())
-        } else {
-            let advice = "put a version (anew) into spec.resumeVersions to go on with it";
-            (ConditionStatus::True, "FailureBudgetSpent", format!("{advice}; {}", versions.join("; ")))
-        };
-        Self::of(HALTED, status, reason, &message)
     }
 
     /// Is this stored already, of whichever generation of the spec?
@@ -333,7 +323,6 @@ mod tests {
         assert_eq!(message(&"é".repeat(600)), format!("{}…", "é".repeat(510)));
         assert_eq!(message("a\nb\u{1b}[2J\u{202e}"), "a\\nb\\u{1b}[2J\\u{202e}");
         assert_eq!(Wanted::admission(Err("\u{7}")).message, "\\u{7}");
-        assert!(Wanted::halted([("1.0.0\n", "\u{9b}")].into_iter()).message.ends_with("1.0.0\\n: \\u{9b}"));
     }
 
     #[test]
@@ -354,7 +343,7 @@ mod tests {
             limit: 1,
             counts: Counts { nodes: 3, ..Counts::default() },
             halted: None,
-            halt: Wanted::halted([].into_iter()),
+            halt: Wanted::halted("ns", &BTreeMap::new(), &[]),
             admission: Some(Wanted::admission(Err("the webhook let through what it must refuse"))),
             other_operator: Some(Wanted::other_operator(Err("upstream's is here"))),
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
 use brupop_api::{Marker, names};
 
 use crate::policy::FailureBudget;
@@ -12,7 +12,7 @@ use crate::policy::FailureBudget;
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct FleetFacts<'a> {
-    /// The time, as it is written into objects. Decisions do not depend on it.
+    /// The time, as it is written into objects. Of the decisions only those about halts depend on it.
     pub now: &'a str,
     /// The term in which this process believes that it leads.
     pub term: u64,
@@ -22,8 +22,8 @@ pub struct FleetFacts<'a> {
     pub slots: &'a BTreeMap<String, Slot>,
     /// What the ledger remembers of each version.
     pub versions: &'a BTreeMap<String, VersionRecord>,
-    /// The versions that a person wants to go on after a halt (`spec.resumeVersions`).
-    pub resume: &'a [String],
+    /// The halts that a person lifts (`spec.acknowledgedHalts`).
+    pub acknowledged: &'a [AcknowledgedHalt],
     /// After how many failed nodes a version is halted.
     pub budget: FailureBudget,
     /// How many nodes may be updated at once.

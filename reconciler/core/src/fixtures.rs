@@ -12,7 +12,7 @@ pub const FLEET: FleetFacts<'static> = FleetFacts {
     ledger_term: Some(4),
     slots: &BTreeMap::new(),
     versions: &BTreeMap::new(),
-    resume: &[],
+    acknowledged: &[],
     budget: FailureBudget::DEFAULT,
     enforced: true,
     alone: true,

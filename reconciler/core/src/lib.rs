@@ -1,6 +1,6 @@
 //! What the reconciler decides, without client, runtime, clock, environment or randomness: observe → decide.
 //!
-//! - [`observe`] turns a [`snapshot`] of [`objects`], a [`policy`] and the time into [`facts`]; [`decide`] turns facts into
+//! - [`observe`] turns a [`cluster`] of [`objects`], a [`policy`] and the time into [`facts`]; [`decide`] turns facts into
 //!   writes and reasons.
 //! - [`drain`], [`budgets`], [`returns`] and [`workloads`] say which pods go, what stands in the way, and what has to come
 //!   back.
@@ -9,6 +9,7 @@
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`.
 
 pub mod budgets;
+pub mod cluster;
 pub mod conditions;
 pub mod decide;
 pub mod drain;
@@ -19,6 +20,5 @@ pub mod objects;
 pub mod observe;
 pub mod policy;
 pub mod returns;
-pub mod snapshot;
 pub mod window;
 pub mod workloads;

@@ -2,25 +2,22 @@
 
 mod clock;
 mod outsiders;
-mod side_by_side;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
-use brupop_api::{BottlerocketShadow, Item, Marker};
+use brupop_api::{BottlerocketShadow, Marker};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use crate::cluster::{Cluster, Entry, Obstacle};
 use crate::drain::DrainPlan;
 use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
 use crate::objects::{AgentPod, WatchedNode};
 use crate::policy::Policy;
-use crate::snapshot::Snapshot;
 pub use clock::back_off;
 use clock::{Clock, Health, Times};
-use side_by_side::{SideBySide, union};
 
 /// Longest name of a shadow, as of any object in Kubernetes.
 const NAME_MAX: usize = 253;
@@ -63,22 +60,17 @@ pub struct Observed<'a> {
 }
 
 /// Turns objects and the time into facts.
-pub fn observe<'a>(
-    snapshot: &'a Snapshot,
-    policy: &Policy,
-    leader: &Leader<'a>,
-    now: Now<'a>,
-) -> Observed<'a> {
+pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, now: Now<'a>) -> Observed<'a> {
     static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
     static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
 
-    let status = snapshot.status();
+    let status = cluster.status();
     let (mut labelled, mut all_ready) = (0, true);
-    for node in snapshot.nodes.values().filter(|node| node.labelled()) {
+    for (_, node) in cluster.nodes().filter(|(_, node)| node.labelled()) {
         labelled += 1;
         all_ready &= node.ready();
     }
-    let paused = snapshot.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
+    let paused = cluster.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
     let mut clock = Clock::new(now.time);
     let finished = status.and_then(|status| status.last_finished.as_deref());
     let fleet = FleetFacts {
@@ -89,7 +81,7 @@ pub fn observe<'a>(
         ledger_term: status.and_then(|status| status.term),
         slots: status.map_or(&NO_SLOTS, |status| &status.slots),
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
-        resume: snapshot.ledger().map_or(&[], |ledger| &ledger.fleet.spec.resume_versions),
+        acknowledged: cluster.ledger().map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
         budget: policy.failures,
         limit: policy.limit.of(labelled),
         all_ready,
@@ -103,40 +95,30 @@ pub fn observe<'a>(
         force: policy.force,
         exclude: policy.durations.exclusion.is_positive(),
     };
-    let mut looking = Observer {
-        policy,
-        own_node: leader.own_node,
-        clock,
-        agents: SideBySide::of(&snapshot.agents),
-        drains: SideBySide::of(&snapshot.drains),
-        undrainable: SideBySide::of(&snapshot.undrainable),
-        blocked: SideBySide::of(&snapshot.blocked),
-        denied: SideBySide::of(&snapshot.denied),
-        evicted: SideBySide::of(&snapshot.evicted),
-        slots: SideBySide::of(fleet.slots),
-    };
+    let mut nodes = Observer { policy, own_node: leader.own_node, clock, slots: fleet.slots };
     let mut observed = Observed {
         fleet,
-        situations: Vec::with_capacity(snapshot.nodes.len().max(snapshot.shadows.len())),
+        situations: Vec::with_capacity(cluster.entries.len()),
         unreadable: BTreeMap::new(),
         too_long: vec![],
         next: None,
     };
-    for (name, node, shadow) in union(&snapshot.nodes, &snapshot.shadows) {
-        if shadow.is_none() && node.is_none_or(|node| !node.is_managed()) {
+    for (name, entry) in &cluster.entries {
+        let is_managed = entry.node.as_ref().is_some_and(|node| node.is_managed());
+        if entry.shadow.is_none() && !is_managed {
             continue;
         }
         if name.len() > NAME_MAX {
             observed.too_long.push(name);
             continue;
         }
-        let (situation, unreadable) = looking.situation(name, node, shadow);
+        let (situation, unreadable) = nodes.situation(name, entry);
         if let Some(why) = unreadable {
             observed.unreadable.insert(observed.situations.len(), why);
         }
         observed.situations.push(situation);
     }
-    observed.next = looking.clock.next();
+    observed.next = nodes.clock.next();
     observed
 }
 
@@ -151,32 +133,21 @@ fn gate(paused: bool, admission_enforced: bool, window_open: bool) -> Gate {
     }
 }
 
-/// Makes the situations one after the other, in the order of their names.
+/// Makes the situations one after the other.
 struct Observer<'a, 'c> {
     policy: &'c Policy,
     own_node: Option<&'a str>,
     clock: Clock,
-    agents: SideBySide<'a, AgentPod>,
-    drains: SideBySide<'a, DrainPlan>,
-    undrainable: SideBySide<'a, String>,
-    blocked: SideBySide<'a, (String, bool)>,
-    denied: SideBySide<'a, String>,
-    evicted: SideBySide<'a, Option<String>>,
-    slots: SideBySide<'a, Slot>,
+    slots: &'a BTreeMap<String, Slot>,
 }
 
 impl<'a> Observer<'a, '_> {
-    /// The situation of this name, and why it cannot be interpreted if so. Ask for names in ascending order.
-    fn situation(
-        &mut self,
-        name: &'a str,
-        watched: Option<&'a Arc<WatchedNode>>,
-        shadow: Option<&'a Arc<Item<BottlerocketShadow>>>,
-    ) -> (Situation<'a>, Option<String>) {
+    /// The situation of this name, and why it cannot be interpreted if so.
+    fn situation(&mut self, name: &'a str, entry: &'a Entry) -> (Situation<'a>, Option<String>) {
         let mut unreadable = None;
-        let agent = self.agents.at(name);
+        let (watched, agent) = (entry.node.as_ref(), entry.agent());
         let node = watched.map(|node| self.node(node, agent, &mut unreadable));
-        let shadow = match shadow.map(|item| &item.body) {
+        let shadow = match entry.shadow.as_ref().map(|item| &item.body) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow).map(|facts| (facts, shadow)),
             Some(Err(error)) => {
                 unreadable = Some(format!("the shadow cannot be read: {error}"));
@@ -187,20 +158,24 @@ impl<'a> Observer<'a, '_> {
         let marker = node.and_then(|node| node.marker);
         let facts = shadow.map(|(facts, _)| facts);
         let transition = shadow.and_then(|(_, shadow)| shadow.spec.state_transition_timestamp.as_deref());
-        let plan = self.drains.at(name);
+        let plan = entry.drain.as_ref();
         let created = watched.and_then(|node| node.created());
         let durations = &self.policy.durations;
         let health = watched.map_or_else(Health::default, |node| Health::of(node, agent));
         let times = Times { durations, transition, marker, health };
         let mut time = self.clock.facts(facts.as_ref(), &times);
         time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
-        let slot = self.slots.at(name);
+        let slot = self.slots.get(name);
         let since = slot.and_then(|slot| slot.since.as_deref());
         time.slot_seconds = since.and_then(|since| self.clock.seconds_since(since));
         time.canary_overdue =
             time.step_overdue || slot.is_some_and(|_| self.clock.stages_late(since, facts.as_ref(), &times));
         time.slot_overdue = slot.is_some_and(|slot| self.clock.slot_overdue(slot, facts.as_ref(), &times));
-        let blocked = self.blocked.at(name);
+        let (undrainable, blocked, blocked_for_long) = match &entry.obstacle {
+            Some(Obstacle::Never(why)) => (Some(why.as_str()), None, false),
+            Some(Obstacle::Now { budget, for_long }) => (None, Some(budget.as_str()), *for_long),
+            None => (None, None, false),
+        };
         let situation = Situation {
             shadow_name: name,
             node,
@@ -208,17 +183,17 @@ impl<'a> Observer<'a, '_> {
             owner_uid: shadow.and_then(|(_, shadow)| owner_uid(shadow)),
             pods: PodFacts {
                 known: plan.is_some(),
-                undrainable: self.undrainable.at(name).map(String::as_str),
-                blocked: blocked.map(|(budget, _)| budget.as_str()),
-                blocked_for_long: blocked.is_some_and(|(_, for_long)| *for_long),
+                undrainable,
+                blocked,
+                blocked_for_long,
                 drained: plan.is_some_and(DrainPlan::is_done),
                 owners: plan.map_or(&[], |plan| &plan.owners),
                 returning: plan.map_or(&[], |plan| &plan.returning),
                 needed: plan.and_then(|plan| plan.needed.as_deref()),
                 operator_pods: plan.map_or(&[], |plan| &plan.operator_pods),
             },
-            denied: self.denied.at(name).map(String::as_str),
-            evicted: self.evicted(name, marker.filter(|_| since.is_some())),
+            denied: entry.denied.as_deref(),
+            evicted: self.evicted(entry, marker.filter(|_| since.is_some())),
             time,
         };
         (situation, unreadable)
@@ -226,9 +201,9 @@ impl<'a> Observer<'a, '_> {
 
     /// A marker counts only if its slot has a `since`: earlier versions of the operator recorded owners without
     /// checking that they were available.
-    fn evicted(&mut self, name: &str, marker: Option<&Marker>) -> Evicted<'a> {
+    fn evicted(&self, entry: &'a Entry, marker: Option<&Marker>) -> Evicted<'a> {
         let none = marker.is_none_or(|marker| marker.evicted_owners.is_empty());
-        match self.evicted.at(name) {
+        match &entry.evicted {
             _ if none || self.policy.durations.workloads.is_zero() => Evicted::Back,
             None => Evicted::Unknown,
             Some(missing) => missing.as_deref().map_or(Evicted::Back, Evicted::Missing),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use brupop_api::{BottlerocketShadow, Item, names};
-use brupop_runtime::{Cluster, client::ClientError};
+use brupop_runtime::{ClusterConfig, client::ClientError};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::{Client, Resource};
@@ -13,11 +13,11 @@ use super::workloads::DaemonSets;
 use super::{Output, PlanArgs, leader, plan, table, workloads};
 use crate::leadership::lease::Claim;
 use crate::watches::{PAGE, PAGE_OF_FOREIGN};
+use brupop_core::cluster::{Cluster, Obstacle};
 use brupop_core::drain::DrainPlan;
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Now};
 use brupop_core::policy::Policy;
-use brupop_core::snapshot::Snapshot;
 use brupop_core::{budgets, decide};
 
 /// The pods of at most so many nodes, in the order of their turns, are looked at: as many as the leader watches at
@@ -55,11 +55,11 @@ pub enum PlanError {
 /// The cluster cannot be read, or the settings cannot be understood.
 pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<String, PlanError> {
     let policy = policy.map_err(PlanError::Policy)?;
-    let cluster = Cluster::infer("brupop-reconciler-plan").await?;
-    let (client, namespace) = (cluster.client()?, args.namespace.as_deref().unwrap_or(cluster.namespace()));
-    let mut snapshot = snapshot(&client, namespace).await?;
+    let config = ClusterConfig::infer("brupop-reconciler-plan").await?;
+    let (client, namespace) = (config.client()?, args.namespace.as_deref().unwrap_or(config.namespace()));
+    let mut cluster = read(&client, namespace).await?;
     if !policy.durations.workloads.is_zero() {
-        workloads::look(&client, &mut snapshot).await?;
+        workloads::look(&client, &mut cluster).await?;
     }
     let time = Timestamp::now();
     let text = time.to_string();
@@ -67,9 +67,9 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
     let own_node = leaders_node(&client, namespace).await?;
     let mut daemon_sets = DaemonSets::default();
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
-    while snapshot.drains.len() < LOOKED_AT {
-        let leader = leader(&snapshot, own_node.as_deref());
-        let observed = observe::observe(&snapshot, &policy, &leader, now);
+    while cluster.entries.values().filter(|entry| entry.drain.is_some()).count() < LOOKED_AT {
+        let leader = leader(&cluster, own_node.as_deref());
+        let observed = observe::observe(&cluster, &policy, &leader, now);
         let turns = decide::turns(&observed.fleet, &observed.situations).into_iter();
         let room = usize::try_from(observed.fleet.limit).unwrap_or(LOOKED_AT);
         let first = turns.take(room.clamp(AT_ONCE, LOOKED_AT));
@@ -79,10 +79,10 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
         if next.is_empty() {
             break;
         }
-        look_at_pods(&client, namespace, &mut snapshot, &mut daemon_sets, next).await?;
+        look_at_pods(&client, namespace, &mut cluster, &mut daemon_sets, next).await?;
     }
-    let leader = leader(&snapshot, own_node.as_deref());
-    let mut observed = observe::observe(&snapshot, &policy, &leader, now);
+    let leader = leader(&cluster, own_node.as_deref());
+    let mut observed = observe::observe(&cluster, &policy, &leader, now);
     // Decide as if this process led, even if none has led yet.
     observed.fleet.ledger_term = Some(observed.fleet.term);
     let plan = plan(&observed);
@@ -102,7 +102,7 @@ async fn leaders_node(client: &Client, namespace: &str) -> Result<Option<String>
     Ok(pods.get_opt(&holder).await.map_err(failed)?.and_then(|pod| pod.ok()?.node.clone()))
 }
 
-async fn snapshot(client: &Client, namespace: &str) -> Result<Snapshot, PlanError> {
+async fn read(client: &Client, namespace: &str) -> Result<Cluster, PlanError> {
     let any = || ListParams::default().limit(PAGE);
     let nodes: Vec<WatchedNode> = all("the Nodes", &Api::all(client.clone()), any()).await?;
     let shadows: Vec<Item<BottlerocketShadow>> =
@@ -112,19 +112,18 @@ async fn snapshot(client: &Client, namespace: &str) -> Result<Snapshot, PlanErro
     let of_agents = any().labels(&format!("{}=agent", names::COMPONENT_LABEL));
     let agents: Vec<PodItem> =
         all("the agents' pods", &Api::namespaced(client.clone(), namespace), of_agents).await?;
-    let ledger = fleets.into_iter().find(|fleet| fleet.name() == names::FLEET);
-    Ok(Snapshot::of(
-        nodes.into_iter().map(Arc::new),
-        shadows.into_iter().map(Arc::new),
-        &agents.into_iter().map(Arc::new).collect::<Vec<_>>(),
-        ledger.map(Arc::new),
-    ))
+    let mut cluster = Cluster::default();
+    cluster.replace(nodes);
+    cluster.replace(shadows);
+    cluster.replace(agents);
+    cluster.replace(fleets.into_iter().filter(|fleet| fleet.name() == names::FLEET));
+    Ok(cluster)
 }
 
 async fn look_at_pods(
     client: &Client,
     namespace: &str,
-    snapshot: &mut Snapshot,
+    cluster: &mut Cluster,
     daemon_sets: &mut DaemonSets,
     shadows: Vec<String>,
 ) -> Result<(), PlanError> {
@@ -139,14 +138,11 @@ async fn look_at_pods(
         let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
         daemon_sets.look(client, &pods).await?;
         let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
-        if let Some(why) = budgets::undrainable(&pods, &budgets, ours, orphaned) {
-            snapshot.undrainable.insert(shadow.clone(), why);
-        } else if let Some(budget) = budgets::blocked(&pods, &budgets, ours) {
-            snapshot.blocked.insert(shadow.clone(), (budget, false));
-        }
-        let marker = snapshot.nodes.get(&shadow).and_then(|node| node.marker().ok()?);
-        let plan = DrainPlan::of(&pods, ours, orphaned, marker);
-        snapshot.drains.insert(shadow, plan);
+        let entry = cluster.entry(&shadow);
+        let never = budgets::undrainable(&pods, &budgets, ours, orphaned).map(Obstacle::Never);
+        let now = || budgets::blocked(&pods, &budgets, ours);
+        entry.obstacle = never.or_else(|| now().map(|budget| Obstacle::Now { budget, for_long: false }));
+        entry.drain = Some(DrainPlan::of(&pods, ours, orphaned, entry.marker()));
     }
     Ok(())
 }

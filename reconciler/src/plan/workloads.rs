@@ -9,17 +9,17 @@ use kube::core::ApiResource;
 use kube::{Client, Error};
 
 use super::PlanError;
+use brupop_core::cluster::Cluster;
 use brupop_core::objects::PodItem;
-use brupop_core::snapshot::Snapshot;
 use brupop_core::workloads::owner;
 use brupop_core::workloads::{self, Found, Kind, Scale, Workload};
 
 /// At most so many workloads are looked at: as many as the leader watches at once.
 const LOOKED_AT: usize = 512;
 
-/// Looks at the workloads that the leader would wait for, and notes their state in the snapshot.
-pub(super) async fn look(client: &Client, snapshot: &mut Snapshot) -> Result<(), PlanError> {
-    let monitored = snapshot.monitored();
+/// Looks at the workloads that the leader would wait for, and notes their state in the cluster.
+pub(super) async fn look(client: &Client, cluster: &mut Cluster) -> Result<(), PlanError> {
+    let monitored = cluster.monitored();
     let owners: BTreeSet<&String> = monitored.values().flatten().collect();
     let mut found = BTreeMap::new();
     for owner in owners {
@@ -29,7 +29,7 @@ pub(super) async fn look(client: &Client, snapshot: &mut Snapshot) -> Result<(),
     // Workloads beyond the limit, or of other kinds, are not waited for.
     let known = |owner: &str| Some(found.get(owner).copied().unwrap_or(Found::Unknown));
     for (name, owners) in &monitored {
-        snapshot.note_evicted(name, workloads::evicted(owners, known));
+        cluster.note_evicted(name, workloads::evicted(owners, known));
     }
     Ok(())
 }

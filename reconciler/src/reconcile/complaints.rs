@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::errand::Key;
+use brupop_core::cluster::Cluster;
 use brupop_core::observe::Observed;
-use brupop_core::snapshot::Snapshot;
 
 /// What a complaint is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,15 +43,15 @@ impl Complaints {
     }
 
     /// Forgets complaints about nodes that are understood again, drains that are over, and objects that are gone.
-    pub(super) fn prune(&mut self, snapshot: &Snapshot, observed: &Observed<'_>) {
+    pub(super) fn prune(&mut self, cluster: &Cluster, observed: &Observed<'_>) {
         let unreadable =
             observed.unreadable.keys().filter_map(|&index| Some(observed.situations.get(index)?.shadow_name));
         let alone: BTreeSet<&str> = unreadable.chain(observed.too_long.iter().copied()).collect();
         self.0.retain(|subject, _| match subject {
             Subject::Fleet | Subject::OptIn => true,
             Subject::Node(name) => alone.contains(name.as_str()),
-            Subject::Call(key) | Subject::IdleWrite(key) => key.exists_in(snapshot),
-            Subject::Drain(name, _) => snapshot.drains.contains_key(name),
+            Subject::Call(key) | Subject::IdleWrite(key) => key.exists_in(cluster),
+            Subject::Drain(name, _) => cluster.drain(name).is_some(),
         });
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     /// What is observed of this node: it is not understood, or it is.
-    fn prune(complaints: &mut Complaints, snapshot: &Snapshot, unreadable: bool) {
+    fn prune(complaints: &mut Complaints, cluster: &Cluster, unreadable: bool) {
         let observed = Observed {
             fleet: fixtures::FLEET,
             situations: vec![fixtures::nothing("brs-n")],
@@ -81,14 +81,14 @@ mod tests {
             too_long: vec!["brs-long"],
             next: None,
         };
-        complaints.prune(snapshot, &observed);
+        complaints.prune(cluster, &observed);
     }
 
-    fn snapshot() -> Snapshot {
+    fn cluster() -> Cluster {
         let node = json!({"metadata": {"name": "n"}, "spec": {}, "status": {}});
-        let mut snapshot = Snapshot::default();
-        snapshot.nodes.insert("brs-n".into(), Arc::new(serde_json::from_value(node).unwrap()));
-        snapshot
+        let mut cluster = Cluster::default();
+        cluster.entry("brs-n").node = Some(Arc::new(serde_json::from_value(node).unwrap()));
+        cluster
     }
 
     #[test]
@@ -106,9 +106,9 @@ mod tests {
     fn a_node_that_is_understood_again_is_news_when_it_is_not() {
         let mut complaints = Complaints::default();
         assert!(complaints.is_new(node("brs-n"), "?") && complaints.is_new(node("brs-long"), "too long"));
-        prune(&mut complaints, &snapshot(), true);
+        prune(&mut complaints, &cluster(), true);
         assert!(!complaints.is_new(node("brs-n"), "?"), "still the same");
-        prune(&mut complaints, &snapshot(), false);
+        prune(&mut complaints, &cluster(), false);
         assert!(complaints.is_new(node("brs-n"), "?"));
         assert!(!complaints.is_new(node("brs-long"), "too long"));
     }
@@ -120,22 +120,22 @@ mod tests {
         for subject in [call("brs-n"), call("brs-gone"), Subject::Call(Key::Ledger), node("brs-gone")] {
             complaints.is_new(subject, "x");
         }
-        prune(&mut complaints, &snapshot(), false);
+        prune(&mut complaints, &cluster(), false);
         assert_eq!(complaints.0.into_keys().collect::<Vec<_>>(), [Subject::Call(Key::Ledger), call("brs-n")]);
     }
 
     #[test]
     fn a_refusal_is_said_once_a_drain_though_two_budgets_take_turns() {
         let mut complaints = Complaints::default();
-        let mut snapshot = snapshot();
-        snapshot.drains.insert("brs-n".into(), brupop_core::drain::DrainPlan::default());
+        let mut cluster = cluster();
+        cluster.entry("brs-n").drain = Some(brupop_core::drain::DrainPlan::default());
         let said = ["a", "b", "a", "b"].map(|why| {
-            prune(&mut complaints, &snapshot, false);
+            prune(&mut complaints, &cluster, false);
             complaints.is_new(drain(why), why)
         });
         assert_eq!(said, [true, true, false, false]);
-        snapshot.drains.clear();
-        prune(&mut complaints, &snapshot, false);
+        cluster.entry("brs-n").drain = None;
+        prune(&mut complaints, &cluster, false);
         assert!(complaints.is_new(drain("a"), "a"), "another drain");
     }
 }

@@ -7,10 +7,10 @@ use kube::Resource;
 use kube::api::Preconditions;
 use serde_json::Value;
 
+use brupop_core::cluster::Cluster;
 use brupop_core::decide::{Decision, Effect, new_shadow};
 use brupop_core::events::{self, EventText};
 use brupop_core::facts::{FleetFacts, Situation};
-use brupop_core::snapshot::Snapshot;
 
 use crate::apply::{Call, Confirm, resource_version};
 
@@ -57,14 +57,14 @@ pub(super) struct Context {
 impl Context {
     /// The context of a call for one node.
     pub(super) fn of(
-        snapshot: &Snapshot,
+        cluster: &Cluster,
         situation: &Situation<'_>,
         reason: &'static str,
         event: Option<EventText>,
     ) -> Self {
         let name = situation.shadow_name;
-        let shadow = snapshot.shadow(name);
-        let node = snapshot.nodes.get(name).map(|node| node.object_ref(&()));
+        let shadow = cluster.shadow(name);
+        let node = cluster.node(name).map(|node| node.object_ref(&()));
         let facts = situation.shadow;
         Self {
             node: brupop_api::names::node_of_shadow(name).unwrap_or(name).to_owned(),
@@ -79,45 +79,46 @@ impl Context {
 
 impl Key {
     /// Is there still a Node or a shadow of this key's name? The ledger is always taken to be there.
-    pub(super) fn exists_in(&self, snapshot: &Snapshot) -> bool {
+    pub(super) fn exists_in(&self, cluster: &Cluster) -> bool {
         match self {
             Self::Ledger | Self::FleetStatus => true,
             Self::Shadow(name) | Self::Node(name) | Self::Condition(name) => {
-                snapshot.shadows.contains_key(name) || snapshot.nodes.contains_key(name)
+                let entry = cluster.entries.get(name);
+                entry.is_some_and(|entry| entry.shadow.is_some() || entry.node.is_some())
             }
         }
     }
 
     /// The `resourceVersion` in which the object of this key is known.
-    pub(super) fn version_in(&self, snapshot: &Snapshot) -> Option<u64> {
+    pub(super) fn version_in(&self, cluster: &Cluster) -> Option<u64> {
         match self {
-            Self::Ledger | Self::FleetStatus => resource_version(&snapshot.ledger()?.fleet.metadata),
+            Self::Ledger | Self::FleetStatus => resource_version(&cluster.ledger()?.fleet.metadata),
             Self::Shadow(name) | Self::Condition(name) => {
-                resource_version(&snapshot.shadows.get(name)?.metadata)
+                resource_version(&cluster.entries.get(name)?.shadow.as_ref()?.metadata)
             }
-            Self::Node(name) => resource_version(snapshot.nodes.get(name)?.meta()),
+            Self::Node(name) => resource_version(cluster.node(name)?.meta()),
         }
     }
 }
 
 /// The call for a write to the ledger, and the Event to publish once it is made.
 pub(super) fn ledger(
-    snapshot: &Snapshot,
+    cluster: &Cluster,
     write: &Write<'_>,
     begins_term: Option<u64>,
     event: Option<EventText>,
 ) -> Errand {
     let nothing = Value::Null;
-    let quoted = snapshot.ledger().map_or(&nothing, |ledger| &ledger.quoted);
+    let quoted = cluster.ledger().map_or(&nothing, |ledger| &ledger.quoted);
     Errand {
         key: Key::Ledger,
         call: Call::PatchLedger(write.patch(quoted)),
-        seen: Key::Ledger.version_in(snapshot),
+        seen: Key::Ledger.version_in(cluster),
         begins_term,
         context: Context {
             reason: event.as_ref().map_or("", |event| event.reason),
             event,
-            objects: snapshot.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect(),
+            objects: cluster.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect(),
             ..Context::default()
         },
     }
@@ -125,21 +126,21 @@ pub(super) fn ledger(
 
 /// The call for what was decided for one node; `None` for evictions, which are many.
 pub(super) fn of(
-    snapshot: &Snapshot,
+    cluster: &Cluster,
     situation: &Situation<'_>,
     decision: &Decision<'_>,
     fleet: &FleetFacts<'_>,
 ) -> Option<Errand> {
     let name = situation.shadow_name;
     let (key, call) = match decision.effect.as_ref()? {
-        Effect::Write(write) => patch(snapshot, name, write)?,
+        Effect::Write(write) => patch(cluster, name, write)?,
         Effect::ConfirmDrained(confirm) => {
-            let confirm = self::confirm(snapshot, situation, confirm)?;
+            let confirm = self::confirm(cluster, situation, confirm)?;
             (Key::Node(name.to_owned()), Call::ConfirmDrained(confirm))
         }
         Effect::Grant { confirm, grant } => {
-            let confirm = self::confirm(snapshot, situation, confirm)?;
-            let patch = json_patch(snapshot, name, grant)?;
+            let confirm = self::confirm(cluster, situation, confirm)?;
+            let patch = json_patch(cluster, name, grant)?;
             (Key::Shadow(name.to_owned()), Call::Grant { confirm, name: name.to_owned(), patch })
         }
         Effect::CreateShadow { attempt } => {
@@ -148,7 +149,7 @@ pub(super) fn of(
             (Key::Shadow(name.to_owned()), Call::CreateShadow(Box::new(shadow)))
         }
         Effect::DeleteShadow { uid } => {
-            let read = &snapshot.shadow(name)?.metadata;
+            let read = &cluster.shadow(name)?.metadata;
             let preconditions = Preconditions {
                 uid: Some((*uid).to_owned()),
                 resource_version: Some(read.resource_version.clone()?),
@@ -159,27 +160,27 @@ pub(super) fn of(
     };
     let event = decision.milestone.and_then(|milestone| events::of_milestone(situation, milestone));
     Some(Errand {
-        seen: key.version_in(snapshot),
+        seen: key.version_in(cluster),
         key,
         call,
         begins_term: None,
-        context: Context::of(snapshot, situation, decision.reason.as_str(), event),
+        context: Context::of(cluster, situation, decision.reason.as_str(), event),
     })
 }
 
 /// What confirms that the node is drained: the write of the Node, and the marker as it was read.
-fn confirm(snapshot: &Snapshot, situation: &Situation<'_>, write: &Write<'_>) -> Option<Confirm> {
+fn confirm(cluster: &Cluster, situation: &Situation<'_>, write: &Write<'_>) -> Option<Confirm> {
     let Object::Node(node) = write.object else { return None };
     Some(Confirm {
         node: node.to_owned(),
-        patch: json_patch(snapshot, situation.shadow_name, write)?,
+        patch: json_patch(cluster, situation.shadow_name, write)?,
         marker: situation.node?.marker.cloned(),
     })
 }
 
 /// The key and the conditional patch for a write to a node's object, as it was read.
-fn patch(snapshot: &Snapshot, name: &str, write: &Write<'_>) -> Option<(Key, Call)> {
-    let patch = json_patch(snapshot, name, write)?;
+fn patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<(Key, Call)> {
+    let patch = json_patch(cluster, name, write)?;
     match write.object {
         Object::ShadowSpec(_) => {
             Some((Key::Shadow(name.to_owned()), Call::PatchShadow { name: name.to_owned(), patch }))
@@ -192,11 +193,11 @@ fn patch(snapshot: &Snapshot, name: &str, write: &Write<'_>) -> Option<(Key, Cal
 }
 
 /// The patch for a write to a node's object, as it was read.
-fn json_patch(snapshot: &Snapshot, name: &str, write: &Write<'_>) -> Option<JsonPatch> {
+fn json_patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<JsonPatch> {
     match write.object {
         // The type knows every field that a patch quotes, and absent is as good as null to the API server.
-        Object::ShadowSpec(_) => Some(write.patch(&serde_json::to_value(snapshot.shadow(name)?).ok()?)),
-        Object::Node(_) => Some(write.patch(&snapshot.nodes.get(name)?.quoted())),
+        Object::ShadowSpec(_) => Some(write.patch(&serde_json::to_value(cluster.shadow(name)?).ok()?)),
+        Object::Node(_) => Some(write.patch(&cluster.node(name)?.quoted())),
         // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
         Object::ShadowStatus(_) | Object::Fleet => None,
     }
@@ -218,18 +219,18 @@ mod tests {
 
     /// The call for an effect on the node, with this shadow or none.
     fn call(shadow: Option<Value>, effect: Effect<'_>) -> Option<Call> {
-        let mut snapshot = Snapshot::default();
+        let mut cluster = Cluster::default();
         if let Some(shadow) = shadow {
-            snapshot.shadows.insert("brs-n".into(), Arc::new(serde_json::from_value(shadow).unwrap()));
+            cluster.entry("brs-n").shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
         }
         let situation = Situation {
             node: Some(fixtures::NODE),
-            shadow: snapshot.shadow("brs-n").and_then(ShadowFacts::of),
+            shadow: cluster.shadow("brs-n").and_then(ShadowFacts::of),
             ..fixtures::nothing("brs-n")
         };
         let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..fixtures::FLEET };
         let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled, milestone: None };
-        of(&snapshot, &situation, &decision, &fleet).map(|errand| errand.call)
+        of(&cluster, &situation, &decision, &fleet).map(|errand| errand.call)
     }
 
     fn shadow(metadata: &Value) -> Value {

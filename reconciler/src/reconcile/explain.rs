@@ -15,18 +15,18 @@ use super::complaints::Subject;
 use super::errand::{Context, Errand, Key};
 use super::pass::Pass;
 use crate::apply::Call;
+use brupop_core::cluster::{Cluster, Obstacle};
 use brupop_core::conditions::{self, FleetWanted, Wanted};
 use brupop_core::decide::{Abort, Reason};
 use brupop_core::events::{self, EventText};
 use brupop_core::facts::Situation;
-use brupop_core::snapshot::Snapshot;
 
 /// An update has some twenty reasons, one after the other.
 const REASONS_LOGGED: Quota = Quota::new(60, Duration::from_mins(1));
 
 impl Reconciler {
     /// Says, once, that a node cannot be interpreted and is left alone.
-    pub(super) fn skip(&mut self, snapshot: &Snapshot, situation: &Situation<'_>, why: &str) {
+    pub(super) fn skip(&mut self, cluster: &Cluster, situation: &Situation<'_>, why: &str) {
         let name = situation.shadow_name;
         if !self.complaints.is_new(Subject::Node(name.to_owned()), why) {
             return;
@@ -38,11 +38,11 @@ impl Reconciler {
             note: format!("left alone: {why}"),
             action: "Observe".to_owned(),
         };
-        self.publish_event(Context::of(snapshot, situation, "NotUnderstood", Some(event)));
+        self.publish_event(Context::of(cluster, situation, "NotUnderstood", Some(event)));
     }
 
     /// Says, once, that a node cannot have a shadow.
-    pub(super) fn refuse(&mut self, snapshot: &Snapshot, name: &str) {
+    pub(super) fn refuse(&mut self, cluster: &Cluster, name: &str) {
         let note = format!(
             "its name has more than {} characters, so no shadow can be named after it",
             names::NODE_NAME_MAX
@@ -53,21 +53,21 @@ impl Reconciler {
         let long = names::node_of_shadow(name).unwrap_or(name).to_owned();
         tracing::error!(node = long, note, "left alone");
         let event = EventText { reason: "NameTooLong", warning: true, note, action: "Observe".to_owned() };
-        let objects = snapshot.nodes.get(name).map(|node| node.object_ref(&())).into_iter().collect();
+        let objects = cluster.node(name).map(|node| node.object_ref(&())).into_iter().collect();
         self.publish_event(Context { node: long, event: Some(event), objects, ..Context::default() });
     }
 
     /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer
     /// changes.
     pub(super) fn explain(&mut self, pass: &mut Pass<'_>, situation: &Situation<'_>, reason: &Reason<'_>) {
-        let snapshot = pass.snapshot;
+        let cluster = pass.cluster;
         let name = situation.shadow_name;
-        let Some(shadow) = snapshot.shadow(name) else { return };
+        let Some(shadow) = cluster.shadow(name) else { return };
         if matches!(reason, Reason::NotLeading | Reason::NodeGone) {
             return;
         }
         if matches!(reason, Reason::Draining) {
-            self.publish_refusal(snapshot, situation);
+            self.publish_refusal(cluster, situation);
         }
         let mut message = reason.message().into_owned();
         if let Some(more) = self.detail(pass, name, reason) {
@@ -79,7 +79,7 @@ impl Reconciler {
         let before = self.leading.reasons.insert(name.to_owned(), wanted.reason);
         if before.or(stored.map(|stored| stored.reason.as_str())) != Some(wanted.reason) {
             let context =
-                Context::of(snapshot, situation, wanted.reason, events::of_reason(situation, reason));
+                Context::of(cluster, situation, wanted.reason, events::of_reason(situation, reason));
             let Context { node, version, state, .. } = &context;
             let (now, says) = (self.now(), &wanted.message);
             let quota = self.leading.said.entry(name.to_owned()).or_insert(REASONS_LOGGED);
@@ -103,7 +103,7 @@ impl Reconciler {
         let status = conditions::shadow_patch(shadow, &wanted, &text(pass.now));
         let key = Key::Condition(name.to_owned());
         let errand = Errand {
-            seen: key.version_in(snapshot),
+            seen: key.version_in(cluster),
             key,
             call: Call::ApplyToShadow { name: name.to_owned(), status },
             begins_term: None,
@@ -114,25 +114,28 @@ impl Reconciler {
 
     /// What this process knows beyond the reason. The text changes no more often than the reason.
     pub(super) fn detail(&self, pass: &Pass<'_>, name: &str, reason: &Reason<'_>) -> Option<String> {
-        let Pass { snapshot, now, .. } = *pass;
+        let Pass { cluster, now, .. } = *pass;
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
-                let held_up = || self.leading.evictions.held_up_by(snapshot.drains.get(name)?, now);
-                held_up().or_else(|| left(snapshot, name))
+                let held_up = || self.leading.evictions.held_up_by(cluster.drain(name)?, now);
+                held_up().or_else(|| left(cluster, name))
             }
-            Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue => left(snapshot, name),
-            Reason::Aborting(Abort::PodsComeBack) => snapshot.drains.get(name)?.needed.clone(),
-            Reason::Aborting(Abort::NodeChangesDenied) => snapshot.denied.get(name).cloned(),
-            Reason::Aborting(Abort::CannotBeEmptied) => snapshot.undrainable.get(name).cloned(),
+            Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue => left(cluster, name),
+            Reason::Aborting(Abort::PodsComeBack) => cluster.drain(name)?.needed.clone(),
+            Reason::Aborting(Abort::NodeChangesDenied) => cluster.entries.get(name)?.denied.clone(),
+            Reason::Aborting(Abort::CannotBeEmptied) => match cluster.entries.get(name)?.obstacle.as_ref()? {
+                Obstacle::Never(why) => Some(why.clone()),
+                Obstacle::Now { .. } => None,
+            },
             Reason::Aborting(Abort::WorkloadsNotBack | Abort::WorkloadsNotBackAmongOthers) => {
-                snapshot.evicted.get(name).cloned().flatten()
+                cluster.entries.get(name)?.evicted.clone().flatten()
             }
             Reason::OutsideWindow => Some(self.opens.map_or_else(
                 || "it never opens again (SCHEDULER_CRON_EXPRESSION)".to_owned(),
                 |opens| format!("it opens at {opens}"),
             )),
             Reason::BackingOff => {
-                let shadow = snapshot.shadow(name)?;
+                let shadow = cluster.shadow(name)?;
                 let base = self.policy.durations.back_off_base;
                 events::of_failures(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
             }
@@ -141,31 +144,29 @@ impl Reconciler {
     }
 
     /// Publishes, once for each answer, why evictions of a drain are refused.
-    fn publish_refusal(&mut self, snapshot: &Snapshot, situation: &Situation<'_>) {
+    fn publish_refusal(&mut self, cluster: &Cluster, situation: &Situation<'_>) {
         let name = situation.shadow_name;
-        let Some(plan) = snapshot.drains.get(name) else { return };
+        let Some(plan) = cluster.drain(name) else { return };
         let Some((pod, why)) = self.leading.evictions.refusal(plan) else { return };
         if self.complaints.is_new(Subject::Drain(name.to_owned(), why.to_owned()), why) {
             let event = events::of_refusal(situation, pod, why);
-            self.publish_event(Context::of(snapshot, situation, Reason::Draining.as_str(), Some(event)));
+            self.publish_event(Context::of(cluster, situation, Reason::Draining.as_str(), Some(event)));
         }
     }
 
     /// Writes the fleet's limit, counts and conditions, once they no longer change.
     pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts) {
-        let Pass { snapshot, observed, .. } = *pass;
-        let Some(ledger) = snapshot.ledger() else { return };
-        let halts = observed.fleet.versions.iter().filter_map(|(version, record)| {
-            Some((version.as_str(), record.halted.as_ref()?.reason.as_str()))
-        });
-        let halts: Vec<(&str, &str)> = halts.collect();
-        let halted: Vec<&str> = halts.iter().map(|(version, _)| *version).collect();
+        let Pass { cluster, observed, .. } = *pass;
+        let Some(ledger) = cluster.ledger() else { return };
+        let versions = observed.fleet.versions;
+        let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
+        let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
         let wanted = FleetWanted {
             limit: observed.fleet.limit,
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
-            halt: Wanted::halted(halts.into_iter()),
+            halt: Wanted::halted(&self.caller.namespace, versions, observed.fleet.acknowledged),
             admission: admission.is_known().then(|| Wanted::admission(admission.holds())),
             other_operator: alone.is_known().then(|| Wanted::other_operator(alone.holds())),
         };
@@ -181,14 +182,14 @@ impl Reconciler {
         let event = wanted.new_obstacle(&ledger.fleet).map(events::of_other_operator);
         let objects = vec![ledger.fleet.object_ref(&())];
         let (key, context) = (Key::FleetStatus, Context { event, objects, ..Context::default() });
-        let seen = key.version_in(snapshot);
+        let seen = key.version_in(cluster);
         self.run_errand(pass, Errand { key, call, seen, begins_term: None, context });
     }
 }
 
 /// What is said of pods that stay on the node of this shadow, for they came back each time.
-fn left(snapshot: &Snapshot, name: &str) -> Option<String> {
-    let marker = snapshot.nodes.get(name)?.marker().ok()??;
+fn left(cluster: &Cluster, name: &str) -> Option<String> {
+    let marker = cluster.entries.get(name)?.marker()?;
     (!marker.left_owners.is_empty()).then(|| events::of_left(&marker.left_owners))
 }
 

@@ -10,10 +10,10 @@ use super::complaints::Subject;
 use super::errand::{Context, Errand, Key};
 use super::pass::Pass;
 use crate::apply::Call;
+use brupop_core::cluster::Cluster;
 use brupop_core::decide;
 use brupop_core::events;
 use brupop_core::facts::Outsider;
-use brupop_core::snapshot::Snapshot;
 
 /// No node is labelled for so long after one could not be: most likely none can.
 pub(super) const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
@@ -21,7 +21,7 @@ pub(super) const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
 impl Reconciler {
     /// Labels the nodes that are to be opted in, if `AUTO_LABEL` wants it.
     pub(super) fn opt_in(&mut self, pass: &mut Pass<'_>) {
-        let Pass { snapshot, observed, now, .. } = *pass;
+        let Pass { cluster, observed, now, .. } = *pass;
         if !self.policy.auto_label {
             return;
         }
@@ -29,11 +29,11 @@ impl Reconciler {
             pass.wake.by(self.leading.opt_in_from);
             return;
         }
-        let (outsiders, next) = snapshot.outsiders(self.policy.durations.min_node_age, now);
+        let (outsiders, next) = cluster.outsiders(self.policy.durations.min_node_age, now);
         pass.wake.by_time(next, now, self.now());
         for outsider in &outsiders {
             if let Some(write) = decide::opt_in(&observed.fleet, outsider)
-                && let Some(errand) = errand(snapshot, outsider, &write)
+                && let Some(errand) = errand(cluster, outsider, &write)
             {
                 self.run_errand(pass, errand);
             }
@@ -58,12 +58,12 @@ impl Reconciler {
 }
 
 /// The call that labels this node.
-fn errand(snapshot: &Snapshot, outsider: &Outsider<'_>, write: &Write<'_>) -> Option<Errand> {
-    let node = snapshot.nodes.get(outsider.shadow_name)?;
+fn errand(cluster: &Cluster, outsider: &Outsider<'_>, write: &Write<'_>) -> Option<Errand> {
+    let node = cluster.node(outsider.shadow_name)?;
     let key = Key::Node(outsider.shadow_name.to_owned());
     let event = events::of_opt_in(outsider.name);
     Some(Errand {
-        seen: key.version_in(snapshot),
+        seen: key.version_in(cluster),
         key,
         call: Call::LabelNode { name: outsider.name.to_owned(), patch: write.patch(&node.quoted()) },
         begins_term: None,

@@ -1,6 +1,7 @@
 //! One pass: observe, decide for each node, start what may start now.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::Object;
@@ -15,13 +16,13 @@ use crate::apply::Call;
 use crate::metrics::LastPass;
 use crate::pending::Readiness;
 use crate::{canary, evict, other_operator};
+use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
 use brupop_core::events;
 use brupop_core::facts::Situation;
 use brupop_core::observe::{Leader, Now, Observed, observe};
 use brupop_core::policy::Policy;
-use brupop_core::snapshot::Snapshot;
 
 /// At most so many calls are under way at once. A call that has no room is decided anew when another one is answered.
 const MAX_CALLS: usize = 32;
@@ -41,7 +42,7 @@ enum Removal {
 
 /// What one pass saw at its beginning, and when to look again.
 pub(super) struct Pass<'p> {
-    pub(super) snapshot: &'p Snapshot,
+    pub(super) cluster: &'p Cluster,
     pub(super) observed: &'p Observed<'p>,
     pub(super) now: Timestamp,
     pub(super) wake: Wake,
@@ -51,8 +52,9 @@ impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
     pub(super) fn pass(&mut self) -> Option<Duration> {
         let mut wake = Wake::default();
-        let mut snapshot = match self.watches.snapshot() {
-            Ok(snapshot) => snapshot,
+        let watches = Arc::clone(&self.watches);
+        let mut cluster = match watches.cluster() {
+            Ok(cluster) => cluster,
             Err(why) => {
                 if self.complaints.is_new(Subject::Fleet, &why) {
                     tracing::error!(why, "the fleet's object cannot be read, so nothing is done");
@@ -62,10 +64,11 @@ impl Reconciler {
             }
         };
         self.complaints.resolved(&Subject::Fleet);
-        self.watch_pods(&mut snapshot, &mut wake);
-        let (denied, until) =
-            self.leading.denials.hold(self.now(), |name| snapshot.shadows.contains_key(name));
-        snapshot.denied = denied;
+        self.watch_pods(&mut cluster, &mut wake);
+        let (mut denied, until) = self.leading.denials.hold(self.now(), |name| cluster.has_shadow(name));
+        for (name, entry) in &mut cluster.entries {
+            entry.denied = denied.remove(name);
+        }
         if let Some(until) = until {
             wake.by(until);
         }
@@ -79,12 +82,12 @@ impl Reconciler {
             alone: self.leading.alone.holds().is_ok(),
             own_node: own_node.as_deref(),
         };
-        let observed = observe(&snapshot, &self.policy, &leader, Now { time: now, text: &now_text });
+        let observed = observe(&cluster, &self.policy, &leader, Now { time: now, text: &now_text });
         wake.by_time(observed.next, now, self.now());
         let Policy { schedule, durations, .. } = &self.policy;
         self.opens = if schedule.is_open(now, durations.min_remaining) { None } else { schedule.opens(now) };
         wake.by_time(self.opens, now, self.now());
-        let mut pass = Pass { snapshot: &snapshot, observed: &observed, now, wake };
+        let mut pass = Pass { cluster: &cluster, observed: &observed, now, wake };
         if self.ensure_term(&mut pass) {
             self.start_canary(&mut pass);
             self.look_around(&mut pass);
@@ -98,8 +101,8 @@ impl Reconciler {
     /// Is our term in the ledger? If not, starts the call that creates the ledger, or the one that writes a new term
     /// into it. Nothing else is written before that.
     fn ensure_term(&mut self, pass: &mut Pass<'_>) -> bool {
-        let Pass { snapshot, observed, .. } = *pass;
-        if snapshot.ledger().is_none() {
+        let Pass { cluster, observed, .. } = *pass;
+        if cluster.ledger().is_none() {
             let context = Context::default();
             let errand =
                 Errand { key: Key::Ledger, call: Call::CreateFleet, seen: None, begins_term: None, context };
@@ -109,8 +112,8 @@ impl Reconciler {
         if self.leading.term.is_some() && self.leading.term == observed.fleet.ledger_term {
             return true;
         }
-        let (term, write) = decide::new_term(snapshot.status(), &observed.situations);
-        self.run_errand(pass, errand::ledger(snapshot, &write, Some(term), None));
+        let (term, write) = decide::new_term(cluster.status(), &observed.situations);
+        self.run_errand(pass, errand::ledger(cluster, &write, Some(term), None));
         false
     }
 
@@ -118,7 +121,7 @@ impl Reconciler {
     /// shadow to make them on.
     fn start_canary(&mut self, pass: &mut Pass<'_>) {
         let Some(due) = self.leading.admission.due() else { return };
-        let nodes = pass.snapshot.normal_nodes();
+        let nodes = pass.cluster.normal_nodes();
         if nodes.is_empty() {
             return;
         }
@@ -150,24 +153,24 @@ impl Reconciler {
         let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
             let event = events::of_halts(&slots.halted);
-            self.run_errand(pass, errand::ledger(pass.snapshot, write, None, event));
+            self.run_errand(pass, errand::ledger(pass.cluster, write, None, event));
         }
         self.look_at_next(pass, &slots);
         let mut last_pass = LastPass {
             limit: fleet.limit,
             admission_enforced: self.leading.admission.holds().is_ok(),
             other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
-            skipped: self.unreadable_pods_and_budgets(pass.snapshot),
+            skipped: self.unreadable_pods_and_budgets(pass.cluster),
             halted: count(fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
         for (situation, decision) in situations.iter().zip(&nodes) {
             last_pass.count(situation, &decision.reason);
             if let Reason::NotUnderstood(why) = decision.reason {
-                let shadow = pass.snapshot.shadows.get(situation.shadow_name);
-                let of_shadow = shadow.is_some_and(|shadow| shadow.body.is_err());
+                let of_shadow = pass.cluster.has_shadow(situation.shadow_name)
+                    && pass.cluster.shadow(situation.shadow_name).is_none();
                 last_pass.skip(if of_shadow { "BottlerocketShadow" } else { "Node" });
-                self.skip(pass.snapshot, situation, why);
+                self.skip(pass.cluster, situation, why);
                 continue;
             }
             self.follow(pass, situation, decision);
@@ -175,7 +178,7 @@ impl Reconciler {
         }
         for name in too_long {
             last_pass.skip("Node");
-            self.refuse(pass.snapshot, name);
+            self.refuse(pass.cluster, name);
         }
         self.sum_up(pass, counts);
         self.forget(pass);
@@ -183,12 +186,12 @@ impl Reconciler {
     }
 
     /// How many of the pods and budgets that are watched now cannot be read.
-    fn unreadable_pods_and_budgets(&self, snapshot: &Snapshot) -> BTreeMap<&'static str, i64> {
-        let of_drains: usize = snapshot.drains.values().map(|plan| plan.unreadable.len()).sum();
+    fn unreadable_pods_and_budgets(&self, cluster: &Cluster) -> BTreeMap<&'static str, i64> {
+        let of_drains: usize = cluster.drains().map(|plan| plan.unreadable.len()).sum();
         let budgets = self.leading.pods.unreadable_budgets();
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
         BTreeMap::from([
-            ("Pod", number(of_drains + snapshot.unreadable_agents)),
+            ("Pod", number(of_drains + cluster.unreadable_agents())),
             ("PodDisruptionBudget", number(budgets)),
         ])
     }
@@ -207,10 +210,10 @@ impl Reconciler {
 
     /// Carries out what was decided for a node, unless a call for it is under way or its result was not seen yet.
     fn follow(&mut self, pass: &mut Pass<'_>, situation: &Situation<'_>, decision: &Decision<'_>) {
-        let Pass { snapshot, observed, .. } = *pass;
+        let Pass { cluster, observed, .. } = *pass;
         let name = situation.shadow_name;
         let Some(effect) = &decision.effect else { return };
-        let plan = snapshot.drains.get(name);
+        let plan = cluster.drain(name);
         if plan.is_none() && waits_for_pods(decision) {
             // The watch of its pods will wake the loop.
             return;
@@ -229,7 +232,7 @@ impl Reconciler {
         if both.iter().any(|key| !self.is_ready(pass, key)) {
             return;
         }
-        if let Some(mut errand) = errand::of(snapshot, situation, decision, &observed.fleet) {
+        if let Some(mut errand) = errand::of(cluster, situation, decision, &observed.fleet) {
             if let Some(event) = &mut errand.context.event
                 && let Some(more) = self.detail(pass, name, &decision.reason)
             {
@@ -262,7 +265,7 @@ impl Reconciler {
 
     /// May a call of this key be made now? If not, the pass notes when it may.
     pub(super) fn is_ready(&self, pass: &mut Pass<'_>, key: &Key) -> bool {
-        let version = key.version_in(pass.snapshot);
+        let version = key.version_in(pass.cluster);
         match self.leading.pending.readiness(key, version, self.now()) {
             Readiness::Ready => true,
             Readiness::Called => false,
@@ -295,14 +298,14 @@ impl Reconciler {
 
     /// Forgets what was remembered of shadows and nodes that are gone, and complaints that no longer hold.
     fn forget(&mut self, pass: &Pass<'_>) {
-        let Pass { snapshot, observed, .. } = *pass;
-        let there = |name: &str| snapshot.shadows.contains_key(name);
+        let Pass { cluster, observed, .. } = *pass;
+        let there = |name: &str| cluster.has_shadow(name);
         self.leading.reasons.retain(|name, _| there(name));
         self.leading.said.retain(|name, _| there(name));
         self.leading.settling.retain(there);
-        self.leading.pending.forget_unless(|key| key.exists_in(snapshot));
-        self.leading.idle_writes.forget_unless(|key| key.exists_in(snapshot));
-        self.complaints.prune(snapshot, observed);
+        self.leading.pending.forget_unless(|key| key.exists_in(cluster));
+        self.leading.idle_writes.forget_unless(|key| key.exists_in(cluster));
+        self.complaints.prune(cluster, observed);
     }
 }
 

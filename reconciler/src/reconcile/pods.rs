@@ -11,10 +11,10 @@ use brupop_api::{Item, Marker, State, names};
 use super::Reconciler;
 use super::wake::Wake;
 use brupop_core::budgets;
+use brupop_core::cluster::{Cluster, Entry, Obstacle};
 use brupop_core::drain::{DrainPlan, Fate, fate, identity};
-use brupop_core::objects::{Budget, PodItem, WatchedNode, is_operator_pod};
+use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::returns::Returns;
-use brupop_core::snapshot::Snapshot;
 use brupop_core::workloads::owner;
 use brupop_core::workloads::{Found, Workload};
 
@@ -49,10 +49,10 @@ enum For {
 impl Reconciler {
     /// Watches the pods of nodes that are being emptied, or will be soon, and makes drain plans from those that are
     /// known.
-    pub(super) fn watch_pods(&mut self, snapshot: &mut Snapshot, wake: &mut Wake) {
+    pub(super) fn watch_pods(&mut self, cluster: &mut Cluster, wake: &mut Wake) {
         let mut wanted: Vec<(For, &str, &str)> = vec![];
-        for (name, node) in &snapshot.nodes {
-            let wanted_for = self.wanted_for(snapshot, name, node);
+        for (name, entry) in &cluster.entries {
+            let wanted_for = self.wanted_for(cluster, name, entry);
             if let Some((wanted_for, node)) = wanted_for.zip(names::node_of_shadow(name)) {
                 wanted.push((wanted_for, name, node));
             }
@@ -60,14 +60,13 @@ impl Reconciler {
         wanted.sort_unstable();
         let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
         self.leading.pods.want(&self.caller.client, &self.watches.changed, &self.watches.failures, wanted);
-        self.watch_workloads(snapshot);
+        self.watch_workloads(cluster);
         let (namespace, now) = (&self.caller.namespace, self.now());
         let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
         let (workloads, returns) = (&self.leading.workloads, &mut self.leading.returns);
         let orphaned = |pod: &PodItem| workloads.orphaned(pod);
         let looked = self.leading.pods.look(|name, pods, budgets| {
-            let node = snapshot.nodes.get(name);
-            let marker = node.and_then(|node| node.marker().ok()?);
+            let marker = cluster.entries.get(name).and_then(Entry::marker);
             let pods = || pods.iter().map(AsRef::as_ref);
             let mut plan = DrainPlan::of(pods(), ours, orphaned, marker);
             let evicted = || pods().filter(|pod| !ours(pod) && fate(pod, orphaned(pod)) != Fate::Stays);
@@ -80,7 +79,7 @@ impl Reconciler {
             let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
             let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
             // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
-            let idle = snapshot.shadow(name).is_none_or(|shadow| shadow.spec.state == State::Idle);
+            let idle = cluster.shadow(name).is_none_or(|shadow| shadow.spec.state == State::Idle);
             known.then(|| {
                 let never = budgets::undrainable(pods(), budgets, ours, |pod| idle && orphaned(pod));
                 let now = || budgets::blocked(pods(), budgets, ours);
@@ -89,6 +88,9 @@ impl Reconciler {
                 (plan, passed_over)
             })
         });
+        for entry in cluster.entries.values_mut() {
+            (entry.drain, entry.obstacle) = (None, None);
+        }
         for (name, looked) in looked {
             let Some((plan, passed_over)) = looked else { continue };
             let before = self.leading.passed_over.remove(&name);
@@ -96,44 +98,45 @@ impl Reconciler {
                 let since = before.filter(|before| before.never == never).map_or(now, |before| before.since);
                 self.leading.passed_over.insert(name.clone(), PassedOver { why, never, since, seen: now });
             }
-            snapshot.drains.insert(name, plan);
+            cluster.entry(&name).drain = Some(plan);
         }
-        let (shadows, drains) = (&snapshot.shadows, &snapshot.drains);
-        self.leading.passed_over.retain(|name, PassedOver { seen, .. }| {
-            let watched = drains.contains_key(name);
-            if !watched {
-                wake.by(*seen + PASSED_OVER);
-            }
-            shadows.contains_key(name) && (watched || now < *seen + PASSED_OVER)
-        });
         let patience = Duration::try_from(self.policy.durations.drain).unwrap_or_default();
-        for (name, PassedOver { why, never, since, .. }) in &self.leading.passed_over {
-            if *never {
-                snapshot.undrainable.insert(name.clone(), why.clone());
-                continue;
+        self.leading.passed_over.retain(|name, PassedOver { why, never, since, seen }| {
+            let Some(entry) = cluster.entries.get_mut(name).filter(|entry| entry.shadow.is_some()) else {
+                return false;
+            };
+            if entry.drain.is_none() {
+                wake.by(*seen + PASSED_OVER);
+                if now >= *seen + PASSED_OVER {
+                    return false;
+                }
             }
             let for_long = now >= *since + patience;
-            if !for_long {
+            if !*never && !for_long {
                 wake.by(*since + patience);
             }
-            snapshot.blocked.insert(name.clone(), (why.clone(), for_long));
-        }
-        self.leading.evictions.retain(snapshot.drains.values());
-        self.leading.returns.retain(|name| snapshot.drains.contains_key(name));
+            entry.obstacle = Some(match never {
+                true => Obstacle::Never(why.clone()),
+                false => Obstacle::Now { budget: why.clone(), for_long },
+            });
+            true
+        });
+        self.leading.evictions.retain(cluster.drains());
+        self.leading.returns.retain(|name| cluster.drain(name).is_some());
         for namespace in self.leading.pods.relaxed() {
             self.leading.evictions.retry(&namespace, now);
         }
     }
 
     /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
-    fn watch_workloads(&mut self, snapshot: &mut Snapshot) {
+    fn watch_workloads(&mut self, cluster: &mut Cluster) {
         let workloads = |pods: &[Arc<PodItem>]| -> Vec<Workload> {
             pods.iter().filter_map(|pod| Workload::parse(&owner(pod)?)).collect()
         };
         let looked = self.leading.pods.look(|_, pods, _| workloads(pods));
         let mut wanted: BTreeSet<Workload> = looked.into_values().flatten().collect();
         let evicted =
-            if self.policy.durations.workloads.is_zero() { BTreeMap::new() } else { snapshot.monitored() };
+            if self.policy.durations.workloads.is_zero() { BTreeMap::new() } else { cluster.monitored() };
         wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
         self.leading.workloads.want(
             &self.caller.client,
@@ -142,14 +145,15 @@ impl Reconciler {
             wanted,
         );
         for (name, owners) in &evicted {
-            snapshot.note_evicted(name, self.leading.workloads.evicted(owners));
+            cluster.note_evicted(name, self.leading.workloads.evicted(owners));
         }
     }
 
-    fn wanted_for(&self, snapshot: &Snapshot, name: &str, node: &WatchedNode) -> Option<For> {
-        let shadow = ShadowFacts::of(snapshot.shadow(name)?)?;
-        let begun = shadow.reached() || matches!(node.marker(), Ok(Some(_)));
-        let has_slot = snapshot.status().is_some_and(|status| status.slots.contains_key(name));
+    fn wanted_for(&self, cluster: &Cluster, name: &str, entry: &Entry) -> Option<For> {
+        entry.node.as_ref()?;
+        let shadow = ShadowFacts::of(entry.shadow()?)?;
+        let begun = shadow.reached() || entry.marker().is_some();
+        let has_slot = cluster.status().is_some_and(|status| status.slots.contains_key(name));
         let granted = shadow.spec.reboot_from_boot_id.is_some();
         match shadow.spec.state {
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if granted => None,

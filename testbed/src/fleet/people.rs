@@ -1,11 +1,14 @@
 //! What people do to a fleet by hand.
 
-use anyhow::Result;
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{FLEET, PAUSE_ANNOTATION};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::Fleet;
+use crate::binaries::control_plane_binaries;
 
 impl Fleet {
     /// `kubectl annotate node`: `key=value`, or `key-`.
@@ -32,6 +35,26 @@ impl Fleet {
     pub async fn pause(&self, paused: bool) -> Result<()> {
         let patch = Patch::Merge(json!({"spec": {"paused": paused}}));
         self.ledger().patch(FLEET, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// A person who may do anything pastes this into a shell.
+    ///
+    /// # Errors
+    /// It failed: what it said.
+    pub async fn paste(&self, command: &str) -> Result<()> {
+        let output = tokio::process::Command::new("/bin/sh")
+            .args(["-c", command])
+            .env_clear()
+            .env("PATH", control_plane_binaries().await?)
+            .env("HOME", self.control_plane.dir())
+            .env("KUBECONFIG", self.control_plane.kubeconfig())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("there is no shell")?;
+        ensure!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     }
 }

@@ -65,7 +65,7 @@ impl Texts {
         });
         let versions = (0..self.versions).map(|n| ((self.version)(n), record.clone()));
         json!({
-            "term": self.number, "lastFinished": self.time, "typicalSeconds": self.number,
+            "term": self.number, "lastFinished": self.time,
             "slots": slots.collect::<Map<_, _>>(), "versions": versions.collect::<Map<_, _>>(),
         })
     }

@@ -68,33 +68,44 @@ async fn a_bad_image_stops_after_the_first_node_until_a_person_or_a_new_release_
     let boots =
         |fleet: &Fleet| fleet.history().outcomes().values().map(|outcome| outcome.boots - 1).sum::<usize>();
     ensure!(boots(&fleet) == 1, "{} reboots", boots(&fleet));
-    let ledger = fleet.ledger();
-    let told = await_until("the fleet says so", DEADLINE, async || {
-        let status = ledger.get("fleet").await.ok()?.status?;
-        let condition = status.conditions.into_iter().find(|condition| condition.type_ == "Halted")?;
-        (status.halted.as_deref() == Some(NEW) && condition.reason == "FailureBudgetSpent")
-            .then_some(condition)
-    })
-    .await?;
-    ensure!(told.message.contains("FellBack"), "{told:?}");
+    let (first, lifts_first) = halted(&fleet, "").await?;
 
     // A person takes the risk: it is tried once more, and halted by the next node that fails.
-    let resume = Patch::Merge(json!({"spec": {"resumeVersions": [NEW]}}));
-    ledger.patch("fleet", &PatchParams::default(), &resume).await?;
+    fleet.paste(&lifts_first).await?;
     fleet
         .until("one more has tried", DEADLINE, |history| {
             let tried = history.outcomes().values().map(|outcome| outcome.boots - 1).sum::<usize>() == 2;
             tried && history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable())
         })
         .await?;
-    await_until("it is halted once more", DEADLINE, async || {
-        let status = ledger.get("fleet").await.ok()?.status?;
-        (status.slots.is_empty() && status.versions[NEW].halted.is_some()).then_some(())
-    })
-    .await?;
+    let (second, lifts_second) = halted(&fleet, &first).await?;
 
+    // What was said of the first halt says nothing of the second, also when it is said again.
+    let nothing = Patch::Merge(json!({"spec": {"acknowledgedHalts": []}}));
+    fleet.ledger().patch("fleet", &PatchParams::default(), &nothing).await?;
+    fleet.paste(&lifts_first).await?;
+    fleet.pause(true).await?;
     bad(false);
     fleet.publish(FIXED)?;
+    fleet
+        .until("the pause is seen, which came after that", DEADLINE, |history| {
+            history.now().any(|(_, seen)| seen.reason == "FleetPaused")
+        })
+        .await?;
+    let status = fleet.ledger().get("fleet").await?.status.unwrap_or_default();
+    let record = &status.versions[NEW];
+    ensure!(record.halted.as_ref().is_some_and(|halt| halt.at == second), "{record:?}");
+    ensure!(record.acknowledged_at.as_deref() == Some(&first), "{record:?}");
+    fleet.paste(&lifts_second).await?;
+    fleet
+        .until_ledger("the second halt is lifted, too", |status| {
+            status.halted.is_none()
+                && status.versions[NEW].halted.is_none()
+                && status.versions[NEW].acknowledged_at.as_deref() == Some(&second)
+        })
+        .await?;
+
+    fleet.pause(false).await?;
     fleet
         .until("the nodes that do not back off run the new release", DEADLINE, |history| {
             history.now().filter(|(_, seen)| seen.version.as_deref() == Some(FIXED)).count() >= 1
@@ -106,6 +117,24 @@ async fn a_bad_image_stops_after_the_first_node_until_a_person_or_a_new_release_
         })
         .await?;
     fleet.check()
+}
+
+/// Awaits a halt that is later than this, and returns its time, and what the fleet says lifts it.
+async fn halted(fleet: &Fleet, earlier: &str) -> Result<(String, String)> {
+    let ledger = fleet.ledger();
+    let told = await_until(format!("a halt after {earlier:?}"), DEADLINE, async || {
+        let status = ledger.get("fleet").await.ok()?.status?;
+        let condition = status.conditions.into_iter().find(|condition| condition.type_ == "Halted")?;
+        let at = &status.versions.get(NEW)?.halted.as_ref()?.at;
+        let is_told = status.halted.as_deref() == Some(NEW)
+            && condition.reason == "FailureBudgetSpent"
+            && condition.message.contains(at);
+        (at.as_str() > earlier && status.slots.is_empty() && is_told).then(|| (at.clone(), condition.message))
+    });
+    let (at, message) = told.await?;
+    let (why, command) = message.split_once("kubectl ").context("no command")?;
+    ensure!(why.contains("FellBack"), "{message}");
+    Ok((at, format!("kubectl {command}")))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@
 //! view. The model checker runs these very functions.
 
 mod abort;
+mod acknowledged;
 mod canaries;
 mod counts;
 mod drain;

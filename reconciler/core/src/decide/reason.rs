@@ -250,7 +250,7 @@ impl Reason<'_> {
             Self::BackingOff => "the last attempt was given up, and the node waits before the next",
             Self::TooManyVersionsHalted => {
                 "so many versions are halted that the fleet's status has no room for another (status.versions): look at \
-                 the nodes that failed to reach them, and lift halts (spec.resumeVersions)"
+                 the nodes that failed to reach them, and lift halts (spec.acknowledgedHalts)"
             }
             Self::NodeTooYoung => "the node is new: it is left alone for a while (MIN_NODE_AGE_SECONDS)",
             Self::PausingBetweenUpdates => {
@@ -278,7 +278,7 @@ impl Reason<'_> {
             Self::VersionHalted(version) => {
                 return Cow::Owned(format!(
                     "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is \
-                     updated to it; to go on, put it (anew) into the fleet's spec.resumeVersions"
+                     updated to it; to go on, run the command that the fleet's condition Halted names"
                 ));
             }
             Self::VersionUnproven(version) => {

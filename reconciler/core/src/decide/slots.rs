@@ -63,20 +63,26 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     sets.extend(versions.noted_slots());
     let halted = versions.halted();
     sets.extend(versions.sets(fleet, situations));
-    let write = (!sets.is_empty()).then(|| Write {
-        object: Object::Fleet,
-        tests: vec![
-            (Field::Term, Value::Number(fleet.term)),
-            (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots))),
-        ],
-        sets,
-    });
+    let write = (!sets.is_empty()).then(|| Write { object: Object::Fleet, tests: tests(fleet, &sets), sets });
     let queued = queued.into_iter().map(|index| (index, why));
     let looked_at = look_at.iter().map(|&index| (index, Reason::LookingAtPods));
     let resting = resting.into_iter().map(|index| (index, Reason::PausingBetweenUpdates));
     let unproven = unproven.into_iter().map(|(index, version)| (index, Reason::VersionUnproven(version)));
     let queued = queued.chain(looked_at).chain(resting).chain(unproven).collect();
     Slots { write, taken, queued, look_at, halted }
+}
+
+/// What must still be so when these fields of the ledger are set: the leader, the slots, and each record as it was read,
+/// so that a write that lingers does not undo what was counted or halted since.
+fn tests<'a>(fleet: &FleetFacts<'a>, sets: &[(Field<'a>, Value<'a>)]) -> Vec<(Field<'a>, Value<'a>)> {
+    let records = sets.iter().filter_map(|(field, _)| {
+        let Field::VersionRecord(version) = field else { return None };
+        let read = fleet.versions.get(*version).cloned();
+        Some((*field, read.map_or(Value::Absent, Value::VersionRecord)))
+    });
+    let fixed =
+        [(Field::Term, Value::Number(fleet.term)), (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots)))];
+    fixed.into_iter().chain(records).collect()
 }
 
 /// Which situations have slots. It is found out once, by going through the slots, because there are far fewer slots

@@ -1,6 +1,7 @@
 //! Tables and properties of the decisions. The model checker holds the whole protocol; here stands what each
 //! situation leads to.
 
+mod acknowledged;
 mod begin;
 mod canaries;
 mod emptying;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use brupop_api::crds::FAILED_NODES_MAX;
 use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::{Field, State, Value, names};
-use jiff::Timestamp;
 
+use super::acknowledged::{counting, is_known, is_timeless, later, lifted, moment};
 use super::records::{Records, forgotten};
 use super::{Abort, update};
 use crate::facts::{FleetFacts, Situation};
@@ -39,8 +39,8 @@ pub(super) struct Versions<'a> {
 }
 
 impl<'a> Versions<'a> {
-    /// The records as they change in this pass: by what a person resumes, by these updates that are over, and by those
-    /// that keep their slots (`holding`) and have failed.
+    /// The records as they change in this pass: by what a person acknowledges, by these updates that are over, and
+    /// by those that keep their slots (`holding`) and have failed.
     pub(super) fn after<'b>(
         fleet: &FleetFacts<'a>,
         over: impl Iterator<Item = (&'a str, Option<&'b Situation<'a>>)>,
@@ -50,17 +50,7 @@ impl<'a> Versions<'a> {
         'a: 'b,
     {
         let mut versions = Self::default();
-        for (version, record) in fleet.versions {
-            let listed = fleet.resume.contains(version);
-            if listed != record.resumed_at.is_some() {
-                versions.change(fleet, version, |record| {
-                    record.resumed_at = listed.then(|| fleet.now.to_owned());
-                    if listed {
-                        record.halted = None;
-                    }
-                });
-            }
-        }
+        versions.lift(fleet);
         for (name, situation) in over {
             versions.count(fleet, name, situation);
         }
@@ -70,6 +60,21 @@ impl<'a> Versions<'a> {
         }
         versions.halt(fleet);
         versions
+    }
+
+    /// Lifts the halts that a person has acknowledged. One whose time cannot be read is given another, so that somebody can.
+    fn lift(&mut self, fleet: &FleetFacts<'a>) {
+        for (version, record) in fleet.versions {
+            let Some(halt) = &record.halted else { continue };
+            if let Some(upto) = lifted(fleet, version, halt) {
+                self.change(fleet, version, |record| {
+                    (record.halted, record.acknowledged_at) = (None, Some(upto.to_string()));
+                });
+            } else if is_timeless(halt) {
+                let at = moment(fleet, version, record);
+                self.change(fleet, version, |record| record.halted = Some(Halt { at, ..halt.clone() }));
+            }
+        }
     }
 
     /// Do the changes of this pass halt this version?
@@ -84,12 +89,7 @@ impl<'a> Versions<'a> {
 
     fn change(&mut self, fleet: &FleetFacts<'a>, version: &'a str, change: impl FnOnce(&mut VersionRecord)) {
         let record = self.changed.entry(version).or_insert_with(|| {
-            let listed = fleet.resume.iter().any(|listed| listed == version);
-            let new = || VersionRecord {
-                first_seen: Some(fleet.now.to_owned()),
-                resumed_at: listed.then(|| fleet.now.to_owned()),
-                ..VersionRecord::default()
-            };
+            let new = || VersionRecord { first_seen: Some(fleet.now.to_owned()), ..VersionRecord::default() };
             fleet.versions.get(version).cloned().unwrap_or_else(new)
         });
         change(record);
@@ -108,16 +108,17 @@ impl<'a> Versions<'a> {
             && node.is_none_or(|node| node.version != Some(version))
         {
             // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
-            self.failed(fleet, version, name, fleet.now, NOT_RETURNED);
+            self.failed(fleet, version, name, NOT_RETURNED);
         }
         let Some(shadow) = shadow else { return };
         let Some(version) = shadow.spec.version else { return };
         self.finished = true;
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
-            if Abort::is_corroborated(&failure.reason) {
+            let known = fleet.versions.get(version).is_some_and(|it| is_known(fleet, it, name, &failure.at));
+            if !slot.counted && !known && Abort::is_corroborated(&failure.reason) {
                 // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
-                self.failed(fleet, version, name, &failure.at, &failure.reason);
+                self.failed(fleet, version, name, &failure.reason);
             }
             return;
         }
@@ -150,7 +151,7 @@ impl<'a> Versions<'a> {
 
     /// Counts a failure whose slot is kept: of a host that has been away for longer than a reboot may take, or of one
     /// that is given up but may be away for long. The slot notes that it is counted, so that it is counted once, however
-    /// many nodes fail and whatever a person resumes meanwhile.
+    /// many nodes fail and whatever a person acknowledges meanwhile.
     fn count_early(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
         let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
         let Some((name, slot)) = fleet.slots.get_key_value(situation.shadow_name) else { return };
@@ -162,10 +163,10 @@ impl<'a> Versions<'a> {
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {
-                self.failed(fleet, version, node.name, &failure.at, &failure.reason);
+                self.failed(fleet, version, node.name, &failure.reason);
             }
             None if away && update::went_away(&node, &shadow) => {
-                self.failed(fleet, version, node.name, fleet.now, NOT_RETURNED);
+                self.failed(fleet, version, node.name, NOT_RETURNED);
             }
             _ => return,
         }
@@ -189,30 +190,34 @@ impl<'a> Versions<'a> {
         stored.chain(changed).collect()
     }
 
-    fn failed(&mut self, fleet: &FleetFacts<'a>, version: &'a str, node: &str, at: &str, reason: &str) {
+    fn failed(&mut self, fleet: &FleetFacts<'a>, version: &'a str, node: &str, reason: &str) {
         self.change(fleet, version, |record| {
+            let at = moment(fleet, version, record);
             record.failures.retain(|failure| failure.node != node);
-            record.failures.push(NodeFailure {
-                node: node.to_owned(),
-                at: at.to_owned(),
-                reason: reason.to_owned(),
-            });
+            record.failures.push(NodeFailure { node: node.to_owned(), at, reason: reason.to_owned() });
             let surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
             record.failures.drain(..surplus);
         });
     }
 
+    /// Halts the versions that too many nodes failed to reach. A further failure makes a halt a later one, which nobody has
+    /// acknowledged yet.
     fn halt(&mut self, fleet: &FleetFacts<'a>) {
         for (version, record) in &mut self.changed {
             let budget = if record.succeeded == 0 { fleet.budget.unproven } else { fleet.budget.proven };
             let counting = counting(record);
             let failed = number(&counting);
-            if record.halted.is_some() || failed == 0 || budget.is_none_or(|budget| failed < budget) {
+            let spent = failed > 0 && budget.is_some_and(|budget| failed >= budget);
+            let since = record.halted.as_ref().map_or(fleet.now, |halt| &halt.at);
+            let at = counting.iter().fold(since, |at, failure| later(at, &failure.at));
+            if record.halted.as_ref().map_or(!spent, |halt| halt.at == at) {
                 continue;
             }
-            let why = failed_nodes(&counting);
-            record.halted = Some(Halt { at: fleet.now.to_owned(), reason: why.clone() });
-            self.halted.push(Halted { version, why });
+            let (at, why) = (at.to_owned(), failed_nodes(&counting));
+            if record.halted.is_none() {
+                self.halted.push(Halted { version, why: why.clone() });
+            }
+            record.halted = Some(Halt { at, reason: why });
         }
     }
 
@@ -258,19 +263,8 @@ impl Versions<'_> {
     }
 }
 
-/// The failures since a person resumed the version.
-fn counting(record: &VersionRecord) -> Vec<&NodeFailure> {
-    record.failures.iter().filter(|failure| is_after(failure, record.resumed_at.as_deref())).collect()
-}
-
 fn number(failures: &[&NodeFailure]) -> u64 {
     u64::try_from(failures.len()).unwrap_or(u64::MAX)
-}
-
-/// Did it fail after the version was resumed? Yes, if either time cannot be read.
-fn is_after(failure: &NodeFailure, resumed_at: Option<&str>) -> bool {
-    let at = |text: &str| text.parse::<Timestamp>().ok();
-    resumed_at.and_then(at).zip(at(&failure.at)).is_none_or(|(resumed, failed)| failed > resumed)
 }
 
 /// The failed nodes as a phrase of bounded length, the latest first.

@@ -177,17 +177,4 @@ impl AgentPod {
             away_since: away.and_then(|away| away.since),
         })
     }
-
-    /// The agents, by name of their node's shadow. During a rollout of the `DaemonSet` a node may have two: one that is
-    /// Ready wins.
-    pub fn by_shadow<'p>(pods: impl Iterator<Item = &'p PodItem>) -> BTreeMap<String, Self> {
-        let mut agents = BTreeMap::<String, Self>::new();
-        for agent in pods.filter_map(Self::of) {
-            let known = agents.entry(names::shadow_name(&agent.node)).or_default();
-            if known.ready_since.is_none() {
-                *known = agent;
-            }
-        }
-        agents
-    }
 }

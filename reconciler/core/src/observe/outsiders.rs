@@ -4,10 +4,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::NAME_MAX;
 use super::clock::Clock;
+use crate::cluster::Cluster;
 use crate::facts::Outsider;
-use crate::snapshot::Snapshot;
 
-impl Snapshot {
+impl Cluster {
     /// The nodes that are not managed, by name, and the earliest time at which one of them is no longer young. A node
     /// with a shadow or a marker is not among them: it is tidied up first. Nor is a node whose name is too long for a
     /// shadow.
@@ -17,8 +17,8 @@ impl Snapshot {
         now: Timestamp,
     ) -> (Vec<Outsider<'_>>, Option<Timestamp>) {
         let mut clock = Clock::new(now);
-        let outside = self.nodes.iter().filter(|(shadow_name, node)| {
-            !node.is_managed() && shadow_name.len() <= NAME_MAX && !self.shadows.contains_key(*shadow_name)
+        let outside = self.nodes().filter(|(shadow_name, node)| {
+            !node.is_managed() && shadow_name.len() <= NAME_MAX && !self.has_shadow(shadow_name)
         });
         let outsiders = outside.map(|(shadow_name, node)| Outsider {
             shadow_name,
@@ -36,11 +36,12 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     use super::*;
+    use crate::cluster::Member as _;
     use crate::objects::WatchedNode;
     use brupop_api::names;
+    use brupop_api::{BottlerocketShadow, Item};
     use serde_json::{Value, json};
 
     const NOW: &str = "2026-11-21T04:00:00Z";
@@ -70,16 +71,16 @@ mod tests {
             node("other", Some("none"), &none, old),
             node(&long, None, &none, old),
         ];
-        let mut snapshot = Snapshot::default();
+        let mut cluster = Cluster::default();
         for node in nodes {
-            let name = kube::Resource::meta(&node).name.clone().unwrap();
-            snapshot.nodes.insert(names::shadow_name(&name), Arc::new(node));
+            node.put(&mut cluster);
         }
         let shadow = json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
             "metadata": {"name": "brs-has-a-shadow"}, "spec": {"state": "Dreaming"}});
-        snapshot.shadows.insert("brs-has-a-shadow".into(), Arc::new(serde_json::from_value(shadow).unwrap()));
+        let shadow: Item<BottlerocketShadow> = serde_json::from_value(shadow).unwrap();
+        shadow.put(&mut cluster);
 
-        let (outsiders, next) = snapshot.outsiders(SignedDuration::from_mins(5), NOW.parse().unwrap());
+        let (outsiders, next) = cluster.outsiders(SignedDuration::from_mins(5), NOW.parse().unwrap());
         let seen: Vec<_> = outsiders.iter().map(|one| (one.name, one.label, one.young)).collect();
         assert_eq!(seen, [("bare", None, false), ("new", None, true), ("other", Some("none"), false)]);
         assert_eq!(

@@ -4,9 +4,11 @@ mod away;
 mod slots;
 mod workloads;
 
+use std::sync::Arc;
+
 use super::*;
 use crate::policy::{Durations, Limit};
-use brupop_api::names;
+use brupop_api::{Item, names};
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -65,29 +67,27 @@ fn shadow(name: &str, spec: &Value, status: &Value) -> Arc<Item<BottlerocketShad
     Arc::new(serde_json::from_value(json).unwrap())
 }
 
-fn snapshot(
+fn cluster(
     nodes: impl IntoIterator<Item = (&'static str, Value)>,
     shadows: impl IntoIterator<Item = (&'static str, Value, Value)>,
-) -> Snapshot {
-    let nodes: BTreeMap<String, _> =
-        nodes.into_iter().map(|(name, more)| (names::shadow_name(name), node(name, more))).collect();
-    let agent =
-        |node: &String| AgentPod { node: node.clone(), ready_since: Some(Timestamp::MIN), away_since: None };
-    Snapshot {
-        agents: nodes.keys().map(|shadow| (shadow.clone(), agent(shadow))).collect(),
-        nodes,
-        shadows: shadows
-            .into_iter()
-            .map(|(name, spec, status)| (name.to_owned(), shadow(name, &spec, &status)))
-            .collect(),
-        ..Snapshot::default()
+) -> Cluster {
+    let mut cluster = Cluster::default();
+    for (name, more) in nodes {
+        let agent = AgentPod { node: name.to_owned(), ready_since: Some(Timestamp::MIN), away_since: None };
+        let entry = cluster.entry(&names::shadow_name(name));
+        entry.node = Some(node(name, more));
+        entry.agents.insert("agent".to_owned(), agent);
     }
+    for (name, spec, status) in shadows {
+        cluster.entry(name).shadow = Some(shadow(name, &spec, &status));
+    }
+    cluster
 }
 
-fn observe_at<'a>(snapshot: &'a Snapshot, durations: &'a Durations, now: &'a str) -> Observed<'a> {
+fn observe_at<'a>(cluster: &'a Cluster, durations: &'a Durations, now: &'a str) -> Observed<'a> {
     let policy = Policy { limit: Limit::Percent(50), durations: *durations, ..Policy::default() };
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: Some("n") };
-    observe(snapshot, &policy, &leader, Now { time: now.parse().unwrap(), text: now })
+    observe(cluster, &policy, &leader, Now { time: now.parse().unwrap(), text: now })
 }
 
 #[test]
@@ -95,16 +95,15 @@ fn a_soak_begins_anew_when_node_or_agent_was_not_ready_meanwhile() {
     let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:58:00Z", "attempt": 7});
     let soaked = |node_since: &str, agent: Option<&str>| {
         let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": node_since});
-        let mut snapshot = snapshot(
+        let mut cluster = cluster(
             [("n", json!({"status": {"conditions": [ready]}}))],
             [("brs-n", spec.clone(), json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
         );
         let ready_since = agent.map(|since| since.parse().unwrap());
-        snapshot
-            .agents
-            .insert("brs-n".to_owned(), AgentPod { node: "n".to_owned(), ready_since, away_since: None });
+        let agent = AgentPod { node: "n".to_owned(), ready_since, away_since: None };
+        cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
         let durations = durations();
-        let observed = observe_at(&snapshot, &durations, NOW);
+        let observed = observe_at(&cluster, &durations, NOW);
         (observed.situations[0].time.soak_over, observed.next.map(|next| next.to_string()))
     };
     let long_ago = "2026-11-21T03:00:00Z";
@@ -122,15 +121,14 @@ fn a_soak_begins_anew_when_node_or_agent_was_not_ready_meanwhile() {
 fn a_soak_that_began_anew_has_its_time_too() {
     let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:30:00Z", "attempt": 7});
     let overdue = |agent: Option<&str>| {
-        let mut snapshot = snapshot(
+        let mut cluster = cluster(
             [("n", json!({}))],
             [("brs-n", spec.clone(), json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
         );
         let ready_since = agent.map(|since| since.parse().unwrap());
-        snapshot
-            .agents
-            .insert("brs-n".to_owned(), AgentPod { node: "n".to_owned(), ready_since, away_since: None });
-        observe_at(&snapshot, &durations(), NOW).situations[0].time.step_overdue
+        let agent = AgentPod { node: "n".to_owned(), ready_since, away_since: None };
+        cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
+        observe_at(&cluster, &durations(), NOW).situations[0].time.step_overdue
     };
     assert!(overdue(None), "nobody is well");
     assert!(!overdue(Some("2026-11-21T03:59:30Z")));
@@ -144,9 +142,9 @@ fn a_host_that_comes_back_late_has_the_time_to_say_so() {
     let overdue = |ready: Value| {
         let status = json!({"current_state": "StagedAndPerformedUpdate", "attempt": 7});
         let node = json!({"status": {"conditions": [ready]}});
-        let snapshot = snapshot([("n", node)], [("brs-n", spec.clone(), status)]);
+        let cluster = cluster([("n", node)], [("brs-n", spec.clone(), status)]);
         let durations = durations();
-        let observed = observe_at(&snapshot, &durations, NOW);
+        let observed = observe_at(&cluster, &durations, NOW);
         (observed.situations[0].time.step_overdue, observed.next.map(|next| next.to_string()))
     };
     let since = |since: &str| json!({"type": "Ready", "status": "True", "lastTransitionTime": since});
@@ -158,12 +156,12 @@ fn a_host_that_comes_back_late_has_the_time_to_say_so() {
 
 #[test]
 fn the_fleet_is_seen() {
-    let mut snapshot = snapshot([("a", json!({})), ("b", json!({})), ("c", json!({})), ("n", json!({}))], []);
+    let mut cluster = cluster([("a", json!({})), ("b", json!({})), ("c", json!({})), ("n", json!({}))], []);
     let durations = durations();
-    assert_eq!(observe_at(&snapshot, &durations, NOW).fleet.ledger_term, None);
+    assert_eq!(observe_at(&cluster, &durations, NOW).fleet.ledger_term, None);
     let ledger = json!({"metadata": {}, "spec": {}, "status": {"term": 4, "slots": {"brs-a": {"uid": "u", "attempt": 1}}}});
-    snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    let fleet = observe_at(&snapshot, &durations, NOW).fleet;
+    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    let fleet = observe_at(&cluster, &durations, NOW).fleet;
     assert_eq!((fleet.term, fleet.ledger_term, fleet.limit), (4, Some(4), 2));
     assert!(fleet.exclude);
     assert_eq!(fleet.slots["brs-a"].attempt, 1);
@@ -177,9 +175,9 @@ fn a_node_is_seen_with_its_shadow() {
             "labels": {"topology.kubernetes.io/zone": "z1"}},
         "spec": {"unschedulable": true, "taints": [{"key": names::UPDATING_TAINT, "effect": "PreferNoSchedule"}]},
     });
-    let snapshot = snapshot([("n", more)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
+    let cluster = cluster([("n", more)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
     let durations = durations();
-    let observed = observe_at(&snapshot, &durations, NOW);
+    let observed = observe_at(&cluster, &durations, NOW);
     let [situation] = observed.situations.as_slice() else { panic!("one node") };
     let node = situation.node.unwrap();
     assert!(
@@ -202,12 +200,12 @@ fn only_nodes_that_are_or_were_ours_are_looked_at() {
     let label = |value| json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: value}}});
     let marked = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: r#"{"shadow_uid":"u","attempt":1}"#},
         "labels": {names::UPDATER_INTERFACE_LABEL: "1.0.0"}}});
-    let snapshot = snapshot(
+    let cluster = cluster(
         [("a", json!({})), ("b", label("1.0.0")), ("c", marked), ("d", label("1.0.0"))],
         [("brs-d", json!({"state": "Idle"}), json!({})), ("brs-gone", json!({"state": "Idle"}), json!({}))],
     );
     let durations = durations();
-    let observed = observe_at(&snapshot, &durations, NOW);
+    let observed = observe_at(&cluster, &durations, NOW);
     let seen: Vec<&str> = observed.situations.iter().map(|situation| situation.shadow_name).collect();
     assert_eq!(seen, ["brs-a", "brs-c", "brs-d", "brs-gone"]);
     assert!(observed.situations[3].node.is_none());
@@ -216,12 +214,12 @@ fn only_nodes_that_are_or_were_ours_are_looked_at() {
 #[test]
 fn what_cannot_be_read_is_set_aside_and_others_go_on() {
     let bad = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: "?"}}});
-    let snapshot = snapshot(
+    let cluster = cluster(
         [("a", json!({})), ("b", bad), ("c", json!({}))],
         [("brs-a", json!({"state": "Dreaming"}), json!({})), ("brs-c", json!({"state": "Idle"}), json!({}))],
     );
     let durations = durations();
-    let observed = observe_at(&snapshot, &durations, NOW);
+    let observed = observe_at(&cluster, &durations, NOW);
     assert_eq!(observed.unreadable.keys().copied().collect::<Vec<_>>(), [0, 1]);
     assert!(observed.unreadable[&0].starts_with("the shadow cannot be read"), "{:?}", observed.unreadable);
     assert!(observed.situations[1].node.unwrap().marker.is_some(), "the slot of an unread marker is kept");
@@ -231,9 +229,9 @@ fn what_cannot_be_read_is_set_aside_and_others_go_on() {
 #[test]
 fn a_node_with_too_long_a_name_is_named_and_others_go_on() {
     let name: &'static str = "n".repeat(names::NODE_NAME_MAX + 1).leak();
-    let snapshot = snapshot([(name, json!({})), (&name[1..], json!({}))], []);
+    let cluster = cluster([(name, json!({})), (&name[1..], json!({}))], []);
     let durations = durations();
-    let observed = observe_at(&snapshot, &durations, NOW);
+    let observed = observe_at(&cluster, &durations, NOW);
     assert_eq!(observed.too_long, [names::shadow_name(name)]);
     assert_eq!(observed.situations.len(), 1);
 }
@@ -277,19 +275,19 @@ fn the_clock_has_its_say_in_each_state() {
         ("failed thrice", failed, reports("Idle"), |time| !time.backing_off, thrice),
         ("other target", since("Idle"), reports("Idle"), |time| !time.backing_off, 60),
     ] {
-        let snapshot = snapshot([("n", json!({}))], [("brs-n", spec, status)]);
+        let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
         let start: Timestamp = NOW.parse().unwrap();
         let durations = durations();
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = (start + SignedDuration::from_secs(seconds)).to_string();
-            let observed = observe_at(&snapshot, &durations, &now);
+            let observed = observe_at(&cluster, &durations, &now);
             assert_eq!(says(&observed.situations[0].time), expected, "{what} after {seconds} s");
         }
     }
     let done = json!({"current_state": "Idle", "attempt": 2, "current_version": "2.0.0"});
-    let snapshot = snapshot([("n", json!({}))], [("brs-n", since("Idle"), done)]);
+    let cluster = cluster([("n", json!({}))], [("brs-n", since("Idle"), done)]);
     let durations = durations();
-    let observed = observe_at(&snapshot, &durations, NOW);
+    let observed = observe_at(&cluster, &durations, NOW);
     assert!(!backing_off(&observed.situations[0].time), "a success is not waited after");
     assert_eq!(observed.next, None, "an idle fleet has no deadline");
 }
@@ -304,14 +302,14 @@ fn a_drain_has_its_time_and_then_the_grant_what_it_takes() {
         let annotations = json!({names::MARKER_ANNOTATION: marker.to_string()});
         let spec =
             json!({"state": "StagedAndPerformedUpdate", "state_transition_timestamp": NOW, "attempt": 2});
-        let snapshot = snapshot(
+        let cluster = cluster(
             [("n", json!({"metadata": {"annotations": annotations}}))],
             [("brs-n", spec, json!({"current_state": "StagedAndPerformedUpdate", "attempt": 2}))],
         );
         let durations = durations();
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = later(seconds);
-            let observed = observe_at(&snapshot, &durations, &now);
+            let observed = observe_at(&cluster, &durations, &now);
             assert_eq!(observed.situations[0].time.drain_overdue, expected, "{drained:?} after {seconds} s");
         }
     }
@@ -342,14 +340,14 @@ proptest! {
             "version": "2.0.0",
             "failures": failures.map(|(count, when)| json!({"count": count, "attempt": 2, "at": at(when), "reason": "X"}))});
         let status = json!({"current_state": State::ALL[reported], "attempt": echoed, "current_version": "1.0.0"});
-        let snapshot = snapshot(
+        let cluster = cluster(
             [("n", json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker}}}))],
             [("brs-n", spec, status)],
         );
         let durations = durations();
         let facts = |seconds: i64| {
             let text = at(seconds);
-            let observed = observe_at(&snapshot, &durations, &text);
+            let observed = observe_at(&cluster, &durations, &text);
             (format!("{:?}", observed.situations[0].time), observed.next)
         };
         let (before, next) = facts(now);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brupop_api::crds::VERSION_RECORDS_MAX;
-use brupop_api::fleet::{BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::fleet::{AcknowledgedHalt, BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::write::{Fields, apply};
 use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Object, State, Write, names};
 use jiff::SignedDuration;
@@ -13,14 +13,14 @@ use serde_json::json;
 
 use super::objects::{Dice, node, shadow, uid_of};
 use super::world::NEW;
+use crate::cluster::{Cluster, Entry, Obstacle};
 use crate::decide::new_shadow;
 use crate::decide::{Decision, Effect};
 use crate::drain::{DrainPlan, PodKey};
 use crate::facts::Gate;
-use crate::objects::{AgentPod, WatchedNode};
+use crate::objects::AgentPod;
 use crate::observe::{Leader, Now, Observed, observe};
 use crate::policy::{Durations, Limit, Policy};
-use crate::snapshot::Snapshot;
 
 pub(super) const TERM: u64 = 4;
 /// The time of every pass.
@@ -103,8 +103,8 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
     let record = VersionRecord {
         failures: if dice.rarely(2) { vec![failed(dice)] } else { vec![] },
         succeeded: dice.one_of(&[0, 1]),
-        halted: dice.rarely(3).then(Halt::default),
-        resumed_at: dice.ago_or_never(),
+        halted: dice.rarely(3).then(|| Halt { at: dice.ago(), reason: String::new() }),
+        acknowledged_at: dice.ago_or_never(),
         ..VersionRecord::default()
     };
     let halted = || VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
@@ -117,7 +117,11 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
         versions.insert(NEW.to_owned(), record);
     }
     let mut fleet = BottlerocketFleet::new("fleet", BottlerocketFleetSpec::default());
-    fleet.spec.resume_versions = if dice.rarely(4) { vec![NEW.to_owned()] } else { vec![] };
+    fleet.spec.acknowledged_halts = if dice.rarely(4) {
+        vec![AcknowledgedHalt { version: NEW.to_owned(), halted_at: dice.ago() }]
+    } else {
+        vec![]
+    };
     fleet.status = Some(BottlerocketFleetStatus {
         term: Some(TERM),
         slots,
@@ -169,34 +173,30 @@ impl Fleet {
     }
 
     /// The objects, as they are watched.
-    pub(super) fn snapshot(&self) -> Snapshot {
-        let mut snapshot = Snapshot {
-            ledger: Some(Arc::new(serde_json::from_value(json!(self.ledger)).unwrap())),
-            ..Snapshot::default()
-        };
+    pub(super) fn cluster(&self) -> Cluster {
+        let mut cluster = Cluster::default();
+        cluster.ledger = Some(Arc::new(serde_json::from_value(json!(self.ledger)).unwrap()));
         for (name, place) in &self.places {
-            if let Some(node) = &place.node {
-                let watched: WatchedNode = serde_json::from_value(json!(node)).unwrap();
-                snapshot.nodes.insert(name.clone(), Arc::new(watched));
-            }
-            if let Some(shadow) = &place.shadow {
-                let guarded = Arc::new(serde_json::from_value(json!(shadow)).unwrap());
-                snapshot.shadows.insert(name.clone(), guarded);
-            }
-            snapshot.agents.extend(place.agent.clone().map(|agent| (name.clone(), agent)));
-            snapshot.drains.extend(place.plan.clone().map(|plan| (name.clone(), plan)));
-            snapshot.denied.extend(place.denied.then(|| (name.clone(), "a rule".to_owned())));
-            let blocked = place.blocked.map(|for_long| (name.clone(), ("a budget".to_owned(), for_long)));
-            snapshot.blocked.extend(blocked);
-            snapshot.undrainable.extend(place.undrainable.then(|| (name.clone(), "a budget".to_owned())));
-            let missing = |missing: bool| missing.then(|| "apps/v1/ReplicaSet/shop/cart".to_owned());
-            snapshot.evicted.extend(place.missing.map(|it| (name.clone(), missing(it))));
+            let budget = || "a budget".to_owned();
+            let never = place.undrainable.then(|| Obstacle::Never(budget()));
+            let now = place.blocked.map(|for_long| Obstacle::Now { budget: budget(), for_long });
+            let read = |object: &serde_json::Value| serde_json::from_value(object.clone()).unwrap();
+            let entry = Entry {
+                node: place.node.as_ref().map(|node| Arc::new(serde_json::from_value(json!(node)).unwrap())),
+                shadow: place.shadow.as_ref().map(|shadow| Arc::new(read(&json!(shadow)))),
+                agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
+                drain: place.plan.clone(),
+                obstacle: never.or(now),
+                denied: place.denied.then(|| "a rule".to_owned()),
+                evicted: place.missing.map(|it| it.then(|| "apps/v1/ReplicaSet/shop/cart".to_owned())),
+            };
+            cluster.entries.insert(name.clone(), entry);
         }
-        snapshot
+        cluster
     }
 
     /// What is seen in the objects.
-    pub(super) fn observe<'a>(&'a self, snapshot: &'a Snapshot) -> Observed<'a> {
+    pub(super) fn observe<'a>(&'a self, cluster: &'a Cluster) -> Observed<'a> {
         let policy =
             Policy { limit: self.limit, durations: self.durations, force: self.force, ..Policy::default() };
         let leader = Leader {
@@ -205,7 +205,7 @@ impl Fleet {
             alone: self.alone,
             own_node: Some("n0"),
         };
-        let mut observed = observe(snapshot, &policy, &leader, Now { time: NOW.parse().unwrap(), text: NOW });
+        let mut observed = observe(cluster, &policy, &leader, Now { time: NOW.parse().unwrap(), text: NOW });
         observed.fleet.gate = self.gate;
         observed
     }

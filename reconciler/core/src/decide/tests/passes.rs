@@ -72,8 +72,8 @@ fn random_fleets_get_everywhere() {
     let mut met = BTreeSet::new();
     for _ in 0..2048 {
         let fleet = fleet().new_tree(&mut runner).unwrap().current();
-        let snapshot = fleet.snapshot();
-        let observed = fleet.observe(&snapshot);
+        let cluster = fleet.cluster();
+        let observed = fleet.observe(&cluster);
         let chosen = slots(&observed.fleet, &observed.situations);
         let decided = observed.situations.iter().map(|situation| decide(&observed.fleet, situation).reason);
         met.extend(decided.chain(chosen.queued.iter().map(|(_, reason)| *reason)).map(|it| it.as_str()));
@@ -91,7 +91,7 @@ proptest! {
 
     #[test]
     fn the_same_objects_bring_the_same_decisions(fleet in fleet()) {
-        let (one, other) = (fleet.snapshot(), fleet.snapshot());
+        let (one, other) = (fleet.cluster(), fleet.cluster());
         let (one, other) = (fleet.observe(&one), fleet.observe(&other));
         prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
         prop_assert_eq!(slots(&one.fleet, &one.situations), slots(&other.fleet, &other.situations));
@@ -106,8 +106,8 @@ proptest! {
         let mut fleet = fleet;
         for pass in 0.. {
             let before = fleet.clone();
-            let snapshot = before.snapshot();
-            let observed = before.observe(&snapshot);
+            let cluster = before.cluster();
+            let observed = before.observe(&cluster);
             let mut acts = false;
             if let Some(write) = slots(&observed.fleet, &observed.situations).write {
                 fleet.write_ledger(&write);
@@ -126,7 +126,7 @@ proptest! {
 
     #[test]
     fn the_limit_holds_in_the_ledger_that_is_written(fleet in fleet()) {
-        let before = fleet.snapshot();
+        let before = fleet.cluster();
         let observed = fleet.observe(&before);
         let Some(write) = slots(&observed.fleet, &observed.situations).write else { return Ok(()) };
         let mut after = fleet.clone();
@@ -136,8 +136,8 @@ proptest! {
         let names = taken(fleet.status(), Some(&write));
         let taken = names.len();
         prop_assert_eq!(after.status().slots.len(), had + taken);
-        let snapshot = after.snapshot();
-        let seen = after.observe(&snapshot);
+        let cluster = after.cluster();
+        let seen = after.observe(&cluster);
         let limit = seen.fleet.limit;
         if taken == 0 {
             return Ok(());
@@ -154,8 +154,8 @@ proptest! {
 
     #[test]
     fn a_node_that_is_touched_says_that_it_moves(fleet in fleet()) {
-        let snapshot = fleet.snapshot();
-        let observed = fleet.observe(&snapshot);
+        let cluster = fleet.cluster();
+        let observed = fleet.observe(&cluster);
         let chosen = slots(&observed.fleet, &observed.situations);
         for (index, situation) in observed.situations.iter().enumerate() {
             let decision = decide(&observed.fleet, situation);
@@ -178,8 +178,8 @@ proptest! {
 
     #[test]
     fn nothing_starts_where_nothing_may(fleet in fleet()) {
-        let snapshot = fleet.snapshot();
-        let observed = fleet.observe(&snapshot);
+        let cluster = fleet.cluster();
+        let observed = fleet.observe(&cluster);
         let chosen = slots(&observed.fleet, &observed.situations);
         let halted = |version: &str| {
             fleet.status().versions.get(version).is_some_and(|record| record.halted.is_some())
@@ -211,7 +211,7 @@ prop_assert!(node.update_now || !situation.time.young);
         held.alone = gate != 2;
         held.durations.pause = jiff::SignedDuration::from_hours(1000);
         held.durations.min_node_age = jiff::SignedDuration::from_hours(1000);
-        let (free_snapshot, held_snapshot) = (fleet.snapshot(), held.snapshot());
+        let (free_snapshot, held_snapshot) = (fleet.cluster(), held.cluster());
         let (free, held) = (fleet.observe(&free_snapshot), held.observe(&held_snapshot));
         for (in_free, in_held) in free.situations.iter().zip(&held.situations) {
             if is_idle(in_free) {
@@ -230,11 +230,11 @@ prop_assert!(node.update_now || !situation.time.young);
 
     #[test]
     fn a_node_without_label_is_at_most_put_back_into_service(fleet in fleet()) {
-        let snapshot = fleet.snapshot();
-        let observed = fleet.observe(&snapshot);
+        let cluster = fleet.cluster();
+        let observed = fleet.observe(&cluster);
         let seen: BTreeSet<&str> = observed.situations.iter().map(|situation| situation.shadow_name).collect();
         for (name, place) in &fleet.places {
-            let ours = snapshot.nodes.get(name).is_some_and(|node| node.labelled() || !matches!(node.marker(), Ok(None)));
+            let ours = cluster.node(name).is_some_and(|node| node.labelled() || !matches!(node.marker(), Ok(None)));
             prop_assert_eq!(seen.contains(name.as_str()), ours || place.shadow.is_some());
         }
         for situation in &observed.situations {
@@ -256,8 +256,8 @@ prop_assert!(node.update_now || !situation.time.young);
 
     #[test]
     fn everybody_who_may_begin_has_one_turn(fleet in fleet()) {
-        let snapshot = fleet.snapshot();
-        let observed = fleet.observe(&snapshot);
+        let cluster = fleet.cluster();
+        let observed = fleet.observe(&cluster);
         let turns = turns(&observed.fleet, &observed.situations);
         let may_begin = observed.situations.iter().enumerate().filter(|(_, situation)| {
             is_idle(situation)

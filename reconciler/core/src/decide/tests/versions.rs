@@ -1,11 +1,11 @@
-//! Which failures count against a version, when it is halted, and who lifts that.
+//! Which failures count against a version, and when it is halted.
 
 use std::collections::BTreeMap;
 
 use State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::Write;
 use brupop_api::facts::SpecFacts;
-use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::shadow::Failures;
 
 use super::world::*;
@@ -14,19 +14,19 @@ use crate::decide::{Halted, Reason, node as decide, slots};
 use crate::facts::{FleetFacts, Situation};
 use crate::policy::FailureBudget;
 
-fn failures(reason: &str) -> Failures {
+pub(super) fn failures(reason: &str) -> Failures {
     Failures { count: 1, attempt: 1, at: "2026-11-21T03:00:00Z".to_owned(), reason: reason.to_owned() }
 }
 
 /// Given up, undone, about to give its slot back.
-fn over(failures: Option<&Failures>) -> Situation<'_> {
+pub(super) fn over(failures: Option<&Failures>) -> Situation<'_> {
     let mut situation = updating(Idle, Idle);
     situation.time.backing_off = true;
     shadow(&mut situation, |shadow| shadow.spec.failures = failures);
     situation
 }
 
-fn failed(nodes: &[&str]) -> VersionRecord {
+pub(super) fn failed(nodes: &[&str]) -> VersionRecord {
     let failure = |node: &&str| NodeFailure {
         node: (*node).to_owned(),
         at: "2026-11-21T02:00:00Z".to_owned(),
@@ -35,13 +35,19 @@ fn failed(nodes: &[&str]) -> VersionRecord {
     VersionRecord { failures: nodes.iter().map(failure).collect(), ..VersionRecord::default() }
 }
 
-fn halted(record: VersionRecord) -> VersionRecord {
+pub(super) fn halted(record: VersionRecord) -> VersionRecord {
     let halt = Halt { at: "2026-11-21T02:00:00Z".to_owned(), reason: "a (FellBack)".to_owned() };
     VersionRecord { halted: Some(halt), ..record }
 }
 
+/// What a person says who has seen the halt of this record of the new version.
+pub(super) fn acknowledged(record: &VersionRecord) -> [AcknowledgedHalt; 1] {
+    let halted_at = record.halted.as_ref().unwrap().at.clone();
+    [AcknowledgedHalt { version: NEW.to_owned(), halted_at }]
+}
+
 /// The record of the new version after a pass.
-fn record(
+pub(super) fn record(
     fleet: &FleetFacts<'_>,
     known: Option<VersionRecord>,
     situations: &[Situation<'_>],
@@ -54,7 +60,7 @@ fn record(
     }
 }
 
-fn names(record: &VersionRecord) -> Vec<&str> {
+pub(super) fn names(record: &VersionRecord) -> Vec<&str> {
     record.failures.iter().map(|failure| failure.node.as_str()).collect()
 }
 
@@ -120,36 +126,6 @@ fn nothing_is_halted_without_a_budget() {
 }
 
 #[test]
-fn a_person_lifts_a_halt_once_each_time_that_the_version_is_put_in() {
-    let fell_back = failures("FellBack");
-    let listed = [NEW.to_owned()];
-    let resumed = FleetFacts { resume: &listed, slots: &NO_SLOTS, ..fleet() };
-    let gone_on = record(&resumed, Some(halted(failed(&["a"]))), &[]).unwrap();
-    assert_eq!((names(&gone_on), &gone_on.halted), (vec!["a"], &None));
-    assert_eq!(gone_on.resumed_at.as_deref(), Some(resumed.now));
-
-    let resumed = FleetFacts { resume: &listed, now: "2026-11-21T06:00:00Z", ..fleet() };
-    let fell_back = Failures { at: "2026-11-21T05:00:00Z".to_owned(), ..fell_back };
-    let again = record(&resumed, Some(gone_on.clone()), &[over(Some(&fell_back))]).unwrap();
-    assert!(
-        again.halted.as_ref().is_some_and(|halt| halt.reason == "n (FellBack)") && again.resumed_at.is_some(),
-        "still in the list, it does not lift another halt"
-    );
-    assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..resumed }, Some(again.clone()), &[]), None);
-
-    let taken_out = record(&FleetFacts { slots: &NO_SLOTS, ..fleet() }, Some(again), &[]).unwrap();
-    assert!(taken_out.halted.is_some() && taken_out.resumed_at.is_none());
-    let put_in = record(&FleetFacts { slots: &NO_SLOTS, ..resumed }, Some(taken_out), &[]).unwrap();
-    assert!(put_in.halted.is_none() && put_in.resumed_at.as_deref() == Some(resumed.now));
-
-    // Put in before it has failed, a version is known from its first failure on.
-    let first =
-        record(&FleetFacts { now: "2026-11-21T04:30:00Z", ..resumed }, None, &[over(Some(&fell_back))])
-            .unwrap();
-    assert!(first.halted.is_some(), "nor does a version that was put in before it failed");
-}
-
-#[test]
 fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
     let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
     shadow(&mut away, |shadow| {
@@ -167,25 +143,27 @@ fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
     let noted = FleetFacts { slots: &counted, ..fleet() };
     assert_eq!(record(&noted, Some(missing.clone()), &[away]), None, "once");
 
-    let listed = [NEW.to_owned()];
-    let resumed = FleetFacts { resume: &listed, now: "2026-11-21T06:00:00Z", ..noted };
-    let gone_on = record(&resumed, Some(missing.clone()), &[away]).unwrap();
+    let said = acknowledged(&missing);
+    let lifted = FleetFacts { acknowledged: &said, now: "2026-11-21T06:00:00Z", ..noted };
+    let gone_on = record(&lifted, Some(missing.clone()), &[away]).unwrap();
     assert!(gone_on.halted.is_none(), "and a person may go on while it is away");
-    assert_eq!(record(&resumed, Some(gone_on.clone()), &[away]), None);
-    let mut deleted = away;
+    assert_eq!(record(&lifted, Some(gone_on.clone()), &[away]), None);
+    let [mut deleted, mut came_back] = [away; 2];
     deleted.node = None;
     assert_eq!(
-        record(&resumed, Some(gone_on), &[deleted]),
+        record(&lifted, Some(gone_on.clone()), &[deleted]),
         None,
         "nor is it counted again once its Node is gone"
     );
+    let fell_back = failures("FellBack");
+    came_back.shadow = over(Some(&fell_back)).shadow;
+    node(&mut came_back, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
+    assert!(slots(&lifted, &[came_back]).write.is_some(), "it gives its slot back");
+    assert_eq!(record(&lifted, Some(gone_on.clone()), &[came_back]), None, "or has come back as it was");
 
-    let again = FleetFacts { resume: &listed, now: "2026-11-21T06:00:00Z", ..fleet() };
-    let mut resumed = missing.clone();
-    (resumed.halted, resumed.resumed_at) = (None, Some("2026-11-21T04:30:00Z".to_owned()));
-    "2026-11-21T02:00:00Z".clone_into(&mut resumed.failures[0].at);
-    let counted = record(&again, Some(resumed), &[away]).unwrap();
-    assert_eq!(counted.failures[0].at, again.now, "that it failed before is another update's failure");
+    let another = FleetFacts { acknowledged: &said, now: "2026-11-21T06:00:00Z", ..fleet() };
+    let counted = record(&another, Some(gone_on), &[away]).unwrap();
+    assert_eq!(counted.failures[0].at, another.now, "that it failed before is another update's failure");
     assert!(counted.halted.is_some());
 
     let mut unclaimed = away;
@@ -329,11 +307,11 @@ fn many_missing_hosts_are_counted_once_each() {
     assert_eq!(versions[NEW].failures.len(), 8, "so many are named");
     let after = FleetFacts { slots: &held, versions: &versions, ..fleet() };
     assert_eq!(slots(&after, &missing).write, None, "nothing is left to be said");
-    let listed = [NEW.to_owned()];
-    let resumed = FleetFacts { resume: &listed, now: "2026-11-21T06:00:00Z", ..after };
-    let gone_on = record(&resumed, Some(versions[NEW].clone()), &missing).unwrap();
+    let said = acknowledged(&versions[NEW]);
+    let lifted = FleetFacts { acknowledged: &said, now: "2026-11-21T06:00:00Z", ..after };
+    let gone_on = record(&lifted, Some(versions[NEW].clone()), &missing).unwrap();
     assert!(gone_on.halted.is_none());
-    assert_eq!(record(&resumed, Some(gone_on), &missing), None, "and it stays resumed");
+    assert_eq!(record(&lifted, Some(gone_on), &missing), None, "and it stays lifted");
 }
 
 #[test]

@@ -8,15 +8,15 @@ fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
     let ready = json!({"type": "Ready", "status": if node_away { "False" } else { "True" }, "lastTransitionTime": away});
     let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:30:00Z", "attempt": 7,
         "baseline_boot_id": "boot-1"});
-    let mut snapshot = snapshot(
+    let mut cluster = cluster(
         [("n", json!({"status": {"conditions": [ready]}}))],
         [("brs-n", spec, json!({"current_state": reached, "attempt": 7}))],
     );
     let (ready_since, away_since) = (None, Some(away.parse().unwrap()));
     let agent = AgentPod { node: "n".to_owned(), ready_since, away_since };
-    snapshot.agents.insert("brs-n".to_owned(), agent);
+    cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
     let durations = Durations { stage: SignedDuration::from_hours(4), ..durations() };
-    observe_at(&snapshot, &durations, now).situations[0].time.step_overdue
+    observe_at(&cluster, &durations, now).situations[0].time.step_overdue
 }
 
 /// Each spell is too short to count, so without a bound on all of them the slot would be kept for ever.
@@ -28,11 +28,11 @@ fn a_node_that_comes_and_goes_while_it_is_watched_is_overdue_in_the_end() {
             let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": changed.to_string()});
             let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:00:00Z",
                 "attempt": 7});
-            let snapshot = snapshot(
+            let cluster = cluster(
                 [("n", json!({"status": {"conditions": [ready]}}))],
                 [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
             );
-            observe_at(&snapshot, &durations(), now).situations[0].time.step_overdue
+            observe_at(&cluster, &durations(), now).situations[0].time.step_overdue
         })
     };
     assert_eq!(overdue("2026-11-21T03:15:00Z"), [false, false]);

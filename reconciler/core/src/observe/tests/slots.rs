@@ -5,11 +5,11 @@ use super::*;
 /// Is the slot overdue, of a shadow with this spec, taken at `since`?
 fn overdue(spec: &Value, since: &str, now: &str) -> bool {
     let status = json!({"current_state": "Idle", "attempt": 1});
-    let mut snapshot = snapshot([("n", json!({}))], [("brs-n", spec.clone(), status)]);
+    let mut cluster = cluster([("n", json!({}))], [("brs-n", spec.clone(), status)]);
     let slot = json!({"brs-n": {"uid": "uid-brs-n", "attempt": 1, "since": since}});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 1, "slots": slot}});
-    snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    observe_at(&snapshot, &durations(), now).situations[0].time.slot_overdue
+    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    observe_at(&cluster, &durations(), now).situations[0].time.slot_overdue
 }
 
 #[test]

@@ -21,15 +21,15 @@ fn watched<T>(
     };
     let annotations = json!({names::MARKER_ANNOTATION: marker.render()});
     let spec = json!({"state": "MonitoringUpdate", "state_transition_timestamp": "2026-11-21T03:58:00Z", "attempt": 7});
-    let mut snapshot = snapshot(
+    let mut cluster = cluster(
         [("n", json!({"metadata": {"annotations": annotations}}))],
         [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
     );
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": since});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"slots": {"brs-n": slot}}});
-    snapshot.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    snapshot.note_evicted("brs-n", found);
-    see(&observe_at(&snapshot, durations, now).situations[0])
+    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    cluster.note_evicted("brs-n", found);
+    see(&observe_at(&cluster, durations, now).situations[0])
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn owners_matter_while_their_node_is_watched() {
         let annotations = json!({names::MARKER_ANNOTATION: marker.render()});
         let nodes = [("n", json!({"metadata": {"annotations": annotations}})), ("unmarked", json!({}))];
         let spec = json!({"state": state});
-        snapshot(nodes, [("brs-n", spec.clone(), json!({})), ("brs-unmarked", spec, json!({}))]).monitored()
+        cluster(nodes, [("brs-n", spec.clone(), json!({})), ("brs-unmarked", spec, json!({}))]).monitored()
     };
     let expected = BTreeMap::from([("brs-n".to_owned(), vec![CART.to_owned()])]);
     assert_eq!(with(&[CART], "MonitoringUpdate"), expected);

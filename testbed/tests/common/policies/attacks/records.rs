@@ -79,7 +79,10 @@ fn fleets(bed: &Bed) -> Vec<Row> {
         make("another fleet", fleet("other", &json!({})), Invalid),
         make("a fleet on hold", fleet(names::FLEET, &json!({"paused": true})), Policy(of_fleet)),
         change("the fleet let go", json!({"spec": {"paused": false}})),
-        change("a halt lifted", json!({"spec": {"resumeVersions": ["1.0.0"]}})),
+        change(
+            "a halt lifted",
+            json!({"spec": {"acknowledgedHalts": [{"version": "1.0.0", "haltedAt": "2026-01-01T00:00:00Z"}]}}),
+        ),
         by("the fleet's end", Method::DELETE, ours.clone(), Json::Null, Rbac(of_fleet)),
     ];
     rows.extend(lasting().map(|(says, more)| {

@@ -1,0 +1,142 @@
+//! The fields of shadows, Nodes and ledger that writes test and set.
+
+use std::borrow::Cow;
+
+use brupop_api::write::Fields;
+use brupop_api::{Field, Value};
+use brupop_core::decide::Abort;
+
+use crate::ledger::{Held, Ledger, Record};
+use crate::objects::{
+    BOOTS, Failed, LIVES, Mark, Node, SHADOWS, Shadow, UIDS, VERSIONS, index_in, known_text, name_of, number,
+    said_staged, saying_staged, small, time, to_number,
+};
+use crate::tables;
+
+impl Fields for Ledger {
+    fn get(&self, field: Field<'_>) -> Value<'_> {
+        match field {
+            Field::Term => Value::Number(self.term.into()),
+            Field::Slots => Value::Slots(Cow::Borrowed(tables::slots(self))),
+            Field::VersionRecord(version) => tables::versions(self.record)
+                .get(version)
+                .cloned()
+                .map_or(Value::Absent, Value::VersionRecord),
+            _ => Value::Absent,
+        }
+    }
+
+    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
+        match (field, value) {
+            (Field::Term, Value::Number(term)) => self.term = small(*term),
+            (Field::Slot(shadow), value) => {
+                let Some(index) = SHADOWS.iter().position(|name| *name == shadow) else { return };
+                self.slots[index] = if let Value::Slot(slot) = value {
+                    let life = UIDS[index].iter().position(|uid| *uid == slot.uid).unwrap_or(LIVES - 1);
+                    let (life, attempt) = (small(life as u64), small(slot.attempt));
+                    Some(Held { life, attempt, lost: slot.lost, counted: slot.counted, blindly: false })
+                } else {
+                    None
+                };
+            }
+            (Field::VersionRecord(version), value) if version == VERSIONS[1] => {
+                self.record =
+                    if let Value::VersionRecord(record) = value { Some(Record::of(record)) } else { None };
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Fields for Shadow {
+    fn get(&self, field: Field<'_>) -> Value<'_> {
+        match field {
+            Field::Uid => Value::text(UIDS[usize::from(self.index)][usize::from(self.life)]),
+            Field::Generation => Value::Number(self.generation.into()),
+            Field::SpecState => Value::State(self.state),
+            Field::SpecVersion => name_of(&VERSIONS, self.version),
+            Field::SpecAttempt => number(self.attempt),
+            Field::SpecLeaderTerm => number(self.term),
+            Field::SpecBaselineBootId => name_of(&BOOTS, self.baseline),
+            Field::SpecRebootFromBootId => name_of(&BOOTS, self.grant),
+            Field::CurrentVersion => name_of(&VERSIONS, self.current_version),
+            Field::TargetVersion => name_of(&VERSIONS, self.target_version),
+            Field::CurrentState => Value::state_or_absent(self.current_state),
+            Field::StatusAttempt => number(self.status_attempt),
+            Field::StatusBootId => name_of(&BOOTS, self.boot),
+            Field::StatusStaged => said_staged(self.staged).cloned().map_or(Value::Absent, Value::Staged),
+            Field::StatusRebootRequested => name_of(&BOOTS, self.claim),
+            Field::StatusProblem => Value::problem_or_absent(self.problem),
+            Field::StatusMessage => Value::text_or_absent(self.message),
+            _ => Value::Absent,
+        }
+    }
+
+    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
+        match field {
+            Field::SpecState => {
+                self.state = if let Value::State(state) = value { *state } else { self.state }
+            }
+            Field::SpecVersion => self.version = index_in(&VERSIONS, value),
+            Field::SpecAttempt => self.attempt = to_number(value),
+            Field::SpecLeaderTerm => self.term = to_number(value),
+            Field::SpecBaselineBootId => self.baseline = index_in(&BOOTS, value),
+            Field::SpecRebootFromBootId => self.grant = index_in(&BOOTS, value),
+            Field::SpecFailures => {
+                self.failures = if let Value::Failures(failures) = value {
+                    Some(Failed {
+                        count: small(failures.count),
+                        attempt: small(failures.attempt),
+                        at: time(&failures.at),
+                        corroborated: Abort::is_corroborated(&failures.reason),
+                    })
+                } else {
+                    None
+                };
+            }
+            Field::CurrentVersion => self.current_version = index_in(&VERSIONS, value),
+            Field::TargetVersion => self.target_version = index_in(&VERSIONS, value),
+            Field::CurrentState => {
+                self.current_state = if let Value::State(state) = value { Some(*state) } else { None };
+            }
+            Field::StatusAttempt => self.status_attempt = to_number(value),
+            Field::StatusBootId => self.boot = index_in(&BOOTS, value),
+            Field::StatusStaged => {
+                self.staged = if let Value::Staged(staged) = value { saying_staged(staged) } else { None };
+            }
+            Field::StatusRebootRequested => self.claim = index_in(&BOOTS, value),
+            Field::StatusProblem => {
+                self.problem = if let Value::Problem(problem) = value { Some(*problem) } else { None };
+            }
+            Field::StatusMessage => {
+                self.message = if let Value::Text(text) = value { Some(known_text(text)) } else { None };
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Fields for Node {
+    fn get(&self, field: Field<'_>) -> Value<'_> {
+        match field {
+            Field::Uid => Value::text(UIDS[usize::from(self.index)][usize::from(self.life)]),
+            Field::Unschedulable => Value::flag(self.unschedulable),
+            Field::UpdatingTaint => Value::flag(self.tainted),
+            Field::Marker => self
+                .marker
+                .map_or(Value::Absent, |mark| Value::Marker(Cow::Borrowed(tables::marker(self.index, mark)))),
+            _ => Value::Absent,
+        }
+    }
+
+    fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
+        match field {
+            Field::Unschedulable => self.unschedulable = *value == Value::Set,
+            Field::UpdatingTaint => self.tainted = *value == Value::Set,
+            Field::Marker => {
+                self.marker = if let Value::Marker(marker) = value { Some(Mark::of(marker)) } else { None };
+            }
+            _ => {}
+        }
+    }
+}

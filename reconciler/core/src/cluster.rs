@@ -1,0 +1,306 @@
+//! What is known of the cluster: one entry for each node, kept up to date by watches. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use brupop_api::fleet::BottlerocketFleetStatus;
+use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
+
+use crate::drain::DrainPlan;
+use crate::facts::Evicted;
+use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
+
+/// What is known of the cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    /// One entry for each node, by the name that its shadow has or would have.
+    pub entries: BTreeMap<String, Entry>,
+    /// The ledger, if there is one.
+    pub ledger: Option<Arc<Item<Ledger>>>,
+    /// The entry in which each agent's pod is, by the pod's name; `None` if it cannot be read.
+    agents: BTreeMap<String, Option<String>>,
+}
+
+/// What is known of one node.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    /// The Node, if there is one.
+    pub node: Option<Arc<WatchedNode>>,
+    /// The shadow, if there is one; perhaps it cannot be read.
+    pub shadow: Option<Arc<Item<BottlerocketShadow>>>,
+    /// The pods of its agent, by name.
+    pub agents: BTreeMap<String, AgentPod>,
+    /// What a drain has to do, while the node's pods are watched and known.
+    pub drain: Option<DrainPlan>,
+    /// What stands in the way of a drain. It is remembered for a while after the pods are no longer watched.
+    pub obstacle: Option<Obstacle>,
+    /// Why the API server takes no change of the Node, if that is so.
+    pub denied: Option<String>,
+    /// The first workload that is not available again, if there is one; known only once all were looked at.
+    pub evicted: Option<Option<String>>,
+}
+
+/// What stands in the way of a drain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// No drain could empty the node. Holds why.
+    Never(String),
+    /// A budget allows no disruption now.
+    Now {
+        /// Which.
+        budget: String,
+        /// One has not done so for as long as a drain may take.
+        for_long: bool,
+    },
+}
+
+impl Entry {
+    /// The shadow, if there is one that can be read.
+    pub fn shadow(&self) -> Option<&BottlerocketShadow> {
+        self.shadow.as_ref()?.ok()
+    }
+
+    /// The marker, if there is one that can be read.
+    pub fn marker(&self) -> Option<&Marker> {
+        self.node.as_ref()?.marker().ok()?
+    }
+
+    /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.
+    pub fn agent(&self) -> Option<&AgentPod> {
+        self.agents.values().find(|agent| agent.ready_since.is_some()).or(self.agents.values().next_back())
+    }
+
+    /// Forgets what only a leader looks at.
+    pub fn forget_what_leaders_know(&mut self) {
+        let Self { node, shadow, agents, .. } = std::mem::take(self);
+        *self = Self { node, shadow, agents, ..Self::default() };
+    }
+
+    fn is_empty(&self) -> bool {
+        self.node.is_none() && self.shadow.is_none() && self.agents.is_empty()
+    }
+}
+
+/// A kind of objects that is watched.
+pub trait Member: Sized {
+    /// This object is there now, perhaps in place of an earlier version. Returns whether a decision could be another.
+    fn put(self, cluster: &mut Cluster) -> bool;
+
+    /// The object of this name is gone.
+    fn remove(name: &str, cluster: &mut Cluster);
+
+    /// `metadata.name`.
+    fn name(&self) -> &str;
+
+    /// The names of all that are there.
+    fn names(cluster: &Cluster) -> BTreeSet<String>;
+}
+
+impl Member for WatchedNode {
+    fn put(self, cluster: &mut Cluster) -> bool {
+        let node = &mut cluster.entry(&names::shadow_name(self.name())).node;
+        let changed = node.as_ref().is_none_or(|old| !old.same_facts(&self));
+        *node = Some(Arc::new(self));
+        changed
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        cluster.change(&names::shadow_name(name), |entry| entry.node = None);
+    }
+
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        cluster.nodes().map(|(_, node)| node.name().to_owned()).collect()
+    }
+}
+
+impl Member for Item<BottlerocketShadow> {
+    fn put(self, cluster: &mut Cluster) -> bool {
+        let name = self.name().to_owned();
+        cluster.entry(&name).shadow = Some(Arc::new(self));
+        true
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        cluster.change(name, |entry| entry.shadow = None);
+    }
+
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        let with_shadow = cluster.entries.iter().filter(|(_, entry)| entry.shadow.is_some());
+        with_shadow.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl Member for Item<Ledger> {
+    fn put(self, cluster: &mut Cluster) -> bool {
+        cluster.ledger = Some(Arc::new(self));
+        true
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        cluster.ledger.take_if(|ledger| ledger.name() == name);
+    }
+
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        cluster.ledger.iter().map(|ledger| ledger.name().to_owned()).collect()
+    }
+}
+
+/// The agents' pods.
+impl Member for PodItem {
+    fn put(self, cluster: &mut Cluster) -> bool {
+        let agent = AgentPod::of(&self);
+        let shadow = agent.as_ref().map(|agent| names::shadow_name(&agent.node));
+        let before = cluster.agents.get(self.name()).cloned().flatten();
+        if before.is_some() && before != shadow {
+            <Self as Member>::remove(self.name(), cluster);
+        }
+        let readable = self.body.is_ok();
+        if !readable || shadow.is_some() {
+            cluster.agents.insert(self.name().to_owned(), shadow.clone());
+        }
+        let Some((agent, shadow)) = agent.zip(shadow) else { return before.is_some() || !readable };
+        let old = cluster.entry(&shadow).agents.insert(self.name().to_owned(), agent.clone());
+        old != Some(agent)
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        if let Some(Some(shadow)) = cluster.agents.remove(name) {
+            cluster.change(&shadow, |entry| {
+                entry.agents.remove(name);
+            });
+        }
+    }
+
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        cluster.agents.keys().cloned().collect()
+    }
+}
+
+impl Cluster {
+    /// All objects of this kind, in place of those that are known.
+    pub fn replace<K: Member>(&mut self, objects: impl IntoIterator<Item = K>) {
+        let mut gone = K::names(self);
+        for object in objects {
+            gone.remove(object.name());
+            object.put(self);
+        }
+        for name in gone {
+            K::remove(&name, self);
+        }
+    }
+
+    /// The entry of this name, which is made unless it is there.
+    pub fn entry(&mut self, name: &str) -> &mut Entry {
+        self.entries.entry(name.to_owned()).or_default()
+    }
+
+    /// Changes an entry, if it is there. One that knows nothing any more goes.
+    fn change(&mut self, name: &str, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            change(entry);
+            if entry.is_empty() {
+                self.entries.remove(name);
+            }
+        }
+    }
+
+    /// The Nodes, by the name that their shadow has or would have.
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, &Arc<WatchedNode>)> {
+        self.entries.iter().filter_map(|(name, entry)| Some((name.as_str(), entry.node.as_ref()?)))
+    }
+
+    /// The shadows, including those that cannot be read.
+    pub fn shadows(&self) -> impl Iterator<Item = &Item<BottlerocketShadow>> {
+        self.entries.values().filter_map(|entry| entry.shadow.as_deref())
+    }
+
+    /// The Node of the shadow of this name.
+    pub fn node(&self, name: &str) -> Option<&Arc<WatchedNode>> {
+        self.entries.get(name)?.node.as_ref()
+    }
+
+    /// What a drain of this node has to do.
+    pub fn drain(&self, name: &str) -> Option<&DrainPlan> {
+        self.entries.get(name)?.drain.as_ref()
+    }
+
+    /// The drains of nodes whose pods are watched and known.
+    pub fn drains(&self) -> impl Iterator<Item = &DrainPlan> {
+        self.entries.values().filter_map(|entry| entry.drain.as_ref())
+    }
+
+    /// Is there a shadow of this name?
+    pub fn has_shadow(&self, name: &str) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.shadow.is_some())
+    }
+
+    /// How many agents' pods cannot be read.
+    pub fn unreadable_agents(&self) -> usize {
+        self.agents.values().filter(|entry| entry.is_none()).count()
+    }
+
+    /// The ledger, if there is one that can be read.
+    pub fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_ref()?.ok()
+    }
+
+    /// The ledger's status.
+    pub fn status(&self) -> Option<&BottlerocketFleetStatus> {
+        self.ledger()?.fleet.status.as_ref()
+    }
+
+    /// The shadow of this name, if there is one that can be read.
+    pub fn shadow(&self, name: &str) -> Option<&BottlerocketShadow> {
+        self.entries.get(name)?.shadow()
+    }
+
+    /// The names of Nodes that the API server lets us patch as far as we know, and that have a shadow of which the same is
+    /// true.
+    pub fn normal_nodes(&self) -> Vec<&str> {
+        let normal = self.entries.values().filter_map(|entry| {
+            let node = entry.node.as_ref().filter(|node| node.marker().is_ok() && !node.is_overgrown())?;
+            entry.shadow().map(|_| node.name())
+        });
+        normal.collect()
+    }
+
+    /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are
+    /// being monitored.
+    pub fn monitored(&self) -> BTreeMap<String, Vec<String>> {
+        let owners = self.entries.iter().filter_map(|(name, entry)| {
+            let watched = entry.shadow()?.spec.state == State::MonitoringUpdate;
+            let owners = &entry.marker().filter(|_| watched)?.evicted_owners;
+            Some((name.clone(), owners.clone()))
+        });
+        owners.collect()
+    }
+
+    /// Notes the state of the workloads whose pods were evicted from the node of this shadow.
+    pub fn note_evicted(&mut self, shadow: &str, evicted: Evicted<'_>) {
+        let missing = match evicted {
+            Evicted::Unknown => return,
+            Evicted::Back => None,
+            Evicted::Missing(owner) => Some(owner.to_owned()),
+        };
+        self.change(shadow, |entry| entry.evicted = Some(missing));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! What watches bring, in whatever order.
+
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn node(name: &str, ready: bool) -> WatchedNode {
+    let status = if ready { "True" } else { "False" };
+    let conditions = json!([{"type": "Ready", "status": status}]);
+    serde_json::from_value(json!({"metadata": {"name": name}, "status": {"conditions": conditions}})).unwrap()
+}
+
+fn shadow(name: &str, state: &str) -> Item<BottlerocketShadow> {
+    serde_json::from_value(json!({"apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "metadata": {"name": names::shadow_name(name)}, "spec": {"state": state}}))
+    .unwrap()
+}
+
+/// An agent's pod; without a node it cannot be read.
+fn agent(name: &str, node: Option<&str>, ready: bool) -> PodItem {
+    let status = if ready { "True" } else { "False" };
+    let condition = json!({"type": "Ready", "status": status, "lastTransitionTime": "2026-11-21T04:00:00Z"});
+    let spec = node.map_or_else(|| json!("?"), |node| json!({"nodeName": node}));
+    serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns"}, "spec": spec,
+        "status": {"phase": "Running", "conditions": [condition]}}))
+    .unwrap()
+}
+
+/// One event of a watch.
+#[derive(Clone, Debug)]
+enum Event {
+    Node(u8, bool),
+    NodeGone(u8),
+    Shadow(u8, bool),
+    ShadowGone(u8),
+    Agent(u8, Option<u8>, bool),
+    AgentGone(u8),
+}
+
+impl Event {
+    fn happen(&self, cluster: &mut Cluster) {
+        let name = |number: &u8| format!("n{number}");
+        match self {
+            Self::Node(of, ready) => {
+                node(&name(of), *ready).put(cluster);
+            }
+            Self::NodeGone(of) => WatchedNode::remove(&name(of), cluster),
+            Self::Shadow(of, known) => {
+                shadow(&name(of), if *known { "Idle" } else { "Dreaming" }).put(cluster);
+            }
+            Self::ShadowGone(of) => {
+                Item::<BottlerocketShadow>::remove(&names::shadow_name(&name(of)), cluster);
+            }
+            Self::Agent(of, on, ready) => {
+                let on = on.as_ref().map(name);
+                agent(&format!("agent-{of}"), on.as_deref(), *ready).put(cluster);
+            }
+            Self::AgentGone(of) => PodItem::remove(&format!("agent-{of}"), cluster),
+        }
+    }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let of = || 0_u8..3;
+    prop_oneof![
+        (of(), any::<bool>()).prop_map(|(of, ready)| Event::Node(of, ready)),
+        of().prop_map(Event::NodeGone),
+        (of(), any::<bool>()).prop_map(|(of, known)| Event::Shadow(of, known)),
+        of().prop_map(Event::ShadowGone),
+        (of(), prop::option::of(of()), any::<bool>()).prop_map(|(of, on, ready)| Event::Agent(of, on, ready)),
+        of().prop_map(Event::AgentGone),
+    ]
+}
+
+/// What there is after these events, object by object.
+fn objects(events: &[Event]) -> (Vec<WatchedNode>, Vec<Item<BottlerocketShadow>>, Vec<PodItem>) {
+    let (mut nodes, mut shadows, mut agents) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for event in events {
+        match event {
+            Event::Node(of, ready) => drop(nodes.insert(*of, node(&format!("n{of}"), *ready))),
+            Event::NodeGone(of) => drop(nodes.remove(of)),
+            Event::Shadow(of, known) => {
+                let state = if *known { "Idle" } else { "Dreaming" };
+                drop(shadows.insert(*of, shadow(&format!("n{of}"), state)));
+            }
+            Event::ShadowGone(of) => drop(shadows.remove(of)),
+            Event::Agent(of, on, ready) => {
+                let on = on.map(|on| format!("n{on}"));
+                drop(agents.insert(*of, agent(&format!("agent-{of}"), on.as_deref(), *ready)));
+            }
+            Event::AgentGone(of) => drop(agents.remove(of)),
+        }
+    }
+    (nodes.into_values().collect(), shadows.into_values().collect(), agents.into_values().collect())
+}
+
+proptest! {
+    /// However it came about: the cluster is what a list of all objects would make of it, and a list brings it there.
+    #[test]
+    fn events_and_lists_lead_to_the_same(
+        events in prop::collection::vec(event(), 0..40),
+        before in prop::collection::vec(event(), 0..10),
+    ) {
+        let mut one = Cluster::default();
+        for event in &events {
+            event.happen(&mut one);
+        }
+        let mut other = Cluster::default();
+        for event in &before {
+            event.happen(&mut other);
+        }
+        let (nodes, shadows, agents) = objects(&events);
+        other.replace(nodes);
+        other.replace(shadows);
+        other.replace(agents);
+        prop_assert_eq!(format!("{:?}", one), format!("{:?}", other));
+        prop_assert!(one.entries.values().all(|entry| !entry.is_empty()));
+    }
+}
+
+#[test]
+fn what_changes_no_decision_is_told() {
+    let mut cluster = Cluster::default();
+    assert!(node("n", true).put(&mut cluster));
+    assert!(!node("n", true).put(&mut cluster), "a heartbeat");
+    assert!(node("n", false).put(&mut cluster));
+    assert!(agent("a", Some("n"), true).put(&mut cluster));
+    assert!(!agent("a", Some("n"), true).put(&mut cluster));
+    assert!(agent("a", Some("n"), false).put(&mut cluster));
+}
+
+#[test]
+fn of_two_agents_the_ready_one_counts() {
+    let mut cluster = Cluster::default();
+    agent("a", Some("n"), true).put(&mut cluster);
+    agent("b", Some("n"), false).put(&mut cluster);
+    let ready = |cluster: &Cluster| cluster.entries["brs-n"].agent().unwrap().ready_since.is_some();
+    assert!(ready(&cluster));
+    PodItem::remove("a", &mut cluster);
+    assert!(!ready(&cluster));
+}
+
+#[test]
+fn a_leaders_knowledge_goes_and_the_objects_stay() {
+    let mut cluster = Cluster::default();
+    node("n", true).put(&mut cluster);
+    let entry = cluster.entry("brs-n");
+    (entry.denied, entry.evicted) = (Some("a rule".into()), Some(None));
+    entry.forget_what_leaders_know();
+    assert!(entry.node.is_some() && entry.denied.is_none() && entry.evicted.is_none());
+}
