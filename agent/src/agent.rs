@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{BottlerocketShadow, Field, Item, Value, Write};
+use brupop_api::{BottlerocketShadow, Field, Item, Problem, Value, Write};
 use brupop_runtime::errors::{describe, status_message};
 use brupop_runtime::{Shutdown, waits::doubled};
 use kube::api::{Api, Patch, PatchParams};
@@ -64,6 +64,8 @@ pub struct Agent {
     host_unreachable: Trouble,
     /// Calls that the host refused or did not answer.
     call_failing: Trouble,
+    /// What that is, in one word.
+    call_problem: Problem,
     /// Downloads ahead of the turn that the host refused or did not answer.
     prefetch_failing: Trouble,
     /// Reports that the API server did not take.
@@ -108,6 +110,7 @@ impl Agent {
             absence: Absence::default(),
             host_unreachable: Trouble::new("Bottlerocket's API"),
             call_failing: Trouble::new("the call to the host"),
+            call_problem: Problem::HostUnreachable,
             prefetch_failing: Trouble::new("the download ahead of its turn"),
             reports_failing: Trouble::new("the report to the API server"),
             refused: 0,
@@ -242,12 +245,16 @@ fn said(write: &Write<'_>) {
         (Field::CurrentState, Value::State(state)) => Some(state.as_str()),
         _ => None,
     });
+    let problem = write.sets.iter().find_map(|(field, value)| match (field, value) {
+        (Field::StatusProblem, Value::Problem(problem)) => Some(problem.as_str()),
+        _ => None,
+    });
     let message = write.sets.iter().find_map(|(field, value)| match (field, value) {
         (Field::StatusMessage, Value::Text(message)) => Some(message.as_ref()),
         _ => None,
     });
     let fields: Vec<String> = write.sets.iter().map(|(field, _)| format!("{field:?}")).collect();
-    tracing::info!(state, says = message, fields = fields.join(","), "reported");
+    tracing::info!(state, problem, says = message, fields = fields.join(","), "reported");
 }
 
 /// A shadow that the API server sent has name, UID and generation.

@@ -1,5 +1,6 @@
 //! What decisions need of a shadow, borrowed and small: the same view for agent, reconciler and model.
 
+use crate::problem::Problem;
 use crate::shadow::{BottlerocketShadow, Failures, Staged, State};
 
 /// A shadow as decisions see it.
@@ -43,20 +44,15 @@ pub struct StatusFacts<'a> {
     pub boot_id: Option<&'a str>,
     pub staged: Option<&'a Staged>,
     pub reboot_requested: Option<&'a str>,
+    pub problem: Option<Problem>,
     pub message: Option<&'a str>,
 }
 
-/// How [`StatusFacts::message`] begins after a look for updates that failed. The agent writes it, and the next look that
-/// succeeds takes it away.
-pub const REFRESH_FAILED: &str = "refresh failed";
-/// How [`StatusFacts::message`] begins while Bottlerocket's API does not answer, or refuses what it is asked.
-pub const HOST_TROUBLE: &str = "Bottlerocket API: ";
-
 impl<'a> StatusFacts<'a> {
-    /// What the agent says of a host that cannot look for updates, if that is so.
+    /// Why the host cannot look for updates, in its agent's words, if it cannot.
     pub fn refresh_failed(&self) -> Option<&'a str> {
-        self.message
-            .filter(|message| [REFRESH_FAILED, HOST_TROUBLE].iter().any(|start| message.starts_with(start)))
+        let problem = self.problem.filter(|problem| problem.prevents_refresh())?;
+        Some(self.message.unwrap_or(problem.as_str()))
     }
 }
 
@@ -88,6 +84,7 @@ impl<'a> ShadowFacts<'a> {
                 boot_id: status.boot_id.as_deref(),
                 staged: status.staged.as_ref(),
                 reboot_requested: status.reboot_requested.as_deref(),
+                problem: status.problem,
                 message: status.message.as_deref(),
             }),
         })

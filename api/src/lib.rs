@@ -2,7 +2,7 @@
 //!
 //! Everything here is a value or a function over values: the two custom resources ([`shadow`], [`fleet`]), what a
 //! node carries while it is updated ([`marker`]), which state may follow which ([`transitions`]), a conditional
-//! change of one object ([`mod@write`]), how objects are read ([`item`]), who a caller is ([`identity`]), what things are
+//! change of one object ([`mod@write`]), what is wrong with a host ([`problem`]), how objects are read ([`item`]), who a caller is ([`identity`]), what things are
 //! called ([`names`]), and how text from outside is shown to people ([`mod@printable`]). No client, no clock, no input or
 //! output.
 
@@ -16,6 +16,7 @@ pub mod item;
 pub mod marker;
 pub mod names;
 pub mod printable;
+pub mod problem;
 #[allow(clippy::duplicated_attributes, reason = "every printcolumn has a type")]
 pub mod shadow;
 pub mod transitions;
@@ -24,5 +25,6 @@ pub mod write;
 pub use fleet::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketFleetStatus};
 pub use item::Item;
 pub use marker::Marker;
+pub use problem::Problem;
 pub use shadow::{BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, State};
 pub use write::{Field, Object, Value, Write};

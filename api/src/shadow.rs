@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
 use crate::item::{Metadata, Readable, Unreadable};
+use crate::problem::Problem;
 
 /// A step of an update. As a spec: what the node should reach. As a status: what it has reached.
 #[derive(
@@ -189,7 +190,10 @@ pub struct BottlerocketShadowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::boot_id")]
     pub reboot_requested: Option<String>,
-    /// What a person should know, at most 1 KiB, without line breaks.
+    /// What is wrong, in one word, for decisions; `message` has the sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+    /// What a person should know, at most 1 KiB, without line breaks. Nothing is decided on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::message_or_null")]
     pub message: Option<String>,

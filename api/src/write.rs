@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::fleet::{Slot, VersionRecord};
 use crate::names;
+use crate::problem::Problem;
 use crate::shadow::{Failures, Staged};
 use crate::{Marker, State};
 
@@ -56,6 +57,7 @@ pub enum Field<'a> {
     StatusStaged,
     /// The claim.
     StatusRebootRequested,
+    StatusProblem,
     StatusMessage,
     /// Node: `spec.unschedulable`.
     Unschedulable,
@@ -98,6 +100,8 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     /// A state.
     State(State),
+    /// What is wrong.
+    Problem(Problem),
     /// What an agent staged.
     Staged(Staged),
     /// Failures since the last success.
@@ -133,6 +137,11 @@ impl<'a> Value<'a> {
         state.map_or(Self::Absent, Self::State)
     }
 
+    /// What is wrong, if anything is.
+    pub fn problem_or_absent(problem: Option<Problem>) -> Self {
+        problem.map_or(Self::Absent, Self::Problem)
+    }
+
     /// Set or absent.
     pub fn flag(set: bool) -> Self {
         if set { Self::Set } else { Self::Absent }
@@ -145,6 +154,7 @@ impl<'a> Value<'a> {
             Self::Number(number) => json!(number),
             Self::Text(text) => json!(text),
             Self::State(state) => json!(state),
+            Self::Problem(problem) => json!(problem),
             Self::Staged(staged) => json!(staged),
             Self::Failures(failures) => json!(failures),
             Self::Marker(marker) => json!(marker.render()),
@@ -245,6 +255,21 @@ impl Write<'_> {
 }
 
 impl Field<'_> {
+    /// The fields of a shadow's status that are its agent's.
+    pub const OF_AGENTS: [Field<'static>; 11] = [
+        Field::CurrentVersion,
+        Field::TargetVersion,
+        Field::CurrentState,
+        Field::CrashCount,
+        Field::FailureTimestamp,
+        Field::StatusAttempt,
+        Field::StatusBootId,
+        Field::StatusStaged,
+        Field::StatusRebootRequested,
+        Field::StatusProblem,
+        Field::StatusMessage,
+    ];
+
     /// JSON pointer to the field in its object.
     pub fn pointer(&self) -> String {
         let leaf =
@@ -269,6 +294,7 @@ impl Field<'_> {
             Self::StatusBootId => "/status/boot_id".into(),
             Self::StatusStaged => "/status/staged".into(),
             Self::StatusRebootRequested => "/status/reboot_requested".into(),
+            Self::StatusProblem => "/status/problem".into(),
             Self::StatusMessage => "/status/message".into(),
             Self::Unschedulable => "/spec/unschedulable".into(),
             Self::ExcludedFromLoadBalancers => leaf("/metadata/labels", names::EXCLUDE_FROM_LB_LABEL),

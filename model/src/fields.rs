@@ -66,6 +66,7 @@ impl Fields for Shadow {
             Field::StatusBootId => name_of(&BOOTS, self.boot),
             Field::StatusStaged => said_staged(self.staged).cloned().map_or(Value::Absent, Value::Staged),
             Field::StatusRebootRequested => name_of(&BOOTS, self.claim),
+            Field::StatusProblem => Value::problem_or_absent(self.problem),
             Field::StatusMessage => Value::text_or_absent(self.message),
             _ => Value::Absent,
         }
@@ -104,6 +105,9 @@ impl Fields for Shadow {
                 self.staged = if let Value::Staged(staged) = value { saying_staged(staged) } else { None };
             }
             Field::StatusRebootRequested => self.claim = index_in(&BOOTS, value),
+            Field::StatusProblem => {
+                self.problem = if let Value::Problem(problem) = value { Some(*problem) } else { None };
+            }
             Field::StatusMessage => {
                 self.message = if let Value::Text(text) = value { Some(known_text(text)) } else { None };
             }

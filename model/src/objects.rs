@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use brupop_api::shadow::Staged;
-use brupop_api::{Marker, State, Value};
+use brupop_api::{Marker, Problem, State, Value};
 
 /// Most nodes in a model.
 pub const NODES_MAX: usize = 3;
@@ -70,6 +70,7 @@ pub struct Shadow {
     pub boot: Option<u8>,
     pub staged: Option<u8>,
     pub claim: Option<u8>,
+    pub problem: Option<Problem>,
     pub message: Option<&'static str>,
 }
 
@@ -134,6 +135,7 @@ impl Shadow {
             boot: None,
             staged: None,
             claim: None,
+            problem: None,
             message: None,
         }
     }

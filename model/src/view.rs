@@ -57,6 +57,7 @@ pub(crate) fn shadow(shadow: &Shadow) -> ShadowFacts<'static> {
             boot_id: shadow.boot.map(boot),
             staged: said_staged(shadow.staged),
             reboot_requested: shadow.claim.map(boot),
+            problem: shadow.problem,
             message: shadow.message,
         },
     }

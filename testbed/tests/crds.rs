@@ -164,6 +164,8 @@ fn limits_of_statuses() -> Vec<Row> {
             json!({"current_state": "Done"}),
             Err("status.current_state: Unsupported value"),
         ),
+        ("a problem", json!({"problem": "HostUnreachable"}), Ok(())),
+        ("a problem that is not", json!({"problem": "Sulking"}), Err("status.problem: Unsupported value")),
         ("a staged image", json!({"staged": {"version": "1.20.0", "at": TIME}}), Ok(())),
         (
             "a staged image of no time",

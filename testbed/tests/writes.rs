@@ -284,8 +284,13 @@ async fn a_tested_field_that_changed_is_noticed(client: &Client) -> Result<()> {
         ("status", "boot_id", json!(boot), Field::StatusBootId),
         ("status", "staged", json!({"version": "1.20.0", "at": time}), Field::StatusStaged),
         ("status", "reboot_requested", json!(boot), Field::StatusRebootRequested),
+        ("status", "problem", json!("StepFailed"), Field::StatusProblem),
         ("status", "message", json!("m"), Field::StatusMessage),
     ];
+    for field in server.kind.fields() {
+        let tried = changes.iter().any(|(.., changed)| *changed == field);
+        ensure!(tried || field == Field::Uid, "{field:?} is not tried");
+    }
     for (half, name, value, field) in changes {
         let read = server.make(&before).await?;
         let shadow: BottlerocketShadow = serde_json::from_value(read.json.clone())?;

@@ -7,6 +7,7 @@ mod goals;
 mod image;
 mod look;
 mod prefetch;
+mod problem;
 mod report;
 mod staging;
 #[cfg(test)]
@@ -15,7 +16,7 @@ mod view;
 mod written;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{State, Write};
+use brupop_api::{Problem, State, Write};
 use jiff::Timestamp;
 
 use report::Report;
@@ -135,6 +136,9 @@ pub struct Memory {
     pub refused: bool,
     /// The host has been busy for long, without interruption. The shell sets it.
     pub busy_for_long: bool,
+    /// The host answered, but the last call that was to do something did not come off: what the status says of its API
+    /// stays. The shell sets it.
+    pub host_api_fails: bool,
     /// A reboot that was asked for in this boot may still come. The shell sets it.
     pub reboot_may_come: bool,
 }
@@ -196,6 +200,9 @@ pub fn step<'a>(host: &HostFacts<'a>, shadow: &ShadowFacts<'a>, memory: &Memory)
         }
     }
     let view = view::View { host, shadow, memory: &memory, ended, our_image };
+    if shadow.status.problem.is_some_and(Problem::is_of_host_api) && !view.host_api_fails() {
+        report.no_problem();
+    }
     let wanted = match shadow.spec.state {
         State::Idle | State::ErrorReset => view.toward_idle(&mut report),
         State::StagedAndPerformedUpdate => view.toward_staged(&mut report),

@@ -1,7 +1,7 @@
 //! Calls that make the host do something.
 
-use brupop_api::State;
 use brupop_api::facts::ShadowFacts;
+use brupop_api::{Problem, State};
 use tokio::time::Instant;
 
 use super::{Agent, Pause};
@@ -30,7 +30,7 @@ impl Agent {
             self.prefetches.asked(version, self.options.refresh_interval);
         }
         self.refusals.answered(call, &outcome);
-        let sentence = match outcome {
+        let (problem, sentence) = match outcome {
             Ok(Outcome::Begun) => {
                 self.begun(call, seen.generation, memory);
                 say_begun(call, seen, due, prefetch);
@@ -40,7 +40,7 @@ impl Agent {
                 return Pause::ShadowOr(self.polls.next(self.options.poll_interval));
             }
             Ok(Outcome::NotFound(sentence) | Outcome::NotAllowed(sentence) | Outcome::Failed(sentence)) => {
-                format!("{} was refused: {sentence}", call.name())
+                (refused(call), format!("{} was refused: {sentence}", call.name()))
             }
             Err(error) => {
                 if !matches!(error, HostError::Unreachable { .. }) {
@@ -48,10 +48,15 @@ impl Agent {
                     self.begun = Some(Begun::now());
                     self.memory = memory;
                 }
-                error.to_string()
+                (Problem::HostUnreachable, error.to_string())
             }
         };
-        let failing = if prefetch.is_some() { &mut self.prefetch_failing } else { &mut self.call_failing };
+        let failing = if prefetch.is_some() {
+            &mut self.prefetch_failing
+        } else {
+            self.call_problem = problem;
+            &mut self.call_failing
+        };
         Pause::ShadowOr(failing.failed(&sentence))
     }
 
@@ -76,6 +81,14 @@ impl Agent {
             self.memory.asked = None;
             self.memory.refresh_lost |= command == Command::Refresh;
         }
+    }
+}
+
+/// The word for a call that is refused.
+fn refused(call: HostCall) -> Problem {
+    match call {
+        HostCall::Command(_) => Problem::CommandRefused,
+        HostCall::Reboot => Problem::RebootRefused,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brupop_api::conditions::{ConditionStatus, PROGRESSING, REASONS_AGAINST_PREFETCH};
 use brupop_api::facts::ShadowFacts;
-use brupop_api::{BottlerocketShadow, Field, State, Value, Write};
+use brupop_api::{BottlerocketShadow, Field, Problem, State, Value, Write};
 use jiff::{Timestamp, Unit};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -67,8 +67,11 @@ impl Agent {
         self.remember(seen, host, shadow);
         let (step, memory) = step(host, seen, &self.memory);
         // Only now: a call that is still to be made, or whose end is not known, may yet fail.
-        if step == Step::Wait {
+        if step == Step::Wait && self.call_failing.is_failing() {
             self.call_failing.over();
+            self.memory = memory;
+            // Once more: what the shadow says of it may be taken back now.
+            return Pause::None;
         }
         if !matches!(step, Step::Report(_)) {
             self.reports = 0;
@@ -143,6 +146,7 @@ impl Agent {
             State::RebootedIntoUpdate => self.refusals.reboot_for_good(deadline),
             State::Idle | State::ErrorReset | State::MonitoringUpdate => false,
         };
+        self.memory.host_api_fails = self.call_failing.is_failing();
         self.memory.reboot_may_come = self.refusals.reboot_may_come();
         self.busy_since = self.busy_since.filter(|_| busy).or_else(|| busy.then(Instant::now));
         self.memory.busy_for_long = self.busy_since.is_some_and(|since| since.elapsed() >= BUSY_FOR_LONG);
@@ -180,18 +184,16 @@ impl Agent {
         }
     }
 
-    /// Says in the shadow what has been wrong with the host for a while, or that it no longer is.
+    /// Says in the shadow what has been wrong with the host's API for a while.
     async fn tell_trouble(
         &mut self,
         seen: &ShadowFacts<'_>,
         shadow: &Arc<BottlerocketShadow>,
     ) -> Option<Pause> {
-        let reason = self.host_unreachable.lasting().or(self.call_failing.lasting()).map(str::to_owned);
-        if reason.is_none() && (self.host_unreachable.is_failing() || self.call_failing.is_failing()) {
-            // Too early to say, and too early to take back what the process before this one said.
-            return None;
-        }
-        let write = host_trouble(seen, reason.as_deref())?;
+        let unreachable = self.host_unreachable.lasting().map(|reason| (Problem::HostUnreachable, reason));
+        let failing = || self.call_failing.lasting().map(|reason| (self.call_problem, reason));
+        let (problem, reason) = unreachable.or_else(failing)?;
+        let write = host_trouble(seen, problem, reason)?;
         match self.report(&write, shadow).await {
             Ok(()) => Some(self.after_report()),
             Err(pause) => Some(pause),

@@ -20,7 +20,7 @@ async fn idle(mounted: bool) -> Solo {
 }
 
 async fn until_nobody_answers(solo: &Solo) {
-    let said = "Bottlerocket API: nobody answers on ";
+    let said = "nobody answers on ";
     solo.until(said, |status| status.message.as_ref().is_some_and(|it| it.starts_with(said))).await;
 }
 

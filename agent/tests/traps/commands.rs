@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brupop_agent::host::Host;
-use brupop_api::State;
+use brupop_api::{Problem, State};
 use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults};
 use serde_json::json;
 
@@ -108,8 +108,9 @@ async fn what_the_host_says_no_with_comes_out_in_the_message_and_goes() {
         let solo = idle(Durations::default()).await;
         solo.faults(Faults::answer(call, answer.clone()));
         solo.stage(1);
-        let told = |message: &str| message.starts_with("Bottlerocket API: ") && message.contains(sentence);
-        solo.until(sentence, |status| status.message.as_deref().is_some_and(told)).await;
+        let told = |message: &str| message.contains(sentence);
+        let status = solo.until(sentence, |status| status.message.as_deref().is_some_and(told)).await;
+        assert!(status.problem.is_some_and(Problem::is_of_host_api), "{sentence}: {:?}", status.problem);
         solo.faults(Faults::default());
         solo.until_at(1, STAGED).await;
         solo.until(&format!("no message after {call:?}, {answer:?}"), |status| status.message.is_none())

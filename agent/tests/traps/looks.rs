@@ -23,16 +23,13 @@ async fn whatever_makes_a_look_fail_stands_in_the_message_until_one_succeeds() {
         ),
         (
             Faults::answer(refresh, Answer::Refused("disk on fire".into())),
-            "Bottlerocket API: refresh was refused: disk on fire",
+            "refresh was refused: disk on fire",
         ),
         (
             Faults::answer(refresh, Answer::NotFound("no such action".into())),
-            "Bottlerocket API: refresh was refused: no such action",
+            "refresh was refused: no such action",
         ),
-        (
-            Faults::answer(refresh, Answer::NotAllowed("not now".into())),
-            "Bottlerocket API: refresh was refused: not now",
-        ),
+        (Faults::answer(refresh, Answer::NotAllowed("not now".into())), "refresh was refused: not now"),
     ];
     for (faults, sentence) in rows {
         let solo = Solo::idle().await;
@@ -83,6 +80,36 @@ async fn looks_that_take_their_time_and_fail_are_said_once() {
     solo.until("said", |status| status.message.is_some()).await;
     let words = solo.statuses().len();
     solo.never("it is taken back in between", || solo.statuses().len() > words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_that_take_longer_than_they_should_and_fail_are_said_once() {
+    let mut solo =
+        Solo::new(Durations { refresh: Duration::from_mins(15), ..Durations::default() }, &[]).await;
+    solo.faults(Faults::failing(Command::Refresh, "no route"));
+    solo.start();
+    let told = "refresh failed with exit status 1: no route";
+    solo.until(told, |status| status.message.as_deref() == Some(told)).await;
+    let words = solo.statuses().len();
+    solo.never("it is said in turn with another", || solo.statuses().len() > words).await;
+}
+
+/// One problem takes the place of the other: in between it would look as if an update could begin.
+#[tokio::test(start_paused = true)]
+async fn looks_that_fail_are_not_forgotten_when_the_api_was_away() {
+    let solo = Solo::idle().await;
+    solo.faults(Faults::failing(Command::Refresh, "no route"));
+    let told = "refresh failed with exit status 1: no route";
+    solo.until(told, |status| status.message.as_deref() == Some(told)).await;
+    let words = solo.statuses().len();
+    let away = Faults::answer(Call::Status, Answer::Refused("no memory".into()));
+    solo.faults(away);
+    let gone = "GET /updates/status was answered with 500: no memory";
+    solo.until(gone, |status| status.message.as_ref().is_some_and(|it| it.ends_with(gone))).await;
+    solo.faults(Faults::failing(Command::Refresh, "no route"));
+    solo.until(told, |status| status.message.as_deref() == Some(told)).await;
+    let since = solo.statuses().split_off(words);
+    assert!(since.iter().all(|status| status.message.is_some()), "{since:#?}");
 }
 
 /// The refresh is a success, and yet the host did not get to choosing.

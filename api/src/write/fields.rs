@@ -65,6 +65,7 @@ impl Fields for BottlerocketShadow {
                 status.and_then(|status| status.staged.clone()).map_or(Value::Absent, Value::Staged)
             }
             Field::StatusRebootRequested => text(status.and_then(|status| status.reboot_requested.as_ref())),
+            Field::StatusProblem => Value::problem_or_absent(status.and_then(|status| status.problem)),
             Field::StatusMessage => text(status.and_then(|status| status.message.as_ref())),
             _ => Value::Absent,
         }
@@ -103,6 +104,10 @@ impl Fields for BottlerocketShadow {
                             if let Value::Staged(staged) = value { Some(staged.clone()) } else { None };
                     }
                     Field::StatusRebootRequested => status.reboot_requested = to_text(value),
+                    Field::StatusProblem => {
+                        status.problem =
+                            if let Value::Problem(problem) = value { Some(*problem) } else { None };
+                    }
                     Field::StatusMessage => status.message = to_text(value),
                     _ => {}
                 }

@@ -116,6 +116,7 @@ pub(super) fn stands(field: Field<'_>, value: &Meaning<'_>, observed: &Value) ->
         Meaning::Number(number) => found.as_u64() == Some(*number),
         Meaning::Text(text) => found.as_str() == Some(text.as_ref()),
         Meaning::State(state) => is(found, state),
+        Meaning::Problem(problem) => is(found, problem),
         Meaning::Staged(staged) => is(found, staged),
         Meaning::Failures(failures) => is(found, failures),
         Meaning::Marker(marker) => {

@@ -111,8 +111,8 @@ fn a_plan_is_printable_whatever_agents_say() {
     let status = &mut lies.shadow.as_mut().unwrap().status;
     (status.current_version, status.target_version) = (Some(HOSTILE), Some(long.as_str()));
     let mut fails = node("brs-b", false);
-    let failed = format!("{}{HOSTILE}", brupop_api::facts::REFRESH_FAILED);
-    fails.shadow.as_mut().unwrap().status.message = Some(&failed);
+    let status = &mut fails.shadow.as_mut().unwrap().status;
+    (status.problem, status.message) = (Some(brupop_api::Problem::RefreshFailed), Some(HOSTILE));
     let mut stuck = node("brs-c", false);
     stuck.pods.undrainable = Some(HOSTILE);
     let mut observed = observed(vec![lies, fails, stuck, node("brs-d", false)], &slots, &versions);

@@ -201,7 +201,7 @@ async fn check_all(mutations: &[Mutation]) {
     check::<Item<Budget>>((), |budget| budget.body.is_ok(), &budget, mutations).await;
     let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]);
     let shadow = json!({"metadata": {"ownerReferences": owner}, "spec": {"state": "Idle", "attempt": 3},
-        "status": {"current_version": "1.0.0", "current_state": "Idle", "crash_count": 1,
+        "status": {"current_version": "1.0.0", "current_state": "Idle", "crash_count": 1, "problem": "StepFailed",
             "conditions": [{"type": "Progressing", "status": "True", "reason": "R", "message": "m",
                 "lastTransitionTime": FAR}]}});
     check::<Item<BottlerocketShadow>>((), |shadow| shadow.body.is_ok(), &shadow, mutations).await;

@@ -3,7 +3,7 @@
 use brupop_api::fleet::{NodeFailure, Slot, VersionRecord};
 use brupop_api::names;
 use brupop_api::shadow::{Failures, Staged};
-use brupop_api::{Field, Marker, State, Value};
+use brupop_api::{Field, Marker, Problem, State, Value};
 use proptest::collection::{btree_map, vec};
 use proptest::option::weighted;
 use proptest::prelude::*;
@@ -11,7 +11,8 @@ use proptest::sample::{select, subsequence};
 use serde_json::{Map, Value as Json, json};
 use std::borrow::Cow;
 
-pub const SHADOW_FIELDS: [Field<'static>; 20] = [
+/// Of a shadow, but for those that are its agent's.
+const SHADOW_FIELDS: [Field<'static>; 10] = [
     Field::Uid,
     Field::Generation,
     Field::SpecState,
@@ -22,16 +23,6 @@ pub const SHADOW_FIELDS: [Field<'static>; 20] = [
     Field::SpecBaselineBootId,
     Field::SpecRebootFromBootId,
     Field::SpecFailures,
-    Field::CurrentVersion,
-    Field::TargetVersion,
-    Field::CurrentState,
-    Field::CrashCount,
-    Field::FailureTimestamp,
-    Field::StatusAttempt,
-    Field::StatusBootId,
-    Field::StatusStaged,
-    Field::StatusRebootRequested,
-    Field::StatusMessage,
 ];
 pub const NODE_FIELDS: [Field<'static>; 9] = [
     Field::Uid,
@@ -96,11 +87,11 @@ pub struct Case {
 }
 
 impl Kind {
-    fn fields(self) -> &'static [Field<'static>] {
+    pub fn fields(self) -> Vec<Field<'static>> {
         match self {
-            Self::ShadowSpec | Self::ShadowStatus => &SHADOW_FIELDS,
-            Self::Node => &NODE_FIELDS,
-            Self::Fleet => &FLEET_FIELDS,
+            Self::ShadowSpec | Self::ShadowStatus => [&SHADOW_FIELDS[..], &Field::OF_AGENTS].concat(),
+            Self::Node => NODE_FIELDS.into(),
+            Self::Fleet => FLEET_FIELDS.into(),
         }
     }
 
@@ -112,7 +103,7 @@ impl Kind {
             Self::Node => "/",
         };
         let only_tested = [Field::Uid, Field::Generation, Field::Slots, Field::OsImage];
-        let fields = self.fields().iter().copied();
+        let fields = self.fields().into_iter();
         fields.filter(|field| field.pointer().starts_with(half) && !only_tested.contains(field)).collect()
     }
 }
@@ -125,7 +116,7 @@ pub fn case(kind: Kind) -> impl Strategy<Value = Case> {
         Kind::Fleet => fleet().boxed(),
     };
     let newer = weighted(0.4, (object(), any::<u64>(), any::<u64>()));
-    let (fields, settable) = (kind.fields().to_vec(), kind.settable());
+    let (fields, settable) = (kind.fields(), kind.settable());
     let tests = subsequence(fields, 0..=5).prop_flat_map(|fields| {
         let expected = |field| {
             let guess = value(field).prop_map(Expected::Guess);
@@ -238,6 +229,7 @@ fn shadow() -> impl Strategy<Value = Json> {
         ("boot_id", some_of(&boots)),
         ("staged", or_null(&[json!({"version": VERSIONS[1], "at": "2026-01-01T00:00:00.1Z"})])),
         ("reboot_requested", some_of(&boots)),
+        ("problem", some_of(&texts(&Problem::ALL.map(Problem::as_str)))),
         ("message", some_of(&texts(&["", "~/\u{e9}\"", "looked for updates"]))),
         ("conditions", some_of(&conditions)),
     ]);
@@ -340,6 +332,7 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
         | Field::SpecRebootFromBootId
         | Field::StatusBootId
         | Field::StatusRebootRequested => text(&BOOTS),
+        Field::StatusProblem => select(&Problem::ALL[..]).prop_map(Value::Problem).boxed(),
         Field::StatusMessage => text(&["", "another thing"]),
         Field::UpdaterInterface => text(&[names::UPDATER_INTERFACE_VERSION, "none"]),
         Field::OsImage => text(&["Bottlerocket OS 1.19.4 (aws-k8s-1.29)"]),

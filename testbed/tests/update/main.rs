@@ -9,6 +9,7 @@ mod passed_over;
 mod prefetch;
 mod quiet;
 mod recovery;
+mod refreshes;
 mod roll_out;
 mod trouble;
 mod workloads;

@@ -28,8 +28,8 @@ const OF_THE_REQUEST: [&str; 21] = [
     "/oldObject",
 ];
 
-/// Places of an object.
-const OF_AN_OBJECT: [&str; 52] = [
+/// Places of an object, as JSON pointers.
+pub const OF_AN_OBJECT: [&str; 53] = [
     "/apiVersion",
     "/kind",
     "/metadata",
@@ -77,6 +77,7 @@ const OF_AN_OBJECT: [&str; 52] = [
     "/status/staged/version",
     "/status/staged/unheard-of",
     "/status/reboot_requested",
+    "/status/problem",
     "/status/message",
     "/status/conditions",
     "/status/conditions/0/reason",
@@ -196,6 +197,8 @@ pub fn telling_values() -> Vec<Value> {
         "RebootedIntoUpdate",
         "MonitoringUpdate",
         "ErrorReset",
+        "RefreshFailed",
+        "StepFailed",
         "Unheard",
         "2026-01-01T00:00:00Z",
         "2026-01-01T00:00:00.000Z",

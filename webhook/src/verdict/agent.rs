@@ -4,23 +4,14 @@ use super::request::{is_node, read};
 use super::{Change, Object, Refusal, Request, Rule, limits};
 use brupop_api::identity::{PodIdentity, pod_identity};
 use brupop_api::transitions::status_may_become;
-use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, State, names};
+use brupop_api::{BottlerocketShadowSpec, BottlerocketShadowStatus, Field, State, names};
 use kube::core::admission::Operation;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// The fields of a status that are the agent's.
-const OWN_FIELDS: [&str; 10] = [
-    "current_version",
-    "target_version",
-    "current_state",
-    "crash_count",
-    "state_transition_failure_timestamp",
-    "attempt",
-    "boot_id",
-    "staged",
-    "reboot_requested",
-    "message",
-];
+static OWN_FIELDS: LazyLock<Vec<String>> =
+    LazyLock::new(|| Field::OF_AGENTS.map(|field| field.pointer().replace("/status/", "")).into());
 
 /// Most entries of managedFields after an agent's write: a few for each of our processes, and for people.
 const MANAGERS_MAX: usize = 16;
@@ -80,10 +71,7 @@ fn own_shadow(request: &Request, me: &PodIdentity) -> Result<(), Refusal> {
 }
 
 fn own_fields(change: &Change<'_>, me: &PodIdentity) -> Result<(), Refusal> {
-    let foreign = change
-        .fields
-        .iter()
-        .find(|field| !field.strip_prefix("status.").is_some_and(|field| OWN_FIELDS.contains(&field)));
+    let foreign = change.fields.iter().find(|field| !field.strip_prefix("status.").is_some_and(is_own));
     foreign.map_or(Ok(()), |field| {
         let allowed = format!(
             "the agent on {} may change these fields of the status only: {}",
@@ -92,6 +80,10 @@ fn own_fields(change: &Change<'_>, me: &PodIdentity) -> Result<(), Refusal> {
         );
         Err(Rule::AgentOwnFields.refuse(field, allowed))
     })
+}
+
+fn is_own(field: &str) -> bool {
+    OWN_FIELDS.iter().any(|own| own == field)
 }
 
 fn managers(request: &Request) -> Result<(), Refusal> {

@@ -1,5 +1,6 @@
 //! The table of cases, row by row, on the verdict alone. On the API server it is run by the test bed.
 
+mod own_fields;
 mod soundness;
 
 use super::{Change, Request, Rule, Verdict, verdict};

@@ -1,10 +1,7 @@
 //! What each state of the spec asks of the agent.
 
-use brupop_api::State;
-use brupop_api::facts::{HOST_TROUBLE, REFRESH_FAILED};
+use brupop_api::{Problem, State};
 
-use super::look::UNCHOSEN;
-use super::prefetch::PREFETCH;
 use super::view::{View, failure};
 use super::written::{Instead, written_instead};
 use super::{Command, Ended, Report, UpdateState, Updates};
@@ -27,7 +24,7 @@ impl<'a> View<'_, 'a> {
                 Updates::Unknown => return Next::Command(Command::Refresh),
                 Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours(&known) => {
                     if let Some(Ended { command: Command::Deactivate, last, .. }) = self.ended {
-                        report.message(Some(failure("deactivate", &last)));
+                        report.problem(Problem::StepFailed, &failure("deactivate", &last));
                     }
                     return Next::Command(Command::Deactivate);
                 }
@@ -39,21 +36,19 @@ impl<'a> View<'_, 'a> {
             }
         }
         if self.fell_back_unsaid() {
-            report.crash(self.host.now, self.fell_back());
+            report.crash(self.host.now, &self.fell_back());
         }
         report.state(State::Idle);
         report.staged(self.prefetched());
         report.claim(None);
         if self.shadow.spec.failures.is_none() {
-            report.no_failures(&[UNCHOSEN, PREFETCH, REFRESH_FAILED]);
+            report.no_failures();
         }
-        self.say_unchosen(report);
-        self.say_prefetch(report);
+        self.say_problem(report);
         self.look_for_updates(report)
     }
 
     fn look_for_updates(&self, report: &mut Report<'a>) -> Next {
-        self.say_refresh(report);
         if self.failed_refresh().is_none() {
             self.report_target(report);
         }
@@ -83,7 +78,7 @@ impl<'a> View<'_, 'a> {
         let claim = self.shadow.status.reboot_requested;
         let granted = self.shadow.spec.reboot_from_boot_id;
         if claim.is_some_and(|claim| claim != self.host.boot_id && granted == Some(claim)) {
-            report.failure(self.host.now, self.fell_back());
+            report.failure(self.host.now, &self.fell_back());
             return Next::Wait;
         }
         if granted != Some(self.host.boot_id) {
@@ -91,33 +86,30 @@ impl<'a> View<'_, 'a> {
         }
         let claimed = claim == granted;
         if claimed && self.memory.refused {
-            report.failure(self.host.now, self.refuses("to reboot"));
+            report.failure(self.host.now, &self.refuses("to reboot"));
             report.claim(None);
             return Next::Wait;
         }
-        let said = self.shadow.status.message.unwrap_or_default();
         match self.host.updates {
             Updates::Busy => Next::Poll,
             Updates::Unknown => Next::Command(Command::Refresh),
             Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) => {
                 report.claim(Some(self.host.boot_id));
-                if said.starts_with(&self.not_next()) {
-                    report.message(None);
+                if self.said() == Some(Problem::NotNextToBoot) {
+                    report.no_problem();
                 }
                 if claimed { Next::Reboot } else { Next::Wait }
             }
             // The claim stays for as long as the node may go down.
             Updates::Known(_) if claimed && self.memory.reboot_may_come => {
-                if !said.starts_with(HOST_TROUBLE) {
-                    report.message(Some(format!(
-                        "{}; a reboot that was asked for may still come",
-                        self.not_next()
-                    )));
+                if !self.host_api_fails() {
+                    let still = format!("{}; a reboot that was asked for may still come", self.not_next());
+                    report.problem(Problem::NotNextToBoot, &still);
                 }
                 Next::Poll
             }
             Updates::Known(_) => {
-                report.failure(self.host.now, self.not_next());
+                report.failure(self.host.now, &self.not_next());
                 if claimed {
                     report.claim(None);
                 }
@@ -131,7 +123,7 @@ impl<'a> View<'_, 'a> {
         if self.runs_wanted() {
             report.state(State::MonitoringUpdate);
         } else {
-            report.failure(self.host.now, format!("the host fell back to {}", self.host.version));
+            report.failure(self.host.now, &format!("the host fell back to {}", self.host.version));
         }
         Next::Wait
     }
@@ -146,7 +138,7 @@ impl<'a> View<'_, 'a> {
             Updates::Busy => Some(Next::Poll),
             Updates::Known(known) if self.adopt(&known, report) => None,
             _ => {
-                report.failure(self.host.now, self.not_next());
+                report.failure(self.host.now, &self.not_next());
                 Some(Next::Wait)
             }
         }
@@ -172,7 +164,8 @@ impl<'a> View<'_, 'a> {
 
     /// With the host's own words, which were said before.
     pub(super) fn refuses(&self, what: &str) -> String {
-        let told = self.shadow.status.message.and_then(|message| message.strip_prefix(HOST_TROUBLE));
+        let status = &self.shadow.status;
+        let told = status.message.filter(|_| status.problem.is_some_and(Problem::is_of_host_api));
         told.map_or_else(
             || format!("the host refuses {what}"),
             |words| format!("the host refuses {what}: {words}"),

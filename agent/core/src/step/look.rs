@@ -1,42 +1,22 @@
 //! What a look for updates found, or why there is none.
 
-use brupop_api::facts::{HOST_TROUBLE, REFRESH_FAILED};
+use brupop_api::Problem;
 use semver::Version;
 
-use super::view::{View, failure};
+use super::view::{Said, View, failure};
 use super::{Command, LastCommand, Prefetch, Report, UpdateFacts, Updates};
 
-/// How the message on an update begins that is available and not chosen; it goes when one is chosen or none is available.
-pub(super) const UNCHOSEN: &str = "the host chooses no update";
-
 impl<'a> View<'_, 'a> {
-    /// Says that an update is available which the host does not choose. Its refresh is a success all the same if it could
-    /// not read its settings.
-    pub(super) fn say_unchosen(&self, report: &mut Report<'a>) {
-        let said = self.shadow.status.message;
-        let ours = said.is_some_and(|message| message.starts_with(UNCHOSEN));
-        let Some(known) =
-            self.host.known().filter(|known| known.last.is_some_and(LastCommand::found_updates))
-        else {
-            return;
-        };
-        match self.newer(&known) {
-            Some(newest) if known.chosen.is_none() && self.is_free_for(UNCHOSEN) => report.message(Some(format!(
-                "{UNCHOSEN}, although {newest} is available: settings.updates.version-lock may hold it back, or the \
-                 host cannot read settings.updates"
-            ))),
-            _ if ours => report.message(None),
-            _ => {}
-        }
-    }
-
-    /// May a message that begins like this be said? What is wrong with the host's API, and what made an attempt fail, is
-    /// worth more.
-    pub(super) fn is_free_for(&self, start: &str) -> bool {
-        self.shadow.status.message.is_none_or(|said| {
-            let of_attempt = self.shadow.spec.failures.is_some();
-            said.starts_with(start) || !(of_attempt || said.starts_with(HOST_TROUBLE))
-        })
+    /// An update is available which the host does not choose. Its refresh is a success all the same if it could not read its
+    /// settings.
+    pub(super) fn unchosen(&self) -> Option<Said> {
+        let known = self.host.known().filter(|known| known.last.is_some_and(LastCommand::found_updates))?;
+        let newest = self.newer(&known).filter(|_| known.chosen.is_none())?;
+        let sentence = format!(
+            "the host chooses no update, although {newest} is available: settings.updates.version-lock may hold it \
+             back, or the host cannot read settings.updates"
+        );
+        Some((Problem::NoUpdateChosen, sentence))
     }
 
     /// The newest version that is available, if it is newer than what runs.
@@ -59,22 +39,18 @@ impl<'a> View<'_, 'a> {
         }
     }
 
-    /// Says that the last look for updates failed, or cannot be made; takes that back after the next one that succeeded. A
-    /// message about the API itself stays: the shell writes it, and would write it again.
-    pub(super) fn say_refresh(&self, report: &mut Report<'a>) {
-        let said = self.shadow.status.message.unwrap_or_default();
-        if said.starts_with(HOST_TROUBLE) {
-            return;
-        }
-        if let Some(last) = self.failed_refresh() {
-            report.message(Some(failure("refresh", &last)));
-        } else if let Some(why) = self.held_up() {
-            report.message(Some(format!("{REFRESH_FAILED}: {why}")));
+    /// The last look for updates failed, or cannot be made. A refresh that runs for long says nothing about the one before,
+    /// if that failed: it may fail, too, and then one thing would be said in turn with the other.
+    pub(super) fn refresh_problem(&self) -> Option<Said> {
+        let sentence = if let Some(last) = self.failed_refresh() {
+            failure("refresh", &last)
         } else if self.memory.refresh_lost {
-            report.message(Some(format!("{REFRESH_FAILED}: the host does not say how it ended")));
-        } else if self.host.last().is_some() && said.starts_with(REFRESH_FAILED) {
-            report.message(None);
-        }
+            "refresh failed: the host does not say how it ended".to_owned()
+        } else {
+            let why = self.held_up().filter(|_| self.said() != Some(Problem::RefreshFailed))?;
+            format!("refresh failed: {why}")
+        };
+        Some((Problem::RefreshFailed, sentence))
     }
 
     /// The host's last command, if it was a refresh that failed. Then the document says nothing about updates.

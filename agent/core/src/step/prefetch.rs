@@ -1,17 +1,15 @@
 //! The chosen update is downloaded while the node waits for its turn, and never activated before.
 
+use brupop_api::Problem;
 use brupop_api::shadow::Staged;
 
-use super::view::{View, failure};
-use super::{Command, Ended, Prefetch, Report, UpdateFacts, UpdateState, Updates};
-
-/// How messages on downloads ahead of the turn begin; they go when one succeeds or none is wanted.
-pub(super) const PREFETCH: &str = "prefetch ";
+use super::view::{Said, View, failure};
+use super::{Command, Ended, Prefetch, UpdateFacts, UpdateState, Updates};
 
 const IN_THE_WAY: &str = "prefetch waits: the inactive partition holds an image that is not known to be ours; it is \
     overwritten when the node's turn comes";
 
-impl<'a> View<'_, 'a> {
+impl View<'_, '_> {
     /// What was downloaded ahead of its turn, as far as it is known to be whole.
     pub(super) fn prefetched(&self) -> Option<Staged> {
         if self.memory.prefetch == Prefetch::Off {
@@ -63,27 +61,20 @@ impl<'a> View<'_, 'a> {
         distrusted_at.is_some() && distrusted_at == self.host.last().map(|last| last.at)
     }
 
-    /// Says once that a download has failed, or why there is none, and takes it back. What made an attempt fail is worth more.
-    pub(super) fn say_prefetch(&self, report: &mut Report<'a>) {
-        let said = self.shadow.status.message;
-        let ours = said.filter(|message| message.starts_with(PREFETCH));
-        let wrote_instead = self.wrote_instead();
+    /// A download has just failed, or there cannot be one.
+    pub(super) fn prefetch_problem(&self) -> Option<Said> {
+        if self.memory.prefetch == Prefetch::Off {
+            return None;
+        }
         match self.ended {
-            _ if self.memory.prefetch == Prefetch::Off && ours.is_some() => report.message(None),
-            _ if self.memory.prefetch == Prefetch::Off || !self.is_free_for(PREFETCH) => {}
             Some(Ended { command: Command::Prepare, last, .. }) if !last.success => {
-                report.message(Some(failure("prefetch", &last)));
-            }
-            _ if wrote_instead.is_some() => {
-                report.message(wrote_instead.map(|sentence| format!("prefetch failed: {sentence}")));
-            }
-            _ if self.is_in_the_way() => report.message(Some(IN_THE_WAY.to_owned())),
-            _ if ours.is_some() => {
-                let over = self.prefetched().is_some()
-                    || self.host.known().is_some_and(|known| known.chosen.is_none());
-                report.message(ours.filter(|_| !over).map(str::to_owned));
+                return Some((Problem::PrefetchFailed, failure("prefetch", &last)));
             }
             _ => {}
         }
+        if let Some(sentence) = self.wrote_instead() {
+            return Some((Problem::PrefetchFailed, format!("prefetch failed: {sentence}")));
+        }
+        self.is_in_the_way().then(|| (Problem::PrefetchBlocked, IN_THE_WAY.to_owned()))
     }
 }

@@ -3,21 +3,15 @@
 use std::borrow::Cow;
 
 use brupop_api::crds::MESSAGE_MAX;
-use brupop_api::facts::{HOST_TROUBLE, ShadowFacts, StatusFacts};
+use brupop_api::facts::{ShadowFacts, StatusFacts};
 use brupop_api::printable::printable;
 use brupop_api::shadow::Staged;
-use brupop_api::{Field, Object, State, Value, Write};
+use brupop_api::{Field, Object, Problem, State, Value, Write};
 
-/// A write that says in the status what is wrong with the host's API, or takes it back; `None` if nothing changes.
-pub fn host_trouble<'a>(shadow: &ShadowFacts<'a>, reason: Option<&str>) -> Option<Write<'a>> {
+/// A write that says in the status what is wrong with the host's API; `None` if it stands there. [`super::step`] takes it back.
+pub fn host_trouble<'a>(shadow: &ShadowFacts<'a>, problem: Problem, reason: &str) -> Option<Write<'a>> {
     let mut report = Report::of(shadow);
-    match reason {
-        Some(reason) => report.message(Some(format!("{HOST_TROUBLE}{reason}"))),
-        None if shadow.status.message.is_some_and(|message| message.starts_with(HOST_TROUBLE)) => {
-            report.message(None);
-        }
-        None => {}
-    }
+    report.problem(problem, reason);
     report.write()
 }
 
@@ -81,14 +75,24 @@ impl<'a> Report<'a> {
         self.differ(Field::StatusRebootRequested, &read, Value::text_or_absent(boot_id));
     }
 
-    pub(super) fn message(&mut self, message: Option<String>) {
-        let read = Value::text_or_absent(self.read().message);
-        let message = message.map(|message| printable(&message, MESSAGE_MAX).into_owned());
-        self.differ(
-            Field::StatusMessage,
-            &read,
-            message.map_or(Value::Absent, |m| Value::Text(Cow::Owned(m))),
+    /// What is wrong: a word to decide on, and a sentence for people.
+    pub(super) fn problem(&mut self, problem: Problem, sentence: &str) {
+        self.says(
+            Value::Problem(problem),
+            Value::Text(Cow::Owned(printable(sentence, MESSAGE_MAX).into_owned())),
         );
+    }
+
+    /// Nothing is wrong any more.
+    pub(super) fn no_problem(&mut self) {
+        self.says(Value::Absent, Value::Absent);
+    }
+
+    fn says(&mut self, problem: Value<'a>, message: Value<'a>) {
+        let read = Value::problem_or_absent(self.read().problem);
+        self.differ(Field::StatusProblem, &read, problem);
+        let read = Value::text_or_absent(self.read().message);
+        self.differ(Field::StatusMessage, &read, message);
     }
 
     fn crash_count(&mut self, count: u64) {
@@ -97,32 +101,27 @@ impl<'a> Report<'a> {
     }
 
     /// Reports that the step cannot be done, once in an attempt.
-    pub(super) fn failure(&mut self, now: &'a str, message: String) {
+    pub(super) fn failure(&mut self, now: &'a str, sentence: &str) {
         if self.shadow.reports(State::ErrorReset) {
             return;
         }
         self.state(State::ErrorReset);
-        self.crash(now, message);
+        self.crash(now, sentence);
     }
 
     /// One more failure, and what it was.
-    pub(super) fn crash(&mut self, now: &'a str, message: String) {
-        self.message(Some(message));
+    pub(super) fn crash(&mut self, now: &'a str, sentence: &str) {
+        self.problem(Problem::StepFailed, sentence);
         let crashes = self.read().crash_count.unwrap_or(0);
         self.crash_count(crashes.saturating_add(1));
         let read = Value::text_or_absent(self.read().failed_at);
         self.differ(Field::FailureTimestamp, &read, Value::text(now));
     }
 
-    /// Nothing has failed since the last success. Messages that begin like this are taken back by whoever said them, and so
-    /// is what is wrong with the host's API.
-    pub(super) fn no_failures(&mut self, kept: &[&str]) {
+    /// Nothing has failed since the last success.
+    pub(super) fn no_failures(&mut self) {
         self.crash_count(0);
         self.differ(Field::FailureTimestamp, &Value::text_or_absent(self.read().failed_at), Value::Absent);
-        let kept =
-            |message: &&str| kept.iter().chain(&[HOST_TROUBLE]).any(|start| message.starts_with(start));
-        let message = self.read().message.filter(kept);
-        self.message(message.map(str::to_owned));
     }
 
     /// The write, if anything differs.

@@ -5,8 +5,8 @@
 //! may be wrong, and only a refresh after the prepare that still chooses this version makes it likely enough to be right.
 //! A prepare that says that it wrote something else is believed, whatever that refresh chooses.
 
-use brupop_api::State;
 use brupop_api::shadow::Staged;
+use brupop_api::{Problem, State};
 
 use super::goals::Next;
 use super::view::{View, failure};
@@ -31,13 +31,13 @@ impl<'a> View<'_, 'a> {
             return Next::Wait;
         }
         if let Some((command, last)) = self.failed_for_good() {
-            report.failure(self.host.now, failure(command.name(), &last));
+            report.failure(self.host.now, &failure(command.name(), &last));
             return Next::Wait;
         }
         let ready =
             |known: &UpdateFacts<'_>| known.state == UpdateState::Ready && self.is_ours_and_wanted(known);
         if self.memory.refused && !self.host.known().is_some_and(|known| ready(&known)) {
-            report.failure(self.host.now, self.refuses("its commands"));
+            report.failure(self.host.now, &self.refuses("its commands"));
             return Next::Wait;
         }
         match self.host.updates {
@@ -48,7 +48,7 @@ impl<'a> View<'_, 'a> {
                 Next::Wait
             }
             Updates::Known(known) => {
-                self.say_refresh(report);
+                self.say(report, self.refresh_problem());
                 self.activate(&known, report).unwrap_or_else(|| self.prepare(&known, report))
             }
         }
@@ -65,7 +65,7 @@ impl<'a> View<'_, 'a> {
         }
         report.attempt();
         report.claim(None);
-        report.message(None);
+        report.no_problem();
         Next::Wait
     }
 
@@ -95,7 +95,7 @@ impl<'a> View<'_, 'a> {
     /// Downloads the update, if the host still chooses `spec.version`.
     fn prepare(&self, known: &UpdateFacts<'a>, report: &mut Report<'a>) -> Next {
         if let Some(sentence) = self.wrote_instead() {
-            report.message(Some(sentence));
+            report.problem(Problem::StepFailed, &sentence);
         }
         let wrote_instead = self.memory.wrote_instead == self.shadow.spec.attempt;
         if self.memory.refreshed != self.shadow.spec.attempt || (wrote_instead && !self.has_looked(known)) {
@@ -108,8 +108,9 @@ impl<'a> View<'_, 'a> {
         }
         if wrote_instead {
             // The host still wants this version, and its updater another: a further prepare would go the same way.
-            let told = self.shadow.status.message.unwrap_or("prepare did not write what the host has chosen");
-            report.failure(self.host.now, told.to_owned());
+            let told = self.shadow.status.message.filter(|_| self.said() == Some(Problem::StepFailed));
+            let told = told.unwrap_or("prepare did not write what the host has chosen");
+            report.failure(self.host.now, told);
             return Next::Wait;
         }
         match known.state {

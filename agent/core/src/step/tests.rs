@@ -17,7 +17,9 @@ mod update;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
-use brupop_api::{BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Value};
+use brupop_api::{
+    BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Problem, Value,
+};
 use jiff::Timestamp;
 
 use super::*;
@@ -105,6 +107,7 @@ fn words(step: &Step<'_>) -> String {
             let fields = write.sets.iter().map(|(field, value)| match value {
                 Value::Absent => format!("-{field:?}"),
                 Value::State(state) => state.to_string(),
+                Value::Problem(problem) => problem.to_string(),
                 Value::Text(text) if *field == Field::StatusMessage => {
                     format!("{text:?}")
                 }
@@ -121,6 +124,19 @@ fn with(
 ) -> BottlerocketShadow {
     change(&mut shadow.spec, shadow.status.get_or_insert_default());
     shadow
+}
+
+/// What the status says is wrong.
+fn says(shadow: BottlerocketShadow, problem: Problem, sentence: &str) -> BottlerocketShadow {
+    with(shadow, |_, status| {
+        status.problem = Some(problem);
+        status.message = Some(sentence.into());
+    })
+}
+
+/// The last call that was to do something did not come off.
+fn call_fails() -> Memory {
+    Memory { host_api_fails: true, ..fresh() }
 }
 
 /// A host that knows of this version, and chooses none.

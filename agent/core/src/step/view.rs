@@ -1,5 +1,6 @@
 //! What is known in one turn.
 
+use brupop_api::Problem;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
 
@@ -13,6 +14,21 @@ pub(super) struct View<'g, 'a> {
     pub(super) ended: Option<Ended<'a>>,
     /// See [`super::image::our_image_after`].
     pub(super) our_image: Option<Staged>,
+}
+
+/// A word to decide on, and a sentence for people.
+pub(super) type Said = (Problem, String);
+
+impl View<'_, '_> {
+    /// What the status says is wrong, unless it is known from elsewhere that it no longer is.
+    pub(super) fn said(&self) -> Option<Problem> {
+        self.shadow.status.problem.filter(|problem| !problem.is_of_host_api() || self.memory.host_api_fails)
+    }
+
+    /// Does the status say what is wrong with the host's API, and still rightly? The shell says it, and would say it again.
+    pub(super) fn host_api_fails(&self) -> bool {
+        self.said().is_some_and(Problem::is_of_host_api)
+    }
 }
 
 /// A sentence on a command that failed, with what it wrote to stderr as one line.

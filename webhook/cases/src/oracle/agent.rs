@@ -21,6 +21,19 @@ const TEXTS: [(&str, usize); 6] = [
     ("message", 1024),
 ];
 
+/// What an agent may say is wrong.
+const PROBLEMS: [&str; 9] = [
+    "HostUnreachable",
+    "CommandRefused",
+    "RebootRefused",
+    "RefreshFailed",
+    "NoUpdateChosen",
+    "PrefetchFailed",
+    "PrefetchBlocked",
+    "NotNextToBoot",
+    "StepFailed",
+];
+
 /// Own texts that are boot ids.
 const BOOT_IDS: [&str; 2] = ["boot_id", "reboot_requested"];
 
@@ -58,7 +71,7 @@ pub(super) fn objection(request: &Value) -> Objection {
 }
 
 fn own(field: &str) -> bool {
-    ["current_state", "staged"].contains(&field)
+    ["current_state", "staged", "problem"].contains(&field)
         || COUNTS.contains(&field)
         || TEXTS.iter().any(|(name, _)| *name == field)
 }
@@ -96,6 +109,10 @@ fn limits(request: &Value, old: &Value, new: &Value) -> Objection {
             short(field, &old["staged"][field], value, 64)?;
         }
     }
+    let (before, after) = (&old["problem"], &new["problem"]);
+    hold(before == after || after.is_null() || PROBLEMS.contains(&text(after)), || {
+        format!("{after} is nothing to be wrong")
+    })?;
     for field in COUNTS {
         hold(old[field] == new[field] || number(&new[field])? <= COUNT_MAX, || {
             format!("{field} is too high")

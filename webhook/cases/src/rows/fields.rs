@@ -37,6 +37,12 @@ pub(super) fn own() -> Vec<Row> {
             => Allowed;
         "a failure counted": Agent, known(),
             status(json!({"crash_count": 1, "state_transition_failure_timestamp": TIME})) => Allowed;
+        "what is wrong, in a word and a sentence": Agent, known(),
+            status(json!({"problem": "RefreshFailed", "message": "refresh failed with exit status 1: no route"})) => Allowed;
+        "nothing wrong any more": Agent, (idle(), at_with(&json!({"problem": "StepFailed", "message": "m"}))),
+            status(json!({"problem": null, "message": null})) => Allowed;
+        "what is wrong with another node's host": OtherAgent, known(), status(json!({"problem": "RefreshFailed"}))
+            => ByBoth("agent-own-node");
         "failures reset": Agent, failed(),
             status(json!({"crash_count": 0, "state_transition_failure_timestamp": null})) => Allowed;
     }
@@ -165,6 +171,12 @@ pub(super) fn limits() -> Vec<Row> {
             => BySchema("status.current_version"), alone("agent-report");
         "a time that is none": Agent, known(), status(json!({"state_transition_failure_timestamp": "now"}))
             => BySchema("state_transition_failure_timestamp"), alone("agent-report");
+        "a problem that nobody knows": Agent, known(), status(json!({"problem": "Sulking"}))
+            => BySchema("Unsupported value"), behind(unreadable());
+        "a problem that is a sentence": Agent, known(), status(json!({"problem": "refresh failed\nallowed"}))
+            => BySchema("Unsupported value"), behind(unreadable());
+        "a problem that is a number": Agent, known(), status(json!({"problem": 1}))
+            => BySchema("status.problem"), behind(unreadable());
         "a state that is not": Agent, staging_known(), status(json!({"current_state": "Done"}))
             => BySchema("Unsupported value"), behind(unreadable());
         "an attempt that is no number": Agent, staging_known(), status(json!({"attempt": "7"}))

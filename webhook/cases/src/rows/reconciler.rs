@@ -176,6 +176,9 @@ pub(super) fn statuses() -> Vec<Row> {
         "a claim taken away": Reconciler, (granted(), claimed()), status(json!({"reboot_requested": null})) => refused();
         "an attempt in the agent's place": Reconciler, (staging(), json!({"current_state": "Idle"})),
             status(json!({"attempt": 7})) => refused();
+        "a problem in the agent's place": Reconciler, known(), status(json!({"problem": "RefreshFailed"})) => refused();
+        "a problem taken away": Reconciler, (idle(), merged(&at("Idle"), &json!({"problem": "RefreshFailed"}))),
+            status(json!({"problem": null})) => refused();
         "a condition beside a message": Reconciler, known(),
             status(merged(&conditions("NoUpdate"), &json!({"message": "m"}))) => refused();
         "the status removed": Reconciler, known(), through_status(json!({"status": null})) => refused();

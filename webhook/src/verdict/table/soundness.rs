@@ -101,7 +101,7 @@ fn small_value() -> impl Strategy<Value = Value> {
     let condition = json!([{"type": "Progressing", "status": "True", "reason": "A", "message": "", "lastTransitionTime": ""}]);
     prop_oneof![
         Just(Value::Null),
-        prop::sample::select(vec!["b1", "b2", "Idle", "RebootedIntoUpdate", "ErrorReset"])
+        prop::sample::select(vec!["b1", "b2", "Idle", "RebootedIntoUpdate", "ErrorReset", "StepFailed"])
             .prop_map(Value::from),
         (0_u64..4).prop_map(Value::from),
         prop::sample::select(vec![json!([]), condition, json!({"version": "1.1.0", "at": "t"})]),
@@ -129,6 +129,7 @@ fn status() -> impl Strategy<Value = Value> {
         "boot_id",
         "staged",
         "reboot_requested",
+        "problem",
         "message",
         "conditions",
         "foreign",

@@ -4,6 +4,7 @@ use brupop_api::shadow::Failures;
 
 use super::*;
 use Command::{Activate, Deactivate, Refresh};
+use Problem::{HostUnreachable, NoUpdateChosen, RefreshFailed};
 use UpdateState::{Available, Ready};
 
 #[test]
@@ -41,8 +42,9 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
     let said = "refresh failed with exit status 1: no route";
     let still_failed = with(shadow(State::Idle), |spec, status| {
         spec.failures = Some(Failures::default());
-        status.message = Some(said.into());
+        (status.problem, status.message) = (Some(RefreshFailed), Some(said.into()));
     });
+    let unreachable = || says(shadow(State::Idle), HostUnreachable, "no answer");
     check! {
         "nothing due": old(Updates::Unknown), idle(), fresh() => "wait";
         "due": old(Updates::Unknown), idle(), due => "refresh";
@@ -55,24 +57,38 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
             old(known(UpdateState::Idle, None, None, last(Refresh, true, 1))), shadow(State::Idle), fresh()
             => "-TargetVersion";
         "failed: the update stays known": old(failed), shadow(State::Idle), asked(Refresh, 1)
-            => "\"refresh failed with exit status 1: no route\"";
+            => "RefreshFailed \"refresh failed with exit status 1: no route\"";
         "failed, and said":
-            old(failed), with(shadow(State::Idle), |_, status| status.message = Some(said.into())), fresh()
-            => "wait";
+            old(failed), says(shadow(State::Idle), RefreshFailed, said), fresh() => "wait";
+        "the next one runs": old(Updates::Busy), says(shadow(State::Idle), RefreshFailed, said), asked(Refresh, 2)
+            => "poll";
+        "the next one runs for long": old(Updates::Busy), says(shadow(State::Idle), RefreshFailed, said),
+            Memory { busy_for_long: true, ..asked(Refresh, 2) } => "poll";
+        "the next one fails, too": old(known(UpdateState::Idle, None, None, last(Refresh, false, 3))),
+            says(shadow(State::Idle), RefreshFailed, said), asked(Refresh, 2) => "wait";
         "failed, but the API is worse: one of the two is said, not both in turn":
-            old(failed), with(shadow(State::Idle), |_, status| status.message = Some("Bottlerocket API: no answer".into())),
-            fresh() => "wait";
+            old(failed), unreachable(), call_fails() => "wait";
+        "failed, and the API is well again: in one write": old(failed), unreachable(), fresh()
+            => "RefreshFailed \"refresh failed with exit status 1: no route\"";
+        "lost, and the API is well again: in one write": old(available()), unreachable(),
+            Memory { refresh_lost: true, ..fresh() }
+            => "RefreshFailed \"refresh failed: the host does not say how it ended\"";
+        "lost, and the next one runs": old(Updates::Busy), still_failed.clone(),
+            Memory { refresh_lost: true, busy_for_long: true, ..asked(Refresh, 1) }
+            => "\"refresh failed: the host does not say how it ended\"";
         "lost": old(available()), shadow(State::Idle), Memory { refresh_lost: true, ..fresh() }
-            => "\"refresh failed: the host does not say how it ended\"";
+            => "RefreshFailed \"refresh failed: the host does not say how it ended\"";
         "lost, and the first since boot": old(Updates::Unknown), shadow(State::Idle), Memory { refresh_lost: true, ..fresh() }
-            => "\"refresh failed: the host does not say how it ended\"";
+            => "RefreshFailed \"refresh failed: the host does not say how it ended\"";
         "lost, and the next one works": old(available()), still_failed.clone(),
-            Memory { refresh_lost: true, ..asked(Refresh, 0) } => "-StatusMessage";
-        "what is wrong with the API is not taken back here":
-            old(known(Available, Some(NEW), None, last(Refresh, true, 1))),
-            with(shadow(State::Idle), |_, status| status.message = Some("Bottlerocket API: no answer".into())),
-            fresh() => "wait";
-        "works again": old(available()), still_failed, fresh() => "-StatusMessage";
+            Memory { refresh_lost: true, ..asked(Refresh, 0) } => "-StatusProblem -StatusMessage";
+        "what is wrong with the API stays until a call comes off": old(available()), unreachable(), call_fails()
+            => "wait";
+        "and is taken back then": old(available()), unreachable(), fresh() => "-StatusProblem -StatusMessage";
+        "also while a command runs": old(Updates::Busy), unreachable(), fresh() => "-StatusProblem -StatusMessage";
+        "what an earlier agent said without a word": old(available()),
+            with(shadow(State::Idle), |_, status| status.message = Some(said.into())), fresh() => "-StatusMessage";
+        "works again": old(available()), still_failed, fresh() => "-StatusProblem -StatusMessage";
         "the first command since boot was killed": old(nothing_ended), shadow(State::Idle), fresh() => "wait";
         "runs what was wanted": host(NEW, NEXT_BOOT, Updates::Unknown), shadow(State::Idle), fresh()
             => "CurrentVersion StatusBootId -TargetVersion";
@@ -82,7 +98,7 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
 #[test]
 fn idle_says_what_keeps_the_host_from_an_update() {
     let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
-    let saying = |message: &str| with(idle(), |_, status| status.message = Some(message.into()));
+    let saying = |problem, sentence: &str| says(idle(), problem, sentence);
     let held = |asked| Memory { asked, busy_for_long: true, ..fresh() };
     let ahead = |asked| Memory { prefetch: Prefetch::Later, ..held(asked) };
     let named = "the host chooses no update, although 1.20.1 is available: settings.updates.version-lock may hold it \
@@ -90,20 +106,20 @@ fn idle_says_what_keeps_the_host_from_an_update() {
     let ours = "refresh failed: it has not ended for more than 10 minutes";
     let theirs = "refresh failed: another update command has held the host's lock for more than 10 minutes";
     check! {
-        "available, not chosen": old(unchosen(NEW)), idle(), fresh() => format!("\"{named}\"");
-        "and said": old(unchosen(NEW)), saying(named), fresh() => "wait";
-        "and said, in the next look": old(Updates::Busy), saying(named), asked(Refresh, 1) => "poll";
-        "chosen at last": old(available()), saying(named), fresh() => "-StatusMessage TargetVersion";
+        "available, not chosen": old(unchosen(NEW)), idle(), fresh() => format!("NoUpdateChosen \"{named}\"");
+        "and said": old(unchosen(NEW)), saying(NoUpdateChosen, named), fresh() => "wait";
+        "and said, in the next look": old(Updates::Busy), saying(NoUpdateChosen, named), asked(Refresh, 1) => "poll";
+        "chosen at last": old(available()), saying(NoUpdateChosen, named), fresh() => "-StatusProblem -StatusMessage TargetVersion";
         "what runs is no update": old(unchosen(OLD)), idle(), fresh() => "wait";
         "what is older is no update": host(NEW, BOOT, unchosen(OLD)), idle(), fresh() => "CurrentVersion";
-        "the API is worse": old(unchosen(NEW)), saying("Bottlerocket API: no answer"), fresh() => "wait";
+        "the API is worse": old(unchosen(NEW)), saying(HostUnreachable, "no answer"), call_fails() => "wait";
         "busy": old(Updates::Busy), idle(), fresh() => "poll";
         "busy for long, with our refresh": old(Updates::Busy), idle(), held(Some(call(Refresh, 1)))
-            => format!("\"{ours}\"");
+            => format!("RefreshFailed \"{ours}\"");
         "busy for long, with somebody's command": old(Updates::Busy), idle(), held(None)
-            => format!("\"{theirs}\"");
-        "and said": old(Updates::Busy), saying(theirs), held(None) => "poll";
-        "and over": old(unchosen(OLD)), saying(theirs), fresh() => "-StatusMessage";
+            => format!("RefreshFailed \"{theirs}\"");
+        "and said": old(Updates::Busy), saying(RefreshFailed, theirs), held(None) => "poll";
+        "and over": old(unchosen(OLD)), saying(RefreshFailed, theirs), fresh() => "-StatusProblem -StatusMessage";
         "a download ahead of its turn": old(Updates::Busy), idle(), ahead(Some(call(Command::Prepare, 1))) => "poll";
         "perhaps one of an earlier process": old(Updates::Busy), idle(), ahead(None) => "poll";
     }
@@ -128,7 +144,7 @@ fn idle_undoes_what_we_activated_and_nothing_else() {
         "deactivated": old(is_staged(last(Deactivate, true, 7))), ours(), asked(Deactivate, 6)
             => "Idle -StatusStaged";
         "deactivation fails": old(is_ready(last(Deactivate, false, 7))), ours(), asked(Deactivate, 6)
-            => "\"deactivate failed with exit status 1: no route\"";
+            => "StepFailed \"deactivate failed with exit status 1: no route\"";
         "a person's": old(is_ready(last(Activate, true, 6))), theirs(), fresh() => "Idle";
         "a person's, over ours": old(other), ours(), fresh() => "Idle -StatusStaged TargetVersion";
         "ours, and it runs": host(NEW, NEXT_BOOT, Updates::Unknown), ours(), fresh()
@@ -144,13 +160,13 @@ fn idle_after_success_and_after_failure() {
             status.current_state = Some(State::ErrorReset);
             status.crash_count = Some(2);
             status.state_transition_failure_timestamp = Some(NOW.into());
-            status.message = Some("prepare failed".into());
+            (status.problem, status.message) = (Some(Problem::StepFailed), Some("prepare failed".into()));
             status.reboot_requested = Some(BOOT.into());
         })
     };
     check! {
         "success": old(Updates::Unknown), crashed(None), fresh()
-            => "Idle -StatusRebootRequested CrashCount -FailureTimestamp -StatusMessage";
+            => "Idle -StatusRebootRequested CrashCount -FailureTimestamp -StatusProblem -StatusMessage";
         "failure": old(Updates::Unknown), crashed(Some(Failures::default())), fresh()
             => "Idle -StatusRebootRequested";
     }
@@ -169,7 +185,7 @@ fn idle_says_once_that_the_host_fell_back_if_the_reconciler_was_faster() {
     let fallen = host(OLD, NEXT_BOOT, Updates::Unknown);
     check! {
         "not yet said": fallen, given_up(1, BOOT, staged), fresh()
-            => "StatusBootId \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp \
+            => "StatusBootId StepFailed \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp \
                 Idle -StatusRebootRequested";
         "said": fallen, given_up(1, BOOT, State::ErrorReset), fresh()
             => "StatusBootId Idle -StatusRebootRequested";

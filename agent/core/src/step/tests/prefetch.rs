@@ -7,7 +7,7 @@ use Command::{Activate, Prepare, Refresh};
 use UpdateState::{Available, Idle, Ready, Staged as IsStaged};
 
 /// Said once while an image that may be a person's is in the way.
-const WAITS: &str = "\"prefetch waits: the inactive partition holds an image that is not known to be ours; it is overwritten \
+const WAITS: &str = "PrefetchBlocked \"prefetch waits: the inactive partition holds an image that is not known to be ours; it is overwritten \
     when the node's turn comes\"";
 
 fn due() -> Memory {
@@ -32,8 +32,13 @@ fn waiting(version: &str) -> BottlerocketShadow {
     with(idle(), |_, status| status.staged = Some(ahead(version, 5)))
 }
 
-fn said(text: &str) -> BottlerocketShadow {
-    with(idle(), |_, status| status.message = Some(text.into()))
+fn said(problem: Problem, sentence: &str) -> BottlerocketShadow {
+    says(idle(), problem, sentence)
+}
+
+/// This stands there.
+fn waits() -> BottlerocketShadow {
+    said(Problem::PrefetchBlocked, WAITS.trim_start_matches("PrefetchBlocked ").trim_matches('"'))
 }
 
 #[test]
@@ -58,7 +63,7 @@ fn an_idle_host_downloads_what_it_has_chosen_and_says_so() {
         "the host chooses what runs": old(known(Available, Some(OLD), None, last(Refresh, true, 1))),
             with(idle(), |_, status| status.target_version = None), due() => "wait";
         "the host could not look": old(known(Available, Some(NEW), None, last(Refresh, false, 2))),
-            said("refresh failed with exit status 1: no route"), due() => "wait";
+            said(Problem::RefreshFailed, "refresh failed with exit status 1: no route"), due() => "wait";
         "after a boot, nothing is known to be whole": host(OLD, NEXT_BOOT, Updates::Unknown), waiting(NEW), due()
             => "StatusBootId -StatusStaged";
         "after a boot, it is downloaded again": old(available()), idle(), due() => "prepare";
@@ -77,7 +82,7 @@ fn what_was_downloaded_stays_known_past_our_refresh_and_no_other_command() {
     check! {
         "our refresh": old(is_staged(last(Refresh, true, 7))), waiting(NEW), begun(Refresh, 5) => "StatusStaged";
         "our refresh, failed": old(is_staged(last(Refresh, false, 7))), waiting(NEW), begun(Refresh, 5)
-            => "StatusStaged \"refresh failed with exit status 1: no route\"";
+            => "StatusStaged RefreshFailed \"refresh failed with exit status 1: no route\"";
         "our refresh, but something ran before it":
             old(is_staged(last(Refresh, true, 7))), waiting(NEW), begun(Refresh, 6) => format!("-StatusStaged {WAITS}");
         "somebody's refresh": old(is_staged(last(Refresh, true, 7))), waiting(NEW), later() => format!("-StatusStaged {WAITS}");
@@ -89,7 +94,7 @@ fn what_was_downloaded_stays_known_past_our_refresh_and_no_other_command() {
         "and is downloaded over it": old(other()), target(idle(), 7), due() => "prepare";
         "over it, and failed": old(known(IsStaged, Some(OTHER), Some(NEW), last(Prepare, false, 8))),
             target(idle(), 7), begun(Prepare, 7)
-            => "-StatusStaged \"prefetch failed with exit status 1: no route\"";
+            => "-StatusStaged PrefetchFailed \"prefetch failed with exit status 1: no route\"";
     }
 }
 
@@ -115,7 +120,7 @@ fn what_the_first_look_does_not_choose_any_more_is_dropped_and_downloaded_over()
         "downloaded over": chooses(Some(OTHER), 7), target(idle()), distrusted(7) => "prepare";
         "but not if something ran since": chooses(Some(OTHER), 9), target(idle()), distrusted(7) => WAITS;
         "the first look failed": old(known(IsStaged, None, Some(NEW), last(Refresh, false, 7))), waiting(NEW), first(5)
-            => "StatusStaged \"refresh failed with exit status 1: no route\"";
+            => "StatusStaged RefreshFailed \"refresh failed with exit status 1: no route\"";
     }
 }
 
@@ -127,14 +132,17 @@ fn what_a_person_staged_or_activated_is_left_alone() {
         "staged another": old(known(IsStaged, Some(NEW), Some(OTHER), last(Prepare, true, 5))), idle(), due()
             => WAITS;
         "activated": old(is_ready(last(Activate, true, 6))), idle(), due() => WAITS;
-        "said": old(is_ready(last(Activate, true, 6))), said(WAITS.trim_matches('"')), due() => "wait";
-        "said, while a command runs": old(Updates::Busy), said(WAITS.trim_matches('"')), due() => "poll";
-        "said, and switched off": old(is_ready(last(Activate, true, 6))), said(WAITS.trim_matches('"')), fresh()
-            => "-StatusMessage";
+        "said": old(is_ready(last(Activate, true, 6))), waits(), due() => "wait";
+        "said, while a command runs": old(Updates::Busy), waits(), due() => "poll";
+        "said, and nobody has looked since boot": old(Updates::Unknown), waits(), due() => "wait";
+        "said, and the way is free": old(available()), waits(), due() => "-StatusProblem -StatusMessage";
+        "said, and switched off": old(is_ready(last(Activate, true, 6))), waits(), fresh()
+            => "-StatusProblem -StatusMessage";
         "what an attempt failed of is worth more": old(is_staged(last(Prepare, true, 5))),
-            with(said("the host fell back"), |spec, _| spec.failures = Some(Failures::default())), due() => "wait";
+            with(said(Problem::StepFailed, "the host fell back"), |spec, _| spec.failures = Some(Failures::default())), due()
+            => "wait";
         "so is what is wrong with the API": old(is_staged(last(Prepare, true, 5))),
-            said("Bottlerocket API: no answer"), due() => "wait";
+            said(Problem::HostUnreachable, "no answer"), Memory { host_api_fails: true, ..later() } => "wait";
         "activated what we downloaded": old(is_ready(last(Activate, true, 6))), waiting(NEW), due()
             => format!("-StatusStaged {WAITS}");
         "what our attempt activated is no person's": old(is_ready(last(Activate, true, 6))), unmarked(), due()
@@ -151,26 +159,30 @@ fn what_a_person_staged_or_activated_is_left_alone() {
 fn a_download_that_fails_is_said_once_and_taken_back() {
     let failed = || old(known(Available, Some(NEW), None, last(Prepare, false, 2)));
     let sentence = "prefetch failed with exit status 1: no route";
-    let fell_back = || with(said("the host fell back"), |spec, _| spec.failures = Some(Failures::default()));
+    let fell_back = || {
+        with(said(Problem::StepFailed, "the host fell back"), |spec, _| {
+            spec.failures = Some(Failures::default());
+        })
+    };
     check! {
         "failed": failed(), idle(), begun(Prepare, 1)
-            => "\"prefetch failed with exit status 1: no route\"";
+            => "PrefetchFailed \"prefetch failed with exit status 1: no route\"";
         "it wrote another": old(is_staged(saying("Starting update to 1.21.0\n", 5))), idle(), begun(Prepare, 1)
-            => "\"prefetch failed: prepare wrote 1.21.0, not 1.20.1\"";
+            => "PrefetchFailed \"prefetch failed: prepare wrote 1.21.0, not 1.20.1\"";
         "it wrote another, and said: downloaded over when it is due":
             old(is_staged(saying("Starting update to 1.21.0\n", 5))),
-            said("prefetch failed: prepare wrote 1.21.0, not 1.20.1"), Memory { distrusted_at: Some(time(5)), ..due() }
+            said(Problem::PrefetchFailed, "prefetch failed: prepare wrote 1.21.0, not 1.20.1"), Memory { distrusted_at: Some(time(5)), ..due() }
             => "prepare";
         "a person's failed": failed(), idle(), later() => "wait";
-        "said": failed(), said(sentence), later() => "wait";
-        "said, after the next look": old(available()), said(sentence), later() => "wait";
-        "tried again": failed(), said(sentence), due() => "prepare";
-        "while it is tried again": old(Updates::Busy), said(sentence), begun(Prepare, 2) => "poll";
-        "failed again": failed(), said(sentence), begun(Prepare, 1) => "wait";
-        "worked": old(is_staged(last(Prepare, true, 5))), said(sentence), begun(Prepare, 1)
-            => "StatusStaged -StatusMessage";
-        "none is chosen any more": old(known(Idle, None, None, last(Refresh, true, 3))), said(sentence), later()
-            => "-StatusMessage -TargetVersion";
+        "said": failed(), said(Problem::PrefetchFailed, sentence), later() => "wait";
+        "said, after the next look": old(available()), said(Problem::PrefetchFailed, sentence), later() => "wait";
+        "tried again": failed(), said(Problem::PrefetchFailed, sentence), due() => "prepare";
+        "while it is tried again": old(Updates::Busy), said(Problem::PrefetchFailed, sentence), begun(Prepare, 2) => "poll";
+        "failed again": failed(), said(Problem::PrefetchFailed, sentence), begun(Prepare, 1) => "wait";
+        "worked": old(is_staged(last(Prepare, true, 5))), said(Problem::PrefetchFailed, sentence), begun(Prepare, 1)
+            => "StatusStaged -StatusProblem -StatusMessage";
+        "none is chosen any more": old(known(Idle, None, None, last(Refresh, true, 3))), said(Problem::PrefetchFailed, sentence), later()
+            => "-StatusProblem -StatusMessage -TargetVersion";
         "what an attempt failed of is worth more": failed(), fell_back(), begun(Prepare, 1) => "wait";
     }
 }

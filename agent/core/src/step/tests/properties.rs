@@ -95,18 +95,22 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
         (prop::option::of(running()), prop::option::of(version()), prop::option::of(state)),
         (attempt(), prop::option::of(boot()), prop::option::of(boot())),
         (prop::option::of((version(), 0..3i64, any::<bool>())), prop::option::of(0..3u64), any::<bool>()),
-        prop::option::of(prop::sample::select(vec![
-            "earlier",
-            "refresh failed with exit status 1: no route",
-            "Bottlerocket API: refresh was refused: no memory",
-            "prefetch failed with exit status 1: no route",
-            "prepare wrote 1.21.0, not 1.20.1",
-            "the host chooses no update, although",
-            "1.20.1 is not what the host would boot next; a reboot that was asked for may still come",
-        ])),
+        (
+            prop::option::of(prop::sample::select(&Problem::ALL[..])),
+            prop::option::of(prop::sample::select(vec![
+                "earlier",
+                "refresh failed with exit status 1: no route",
+                "prepare wrote 1.21.0, not 1.20.1",
+            ])),
+        ),
     )
         .prop_map(
-            |((current, target, state), (attempt, boot, claim), (prepared, crashes, failed), message)| {
+            |(
+                (current, target, state),
+                (attempt, boot, claim),
+                (prepared, crashes, failed),
+                (problem, message),
+            )| {
                 BottlerocketShadowStatus {
                     current_version: current.map(Into::into),
                     target_version: target.map(Into::into),
@@ -120,6 +124,7 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
                         ..staged(version, second)
                     }),
                     reboot_requested: claim.map(Into::into),
+                    problem,
                     message: message.map(Into::into),
                     conditions: vec![],
                 }
@@ -137,12 +142,12 @@ fn any_memory() -> impl Strategy<Value = Memory> {
         .prop_map(|(command, before, is_first_look)| Asked { command, before, is_first_look });
     let prefetch = prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]);
     let asked = (prop::option::weighted(0.3, asked), any::<bool>());
-    let timers = (any::<bool>(), prefetch, any::<bool>(), any::<bool>(), any::<bool>());
+    let timers = (any::<bool>(), prefetch, any::<bool>(), any::<bool>(), (any::<bool>(), any::<bool>()));
     let distrusted_at = prop::option::of((0..3i64).prop_map(time));
     let doubts = (distrusted_at, prop::option::of(1..3u64));
     (asked, attempt(), attempt(), doubts, timers).prop_map(
         |((asked, refresh_lost), began, refreshed, (distrusted_at, wrote_instead), timers)| {
-            let (refresh_due, prefetch, refused, busy_for_long, reboot_may_come) = timers;
+            let (refresh_due, prefetch, refused, busy_for_long, (host_api_fails, reboot_may_come)) = timers;
             Memory {
                 asked,
                 began,
@@ -154,6 +159,7 @@ fn any_memory() -> impl Strategy<Value = Memory> {
                 prefetch,
                 refused,
                 busy_for_long,
+                host_api_fails,
                 reboot_may_come,
             }
         },
@@ -189,6 +195,23 @@ proptest! {
         let (stored, memory) = reported(&host, shadow, memory);
         let (again, _) = step(&host, &facts(&stored), &memory);
         prop_assert!(!matches!(again, Step::Report(_)), "reports go on and on: {again:?}");
+    }
+
+    #[test]
+    fn a_word_and_a_sentence_come_and_go_together(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
+        let shadow = with(shadow, |_, status| status.message = status.problem.map(|problem| problem.to_string()));
+        let (stored, _) = reported(&host, shadow, memory);
+        let status = stored.status.unwrap_or_default();
+        prop_assert_eq!(status.problem.is_some(), status.message.is_some(), "{:?}", status);
+    }
+
+    #[test]
+    fn what_is_under_way_takes_back_nothing(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
+        let host = HostFacts { updates: Updates::Busy, ..host };
+        let failed = Some(Problem::RefreshFailed);
+        let shadow = with(shadow, |spec, status| (spec.state, status.problem) = (State::Idle, failed));
+        let (stored, _) = reported(&host, shadow, memory);
+        prop_assert_eq!(stored.status.unwrap().problem, failed);
     }
 
     #[test]

@@ -14,7 +14,7 @@ fn staging_step_by_step() {
         with(goal(), |_, status| {
             status.attempt = None;
             status.reboot_requested = Some("boot-0".into());
-            status.message = Some("earlier".into());
+            (status.problem, status.message) = (Some(Problem::StepFailed), Some("earlier".into()));
         })
     };
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
@@ -25,7 +25,7 @@ fn staging_step_by_step() {
     check! {
         "upstream's, without an attempt": old(available()), no_attempt(), fresh() => "wait";
         "echo before the host is touched": old(available()), behind(), fresh()
-            => "StatusAttempt -StatusRebootRequested -StatusMessage";
+            => "StatusAttempt -StatusRebootRequested -StatusProblem -StatusMessage";
         "runs it already": host(NEW, BOOT, Updates::Unknown), goal(), fresh()
             => "CurrentVersion StagedAndPerformedUpdate";
         "rebooted into it by itself": host(NEW, NEXT_BOOT, Updates::Unknown), goal(), fresh()
@@ -82,7 +82,7 @@ fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
     let failed = || {
         with(waiting(), |_, status| {
             status.staged = Some(staged(NEW, 7));
-            status.message = Some(said.into());
+            (status.problem, status.message) = (Some(Problem::RefreshFailed), Some(said.into()));
         })
     };
     let moved = || with(dropped(), |_, status| status.target_version = Some(OTHER.into()));
@@ -95,14 +95,14 @@ fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
         "confirmed, and another later": old(chooses(Some(OTHER), 9)), confirmed(), later()
             => "StatusStaged TargetVersion";
         "the look fails: said, and no failure of the attempt": old(fails(Some(NEW), 7)), waiting(), first()
-            => "StatusStaged \"refresh failed with exit status 1: no route\"";
+            => "StatusStaged RefreshFailed \"refresh failed with exit status 1: no route\"";
         "and is repeated": old(fails(Some(NEW), 7)), failed(), refreshed() => "refresh";
         "also if nothing is chosen after it": old(fails(None, 7)), failed(), refreshed() => "refresh";
         "also by another process": old(fails(None, 7)), failed(), fresh() => "refresh";
         "fails again": old(fails(None, 9)), failed(), second() => "StatusStaged";
-        "succeeds at last": old(chooses(Some(NEW), 9)), failed(), second() => "-StatusMessage StatusStaged";
+        "succeeds at last": old(chooses(Some(NEW), 9)), failed(), second() => "-StatusProblem -StatusMessage StatusStaged";
         "succeeds at last, and another is chosen": old(chooses(Some(OTHER), 9)), failed(), second()
-            => "-StatusStaged -StatusMessage TargetVersion";
+            => "-StatusStaged -StatusProblem -StatusMessage TargetVersion";
     }
 }
 
@@ -111,20 +111,20 @@ fn a_prepare_is_believed_when_it_says_that_it_wrote_something_else() {
     let goal = || shadow(State::StagedAndPerformedUpdate);
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let other = || old(is_staged(saying("Starting update to 1.21.0\n", 5)));
-    let told = || with(goal(), |_, status| status.message = Some("prepare wrote 1.21.0, not 1.20.1".into()));
+    let told = || says(goal(), Problem::StepFailed, "prepare wrote 1.21.0, not 1.20.1");
     let doubts = || Memory { wrote_instead: Some(1), ..refreshed() };
     let looked = |chosen| old(known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, true, 7)));
     check! {
         "as it should": old(is_staged(saying("Starting update to 1.20.1\n", 5))), goal(), asked(Prepare, 1)
             => "StatusStaged";
-        "another": other(), goal(), asked(Prepare, 1) => "\"prepare wrote 1.21.0, not 1.20.1\"";
+        "another": other(), goal(), asked(Prepare, 1) => "StepFailed \"prepare wrote 1.21.0, not 1.20.1\"";
         "none": old(is_staged(saying("No update required\n", 5))), goal(), asked(Prepare, 1)
-            => "\"prepare wrote no image: it found no update\"";
+            => "StepFailed \"prepare wrote no image: it found no update\"";
         "another, and said": other(), told(), doubts() => "refresh";
         "still chosen": looked(Some(NEW)), told(), doubts()
             => "ErrorReset CrashCount FailureTimestamp";
         "still chosen, and the words are gone": looked(Some(NEW)), goal(), doubts()
-            => "ErrorReset \"prepare did not write what the host has chosen\" CrashCount FailureTimestamp";
+            => "ErrorReset StepFailed \"prepare did not write what the host has chosen\" CrashCount FailureTimestamp";
         "no longer chosen: nothing has failed": looked(None), told(), doubts() => "-TargetVersion";
         "in an earlier attempt": looked(Some(NEW)), goal(), Memory { wrote_instead: Some(0), ..refreshed() }
             => "prepare";
@@ -179,7 +179,7 @@ fn a_command_of_ours_that_fails_ends_the_step_once() {
         let read = shadow(State::StagedAndPerformedUpdate);
         let host = old(host_says);
         let (first, memory) = step(&host, &facts(&read), &asked(command, 1));
-        let sentence = format!("\"{} failed with exit status 1: no route\"", command.name());
+        let sentence = format!("StepFailed \"{} failed with exit status 1: no route\"", command.name());
         assert_eq!(words(&first), format!("ErrorReset {sentence} CrashCount FailureTimestamp"));
         let Step::Report(write) = first else { panic!("{first:?}") };
         let mut stored = read.clone();
@@ -206,20 +206,17 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         })
     };
     let ready = || old(is_ready(last(Activate, true, 6)));
-    let refused = Memory { refused: true, ..fresh() };
+    let refused = Memory { refused: true, ..call_fails() };
     let asked_for = Memory { reboot_may_come: true, ..fresh() };
     let deactivated = || {
         with(goal(Some(BOOT), Some(BOOT)), |_, status| {
             let said =
                 "1.20.1 is not what the host would boot next; a reboot that was asked for may still come";
-            status.message = Some(said.into());
+            (status.problem, status.message) = (Some(Problem::NotNextToBoot), Some(said.into()));
         })
     };
-    let worded = || {
-        with(goal(Some(BOOT), Some(BOOT)), |_, status| {
-            status.message = Some("Bottlerocket API: reboot was refused: inhibited".into());
-        })
-    };
+    let worded =
+        || says(goal(Some(BOOT), Some(BOOT)), Problem::RebootRefused, "reboot was refused: inhibited");
     check! {
         "no grant": ready(), goal(None, None), fresh() => "wait";
         "a grant for another boot": ready(), goal(Some("boot-0"), None), fresh() => "wait";
@@ -229,30 +226,30 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         "granted, busy": old(Updates::Busy), goal(Some(BOOT), None), fresh() => "poll";
         "granted, but deactivated by a person":
             old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), None), fresh()
-            => "ErrorReset \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
+            => "ErrorReset StepFailed \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
         "claimed": ready(), goal(Some(BOOT), Some(BOOT)), fresh() => "reboot";
         "claimed, refused for good": ready(), goal(Some(BOOT), Some(BOOT)), refused
-            => "ErrorReset \"the host refuses to reboot\" CrashCount FailureTimestamp -StatusRebootRequested";
+            => "ErrorReset StepFailed \"the host refuses to reboot\" CrashCount FailureTimestamp -StatusRebootRequested";
         "claimed, refused for good, in the host's words": ready(), worded(), refused
-            => "ErrorReset \"the host refuses to reboot: reboot was refused: inhibited\" CrashCount FailureTimestamp \
+            => "ErrorReset StepFailed \"the host refuses to reboot: reboot was refused: inhibited\" CrashCount FailureTimestamp \
                 -StatusRebootRequested";
         "claimed, busy": old(Updates::Busy), goal(Some(BOOT), Some(BOOT)), fresh() => "poll";
         "claimed, and deactivated by a person":
             old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), Some(BOOT)), fresh()
-            => "ErrorReset \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp \
+            => "ErrorReset StepFailed \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp \
                 -StatusRebootRequested";
         "claimed and asked for, and deactivated by a person":
             old(is_staged(last(Deactivate, true, 7))), goal(Some(BOOT), Some(BOOT)), asked_for
-            => "\"1.20.1 is not what the host would boot next; a reboot that was asked for may still come\"";
+            => "NotNextToBoot \"1.20.1 is not what the host would boot next; a reboot that was asked for may still come\"";
         "and said":
             old(is_staged(last(Deactivate, true, 7))), deactivated(), asked_for => "poll";
-        "and activated again": ready(), deactivated(), asked_for => "-StatusMessage";
+        "and activated again": ready(), deactivated(), asked_for => "-StatusProblem -StatusMessage";
         "back": host(NEW, NEXT_BOOT, Updates::Unknown), goal(Some(BOOT), Some(BOOT)), fresh()
             => "CurrentVersion StatusBootId RebootedIntoUpdate";
         "by itself": host(NEW, NEXT_BOOT, Updates::Unknown), goal(None, None), fresh()
             => "CurrentVersion StatusBootId RebootedIntoUpdate";
         "fallen back": host(OLD, NEXT_BOOT, Updates::Unknown), goal(Some(BOOT), Some(BOOT)), fresh()
-            => "StatusBootId ErrorReset \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp";
+            => "StatusBootId ErrorReset StepFailed \"the host fell back to 1.19.4 when it rebooted\" CrashCount FailureTimestamp";
         "old version in another boot, nothing claimed":
             host(OLD, NEXT_BOOT, Updates::Unknown), goal(Some(BOOT), None), fresh()
             => "StatusBootId";
@@ -273,7 +270,7 @@ fn monitoring_notices_a_late_fall_back_once() {
             => "MonitoringUpdate";
         "still well": host(NEW, BOOT, Updates::Unknown), goal(State::MonitoringUpdate), fresh() => "wait";
         "fallen back": host(OLD, NEXT_BOOT, Updates::Unknown), goal(State::MonitoringUpdate), fresh()
-            => "CurrentVersion StatusBootId ErrorReset \"the host fell back to 1.19.4\" CrashCount FailureTimestamp";
+            => "CurrentVersion StatusBootId ErrorReset StepFailed \"the host fell back to 1.19.4\" CrashCount FailureTimestamp";
         "and said": host(OLD, BOOT, Updates::Unknown), failed, fresh() => "wait";
     }
 }
@@ -293,11 +290,11 @@ fn what_upstream_left_is_adopted_if_the_host_would_boot_it() {
         "activated": old(is_ready(last(Activate, true, 6))), staged(), fresh() => adopted;
         "busy": old(Updates::Busy), staged(), fresh() => "poll";
         "not activated any more": old(Updates::Unknown), staged(), fresh()
-            => "ErrorReset StatusAttempt \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
+            => "ErrorReset StatusAttempt StepFailed \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
         "about to reboot": old(is_ready(last(Activate, true, 6))), about_to_reboot(), fresh() => adopted;
         "about to reboot, busy": old(Updates::Busy), about_to_reboot(), fresh() => "poll";
         "about to reboot into nothing": old(is_staged(last(Prepare, true, 6))), about_to_reboot(), fresh()
-            => "ErrorReset StatusAttempt \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
+            => "ErrorReset StatusAttempt StepFailed \"1.20.1 is not what the host would boot next\" CrashCount FailureTimestamp";
         "rebooted": host(NEW, NEXT_BOOT, Updates::Unknown), about_to_reboot(), fresh()
             => "CurrentVersion StatusBootId RebootedIntoUpdate StatusAttempt";
         "rebooted, and said": host(NEW, NEXT_BOOT, Updates::Unknown),
@@ -347,16 +344,13 @@ fn whatever_the_host_says_can_be_reported() {
 }
 
 #[test]
-fn trouble_with_the_host_is_said_and_taken_back() {
-    let mut shadow = shadow(State::Idle);
-    let said = |shadow: &BottlerocketShadow, reason| {
-        host_trouble(&facts(shadow), reason).map(|write| words(&Step::Report(write)))
+fn trouble_with_the_host_is_said_once() {
+    let said = |shadow: &BottlerocketShadow, reason: &str| {
+        let write = host_trouble(&facts(shadow), Problem::HostUnreachable, reason);
+        write.map(|write| words(&Step::Report(write)))
     };
-    assert_eq!(said(&shadow, None), None);
-    assert_eq!(said(&shadow, Some("no socket")).as_deref(), Some("\"Bottlerocket API: no socket\""));
-    shadow.status.as_mut().unwrap().message = Some("Bottlerocket API: no socket".into());
-    assert_eq!(said(&shadow, Some("no socket")), None);
-    assert_eq!(said(&shadow, None).as_deref(), Some("-StatusMessage"));
-    shadow.status.as_mut().unwrap().message = Some("prepare failed".into());
-    assert_eq!(said(&shadow, None), None);
+    assert_eq!(said(&shadow(State::Idle), "no socket").as_deref(), Some("HostUnreachable \"no socket\""));
+    let standing = says(shadow(State::Idle), Problem::HostUnreachable, "no socket");
+    assert_eq!(said(&standing, "no socket"), None);
+    assert_eq!(said(&standing, "half an answer").as_deref(), Some("\"half an answer\""));
 }

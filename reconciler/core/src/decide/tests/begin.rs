@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::fleet::{BottlerocketFleetStatus, Halt, VersionRecord};
-use brupop_api::{Field, State, Value};
+use brupop_api::{Field, Problem, State, Value};
 
 use super::super::{Effect, Reason, counts, new_term, node as decide, slots};
 use super::world::{
@@ -69,22 +69,34 @@ fn a_slot_comes_before_the_spec_moves() {
 /// A change of an idle node that could otherwise begin.
 #[test]
 fn who_cannot_look_for_updates_is_neither_up_to_date_nor_behind() {
-    let counted = |target, message| {
+    let counted = |target, problem| {
         let mut situation = idle();
-        shadow(&mut situation, |it| (it.status.target_version, it.status.message) = (target, message));
+        shadow(&mut situation, |it| (it.status.target_version, it.status.problem) = (target, problem));
         let counts = counts(&without_slots(), &[situation]);
         (counts.nodes, counts.updated, counts.pending)
     };
     assert_eq!(counted(None, None), (1, 1, 0));
-    assert_eq!(counted(None, Some("something else")), (1, 1, 0));
-    assert_eq!(counted(None, FAILED), (1, 0, 0));
-    assert_eq!(counted(Some(NEW), FAILED), (1, 0, 1));
+    assert_eq!(counted(None, Some(Problem::PrefetchFailed)), (1, 1, 0));
+    assert_eq!(counted(None, Some(Problem::RefreshFailed)), (1, 0, 0));
+    assert_eq!(counted(Some(NEW), Some(Problem::HostUnreachable)), (1, 0, 1));
 }
 
 const ROUTE: &str = "refresh failed with exit status 1: no route";
-const FAILED: Option<&str> = Some(ROUTE);
-
 type Change = fn(&mut Situation<'static>);
+
+fn says(situation: &mut Situation<'static>, problem: Problem, message: Option<&'static str>) {
+    shadow(situation, |it| (it.status.problem, it.status.message) = (Some(problem), message));
+}
+
+#[test]
+fn whatever_else_an_agent_says_holds_no_update_up() {
+    for problem in Problem::ALL.into_iter().filter(|problem| !problem.prevents_refresh()) {
+        let mut situation = idle();
+        // Not even in the words of another problem.
+        says(&mut situation, problem, Some(ROUTE));
+        assert_eq!(decide(&without_slots(), &situation).reason, Reason::LimitReached, "{problem}");
+    }
+}
 
 #[test]
 fn an_idle_node_says_why_it_does_not_begin() {
@@ -92,7 +104,7 @@ fn an_idle_node_says_why_it_does_not_begin() {
         s.time.backing_off = true;
         node(s, |n| n.paused = true);
     };
-    let rows: [(&str, Change, Reason<'_>); 12] = [
+    let rows: [(&str, Change, Reason<'_>); 13] = [
         ("its agent's pod is not Ready", |s| node(s, |n| n.agent_ready = false), Reason::AgentSilent),
         ("not ready", |s| node(s, |n| n.ready = false), Reason::NodeNotReady),
         ("no report", |s| shadow(s, |w| w.status.current_version = None), Reason::NotReported),
@@ -101,13 +113,18 @@ fn an_idle_node_says_why_it_does_not_begin() {
         ("already there", |s| shadow(s, |w| w.status.target_version = Some(OLD)), Reason::NoUpdate),
         (
             "cannot look for updates",
-            |s| shadow(s, |w| w.status.message = FAILED),
+            |s| says(s, Problem::RefreshFailed, Some(ROUTE)),
             Reason::RefreshFailed(ROUTE),
         ),
         (
             "cannot ask its host",
-            |s| shadow(s, |w| w.status.message = Some("Bottlerocket API: nobody answers")),
-            Reason::RefreshFailed("Bottlerocket API: nobody answers"),
+            |s| says(s, Problem::HostUnreachable, Some("nobody answers")),
+            Reason::RefreshFailed("nobody answers"),
+        ),
+        (
+            "its host refuses to look, without a sentence",
+            |s| says(s, Problem::CommandRefused, None),
+            Reason::RefreshFailed("CommandRefused"),
         ),
         ("its Node runs it already", |s| node(s, |n| n.version = Some(NEW)), Reason::NoUpdate),
         ("failed not long ago", |s| s.time.backing_off = true, Reason::BackingOff),

@@ -134,7 +134,8 @@ pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
     let attempt = dice.one_of(&[Some(1), Some(2), Some(1), None]);
     let echoed = if dice.rarely(5) { dice.one_of(&[Some(1), None]) } else { attempt };
     let mut reported = json!({
-        "current_version": dice.one_of(&[OLD, OLD, NEW]), "message": dice.one_of(&[None, None, Some("refresh failed with exit status 1")]), "target_version": dice.one_of(&[Some(NEW), Some(NEW), Some(NEW), Some("1.21.0"), None]),
+        "current_version": dice.one_of(&[OLD, OLD, NEW]), "problem": dice.one_of(&[None, None, Some("RefreshFailed"), Some("StepFailed")]),
+        "message": dice.one_of(&[None, Some("no route")]), "target_version": dice.one_of(&[Some(NEW), Some(NEW), Some(NEW), Some("1.21.0"), None]),
         "current_state": reached, "attempt": echoed, "boot_id": dice.boot(), "reboot_requested": null,
     });
     if dice.rarely(4) {

@@ -1,0 +1,50 @@
+//! What is wrong, as the status says it: one problem at a time, until what it is about has ended otherwise.
+
+use brupop_api::{Problem, State};
+
+use super::view::{Said, View};
+use super::{LastCommand, Prefetch, Report};
+
+impl View<'_, '_> {
+    /// What is wrong with an idle host.
+    pub(super) fn say_problem(&self, report: &mut Report<'_>) {
+        // What made an attempt fail is worth more than what keeps a host that waits from an update.
+        let is_free = !self.said().is_some_and(Problem::is_of_attempt) || self.failures_are_over();
+        let waiting = || self.prefetch_problem().or_else(|| self.unchosen()).filter(|_| is_free);
+        self.say(report, self.refresh_problem().or_else(waiting));
+    }
+
+    /// Says this, or takes back what is over.
+    pub(super) fn say(&self, report: &mut Report<'_>, found: Option<Said>) {
+        match found {
+            _ if self.host_api_fails() => {}
+            Some((problem, sentence)) => report.problem(problem, &sentence),
+            None if self.is_over() => report.no_problem(),
+            None => {}
+        }
+    }
+
+    /// Has what the status says is wrong ended otherwise? What is under way says nothing about that.
+    fn is_over(&self) -> bool {
+        let known = self.host.known();
+        match self.said() {
+            // That was over before, or what stands there is of an agent that said nothing but the sentence.
+            None => self.shadow.status.problem.is_some() || self.failures_are_over(),
+            Some(Problem::HostUnreachable | Problem::CommandRefused | Problem::RebootRefused) => false,
+            Some(Problem::RefreshFailed) => self.host.last().is_some(),
+            Some(Problem::NoUpdateChosen) => self.host.last().is_some_and(LastCommand::found_updates),
+            Some(Problem::PrefetchFailed) => {
+                self.memory.prefetch == Prefetch::Off
+                    || self.prefetched().is_some()
+                    || known.is_some_and(|known| known.chosen.is_none())
+            }
+            Some(Problem::PrefetchBlocked) => self.memory.prefetch == Prefetch::Off || known.is_some(),
+            Some(Problem::StepFailed | Problem::NotNextToBoot) => self.failures_are_over(),
+        }
+    }
+
+    /// Has nothing failed since the last success?
+    fn failures_are_over(&self) -> bool {
+        self.shadow.spec.state == State::Idle && self.shadow.spec.failures.is_none()
+    }
+}

@@ -1,0 +1,80 @@
+//! What is wrong with a host or its update, as a word that is decided on; the sentence for people stands beside it.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What an agent says is wrong. It stands until what it is about has ended otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Problem {
+    /// Bottlerocket's API gives no answer that can be used.
+    HostUnreachable,
+    /// Bottlerocket's API refuses an update command.
+    CommandRefused,
+    /// Bottlerocket's API refuses to reboot.
+    RebootRefused,
+    /// The host looked for updates in vain, or does not get to it.
+    RefreshFailed,
+    /// A newer version is available, and the host does not choose it.
+    NoUpdateChosen,
+    /// A download ahead of its turn failed.
+    PrefetchFailed,
+    /// An image that may be a person's is in the way of a download ahead of its turn.
+    PrefetchBlocked,
+    /// The host would not boot the update next, and a reboot that was asked for may still come.
+    NotNextToBoot,
+    /// A step of an update failed.
+    StepFailed,
+}
+
+impl Problem {
+    /// Every problem.
+    pub const ALL: [Self; 9] = [
+        Self::HostUnreachable,
+        Self::CommandRefused,
+        Self::RebootRefused,
+        Self::RefreshFailed,
+        Self::NoUpdateChosen,
+        Self::PrefetchFailed,
+        Self::PrefetchBlocked,
+        Self::NotNextToBoot,
+        Self::StepFailed,
+    ];
+
+    /// The word that stands in the objects and in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::HostUnreachable => "HostUnreachable",
+            Self::CommandRefused => "CommandRefused",
+            Self::RebootRefused => "RebootRefused",
+            Self::RefreshFailed => "RefreshFailed",
+            Self::NoUpdateChosen => "NoUpdateChosen",
+            Self::PrefetchFailed => "PrefetchFailed",
+            Self::PrefetchBlocked => "PrefetchBlocked",
+            Self::NotNextToBoot => "NotNextToBoot",
+            Self::StepFailed => "StepFailed",
+        }
+    }
+
+    /// Does Bottlerocket's API not answer, or refuse what it is asked?
+    pub fn is_of_host_api(self) -> bool {
+        matches!(self, Self::HostUnreachable | Self::CommandRefused | Self::RebootRefused)
+    }
+
+    /// Is it about an attempt, and not about a host that waits for its turn?
+    pub fn is_of_attempt(self) -> bool {
+        matches!(self, Self::StepFailed | Self::NotNextToBoot)
+    }
+
+    /// Would an update, which begins with a refresh, fail at once?
+    pub fn prevents_refresh(self) -> bool {
+        self == Self::RefreshFailed || self.is_of_host_api()
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

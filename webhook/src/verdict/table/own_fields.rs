@@ -1,0 +1,132 @@
+//! Who gives agents another field of the status is told of each list in which it is missing.
+
+use super::judge;
+use crate::verdict::{Change, Request, Rule};
+use brupop_admission_cases::edit::OF_AN_OBJECT;
+use brupop_admission_cases::{review, table};
+use brupop_api::facts::ShadowFacts;
+use brupop_api::write::{Fields, apply};
+use brupop_api::{BottlerocketShadow, Field, Object, Write, crds};
+use serde_json::{Map, Value, json};
+
+const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/agent-policy.yaml");
+
+/// The fields of a status by the schema, but for the conditions, which are the reconciler's.
+fn fields() -> Map<String, Value> {
+    let shadow = json!(crds::all()[0]);
+    let properties = &shadow["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    let mut fields = properties["status"]["properties"].as_object().unwrap().clone();
+    assert!(fields.remove("conditions").is_some());
+    fields
+}
+
+/// A value that the schema takes.
+fn sample(schema: &Value) -> Value {
+    match (schema["enum"].get(0), schema["type"].as_str().unwrap()) {
+        (Some(word), _) => word.clone(),
+        (None, "integer") => json!(1),
+        (None, "boolean") => json!(true),
+        (None, "object") => members(schema).map(|(name, member)| (name.clone(), sample(member))).collect(),
+        (None, _) if schema["format"] == "date-time" => json!("2026-01-01T00:00:00Z"),
+        (None, _) => json!("1.0.0"),
+    }
+}
+
+fn members(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    schema["properties"].as_object().unwrap().iter()
+}
+
+/// Values that the schema refuses, one for each limit.
+fn beyond(schema: &Value) -> Vec<Value> {
+    match schema["type"].as_str().unwrap() {
+        _ if schema["enum"].is_array() => vec![json!("Unheard"), json!(1)],
+        "integer" => vec![json!(crds::COUNTER_MAX + 1), json!(-1)],
+        "boolean" => vec![json!("perhaps")],
+        "object" => {
+            let with = |name: &str, value| {
+                let mut whole = sample(schema);
+                whole[name] = value;
+                whole
+            };
+            let mut wrong = vec![with("unheard-of", json!(1))];
+            for (name, member) in members(schema) {
+                wrong.extend(beyond(member).into_iter().map(|value| with(name, value)));
+            }
+            wrong
+        }
+        _ => {
+            let length = usize::try_from(schema["maxLength"].as_u64().unwrap()).unwrap();
+            vec![json!("1".repeat(length + 1)), json!("1\n"), json!("1\u{202e}")]
+        }
+    }
+}
+
+/// The rule by which an agent's report of this value is decided.
+fn rule(field: &str, value: &Value) -> Rule {
+    let row = table().into_iter().find(|row| row.says == "an agent's news").unwrap();
+    let mut review = review(&row).unwrap();
+    review["request"]["object"]["status"][field] = value.clone();
+    judge(&review).rule()
+}
+
+/// Does some row have an agent change this field, and allow it?
+fn has_row(field: &str) -> bool {
+    table().iter().filter_map(review).any(|review| {
+        let Ok(request) = serde_json::from_value::<Request>(review["request"].clone()) else { return false };
+        let changes = Change::of(&request).fields.contains(&format!("status.{field}"));
+        changes && judge(&review).outcome == Ok(Rule::AgentReport)
+    })
+}
+
+fn shadow(status: &Value) -> BottlerocketShadow {
+    let metadata = json!({"name": "brs-n", "uid": "u", "generation": 1});
+    let kind = ("brupop.bottlerocket.aws/v2", "BottlerocketShadow");
+    let shadow = json!({"apiVersion": kind.0, "kind": kind.1, "metadata": metadata, "spec": {"state": "Idle"},
+        "status": status});
+    serde_json::from_value(shadow).unwrap()
+}
+
+/// Can a write set this field, and do decisions see it?
+fn is_known_to_writes_and_facts(name: &str, field: Field<'_>, sample: &Value) -> (bool, bool) {
+    let with = shadow(&json!({ name: sample }));
+    let without = shadow(&json!({}));
+    let write =
+        Write { object: Object::ShadowStatus("brs-n"), tests: vec![], sets: vec![(field, with.get(field))] };
+    let mut written = without.clone();
+    apply(&write, &mut written).unwrap();
+    (json!(written)["status"][name] == *sample, ShadowFacts::of(&with) != ShadowFacts::of(&without))
+}
+
+#[test]
+fn a_field_of_the_status_stands_in_every_list() {
+    let policy: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(POLICY).unwrap()).unwrap();
+    let variables = policy["spec"]["variables"].as_array().unwrap();
+    let own =
+        variables.iter().find(|variable| variable["name"] == "own").unwrap()["expression"].as_str().unwrap();
+    let mut missing = Vec::new();
+    for (name, schema) in fields() {
+        let mut check = |stands: bool, place: &str| {
+            if !stands {
+                missing.push(format!("{name}: {place}"));
+            }
+        };
+        let (pointer, sample) = (format!("/status/{name}"), sample(&schema));
+        let field = Field::OF_AGENTS.into_iter().find(|field| field.pointer() == pointer);
+        check(field.is_some(), "Field::OF_AGENTS, which the webhook's own fields are made of");
+        let (written, seen) =
+            field.map(|field| is_known_to_writes_and_facts(&name, field, &sample)).unwrap_or_default();
+        check(written, "Fields of BottlerocketShadow (api/src/write/fields.rs)");
+        check(seen, "StatusFacts (api/src/facts.rs)");
+        check(own.contains(&format!("'{name}'")), "the variable own of manifests/agent-policy.yaml");
+        check(has_row(&name), "a row that allows it (webhook/cases/src/rows/fields.rs)");
+        check(OF_AN_OBJECT.contains(&pointer.as_str()), "OF_AN_OBJECT (webhook/cases/src/edit.rs)");
+        let refused = [Rule::AgentOwnFields, Rule::AgentLimits, Rule::Unreadable];
+        check(!refused.contains(&rule(&name, &sample)), "what the webhook takes");
+        for value in beyond(&schema) {
+            let limits = format!("limits (webhook/src/verdict/limits.rs): it takes {value:.80}");
+            check(refused.contains(&rule(&name, &value)), &limits);
+        }
+    }
+    assert!(missing.is_empty(), "missing in these places:\n{}", missing.join("\n"));
+    assert_eq!(fields().len(), Field::OF_AGENTS.len(), "fields that are not in the schema");
+}
