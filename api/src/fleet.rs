@@ -103,7 +103,7 @@ pub struct BottlerocketFleetStatus {
 /// The right to update one node, once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Slot {
-    /// UID of the shadow, so that a shadow made again under the same name has no slot.
+    /// UID of the shadow, so that a recreated shadow has no slot.
     #[schemars(schema_with = "crate::crds::uid")]
     pub uid: String,
     /// The attempt this slot is for: the shadow's `spec.attempt` once its spec has moved.

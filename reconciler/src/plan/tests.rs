@@ -88,7 +88,7 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
             ("d", Next::Waits(1), "LimitReached"),
             ("f", Next::Waits(2), "LimitReached"),
             ("b", Next::Stays, "NodePaused"),
-            ("c", Next::Stays, "CannotBeEmptied"),
+            ("c", Next::Stays, "CannotDrain"),
         ]
     );
     let text = table::of(&plan);

@@ -28,7 +28,7 @@ async fn a_node_with_a_pod_that_nothing_brings_back_is_passed_over_until_the_pod
         .until("the other node is updated, and this one says why it is not", DEADLINE, |history| {
             history.now().all(|(node, seen)| {
                 let (version, reason) =
-                    if node == "node-0" { (OLD, "CannotBeEmptied") } else { (NEW, "NoUpdate") };
+                    if node == "node-0" { (OLD, "CannotDrain") } else { (NEW, "NoUpdate") };
                 seen.is_idle() && seen.version.as_deref() == Some(version) && seen.reason == reason
             })
         })
@@ -48,7 +48,7 @@ async fn a_budget_that_never_allows_a_disruption_is_named_before_anything_is_tou
     fleet.publish(NEW)?;
     fleet
         .until("both nodes say why they stay", DEADLINE, |history| {
-            history.now().all(|(_, seen)| seen.is_idle() && seen.reason == "CannotBeEmptied")
+            history.now().all(|(_, seen)| seen.is_idle() && seen.reason == "CannotDrain")
         })
         .await?;
     let said = fleet.progressing("node-0").await?.message;
@@ -56,7 +56,7 @@ async fn a_budget_that_never_allows_a_disruption_is_named_before_anything_is_tou
 
     let (table, went_well) = exec(&fleet, &["plan"]).await?;
     ensure!(
-        went_well && table.starts_with("0 of 1 in update\n") && table.matches("CannotBeEmptied").count() == 2,
+        went_well && table.starts_with("0 of 1 in update\n") && table.matches("CannotDrain").count() == 2,
         "{table}"
     );
     println!("{table}");

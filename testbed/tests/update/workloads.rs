@@ -30,19 +30,19 @@ async fn no_further_node_begins_until_evicted_workloads_are_available_again() ->
     fleet.publish(NEW)?;
     fleet
         .until("the workload is waited for", DEADLINE, |history| {
-            history.now().any(|(_, seen)| seen.reason == "WorkloadsNotBack")
+            history.now().any(|(_, seen)| seen.reason == "WorkloadsUnavailable")
         })
         .await?;
     {
         let history = fleet.history();
         let (name, other) =
-            history.now().find(|(_, seen)| seen.reason != "WorkloadsNotBack").context("another node")?;
+            history.now().find(|(_, seen)| seen.reason != "WorkloadsUnavailable").context("another node")?;
         ensure!(other.version.as_deref() == Some(OLD) && other.target.is_none(), "{name} began meanwhile");
     }
 
     // Whoever asks for the plan is told the same.
     let (plan, went_well) = exec(&fleet, &["plan"]).await?;
-    let waits = |line: &&str| line.contains("  running ") && line.contains(" WorkloadsNotBack ");
+    let waits = |line: &&str| line.contains("  running ") && line.contains(" WorkloadsUnavailable ");
     let waits = plan.lines().filter(waits).count();
     ensure!(went_well && waits == 1, "{plan}");
 

@@ -10,7 +10,7 @@ pub enum Abort {
     /// The drain took longer than it may.
     DrainTimedOut,
     /// Before the drain began, a pod or a budget appeared that no drain gets past.
-    CannotBeEmptied,
+    CannotDrain,
     /// Before the drain began, a budget allowed no disruption for as long as a drain may take.
     BudgetAllowsNone,
     /// Pods came back each time that they were evicted, and may not be left on the node.
@@ -24,9 +24,9 @@ pub enum Abort {
     /// The node was not Ready after the update.
     NotReady,
     /// A workload whose pods were evicted did not become available again, while no other node was being updated.
-    WorkloadsNotBack,
+    WorkloadsUnavailable,
     /// The same, while other nodes were down or being updated, which may be the cause.
-    WorkloadsNotBackAmongOthers,
+    WorkloadsUnavailableAmongOthers,
     /// The host rebooted by itself before the update was ready.
     RebootedByItself,
     /// The host would now update to another version, or to none.
@@ -46,15 +46,15 @@ impl Abort {
             Self::StepFailed => "StepFailed",
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::DrainTimedOut => "DrainTimedOut",
-            Self::CannotBeEmptied => "CannotBeEmptied",
+            Self::CannotDrain => "CannotDrain",
             Self::BudgetAllowsNone => "BudgetAllowsNone",
             Self::PodsComeBack => "PodsComeBack",
             Self::NodeChangesDenied => "NodeChangesDenied",
             Self::FellBack => "FellBack",
             Self::NotBottlerocket => "NotBottlerocket",
             Self::NotReady => "NotReady",
-            Self::WorkloadsNotBack => "WorkloadsNotBack",
-            Self::WorkloadsNotBackAmongOthers => "WorkloadsNotBackAmongOthers",
+            Self::WorkloadsUnavailable => "WorkloadsUnavailable",
+            Self::WorkloadsUnavailableAmongOthers => "WorkloadsUnavailableAmongOthers",
             Self::RebootedByItself => "RebootedByItself",
             Self::OtherTarget => "OtherTarget",
             Self::VersionHalted => "VersionHalted",
@@ -73,7 +73,7 @@ impl Abort {
                 | Self::VersionHalted
                 | Self::NodePaused
                 | Self::NotLabelled
-                | Self::CannotBeEmptied
+                | Self::CannotDrain
                 | Self::BudgetAllowsNone
         )
     }
@@ -81,7 +81,9 @@ impl Abort {
     /// Was this failure seen on Nodes or workloads, which no agent can write? Only such failures count against a
     /// version.
     pub fn is_corroborated(reason: &str) -> bool {
-        [Self::FellBack, Self::NotReady, Self::WorkloadsNotBack].iter().any(|seen| reason == seen.as_str())
+        [Self::FellBack, Self::NotReady, Self::WorkloadsUnavailable]
+            .iter()
+            .any(|seen| reason == seen.as_str())
     }
 
     /// The end of a sentence for people.
@@ -90,7 +92,7 @@ impl Abort {
             Self::StepFailed => "the agent could not do the step; its message says why",
             Self::DeadlineExceeded => "the step took longer than it may",
             Self::DrainTimedOut => "the node could not be emptied in time",
-            Self::CannotBeEmptied => "a pod or a budget came up that no drain gets past",
+            Self::CannotDrain => "a pod or a budget came up that no drain gets past",
             Self::BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
             Self::PodsComeBack => {
                 "pods come back each time that they are evicted, and a budget covers them or they are of too many workloads"
@@ -101,8 +103,8 @@ impl Abort {
                 "the host came back, and its Node's OS image names no version of Bottlerocket"
             }
             Self::NotReady => "the node was not Ready with the new version",
-            Self::WorkloadsNotBack => "a workload whose pods were evicted did not become available again",
-            Self::WorkloadsNotBackAmongOthers => {
+            Self::WorkloadsUnavailable => "a workload whose pods were evicted did not become available again",
+            Self::WorkloadsUnavailableAmongOthers => {
                 "a workload whose pods were evicted did not become available again; other nodes were away or being \
                  updated, so that does not count against the version"
             }

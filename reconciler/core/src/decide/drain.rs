@@ -33,7 +33,7 @@ impl<'a> Case<'_, 'a> {
             return Decision::wait(Reason::AdmissionNotEnforced);
         }
         if situation.pods.undrainable.is_some() && !fleet.force {
-            return self.abort(Abort::CannotBeEmptied);
+            return self.abort(Abort::CannotDrain);
         }
         // What is begun goes on: a node that is out of load balancers does not wait there for a budget.
         if let Some(budget) = situation.pods.blocked.filter(|_| !fleet.force && marker.excluded_at.is_none())

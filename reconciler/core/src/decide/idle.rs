@@ -117,7 +117,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Result<&'a str
         return Err(Reason::NodeChangesDenied(why));
     }
     match situation.pods.undrainable {
-        Some(why) if !fleet.force => Err(Reason::CannotBeEmptied(why)),
+        Some(why) if !fleet.force => Err(Reason::CannotDrain(why)),
         _ => Ok(version),
     }
 }

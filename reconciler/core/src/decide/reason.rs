@@ -16,7 +16,7 @@ pub enum Reason<'a> {
     NotUnderstood(&'a str),
     /// The Node is gone.
     NodeGone,
-    /// The Node was made again under the same name.
+    /// The Node was recreated.
     NodeReplaced,
     /// The Node is not labelled (any more).
     NotLabelled,
@@ -37,7 +37,7 @@ pub enum Reason<'a> {
     FleetPaused,
     /// A person paused this node.
     NodePaused,
-    /// The schedule's window is shut.
+    /// No maintenance window is open.
     OutsideWindow,
     /// Our admission rules were not seen to be in force.
     AdmissionNotEnforced,
@@ -56,9 +56,9 @@ pub enum Reason<'a> {
     /// An update ended not long ago.
     PausingBetweenUpdates,
     /// Its turn has come; first the reconciler checks whether it can be emptied.
-    LookingAtPods,
+    CheckingPods,
     /// No drain could empty the node, as its pods and their budgets are now.
-    CannotBeEmptied(&'a str),
+    CannotDrain(&'a str),
     /// A budget allows no disruption now that the drain needs. Holds which.
     BudgetAllowsNone(&'a str),
     /// The Node is being deleted, or an autoscaler says that it removes it.
@@ -92,7 +92,7 @@ pub enum Reason<'a> {
     /// The node is watched for a while.
     Monitoring,
     /// A workload whose pods were evicted is not available again.
-    WorkloadsNotBack(&'a str),
+    WorkloadsUnavailable(&'a str),
     /// The update is done; the agent has yet to report that, and the slot has yet to be given back.
     Finishing,
     /// The update is given up.
@@ -124,8 +124,8 @@ impl Reason<'_> {
         "TooManyVersionsHalted",
         "NodeTooYoung",
         "PausingBetweenUpdates",
-        "LookingAtPods",
-        "CannotBeEmptied",
+        "CheckingPods",
+        "CannotDrain",
         "BudgetAllowsNone",
         "NodeLeaving",
         "NotBottlerocket",
@@ -142,7 +142,7 @@ impl Reason<'_> {
         "RebootOverdue",
         "ReturningToService",
         "Monitoring",
-        "WorkloadsNotBack",
+        "WorkloadsUnavailable",
         "Finishing",
         "Aborting",
     ];
@@ -172,8 +172,8 @@ impl Reason<'_> {
             Self::TooManyVersionsHalted => "TooManyVersionsHalted",
             Self::NodeTooYoung => "NodeTooYoung",
             Self::PausingBetweenUpdates => "PausingBetweenUpdates",
-            Self::LookingAtPods => "LookingAtPods",
-            Self::CannotBeEmptied(_) => "CannotBeEmptied",
+            Self::CheckingPods => "CheckingPods",
+            Self::CannotDrain(_) => "CannotDrain",
             Self::BudgetAllowsNone(_) => "BudgetAllowsNone",
             Self::NodeLeaving => "NodeLeaving",
             Self::NotBottlerocket => "NotBottlerocket",
@@ -190,7 +190,7 @@ impl Reason<'_> {
             Self::RebootOverdue => "RebootOverdue",
             Self::ReturningToService => "ReturningToService",
             Self::Monitoring => "Monitoring",
-            Self::WorkloadsNotBack(_) => "WorkloadsNotBack",
+            Self::WorkloadsUnavailable(_) => "WorkloadsUnavailable",
             Self::Finishing => "Finishing",
             Self::Aborting(_) => "Aborting",
         }
@@ -213,7 +213,7 @@ impl Reason<'_> {
             | Self::Rebooting
             | Self::ReturningToService
             | Self::Monitoring
-            | Self::WorkloadsNotBack(_)
+            | Self::WorkloadsUnavailable(_)
             | Self::Finishing
             | Self::Aborting(_) => ConditionStatus::True,
             _ => ConditionStatus::False,
@@ -226,7 +226,7 @@ impl Reason<'_> {
             Self::NotLeading => "this reconciler does not lead",
             Self::NotUnderstood(why) => return Cow::Owned(format!("left alone: {why}")),
             Self::NodeGone => "the node is gone",
-            Self::NodeReplaced => "the node was made again under the same name; it gets a new shadow",
+            Self::NodeReplaced => "the Node was recreated; it gets a new shadow",
             Self::NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
             Self::NotReported => "the agent on this node has not reported since it booted: see its pod",
             Self::AgentSilent => "the agent's pod on this node is not Ready: see its logs",
@@ -238,7 +238,7 @@ impl Reason<'_> {
             }
             Self::FleetPaused => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
             Self::NodePaused => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
-            Self::OutsideWindow => "the window of the schedule is shut, or too little is left of it",
+            Self::OutsideWindow => "outside of the maintenance window, or too little is left of it",
             Self::AdmissionNotEnforced => {
                 "our admission rules were not seen to be in force: the fleet's condition AdmissionEnforced says more"
             }
@@ -254,11 +254,11 @@ impl Reason<'_> {
             }
             Self::NodeTooYoung => "the node is new: it is left alone for a while (MIN_NODE_AGE_SECONDS)",
             Self::PausingBetweenUpdates => {
-                "an update ended not long ago, and the fleet rests (PAUSE_BETWEEN_UPDATES_SECONDS)"
+                "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)"
             }
-            Self::LookingAtPods => "it is the node's turn; its pods and their budgets are looked at first",
+            Self::CheckingPods => "it is the node's turn; its pods and their budgets are looked at first",
             Self::LimitReached => {
-                "it waits for its turn: as many nodes as allowed are being updated, or the fleet rests in between \
+                "queued: concurrency limit reached, or pausing between updates \
                  (MAX_CONCURRENT_UPDATE, PAUSE_BETWEEN_UPDATES_SECONDS)"
             }
             Self::LimitUsedByUnavailableNodes => {
@@ -292,7 +292,7 @@ impl Reason<'_> {
                     "the host cannot look for updates (see its network, proxy and update repository): {why}"
                 ));
             }
-            Self::CannotBeEmptied(why) => {
+            Self::CannotDrain(why) => {
                 return Cow::Owned(format!("the node is passed over, for no drain could empty it: {why}"));
             }
             Self::BudgetAllowsNone(budget) => {
@@ -305,7 +305,7 @@ impl Reason<'_> {
                     "the API server takes no change of the Node, so it could be neither cordoned nor uncordoned: {why}"
                 ));
             }
-            Self::WorkloadsNotBack(owner) => {
+            Self::WorkloadsUnavailable(owner) => {
                 return Cow::Owned(format!(
                     "the node is in service, but {owner}, whose pods were evicted from it, is not available again"
                 ));

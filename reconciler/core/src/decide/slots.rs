@@ -65,7 +65,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     sets.extend(versions.sets(fleet, situations));
     let write = (!sets.is_empty()).then(|| Write { object: Object::Fleet, tests: tests(fleet, &sets), sets });
     let queued = queued.into_iter().map(|index| (index, why));
-    let looked_at = look_at.iter().map(|&index| (index, Reason::LookingAtPods));
+    let looked_at = look_at.iter().map(|&index| (index, Reason::CheckingPods));
     let resting = resting.into_iter().map(|index| (index, Reason::PausingBetweenUpdates));
     let unproven = unproven.into_iter().map(|(index, version)| (index, Reason::VersionUnproven(version)));
     let queued = queued.chain(looked_at).chain(resting).chain(unproven).collect();

@@ -258,11 +258,14 @@ impl<'a> Case<'_, 'a> {
             return match situation.evicted {
                 Evicted::Missing(_) if situation.time.workloads_overdue => {
                     let alone = fleet.slots.len() == 1 && fleet.all_ready;
-                    let why =
-                        if alone { Abort::WorkloadsNotBack } else { Abort::WorkloadsNotBackAmongOthers };
+                    let why = if alone {
+                        Abort::WorkloadsUnavailable
+                    } else {
+                        Abort::WorkloadsUnavailableAmongOthers
+                    };
                     self.abort(why)
                 }
-                Evicted::Missing(owner) => Decision::wait(Reason::WorkloadsNotBack(owner)),
+                Evicted::Missing(owner) => Decision::wait(Reason::WorkloadsUnavailable(owner)),
                 Evicted::Unknown if !situation.time.workloads_overdue => Decision::wait(Reason::Monitoring),
                 Evicted::Unknown | Evicted::Back => {
                     Decision::write(writes::finish(fleet, shadow), Reason::Finishing)

@@ -23,8 +23,8 @@ fn the_watch_ends_when_the_evicted_workloads_are_back() {
         (Evicted::Back, true, true, Reason::Finishing),
         (Evicted::Back, false, false, Reason::Monitoring),
         (Evicted::Missing(CART), false, false, Reason::Monitoring),
-        (Evicted::Missing(CART), false, true, Reason::WorkloadsNotBack(CART)),
-        (Evicted::Missing(CART), true, true, Reason::Aborting(Abort::WorkloadsNotBack)),
+        (Evicted::Missing(CART), false, true, Reason::WorkloadsUnavailable(CART)),
+        (Evicted::Missing(CART), true, true, Reason::Aborting(Abort::WorkloadsUnavailable)),
         (Evicted::Unknown, false, true, Reason::Monitoring),
         (Evicted::Unknown, true, true, Reason::Finishing),
     ] {
@@ -44,9 +44,9 @@ fn the_watch_ends_when_the_evicted_workloads_are_back() {
 
 #[test]
 fn a_workload_that_is_missing_is_named_and_counts_against_the_version() {
-    assert!(Reason::WorkloadsNotBack(CART).message().contains(CART));
-    assert!(Abort::WorkloadsNotBack.is_failure());
-    assert!(Abort::is_corroborated(Abort::WorkloadsNotBack.as_str()));
+    assert!(Reason::WorkloadsUnavailable(CART).message().contains(CART));
+    assert!(Abort::WorkloadsUnavailable.is_failure());
+    assert!(Abort::is_corroborated(Abort::WorkloadsUnavailable.as_str()));
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn a_version_is_not_blamed_for_a_workload_that_other_updates_may_keep_down() {
     slots.extend(slot("brs-other", "other", 1));
     for among in [FleetFacts { slots: &slots, ..fleet() }, FleetFacts { all_ready: false, ..fleet() }] {
         let decision = decide(&among, &situation).reason;
-        assert_eq!(decision, Reason::Aborting(Abort::WorkloadsNotBackAmongOthers));
+        assert_eq!(decision, Reason::Aborting(Abort::WorkloadsUnavailableAmongOthers));
     }
-    assert!(Abort::WorkloadsNotBackAmongOthers.is_failure());
-    assert!(!Abort::is_corroborated(Abort::WorkloadsNotBackAmongOthers.as_str()));
+    assert!(Abort::WorkloadsUnavailableAmongOthers.is_failure());
+    assert!(!Abort::is_corroborated(Abort::WorkloadsUnavailableAmongOthers.as_str()));
 }
 
 #[test]

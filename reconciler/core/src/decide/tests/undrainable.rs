@@ -32,8 +32,8 @@ fn a_node_that_cannot_be_emptied_is_passed_over_and_the_next_one_goes_on() {
     let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
     first.pods.undrainable = Some(WHY);
     assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"]);
-    assert_eq!(decide(&without_slots(), &first).reason, Reason::CannotBeEmptied(WHY));
-    assert!(Reason::CannotBeEmptied(WHY).message().ends_with(WHY));
+    assert_eq!(decide(&without_slots(), &first).reason, Reason::CannotDrain(WHY));
+    assert!(Reason::CannotDrain(WHY).message().ends_with(WHY));
     first.pods.undrainable = None;
     assert_eq!(taken(&without_slots(), &[first, second]), ["brs-a"], "looked at again");
 }
@@ -54,7 +54,7 @@ fn what_comes_up_before_the_cordon_ends_the_update_and_is_no_failure() {
     let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     situation.pods.undrainable = Some(WHY);
     let decision = decide(&fleet(), &situation);
-    assert_eq!(decision.reason, Reason::Aborting(Abort::CannotBeEmptied));
+    assert_eq!(decision.reason, Reason::Aborting(Abort::CannotDrain));
     assert_eq!(next_state(&decision), Some(Idle));
     assert_eq!(sets(write(&decision), Field::SpecFailures), None);
 
