@@ -248,7 +248,7 @@ impl Reconciler {
         let now = self.now();
         let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
         for pod in self.leading.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
-            self.leading.evictions.begin(pod.clone(), now);
+            self.leading.evictions.begin(pod.clone());
             self.leading.returns.begin(&pod.uid);
             let client = self.caller.client.clone();
             self.evicting.spawn(async move {
