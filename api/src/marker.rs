@@ -84,12 +84,14 @@ impl Marker {
         serde_json::from_str(annotation).map_err(|error| MarkerError::Malformed(error.into()))
     }
 
-    /// The annotation's value. Owners that do not fit into [`MARKER_MAX`] are left out.
+    /// The annotation's value. Owners that do not fit into [`MARKER_MAX`] are left out. What the API server would escape
+    /// in a JSON text is escaped in ours: its JSON patch compares strings as they are written, and a `test` that quotes
+    /// such a character would never hold.
     pub fn render(&self) -> String {
         let mut marker = self.clone();
         marker.evicted_owners.truncate(EVICTED_OWNERS_MAX);
         loop {
-            let text = serde_json::json!(marker).to_string();
+            let text = escaped(&serde_json::json!(marker).to_string());
             if text.len() <= MARKER_MAX || marker.evicted_owners.pop().is_none() {
                 return text;
             }
@@ -101,8 +103,8 @@ impl Marker {
     pub fn leave(&mut self, owners: &[String]) -> bool {
         let all = [&self.left_owners, owners].concat();
         // As it will be written: names may be of characters that are escaped.
-        let fits =
-            all.len() <= LEFT_OWNERS_MAX && serde_json::json!(all).to_string().len() <= LEFT_OWNERS_BYTES;
+        let length = escaped(&serde_json::json!(all).to_string()).len();
+        let fits = all.len() <= LEFT_OWNERS_MAX && length <= LEFT_OWNERS_BYTES;
         if fits {
             self.left_owners = all;
         }
@@ -118,6 +120,18 @@ impl Marker {
             || self.scale_down_disabled
             || self.drain_started_at.is_some()
     }
+}
+
+/// A JSON text with these characters written as Go's encoder writes them; they stand in strings only.
+fn escaped(json: &str) -> String {
+    let escapes = [
+        ('<', r"\u003c"),
+        ('>', r"\u003e"),
+        ('&', r"\u0026"),
+        ('\u{2028}', r"\u2028"),
+        ('\u{2029}', r"\u2029"),
+    ];
+    escapes.into_iter().fold(json.to_owned(), |text, (character, escape)| text.replace(character, escape))
 }
 
 #[cfg(test)]
@@ -136,6 +150,15 @@ mod tests {
             ..Marker::default()
         };
         assert_eq!(Marker::parse(&marker.render()).unwrap(), marker);
+    }
+
+    #[test]
+    fn what_the_api_server_would_escape_is_escaped_already() {
+        let owner = "x/v1/A&B <c>/shop/\u{2028}\u{2029}";
+        let marker = Marker { left_owners: vec![owner.to_owned()], ..Marker::default() };
+        let text = marker.render();
+        assert!(!text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']), "{text}");
+        assert_eq!(Marker::parse(&text).unwrap(), marker);
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl PodWatches {
         synced.map(|(shadow, watched)| (shadow.as_str(), watched.revision()))
     }
 
-    /// A number that rises when budgets change in a way that matters; `None` as long as they are not known.
+    /// A number that rises when budgets change; `None` as long as they are not known.
     pub fn budgets_revision(&self) -> Option<u64> {
         let (budgets, _) = self.budgets.as_ref()?;
         budgets.synced().then(|| budgets.revision())
@@ -269,8 +269,9 @@ where
                 self.store.get(&ObjectRef::from_obj(new)).is_none_or(|old| (self.matters)(&old, new))
             }
         };
+        let stores = !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
         self.writer.apply_watcher_event(&event);
-        self.revision.fetch_add(matters.into(), Ordering::Relaxed);
+        self.revision.fetch_add(stores.into(), Ordering::Relaxed);
         matters
     }
 }
@@ -278,7 +279,7 @@ where
 /// A watch with a store of its own.
 struct Watched<K: Resource<DynamicType = ()> + 'static> {
     store: Store<K>,
-    /// How many changes mattered.
+    /// How many changes there were, also those that wake nobody.
     revision: Arc<AtomicU64>,
     watch: Watch,
 }
@@ -457,6 +458,20 @@ mod tests {
     fn node(name: &str) -> Node {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         Node { metadata, ..Node::default() }
+    }
+
+    /// What is worked out from a store is made anew after every change, also after one that is worth no pass.
+    #[tokio::test]
+    async fn a_change_that_wakes_nobody_is_counted() {
+        let (store, writer) = reflector::store();
+        let revision = Arc::<AtomicU64>::default();
+        let mut kept = InStore { store, writer, matters: |_, _| false, revision: Arc::clone(&revision) };
+        let mut after = |event| (kept.take(event), revision.load(Ordering::Relaxed));
+        assert_eq!(after(watcher::Event::Init), (false, 0));
+        assert_eq!(after(watcher::Event::InitApply(node("a"))), (false, 0));
+        assert_eq!(after(watcher::Event::InitDone), (true, 1));
+        assert_eq!(after(watcher::Event::Apply(node("a"))), (false, 2));
+        assert_eq!(after(watcher::Event::Delete(node("a"))), (true, 3));
     }
 
     /// A new leader must not act on what a dead connection left behind.

@@ -162,15 +162,15 @@ impl Member for PodItem {
     fn put(self, cluster: &mut Cluster) -> bool {
         let agent = AgentPod::of(&self);
         let shadow = agent.as_ref().map(|agent| names::shadow_name(&agent.node));
-        let before = cluster.agents.get(self.name()).cloned().flatten();
-        if before.is_some() && before != shadow {
+        let before = cluster.agents.get(self.name()).cloned();
+        let counts = self.body.is_err() || shadow.is_some();
+        if !counts || before.as_ref().is_some_and(|before| *before != shadow) {
             <Self as Member>::remove(self.name(), cluster);
         }
-        let readable = self.body.is_ok();
-        if !readable || shadow.is_some() {
+        if counts {
             cluster.agents.insert(self.name().to_owned(), shadow.clone());
         }
-        let Some((agent, shadow)) = agent.zip(shadow) else { return before.is_some() || !readable };
+        let Some((agent, shadow)) = agent.zip(shadow) else { return before != counts.then_some(None) };
         let old = cluster.entry(&shadow).agents.insert(self.name().to_owned(), agent.clone());
         old != Some(agent)
     }
@@ -291,14 +291,20 @@ impl Cluster {
         owners.collect()
     }
 
-    /// Notes the state of the workloads whose pods were evicted from the node of this shadow.
-    pub fn note_evicted(&mut self, shadow: &str, evicted: Evicted<'_>) {
-        let missing = match evicted {
-            Evicted::Unknown => return,
-            Evicted::Back => None,
-            Evicted::Missing(owner) => Some(owner.to_owned()),
-        };
-        self.change(shadow, |entry| entry.evicted = Some(missing));
+    /// Notes the state of the workloads whose pods were evicted from these nodes, by name of the shadow. Nothing is known
+    /// of others any more.
+    pub fn note_evicted<'o>(
+        &mut self,
+        monitored: &'o BTreeMap<String, Vec<String>>,
+        state: impl Fn(&'o [String]) -> Evicted<'o>,
+    ) {
+        for (name, entry) in &mut self.entries {
+            entry.evicted = monitored.get(name).and_then(|owners| match state(owners) {
+                Evicted::Unknown => None,
+                Evicted::Back => Some(None),
+                Evicted::Missing(owner) => Some(Some(owner.to_owned())),
+            });
+        }
     }
 }
 

@@ -110,10 +110,11 @@ impl Schedule {
         match self.kind {
             Kind::Always => true,
             Kind::WhileMatching => {
+                let last = if remaining.is_positive() { end - SignedDuration::from_nanos(1) } else { now };
                 let minutes = (0..).map_while(|minute| {
                     now.checked_add(SignedDuration::from_mins(minute)).ok().filter(|at| *at < end)
                 });
-                self.matches(now) && minutes.chain([end]).all(|at| self.matches(at))
+                self.matches(now) && minutes.chain([last]).all(|at| self.matches(at))
             }
             Kind::After(length) => {
                 let opened = now.saturating_sub(length).unwrap_or(Timestamp::MIN);

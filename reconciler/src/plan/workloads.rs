@@ -28,9 +28,7 @@ pub(super) async fn look(client: &Client, cluster: &mut Cluster) -> Result<(), P
     }
     // Workloads beyond the limit, or of other kinds, are not waited for.
     let known = |owner: &str| Some(found.get(owner).copied().unwrap_or(Found::Unknown));
-    for (name, owners) in &monitored {
-        cluster.note_evicted(name, workloads::evicted(owners, known));
-    }
+    cluster.note_evicted(&monitored, |owners| workloads::evicted(owners, known));
     Ok(())
 }
 

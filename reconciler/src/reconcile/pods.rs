@@ -199,9 +199,7 @@ impl Reconciler {
             if self.policy.durations.workloads.is_zero() { BTreeMap::new() } else { cluster.monitored() };
         wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
         self.leading.workloads.want(&self.caller.client, &self.watches, wanted);
-        for (name, owners) in &evicted {
-            cluster.note_evicted(name, self.leading.workloads.evicted(owners));
-        }
+        cluster.note_evicted(&evicted, |owners| self.leading.workloads.evicted(owners));
     }
 
     fn wanted_for(&self, cluster: &Cluster, name: &str, entry: &Entry) -> Option<For> {

@@ -353,7 +353,11 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
         | Field::UpdatingTaint
         | Field::DoNotDisrupt
         | Field::ScaleDownDisabled => any::<bool>().prop_map(Value::flag).boxed(),
-        Field::Marker => (0_u64..3, any::<bool>(), vec(select(&["apps/v1/Deployment/shop/cart"][..]), 0..2))
+        Field::Marker => (
+            0_u64..3,
+            any::<bool>(),
+            vec(select(&["apps/v1/Deployment/shop/cart", "x/v1/A&B <c>/shop/\u{2028}"][..]), 0..2),
+        )
             .prop_map(|(attempt, tainted, owners)| {
                 let evicted_owners = owners.into_iter().map(str::to_owned).collect();
                 Value::Marker(Cow::Owned(Marker { attempt, tainted, evicted_owners, ..Marker::default() }))

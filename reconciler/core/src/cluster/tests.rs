@@ -141,6 +141,34 @@ fn of_two_agents_the_ready_one_counts() {
 }
 
 #[test]
+fn what_was_evicted_in_an_earlier_update_is_forgotten() {
+    let mut cluster = Cluster::default();
+    node("n", true).put(&mut cluster);
+    let monitored = BTreeMap::from([("brs-n".to_owned(), vec!["apps/v1/ReplicaSet/shop/cart".to_owned()])]);
+    let seen = |cluster: &Cluster| cluster.entries["brs-n"].evicted.clone();
+    cluster.note_evicted(&monitored, |_| Evicted::Back);
+    assert_eq!(seen(&cluster), Some(None));
+    cluster.note_evicted(&monitored, |_| Evicted::Unknown);
+    assert_eq!(seen(&cluster), None, "nobody knows now");
+    cluster.note_evicted(&monitored, |owners| Evicted::Missing(&owners[0]));
+    assert_eq!(seen(&cluster), Some(Some("apps/v1/ReplicaSet/shop/cart".to_owned())));
+    cluster.note_evicted(&BTreeMap::new(), |_| Evicted::Back);
+    assert_eq!(seen(&cluster), None, "it is monitored no more");
+}
+
+#[test]
+fn an_agents_pod_that_becomes_readable_is_counted_no_more() {
+    let mut cluster = Cluster::default();
+    assert!(agent("a", None, true).put(&mut cluster));
+    assert!(!agent("a", None, false).put(&mut cluster), "it still cannot be read");
+    assert_eq!(cluster.unreadable_agents(), 1);
+    let nowhere: PodItem =
+        serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "ns"}, "spec": {}})).unwrap();
+    assert!(nowhere.put(&mut cluster));
+    assert_eq!(cluster.unreadable_agents(), 0);
+}
+
+#[test]
 fn a_leaders_knowledge_goes_and_the_objects_stay() {
     let mut cluster = Cluster::default();
     node("n", true).put(&mut cluster);

@@ -24,8 +24,8 @@ pub(super) fn moment(fleet: &FleetFacts<'_>, version: &str, record: &VersionReco
     let now = time(fleet.now);
     let halted = record.halted.as_ref().and_then(|halt| time(&halt.at));
     let acknowledged = record.acknowledged_at.as_deref().and_then(time);
-    // The record may have been forgotten since.
-    let said = said(fleet, version).filter(|said| Some(*said) <= now);
+    // The record may have been forgotten since. A time that lies ahead must not lift, once it has come, what nobody saw.
+    let said = said(fleet, version);
     let last = [halted, acknowledged, said].into_iter().flatten().max();
     let next = last.and_then(|last| last.checked_add(NEXT).ok()).filter(|next| Some(*next) > now);
     next.map_or_else(|| fleet.now.to_owned(), |next| next.to_string())

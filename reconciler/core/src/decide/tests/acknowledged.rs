@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::fleet::{AcknowledgedHalt, VersionRecord};
+use brupop_api::fleet::{AcknowledgedHalt, Halt, VersionRecord};
 use brupop_api::shadow::Failures;
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::versions::{acknowledged, failed, failures, halted, names, over, record};
 use super::world::*;
 use super::*;
+use crate::decide::acknowledged::{lifted, moment};
 use crate::decide::slots;
 use crate::facts::FleetFacts;
 use crate::policy::FailureBudget;
@@ -66,6 +67,18 @@ fn a_halt_of_a_time_that_has_not_come_is_lifted_by_that_very_time() {
         let fleet = FleetFacts { acknowledged: &said, slots: &NO_SLOTS, ..fleet() };
         assert_eq!(record(&fleet, Some(ahead.clone()), &[]).is_some(), lifts, "{halted_at}");
     }
+}
+
+/// Somebody has typed a time of another zone; once it has come, it lifts nothing that came in between.
+#[test]
+fn what_is_counted_while_a_line_lies_ahead_is_later_than_the_line() {
+    let said = said("2026-11-21T05:00:00Z");
+    let fleet = FleetFacts { acknowledged: &said, slots: &NO_SLOTS, ..fleet() };
+    let at: Timestamp = moment(&fleet, NEW, &VersionRecord::default()).parse().unwrap();
+    assert!(at > "2026-11-21T05:00:00Z".parse().unwrap(), "{at}");
+    let halt = Halt { at: at.to_string(), reason: String::new() };
+    let later = FleetFacts { now: "2026-11-21T06:00:00Z", ..fleet };
+    assert_eq!(lifted(&later, NEW, &halt), None);
 }
 
 #[test]

@@ -28,7 +28,8 @@ fn watched<T>(
     let slot = json!({"uid": "uid-brs-n", "attempt": 7, "since": since});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"slots": {"brs-n": slot}}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    cluster.note_evicted("brs-n", found);
+    let monitored = BTreeMap::from([("brs-n".to_owned(), vec![])]);
+    cluster.note_evicted(&monitored, |_| found);
     see(&observe_at(&cluster, durations, now).situations[0])
 }
 
