@@ -3,7 +3,8 @@
 use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_core::facts::{Evicted, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::fixtures;
 use brupop_core::policy::FailureBudget;
 
 use crate::ledger::{Ledger, Record};
@@ -87,23 +88,13 @@ fn node(node: &Node) -> NodeFacts<'static> {
     NodeFacts {
         name: NODES[usize::from(node.index)],
         uid: uid(node.index, node.life),
-        labelled: true,
         ready: node.ready,
         boot_id: boot(node.boot),
         version: Some(version(node.version)),
         unschedulable: node.unschedulable,
-        excluded: false,
         tainted: node.tainted,
-        do_not_disrupt: None,
-        scale_down_disabled: None,
-        leaving: false,
         marker: node.marker.map(|mark| tables::marker(node.index, mark)),
-        zone: None,
-        paused: false,
-        update_now: false,
-        agent_ready: true,
-        overgrown: false,
-        runs_this_process: false,
+        ..fixtures::NODE
     }
 }
 
@@ -133,14 +124,8 @@ pub(crate) fn fleet_of(
             Some(Safeguard::Canaries) => FailureBudget { unproven: None, ..config.budget() },
             _ => config.budget(),
         },
-        enforced: true,
-        alone: true,
-        force: false,
-        all_ready: true,
-        resting: false,
         limit: config.limit,
-        gate: Gate::Open,
-        exclude: false,
+        ..fixtures::FLEET
     }
 }
 

@@ -88,7 +88,7 @@ pub struct Plan {
     pub nodes: Vec<Row>,
 }
 
-/// What a leader would know now. What its last canary saw is in the fleet's conditions.
+/// What a leader would know now. What its last admission probe saw is in the fleet's conditions.
 fn leader<'a>(cluster: &Cluster, own_node: Option<&'a str>) -> Leader<'a> {
     let status = cluster.status();
     let conditions = status.map_or(&[][..], |status| &status.conditions);

@@ -10,7 +10,7 @@ use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Marker, Object, State, Value,
 };
 use brupop_core::decide::{self, Effect};
-use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::facts::{FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
 use brupop_core::fixtures;
 use brupop_webhook::verdict::{Change, Request, verdict};
 use proptest::prelude::*;
@@ -126,39 +126,20 @@ fn situation<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a M
     let (labelled, ready, cordoned, boot_id, version) = odd.node;
     let (backing_off, step_overdue, drain_overdue) = odd.time;
     Situation {
-        shadow_name: NAME,
         node: Some(NodeFacts {
-            name: "n",
             uid: "node-uid",
             labelled,
             ready,
             boot_id,
             version: Some(version),
             unschedulable: cordoned || marker.is_some(),
-            excluded: false,
             tainted: marker.is_some(),
-            do_not_disrupt: None,
-            scale_down_disabled: None,
-            leaving: false,
             marker,
-            zone: None,
-            paused: false,
-            update_now: false,
-            agent_ready: true,
-            overgrown: false,
-            runs_this_process: false,
+            ..fixtures::NODE
         }),
         shadow: ShadowFacts::of(shadow),
         owner_uid: Some("node-uid"),
-        pods: PodFacts {
-            known: true,
-            undrainable: None,
-            drained: odd.pods_gone,
-            owners: &[],
-            ..PodFacts::default()
-        },
-        denied: None,
-        evicted: Evicted::Back,
+        pods: PodFacts { known: true, drained: odd.pods_gone, ..PodFacts::default() },
         time: TimeFacts {
             exclusion_over: true,
             soak_over: true,
@@ -167,6 +148,7 @@ fn situation<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a M
             drain_overdue,
             ..TimeFacts::default()
         },
+        ..fixtures::nothing(NAME)
     }
 }
 

@@ -33,11 +33,37 @@ impl Budgets {
     }
 }
 
+/// What stands in the way of a drain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// No drain could empty the node. Holds why.
+    Never(String),
+    /// A budget allows no disruption now.
+    Now {
+        /// Which.
+        budget: String,
+        /// One has not done so for as long as a drain may take.
+        for_long: bool,
+    },
+}
+
+/// What stands in the way of a drain of these pods of one node, if anything does.
+pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
+    pods: impl Fn() -> P,
+    budgets: &[impl AsRef<Item<Budget>>],
+    is_operator_pod: impl Fn(&PodItem) -> bool + Copy,
+    orphaned: impl Fn(&PodItem) -> bool,
+) -> Option<Obstacle> {
+    let never = undrainable(pods(), budgets, is_operator_pod, orphaned).map(Obstacle::Never);
+    let now = || blocked(pods(), budgets, is_operator_pod);
+    never.or_else(|| now().map(|budget| Obstacle::Now { budget, for_long: false }))
+}
+
 /// Why the pods of one node can never all be evicted, as pods and budgets are now; `None` if they can. Either a pod has
 /// no controller, or its budgets allow no disruption with as many pods as there are, or a pod or a budget of its
 /// namespace cannot be read. The operator's own pods (`is_operator_pod`) are exempt. `orphaned` finds pods whose
 /// `DaemonSet` is gone.
-pub fn undrainable<'p>(
+fn undrainable<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &[impl AsRef<Item<Budget>>],
     is_operator_pod: impl Fn(&PodItem) -> bool,
@@ -67,7 +93,7 @@ pub fn undrainable<'p>(
 /// Which budget allows no disruption now, although one of these pods of a node, which is Ready, would have to be evicted;
 /// `None` if each allows one. Whether the node's own pods that are not Ready are the cause is seen only once they have gone
 /// elsewhere, so a budget that covers one of them is set aside.
-pub fn blocked<'p>(
+fn blocked<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &[impl AsRef<Item<Budget>>],
     is_operator_pod: impl Fn(&PodItem) -> bool,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
 
+use crate::budgets::Obstacle;
 use crate::drain::DrainPlan;
 use crate::facts::Evicted;
 use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
@@ -38,20 +39,6 @@ pub struct Entry {
     pub denied: Option<String>,
     /// The first workload that is not available again, if there is one; known only once all were looked at.
     pub evicted: Option<Option<String>>,
-}
-
-/// What stands in the way of a drain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Obstacle {
-    /// No drain could empty the node. Holds why.
-    Never(String),
-    /// A budget allows no disruption now.
-    Now {
-        /// Which.
-        budget: String,
-        /// One has not done so for as long as a drain may take.
-        for_long: bool,
-    },
 }
 
 impl Entry {

@@ -205,7 +205,7 @@ pub fn of_reason(situation: &Situation<'_>, reason: &Reason<'_>) -> Option<Event
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Evicted, NodeFacts, PodFacts, TimeFacts};
+    use crate::facts::NodeFacts;
     use crate::fixtures;
     use brupop_api::Marker;
     use brupop_api::facts::{SpecFacts, StatusFacts};
@@ -213,7 +213,6 @@ mod tests {
 
     fn situation() -> Situation<'static> {
         Situation {
-            shadow_name: "brs-n",
             node: Some(fixtures::NODE),
             shadow: Some(ShadowFacts {
                 name: "brs-n",
@@ -226,11 +225,7 @@ mod tests {
                     ..StatusFacts::default()
                 },
             }),
-            owner_uid: None,
-            pods: PodFacts::default(),
-            denied: None,
-            evicted: Evicted::Back,
-            time: TimeFacts::default(),
+            ..fixtures::nothing("brs-n")
         }
     }
 

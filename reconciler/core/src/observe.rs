@@ -11,7 +11,8 @@ use brupop_api::{BottlerocketShadow, Marker};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use crate::cluster::{Cluster, Entry, Obstacle};
+use crate::budgets::Obstacle;
+use crate::cluster::{Cluster, Entry};
 use crate::drain::DrainPlan;
 use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
 use crate::objects::{AgentPod, WatchedNode};

@@ -13,7 +13,7 @@ use super::workloads::DaemonSets;
 use super::{Output, PlanArgs, leader, plan, table, workloads};
 use crate::leadership::lease::Claim;
 use crate::watches::{PAGE, PAGE_OF_FOREIGN};
-use brupop_core::cluster::{Cluster, Obstacle};
+use brupop_core::cluster::Cluster;
 use brupop_core::drain::DrainPlan;
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Now};
@@ -139,9 +139,7 @@ async fn look_at_pods(
         daemon_sets.look(client, &pods).await?;
         let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
         let entry = cluster.entry(&shadow);
-        let never = budgets::undrainable(&pods, &budgets, ours, orphaned).map(Obstacle::Never);
-        let now = || budgets::blocked(&pods, &budgets, ours);
-        entry.obstacle = never.or_else(|| now().map(|budget| Obstacle::Now { budget, for_long: false }));
+        entry.obstacle = budgets::obstacle(|| pods.iter(), &budgets, ours, orphaned);
         entry.drain = Some(Arc::new(DrainPlan::of(&pods, ours, orphaned, entry.marker())));
     }
     Ok(())

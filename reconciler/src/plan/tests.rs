@@ -8,13 +8,12 @@ use brupop_api::fleet::{Halt, Slot, VersionRecord};
 use brupop_api::printable::is_printable;
 
 use super::*;
-use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::facts::{FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
 use brupop_core::fixtures;
 
 fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
     Situation {
-        shadow_name: shadow,
         node: Some(NodeFacts {
             name,
             uid: name,
@@ -38,9 +37,8 @@ fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
         }),
         owner_uid: Some(name),
         pods: PodFacts { known: true, drained: true, ..PodFacts::default() },
-        denied: None,
-        evicted: Evicted::Back,
         time: TimeFacts { exclusion_over: true, ..TimeFacts::default() },
+        ..fixtures::nothing(shadow)
     }
 }
 

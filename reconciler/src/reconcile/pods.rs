@@ -2,6 +2,7 @@
 //! past.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use brupop_api::{Item, Marker, State, names};
 use super::wake::Wake;
 use super::{Leading, Reconciler};
 use crate::watches::WorkloadWatches;
-use brupop_core::budgets;
-use brupop_core::cluster::{Cluster, Entry, Obstacle};
+use brupop_core::budgets::{self, Obstacle};
+use brupop_core::cluster::{Cluster, Entry};
 use brupop_core::drain::{DrainAction, DrainPlan, drain_action, identity};
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::returns::Returns;
@@ -23,12 +24,9 @@ use brupop_core::workloads::{Found, Workload};
 /// all.
 const PASSED_OVER: Duration = Duration::from_mins(5);
 
-/// Why a node is passed over, and since when.
+/// Why a node is passed over, and since when for a reason of this kind.
 pub(super) struct PassedOver {
-    /// What stands in the way; for a budget that allows nothing now, the budget.
-    why: String,
-    /// No drain could empty the node; otherwise a budget allows nothing now.
-    never: bool,
+    obstacle: Obstacle,
     since: Duration,
     /// When its pods were last looked at.
     seen: Duration,
@@ -58,11 +56,11 @@ pub(super) struct NodePods {
     drain: Option<NodeDrain>,
 }
 
-/// What a drain has to do, and what stands in its way: why, and whether for ever.
+/// What a drain has to do, and what stands in its way.
 #[derive(PartialEq, Eq)]
 struct NodeDrain {
     plan: Arc<DrainPlan>,
-    obstacle: Option<(bool, String)>,
+    obstacle: Option<Obstacle>,
 }
 
 /// From what it follows; numbers of changes, see [`PodWatches`](crate::watches::PodWatches).
@@ -162,14 +160,14 @@ impl Reconciler {
             entry.obstacle = None;
             let Some(NodeDrain { obstacle, .. }) = drain else { continue };
             let before = passed_over.remove(name);
-            if let Some((never, why)) = obstacle {
-                let since = before.filter(|before| before.never == *never).map_or(now, |before| before.since);
-                let (never, why) = (*never, why.clone());
-                passed_over.insert(name.clone(), PassedOver { why, never, since, seen: now });
+            if let Some(obstacle) = obstacle.clone() {
+                let same = |before: &PassedOver| discriminant(&before.obstacle) == discriminant(&obstacle);
+                let since = before.filter(same).map_or(now, |before| before.since);
+                passed_over.insert(name.clone(), PassedOver { obstacle, since, seen: now });
             }
         }
         let patience = Duration::try_from(self.policy.durations.drain).unwrap_or_default();
-        passed_over.retain(|name, PassedOver { why, never, since, seen }| {
+        passed_over.retain(|name, PassedOver { obstacle, since, seen }| {
             let Some(entry) = cluster.entries.get_mut(name).filter(|entry| entry.shadow.is_some()) else {
                 return false;
             };
@@ -179,14 +177,13 @@ impl Reconciler {
                     return false;
                 }
             }
-            let for_long = now >= *since + patience;
-            if !*never && !for_long {
-                wake.by(*since + patience);
+            if let Obstacle::Now { for_long, .. } = obstacle {
+                *for_long = now >= *since + patience;
+                if !*for_long {
+                    wake.by(*since + patience);
+                }
             }
-            entry.obstacle = Some(match never {
-                true => Obstacle::Never(why.clone()),
-                false => Obstacle::Now { budget: why.clone(), for_long },
-            });
+            entry.obstacle = Some(obstacle.clone());
             true
         });
     }
@@ -247,9 +244,7 @@ impl Look<'_> {
         let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
         let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
         let drain = known.then(|| {
-            let never = budgets::undrainable(pods(), budgets, ours, |pod| from.idle && orphaned(pod));
-            let now = || budgets::blocked(pods(), budgets, ours);
-            let obstacle = never.map(|why| (true, why)).or_else(|| now().map(|budget| (false, budget)));
+            let obstacle = budgets::obstacle(pods, budgets, ours, |pod| from.idle && orphaned(pod));
             NodeDrain { plan: Arc::new(plan), obstacle }
         });
         let workloads = pods().filter_map(|pod| Workload::parse(&owner(pod)?)).collect();

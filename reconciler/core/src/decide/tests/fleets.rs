@@ -13,7 +13,8 @@ use serde_json::json;
 
 use super::objects::{Dice, node, shadow, uid_of};
 use super::world::NEW;
-use crate::cluster::{Cluster, Entry, Obstacle};
+use crate::budgets::Obstacle;
+use crate::cluster::{Cluster, Entry};
 use crate::decide::new_shadow;
 use crate::decide::{Decision, Effect};
 use crate::drain::{DrainPlan, PodKey};

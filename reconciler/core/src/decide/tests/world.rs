@@ -7,7 +7,7 @@ use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{Marker, State};
 
-use crate::facts::{Evicted, FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
+use crate::facts::{FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
 use crate::fixtures;
 
 pub(super) const OLD: &str = "1.19.4";
@@ -52,7 +52,6 @@ pub(super) fn without_slots() -> FleetFacts<'static> {
 /// Idle, reported, with an update to be had.
 pub(super) fn idle() -> Situation<'static> {
     Situation {
-        shadow_name: SHADOW,
         node: Some(NodeFacts {
             uid: "node-uid",
             boot_id: FIRST_BOOT,
@@ -75,9 +74,8 @@ pub(super) fn idle() -> Situation<'static> {
         }),
         owner_uid: Some("node-uid"),
         pods: PodFacts { known: true, ..PodFacts::default() },
-        denied: None,
-        evicted: Evicted::Back,
         time: TimeFacts { exclusion_over: true, soak_over: true, ..TimeFacts::default() },
+        ..fixtures::nothing(SHADOW)
     }
 }
 
