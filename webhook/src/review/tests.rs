@@ -1,78 +1,109 @@
-//! Whatever is asked: people may see what is answered, and what is logged of it.
+//! Bytes that no API server sends: never a panic, never an answer that allows.
 
-mod malformed;
-
-use super::*;
-use brupop_admission_cases::edit::{Edit, Place, Side, apply};
+use crate::metrics::Metrics;
+use crate::review::answer;
+use crate::verdict::{Change, Request, Rule, verdict};
 use brupop_admission_cases::oracle::flaw;
 use brupop_admission_cases::{review, table};
-use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
-use std::cell::Cell;
-use std::io;
-use std::sync::{Arc, Mutex};
 
-/// Keeps what is logged.
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// The bytes of an allowed review, with `deep` as the message of the new status.
+fn with_message(deep: &str) -> String {
+    let row = table().into_iter().find(|row| row.says == "an agent's news").unwrap();
+    let mut review = review(&row).unwrap();
+    review["request"]["object"]["status"]["message"] = json!("MARK");
+    review.to_string().replace("\"MARK\"", deep)
 }
 
-/// A review with texts in it that a terminal would obey, or that are too long for people.
-fn hostile() -> impl Strategy<Value = Value> {
-    let hostile =
-        ["\u{1b}[2J\nallowed \u{9b}", "\u{202e}\u{2028}\u{feff}\u{7f}", "\" rule=agent-report \"", "é"];
-    let text = (prop::sample::select(hostile.to_vec()), prop_oneof![Just(1), Just(3), Just(3000)])
-        .prop_map(|(text, times)| text.repeat(times));
-    let value = text.prop_flat_map(|text| {
-        let deep = json!({text.as_str(): {text.as_str(): [text.as_str()]}});
-        prop::sample::select(vec![json!(text), json!([text.as_str()]), deep])
-    });
-    let side = prop::sample::select(vec![Side::New, Side::Old, Side::Both]);
-    let edits = prop::collection::vec((any::<u8>().prop_map(Place), side, value.prop_map(Edit::Set)), 1..3);
-    let reviews: Vec<Value> = table().iter().filter_map(review).collect();
-    (prop::sample::select(reviews), edits).prop_map(|(mut review, edits)| {
-        for (place, side, edit) in edits {
-            apply(&mut review, place, side, &edit);
-        }
-        review
-    })
+fn allowed(body: &str) -> bool {
+    let Ok(bytes) = answer(body.as_bytes(), &Metrics::default()) else { return false };
+    let answer: Value = serde_json::from_slice(&bytes).unwrap();
+    answer["response"]["allowed"] == true
 }
 
 #[test]
-fn answers_and_log_lines_are_printable_whatever_is_asked() {
-    let answered = Cell::new(0);
-    let mut runner = TestRunner::new(ProptestConfig {
-        cases: 2_000,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    });
-    let run = runner.run(&hostile(), |review| {
-        let page = Page::default();
-        let writer = page.clone();
-        let dispatch = brupop_runtime::logs::dispatch(|_| None, move || writer.clone()).unwrap();
-        let body = review.to_string();
-        // Each is the first that is asked, so its line is not left out.
-        let metrics = Metrics::default();
-        let answer = tracing::dispatcher::with_default(&dispatch, || answer(body.as_bytes(), &metrics));
-        answered.set(answered.get() + u32::from(answer.is_ok()));
-        let answer = answer.map_or_else(|error| error.to_string(), |bytes| String::from_utf8(bytes).unwrap());
-        prop_assert_eq!(flaw(&answer), None);
-        let logged = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
-        prop_assert_eq!(flaw(logged.trim_end_matches('\n')), None);
-        prop_assert_eq!(logged.matches('\n').count(), 1, "{}", logged);
-        Ok(())
-    });
-    run.unwrap_or_else(|failure| panic!("{failure}"));
-    assert!(answered.get() > 1_000, "only {} hostile reviews are answered: they try nothing", answered.get());
+fn depth_is_limited_by_the_parser() {
+    let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    assert!(allowed(&with_message("\"m\"")), "the review is one that is allowed");
+    for levels in [1, 100, 10_000, 1_000_000] {
+        assert!(!allowed(&with_message(&deep(levels))), "{levels} levels");
+    }
+    let error = answer(with_message(&deep(10_000)).as_bytes(), &Metrics::default()).unwrap_err();
+    assert!(error.to_string().contains("nested too deeply"), "{error}");
+}
+
+#[test]
+fn small_objects_and_lists_are_counted_before_they_are_parsed() {
+    for part in ["{\"\":0}", "[0]"] {
+        let list = |parts: usize| format!("[{}]", vec![part; parts].join(","));
+        let error = |parts| answer(with_message(&list(parts)).as_bytes(), &Metrics::default()).err();
+        assert!(error(19_000).is_none(), "{part}: it is a review, and refused");
+        let refused = error(20_000).map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("more than 20000 objects and lists"), "{part}: {refused}");
+    }
+}
+
+/// What a terminal would obey, and what would be a line of its own in a log.
+const HOSTILE: &str = r"\u001b[2J\nINFO allowed\u202e";
+
+/// Members that the parser reads, with something else in their place.
+#[test]
+fn an_error_quotes_nothing_of_the_review() {
+    let whole = with_message("\"m\"");
+    for (from, to) in [
+        ("\"UPDATE\"", format!("\"{HOSTILE}\"")),
+        ("\"UPDATE\"", format!("\"{}\"", "CREATE".repeat(500_000))),
+        ("\"AdmissionReview\"", format!("{{\"{HOSTILE}\": 1}}")),
+        ("[\"node-0\"]", format!("\"{HOSTILE}\"")),
+        ("\"uid\":\"00000000-0000-4000-8000-0000000000cc\"", format!("\"uid\":\"{HOSTILE}\"")),
+        ("\"uid\":\"00000000-0000-4000-8000-0000000000cc\"", format!("\"uid\":\"{}\"", "u".repeat(129))),
+        ("\"dryRun\":false", format!("\"dryRun\":\"{HOSTILE}\"")),
+        ("\"request\"", format!("\"{HOSTILE}\":1,")),
+    ] {
+        let body = whole.replace(from, &to);
+        assert_ne!(body, whole, "{from} is not in {whole}");
+        let said = answer(body.as_bytes(), &Metrics::default()).unwrap_err().to_string();
+        assert_eq!(flaw(&said), None);
+        let quoted = ["2J", "allowed", "CREATE", "uuu"].iter().any(|part| said.contains(part));
+        assert!(!quoted && said.len() < 200, "{said}");
+    }
+    let longest = whole.replace("00000000-0000-4000-8000-0000000000cc", &"u".repeat(128));
+    assert!(allowed(&longest), "a uid of 128 bytes");
+}
+
+#[test]
+fn what_is_no_review_is_not_allowed() {
+    let whole = with_message("\"m\"");
+    let replaced = |from: &str, to: &str| whole.replace(from, to);
+    for (says, body) in [
+        ("nothing", String::new()),
+        ("half of it", whole[..whole.len() / 2].to_owned()),
+        ("another version", replaced("admission.k8s.io/v1", "admission.k8s.io/v1beta1")),
+        ("another kind", replaced("\"AdmissionReview\"", "\"TokenReview\"")),
+        ("no request", replaced("\"request\"", "\"response\"")),
+        ("an operation that is not", replaced("\"UPDATE\"", "\"UPSERT\"")),
+        ("extras that are no lists", replaced("[\"node-0\"]", "\"node-0\"")),
+        (
+            "a user name that is no text",
+            replaced("\"system:serviceaccount:brupop-bottlerocket-aws:brupop-agent\"", "7"),
+        ),
+    ] {
+        assert_ne!(body, whole, "{says}");
+        assert!(!allowed(&body), "{says}");
+    }
+}
+
+/// The schema drops it; without the schema, it would be a place for anything.
+#[test]
+fn what_an_agent_staged_holds_version_and_time_only() {
+    let report = table().iter().filter(|row| row.rule() == Some("agent-report")).find_map(review).unwrap();
+    for (staged, rule) in [
+        (json!({"version": "1.20.0", "at": "2026-01-02T00:00:00Z"}), Rule::AgentReport),
+        (json!({"version": "1.20.0", "at": "2026-01-02T00:00:00Z", "more": "x"}), Rule::AgentOwnFields),
+    ] {
+        let mut review = report.clone();
+        review["request"]["object"]["status"]["staged"] = staged;
+        let request: Request = serde_json::from_value(review["request"].clone()).unwrap();
+        assert_eq!(verdict(&request, &Change::of(&request)).rule(), rule);
+    }
 }
