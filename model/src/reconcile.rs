@@ -4,7 +4,7 @@ use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::write::{Fields as _, apply};
 use brupop_api::{Field, Object, State, Value, Write};
 use brupop_core::decide::{self, Effect};
-use brupop_core::facts::Situation;
+use brupop_core::facts::NodeView;
 
 use crate::ledger::Held;
 use crate::objects::{LIVES, NODES, SHADOWS, Shadow, small};
@@ -20,13 +20,13 @@ impl World {
             self.faults.takeovers -= 1;
         }
         self.leaders[at] = Leader::default();
-        let situations = view::situations(config, self, &self.leaders[at], None);
+        let views = view::views(config, self, &self.leaders[at], None);
         let ledger = BottlerocketFleetStatus {
             term: Some(self.ledger.term.into()),
             slots: tables::slots(&self.ledger).clone(),
             ..Default::default()
         };
-        let (term, write) = decide::new_term(Some(&ledger), &situations);
+        let (term, write) = decide::new_term(Some(&ledger), &views);
         if apply(&config.weakened(write), &mut self.ledger).is_ok() {
             self.leaders[at].term = u8::try_from(term).ok();
         }
@@ -46,18 +46,18 @@ impl World {
 
     pub(crate) fn slots_with(&mut self, config: &Config, at: usize, late: Option<usize>) {
         let leader = &self.leaders[at];
-        let situations = view::situations(config, self, leader, late);
+        let views = view::views(config, self, leader, late);
         let seen = leader.stale.and_then(|stale| stale.ledger).unwrap_or(self.ledger);
         let mut judged = seen;
         if config.without == Some(Safeguard::OwnAttempt) {
             // Any Idle is as good as that of the slot's own attempt.
-            for (slot, situation) in judged.slots.iter_mut().zip(&situations) {
-                let attempt = situation.shadow.map_or(0, |shadow| shadow.spec.attempt.unwrap_or(0));
+            for (slot, view) in judged.slots.iter_mut().zip(&views) {
+                let attempt = view.shadow.map_or(0, |shadow| shadow.spec.attempt.unwrap_or(0));
                 *slot = slot.map(|held| Held { attempt: held.attempt.min(small(attempt)), ..held });
             }
         }
         let fleet = view::fleet_of(config, self, leader, &judged);
-        let Some(mut write) = decide::slots(&fleet, &situations).write else { return };
+        let Some(mut write) = decide::slots(&fleet, &views).write else { return };
         for (field, value) in &mut write.tests {
             // It was decided on what was seen, though a safeguard is missing.
             if let Field::Slots | Field::VersionRecord(_) = field {
@@ -74,9 +74,8 @@ impl World {
                 slot.blindly = held.map_or(halted, |held| held.blindly);
             }
         }
-        let begin =
-            situations.iter().map(|it| it.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle));
-        let counts = situations.iter().map(|it| !it.time.canary_overdue);
+        let begin = views.iter().map(|it| it.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle));
+        let counts = views.iter().map(|it| !it.time.canary_overdue);
         let wrong = properties::wrong_ledger(config, &before, &self.ledger)
             .or_else(|| properties::uncounted(config, &before, &self.ledger, &self.places))
             .or_else(|| properties::too_many_try(config, &before, &self.ledger, begin, counts));
@@ -88,15 +87,15 @@ impl World {
     pub(crate) fn reconcile(&mut self, config: &Config, at: usize, node: usize, late: Option<Late>) {
         let leader = self.leaders[at];
         let fleet = view::fleet(config, self, &leader);
-        let situation = view::situation(config, self, &leader, node, late);
+        let view = view::view(config, self, &leader, node, late);
         let saw_halt = leader.stale.and_then(|stale| stale.ledger).unwrap_or(self.ledger).is_halted();
-        match decide::node(&fleet, &situation).effect {
+        match decide::node(&fleet, &view).effect {
             Some(Effect::Write(write)) => self.write(config, write, saw_halt),
             Some(Effect::ConfirmDrained(write)) => {
-                self.confirm(config, &situation, node, write);
+                self.confirm(config, &view, node, write);
             }
             Some(Effect::Grant { confirm, grant }) => {
-                let confirmed = self.confirm(config, &situation, node, confirm);
+                let confirmed = self.confirm(config, &view, node, confirm);
                 if confirmed {
                     self.write(config, grant, saw_halt);
                 }
@@ -132,7 +131,7 @@ impl World {
     }
 
     /// Makes sure that a node is drained, by its pods and by this write, which a leader decided on; is it?
-    fn confirm(&mut self, config: &Config, seen: &Situation<'_>, at: usize, write: Write<'_>) -> bool {
+    fn confirm(&mut self, config: &Config, seen: &NodeView<'_>, at: usize, write: Write<'_>) -> bool {
         let left =
             seen.node.and_then(|node| node.marker).is_some_and(|marker| !marker.left_owners.is_empty());
         let unchecked = config.without == Some(Safeguard::FreshPods);

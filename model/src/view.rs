@@ -3,7 +3,7 @@
 use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
 use brupop_core::fixtures;
 use brupop_core::policy::FailureBudget;
 
@@ -130,13 +130,13 @@ pub(crate) fn fleet_of(
 }
 
 /// What a reconciler sees of one node.
-pub(crate) fn situation(
+pub(crate) fn view(
     config: &Config,
     world: &World,
     leader: &Leader,
     at: usize,
     late: Option<Late>,
-) -> Situation<'static> {
+) -> NodeView<'static> {
     let (place, stale) = (&world.places[at], leader.stale);
     let shadow = stale.and_then(|stale| stale.shadows).map_or(place.shadow, |all| all[at]);
     let seen = stale.and_then(|stale| stale.nodes).map_or(place.node, |all| all[at]);
@@ -146,7 +146,7 @@ pub(crate) fn situation(
     let attempt = shadow.and_then(|shadow| shadow.attempt).unwrap_or(0);
     // A silent agent never acknowledges that its update is over, so that wait ends by its deadline.
     let waits_in_vain = place.silent && shadow.is_none_or(|shadow| shadow.state == State::Idle);
-    Situation {
+    NodeView {
         shadow_name: SHADOWS[at],
         node: seen.as_ref().map(node),
         shadow: shadow.as_ref().map(self::shadow),
@@ -181,12 +181,12 @@ pub(crate) fn situation(
 }
 
 /// What a reconciler sees of each node; one of them may be late.
-pub(crate) fn situations(
+pub(crate) fn views(
     config: &Config,
     world: &World,
     leader: &Leader,
     late: Option<usize>,
-) -> Vec<Situation<'static>> {
-    let see = |at| situation(config, world, leader, at, (late == Some(at)).then_some(Late::Step));
+) -> Vec<NodeView<'static>> {
+    let see = |at| view(config, world, leader, at, (late == Some(at)).then_some(Late::Step));
     (0..world.places.len()).map(see).collect()
 }

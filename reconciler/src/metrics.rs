@@ -18,7 +18,7 @@ use prometheus_client::registry::Registry;
 
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::Reason;
-use brupop_core::facts::Situation;
+use brupop_core::facts::NodeView;
 
 /// At most so many versions get a series of their own, those of most hosts. Versions come from agents, and a fleet runs a
 /// handful.
@@ -87,10 +87,10 @@ pub struct LastPass {
 
 impl LastPass {
     /// Counts this node by its reason, and its slot.
-    pub fn count(&mut self, situation: &Situation<'_>, reason: &Reason<'_>) {
+    pub fn count(&mut self, view: &NodeView<'_>, reason: &Reason<'_>) {
         *self.reasons.entry(reason.as_str()).or_default() += 1;
-        self.oldest_slot_seconds = self.oldest_slot_seconds.max(situation.time.slot_seconds);
-        if situation.time.slot_overdue {
+        self.oldest_slot_seconds = self.oldest_slot_seconds.max(view.time.slot_seconds);
+        if view.time.slot_overdue {
             *self.overdue.entry(reason.as_str()).or_default() += 1;
         }
     }

@@ -109,18 +109,18 @@ fn plan(observed: &Observed<'_>) -> Plan {
     let FleetDecision { slots, nodes: decisions, .. } = decide::fleet(observed);
     let mut nexts: BTreeMap<usize, Next> =
         slots.taken.into_iter().map(|index| (index, Next::Starts)).collect();
-    let candidates = decide::candidates(fleet, &observed.situations).into_iter();
+    let candidates = decide::candidates(fleet, &observed.views).into_iter();
     let waits: Vec<usize> = candidates.filter(|index| !nexts.contains_key(index)).collect();
     nexts.extend(waits.into_iter().zip((1..).map(Next::Waits)));
     let mut nodes: Vec<Row> = Vec::new();
-    for (index, (situation, decision)) in observed.situations.iter().zip(&decisions).enumerate() {
+    for (index, (view, decision)) in observed.views.iter().zip(&decisions).enumerate() {
         let next = nexts.get(&index).copied();
         let reason = &decision.reason;
-        let slot = situation.slot(fleet).is_some();
+        let slot = view.slot(fleet).is_some();
         let next = if slot { Next::Running } else { next.unwrap_or(Next::Stays) };
         let understood = !matches!(reason, Reason::NotUnderstood(_));
-        let shadow = situation.shadow;
-        let name = names::node_of_shadow(situation.shadow_name).unwrap_or(situation.shadow_name);
+        let shadow = view.shadow;
+        let name = names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name);
         let target = shadow.and_then(|shadow| if slot { shadow.spec.version } else { shadow.update() });
         nodes.push(Row {
             node: shown(name, NAME_MAX),

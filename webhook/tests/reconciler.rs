@@ -10,7 +10,7 @@ use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, BottlerocketShadowStatus, Field, Marker, Object, State, Value,
 };
 use brupop_core::decide::{self, Effect};
-use brupop_core::facts::{FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
 use brupop_core::fixtures;
 use brupop_webhook::verdict::{Change, Request, verdict};
 use proptest::prelude::*;
@@ -122,10 +122,10 @@ fn marker((attempt, drained): (u64, bool)) -> Marker {
     }
 }
 
-fn situation<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a Marker>) -> Situation<'a> {
+fn view<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a Marker>) -> NodeView<'a> {
     let (labelled, ready, cordoned, boot_id, version) = odd.node;
     let (backing_off, step_overdue, drain_overdue) = odd.time;
-    Situation {
+    NodeView {
         node: Some(NodeFacts {
             uid: "node-uid",
             labelled,
@@ -195,7 +195,7 @@ fn each_write_of_a_shadow_that_is_decided_is_allowed() {
         let taken = |attempt| Slot { uid: UID.to_owned(), attempt, ..Slot::default() };
         let slots: BTreeMap<_, _> =
             odd.slot.map(taken).into_iter().map(|slot| (NAME.to_owned(), slot)).collect();
-        let decision = decide::node(&fleet(&slots), &situation(&odd, &old, marker.as_ref()));
+        let decision = decide::node(&fleet(&slots), &view(&odd, &old, marker.as_ref()));
         let Some(Effect::Write(write) | Effect::ConfirmDrained(write) | Effect::Grant { grant: write, .. }) =
             decision.effect
         else {

@@ -74,10 +74,10 @@ fn pass(criterion: &mut Criterion) {
     let observed = observe(&cluster, &policy, &leader, now);
     group.bench_function("decide", |bencher| {
         bencher.iter(|| {
-            let slots = decide::slots(black_box(&observed.fleet), black_box(&observed.situations));
+            let slots = decide::slots(black_box(&observed.fleet), black_box(&observed.views));
             let mut reasons = BTreeMap::<&str, usize>::new();
-            for situation in &observed.situations {
-                let decision = decide::node(&observed.fleet, situation);
+            for view in &observed.views {
+                let decision = decide::node(&observed.fleet, view);
                 *reasons.entry(decision.reason.as_str()).or_default() += 1;
             }
             (slots, reasons)

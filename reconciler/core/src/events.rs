@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::decide::{Abort, Halted, Milestone, Reason};
 use crate::drain::PodKey;
-use crate::facts::Situation;
+use crate::facts::NodeView;
 use crate::observe::back_off;
 
 /// The action in Events about opting in.
@@ -32,8 +32,8 @@ pub struct EventText {
 }
 
 impl EventText {
-    fn new(situation: &Situation<'_>, reason: &'static str, warning: bool, note: String) -> Self {
-        let attempt = situation.shadow.and_then(|shadow| shadow.spec.attempt).unwrap_or(0);
+    fn new(view: &NodeView<'_>, reason: &'static str, warning: bool, note: String) -> Self {
+        let attempt = view.shadow.and_then(|shadow| shadow.spec.attempt).unwrap_or(0);
         Self { reason, warning, note, action: format!("UpdateAttempt{attempt}") }
     }
 
@@ -49,8 +49,8 @@ impl EventText {
 }
 
 /// The Event of this milestone.
-pub fn of_milestone(situation: &Situation<'_>, milestone: Milestone) -> Option<EventText> {
-    let shadow = situation.shadow?;
+pub fn of_milestone(view: &NodeView<'_>, milestone: Milestone) -> Option<EventText> {
+    let shadow = view.shadow?;
     let version = shadow.spec.version.unwrap_or("its new version");
     let current = shadow.status.current_version.unwrap_or("an unknown version");
     let (reason, warning, note) = match milestone {
@@ -61,7 +61,7 @@ pub fn of_milestone(situation: &Situation<'_>, milestone: Milestone) -> Option<E
         Milestone::Adopted => {
             ("UpdateAdopted", false, format!("an update to {version} that was under way is taken over"))
         }
-        Milestone::Cordoned => ("Cordoned", false, cordoned(situation, version)),
+        Milestone::Cordoned => ("Cordoned", false, cordoned(view, version)),
         Milestone::CordonedAgain => {
             let note = format!(
                 "somebody uncordoned it while it was emptied for {version}, so pods may have come: it is emptied anew; \
@@ -70,7 +70,7 @@ pub fn of_milestone(situation: &Situation<'_>, milestone: Milestone) -> Option<E
             );
             ("CordonedAgain", true, note)
         }
-        Milestone::PodsLeft => ("PodsLeft", true, of_left(situation.pods.returning)),
+        Milestone::PodsLeft => ("PodsLeft", true, of_left(view.pods.returning)),
         Milestone::Drained => ("Drained", false, "no pod is left that had to move".to_owned()),
         Milestone::RebootGranted => {
             ("RebootGranted", false, format!("the node is empty; its host may reboot into {version}"))
@@ -84,12 +84,12 @@ pub fn of_milestone(situation: &Situation<'_>, milestone: Milestone) -> Option<E
             ("UpdateAborted", true, format!("{why} ({current}, wanted {version}){left}"))
         }
     };
-    Some(EventText::new(situation, reason, warning, note))
+    Some(EventText::new(view, reason, warning, note))
 }
 
 /// Why the node is cordoned, and whether it stays so.
-fn cordoned(situation: &Situation<'_>, version: &str) -> String {
-    let is_persons = situation.node.is_some_and(|node| {
+fn cordoned(view: &NodeView<'_>, version: &str) -> String {
+    let is_persons = view.node.is_some_and(|node| {
         node.unschedulable && node.marker.is_none_or(|marker| marker.cordoned_at.is_none())
     });
     let stays = if is_persons { "; it was cordoned before, and stays so after" } else { "" };
@@ -187,19 +187,19 @@ pub fn of_no_opt_in(why: &str) -> EventText {
 }
 
 /// The Event of a drain that is held up: which eviction is refused, and in which words.
-pub fn of_refusal(situation: &Situation<'_>, pod: &PodKey, why: &str) -> EventText {
+pub fn of_refusal(view: &NodeView<'_>, pod: &PodKey, why: &str) -> EventText {
     let note = format!("{}/{} is not evicted: {why}", pod.namespace, pod.name);
-    EventText::new(situation, "DrainBlocked", true, note)
+    EventText::new(view, "DrainBlocked", true, note)
 }
 
 /// The Event of a node whose reason becomes this one without a write of ours; `None` for most reasons.
-pub fn of_reason(situation: &Situation<'_>, reason: &Reason<'_>) -> Option<EventText> {
+pub fn of_reason(view: &NodeView<'_>, reason: &Reason<'_>) -> Option<EventText> {
     let (word, warning) = match reason {
         Reason::Rebooting => ("Rebooting", false),
         Reason::RebootOverdue => ("RebootOverdue", true),
         _ => return None,
     };
-    Some(EventText::new(situation, word, warning, reason.message().into_owned()))
+    Some(EventText::new(view, word, warning, reason.message().into_owned()))
 }
 
 #[cfg(test)]
@@ -211,8 +211,8 @@ mod tests {
     use brupop_api::facts::{SpecFacts, StatusFacts};
     use brupop_api::printable::is_printable;
 
-    fn situation() -> Situation<'static> {
-        Situation {
+    fn view() -> NodeView<'static> {
+        NodeView {
             node: Some(fixtures::NODE),
             shadow: Some(ShadowFacts {
                 name: "brs-n",
@@ -243,7 +243,7 @@ mod tests {
             (Milestone::Updated, "Updated", false),
             (Milestone::Aborted(Abort::FellBack), "UpdateAborted", true),
         ] {
-            let event = of_milestone(&situation(), milestone).unwrap();
+            let event = of_milestone(&view(), milestone).unwrap();
             assert_eq!((event.reason, event.warning), (word, warning), "{milestone:?}");
             assert_eq!(event.action, "UpdateAttempt4");
         }
@@ -260,9 +260,9 @@ mod tests {
             (None, true, "stays so after"),
             (Some(&adopted), true, "emptied for 2.0.0"),
         ] {
-            let mut situation = situation();
-            situation.node = Some(NodeFacts { unschedulable, marker, ..fixtures::NODE });
-            let event = of_milestone(&situation, Milestone::Cordoned).unwrap();
+            let mut view = view();
+            view.node = Some(NodeFacts { unschedulable, marker, ..fixtures::NODE });
+            let event = of_milestone(&view, Milestone::Cordoned).unwrap();
             assert!(event.note.ends_with(end), "{marker:?} {unschedulable}: {}", event.note);
         }
     }
@@ -270,11 +270,11 @@ mod tests {
     #[test]
     fn what_is_left_on_the_host_is_told_by_who_could_undo_it() {
         let note = |why, attempt, current: &'static str| {
-            let mut situation = situation();
-            let shadow = situation.shadow.as_mut().unwrap();
+            let mut view = view();
+            let shadow = view.shadow.as_mut().unwrap();
             shadow.status.attempt = attempt;
             shadow.status.current_version = Some(current);
-            of_milestone(&situation, Milestone::Aborted(why)).unwrap().note
+            of_milestone(&view, Milestone::Aborted(why)).unwrap().note
         };
         let undone = "its agent undoes what it did";
         assert!(note(Abort::NodePaused, Some(4), "1.0.0").ends_with(undone));
@@ -293,24 +293,24 @@ mod tests {
     fn events_are_printable_whatever_is_quoted() {
         let hostile = "1.0.0\u{1b}[2J\nUpdated: \u{9b}\u{202e}";
         let shown = r"1.0.0\u{1b}[2J\nUpdated: \u{9b}\u{202e}";
-        let mut situation = situation();
-        let shadow = situation.shadow.as_mut().unwrap();
+        let mut view = view();
+        let shadow = view.shadow.as_mut().unwrap();
         (shadow.status.current_version, shadow.spec.version) = (Some(hostile), Some(hostile));
         let pod = PodKey { namespace: "shop".into(), name: hostile.into(), uid: "u".into() };
         let halted = Halted { version: hostile, why: hostile.to_owned() };
         for event in [
-            of_milestone(&situation, Milestone::Started).unwrap(),
-            of_milestone(&situation, Milestone::Cordoned).unwrap(),
-            of_milestone(&situation, Milestone::Updated).unwrap(),
-            of_milestone(&situation, Milestone::Aborted(Abort::StepFailed)).unwrap(),
-            of_refusal(&situation, &pod, hostile),
+            of_milestone(&view, Milestone::Started).unwrap(),
+            of_milestone(&view, Milestone::Cordoned).unwrap(),
+            of_milestone(&view, Milestone::Updated).unwrap(),
+            of_milestone(&view, Milestone::Aborted(Abort::StepFailed)).unwrap(),
+            of_refusal(&view, &pod, hostile),
             of_no_opt_in(hostile),
             of_halts(&[halted]).unwrap(),
         ] {
             let (note, action) = (event.printable_note(), event.printable_action());
             assert!(note.contains(shown) && is_printable(&note) && is_printable(&action), "{note:?}");
         }
-        let long = of_refusal(&situation, &pod, &"é\n".repeat(5000));
+        let long = of_refusal(&view, &pod, &"é\n".repeat(5000));
         assert!((1000..=1024).contains(&long.printable_note().len()));
     }
 
@@ -318,7 +318,7 @@ mod tests {
     fn a_refused_eviction_is_told_in_the_budgets_words() {
         let pod = PodKey { namespace: "shop".into(), name: "cart-1".into(), uid: "u".into() };
         let why = "The disruption budget cart needs 6 healthy pods and has 6 currently";
-        let event = of_refusal(&situation(), &pod, why);
+        let event = of_refusal(&view(), &pod, why);
         assert_eq!((event.reason, event.warning), ("DrainBlocked", true));
         assert_eq!(event.note, format!("shop/cart-1 is not evicted: {why}"));
         assert_eq!(event.action, "UpdateAttempt4");
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_reboot_that_is_overdue_is_a_warning() {
-        let of = |reason| of_reason(&situation(), &reason).map(|event| (event.reason, event.warning));
+        let of = |reason| of_reason(&view(), &reason).map(|event| (event.reason, event.warning));
         assert_eq!(of(Reason::Rebooting), Some(("Rebooting", false)));
         assert_eq!(of(Reason::RebootOverdue), Some(("RebootOverdue", true)));
         assert_eq!(of(Reason::Draining), None);

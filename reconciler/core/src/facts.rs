@@ -66,7 +66,7 @@ pub enum Gate {
 
 /// One node, its shadow and its slot, joined by name.
 #[derive(Clone, Copy, Debug)]
-pub struct Situation<'a> {
+pub struct NodeView<'a> {
     /// Name of the shadow, also when there is none.
     pub shadow_name: &'a str,
     /// The Node; `None` when it is gone.
@@ -227,7 +227,7 @@ pub struct TimeFacts {
     pub slot_overdue: bool,
 }
 
-impl<'a> Situation<'a> {
+impl<'a> NodeView<'a> {
     /// The slot of this shadow, if the ledger's slot of that name has this shadow's UID.
     pub fn slot(&self, fleet: &FleetFacts<'a>) -> Option<&'a Slot> {
         let shadow = self.shadow?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, PodFacts, Situation, TimeFacts};
+use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, TimeFacts};
 use crate::policy::FailureBudget;
 
 /// A fleet that is led, without slots, in which one node may be updated at once.
@@ -48,8 +48,8 @@ pub const NODE: NodeFacts<'static> = NodeFacts {
 };
 
 /// Nothing is there of this name yet.
-pub fn nothing(shadow_name: &str) -> Situation<'_> {
-    Situation {
+pub fn nothing(shadow_name: &str) -> NodeView<'_> {
+    NodeView {
         shadow_name,
         node: None,
         shadow: None,

@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use crate::budgets::Obstacle;
 use crate::cluster::{Cluster, Entry};
 use crate::drain::DrainPlan;
-use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, PodFacts, Situation};
+use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts};
 use crate::objects::{AgentPod, WatchedNode};
 use crate::policy::Policy;
 pub use clock::back_off;
@@ -51,7 +51,7 @@ pub struct Observed<'a> {
     /// What holds for the whole fleet.
     pub fleet: FleetFacts<'a>,
     /// Each node that is opted in, carries our changes or has a shadow; sorted by name of the shadow.
-    pub situations: Vec<Situation<'a>>,
+    pub views: Vec<NodeView<'a>>,
     /// Situations (by index) that cannot be interpreted, and why. They keep their slots; nothing is done for them.
     pub unreadable: BTreeMap<usize, String>,
     /// Labelled nodes for which no shadow can be created, because its name would be too long; by that name.
@@ -99,7 +99,7 @@ pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, n
     let mut nodes = Observer { policy, own_node: leader.own_node, clock, slots: fleet.slots };
     let mut observed = Observed {
         fleet,
-        situations: Vec::with_capacity(cluster.entries.len()),
+        views: Vec::with_capacity(cluster.entries.len()),
         unreadable: BTreeMap::new(),
         too_long: vec![],
         next: None,
@@ -113,11 +113,11 @@ pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, n
             observed.too_long.push(name);
             continue;
         }
-        let (situation, unreadable) = nodes.situation(name, entry);
+        let (view, unreadable) = nodes.view(name, entry);
         if let Some(why) = unreadable {
-            observed.unreadable.insert(observed.situations.len(), why);
+            observed.unreadable.insert(observed.views.len(), why);
         }
-        observed.situations.push(situation);
+        observed.views.push(view);
     }
     observed.next = nodes.clock.next();
     observed
@@ -134,7 +134,7 @@ fn gate(paused: bool, admission_enforced: bool, window_open: bool) -> Gate {
     }
 }
 
-/// Makes the situations one after the other.
+/// Makes the views one after the other.
 struct Observer<'a, 'c> {
     policy: &'c Policy,
     own_node: Option<&'a str>,
@@ -143,8 +143,8 @@ struct Observer<'a, 'c> {
 }
 
 impl<'a> Observer<'a, '_> {
-    /// The situation of this name, and why it cannot be interpreted if so.
-    fn situation(&mut self, name: &'a str, entry: &'a Entry) -> (Situation<'a>, Option<String>) {
+    /// The view of this name, and why it cannot be interpreted if so.
+    fn view(&mut self, name: &'a str, entry: &'a Entry) -> (NodeView<'a>, Option<String>) {
         let mut unreadable = None;
         let (watched, agent) = (entry.node.as_ref(), entry.agent());
         let node = watched.map(|node| self.node(node, agent, &mut unreadable));
@@ -177,7 +177,7 @@ impl<'a> Observer<'a, '_> {
             Some(Obstacle::Now { budget, for_long }) => (None, Some(budget.as_str()), *for_long),
             None => (None, None, false),
         };
-        let situation = Situation {
+        let view = NodeView {
             shadow_name: name,
             node,
             shadow: facts,
@@ -197,7 +197,7 @@ impl<'a> Observer<'a, '_> {
             evicted: self.evicted(entry, marker.filter(|_| since.is_some())),
             time,
         };
-        (situation, unreadable)
+        (view, unreadable)
     }
 
     /// A marker counts only if its slot has a `since`: earlier versions of the operator recorded owners without

@@ -70,12 +70,11 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
     while cluster.entries.values().filter(|entry| entry.drain.is_some()).count() < LOOKED_AT {
         let leader = leader(&cluster, own_node.as_deref());
         let observed = observe::observe(&cluster, &policy, &leader, now);
-        let candidates = decide::candidates(&observed.fleet, &observed.situations).into_iter();
+        let candidates = decide::candidates(&observed.fleet, &observed.views).into_iter();
         let room = usize::try_from(observed.fleet.limit).unwrap_or(LOOKED_AT);
         let first = candidates.take(room.clamp(AT_ONCE, LOOKED_AT));
-        let unknown = first.filter(|&index| !observed.situations[index].pods.known);
-        let next: Vec<String> =
-            unknown.map(|index| observed.situations[index].shadow_name.to_owned()).collect();
+        let unknown = first.filter(|&index| !observed.views[index].pods.known);
+        let next: Vec<String> = unknown.map(|index| observed.views[index].shadow_name.to_owned()).collect();
         if next.is_empty() {
             break;
         }

@@ -8,12 +8,12 @@ use brupop_api::fleet::{Halt, Slot, VersionRecord};
 use brupop_api::printable::is_printable;
 
 use super::*;
-use brupop_core::facts::{FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
+use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
 use brupop_core::fixtures;
 
-fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
+fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
-    Situation {
+    NodeView {
         node: Some(NodeFacts {
             name,
             uid: name,
@@ -43,12 +43,12 @@ fn node(shadow: &'static str, paused: bool) -> Situation<'static> {
 }
 
 fn observed<'a>(
-    situations: Vec<Situation<'a>>,
+    views: Vec<NodeView<'a>>,
     slots: &'a BTreeMap<String, Slot>,
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> Observed<'a> {
     let fleet = FleetFacts { slots, versions, limit: 2, ..fixtures::FLEET };
-    Observed { fleet, situations, unreadable: BTreeMap::new(), too_long: vec![], next: None }
+    Observed { fleet, views, unreadable: BTreeMap::new(), too_long: vec![], next: None }
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
     };
     let mut stuck = node("brs-c", false);
     stuck.pods.undrainable = Some("the PodDisruptionBudget shop/cart wants all of its 2 pods healthy");
-    let situations = vec![
+    let views = vec![
         node("brs-d", false),
         node("brs-b", true),
         node("brs-a", false),
@@ -76,7 +76,7 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
         Slot { uid: "brs-e".to_owned(), attempt: 1, ..Slot::default() },
     )]);
     let versions = BTreeMap::new();
-    let plan = plan(&observed(situations, &slots, &versions));
+    let plan = plan(&observed(views, &slots, &versions));
     let rows: Vec<_> = plan.nodes.iter().map(|row| (row.node.as_str(), row.next, row.reason)).collect();
     assert_eq!(
         rows,

@@ -45,7 +45,7 @@ impl Complaints {
     /// Forgets complaints about nodes that are understood again, drains that are over, and objects that are gone.
     pub(super) fn prune(&mut self, cluster: &Cluster, observed: &Observed<'_>) {
         let unreadable =
-            observed.unreadable.keys().filter_map(|&index| Some(observed.situations.get(index)?.shadow_name));
+            observed.unreadable.keys().filter_map(|&index| Some(observed.views.get(index)?.shadow_name));
         let alone: BTreeSet<&str> = unreadable.chain(observed.too_long.iter().copied()).collect();
         self.0.retain(|subject, _| match subject {
             Subject::Fleet | Subject::OptIn => true,
@@ -76,7 +76,7 @@ mod tests {
     fn prune(complaints: &mut Complaints, cluster: &Cluster, unreadable: bool) {
         let observed = Observed {
             fleet: fixtures::FLEET,
-            situations: vec![fixtures::nothing("brs-n")],
+            views: vec![fixtures::nothing("brs-n")],
             unreadable: unreadable.then(|| (0, "?".to_owned())).into_iter().collect(),
             too_long: vec!["brs-long"],
             next: None,

@@ -20,15 +20,15 @@ use brupop_core::cluster::Cluster;
 use brupop_core::conditions::{self, DesiredCondition, DesiredFleetStatus};
 use brupop_core::decide::{Abort, Reason};
 use brupop_core::events::{self, EventText};
-use brupop_core::facts::Situation;
+use brupop_core::facts::NodeView;
 
 /// An update has some twenty reasons, one after the other.
 const REASONS_LOGGED: Quota = Quota::new(60, Duration::from_mins(1));
 
 impl Reconciler {
     /// Says, once, that a node cannot be interpreted and is left alone.
-    pub(super) fn skip(&mut self, cluster: &Cluster, situation: &Situation<'_>, why: &str) {
-        let name = situation.shadow_name;
+    pub(super) fn skip(&mut self, cluster: &Cluster, view: &NodeView<'_>, why: &str) {
+        let name = view.shadow_name;
         if !self.complaints.is_new(Subject::Node(name.to_owned()), why) {
             return;
         }
@@ -39,7 +39,7 @@ impl Reconciler {
             note: format!("left alone: {why}"),
             action: "Observe".to_owned(),
         };
-        self.publish_event(Context::of(cluster, situation, "NotUnderstood", Some(event)));
+        self.publish_event(Context::of(cluster, view, "NotUnderstood", Some(event)));
     }
 
     /// Says, once, that a node cannot have a shadow.
@@ -60,15 +60,15 @@ impl Reconciler {
 
     /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer
     /// changes.
-    pub(super) fn explain(&mut self, pass: &mut Pass<'_>, situation: &Situation<'_>, reason: &Reason<'_>) {
+    pub(super) fn explain(&mut self, pass: &mut Pass<'_>, view: &NodeView<'_>, reason: &Reason<'_>) {
         let cluster = pass.cluster;
-        let name = situation.shadow_name;
+        let name = view.shadow_name;
         let Some(shadow) = cluster.shadow(name) else { return };
         if matches!(reason, Reason::NotLeading | Reason::NodeGone) {
             return;
         }
         if matches!(reason, Reason::Draining) {
-            self.publish_refusal(cluster, situation);
+            self.publish_refusal(cluster, view);
         }
         let mut message = reason.message().into_owned();
         if let Some(more) = self.detail(pass, name, reason) {
@@ -79,8 +79,7 @@ impl Reconciler {
         let stored = conditions.iter().find(|condition| condition.type_ == wanted.type_);
         let before = self.leading.reasons.insert(name.to_owned(), wanted.reason);
         if before.or(stored.map(|stored| stored.reason.as_str())) != Some(wanted.reason) {
-            let context =
-                Context::of(cluster, situation, wanted.reason, events::of_reason(situation, reason));
+            let context = Context::of(cluster, view, wanted.reason, events::of_reason(view, reason));
             let Context { node, version, state, .. } = &context;
             let (now, says) = (self.now(), &wanted.message);
             let quota = self.leading.said.entry(name.to_owned()).or_insert(REASONS_LOGGED);
@@ -91,7 +90,7 @@ impl Reconciler {
             self.publish_event(context);
         }
         let reason = wanted.reason;
-        let overdue = situation.time.slot_overdue.then(|| DesiredCondition::overdue(&wanted));
+        let overdue = view.time.slot_overdue.then(|| DesiredCondition::overdue(&wanted));
         let wanted: Vec<DesiredCondition> = [wanted].into_iter().chain(overdue).collect();
         if conditions::shadow_has(shadow, &wanted) {
             self.leading.debounced.forget(name);
@@ -145,13 +144,13 @@ impl Reconciler {
     }
 
     /// Publishes, once for each answer, why evictions of a drain are refused.
-    fn publish_refusal(&mut self, cluster: &Cluster, situation: &Situation<'_>) {
-        let name = situation.shadow_name;
+    fn publish_refusal(&mut self, cluster: &Cluster, view: &NodeView<'_>) {
+        let name = view.shadow_name;
         let Some(plan) = cluster.drain(name) else { return };
         let Some((pod, why)) = self.leading.evictions.refusal(plan) else { return };
         if self.complaints.is_new(Subject::Drain(name.to_owned(), why.to_owned()), why) {
-            let event = events::of_refusal(situation, pod, why);
-            self.publish_event(Context::of(cluster, situation, Reason::Draining.as_str(), Some(event)));
+            let event = events::of_refusal(view, pod, why);
+            self.publish_event(Context::of(cluster, view, Reason::Draining.as_str(), Some(event)));
         }
     }
 

@@ -20,7 +20,7 @@ use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
 use brupop_core::events;
-use brupop_core::facts::Situation;
+use brupop_core::facts::NodeView;
 use brupop_core::observe::{Leader, Now, Observed, observe};
 use brupop_core::policy::Policy;
 
@@ -112,7 +112,7 @@ impl Reconciler {
         if self.leading.term.is_some() && self.leading.term == observed.fleet.ledger_term {
             return true;
         }
-        let (term, write) = decide::new_term(cluster.status(), &observed.situations);
+        let (term, write) = decide::new_term(cluster.status(), &observed.views);
         self.send(pass, requests::ledger(cluster, &write, Some(term), None));
         false
     }
@@ -150,7 +150,7 @@ impl Reconciler {
 
     /// Decides for the ledger and for each node, and starts what may start now.
     fn decide(&mut self, pass: &mut Pass<'_>) -> LastPass {
-        let Observed { fleet, situations, too_long, .. } = pass.observed;
+        let Observed { fleet, views, too_long, .. } = pass.observed;
         let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
             let event = events::of_halts(&slots.halted);
@@ -165,17 +165,17 @@ impl Reconciler {
             halted: count(fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
-        for (situation, decision) in situations.iter().zip(&nodes) {
-            last_pass.count(situation, &decision.reason);
+        for (view, decision) in views.iter().zip(&nodes) {
+            last_pass.count(view, &decision.reason);
             if let Reason::NotUnderstood(why) = decision.reason {
-                let of_shadow = pass.cluster.has_shadow(situation.shadow_name)
-                    && pass.cluster.shadow(situation.shadow_name).is_none();
+                let of_shadow = pass.cluster.has_shadow(view.shadow_name)
+                    && pass.cluster.shadow(view.shadow_name).is_none();
                 last_pass.skip(if of_shadow { "BottlerocketShadow" } else { "Node" });
-                self.skip(pass.cluster, situation, why);
+                self.skip(pass.cluster, view, why);
                 continue;
             }
-            self.execute(pass, situation, decision);
-            self.explain(pass, situation, &decision.reason);
+            self.execute(pass, view, decision);
+            self.explain(pass, view, &decision.reason);
         }
         for name in too_long {
             last_pass.skip("Node");
@@ -201,7 +201,7 @@ impl Reconciler {
     /// pass.
     fn look_at_next(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
         let next = slots.look_at.iter().chain(&slots.taken);
-        let names = next.map(|&index| pass.observed.situations[index].shadow_name.to_owned());
+        let names = next.map(|&index| pass.observed.views[index].shadow_name.to_owned());
         let look_at: BTreeSet<String> = names.collect();
         if look_at != self.leading.look_at {
             self.leading.look_at = look_at;
@@ -210,9 +210,9 @@ impl Reconciler {
     }
 
     /// Carries out what was decided for a node, unless a call for it is under way or its result was not seen yet.
-    fn execute(&mut self, pass: &mut Pass<'_>, situation: &Situation<'_>, decision: &Decision<'_>) {
+    fn execute(&mut self, pass: &mut Pass<'_>, view: &NodeView<'_>, decision: &Decision<'_>) {
         let Pass { cluster, observed, .. } = *pass;
-        let name = situation.shadow_name;
+        let name = view.shadow_name;
         let Some(effect) = &decision.effect else { return };
         let plan = cluster.drain(name);
         if plan.is_none() && waits_for_pods(decision) {
@@ -233,7 +233,7 @@ impl Reconciler {
         if both.iter().any(|key| !self.is_ready(pass, key)) {
             return;
         }
-        if let Some(mut request) = requests::of(cluster, situation, decision, &observed.fleet) {
+        if let Some(mut request) = requests::of(cluster, view, decision, &observed.fleet) {
             if let Some(event) = &mut request.context.event
                 && let Some(more) = self.detail(pass, name, &decision.reason)
             {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{Decision, Effect, new_shadow};
 use brupop_core::events::{self, EventText};
-use brupop_core::facts::{FleetFacts, Situation};
+use brupop_core::facts::{FleetFacts, NodeView};
 
 use crate::apply::{Call, Confirm, resource_version};
 
@@ -58,14 +58,14 @@ impl Context {
     /// The context of a call for one node.
     pub(super) fn of(
         cluster: &Cluster,
-        situation: &Situation<'_>,
+        view: &NodeView<'_>,
         reason: &'static str,
         event: Option<EventText>,
     ) -> Self {
-        let name = situation.shadow_name;
+        let name = view.shadow_name;
         let shadow = cluster.shadow(name);
         let node = cluster.node(name).map(|node| node.object_ref(&()));
-        let facts = situation.shadow;
+        let facts = view.shadow;
         Self {
             node: brupop_api::names::node_of_shadow(name).unwrap_or(name).to_owned(),
             version: facts.and_then(|shadow| shadow.spec.version).unwrap_or_default().to_owned(),
@@ -127,24 +127,24 @@ pub(super) fn ledger(
 /// The call for what was decided for one node; `None` for evictions, which are many.
 pub(super) fn of(
     cluster: &Cluster,
-    situation: &Situation<'_>,
+    view: &NodeView<'_>,
     decision: &Decision<'_>,
     fleet: &FleetFacts<'_>,
 ) -> Option<Request> {
-    let name = situation.shadow_name;
+    let name = view.shadow_name;
     let (key, call) = match decision.effect.as_ref()? {
         Effect::Write(write) => patch(cluster, name, write)?,
         Effect::ConfirmDrained(confirm) => {
-            let confirm = self::confirm(cluster, situation, confirm)?;
+            let confirm = self::confirm(cluster, view, confirm)?;
             (Key::Node(name.to_owned()), Call::ConfirmDrained(confirm))
         }
         Effect::Grant { confirm, grant } => {
-            let confirm = self::confirm(cluster, situation, confirm)?;
+            let confirm = self::confirm(cluster, view, confirm)?;
             let patch = json_patch(cluster, name, grant)?;
             (Key::Shadow(name.to_owned()), Call::Grant { confirm, name: name.to_owned(), patch })
         }
         Effect::CreateShadow { attempt } => {
-            let node = situation.node?;
+            let node = view.node?;
             let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
             (Key::Shadow(name.to_owned()), Call::CreateShadow(Box::new(shadow)))
         }
@@ -158,23 +158,23 @@ pub(super) fn of(
         }
         Effect::Evict | Effect::Delete => return None,
     };
-    let event = decision.milestone.and_then(|milestone| events::of_milestone(situation, milestone));
+    let event = decision.milestone.and_then(|milestone| events::of_milestone(view, milestone));
     Some(Request {
         seen: key.version_in(cluster),
         key,
         call,
         begins_term: None,
-        context: Context::of(cluster, situation, decision.reason.as_str(), event),
+        context: Context::of(cluster, view, decision.reason.as_str(), event),
     })
 }
 
 /// What confirms that the node is drained: the write of the Node, and the marker as it was read.
-fn confirm(cluster: &Cluster, situation: &Situation<'_>, write: &Write<'_>) -> Option<Confirm> {
+fn confirm(cluster: &Cluster, view: &NodeView<'_>, write: &Write<'_>) -> Option<Confirm> {
     let Object::Node(node) = write.object else { return None };
     Some(Confirm {
         node: node.to_owned(),
-        patch: json_patch(cluster, situation.shadow_name, write)?,
-        marker: situation.node?.marker.cloned(),
+        patch: json_patch(cluster, view.shadow_name, write)?,
+        marker: view.node?.marker.cloned(),
     })
 }
 
@@ -223,14 +223,14 @@ mod tests {
         if let Some(shadow) = shadow {
             cluster.entry("brs-n").shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
         }
-        let situation = Situation {
+        let view = NodeView {
             node: Some(fixtures::NODE),
             shadow: cluster.shadow("brs-n").and_then(ShadowFacts::of),
             ..fixtures::nothing("brs-n")
         };
         let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..fixtures::FLEET };
         let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled, milestone: None };
-        of(&cluster, &situation, &decision, &fleet).map(|request| request.call)
+        of(&cluster, &view, &decision, &fleet).map(|request| request.call)
     }
 
     fn shadow(metadata: &Value) -> Value {

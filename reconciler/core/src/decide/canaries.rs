@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::versions::Versions;
-use crate::facts::{FleetFacts, Situation};
+use crate::facts::{FleetFacts, NodeView};
 
 /// How many nodes are trying each version.
 pub(super) struct Canaries<'a> {
@@ -15,10 +15,10 @@ pub(super) struct Canaries<'a> {
 
 impl<'a> Canaries<'a> {
     /// From those that keep their slots (`holding`), and from what becomes of the records in this pass.
-    pub(super) fn of(fleet: &FleetFacts<'a>, versions: &Versions<'a>, holding: &[Situation<'a>]) -> Self {
+    pub(super) fn of(fleet: &FleetFacts<'a>, versions: &Versions<'a>, holding: &[NodeView<'a>]) -> Self {
         let mut trying: BTreeMap<&'a str, u64> = BTreeMap::new();
-        for situation in holding {
-            let slot = situation.slot(fleet).filter(|slot| !slot.counted && !situation.time.canary_overdue);
+        for view in holding {
+            let slot = view.slot(fleet).filter(|slot| !slot.counted && !view.time.canary_overdue);
             let version = slot.and_then(|slot| slot.version.as_deref());
             if let Some(version) = version {
                 *trying.entry(version).or_default() += 1;

@@ -3,18 +3,18 @@
 
 use brupop_api::fleet::Counts;
 
-use crate::facts::{FleetFacts, Situation};
+use crate::facts::{FleetFacts, NodeView};
 
 /// The counts of the fleet's status. A node that cannot look for updates is neither up to date nor behind.
-pub fn counts(fleet: &FleetFacts<'_>, situations: &[Situation<'_>]) -> Counts {
+pub fn counts(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Counts {
     let in_use = u64::try_from(fleet.slots.len()).unwrap_or(u64::MAX);
     let mut counts = Counts { in_use, ..Counts::default() };
-    for situation in situations {
-        counts.nodes += u64::from(situation.node.is_some_and(|node| node.labelled));
-        let Some(shadow) = situation.shadow.filter(|shadow| shadow.status.current_version.is_some()) else {
+    for view in views {
+        counts.nodes += u64::from(view.node.is_some_and(|node| node.labelled));
+        let Some(shadow) = view.shadow.filter(|shadow| shadow.status.current_version.is_some()) else {
             continue;
         };
-        if situation.slot(fleet).is_some() {
+        if view.slot(fleet).is_some() {
             continue;
         }
         counts.pending += u64::from(shadow.update().is_some());

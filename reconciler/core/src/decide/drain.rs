@@ -26,19 +26,18 @@ impl<'a> Case<'_, 'a> {
     /// Up to the cordon, which starts the drain: checks that the node can be emptied, and takes it out of load
     /// balancers for as long as configured.
     fn begin_drain(self, marker: Marker) -> Decision<'a> {
-        let Self { fleet, situation, node, .. } = self;
+        let Self { fleet, view, node, .. } = self;
         let now = || Some(fleet.now.to_owned());
         if !fleet.enforced {
             // Without the webhook we could empty the node, but neither grant its reboot nor give the update up.
             return Decision::wait(Reason::AdmissionNotEnforced);
         }
-        if situation.pods.undrainable.is_some() && !fleet.force {
+        if view.pods.undrainable.is_some() && !fleet.force {
             return self.abort(Abort::CannotDrain);
         }
         // What is begun goes on: a node that is out of load balancers does not wait there for a budget.
-        if let Some(budget) = situation.pods.blocked.filter(|_| !fleet.force && marker.excluded_at.is_none())
-        {
-            if situation.pods.blocked_for_long {
+        if let Some(budget) = view.pods.blocked.filter(|_| !fleet.force && marker.excluded_at.is_none()) {
+            if view.pods.blocked_for_long {
                 return self.abort(Abort::BudgetAllowsNone);
             }
             return Decision::wait(Reason::BudgetAllowsNone(budget));
@@ -50,7 +49,7 @@ impl<'a> Case<'_, 'a> {
             let write = writes::mark(node, tests, sets, excluded);
             return Decision::write(write, Reason::ExcludedFromLoadBalancers);
         }
-        if marker.excluded_at.is_some() && !situation.time.exclusion_over {
+        if marker.excluded_at.is_some() && !view.time.exclusion_over {
             return Decision::wait(Reason::ExcludedFromLoadBalancers);
         }
         let cordoned = Marker {
@@ -58,7 +57,7 @@ impl<'a> Case<'_, 'a> {
             // A cordon that was adopted stays ours; a person's never becomes ours.
             cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
             tainted: true,
-            evicted_owners: situation.pods.owners.to_vec(),
+            evicted_owners: view.pods.owners.to_vec(),
             ..marker
         };
         cordon(node, cordoned).reaching(Milestone::Cordoned)
@@ -67,9 +66,9 @@ impl<'a> Case<'_, 'a> {
     /// From the cordon on: evicts until no pod is left, records that the node is drained, and starts again if pods come
     /// back. `None` if the node is recorded as drained, and still is.
     fn drain_until_empty(self, marker: Marker) -> Option<Decision<'a>> {
-        let Self { fleet, situation, node, .. } = self;
+        let Self { fleet, view, node, .. } = self;
         // A drained node that somebody uncordoned is drained anew, with a deadline of its own.
-        let overdue = situation.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
+        let overdue = view.time.drain_overdue && (marker.drained_at.is_none() || node.unschedulable);
         if overdue && !fleet.force {
             return Some(self.abort(Abort::DrainTimedOut));
         }
@@ -86,7 +85,7 @@ impl<'a> Case<'_, 'a> {
             };
             return Some(cordon(node, again).reaching(Milestone::CordonedAgain));
         }
-        if situation.pods.needed.is_some() {
+        if view.pods.needed.is_some() {
             match (fleet.force, overdue) {
                 (false, _) => return Some(self.abort(Abort::PodsComeBack)),
                 // Force heeds budgets, too, as long as there is time. Others go meanwhile.
@@ -99,10 +98,10 @@ impl<'a> Case<'_, 'a> {
         if marker.drained_at.is_none() {
             return Some(self.evict_then_confirm(marker, overdue));
         }
-        if !situation.pods.known {
+        if !view.pods.known {
             return Some(Decision::wait(Reason::Draining));
         }
-        if !situation.pods.drained {
+        if !view.pods.drained {
             // Pods have come since. Either somebody uncordoned the node and cordoned it again, unseen; or the pods
             // tolerate the cordon, so the deadline stays as it is.
             let again = Marker { drained_at: None, ..marker };
@@ -114,8 +113,8 @@ impl<'a> Case<'_, 'a> {
 
     /// The node is cordoned and not yet recorded as drained.
     fn evict_then_confirm(self, marker: Marker, overdue: bool) -> Decision<'a> {
-        let Self { fleet, situation, node, .. } = self;
-        let pods = &situation.pods;
+        let Self { fleet, view, node, .. } = self;
+        let pods = &view.pods;
         let note = |marker| {
             Decision::write(
                 writes::mark(node, [(Field::Unschedulable, Value::Set)], [], marker),

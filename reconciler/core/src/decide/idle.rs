@@ -3,21 +3,21 @@
 use brupop_api::State;
 
 use super::{Case, Decision, Effect, Milestone, Reason, records, undo_when_ready, writes};
-use crate::facts::{FleetFacts, Gate, Situation};
+use crate::facts::{FleetFacts, Gate, NodeView};
 
 impl<'a> Case<'_, 'a> {
     /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a
     /// slot.
     pub(super) fn idle(self) -> Decision<'a> {
-        let Self { fleet, situation, node, shadow } = self;
+        let Self { fleet, view, node, shadow } = self;
         if node.marker.is_some() {
             return undo_when_ready(node, Reason::Finishing, None);
         }
         if !node.labelled {
             return Decision::carry_out(Effect::DeleteShadow { uid: shadow.uid }, Reason::NotLabelled);
         }
-        match situation.slot(fleet) {
-            Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match able(fleet, situation) {
+        match view.slot(fleet) {
+            Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match able(fleet, view) {
                 Ok(_) if fleet.rests(node) => {
                     Decision::write(writes::skip_attempt(fleet, shadow, slot), Reason::PausingBetweenUpdates)
                 }
@@ -34,7 +34,7 @@ impl<'a> Case<'_, 'a> {
             },
             Some(_) => Decision::wait(Reason::Finishing),
             None => {
-                let startable = startable(fleet, situation);
+                let startable = startable(fleet, view);
                 Decision::wait(startable.map_or_else(|reason| reason, |_| Reason::LimitReached))
             }
         }
@@ -42,20 +42,17 @@ impl<'a> Case<'_, 'a> {
 }
 
 /// The version to which this node could be updated now, or why not.
-pub(super) fn startable<'a>(
-    fleet: &FleetFacts<'a>,
-    situation: &Situation<'a>,
-) -> Result<&'a str, Reason<'a>> {
-    let version = able(fleet, situation)?;
-    match situation.pods.blocked {
+pub(super) fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
+    let version = able(fleet, view)?;
+    match view.pods.blocked {
         Some(budget) if !fleet.force => Err(Reason::BudgetAllowsNone(budget)),
         _ => Ok(version),
     }
 }
 
 /// The same, whatever budgets allow now: who has a slot waits for them before its cordon.
-fn able<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Result<&'a str, Reason<'a>> {
-    let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return Err(Reason::NodeGone) };
+fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
+    let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return Err(Reason::NodeGone) };
     if !node.labelled {
         return Err(Reason::NotLabelled);
     }
@@ -94,7 +91,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Result<&'a str
     if fleet.versions.get(version).is_some_and(|record| record.halted.is_some()) {
         return Err(Reason::VersionHalted(version));
     }
-    if situation.time.backing_off {
+    if view.time.backing_off {
         return Err(Reason::BackingOff);
     }
     if records::is_full(fleet) && !fleet.versions.contains_key(version) {
@@ -110,13 +107,13 @@ fn able<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Result<&'a str
     if !fleet.alone {
         return Err(Reason::OtherOperator);
     }
-    if situation.time.young && !node.update_now {
+    if view.time.young && !node.update_now {
         return Err(Reason::NodeTooYoung);
     }
-    if let Some(why) = situation.denied {
+    if let Some(why) = view.denied {
         return Err(Reason::NodeChangesDenied(why));
     }
-    match situation.pods.undrainable {
+    match view.pods.undrainable {
         Some(why) if !fleet.force => Err(Reason::CannotDrain(why)),
         _ => Ok(version),
     }

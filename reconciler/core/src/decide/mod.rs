@@ -24,7 +24,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Counts;
 use brupop_api::{State, Write};
 
-use crate::facts::{FleetFacts, NodeFacts, Situation};
+use crate::facts::{FleetFacts, NodeFacts, NodeView};
 use crate::observe::Observed;
 pub use abort::Abort;
 pub use candidates::candidates;
@@ -108,7 +108,7 @@ pub enum Milestone {
 #[derive(Clone, Copy)]
 struct Case<'c, 'a> {
     fleet: &'c FleetFacts<'a>,
-    situation: &'c Situation<'a>,
+    view: &'c NodeView<'a>,
     node: &'c NodeFacts<'a>,
     shadow: &'c ShadowFacts<'a>,
 }
@@ -136,7 +136,7 @@ impl<'a> Decision<'a> {
 pub struct FleetDecision<'a> {
     /// What becomes of the ledger.
     pub slots: Slots<'a>,
-    /// What to do for each node, in the order of the situations.
+    /// What to do for each node, in the order of the views.
     pub nodes: Vec<Decision<'a>>,
     /// What to tell of the fleet.
     pub counts: Counts,
@@ -144,13 +144,11 @@ pub struct FleetDecision<'a> {
 
 /// What to do in the whole fleet now, and for each node why not more.
 pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
-    let Observed { fleet, situations, unreadable, .. } = observed;
-    let slots = slots(fleet, situations);
-    let mut nodes: Vec<Decision<'o>> = situations.iter().map(|situation| node(fleet, situation)).collect();
-    let starting = slots
-        .taken
-        .iter()
-        .map(|&at| (at, Reason::Starting(slots::version_for(&situations[at]).unwrap_or(""))));
+    let Observed { fleet, views, unreadable, .. } = observed;
+    let slots = slots(fleet, views);
+    let mut nodes: Vec<Decision<'o>> = views.iter().map(|view| node(fleet, view)).collect();
+    let starting =
+        slots.taken.iter().map(|&at| (at, Reason::Starting(slots::version_for(&views[at]).unwrap_or(""))));
     for (at, reason) in slots.queued.iter().copied().chain(starting) {
         if nodes[at].effect.is_none() {
             nodes[at].reason = reason;
@@ -159,28 +157,28 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
     for (&at, why) in unreadable {
         nodes[at] = Decision::wait(Reason::NotUnderstood(why));
     }
-    let counts = counts(fleet, situations);
+    let counts = counts(fleet, views);
     FleetDecision { slots, nodes, counts }
 }
 
 /// What to do for one node now.
-pub fn node<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Decision<'a> {
+pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Decision::wait(Reason::NotLeading);
     }
-    let Some(node) = situation.node else { return without_node(situation) };
-    let Some(shadow) = situation.shadow else { return without_shadow(&node) };
-    if situation.owner_uid.is_some_and(|owner| owner != node.uid) {
+    let Some(node) = view.node else { return without_node(view) };
+    let Some(shadow) = view.shadow else { return without_shadow(&node) };
+    if view.owner_uid.is_some_and(|owner| owner != node.uid) {
         return Decision::carry_out(Effect::DeleteShadow { uid: shadow.uid }, Reason::NodeReplaced);
     }
     // A shadow that is being adopted gets its marker first, and then the attempt of its slot.
-    let attempt = shadow.spec.attempt.or_else(|| situation.slot(fleet).map(|slot| slot.attempt));
+    let attempt = shadow.spec.attempt.or_else(|| view.slot(fleet).map(|slot| slot.attempt));
     if let Some(marker) = node.marker
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
     {
         return undo_when_ready(&node, Reason::ReturningToService, Some(Milestone::ReturnedToService));
     }
-    let case = Case { fleet, situation, node: &node, shadow: &shadow };
+    let case = Case { fleet, view, node: &node, shadow: &shadow };
     match shadow.spec.state {
         State::Idle | State::ErrorReset => case.idle(),
         _ if shadow.spec.attempt.is_none() => case.adopt(),
@@ -191,8 +189,8 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, situation: &Situation<'a>) -> Decision<'
 }
 
 /// The Node is gone, so its shadow is deleted: the garbage collector would do that, too, but perhaps much later.
-fn without_node<'a>(situation: &Situation<'a>) -> Decision<'a> {
-    let effect = situation.shadow.map(|shadow| Effect::DeleteShadow { uid: shadow.uid });
+fn without_node<'a>(view: &NodeView<'a>) -> Decision<'a> {
+    let effect = view.shadow.map(|shadow| Effect::DeleteShadow { uid: shadow.uid });
     Decision { effect, ..Decision::wait(Reason::NodeGone) }
 }
 

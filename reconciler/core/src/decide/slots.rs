@@ -12,16 +12,16 @@ use super::Reason;
 use super::canaries::Canaries;
 use super::candidates::Candidates;
 use super::versions::{Halted, Versions};
-use crate::facts::{FleetFacts, NodeFacts, Situation};
+use crate::facts::{FleetFacts, NodeFacts, NodeView};
 
 /// What to do with the slots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slots<'a> {
     /// The write to the ledger, if it has to change.
     pub write: Option<Write<'a>>,
-    /// Nodes (by index into the situations) that this write gives a slot, in their order.
+    /// Nodes (by index into the views) that this write gives a slot, in their order.
     pub taken: Vec<usize>,
-    /// Nodes (by index into the situations) that could begin but got no slot, and why.
+    /// Nodes (by index into the views) that could begin but got no slot, and why.
     pub queued: Vec<(usize, Reason<'a>)>,
     /// Nodes (by index) whose turn is next. Their pods must be looked at before they start.
     pub look_at: Vec<usize>,
@@ -30,31 +30,30 @@ pub struct Slots<'a> {
 }
 
 /// Gives back the slots of updates that are over, and takes slots for nodes that may begin.
-pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<'a> {
+pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Slots::default();
     }
-    let holders = Holders::of(fleet, situations);
+    let holders = Holders::of(fleet, views);
     let kept = fleet.slots.len() - holders.freed.len();
-    let over =
-        holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| situations.get(index))));
-    let kept_by = (0..situations.len()).filter(|&index| holders.keep(index));
-    let holding: Vec<Situation<'a>> = kept_by.map(|index| situations[index]).collect();
+    let over = holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
+    let kept_by = (0..views.len()).filter(|&index| holders.keep(index));
+    let holding: Vec<NodeView<'a>> = kept_by.map(|index| views[index]).collect();
     let versions = Versions::after(fleet, over, &holding);
     let canaries = Canaries::of(fleet, &versions, &holding);
     let Choice { taken, resting, unproven, queued, look_at, why } =
-        choose(fleet, situations, kept, &holders, &versions, canaries);
+        choose(fleet, views, kept, &holders, &versions, canaries);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
         holders.freed.iter().map(|&(name, _)| (Field::Slot(name), Value::Absent)).collect();
     sets.extend(taken.iter().filter_map(|&index| {
-        let shadow = situations[index].shadow?;
-        let attempt = next_attempt(&situations[index]);
+        let shadow = views[index].shadow?;
+        let attempt = next_attempt(&views[index]);
         let slot = Slot {
             uid: shadow.uid.to_owned(),
             attempt,
             since: Some(fleet.now.to_owned()),
-            version: version_for(&situations[index]).map(str::to_owned),
+            version: version_for(&views[index]).map(str::to_owned),
             lost: false,
             counted: false,
         };
@@ -62,7 +61,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Slots<
     }));
     sets.extend(versions.noted_slots());
     let halted = versions.halted();
-    sets.extend(versions.sets(fleet, situations));
+    sets.extend(versions.sets(fleet, views));
     let write = (!sets.is_empty()).then(|| Write { object: Object::Fleet, tests: tests(fleet, &sets), sets });
     let queued = queued.into_iter().map(|index| (index, why));
     let looked_at = look_at.iter().map(|&index| (index, Reason::CheckingPods));
@@ -85,23 +84,23 @@ fn tests<'a>(fleet: &FleetFacts<'a>, sets: &[(Field<'a>, Value<'a>)]) -> Vec<(Fi
     fixed.into_iter().chain(records).collect()
 }
 
-/// Which situations have slots. It is found out once, by going through the slots, because there are far fewer slots
+/// Which views have slots. It is found out once, by going through the slots, because there are far fewer slots
 /// than nodes.
 struct Holders<'a> {
-    /// For each situation, by index: does it have a slot, and does it keep it?
+    /// For each view, by index: does it have a slot, and does it keep it?
     standing: Vec<(bool, bool)>,
-    /// The slots that are given back, and the situation (by index) that each belongs to, if there is one.
+    /// The slots that are given back, and the view (by index) that each belongs to, if there is one.
     freed: Vec<(&'a str, Option<usize>)>,
 }
 
 impl<'a> Holders<'a> {
-    fn of(fleet: &FleetFacts<'a>, situations: &[Situation<'a>]) -> Self {
+    fn of(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Self {
         let by_name: BTreeMap<&str, usize> =
-            situations.iter().enumerate().map(|(index, situation)| (situation.shadow_name, index)).collect();
-        let mut holders = Self { standing: vec![(false, false); situations.len()], freed: vec![] };
+            views.iter().enumerate().map(|(index, view)| (view.shadow_name, index)).collect();
+        let mut holders = Self { standing: vec![(false, false); views.len()], freed: vec![] };
         for (name, slot) in fleet.slots {
             let index = by_name.get(name.as_str()).copied();
-            let over = is_over(slot, index.map(|index| &situations[index]));
+            let over = is_over(slot, index.map(|index| &views[index]));
             if over {
                 holders.freed.push((name, index));
             }
@@ -125,40 +124,40 @@ impl<'a> Holders<'a> {
 ///
 /// A spec that is Idle at the slot's own attempt is final: it never goes back to that attempt, and the next attempt
 /// needs another slot.
-fn is_over(slot: &Slot, situation: Option<&Situation<'_>>) -> bool {
-    let Some(situation) = situation else { return true };
-    let Some(node) = situation.node else { return true };
+fn is_over(slot: &Slot, view: Option<&NodeView<'_>>) -> bool {
+    let Some(view) = view else { return true };
+    let Some(node) = view.node else { return true };
     let tidy = node.marker.is_none();
-    match situation.shadow {
+    match view.shadow {
         None => !node.labelled && tidy && node.ready,
         Some(shadow) if shadow.uid != slot.uid => {
-            tidy && node.ready && (shadow.reports(State::Idle) || situation.time.step_overdue)
+            tidy && node.ready && (shadow.reports(State::Idle) || view.time.step_overdue)
         }
         Some(shadow) => {
             shadow.spec.state == State::Idle
                 && shadow.spec.attempt >= Some(slot.attempt)
                 && tidy
-                && (shadow.reports(State::Idle) || situation.time.step_overdue)
+                && (shadow.reports(State::Idle) || view.time.step_overdue)
         }
     }
 }
 
 /// Is the node out of service?
-fn is_unavailable(situation: &Situation<'_>) -> bool {
-    situation.node.is_some_and(|node| node.labelled && !node.ready) || situation.marked()
+fn is_unavailable(view: &NodeView<'_>) -> bool {
+    view.node.is_some_and(|node| node.labelled && !node.ready) || view.marked()
 }
 
 /// The attempt for which a slot would be taken now.
-fn next_attempt(situation: &Situation<'_>) -> u64 {
-    situation.shadow.map_or(1, |shadow| match (shadow.spec.state, shadow.spec.attempt) {
+fn next_attempt(view: &NodeView<'_>) -> u64 {
+    view.shadow.map_or(1, |shadow| match (shadow.spec.state, shadow.spec.attempt) {
         (State::Idle, attempt) => attempt.unwrap_or(0) + 1,
         (_, attempt) => attempt.unwrap_or(1),
     })
 }
 
 /// The version to which a slot taken now would let this node be updated.
-pub(super) fn version_for<'a>(situation: &Situation<'a>) -> Option<&'a str> {
-    let shadow = situation.shadow?;
+pub(super) fn version_for<'a>(view: &NodeView<'a>) -> Option<&'a str> {
+    let shadow = view.shadow?;
     match shadow.spec.state {
         State::Idle => shadow.update(),
         _ => shadow.spec.version,
@@ -185,42 +184,42 @@ struct Choice<'a> {
 /// one that only needs uncordoning goes first.
 fn choose<'a>(
     fleet: &FleetFacts<'a>,
-    situations: &[Situation<'a>],
+    views: &[NodeView<'a>],
     kept: usize,
     holders: &Holders<'a>,
     versions: &Versions<'a>,
     mut canaries: Canaries<'a>,
 ) -> Choice<'a> {
     let limit = usize::try_from(fleet.limit).unwrap_or(usize::MAX);
-    let goes_on = |at: &usize| runs(&situations[*at]) && (fleet.alone || !is_others(&situations[*at]));
-    let running = (0..situations.len()).filter(|at| !holders.have(*at) && goes_on(at));
-    let (mut taken, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&situations[at]));
-    taken.sort_by_key(|&at| !only_comes_back(&situations[at]));
-    others.sort_by_key(|&at| is_unavailable(&situations[at]));
+    let goes_on = |at: &usize| runs(&views[*at]) && (fleet.alone || !is_others(&views[*at]));
+    let running = (0..views.len()).filter(|at| !holders.have(*at) && goes_on(at));
+    let (mut taken, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&views[at]));
+    taken.sort_by_key(|&at| !only_comes_back(&views[at]));
+    others.sort_by_key(|&at| is_unavailable(&views[at]));
     let mut left_over = taken.split_off(taken.len().min(limit.saturating_sub(kept)));
-    let unavailable = (0..situations.len())
-        .filter(|&at| !holders.keep(at) && is_unavailable(&situations[at]) && !taken.contains(&at))
+    let unavailable = (0..views.len())
+        .filter(|&at| !holders.keep(at) && is_unavailable(&views[at]) && !taken.contains(&at))
         .count();
     let nothing_runs = kept + taken.len() == 0;
     let room = limit.saturating_sub(kept + taken.len() + unavailable);
     left_over.extend(others.split_off(others.len().min(room)));
     let mut candidates =
-        Candidates::new(fleet, situations, |at| holders.have(at), |version| !versions.halts(version));
+        Candidates::new(fleet, views, |at| holders.have(at), |version| !versions.halts(version));
     let (mut resting, mut unproven, mut look_at) = (Vec::new(), Vec::new(), Vec::new());
     let mut places = room - others.len();
     taken.append(&mut others);
     while places > 0
         && let Some(index) = candidates.next()
     {
-        if let Some(version) = version_for(&situations[index])
+        if let Some(version) = version_for(&views[index])
             && !canaries.take(version)
         {
             unproven.push((index, version));
             continue;
         }
         places -= 1;
-        let rests = situations[index].node.is_some_and(|node| fleet.rests(&node));
-        let chosen = match situations[index].pods.known {
+        let rests = views[index].node.is_some_and(|node| fleet.rests(&node));
+        let chosen = match views[index].pods.known {
             _ if rests => &mut resting,
             true => &mut taken,
             false => &mut look_at,
@@ -233,28 +232,28 @@ fn choose<'a>(
 }
 
 /// Does an update of this node run?
-fn runs(situation: &Situation<'_>) -> bool {
-    situation.node.is_some() && situation.shadow.is_some_and(|shadow| shadow.spec.state != State::Idle)
+fn runs(view: &NodeView<'_>) -> bool {
+    view.node.is_some() && view.shadow.is_some_and(|shadow| shadow.spec.state != State::Idle)
 }
 
 /// Did another operator begin what runs on this node? It may still be at it.
-fn is_others(situation: &Situation<'_>) -> bool {
-    situation.shadow.is_some_and(|shadow| shadow.spec.attempt.is_none())
+fn is_others(view: &NodeView<'_>) -> bool {
+    view.shadow.is_some_and(|shadow| shadow.spec.attempt.is_none())
 }
 
 /// Is the node of this running update out of service already, and Ready? Then it goes on at once, no matter how many
 /// others are down: that can only bring it back.
-fn goes_on_at_once(situation: &Situation<'_>) -> bool {
-    let Some((node, shadow)) = situation.node.zip(situation.shadow) else { return false };
+fn goes_on_at_once(view: &NodeView<'_>) -> bool {
+    let Some((node, shadow)) = view.node.zip(view.shadow) else { return false };
     // Before the reboot is wanted, a cordon is a person's, and the node may be full of pods.
     let cordoned = node.unschedulable && shadow.spec.state != State::StagedAndPerformedUpdate;
-    node.ready && (cordoned || situation.marked() || only_comes_back(situation))
+    node.ready && (cordoned || view.marked() || only_comes_back(view))
 }
 
 /// Does the host run the update already, so that the node only has to be put back into service?
-fn only_comes_back(situation: &Situation<'_>) -> bool {
+fn only_comes_back(view: &NodeView<'_>) -> bool {
     let of_update = |(node, shadow): (NodeFacts<'_>, ShadowFacts<'_>)| {
         node.version.is_some() && node.version == shadow.spec.version
     };
-    situation.node.zip(situation.shadow).is_some_and(of_update)
+    view.node.zip(view.shadow).is_some_and(of_update)
 }

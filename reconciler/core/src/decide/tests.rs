@@ -1,5 +1,5 @@
 //! Tables and properties of the decisions. The model checker holds the whole protocol; here stands what each
-//! situation leads to.
+//! view leads to.
 
 mod acknowledged;
 mod begin;

@@ -48,16 +48,16 @@ impl<'a> Case<'_, 'a> {
     /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent
     /// has claimed it, or after the host is back.
     fn given_up(self) -> Option<Abort> {
-        let Self { situation, node, shadow, .. } = self;
+        let Self { view, node, shadow, .. } = self;
         if shadow.reports(State::ErrorReset) {
             Some(Abort::StepFailed)
         } else if !node.labelled {
             Some(Abort::NotLabelled)
         } else if node.paused {
             Some(Abort::NodePaused)
-        } else if situation.denied.is_some() && shadow.spec.state == State::StagedAndPerformedUpdate {
+        } else if view.denied.is_some() && shadow.spec.state == State::StagedAndPerformedUpdate {
             Some(Abort::NodeChangesDenied)
-        } else if situation.time.step_overdue {
+        } else if view.time.step_overdue {
             Some(Abort::DeadlineExceeded)
         } else {
             None
@@ -77,8 +77,8 @@ impl<'a> Case<'_, 'a> {
     /// cordon that is there before that is a person's. So is every cordon of a node without the label: the policy
     /// `brupop-reconciler` keeps such nodes from us, and the update is given up.
     pub(super) fn adopt(self) -> Decision<'a> {
-        let Self { fleet, situation, node, shadow } = self;
-        let Some(slot) = situation.slot(fleet) else {
+        let Self { fleet, view, node, shadow } = self;
+        let Some(slot) = view.slot(fleet) else {
             return Decision::wait(if fleet.alone { Reason::LimitReached } else { Reason::OtherOperator });
         };
         let starting = Reason::Starting(shadow.spec.version.unwrap_or(""));
@@ -151,8 +151,8 @@ impl<'a> Case<'_, 'a> {
     }
 
     fn empty_then_grant(self) -> Decision<'a> {
-        let Self { fleet, situation, node, shadow } = self;
-        if situation.slot(fleet).is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
+        let Self { fleet, view, node, shadow } = self;
+        if view.slot(fleet).is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
             return Decision::wait(Reason::LimitReached);
         }
         if !node.ready {
@@ -200,7 +200,7 @@ impl<'a> Case<'_, 'a> {
 
     /// The host reboots. If it does not come back, only a person can help.
     fn await_return(self) -> Decision<'a> {
-        if !self.situation.time.step_overdue {
+        if !self.view.time.step_overdue {
             return Decision::wait(Reason::Rebooting);
         }
         // Who repairs nodes by replacing them may do so from now on.
@@ -240,10 +240,10 @@ impl<'a> Case<'_, 'a> {
 
     /// Wanted: the node in service for a while with the new version.
     pub(super) fn monitoring(self) -> Decision<'a> {
-        let Self { fleet, situation, node, shadow } = self;
+        let Self { fleet, view, node, shadow } = self;
         if !node.ready {
             // It was in service; whether it comes back is no longer a matter of this step alone.
-            if situation.time.step_overdue {
+            if view.time.step_overdue {
                 return self.abort(Abort::NotReady);
             }
             return Decision::wait(Reason::NodeNotReady);
@@ -254,9 +254,9 @@ impl<'a> Case<'_, 'a> {
         if let Some(undo) = self.back_into_service() {
             return undo;
         }
-        if shadow.reached() && situation.time.soak_over && node.labelled {
-            return match situation.evicted {
-                Evicted::Missing(_) if situation.time.workloads_overdue => {
+        if shadow.reached() && view.time.soak_over && node.labelled {
+            return match view.evicted {
+                Evicted::Missing(_) if view.time.workloads_overdue => {
                     let alone = fleet.slots.len() == 1 && fleet.all_ready;
                     let why = if alone {
                         Abort::WorkloadsUnavailable
@@ -266,7 +266,7 @@ impl<'a> Case<'_, 'a> {
                     self.abort(why)
                 }
                 Evicted::Missing(owner) => Decision::wait(Reason::WorkloadsUnavailable(owner)),
-                Evicted::Unknown if !situation.time.workloads_overdue => Decision::wait(Reason::Monitoring),
+                Evicted::Unknown if !view.time.workloads_overdue => Decision::wait(Reason::Monitoring),
                 Evicted::Unknown | Evicted::Back => {
                     Decision::write(writes::finish(fleet, shadow), Reason::Finishing)
                         .reaching(Milestone::Updated)

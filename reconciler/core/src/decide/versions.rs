@@ -12,7 +12,7 @@ use brupop_api::{Field, State, Value, names};
 use super::acknowledged::{counting, is_known, is_timeless, later, lifted, moment};
 use super::records::{Records, forgotten};
 use super::{Abort, update};
-use crate::facts::{FleetFacts, Situation};
+use crate::facts::{FleetFacts, NodeView};
 
 /// A halt names at most so many nodes.
 const NODES_NAMED: usize = 3;
@@ -43,20 +43,20 @@ impl<'a> Versions<'a> {
     /// by those that keep their slots (`holding`) and have failed.
     pub(super) fn after<'b>(
         fleet: &FleetFacts<'a>,
-        over: impl Iterator<Item = (&'a str, Option<&'b Situation<'a>>)>,
-        holding: &[Situation<'a>],
+        over: impl Iterator<Item = (&'a str, Option<&'b NodeView<'a>>)>,
+        holding: &[NodeView<'a>],
     ) -> Self
     where
         'a: 'b,
     {
         let mut versions = Self::default();
         versions.lift(fleet);
-        for (name, situation) in over {
-            versions.count(fleet, name, situation);
+        for (name, view) in over {
+            versions.count(fleet, name, view);
         }
-        for situation in holding {
-            versions.note_lost(fleet, situation);
-            versions.count_early(fleet, situation);
+        for view in holding {
+            versions.note_lost(fleet, view);
+            versions.count_early(fleet, view);
         }
         versions.halt(fleet);
         versions
@@ -96,11 +96,11 @@ impl<'a> Versions<'a> {
     }
 
     /// Counts an update that is over, whose slot has this name.
-    fn count(&mut self, fleet: &FleetFacts<'a>, name: &'a str, situation: Option<&Situation<'a>>) {
+    fn count(&mut self, fleet: &FleetFacts<'a>, name: &'a str, view: Option<&NodeView<'a>>) {
         let Some(slot) = fleet.slots.get(name) else { return };
-        let node = situation.and_then(|situation| situation.node);
+        let node = view.and_then(|view| view.node);
         let name = names::node_of_shadow(name).unwrap_or(name);
-        let shadow = situation.and_then(|situation| situation.shadow).filter(|shadow| shadow.uid == slot.uid);
+        let shadow = view.and_then(|view| view.shadow).filter(|shadow| shadow.uid == slot.uid);
         if slot.lost
             && !slot.counted
             && let Some(version) = slot.version.as_deref()
@@ -134,16 +134,16 @@ impl<'a> Versions<'a> {
     /// Notes whether a Node that is deleted from now on counts as failed: if its host claimed the reboot, it was not Ready
     /// for long, and no autoscaler had said before that it removes it. So whoever repairs a host by replacing it hides no
     /// failure, and whoever removes a node makes none.
-    fn note_lost(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
-        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
-        let Some((name, slot)) = fleet.slots.get_key_value(situation.shadow_name) else { return };
+    fn note_lost(&mut self, fleet: &FleetFacts<'a>, view: &NodeView<'a>) {
+        let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return };
+        let Some((name, slot)) = fleet.slots.get_key_value(view.shadow_name) else { return };
         // Another machine may have come under the same name, before its shadow or after.
-        if shadow.uid != slot.uid || situation.owner_uid.is_some_and(|uid| uid != node.uid) {
+        if shadow.uid != slot.uid || view.owner_uid.is_some_and(|uid| uid != node.uid) {
             return;
         }
         let claimed = shadow.spec.reboot_from_boot_id.is_some()
             && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
-        let lost = !node.ready && (slot.lost || claimed && !node.leaving && situation.time.away_for_long);
+        let lost = !node.ready && (slot.lost || claimed && !node.leaving && view.time.away_for_long);
         if lost != slot.lost {
             self.noted.insert(name, Slot { lost, ..slot.clone() });
         }
@@ -152,14 +152,13 @@ impl<'a> Versions<'a> {
     /// Counts a failure whose slot is kept: of a host that has been away for longer than a reboot may take, or of one
     /// that is given up but may be away for long. The slot notes that it is counted, so that it is counted once, however
     /// many nodes fail and whatever a person acknowledges meanwhile.
-    fn count_early(&mut self, fleet: &FleetFacts<'a>, situation: &Situation<'a>) {
-        let (Some(node), Some(shadow)) = (situation.node, situation.shadow) else { return };
-        let Some((name, slot)) = fleet.slots.get_key_value(situation.shadow_name) else { return };
+    fn count_early(&mut self, fleet: &FleetFacts<'a>, view: &NodeView<'a>) {
+        let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return };
+        let Some((name, slot)) = fleet.slots.get_key_value(view.shadow_name) else { return };
         let Some(version) = shadow.spec.version.filter(|_| slot.uid == shadow.uid && !slot.counted) else {
             return;
         };
-        let away =
-            shadow.spec.state == State::RebootedIntoUpdate && !node.ready && situation.time.step_overdue;
+        let away = shadow.spec.state == State::RebootedIntoUpdate && !node.ready && view.time.step_overdue;
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {
@@ -225,10 +224,10 @@ impl<'a> Versions<'a> {
     pub(super) fn sets(
         mut self,
         fleet: &FleetFacts<'a>,
-        situations: &[Situation<'a>],
+        views: &[NodeView<'a>],
     ) -> Vec<(Field<'a>, Value<'a>)> {
         let mut sets: Vec<(Field<'a>, Value<'a>)> = Vec::new();
-        for version in self.forgotten(fleet, situations) {
+        for version in self.forgotten(fleet, views) {
             self.changed.remove(version.as_str());
             if let Some((stored, _)) = fleet.versions.get_key_value(&version) {
                 sets.push((Field::VersionRecord(stored), Value::Absent));
@@ -248,7 +247,7 @@ impl<'a> Versions<'a> {
 
 impl Versions<'_> {
     /// The versions that the ledger forgets, once this pass changes it.
-    fn forgotten(&self, fleet: &FleetFacts<'_>, situations: &[Situation<'_>]) -> Vec<String> {
+    fn forgotten(&self, fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<String> {
         if self.changed.is_empty() {
             return vec![];
         }
@@ -256,7 +255,7 @@ impl Versions<'_> {
         let changed = self.changed.iter().map(|(version, record)| (*version, record));
         let records: Records<'_> = stored.chain(changed).collect();
         let runs = |version: &str| {
-            situations.iter().filter_map(|situation| situation.node).any(|node| node.version == Some(version))
+            views.iter().filter_map(|view| view.node).any(|node| node.version == Some(version))
         };
         let is_new = |version: &str| !fleet.versions.contains_key(version);
         forgotten(&records, runs, is_new).into_iter().map(str::to_owned).collect()

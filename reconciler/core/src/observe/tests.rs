@@ -104,7 +104,7 @@ fn a_soak_begins_anew_when_node_or_agent_was_not_ready_meanwhile() {
         cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
         let durations = durations();
         let observed = observe_at(&cluster, &durations, NOW);
-        (observed.situations[0].time.soak_over, observed.next.map(|next| next.to_string()))
+        (observed.views[0].time.soak_over, observed.next.map(|next| next.to_string()))
     };
     let long_ago = "2026-11-21T03:00:00Z";
     assert!(soaked(long_ago, Some(long_ago)).0);
@@ -128,7 +128,7 @@ fn a_soak_that_began_anew_has_its_time_too() {
         let ready_since = agent.map(|since| since.parse().unwrap());
         let agent = AgentPod { node: "n".to_owned(), ready_since, away_since: None };
         cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
-        observe_at(&cluster, &durations(), NOW).situations[0].time.step_overdue
+        observe_at(&cluster, &durations(), NOW).views[0].time.step_overdue
     };
     assert!(overdue(None), "nobody is well");
     assert!(!overdue(Some("2026-11-21T03:59:30Z")));
@@ -145,7 +145,7 @@ fn a_host_that_comes_back_late_has_the_time_to_say_so() {
         let cluster = cluster([("n", node)], [("brs-n", spec.clone(), status)]);
         let durations = durations();
         let observed = observe_at(&cluster, &durations, NOW);
-        (observed.situations[0].time.step_overdue, observed.next.map(|next| next.to_string()))
+        (observed.views[0].time.step_overdue, observed.next.map(|next| next.to_string()))
     };
     let since = |since: &str| json!({"type": "Ready", "status": "True", "lastTransitionTime": since});
     assert!(overdue(json!({"type": "Ready", "status": "False"})).0, "it is away");
@@ -178,8 +178,8 @@ fn a_node_is_seen_with_its_shadow() {
     let cluster = cluster([("n", more)], [("brs-n", json!({"state": "Idle"}), json!({}))]);
     let durations = durations();
     let observed = observe_at(&cluster, &durations, NOW);
-    let [situation] = observed.situations.as_slice() else { panic!("one node") };
-    let node = situation.node.unwrap();
+    let [view] = observed.views.as_slice() else { panic!("one node") };
+    let node = view.node.unwrap();
     assert!(
         node.labelled
             && node.ready
@@ -191,8 +191,8 @@ fn a_node_is_seen_with_its_shadow() {
     assert!(!node.excluded && !node.update_now);
     assert_eq!((node.boot_id, node.version, node.zone), ("boot-1", Some("1.19.4"), Some("z1")));
     assert_eq!(node.marker.unwrap().attempt, 7);
-    assert_eq!(situation.shadow.unwrap().generation, 3);
-    assert_eq!(situation.owner_uid, Some("node-n"));
+    assert_eq!(view.shadow.unwrap().generation, 3);
+    assert_eq!(view.owner_uid, Some("node-n"));
 }
 
 #[test]
@@ -206,9 +206,9 @@ fn only_nodes_that_are_or_were_ours_are_looked_at() {
     );
     let durations = durations();
     let observed = observe_at(&cluster, &durations, NOW);
-    let seen: Vec<&str> = observed.situations.iter().map(|situation| situation.shadow_name).collect();
+    let seen: Vec<&str> = observed.views.iter().map(|view| view.shadow_name).collect();
     assert_eq!(seen, ["brs-a", "brs-c", "brs-d", "brs-gone"]);
-    assert!(observed.situations[3].node.is_none());
+    assert!(observed.views[3].node.is_none());
 }
 
 #[test]
@@ -222,8 +222,8 @@ fn what_cannot_be_read_is_set_aside_and_others_go_on() {
     let observed = observe_at(&cluster, &durations, NOW);
     assert_eq!(observed.unreadable.keys().copied().collect::<Vec<_>>(), [0, 1]);
     assert!(observed.unreadable[&0].starts_with("the shadow cannot be read"), "{:?}", observed.unreadable);
-    assert!(observed.situations[1].node.unwrap().marker.is_some(), "the slot of an unread marker is kept");
-    assert!(observed.situations[2].shadow.is_some());
+    assert!(observed.views[1].node.unwrap().marker.is_some(), "the slot of an unread marker is kept");
+    assert!(observed.views[2].shadow.is_some());
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_node_with_too_long_a_name_is_named_and_others_go_on() {
     let durations = durations();
     let observed = observe_at(&cluster, &durations, NOW);
     assert_eq!(observed.too_long, [names::shadow_name(name)]);
-    assert_eq!(observed.situations.len(), 1);
+    assert_eq!(observed.views.len(), 1);
 }
 
 #[test]
@@ -281,14 +281,14 @@ fn the_clock_has_its_say_in_each_state() {
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = (start + SignedDuration::from_secs(seconds)).to_string();
             let observed = observe_at(&cluster, &durations, &now);
-            assert_eq!(says(&observed.situations[0].time), expected, "{what} after {seconds} s");
+            assert_eq!(says(&observed.views[0].time), expected, "{what} after {seconds} s");
         }
     }
     let done = json!({"current_state": "Idle", "attempt": 2, "current_version": "2.0.0"});
     let cluster = cluster([("n", json!({}))], [("brs-n", since("Idle"), done)]);
     let durations = durations();
     let observed = observe_at(&cluster, &durations, NOW);
-    assert!(!backing_off(&observed.situations[0].time), "a success is not waited after");
+    assert!(!backing_off(&observed.views[0].time), "a success is not waited after");
     assert_eq!(observed.next, None, "an idle fleet has no deadline");
 }
 
@@ -310,7 +310,7 @@ fn a_drain_has_its_time_and_then_the_grant_what_it_takes() {
         for (seconds, expected) in [(after - 1, false), (after, true)] {
             let now = later(seconds);
             let observed = observe_at(&cluster, &durations, &now);
-            assert_eq!(observed.situations[0].time.drain_overdue, expected, "{drained:?} after {seconds} s");
+            assert_eq!(observed.views[0].time.drain_overdue, expected, "{drained:?} after {seconds} s");
         }
     }
 }
@@ -348,7 +348,7 @@ proptest! {
         let facts = |seconds: i64| {
             let text = at(seconds);
             let observed = observe_at(&cluster, &durations, &text);
-            (format!("{:?}", observed.situations[0].time), observed.next)
+            (format!("{:?}", observed.views[0].time), observed.next)
         };
         let (before, next) = facts(now);
         let until = next.map_or(now + 1_000_000, |next| (next - start).get_seconds());

@@ -139,12 +139,12 @@ fn a_failure_while_it_is_halted_must_be_acknowledged_too() {
     let lifted = record(&FleetFacts { acknowledged: &said, ..left }, Some(further.clone()), &[]).unwrap();
     assert!(lifted.halted.is_none());
     // Another in the same second makes it a later one as well.
-    let mut situation = over(Some(&fell_back));
-    situation.shadow_name = "brs-o";
-    node(&mut situation, |node| node.name = "o");
-    shadow(&mut situation, |shadow| shadow.name = "brs-o");
+    let mut view = over(Some(&fell_back));
+    view.shadow_name = "brs-o";
+    node(&mut view, |node| node.name = "o");
+    shadow(&mut view, |shadow| shadow.name = "brs-o");
     let held = slot("brs-o", UID, 1);
-    let third = record(&FleetFacts { slots: &held, ..fleet() }, Some(further), &[situation]).unwrap();
+    let third = record(&FleetFacts { slots: &held, ..fleet() }, Some(further), &[view]).unwrap();
     assert_eq!(halt_of(&third).0, "2026-11-21T04:00:01Z");
     // In one pass: what was acknowledged goes, what nobody has seen halts.
     let both = FleetFacts { acknowledged: &too_early, ..fleet() };
@@ -228,15 +228,15 @@ proptest! {
         for (name, (event, seconds)) in names.iter().zip(&events) {
             second += seconds;
             let now = Timestamp::from_second(second).unwrap().to_string();
-            let mut situation = over(Some(&fell_back));
-            situation.shadow_name = name;
-            node(&mut situation, |node| node.name = &name[4..]);
-            shadow(&mut situation, |shadow| shadow.name = name);
-            let (mut held, mut situations) = (BTreeMap::new(), vec![]);
+            let mut view = over(Some(&fell_back));
+            view.shadow_name = name;
+            node(&mut view, |node| node.name = &name[4..]);
+            shadow(&mut view, |shadow| shadow.name = name);
+            let (mut held, mut views) = (BTreeMap::new(), vec![]);
             match (event, &known) {
                 (Event::Fails, _) => {
                     held = slot(name, UID, 1);
-                    situations.push(situation);
+                    views.push(view);
                 }
                 (Event::Says, Some(record)) if is_halted => {
                     acknowledged = versions::acknowledged(record).to_vec();
@@ -260,7 +260,7 @@ proptest! {
             }
             counted += u64::from(matches!(event, Event::Fails));
             is_halted |= counted - lifted >= budget;
-            known = record(&fleet, known.clone(), &situations).or(known);
+            known = record(&fleet, known.clone(), &views).or(known);
             prop_assert_eq!(known.as_ref().is_some_and(|it| it.halted.is_some()), is_halted, "{:?}", known);
             prop_assert_eq!(record(&FleetFacts { slots: &NO_SLOTS, ..fleet }, known.clone(), &[]).is_some(),
                 is_halted && seen == Some(counted), "what stands is not written again");

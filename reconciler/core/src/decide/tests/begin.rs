@@ -12,7 +12,7 @@ use super::world::{
     without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, Gate, Situation};
+use crate::facts::{FleetFacts, Gate, NodeView};
 
 #[test]
 fn nothing_is_written_unless_the_ledger_shows_our_term() {
@@ -25,29 +25,29 @@ fn nothing_is_written_unless_the_ledger_shows_our_term() {
 
 #[test]
 fn a_labelled_node_gets_a_shadow_and_an_unlabelled_one_loses_it() {
-    let mut situation = idle();
-    situation.shadow = None;
-    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::CreateShadow { attempt: None }));
+    let mut view = idle();
+    view.shadow = None;
+    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::CreateShadow { attempt: None }));
     // Made again in mid-update: at the next attempt, so that the old marker is over.
     let marker = marker(3, true);
-    marked(&mut situation, &marker);
-    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::CreateShadow { attempt: Some(4) }));
+    marked(&mut view, &marker);
+    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::CreateShadow { attempt: Some(4) }));
 
-    let mut situation = idle();
-    node(&mut situation, |node| node.labelled = false);
-    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::DeleteShadow { uid: UID }));
-    situation.shadow = None;
-    assert_eq!(decide(&fleet(), &situation).effect, None);
+    let mut view = idle();
+    node(&mut view, |node| node.labelled = false);
+    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::DeleteShadow { uid: UID }));
+    view.shadow = None;
+    assert_eq!(decide(&fleet(), &view).effect, None);
 }
 
 #[test]
 fn a_shadow_of_another_node_of_the_same_name_goes() {
-    let mut situation = idle();
-    situation.owner_uid = Some("an earlier node");
-    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::DeleteShadow { uid: UID }));
-    let mut situation = idle();
-    situation.node = None;
-    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::DeleteShadow { uid: UID }));
+    let mut view = idle();
+    view.owner_uid = Some("an earlier node");
+    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::DeleteShadow { uid: UID }));
+    let mut view = idle();
+    view.node = None;
+    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::DeleteShadow { uid: UID }));
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn a_slot_comes_before_the_spec_moves() {
 #[test]
 fn who_cannot_look_for_updates_is_neither_up_to_date_nor_behind() {
     let counted = |target, problem| {
-        let mut situation = idle();
-        shadow(&mut situation, |it| (it.status.target_version, it.status.problem) = (target, problem));
-        let counts = counts(&without_slots(), &[situation]);
+        let mut view = idle();
+        shadow(&mut view, |it| (it.status.target_version, it.status.problem) = (target, problem));
+        let counts = counts(&without_slots(), &[view]);
         (counts.nodes, counts.updated, counts.pending)
     };
     assert_eq!(counted(None, None), (1, 1, 0));
@@ -82,19 +82,19 @@ fn who_cannot_look_for_updates_is_neither_up_to_date_nor_behind() {
 }
 
 const ROUTE: &str = "refresh failed with exit status 1: no route";
-type Change = fn(&mut Situation<'static>);
+type Change = fn(&mut NodeView<'static>);
 
-fn says(situation: &mut Situation<'static>, problem: Problem, message: Option<&'static str>) {
-    shadow(situation, |it| (it.status.problem, it.status.message) = (Some(problem), message));
+fn says(view: &mut NodeView<'static>, problem: Problem, message: Option<&'static str>) {
+    shadow(view, |it| (it.status.problem, it.status.message) = (Some(problem), message));
 }
 
 #[test]
 fn whatever_else_an_agent_says_holds_no_update_up() {
     for problem in Problem::ALL.into_iter().filter(|problem| !problem.prevents_refresh()) {
-        let mut situation = idle();
+        let mut view = idle();
         // Not even in the words of another problem.
-        says(&mut situation, problem, Some(ROUTE));
-        assert_eq!(decide(&without_slots(), &situation).reason, Reason::LimitReached, "{problem}");
+        says(&mut view, problem, Some(ROUTE));
+        assert_eq!(decide(&without_slots(), &view).reason, Reason::LimitReached, "{problem}");
     }
 }
 
@@ -132,12 +132,12 @@ fn an_idle_node_says_why_it_does_not_begin() {
         ("paused by a person after a failure", paused_after_failure, Reason::NodePaused),
     ];
     for (name, change, reason) in rows {
-        let mut situation = idle();
-        change(&mut situation);
-        assert_eq!(decide(&without_slots(), &situation).reason, reason, "{name}");
-        assert_eq!(slots(&without_slots(), &[situation]).write, None, "{name}");
+        let mut view = idle();
+        change(&mut view);
+        assert_eq!(decide(&without_slots(), &view).reason, reason, "{name}");
+        assert_eq!(slots(&without_slots(), &[view]).write, None, "{name}");
         // A slot that was taken all the same is given back by way of a spent attempt.
-        let decision = decide(&fleet(), &situation);
+        let decision = decide(&fleet(), &view);
         assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)), "{name}");
         assert_eq!(sets(write(&decision), Field::SpecState), None, "{name}");
     }
@@ -154,8 +154,8 @@ fn gates_hold_new_updates_back_and_nothing_else() {
         assert_eq!(decide(&closed, &idle()).reason, reason);
         assert_eq!(slots(&closed, &[idle()]).write, None);
         // What has begun is finished.
-        let situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        assert!(decide(&FleetFacts { gate, ..fleet() }, &situation).effect.is_some());
+        let view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        assert!(decide(&FleetFacts { gate, ..fleet() }, &view).effect.is_some());
     }
     let mut asked_for = idle();
     node(&mut asked_for, |node| node.update_now = true);
@@ -206,72 +206,72 @@ fn a_node_that_is_away_counts_from_the_moment_its_slot_is_given_back() {
 
 #[test]
 fn a_person_who_asks_for_an_update_now_does_not_end_a_back_off() {
-    let mut situation = idle();
-    node(&mut situation, |node| node.update_now = true);
-    situation.time.backing_off = true;
-    assert_eq!(slots(&without_slots(), &[situation]).write, None);
+    let mut view = idle();
+    node(&mut view, |node| node.update_now = true);
+    view.time.backing_off = true;
+    assert_eq!(slots(&without_slots(), &[view]).write, None);
 }
 
 #[test]
 fn a_new_leader_has_a_higher_term_than_anybody_ever_had() {
-    let mut situation = updating(StagedAndPerformedUpdate, Idle);
-    shadow(&mut situation, |shadow| shadow.spec.leader_term = Some(9));
+    let mut view = updating(StagedAndPerformedUpdate, Idle);
+    shadow(&mut view, |shadow| shadow.spec.leader_term = Some(9));
     let ledger = BottlerocketFleetStatus { term: Some(4), ..BottlerocketFleetStatus::default() };
-    let (term, take) = new_term(Some(&ledger), &[situation]);
+    let (term, take) = new_term(Some(&ledger), &[view]);
     assert_eq!(term, 10);
     assert_eq!(sets(&take, Field::Slot(SHADOW)), None, "the ledger knows its slots");
     // A lost ledger's slots are made again.
-    let (term, take) = new_term(None, &[situation]);
+    let (term, take) = new_term(None, &[view]);
     assert_eq!(term, 10);
     assert!(matches!(sets(&take, Field::Slot(SHADOW)), Some(Value::Slot(slot)) if slot.attempt == 1));
 }
 
 #[test]
 fn what_upstream_left_in_mid_update_takes_its_slots_like_everybody_else() {
-    let mut situations = [updating(RebootedIntoUpdate, StagedAndPerformedUpdate); 3];
-    for (at, situation) in situations.iter_mut().enumerate() {
-        shadow(situation, |shadow| {
+    let mut views = [updating(RebootedIntoUpdate, StagedAndPerformedUpdate); 3];
+    for (at, view) in views.iter_mut().enumerate() {
+        shadow(view, |shadow| {
             shadow.name = ["brs-a", "brs-b", "brs-c"][at];
             shadow.spec.attempt = None;
             shadow.status.attempt = None;
         });
-        situation.shadow_name = ["brs-a", "brs-b", "brs-c"][at];
+        view.shadow_name = ["brs-a", "brs-b", "brs-c"][at];
     }
-    let (_, take) = new_term(None, &situations);
+    let (_, take) = new_term(None, &views);
     assert!(take.sets.iter().all(|(field, _)| !matches!(field, Field::Slot(_))), "{:?}", take.sets);
     let none = BTreeMap::new();
     let fleet = FleetFacts { slots: &none, limit: 2, ..fleet() };
-    assert_eq!(slots(&fleet, &situations).taken, [0, 1]);
+    assert_eq!(slots(&fleet, &views).taken, [0, 1]);
     // One whose cordon a leader had begun to adopt when the ledger was lost keeps its slot.
     let adopted = marker(1, false);
-    marked(&mut situations[2], &adopted);
-    let (_, take) = new_term(None, &situations);
+    marked(&mut views[2], &adopted);
+    let (_, take) = new_term(None, &views);
     assert!(matches!(sets(&take, Field::Slot("brs-c")), Some(Value::Slot(slot)) if slot.attempt == 1));
 }
 
 /// Left by upstream's operator in mid-update: wanted, whether its host runs the update, whether it is cordoned.
-fn left(name: &'static str, state: State, updated: bool, cordoned: bool) -> Situation<'static> {
-    let mut situation = updating(state, StagedAndPerformedUpdate);
-    situation.shadow_name = name;
-    shadow(&mut situation, |shadow| {
+fn left(name: &'static str, state: State, updated: bool, cordoned: bool) -> NodeView<'static> {
+    let mut view = updating(state, StagedAndPerformedUpdate);
+    view.shadow_name = name;
+    shadow(&mut view, |shadow| {
         shadow.name = name;
         (shadow.spec.attempt, shadow.status.attempt) = (None, None);
     });
-    node(&mut situation, |node| {
+    node(&mut view, |node| {
         node.version = Some(if updated { NEW } else { OLD });
         node.unschedulable = cordoned;
     });
-    situation
+    view
 }
 
 /// What is said, the limit, who is there, who gets a slot, why the others wait.
-type Row<'r> = (&'static str, u64, &'r [Situation<'static>], &'r [usize], Reason<'static>);
+type Row<'r> = (&'static str, u64, &'r [NodeView<'static>], &'r [usize], Reason<'static>);
 
 #[test]
 fn who_is_out_of_service_already_waits_for_nobody_who_is_away_nor_for_a_download() {
-    let away = |mut situation: Situation<'static>| {
-        node(&mut situation, |node| node.ready = false);
-        situation
+    let away = |mut view: NodeView<'static>| {
+        node(&mut view, |node| node.ready = false);
+        view
     };
     let staged = left("brs-a", StagedAndPerformedUpdate, false, false);
     let by_a_person = left("brs-b", StagedAndPerformedUpdate, false, true);
@@ -292,9 +292,9 @@ fn who_is_out_of_service_already_waits_for_nobody_who_is_away_nor_for_a_download
         ("who cannot come back now lets those pass who can", 1, &[away(cordoned), updated], &[1], by_limit),
         ("and those who download", 2, &[away(cordoned), staged], &[1], by_limit),
     ];
-    for (says, limit, situations, taken, why) in rows {
+    for (says, limit, views, taken, why) in rows {
         let fleet = FleetFacts { limit, ..without_slots() };
-        let chosen = slots(&fleet, situations);
+        let chosen = slots(&fleet, views);
         assert_eq!(chosen.taken, taken, "{says}");
         assert!(chosen.queued.iter().all(|(_, reason)| *reason == why), "{says}: {:?}", chosen.queued);
     }

@@ -8,17 +8,17 @@ use brupop_api::fleet::{Halt, Slot, VersionRecord};
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, Situation};
+use crate::facts::{FleetFacts, NodeView};
 use crate::policy::FailureBudget;
 
 /// Nodes that could begin, by name of the shadow.
-fn ready_to_begin(names: &'static [&'static str]) -> Vec<Situation<'static>> {
+fn ready_to_begin(names: &'static [&'static str]) -> Vec<NodeView<'static>> {
     let begin = names.iter().map(|name| {
-        let mut situation = idle();
-        situation.shadow_name = name;
-        node(&mut situation, |node| node.name = name);
-        shadow(&mut situation, |shadow| shadow.name = name);
-        situation
+        let mut view = idle();
+        view.shadow_name = name;
+        node(&mut view, |node| node.name = name);
+        shadow(&mut view, |shadow| shadow.name = name);
+        view
     });
     begin.collect()
 }
@@ -59,43 +59,43 @@ fn few_try_a_version_that_nobody_has_reached() {
 
 #[test]
 fn who_was_asked_for_is_no_exception() {
-    let mut situations = ready_to_begin(&["brs-a", "brs-b"]);
-    for situation in &mut situations {
-        node(situation, |node| node.update_now = true);
+    let mut views = ready_to_begin(&["brs-a", "brs-b"]);
+    for view in &mut views {
+        node(view, |node| node.update_now = true);
     }
-    assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &situations).taken, [0]);
+    assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &views).taken, [0]);
 }
 
 #[test]
 fn another_version_has_its_own_canary() {
-    let mut situations = ready_to_begin(&["brs-a", "brs-b", "brs-c"]);
-    shadow(&mut situations[1], |shadow| shadow.status.target_version = Some("1.20.1"));
-    assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &situations).taken, [0, 1]);
+    let mut views = ready_to_begin(&["brs-a", "brs-b", "brs-c"]);
+    shadow(&mut views[1], |shadow| shadow.status.target_version = Some("1.20.1"));
+    assert_eq!(slots(&fleet_of(Some(1), &NO_SLOTS, &NO_VERSIONS), &views).taken, [0, 1]);
 }
 
 #[test]
 fn a_canary_counts_until_it_has_failed_or_is_late() {
-    let mut situations = vec![updating(StagedAndPerformedUpdate, Idle)];
-    situations.extend(ready_to_begin(&["brs-o"]));
-    let begin = |slot, situations: &[Situation<'_>]| {
+    let mut views = vec![updating(StagedAndPerformedUpdate, Idle)];
+    views.extend(ready_to_begin(&["brs-o"]));
+    let begin = |slot, views: &[NodeView<'_>]| {
         let held = trying(SHADOW, Slot { attempt: 1, ..slot });
-        slots(&fleet_of(Some(1), &held, &NO_VERSIONS), situations).taken
+        slots(&fleet_of(Some(1), &held, &NO_VERSIONS), views).taken
     };
-    assert_eq!(begin(Slot::default(), &situations), [0; 0]);
-    situations[0].time.canary_overdue = true;
-    assert_eq!(begin(Slot::default(), &situations), [1], "one silent agent does not stop the fleet");
-    situations[0].time.canary_overdue = false;
-    assert_eq!(begin(Slot { counted: true, ..Slot::default() }, &situations), [1], "the record counts it");
+    assert_eq!(begin(Slot::default(), &views), [0; 0]);
+    views[0].time.canary_overdue = true;
+    assert_eq!(begin(Slot::default(), &views), [1], "one silent agent does not stop the fleet");
+    views[0].time.canary_overdue = false;
+    assert_eq!(begin(Slot { counted: true, ..Slot::default() }, &views), [1], "the record counts it");
 }
 
 #[test]
 fn a_slot_is_for_one_version() {
     let held = trying(SHADOW, Slot { attempt: 2, ..Slot::default() });
     let fleet = fleet_of(Some(1), &held, &NO_VERSIONS);
-    let mut situation = idle();
-    assert_eq!(decide(&fleet, &situation).reason, Reason::Starting(NEW));
-    shadow(&mut situation, |shadow| shadow.status.target_version = Some("1.20.1"));
-    let decision = decide(&fleet, &situation);
+    let mut view = idle();
+    assert_eq!(decide(&fleet, &view).reason, Reason::Starting(NEW));
+    shadow(&mut view, |shadow| shadow.status.target_version = Some("1.20.1"));
+    let decision = decide(&fleet, &view);
     assert_eq!(sets(write(&decision), Field::SpecVersion), Some(Value::Absent), "{decision:?}");
 }
 
@@ -106,14 +106,14 @@ fn a_halt_reaches_updates_whose_reboot_has_not_begun() {
     let fleet = FleetFacts { versions: &versions, ..fleet() };
     let (drained, undrained) = (marker(1, true), marker(1, false));
     let at = |state, reached| updating(state, reached);
-    let with = |mut situation: Situation<'static>, change: fn(&mut Situation<'static>)| {
-        change(&mut situation);
-        situation
+    let with = |mut view: NodeView<'static>, change: fn(&mut NodeView<'static>)| {
+        change(&mut view);
+        view
     };
-    let granted = |situation: &mut Situation<'static>| {
-        shadow(situation, |shadow| shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT));
+    let granted = |view: &mut NodeView<'static>| {
+        shadow(view, |shadow| shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT));
     };
-    for (what, situation, given_up) in [
+    for (what, view, given_up) in [
         ("it stages", at(StagedAndPerformedUpdate, Idle), true),
         ("it has staged", at(StagedAndPerformedUpdate, StagedAndPerformedUpdate), true),
         ("it may reboot", with(at(RebootedIntoUpdate, StagedAndPerformedUpdate), granted), true),
@@ -131,11 +131,11 @@ fn a_halt_reaches_updates_whose_reboot_has_not_begun() {
         ("it is watched", with(at(MonitoringUpdate, MonitoringUpdate), |it| rebooted(it, NEW)), false),
     ] {
         for marker in [None, Some(&undrained), Some(&drained)] {
-            let mut situation = situation;
+            let mut view = view;
             if let Some(marker) = marker {
-                marked(&mut situation, marker);
+                marked(&mut view, marker);
             }
-            let decision = decide(&fleet, &situation);
+            let decision = decide(&fleet, &view);
             let gives_up = decision.reason == Reason::Aborting(Abort::VersionHalted);
             assert_eq!(gives_up, given_up, "{what}: {decision:?}");
             if gives_up {

@@ -18,52 +18,51 @@ fn written(decision: &Decision<'_>) -> Marker {
 fn pods_that_come_back_are_left_or_the_drain_is_given_up() {
     let cordoned = marker(1, false);
     let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    marked(&mut situation, &cordoned);
-    situation.pods.returning = &owners;
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    marked(&mut view, &cordoned);
+    view.pods.returning = &owners;
+    let decision = decide(&fleet(), &view);
     assert_eq!((written(&decision).left_owners, decision.reason), (owners.to_vec(), Reason::Draining));
     assert!(write(&decision).tests.contains(&(Field::Unschedulable, Value::Set)));
 
     let full =
         Marker { left_owners: (0..8).map(|it| format!("v1/Pod/shop/{it}")).collect(), ..cordoned.clone() };
-    marked(&mut situation, &full);
-    assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::PodsComeBack), "one more");
+    marked(&mut view, &full);
+    assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::PodsComeBack), "one more");
 
     let left = Marker { left_owners: owners.to_vec(), ..marker(1, false) };
     let drained = Marker { drained_at: Some(fleet().now.to_owned()), ..left.clone() };
-    situation.pods =
-        PodFacts { known: true, drained: true, needed: Some("shop/cart-0"), ..PodFacts::default() };
+    view.pods = PodFacts { known: true, drained: true, needed: Some("shop/cart-0"), ..PodFacts::default() };
     for marker in [&left, &drained] {
-        marked(&mut situation, marker);
+        marked(&mut view, marker);
         let forced = FleetFacts { force: true, ..fleet() };
         for (fleet, overdue, reason, confirms) in [
             (fleet(), false, Reason::Aborting(Abort::PodsComeBack), false),
             (forced, false, Reason::Draining, false),
             (forced, true, Reason::Draining, true),
         ] {
-            situation.time.drain_overdue = overdue;
-            let decision = decide(&fleet, &situation);
+            view.time.drain_overdue = overdue;
+            let decision = decide(&fleet, &view);
             let confirmed = matches!(decision.effect, Some(Effect::ConfirmDrained(_) | Effect::Grant { .. }));
             let evicts = decision.effect == Some(Effect::Evict);
             assert_eq!(evicts, fleet.force && !overdue, "others go meanwhile, as their budgets allow");
             assert_eq!((decision.reason, confirmed), (reason, confirms), "force {} {overdue}", fleet.force);
         }
     }
-    situation.time.drain_overdue = false;
-    node(&mut situation, |node| node.unschedulable = false);
-    situation.pods.needed = None;
-    assert!(written(&decide(&fleet(), &situation)).left_owners.is_empty(), "a drain anew");
+    view.time.drain_overdue = false;
+    node(&mut view, |node| node.unschedulable = false);
+    view.pods.needed = None;
+    assert!(written(&decide(&fleet(), &view)).left_owners.is_empty(), "a drain anew");
 }
 
 #[test]
 fn our_own_pods_are_listed_before_they_are_evicted() {
     let cordoned = marker(1, false);
     let uids = ["uid-webhook".to_owned()];
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    marked(&mut situation, &cordoned);
-    situation.pods.operator_pods = &uids;
-    assert_eq!(written(&decide(&fleet(), &situation)).operator_pods, uids);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    marked(&mut view, &cordoned);
+    view.pods.operator_pods = &uids;
+    assert_eq!(written(&decide(&fleet(), &view)).operator_pods, uids);
 }
 
 #[test]
@@ -71,9 +70,9 @@ fn autoscalers_are_kept_away_from_the_cordon_to_the_uncordon() {
     let kept = [Field::DoNotDisrupt, Field::ScaleDownDisabled];
     let somebodys = Some(Words::Others);
     for there in [[None, None], [somebodys, None], [None, somebodys], [None, Some(Words::Ours)]] {
-        let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        node(&mut situation, |node| [node.do_not_disrupt, node.scale_down_disabled] = there);
-        let decision = decide(&fleet(), &situation);
+        let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        node(&mut view, |node| [node.do_not_disrupt, node.scale_down_disabled] = there);
+        let decision = decide(&fleet(), &view);
         assert_eq!(decision.reason, Reason::Cordoning);
         let marker = written(&decision);
         assert_eq!([marker.do_not_disrupt, marker.scale_down_disabled], there.map(|it| it.is_none()));
@@ -122,15 +121,15 @@ fn autoscalers_are_kept_away_from_the_cordon_to_the_uncordon() {
 
 #[test]
 fn what_runs_is_told_by_the_node_or_nothing_fails() {
-    let mut situation = idle();
-    node(&mut situation, |node| node.version = None);
-    assert_eq!(decide(&without_slots(), &situation).reason, Reason::NotBottlerocket);
+    let mut view = idle();
+    node(&mut view, |node| node.version = None);
+    assert_eq!(decide(&without_slots(), &view).reason, Reason::NotBottlerocket);
     assert!(!Abort::is_corroborated(Abort::NotBottlerocket.as_str()));
     for goal in [RebootedIntoUpdate, MonitoringUpdate] {
-        let mut situation = updating(goal, goal);
-        rebooted(&mut situation, NEW);
-        node(&mut situation, |node| node.version = None);
-        assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::NotBottlerocket), "{goal:?}");
+        let mut view = updating(goal, goal);
+        rebooted(&mut view, NEW);
+        node(&mut view, |node| node.version = None);
+        assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::NotBottlerocket), "{goal:?}");
     }
     let mut leaving = idle();
     node(&mut leaving, |node| node.leaving = true);

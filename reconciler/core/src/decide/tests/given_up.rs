@@ -10,13 +10,13 @@ use super::world::{
     FIRST_BOOT, NEW, OLD, SHADOW, fleet, marked, marker, node, rebooted, shadow, slot, updating,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, Situation};
+use crate::facts::{FleetFacts, NodeView};
 
 /// A change of a node in mid-update.
-type Change = fn(&mut Situation<'static>);
+type Change = fn(&mut NodeView<'static>);
 
-fn aborts(situation: &Situation<'_>) -> Option<Abort> {
-    match decide(&fleet(), situation).reason {
+fn aborts(view: &NodeView<'_>) -> Option<Abort> {
+    match decide(&fleet(), view).reason {
         Reason::Aborting(why) => Some(why),
         _ => None,
     }
@@ -24,14 +24,14 @@ fn aborts(situation: &Situation<'_>) -> Option<Abort> {
 
 #[test]
 fn a_host_that_comes_back_with_the_old_version_has_fallen_back() {
-    let mut situation = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
-    shadow(&mut situation, |shadow| {
+    let mut view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    shadow(&mut view, |shadow| {
         shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
         shadow.status.reboot_requested = Some(FIRST_BOOT);
     });
-    rebooted(&mut situation, OLD);
-    assert_eq!(aborts(&situation), Some(Abort::FellBack));
-    let decision = decide(&fleet(), &situation);
+    rebooted(&mut view, OLD);
+    assert_eq!(aborts(&view), Some(Abort::FellBack));
+    let decision = decide(&fleet(), &view);
     assert_eq!(next_state(&decision), Some(Idle));
     let Some(Value::Failures(failures)) = sets(write(&decision), Field::SpecFailures) else {
         panic!("no failure")
@@ -43,16 +43,16 @@ fn a_host_that_comes_back_with_the_old_version_has_fallen_back() {
 
 #[test]
 fn a_host_that_reboots_by_itself_is_not_rebooted_again() {
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    rebooted(&mut situation, NEW);
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    rebooted(&mut view, NEW);
+    let decision = decide(&fleet(), &view);
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), None);
 
-    let mut situation = updating(StagedAndPerformedUpdate, Idle);
-    rebooted(&mut situation, OLD);
-    assert_eq!(aborts(&situation), Some(Abort::RebootedByItself));
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(StagedAndPerformedUpdate, Idle);
+    rebooted(&mut view, OLD);
+    assert_eq!(aborts(&view), Some(Abort::RebootedByItself));
+    let decision = decide(&fleet(), &view);
     assert!(sets(write(&decision), Field::SpecFailures).is_some(), "a host that always crashes backs off");
 }
 
@@ -72,10 +72,10 @@ fn before_the_claim_an_update_can_be_given_up() {
         ("no target", Idle, |s| shadow(s, |w| w.status.target_version = None), Abort::OtherTarget),
     ];
     for (name, reached, change, why) in rows {
-        let mut situation = updating(StagedAndPerformedUpdate, reached);
-        change(&mut situation);
-        assert_eq!(aborts(&situation), Some(why), "{name}");
-        let decision = decide(&fleet(), &situation);
+        let mut view = updating(StagedAndPerformedUpdate, reached);
+        change(&mut view);
+        assert_eq!(aborts(&view), Some(why), "{name}");
+        let decision = decide(&fleet(), &view);
         assert_eq!(next_state(&decision), Some(Idle), "{name}");
         assert_eq!(sets(write(&decision), Field::SpecFailures).is_some(), why.is_failure(), "{name}");
         assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)), "{name}");
@@ -85,15 +85,15 @@ fn before_the_claim_an_update_can_be_given_up() {
 #[test]
 fn an_update_that_was_given_up_is_undone_and_its_slot_given_back() {
     let over = marker(1, true);
-    let mut situation = updating(Idle, Idle);
-    situation.node.as_mut().unwrap().marker = Some(&over);
-    assert_eq!(slots(&fleet(), &[situation]).write, None, "still marked");
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(Idle, Idle);
+    view.node.as_mut().unwrap().marker = Some(&over);
+    assert_eq!(slots(&fleet(), &[view]).write, None, "still marked");
+    let decision = decide(&fleet(), &view);
     assert_eq!(sets(write(&decision), Field::Marker), Some(Value::Absent));
 
-    node(&mut situation, |node| node.marker = None);
-    situation.time.backing_off = true;
-    let freed = slots(&fleet(), &[situation]).write.unwrap();
+    node(&mut view, |node| node.marker = None);
+    view.time.backing_off = true;
+    let freed = slots(&fleet(), &[view]).write.unwrap();
     assert_eq!(sets(&freed, Field::Slot(SHADOW)), Some(Value::Absent));
     assert_eq!(sets(&freed, Field::VersionRecord(NEW)), None, "neither a success nor a corroborated failure");
 }
@@ -102,27 +102,27 @@ fn an_update_that_was_given_up_is_undone_and_its_slot_given_back() {
 fn a_marker_whose_attempt_is_over_is_undone_whatever_the_state() {
     let over = marker(1, true);
     for state in [StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate, Idle] {
-        let mut situation = updating(state, state);
-        shadow(&mut situation, |shadow| shadow.spec.attempt = Some(2));
-        marked(&mut situation, &over);
-        let decision = decide(&fleet(), &situation);
+        let mut view = updating(state, state);
+        shadow(&mut view, |shadow| shadow.spec.attempt = Some(2));
+        marked(&mut view, &over);
+        let decision = decide(&fleet(), &view);
         assert_eq!(sets(write(&decision), Field::Marker), Some(Value::Absent), "{state}");
-        node(&mut situation, |node| node.ready = false);
-        assert_eq!(decide(&fleet(), &situation).effect, None, "{state}: not while it may be rebooting");
+        node(&mut view, |node| node.ready = false);
+        assert_eq!(decide(&fleet(), &view).effect, None, "{state}: not while it may be rebooting");
     }
 }
 
 #[test]
 fn a_silent_agent_does_not_keep_its_slot_for_ever() {
     for state in [RebootedIntoUpdate, MonitoringUpdate] {
-        let mut situation = updating(state, StagedAndPerformedUpdate);
-        rebooted(&mut situation, NEW);
-        assert_eq!(decide(&fleet(), &situation).effect, None, "{state}");
-        situation.time.step_overdue = true;
-        assert_eq!(aborts(&situation), Some(Abort::DeadlineExceeded), "{state}");
-        situation.time.step_overdue = false;
-        node(&mut situation, |node| node.labelled = false);
-        assert_eq!(aborts(&situation), Some(Abort::NotLabelled), "{state}");
+        let mut view = updating(state, StagedAndPerformedUpdate);
+        rebooted(&mut view, NEW);
+        assert_eq!(decide(&fleet(), &view).effect, None, "{state}");
+        view.time.step_overdue = true;
+        assert_eq!(aborts(&view), Some(Abort::DeadlineExceeded), "{state}");
+        view.time.step_overdue = false;
+        node(&mut view, |node| node.labelled = false);
+        assert_eq!(aborts(&view), Some(Abort::NotLabelled), "{state}");
     }
     let mut idle = updating(Idle, StagedAndPerformedUpdate);
     assert_eq!(slots(&fleet(), &[idle]).write, None);
@@ -144,10 +144,10 @@ fn a_node_in_another_boot_is_put_back_into_service_before_anything_is_written_of
         (RebootedIntoUpdate, OLD),
         (MonitoringUpdate, NEW),
     ] {
-        let mut situation = updating(state, StagedAndPerformedUpdate);
-        marked(&mut situation, &marker);
-        rebooted(&mut situation, version);
-        let decision = decide(&fleet(), &situation);
+        let mut view = updating(state, StagedAndPerformedUpdate);
+        marked(&mut view, &marker);
+        rebooted(&mut view, version);
+        let decision = decide(&fleet(), &view);
         assert_eq!(decision.reason, Reason::ReturningToService, "{state} {version}");
         assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Absent));
     }

@@ -4,19 +4,19 @@ use brupop_api::shadow::Failures;
 
 use super::world::*;
 use crate::decide::candidates;
-use crate::facts::{FleetFacts, Situation};
+use crate::facts::{FleetFacts, NodeView};
 
-fn in_zone(name: &'static str, zone: &'static str) -> Situation<'static> {
-    let mut situation = idle();
-    situation.shadow_name = name;
-    shadow(&mut situation, |shadow| (shadow.name, shadow.uid) = (name, name));
-    node(&mut situation, |node| (node.name, node.zone) = (name, Some(zone)));
-    situation
+fn in_zone(name: &'static str, zone: &'static str) -> NodeView<'static> {
+    let mut view = idle();
+    view.shadow_name = name;
+    shadow(&mut view, |shadow| (shadow.name, shadow.uid) = (name, name));
+    node(&mut view, |node| (node.name, node.zone) = (name, Some(zone)));
+    view
 }
 
-fn order(situations: &[Situation<'_>]) -> Vec<String> {
+fn order(views: &[NodeView<'_>]) -> Vec<String> {
     let fleet = FleetFacts { slots: &NO_SLOTS, ..fleet() };
-    candidates(&fleet, situations).into_iter().map(|index| situations[index].shadow_name.to_owned()).collect()
+    candidates(&fleet, views).into_iter().map(|index| views[index].shadow_name.to_owned()).collect()
 }
 
 #[test]

@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 use super::fleets::Fleet;
 use crate::decide::idle::startable;
 use crate::decide::{Decision, Effect, Reason, candidates, node as decide, slots};
-use crate::facts::{Gate, Situation};
+use crate::facts::{Gate, NodeView};
 
 /// Most passes until a reconciler has done all that it can do by itself.
 const PASSES_MAX: usize = 16;
@@ -38,12 +38,12 @@ fn taken(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> BTreeSe
     .collect()
 }
 
-fn is_idle(situation: &Situation<'_>) -> bool {
-    situation.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle)
+fn is_idle(view: &NodeView<'_>) -> bool {
+    view.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle)
 }
 
 /// What is done although the condition does not say that the node moves.
-fn is_house_keeping(decision: &Decision<'_>, situation: &Situation<'_>) -> bool {
+fn is_house_keeping(decision: &Decision<'_>, view: &NodeView<'_>) -> bool {
     match (&decision.effect, &decision.reason) {
         (Some(Effect::CreateShadow { .. }), Reason::NotReported)
         | (
@@ -54,7 +54,7 @@ fn is_house_keeping(decision: &Decision<'_>, situation: &Situation<'_>) -> bool 
         (Some(Effect::Write(write)), Reason::NotLabelled) => matches!(write.object, Object::Node(_)),
         // A slot that is not wanted after all; the reason is why it is not.
         (Some(Effect::Write(write)), _) => {
-            is_idle(situation) && write.sets.contains(&(Field::SpecVersion, Value::Absent))
+            is_idle(view) && write.sets.contains(&(Field::SpecVersion, Value::Absent))
         }
         _ => false,
     }
@@ -74,8 +74,8 @@ fn random_fleets_get_everywhere() {
         let fleet = fleet().new_tree(&mut runner).unwrap().current();
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let chosen = slots(&observed.fleet, &observed.situations);
-        let decided = observed.situations.iter().map(|situation| decide(&observed.fleet, situation).reason);
+        let chosen = slots(&observed.fleet, &observed.views);
+        let decided = observed.views.iter().map(|view| decide(&observed.fleet, view).reason);
         met.extend(decided.chain(chosen.queued.iter().map(|(_, reason)| *reason)).map(|it| it.as_str()));
         met.extend((!chosen.taken.is_empty()).then_some("a slot is taken"));
         met.extend((!chosen.halted.is_empty()).then_some("a version is halted"));
@@ -94,8 +94,8 @@ proptest! {
         let (one, other) = (fleet.cluster(), fleet.cluster());
         let (one, other) = (fleet.observe(&one), fleet.observe(&other));
         prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
-        prop_assert_eq!(slots(&one.fleet, &one.situations), slots(&other.fleet, &other.situations));
-        for (one_of, of_other) in one.situations.iter().zip(&other.situations) {
+        prop_assert_eq!(slots(&one.fleet, &one.views), slots(&other.fleet, &other.views));
+        for (one_of, of_other) in one.views.iter().zip(&other.views) {
             prop_assert_eq!(decide(&one.fleet, one_of), decide(&other.fleet, of_other));
         }
     }
@@ -109,12 +109,12 @@ proptest! {
             let cluster = before.cluster();
             let observed = before.observe(&cluster);
             let mut acts = false;
-            if let Some(write) = slots(&observed.fleet, &observed.situations).write {
+            if let Some(write) = slots(&observed.fleet, &observed.views).write {
                 fleet.write_ledger(&write);
                 acts = true;
             } else {
-                for situation in &observed.situations {
-                    acts |= fleet.carry_out(situation.shadow_name, &decide(&observed.fleet, situation));
+                for view in &observed.views {
+                    acts |= fleet.carry_out(view.shadow_name, &decide(&observed.fleet, view));
                 }
             }
             if !acts {
@@ -128,7 +128,7 @@ proptest! {
     fn the_limit_holds_in_the_ledger_that_is_written(fleet in fleet()) {
         let before = fleet.cluster();
         let observed = fleet.observe(&before);
-        let Some(write) = slots(&observed.fleet, &observed.situations).write else { return Ok(()) };
+        let Some(write) = slots(&observed.fleet, &observed.views).write else { return Ok(()) };
         let mut after = fleet.clone();
         after.write_ledger(&write);
         let kept = |name: &String| after.status().slots.contains_key(name);
@@ -142,11 +142,11 @@ proptest! {
         if taken == 0 {
             return Ok(());
         }
-        let out_of_service = seen.situations.iter().filter(|situation| {
-            !kept(&situation.shadow_name.to_owned())
-                && (situation.marked() || situation.node.is_some_and(|node| node.labelled && !node.ready))
+        let out_of_service = seen.views.iter().filter(|view| {
+            !kept(&view.shadow_name.to_owned())
+                && (view.marked() || view.node.is_some_and(|node| node.labelled && !node.ready))
         });
-        let begins = observed.situations.iter().any(|it| is_idle(it) && names.contains(it.shadow_name));
+        let begins = observed.views.iter().any(|it| is_idle(it) && names.contains(it.shadow_name));
         let away = if begins { out_of_service.count() } else { 0 };
         let used = after.status().slots.len() + away;
         prop_assert!(u64::try_from(used).unwrap() <= limit, "{used} of {limit}");
@@ -156,23 +156,23 @@ proptest! {
     fn a_node_that_is_touched_says_that_it_moves(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let chosen = slots(&observed.fleet, &observed.situations);
-        for (index, situation) in observed.situations.iter().enumerate() {
-            let decision = decide(&observed.fleet, situation);
+        let chosen = slots(&observed.fleet, &observed.views);
+        for (index, view) in observed.views.iter().enumerate() {
+            let decision = decide(&observed.fleet, view);
             let reason = decision.reason;
             prop_assert!(Reason::WORDS.contains(&reason.as_str()), "{reason:?}");
             prop_assert!(!reason.message().is_empty(), "{reason:?}");
             let moves = reason.status() == ConditionStatus::True;
-            let house_keeping = is_house_keeping(&decision, situation);
+            let house_keeping = is_house_keeping(&decision, view);
             prop_assert!(decision.effect.is_none() || moves || house_keeping, "{decision:?}");
             // Who waits for a slot waits in one queue, and for nothing else.
             let queued = chosen.queued.iter().filter(|(queued, _)| *queued == index).count();
             prop_assert!(queued <= 1 && (queued == 0 || !chosen.taken.contains(&index)));
-            let waits = reason == Reason::LimitReached && decision.effect.is_none() && is_idle(situation);
+            let waits = reason == Reason::LimitReached && decision.effect.is_none() && is_idle(view);
             prop_assert!(!waits || queued + usize::from(chosen.taken.contains(&index)) == 1
-                || chosen.halted.iter().any(|halted| situation.shadow.is_some_and(|shadow| shadow.update() == Some(halted.version)))
-                || situation.node.is_some_and(|node| node.marker.is_some())
-                || observed.fleet.slots.contains_key(situation.shadow_name), "{situation:?}");
+                || chosen.halted.iter().any(|halted| view.shadow.is_some_and(|shadow| shadow.update() == Some(halted.version)))
+                || view.node.is_some_and(|node| node.marker.is_some())
+                || observed.fleet.slots.contains_key(view.shadow_name), "{view:?}");
         }
     }
 
@@ -180,25 +180,25 @@ proptest! {
     fn nothing_starts_where_nothing_may(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let chosen = slots(&observed.fleet, &observed.situations);
+        let chosen = slots(&observed.fleet, &observed.views);
         let halted = |version: &str| {
             fleet.status().versions.get(version).is_some_and(|record| record.halted.is_some())
                 || chosen.halted.iter().any(|halted| halted.version == version)
         };
         let taken = taken(fleet.status(), chosen.write.as_ref());
-        for situation in observed.situations.iter().filter(|situation| is_idle(situation)) {
-            let starts = matches!(decide(&observed.fleet, situation).reason, Reason::Starting(_));
-            if !starts && !taken.contains(situation.shadow_name) {
+        for view in observed.views.iter().filter(|view| is_idle(view)) {
+            let starts = matches!(decide(&observed.fleet, view).reason, Reason::Starting(_));
+            if !starts && !taken.contains(view.shadow_name) {
                 continue;
             }
-            let node = situation.node.unwrap();
-            prop_assert!(node.labelled && node.ready && !node.paused && node.agent_ready && !situation.time.backing_off);
+            let node = view.node.unwrap();
+            prop_assert!(node.labelled && node.ready && !node.paused && node.agent_ready && !view.time.backing_off);
             prop_assert!(fleet.alone);
             prop_assert!(fleet.gate == Gate::Open || (fleet.gate == Gate::OutsideWindow && node.update_now));
-prop_assert!(node.update_now || !situation.time.young);
+prop_assert!(node.update_now || !view.time.young);
             // Who has its slot has begun.
             prop_assert!(starts || node.update_now || !observed.fleet.resting);
-            let version = situation.shadow.unwrap().update().unwrap();
+            let version = view.shadow.unwrap().update().unwrap();
             let known = fleet.status().versions.get(version).is_some_and(|record| record.halted.is_some());
             prop_assert!(!known && (starts || !halted(version)), "{version} is halted");
         }
@@ -213,7 +213,7 @@ prop_assert!(node.update_now || !situation.time.young);
         held.durations.min_node_age = jiff::SignedDuration::from_hours(1000);
         let (free_snapshot, held_snapshot) = (fleet.cluster(), held.cluster());
         let (free, held) = (fleet.observe(&free_snapshot), held.observe(&held_snapshot));
-        for (in_free, in_held) in free.situations.iter().zip(&held.situations) {
+        for (in_free, in_held) in free.views.iter().zip(&held.views) {
             if is_idle(in_free) {
                 continue;
             }
@@ -232,17 +232,17 @@ prop_assert!(node.update_now || !situation.time.young);
     fn a_node_without_label_is_at_most_put_back_into_service(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let seen: BTreeSet<&str> = observed.situations.iter().map(|situation| situation.shadow_name).collect();
+        let seen: BTreeSet<&str> = observed.views.iter().map(|view| view.shadow_name).collect();
         for (name, place) in &fleet.places {
             let ours = cluster.node(name).is_some_and(|node| node.labelled() || !matches!(node.marker(), Ok(None)));
             prop_assert_eq!(seen.contains(name.as_str()), ours || place.shadow.is_some());
         }
-        for situation in &observed.situations {
-            let Some(node) = situation.node else { continue };
+        for view in &observed.views {
+            let Some(node) = view.node else { continue };
             if node.labelled {
                 continue;
             }
-            let decision = decide(&observed.fleet, situation);
+            let decision = decide(&observed.fleet, view);
             let refused = match &decision.effect {
                 Some(Effect::Write(write) | Effect::ConfirmDrained(write) | Effect::Grant { confirm: write, .. }) => {
                     matches!(write.object, Object::Node(_)) && !(node.marker.is_some() && only_undoes(write))
@@ -258,12 +258,12 @@ prop_assert!(node.update_now || !situation.time.young);
     fn everybody_who_may_begin_has_one_turn(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
-        let candidates = candidates(&observed.fleet, &observed.situations);
-        let may_begin = observed.situations.iter().enumerate().filter(|(_, situation)| {
-            is_idle(situation)
-                && !observed.fleet.slots.contains_key(situation.shadow_name)
-                && situation.node.is_some_and(|node| node.marker.is_none())
-                && startable(&observed.fleet, situation).is_ok()
+        let candidates = candidates(&observed.fleet, &observed.views);
+        let may_begin = observed.views.iter().enumerate().filter(|(_, view)| {
+            is_idle(view)
+                && !observed.fleet.slots.contains_key(view.shadow_name)
+                && view.node.is_some_and(|node| node.marker.is_none())
+                && startable(&observed.fleet, view).is_ok()
         });
         let expected: BTreeSet<usize> = may_begin.map(|(index, _)| index).collect();
         prop_assert_eq!(candidates.len(), expected.len());

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::super::{Effect, Reason, node as decide, slots};
 use super::sets;
 use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, marker};
-use crate::facts::{FleetFacts, Gate, Situation};
+use crate::facts::{FleetFacts, Gate, NodeView};
 
 /// A node in any state, consistent or not, with the marker it may carry.
 #[derive(Clone, Debug)]
@@ -79,13 +79,13 @@ impl Arena {
         Self { names, markers, slots }
     }
 
-    fn situations(&self, odds: &[Odd]) -> Vec<Situation<'_>> {
+    fn views(&self, odds: &[Odd]) -> Vec<NodeView<'_>> {
         odds.iter()
             .enumerate()
             .map(|(index, odd)| {
-                let mut situation: Situation<'_> = idle();
-                situation.shadow_name = &self.names[index];
-                let shadow = situation.shadow.as_mut().unwrap();
+                let mut view: NodeView<'_> = idle();
+                view.shadow_name = &self.names[index];
+                let shadow = view.shadow.as_mut().unwrap();
                 shadow.name = &self.names[index];
                 let (state, attempt, baseline, grant) = odd.spec;
                 shadow.spec.state = state;
@@ -98,14 +98,14 @@ impl Arena {
                 shadow.status.attempt = echoed;
                 shadow.status.boot_id = boot;
                 shadow.status.reboot_requested = claim;
-                let node = situation.node.as_mut().unwrap();
+                let node = view.node.as_mut().unwrap();
                 (node.labelled, node.ready, node.unschedulable, node.paused, node.boot_id, node.version) =
                     (odd.node.0, odd.node.1, odd.node.2, odd.node.3, odd.node.4, Some(odd.node.5));
                 node.marker = self.markers[index].as_ref();
-                (situation.time.backing_off, situation.time.step_overdue) = (odd.time.0, odd.time.1);
-                (situation.time.drain_overdue, situation.time.soak_over) = (odd.time.2, odd.time.3);
-                situation.pods.drained = odd.pods;
-                situation
+                (view.time.backing_off, view.time.step_overdue) = (odd.time.0, odd.time.1);
+                (view.time.drain_overdue, view.time.soak_over) = (odd.time.2, odd.time.3);
+                view.pods.drained = odd.pods;
+                view
             })
             .collect()
     }
@@ -122,27 +122,27 @@ proptest! {
         limit in 0..8_u64,
     ) {
         let arena = Arena::of(&odds);
-        let situations = arena.situations(&odds);
+        let views = arena.views(&odds);
         let fleet = arena.fleet(limit, Gate::Open);
-        let Some(write) = slots(&fleet, &situations).write else { return Ok(()) };
+        let Some(write) = slots(&fleet, &views).write else { return Ok(()) };
         let taken = write.sets.iter().filter(|(_, value)| matches!(value, Value::Slot(slot) if !slot.counted)).count();
         let freed =
             write.sets.iter().filter(|(field, value)| matches!(field, Field::Slot(_)) && *value == Value::Absent).count();
         let gone = |name: &str| write.sets.contains(&(Field::Slot(name), Value::Absent));
         let takes = |name: &str| matches!(sets(&write, Field::Slot(name)), Some(Value::Slot(slot)) if !slot.counted);
-        let unavailable = situations
+        let unavailable = views
             .iter()
-            .filter(|situation| !arena.slots.contains_key(situation.shadow_name) || gone(situation.shadow_name))
-            .filter(|situation| !takes(situation.shadow_name))
-            .filter(|situation| situation.node.is_some_and(|node| node.labelled && !node.ready) || situation.marked())
+            .filter(|view| !arena.slots.contains_key(view.shadow_name) || gone(view.shadow_name))
+            .filter(|view| !takes(view.shadow_name))
+            .filter(|view| view.node.is_some_and(|node| node.labelled && !node.ready) || view.marked())
             .count();
         let after = arena.slots.len() - freed + taken;
         prop_assert!(taken == 0 || after <= usize::try_from(limit).unwrap());
         // Who is in service leaves it only if that is within the limit, too, with all who are away.
-        let begins = situations.iter().any(|situation| {
-            let (node, shadow) = (situation.node.unwrap(), situation.shadow.unwrap());
-            let in_service = node.ready && !node.unschedulable && !situation.marked() && node.version == Some(OLD);
-            takes(situation.shadow_name) && (in_service || shadow.spec.state == State::Idle)
+        let begins = views.iter().any(|view| {
+            let (node, shadow) = (view.node.unwrap(), view.shadow.unwrap());
+            let in_service = node.ready && !node.unschedulable && !view.marked() && node.version == Some(OLD);
+            takes(view.shadow_name) && (in_service || shadow.spec.state == State::Idle)
         });
         prop_assert!(!begins || after + unavailable <= usize::try_from(limit).unwrap());
         // A slot is never given back and taken again in one patch.
@@ -155,11 +155,11 @@ proptest! {
     #[test]
     fn deciding_twice_gives_the_same(odds in prop::collection::vec(odd(), 1..6)) {
         let arena = Arena::of(&odds);
-        let situations = arena.situations(&odds);
+        let views = arena.views(&odds);
         let fleet = arena.fleet(2, Gate::Open);
-        prop_assert_eq!(slots(&fleet, &situations), slots(&fleet, &situations));
-        for situation in &situations {
-            prop_assert_eq!(decide(&fleet, situation), decide(&fleet, situation));
+        prop_assert_eq!(slots(&fleet, &views), slots(&fleet, &views));
+        for view in &views {
+            prop_assert_eq!(decide(&fleet, view), decide(&fleet, view));
         }
     }
 
@@ -167,15 +167,15 @@ proptest! {
     fn a_grant_stands_on_a_marked_cordoned_and_drained_node_with_a_slot(odd in odd()) {
         let odds = [odd];
         let arena = Arena::of(&odds);
-        let situation = arena.situations(&odds)[0];
+        let view = arena.views(&odds)[0];
         let fleet = arena.fleet(500, Gate::Open);
-        let decision = decide(&fleet, &situation);
+        let decision = decide(&fleet, &view);
         let Some(Effect::Write(write)) = &decision.effect else { return Ok(()) };
         if let Some(Value::Text(granted)) = sets(write, Field::SpecRebootFromBootId) {
-            let (node, shadow) = (situation.node.unwrap(), situation.shadow.unwrap());
+            let (node, shadow) = (view.node.unwrap(), view.shadow.unwrap());
             prop_assert_eq!(granted.as_ref(), node.boot_id);
             prop_assert!(node.marker.is_some_and(|marker| marker.drained_at.is_some()) && node.unschedulable);
-            prop_assert_eq!(situation.slot(&fleet).map(|slot| slot.attempt), shadow.spec.attempt);
+            prop_assert_eq!(view.slot(&fleet).map(|slot| slot.attempt), shadow.spec.attempt);
         }
     }
 
@@ -186,8 +186,8 @@ proptest! {
         if let Some(marker) = &mut arena.markers[0] {
             marker.cordoned_at = cordoned.then(|| "then".to_owned());
         }
-        let situation = arena.situations(&odds)[0];
-        let decision = decide(&arena.fleet(500, Gate::Open), &situation);
+        let view = arena.views(&odds)[0];
+        let decision = decide(&arena.fleet(500, Gate::Open), &view);
         let Some(Effect::Write(write)) = &decision.effect else { return Ok(()) };
         if sets(write, Field::Unschedulable) == Some(Value::Absent) {
             prop_assert!(arena.markers[0].as_ref().is_some_and(|marker| marker.cordoned_at.is_some()));
@@ -199,14 +199,14 @@ proptest! {
     fn a_claimed_reboot_is_never_aborted_in_its_boot(odd in odd()) {
         let odds = [odd];
         let arena = Arena::of(&odds);
-        let mut situation = arena.situations(&odds)[0];
-        let shadow = situation.shadow.as_mut().unwrap();
+        let mut view = arena.views(&odds)[0];
+        let shadow = view.shadow.as_mut().unwrap();
         shadow.spec.state = State::RebootedIntoUpdate;
         shadow.spec.attempt = Some(1);
         shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
         shadow.status.reboot_requested = Some(FIRST_BOOT);
-        situation.node.as_mut().unwrap().boot_id = FIRST_BOOT;
-        let decision = decide(&arena.fleet(500, Gate::Open), &situation);
+        view.node.as_mut().unwrap().boot_id = FIRST_BOOT;
+        let decision = decide(&arena.fleet(500, Gate::Open), &view);
         prop_assert!(!matches!(decision.reason, Reason::Aborting(_)), "{:?}", decision);
     }
 }

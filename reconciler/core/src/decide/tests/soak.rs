@@ -5,15 +5,15 @@ use State::{Idle, MonitoringUpdate};
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide};
-use crate::facts::{Evicted, FleetFacts, Situation};
+use crate::facts::{Evicted, FleetFacts, NodeView};
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 
 /// In service with the new version, and watched.
-fn watched() -> Situation<'static> {
-    let mut situation = updating(MonitoringUpdate, MonitoringUpdate);
-    rebooted(&mut situation, NEW);
-    situation
+fn watched() -> NodeView<'static> {
+    let mut view = updating(MonitoringUpdate, MonitoringUpdate);
+    rebooted(&mut view, NEW);
+    view
 }
 
 #[test]
@@ -28,11 +28,11 @@ fn the_watch_ends_when_the_evicted_workloads_are_back() {
         (Evicted::Unknown, false, true, Reason::Monitoring),
         (Evicted::Unknown, true, true, Reason::Finishing),
     ] {
-        let mut situation = watched();
-        situation.evicted = evicted;
-        situation.time.soak_over = soak_over;
-        situation.time.workloads_overdue = overdue;
-        let decision = decide(&fleet(), &situation);
+        let mut view = watched();
+        view.evicted = evicted;
+        view.time.soak_over = soak_over;
+        view.time.workloads_overdue = overdue;
+        let decision = decide(&fleet(), &view);
         assert_eq!(decision.reason, reason, "{evicted:?}, overdue: {overdue}, soak over: {soak_over}");
         let ends = matches!(reason, Reason::Finishing | Reason::Aborting(_));
         assert_eq!(decision.effect.is_some(), ends, "{reason:?}");
@@ -51,13 +51,13 @@ fn a_workload_that_is_missing_is_named_and_counts_against_the_version() {
 
 #[test]
 fn a_version_is_not_blamed_for_a_workload_that_other_updates_may_keep_down() {
-    let mut situation = watched();
-    situation.evicted = Evicted::Missing(CART);
-    situation.time.workloads_overdue = true;
+    let mut view = watched();
+    view.evicted = Evicted::Missing(CART);
+    view.time.workloads_overdue = true;
     let mut slots = SLOT.clone();
     slots.extend(slot("brs-other", "other", 1));
     for among in [FleetFacts { slots: &slots, ..fleet() }, FleetFacts { all_ready: false, ..fleet() }] {
-        let decision = decide(&among, &situation).reason;
+        let decision = decide(&among, &view).reason;
         assert_eq!(decision, Reason::Aborting(Abort::WorkloadsUnavailableAmongOthers));
     }
     assert!(Abort::WorkloadsUnavailableAmongOthers.is_failure());
@@ -66,8 +66,8 @@ fn a_version_is_not_blamed_for_a_workload_that_other_updates_may_keep_down() {
 
 #[test]
 fn a_node_that_lost_its_label_waits_for_no_workload() {
-    let mut situation = watched();
-    situation.evicted = Evicted::Missing(CART);
-    node(&mut situation, |node| node.labelled = false);
-    assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::NotLabelled));
+    let mut view = watched();
+    view.evicted = Evicted::Missing(CART);
+    node(&mut view, |node| node.labelled = false);
+    assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::NotLabelled));
 }

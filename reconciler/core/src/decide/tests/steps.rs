@@ -1,4 +1,4 @@
-//! One update, situation by situation.
+//! One update, view by view.
 
 use brupop_api::State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::{Field, Marker, Value};
@@ -9,38 +9,38 @@ use super::world::{
     slot, updating, without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, Gate, PodFacts, Situation};
+use crate::facts::{FleetFacts, Gate, NodeView, PodFacts};
 
 #[test]
 fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
     let fleet = FleetFacts { exclude: true, ..fleet() };
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    situation.time.exclusion_over = false;
-    let decision = decide(&fleet, &situation);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    view.time.exclusion_over = false;
+    let decision = decide(&fleet, &view);
     assert_eq!(sets(write(&decision), Field::ExcludedFromLoadBalancers), Some(Value::Set));
     assert_eq!(sets(write(&decision), Field::Unschedulable), None);
 
     let excluded =
         Marker { shadow_uid: UID.into(), attempt: 1, excluded_at: Some("then".into()), ..Marker::default() };
-    node(&mut situation, |node| {
+    node(&mut view, |node| {
         node.marker = Some(&excluded);
         node.excluded = true;
     });
-    assert_eq!(decide(&fleet, &situation).reason, Reason::ExcludedFromLoadBalancers);
-    situation.time.exclusion_over = true;
-    let decision = decide(&fleet, &situation);
+    assert_eq!(decide(&fleet, &view).reason, Reason::ExcludedFromLoadBalancers);
+    view.time.exclusion_over = true;
+    let decision = decide(&fleet, &view);
     assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Set));
     assert_eq!(sets(write(&decision), Field::UpdatingTaint), Some(Value::Set));
 
     let cordoned = marker(1, false);
-    marked(&mut situation, &cordoned);
-    assert_eq!(decide(&fleet, &situation).effect, Some(Effect::Evict));
-    situation.pods.drained = true;
-    assert!(matches!(decide(&fleet, &situation).effect, Some(Effect::ConfirmDrained(_))));
+    marked(&mut view, &cordoned);
+    assert_eq!(decide(&fleet, &view).effect, Some(Effect::Evict));
+    view.pods.drained = true;
+    assert!(matches!(decide(&fleet, &view).effect, Some(Effect::ConfirmDrained(_))));
 
     let drained = marker(1, true);
-    node(&mut situation, |node| node.marker = Some(&drained));
-    let decision = decide(&fleet, &situation);
+    node(&mut view, |node| node.marker = Some(&drained));
+    let decision = decide(&fleet, &view);
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), Some(Value::text(FIRST_BOOT)));
     assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)));
@@ -48,25 +48,25 @@ fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
 
 #[test]
 fn each_step_reaches_its_milestone() {
-    let milestone = |situation: &Situation<'_>| decide(&fleet(), situation).milestone;
+    let milestone = |view: &NodeView<'_>| decide(&fleet(), view).milestone;
     assert_eq!(milestone(&idle()), Some(Milestone::Started));
 
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    assert_eq!(milestone(&situation), Some(Milestone::Cordoned));
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    assert_eq!(milestone(&view), Some(Milestone::Cordoned));
     let cordoned = marker(1, false);
-    marked(&mut situation, &cordoned);
-    assert_eq!(milestone(&situation), None, "pods are evicted");
-    node(&mut situation, |node| node.unschedulable = false);
-    assert_eq!(milestone(&situation), Some(Milestone::CordonedAgain));
-    marked(&mut situation, &cordoned);
+    marked(&mut view, &cordoned);
+    assert_eq!(milestone(&view), None, "pods are evicted");
+    node(&mut view, |node| node.unschedulable = false);
+    assert_eq!(milestone(&view), Some(Milestone::CordonedAgain));
+    marked(&mut view, &cordoned);
     let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
-    situation.pods.returning = &owners;
-    assert_eq!(milestone(&situation), Some(Milestone::PodsLeft));
-    situation.pods = PodFacts { known: true, drained: true, ..PodFacts::default() };
-    assert_eq!(milestone(&situation), Some(Milestone::Drained));
+    view.pods.returning = &owners;
+    assert_eq!(milestone(&view), Some(Milestone::PodsLeft));
+    view.pods = PodFacts { known: true, drained: true, ..PodFacts::default() };
+    assert_eq!(milestone(&view), Some(Milestone::Drained));
     let drained = marker(1, true);
-    marked(&mut situation, &drained);
-    assert_eq!(milestone(&situation), Some(Milestone::RebootGranted));
+    marked(&mut view, &drained);
+    assert_eq!(milestone(&view), Some(Milestone::RebootGranted));
 
     let mut back = updating(RebootedIntoUpdate, RebootedIntoUpdate);
     marked(&mut back, &drained);
@@ -85,28 +85,28 @@ fn each_step_reaches_its_milestone() {
 fn no_node_is_emptied_while_its_reboot_could_not_be_granted() {
     let alone = FleetFacts { enforced: false, ..fleet() };
     for fleet in [alone, FleetFacts { exclude: true, gate: Gate::Paused, ..alone }] {
-        let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        let decision = decide(&fleet, &situation);
+        let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        let decision = decide(&fleet, &view);
         assert_eq!((decision.effect, decision.reason), (None, Reason::AdmissionNotEnforced));
         let cordoned = marker(1, false);
-        marked(&mut situation, &cordoned);
-        assert_eq!(decide(&fleet, &situation).effect, Some(Effect::Evict), "what has begun goes on");
+        marked(&mut view, &cordoned);
+        assert_eq!(decide(&fleet, &view).effect, Some(Effect::Evict), "what has begun goes on");
     }
 }
 
 #[test]
 fn without_a_slot_no_node_is_emptied() {
-    let situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    assert_eq!(decide(&without_slots(), &situation).effect, None);
+    let view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    assert_eq!(decide(&without_slots(), &view).effect, None);
     let other = slot(SHADOW, "an earlier shadow", 1);
-    assert_eq!(decide(&FleetFacts { slots: &other, ..fleet() }, &situation).effect, None);
+    assert_eq!(decide(&FleetFacts { slots: &other, ..fleet() }, &view).effect, None);
 }
 
 #[test]
 fn a_cordon_that_was_there_before_stays() {
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    node(&mut situation, |node| node.unschedulable = true);
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    node(&mut view, |node| node.unschedulable = true);
+    let decision = decide(&fleet(), &view);
     let Some(Value::Marker(marker)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
     assert_eq!(marker.cordoned_at, None);
     assert_eq!(sets(write(&decision), Field::Unschedulable), None);
@@ -124,17 +124,17 @@ fn a_cordon_that_was_there_before_stays() {
 #[test]
 fn an_uncordoned_node_is_cordoned_and_drained_again() {
     let drained = marker(1, true);
-    let mut situation = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
-    marked(&mut situation, &drained);
-    shadow(&mut situation, |shadow| shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT));
-    assert_eq!(decide(&fleet(), &situation).reason, Reason::RebootGranted);
-    node(&mut situation, |node| node.unschedulable = false);
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    marked(&mut view, &drained);
+    shadow(&mut view, |shadow| shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT));
+    assert_eq!(decide(&fleet(), &view).reason, Reason::RebootGranted);
+    node(&mut view, |node| node.unschedulable = false);
+    let decision = decide(&fleet(), &view);
     assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), Some(Value::Absent));
     assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)));
 
-    shadow(&mut situation, |shadow| shadow.spec.reboot_from_boot_id = None);
-    let decision = decide(&fleet(), &situation);
+    shadow(&mut view, |shadow| shadow.spec.reboot_from_boot_id = None);
+    let decision = decide(&fleet(), &view);
     let Some(Value::Marker(marker)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
     assert_eq!(marker.drained_at, None);
     assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Set));
@@ -143,23 +143,23 @@ fn an_uncordoned_node_is_cordoned_and_drained_again() {
 #[test]
 fn pods_that_came_after_the_drain_are_evicted_before_a_reboot_is_granted() {
     let drained = marker(1, true);
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    marked(&mut situation, &drained);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    marked(&mut view, &drained);
     // Somebody uncordoned the node and cordoned it again, and nobody saw.
-    situation.pods.drained = false;
-    let decision = decide(&fleet(), &situation);
+    view.pods.drained = false;
+    let decision = decide(&fleet(), &view);
     let Some(Value::Marker(marker)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
     assert_eq!(marker.drained_at, None);
     assert_eq!(marker.drain_started_at, drained.drain_started_at, "the deadline stays what it is");
     assert!(write(&decision).tests.contains(&(Field::Unschedulable, Value::Set)));
     assert_eq!(decision.reason, Reason::Draining);
 
-    situation.pods.known = false;
-    let decision = decide(&fleet(), &situation);
+    view.pods.known = false;
+    let decision = decide(&fleet(), &view);
     assert_eq!((decision.effect, decision.reason), (None, Reason::Draining), "a new leader looks first");
 
-    situation.pods = PodFacts { known: true, drained: true, ..situation.pods };
-    let decision = decide(&fleet(), &situation);
+    view.pods = PodFacts { known: true, drained: true, ..view.pods };
+    let decision = decide(&fleet(), &view);
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     let Some(Effect::Grant { confirm, .. }) = &decision.effect else {
         panic!("on a fresh list: {decision:?}")
@@ -189,15 +189,15 @@ fn a_drain_that_never_comes_to_a_grant_ends_by_its_deadline() {
         ),
         ("uncordoned after its drain", looked(true, true), false, false, Reason::Cordoning, None),
     ] {
-        let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-        marked(&mut situation, &drained);
-        node(&mut situation, |node| node.unschedulable = unschedulable);
-        situation.pods = pods;
-        situation.time.drain_overdue = true;
-        let decision = decide(&FleetFacts { force, ..fleet() }, &situation);
+        let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        marked(&mut view, &drained);
+        node(&mut view, |node| node.unschedulable = unschedulable);
+        view.pods = pods;
+        view.time.drain_overdue = true;
+        let decision = decide(&FleetFacts { force, ..fleet() }, &view);
         assert_eq!((decision.reason, next_state(&decision)), (reason, next), "{says}");
-        situation.time.drain_overdue = false;
-        let decision = decide(&FleetFacts { force, ..fleet() }, &situation);
+        view.time.drain_overdue = false;
+        let decision = decide(&FleetFacts { force, ..fleet() }, &view);
         assert!(!matches!(decision.reason, Reason::Aborting(_)), "in time: {says}");
     }
 }
@@ -205,49 +205,49 @@ fn a_drain_that_never_comes_to_a_grant_ends_by_its_deadline() {
 #[test]
 fn after_the_claim_only_the_node_counts() {
     let drained = marker(1, true);
-    let mut situation = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
-    marked(&mut situation, &drained);
-    shadow(&mut situation, |shadow| {
+    let mut view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    marked(&mut view, &drained);
+    shadow(&mut view, |shadow| {
         shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
         shadow.status.reboot_requested = Some(FIRST_BOOT);
     });
-    assert_eq!(decide(&fleet(), &situation).reason, Reason::Rebooting);
+    assert_eq!(decide(&fleet(), &view).reason, Reason::Rebooting);
     // Neither a deadline nor a person takes back a reboot that was claimed.
-    situation.time.step_overdue = true;
-    node(&mut situation, |node| node.paused = true);
-    let decision = decide(&fleet(), &situation);
+    view.time.step_overdue = true;
+    node(&mut view, |node| node.paused = true);
+    let decision = decide(&fleet(), &view);
     assert_eq!((decision.effect, decision.reason), (None, Reason::RebootOverdue));
-    situation.time.step_overdue = false;
+    view.time.step_overdue = false;
 
-    rebooted(&mut situation, NEW);
-    node(&mut situation, |node| node.ready = false);
-    assert_eq!(decide(&fleet(), &situation).reason, Reason::Rebooting);
+    rebooted(&mut view, NEW);
+    node(&mut view, |node| node.ready = false);
+    assert_eq!(decide(&fleet(), &view).reason, Reason::Rebooting);
     // Ready in the new boot: back into service, whether the agent has said anything or not.
-    node(&mut situation, |node| node.ready = true);
-    let decision = decide(&fleet(), &situation);
+    node(&mut view, |node| node.ready = true);
+    let decision = decide(&fleet(), &view);
     assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Absent));
     let Some(Value::Marker(rest)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
     assert!(!rest.holds_changes() && !rest.evicted_owners.is_empty());
 
     let owners = rest.into_owned();
-    node(&mut situation, |node| {
+    node(&mut view, |node| {
         node.unschedulable = false;
         node.tainted = false;
         node.marker = Some(&owners);
     });
-    assert_eq!(decide(&fleet(), &situation).reason, Reason::NotReported);
-    shadow(&mut situation, |shadow| shadow.status.current_state = Some(RebootedIntoUpdate));
-    assert_eq!(next_state(&decide(&fleet(), &situation)), Some(MonitoringUpdate));
+    assert_eq!(decide(&fleet(), &view).reason, Reason::NotReported);
+    shadow(&mut view, |shadow| shadow.status.current_state = Some(RebootedIntoUpdate));
+    assert_eq!(next_state(&decide(&fleet(), &view)), Some(MonitoringUpdate));
 }
 
 #[test]
 fn a_finished_update_frees_its_slot_and_counts_once() {
-    let mut situation = updating(MonitoringUpdate, MonitoringUpdate);
-    rebooted(&mut situation, NEW);
-    situation.time.soak_over = false;
-    assert_eq!(decide(&fleet(), &situation).reason, Reason::Monitoring);
-    situation.time.soak_over = true;
-    assert_eq!(next_state(&decide(&fleet(), &situation)), Some(Idle));
+    let mut view = updating(MonitoringUpdate, MonitoringUpdate);
+    rebooted(&mut view, NEW);
+    view.time.soak_over = false;
+    assert_eq!(decide(&fleet(), &view).reason, Reason::Monitoring);
+    view.time.soak_over = true;
+    assert_eq!(next_state(&decide(&fleet(), &view)), Some(Idle));
 
     let mut done = updating(Idle, Idle);
     rebooted(&mut done, NEW);
@@ -265,30 +265,30 @@ fn a_finished_update_frees_its_slot_and_counts_once() {
 
 #[test]
 fn upstreams_shadows_in_mid_update_are_adopted() {
-    let mut situation = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
-    shadow(&mut situation, |shadow| {
+    let mut view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    shadow(&mut view, |shadow| {
         shadow.spec.attempt = None;
         shadow.spec.baseline_boot_id = None;
         shadow.status.attempt = None;
     });
-    node(&mut situation, |node| node.unschedulable = true);
-    let taken = slots(&without_slots(), &[situation]).write.unwrap();
+    node(&mut view, |node| node.unschedulable = true);
+    let taken = slots(&without_slots(), &[view]).write.unwrap();
     assert!(matches!(sets(&taken, Field::Slot(SHADOW)), Some(Value::Slot(slot)) if slot.attempt == 1));
-    let decision = decide(&fleet(), &situation);
+    let decision = decide(&fleet(), &view);
     let Some(Value::Marker(adopted)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
     assert!(adopted.cordoned_at.is_some() && adopted.drained_at.is_none());
     // Then it gets the slot's attempt, and is not uncordoned on the way.
     let adopted = adopted.into_owned();
-    node(&mut situation, |node| node.marker = Some(&adopted));
-    let decision = decide(&fleet(), &situation);
+    node(&mut view, |node| node.marker = Some(&adopted));
+    let decision = decide(&fleet(), &view);
     assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)));
     assert_eq!(sets(write(&decision), Field::Marker), None);
     // When it is drained then, the cordon is still ours to undo.
-    shadow(&mut situation, |shadow| {
+    shadow(&mut view, |shadow| {
         shadow.spec.attempt = Some(1);
         shadow.spec.baseline_boot_id = Some(FIRST_BOOT);
     });
-    let decision = decide(&fleet(), &situation);
+    let decision = decide(&fleet(), &view);
     let Some(Value::Marker(draining)) = sets(write(&decision), Field::Marker) else { panic!("no marker") };
     assert!(draining.drain_started_at.is_some() && draining.cordoned_at == adopted.cordoned_at);
 }
@@ -298,10 +298,10 @@ fn upstreams_cordon_is_adopted_only_where_upstream_can_have_made_it() {
     let rows = [(StagedAndPerformedUpdate, false), (RebootedIntoUpdate, true), (MonitoringUpdate, true)];
     for (state, adopted) in rows {
         for (unschedulable, excluded) in [(true, false), (false, true), (true, true)] {
-            let mut situation = updating(state, StagedAndPerformedUpdate);
-            shadow(&mut situation, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (None, None));
-            node(&mut situation, |node| (node.unschedulable, node.excluded) = (unschedulable, excluded));
-            let decision = decide(&fleet(), &situation);
+            let mut view = updating(state, StagedAndPerformedUpdate);
+            shadow(&mut view, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (None, None));
+            node(&mut view, |node| (node.unschedulable, node.excluded) = (unschedulable, excluded));
+            let decision = decide(&fleet(), &view);
             let marker = match sets(write(&decision), Field::Marker) {
                 Some(Value::Marker(marker)) => Some(marker.into_owned()),
                 _ => None,
@@ -320,18 +320,18 @@ fn upstreams_cordon_is_adopted_only_where_upstream_can_have_made_it() {
 #[test]
 fn upstreams_cordon_stays_where_the_label_is_gone() {
     for state in [StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate] {
-        let mut situation = updating(state, StagedAndPerformedUpdate);
-        shadow(&mut situation, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (None, None));
-        node(&mut situation, |node| {
+        let mut view = updating(state, StagedAndPerformedUpdate);
+        shadow(&mut view, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (None, None));
+        node(&mut view, |node| {
             (node.labelled, node.unschedulable, node.excluded) = (false, true, true);
             node.version = Some(if state == MonitoringUpdate { NEW } else { OLD });
         });
-        let decision = decide(&fleet(), &situation);
+        let decision = decide(&fleet(), &view);
         assert_eq!(sets(write(&decision), Field::SpecAttempt), Some(Value::Number(1)), "{state:?}");
-        shadow(&mut situation, |shadow| {
+        shadow(&mut view, |shadow| {
             (shadow.spec.attempt, shadow.spec.baseline_boot_id) = (Some(1), Some(FIRST_BOOT));
         });
-        let decision = decide(&fleet(), &situation);
+        let decision = decide(&fleet(), &view);
         assert_eq!(decision.reason, Reason::Aborting(Abort::NotLabelled), "{state:?}");
         assert_eq!(next_state(&decision), Some(Idle), "{state:?}");
     }
@@ -339,25 +339,25 @@ fn upstreams_cordon_stays_where_the_label_is_gone() {
 
 #[test]
 fn a_host_that_runs_the_update_when_it_is_adopted_is_neither_drained_nor_rebooted() {
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    node(&mut situation, |node| node.version = Some(NEW));
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    node(&mut view, |node| node.version = Some(NEW));
+    let decision = decide(&fleet(), &view);
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), None);
 
-    let mut situation = updating(RebootedIntoUpdate, RebootedIntoUpdate);
-    node(&mut situation, |node| node.version = Some(NEW));
-    assert_eq!(next_state(&decide(&fleet(), &situation)), Some(MonitoringUpdate));
+    let mut view = updating(RebootedIntoUpdate, RebootedIntoUpdate);
+    node(&mut view, |node| node.version = Some(NEW));
+    assert_eq!(next_state(&decide(&fleet(), &view)), Some(MonitoringUpdate));
 }
 
 #[test]
 fn a_claim_of_an_earlier_boot_that_its_agent_never_takes_back_holds_up_no_grant() {
     let drained = marker(1, true);
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    marked(&mut situation, &drained);
-    situation.pods.drained = true;
-    shadow(&mut situation, |shadow| shadow.status.reboot_requested = Some("an earlier boot"));
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    marked(&mut view, &drained);
+    view.pods.drained = true;
+    shadow(&mut view, |shadow| shadow.status.reboot_requested = Some("an earlier boot"));
+    let decision = decide(&fleet(), &view);
     let spent = (Field::StatusRebootRequested, Value::text("an earlier boot"));
     assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
     assert!(write(&decision).tests.contains(&spent));

@@ -5,20 +5,20 @@ use State::{Idle, StagedAndPerformedUpdate};
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, Situation};
+use crate::facts::{FleetFacts, NodeView};
 use crate::policy::FailureBudget;
 
 const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
 
-fn named(name: &'static str, uid: &'static str) -> Situation<'static> {
-    let mut situation = idle();
-    situation.shadow_name = name;
-    shadow(&mut situation, |shadow| (shadow.name, shadow.uid) = (name, uid));
-    situation
+fn named(name: &'static str, uid: &'static str) -> NodeView<'static> {
+    let mut view = idle();
+    view.shadow_name = name;
+    shadow(&mut view, |shadow| (shadow.name, shadow.uid) = (name, uid));
+    view
 }
 
-fn taken(fleet: &FleetFacts<'_>, situations: &[Situation<'_>]) -> Vec<String> {
-    let slots = slots(fleet, situations).write.into_iter().flat_map(|write| write.sets);
+fn taken(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<String> {
+    let slots = slots(fleet, views).write.into_iter().flat_map(|write| write.sets);
     slots
         .filter_map(|(field, value)| match (field, value) {
             (Field::Slot(name), Value::Slot(_)) => Some(name.to_owned()),
@@ -51,29 +51,29 @@ fn a_node_whose_pods_are_not_known_holds_its_place_until_they_are() {
 
 #[test]
 fn what_comes_up_before_the_cordon_ends_the_update_and_is_no_failure() {
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    situation.pods.undrainable = Some(WHY);
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    view.pods.undrainable = Some(WHY);
+    let decision = decide(&fleet(), &view);
     assert_eq!(decision.reason, Reason::Aborting(Abort::CannotDrain));
     assert_eq!(next_state(&decision), Some(Idle));
     assert_eq!(sets(write(&decision), Field::SpecFailures), None);
 
     let cordoned = marker(1, false);
-    marked(&mut situation, &cordoned);
-    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::Evict), "what was begun has its deadline");
+    marked(&mut view, &cordoned);
+    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::Evict), "what was begun has its deadline");
 }
 
 #[test]
 fn a_drain_ends_at_its_deadline_as_configured() {
     let cordoned = marker(1, false);
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    marked(&mut situation, &cordoned);
-    situation.time.drain_overdue = true;
-    assert_eq!(decide(&fleet(), &situation).reason, Reason::Aborting(Abort::DrainTimedOut));
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    marked(&mut view, &cordoned);
+    view.time.drain_overdue = true;
+    assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::DrainTimedOut));
     let forced = FleetFacts { force: true, ..fleet() };
-    assert_eq!(decide(&forced, &situation).effect, Some(Effect::Delete));
-    situation.time.drain_overdue = false;
-    assert_eq!(decide(&forced, &situation).effect, Some(Effect::Evict), "not before it");
+    assert_eq!(decide(&forced, &view).effect, Some(Effect::Delete));
+    view.time.drain_overdue = false;
+    assert_eq!(decide(&forced, &view).effect, Some(Effect::Evict), "not before it");
 
     let mut undrainable = idle();
     undrainable.pods.undrainable = Some(WHY);
@@ -88,9 +88,9 @@ fn a_node_that_takes_no_change_gives_its_slot_back() {
     assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"]);
     assert_eq!(decide(&without_slots(), &first).reason, Reason::NodeChangesDenied("a rule"));
 
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    situation.denied = Some("a rule");
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    view.denied = Some("a rule");
+    let decision = decide(&fleet(), &view);
     assert_eq!(decision.reason, Reason::Aborting(Abort::NodeChangesDenied));
     assert!(sets(write(&decision), Field::SpecFailures).is_some(), "it backs off, more each time");
     let mut claimed = updating(State::RebootedIntoUpdate, StagedAndPerformedUpdate);
@@ -108,15 +108,15 @@ fn a_budget_that_allows_nothing_is_waited_for_before_the_cordon() {
     let forced = FleetFacts { force: true, ..without_slots() };
     assert_eq!(taken(&forced, &[first, second]), ["brs-a"], "the deadline will see to it");
 
-    let mut situation = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    situation.pods.blocked = Some(BUDGET);
-    assert_eq!(decide(&fleet(), &situation), Decision::wait(Reason::BudgetAllowsNone(BUDGET)));
-    situation.pods.blocked_for_long = true;
-    let decision = decide(&fleet(), &situation);
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    view.pods.blocked = Some(BUDGET);
+    assert_eq!(decide(&fleet(), &view), Decision::wait(Reason::BudgetAllowsNone(BUDGET)));
+    view.pods.blocked_for_long = true;
+    let decision = decide(&fleet(), &view);
     assert_eq!(decision.reason, Reason::Aborting(Abort::BudgetAllowsNone));
     assert_eq!(sets(write(&decision), Field::SpecFailures), None, "it is no failure of the node");
 
     let cordoned = marker(1, false);
-    marked(&mut situation, &cordoned);
-    assert_eq!(decide(&fleet(), &situation).effect, Some(Effect::Evict), "what was begun has its deadline");
+    marked(&mut view, &cordoned);
+    assert_eq!(decide(&fleet(), &view).effect, Some(Effect::Evict), "what was begun has its deadline");
 }

@@ -11,7 +11,7 @@ use brupop_api::shadow::Failures;
 use super::world::*;
 use super::*;
 use crate::decide::{Halted, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, Situation};
+use crate::facts::{FleetFacts, NodeView};
 use crate::policy::FailureBudget;
 
 pub(super) fn failures(reason: &str) -> Failures {
@@ -19,11 +19,11 @@ pub(super) fn failures(reason: &str) -> Failures {
 }
 
 /// Given up, undone, about to give its slot back.
-pub(super) fn over(failures: Option<&Failures>) -> Situation<'_> {
-    let mut situation = updating(Idle, Idle);
-    situation.time.backing_off = true;
-    shadow(&mut situation, |shadow| shadow.spec.failures = failures);
-    situation
+pub(super) fn over(failures: Option<&Failures>) -> NodeView<'_> {
+    let mut view = updating(Idle, Idle);
+    view.time.backing_off = true;
+    shadow(&mut view, |shadow| shadow.spec.failures = failures);
+    view
 }
 
 pub(super) fn failed(nodes: &[&str]) -> VersionRecord {
@@ -50,10 +50,10 @@ pub(super) fn acknowledged(record: &VersionRecord) -> [AcknowledgedHalt; 1] {
 pub(super) fn record(
     fleet: &FleetFacts<'_>,
     known: Option<VersionRecord>,
-    situations: &[Situation<'_>],
+    views: &[NodeView<'_>],
 ) -> Option<VersionRecord> {
     let versions: BTreeMap<_, _> = known.into_iter().map(|record| (NEW.to_owned(), record)).collect();
-    let write = slots(&FleetFacts { versions: &versions, ..*fleet }, situations).write?;
+    let write = slots(&FleetFacts { versions: &versions, ..*fleet }, views).write?;
     match sets(&write, Field::VersionRecord(NEW)) {
         Some(Value::VersionRecord(record)) => Some(record),
         _ => None,
@@ -206,7 +206,7 @@ fn a_node_that_is_deleted_counts_if_it_was_lost_before() {
     node(&mut unknown, |node| (node.ready, node.boot_id) = (true, SECOND_BOOT));
     shadow(&mut unknown, |shadow| shadow.uid = "another");
     let versioned = Slot { version: Some(NEW.to_owned()), ..SLOT[SHADOW].clone() };
-    let noted = |was: bool, seen: Situation<'_>| {
+    let noted = |was: bool, seen: NodeView<'_>| {
         let held = BTreeMap::from([(SHADOW.to_owned(), Slot { lost: was, ..versioned.clone() })]);
         let write = slots(&FleetFacts { slots: &held, ..fleet() }, &[seen]).write?;
         let Some(Value::Slot(slot)) = sets(&write, Field::Slot(SHADOW)) else { return None };
@@ -258,14 +258,14 @@ fn a_node_that_is_deleted_counts_if_it_was_lost_before() {
 fn a_node_that_is_not_ready_after_its_update_counts_before_its_slot_is_given_back() {
     let over = marker(1, true);
     let failures = failures("NotReady");
-    let mut situation = updating(Idle, Idle);
-    marked(&mut situation, &over);
-    node(&mut situation, |node| node.ready = false);
-    shadow(&mut situation, |shadow| shadow.spec.failures = Some(&failures));
-    let noted = record(&fleet(), None, &[situation]).unwrap();
+    let mut view = updating(Idle, Idle);
+    marked(&mut view, &over);
+    node(&mut view, |node| node.ready = false);
+    shadow(&mut view, |shadow| shadow.spec.failures = Some(&failures));
+    let noted = record(&fleet(), None, &[view]).unwrap();
     assert_eq!(noted.halted.as_ref().unwrap().reason, "n (NotReady)");
     let slots = BTreeMap::from([(SHADOW.to_owned(), Slot { counted: true, ..SLOT[SHADOW].clone() })]);
-    assert_eq!(record(&FleetFacts { slots: &slots, ..fleet() }, Some(noted), &[situation]), None, "once");
+    assert_eq!(record(&FleetFacts { slots: &slots, ..fleet() }, Some(noted), &[view]), None, "once");
 }
 
 /// Carries the ledger's writes of this pass out on its slots.
@@ -287,14 +287,14 @@ fn many_missing_hosts_are_counted_once_each() {
     node(&mut away, |node| node.ready = false);
     away.time.step_overdue = true;
     let names: Vec<String> = (0..12).map(|nth| format!("brs-n{nth:02}")).collect();
-    let missing: Vec<Situation<'_>> = names
+    let missing: Vec<NodeView<'_>> = names
         .iter()
         .map(|name| {
-            let mut situation = away;
-            situation.shadow_name = name;
-            node(&mut situation, |node| node.name = &name[4..]);
-            shadow(&mut situation, |shadow| shadow.name = name);
-            situation
+            let mut view = away;
+            view.shadow_name = name;
+            node(&mut view, |node| node.name = &name[4..]);
+            shadow(&mut view, |shadow| shadow.name = name);
+            view
         })
         .collect();
     let mut held: BTreeMap<String, Slot> =
@@ -353,12 +353,12 @@ fn one_node_pushes_no_honest_halt_out() {
             at: format!("2026-11-21T03:{:02}:{:02}Z", round / 60, round % 60),
             ..failures("FellBack")
         };
-        let mut situation = over((round % 2 == 0).then_some(&fell_back));
-        shadow(&mut situation, |shadow| shadow.spec.version = Some(made_up));
-        node(&mut situation, |node| node.version = Some(made_up));
+        let mut view = over((round % 2 == 0).then_some(&fell_back));
+        shadow(&mut view, |shadow| shadow.spec.version = Some(made_up));
+        node(&mut view, |node| node.version = Some(made_up));
         let before = versions.clone();
         let fleet = FleetFacts { versions: &before, ..fleet() };
-        carry_out(&mut versions, &slots(&fleet, &[situation]).write.unwrap());
+        carry_out(&mut versions, &slots(&fleet, &[view]).write.unwrap());
     }
     assert_eq!(versions[NEW], halted(failed(&["honest"])));
     let halts = versions.values().filter(|record| record.halted.is_some()).count();

@@ -7,7 +7,7 @@ use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{Marker, State};
 
-use crate::facts::{FleetFacts, NodeFacts, PodFacts, Situation, TimeFacts};
+use crate::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
 use crate::fixtures;
 
 pub(super) const OLD: &str = "1.19.4";
@@ -50,8 +50,8 @@ pub(super) fn without_slots() -> FleetFacts<'static> {
 }
 
 /// Idle, reported, with an update to be had.
-pub(super) fn idle() -> Situation<'static> {
-    Situation {
+pub(super) fn idle() -> NodeView<'static> {
+    NodeView {
         node: Some(NodeFacts {
             uid: "node-uid",
             boot_id: FIRST_BOOT,
@@ -80,9 +80,9 @@ pub(super) fn idle() -> Situation<'static> {
 }
 
 /// In mid-update at attempt 1: the spec asks for `goal`, the status has `reached`.
-pub(super) fn updating(goal: State, reached: State) -> Situation<'static> {
-    let mut situation = idle();
-    shadow(&mut situation, |shadow| {
+pub(super) fn updating(goal: State, reached: State) -> NodeView<'static> {
+    let mut view = idle();
+    shadow(&mut view, |shadow| {
         shadow.spec = SpecFacts {
             state: goal,
             version: Some(NEW),
@@ -94,12 +94,12 @@ pub(super) fn updating(goal: State, reached: State) -> Situation<'static> {
         shadow.status.attempt = Some(1);
         shadow.status.current_state = Some(reached);
     });
-    situation
+    view
 }
 
 /// Cordoned, tainted and marked by us.
-pub(super) fn marked<'a>(situation: &mut Situation<'a>, marker: &'a Marker) {
-    node(situation, |node| {
+pub(super) fn marked<'a>(view: &mut NodeView<'a>, marker: &'a Marker) {
+    node(view, |node| {
         node.marker = Some(marker);
         node.unschedulable = true;
         node.tainted = true;
@@ -107,17 +107,17 @@ pub(super) fn marked<'a>(situation: &mut Situation<'a>, marker: &'a Marker) {
 }
 
 /// Back from a reboot with this version.
-pub(super) fn rebooted(situation: &mut Situation<'_>, version: &'static str) {
-    node(situation, |node| {
+pub(super) fn rebooted(view: &mut NodeView<'_>, version: &'static str) {
+    node(view, |node| {
         node.boot_id = SECOND_BOOT;
         node.version = Some(version);
     });
 }
 
-pub(super) fn shadow<'a>(situation: &mut Situation<'a>, change: impl FnOnce(&mut ShadowFacts<'a>)) {
-    situation.shadow.as_mut().map(change).unwrap();
+pub(super) fn shadow<'a>(view: &mut NodeView<'a>, change: impl FnOnce(&mut ShadowFacts<'a>)) {
+    view.shadow.as_mut().map(change).unwrap();
 }
 
-pub(super) fn node<'a>(situation: &mut Situation<'a>, change: impl FnOnce(&mut NodeFacts<'a>)) {
-    situation.node.as_mut().map(change).unwrap();
+pub(super) fn node<'a>(view: &mut NodeView<'a>, change: impl FnOnce(&mut NodeFacts<'a>)) {
+    view.node.as_mut().map(change).unwrap();
 }

@@ -16,7 +16,7 @@ fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
     let agent = AgentPod { node: "n".to_owned(), ready_since, away_since };
     cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
     let durations = Durations { stage: SignedDuration::from_hours(4), ..durations() };
-    observe_at(&cluster, &durations, now).situations[0].time.step_overdue
+    observe_at(&cluster, &durations, now).views[0].time.step_overdue
 }
 
 /// Each spell is too short to count, so without a bound on all of them the slot would be kept for ever.
@@ -32,7 +32,7 @@ fn a_node_that_comes_and_goes_while_it_is_watched_is_overdue_in_the_end() {
                 [("n", json!({"status": {"conditions": [ready]}}))],
                 [("brs-n", spec, json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
             );
-            observe_at(&cluster, &durations(), now).situations[0].time.step_overdue
+            observe_at(&cluster, &durations(), now).views[0].time.step_overdue
         })
     };
     assert_eq!(overdue("2026-11-21T03:15:00Z"), [false, false]);

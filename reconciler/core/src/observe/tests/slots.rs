@@ -9,7 +9,7 @@ fn overdue(spec: &Value, since: &str, now: &str) -> bool {
     let slot = json!({"brs-n": {"uid": "uid-brs-n", "attempt": 1, "since": since}});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 1, "slots": slot}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    observe_at(&cluster, &durations(), now).situations[0].time.slot_overdue
+    observe_at(&cluster, &durations(), now).views[0].time.slot_overdue
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Workloads whose pods were evicted: who is waited for, and for how long.
 
 use super::*;
-use crate::facts::{Evicted, Situation};
+use crate::facts::{Evicted, NodeView};
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 
@@ -11,7 +11,7 @@ fn watched<T>(
     found: Evicted<'_>,
     now: &str,
     durations: &Durations,
-    see: impl Fn(&Situation<'_>) -> T,
+    see: impl Fn(&NodeView<'_>) -> T,
 ) -> T {
     let marker = Marker {
         shadow_uid: "uid-brs-n".to_owned(),
@@ -30,7 +30,7 @@ fn watched<T>(
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let monitored = BTreeMap::from([("brs-n".to_owned(), vec![])]);
     cluster.note_evicted(&monitored, |_| found);
-    see(&observe_at(&cluster, durations, now).situations[0])
+    see(&observe_at(&cluster, durations, now).views[0])
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_slot_tells_for_how_long_it_was_held() {
 fn while_workloads_are_waited_for_no_other_deadline_ends_the_watch() {
     // Watched since 03:58 for a minute; 15 more for workloads, and 10 for a node that is not well.
     let times = |now| {
-        let see = |seen: &Situation<'_>| (seen.time.workloads_overdue, seen.time.step_overdue);
+        let see = |seen: &NodeView<'_>| (seen.time.workloads_overdue, seen.time.step_overdue);
         watched(Some("2026-11-21T03:50:00Z"), Evicted::Missing(CART), now, &durations(), see)
     };
     assert_eq!(times("2026-11-21T04:13:59Z"), (false, false));
