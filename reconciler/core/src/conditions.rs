@@ -1,6 +1,7 @@
 //! Conditions, as server-side apply has them, and when they are worth a write. Pure.
 
 mod halted;
+mod idle;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -144,6 +145,8 @@ pub struct DesiredFleetStatus {
     pub halted: Option<String>,
     /// Has the failure budget of a version been spent?
     pub halt: DesiredCondition,
+    /// Is no node in mid-update?
+    pub idle: DesiredCondition,
     /// Are our admission rules in force? `None` = not tried out yet.
     pub admission: Option<DesiredCondition>,
     /// Is another operator here? `None` = not looked yet.
@@ -161,6 +164,7 @@ impl DesiredFleetStatus {
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
                 && stands(&self.halt)
+                && stands(&self.idle)
                 && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(stands))
         })
     }
@@ -195,8 +199,8 @@ impl DesiredFleetStatus {
         if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
             status["halted"] = json!(halted);
         }
-        let halt = self.halt.over(conditions, generation, now);
-        status["conditions"] = json!(known.chain([halt]).collect::<Vec<_>>());
+        let always = [&self.halt, &self.idle].map(|wanted| wanted.over(conditions, generation, now));
+        status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
         json!({
             "apiVersion": BottlerocketFleet::api_version(&()),
             "kind": BottlerocketFleet::kind(&()),
@@ -247,6 +251,7 @@ impl<W: PartialEq> Debounced<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Cluster;
     use std::slice;
 
     fn wanted(status: ConditionStatus, reason: &'static str) -> DesiredCondition {
@@ -344,6 +349,7 @@ mod tests {
             counts: Counts { nodes: 3, ..Counts::default() },
             halted: None,
             halt: DesiredCondition::halted("ns", &BTreeMap::new(), &[]),
+            idle: DesiredCondition::idle(&Cluster::default(), &BTreeMap::new()),
             admission: Some(DesiredCondition::admission(Err("the webhook let through what it must refuse"))),
             other_operator: Some(DesiredCondition::other_operator(Err("upstream's is here"))),
         };

@@ -158,6 +158,10 @@ impl Reconciler {
     pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts) {
         let Pass { cluster, observed, .. } = *pass;
         let Some(ledger) = cluster.ledger() else { return };
+        if !self.is_ready(pass, &Key::Ledger) {
+            // It may be giving out a slot: a fleet that was called idle meanwhile would not be.
+            return;
+        }
         let versions = observed.fleet.versions;
         let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
         let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
@@ -167,6 +171,7 @@ impl Reconciler {
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
             halt: DesiredCondition::halted(&self.caller.namespace, versions, observed.fleet.acknowledged),
+            idle: DesiredCondition::idle(cluster, observed.fleet.slots),
             admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
             other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
         };

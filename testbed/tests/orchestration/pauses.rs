@@ -77,7 +77,7 @@ async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()>
     for (later, paused) in [(1, true), (2, false)] {
         // Nothing else changes by it: every node is updated.
         fleet.pause(paused).await?;
-        for condition in ["AdmissionEnforced", "Halted=false", "OtherOperator=false"] {
+        for condition in ["AdmissionEnforced", "Halted=false", "Idle", "OtherOperator=false"] {
             wait(condition, "brf/fleet").await?;
         }
         let seen = fleet.ledger().get(FLEET).await?;
@@ -86,7 +86,7 @@ async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()>
         let status = seen.status.context("no status")?;
         let conditions = status.conditions.iter().map(|condition| condition.observed_generation);
         let observed: Vec<_> = conditions.chain([status.observed_generation]).collect();
-        ensure!(observed == [Some(generation); 4], "{observed:?} of {generation}");
+        ensure!(observed == [Some(generation); 5], "{observed:?} of {generation}");
     }
     for node in 0..4 {
         wait("Progressing=false", &format!("brs/brs-node-{node}")).await?;

@@ -3,8 +3,6 @@
 //! One fleet at a time: each takes both cores of a small machine.
 
 mod document;
-#[path = "../update/exec.rs"]
-mod exec;
 mod hindered;
 mod left;
 #[path = "../common/raw.rs"]

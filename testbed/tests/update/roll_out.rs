@@ -1,6 +1,8 @@
 //! A roll-out that goes well: what is seen of it, and what holds it back.
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::conditions::IDLE;
+use brupop_api::names::FLEET;
 use brupop_testbed::Fleet;
 use brupop_testbed::audit::Event;
 use brupop_testbed::await_until;
@@ -8,7 +10,7 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
 
-use crate::exec::{Exec, exec};
+use crate::exec::exec;
 use crate::{DEADLINE, assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,27 +126,25 @@ async fn a_budget_holds_a_drain_back_until_it_allows_it_and_whoever_leaves_waits
     );
     ensure!(fleet.history().most_unavailable() == 1);
 
-    leaves_when_the_drain_is_over(&fleet).await?;
+    the_fleet_is_idle_once_the_drain_is_over(&fleet).await?;
     fleet.pause(false).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
     assert_kind(&fleet, 1)?;
     fleet.check()
 }
 
-/// `drain-to-idle` in mid-drain waits for that update, which is finished, and ends when nothing is ours.
-async fn leaves_when_the_drain_is_over(fleet: &Fleet) -> Result<()> {
-    let drains = fleet.history().now().find(|(_, seen)| seen.marked).map(|(node, _)| node.to_owned());
-    let drains = drains.context("nobody drains any more")?;
-    let mut leaving = Exec::start(fleet, &["drain-to-idle"]).await?;
-    let said = leaving.line().await?.context("it has ended")?;
-    ensure!(said.starts_with("not paused"), "{said}");
+/// Whoever pauses the fleet in mid-drain and waits for its condition `Idle` waits for the end of that update.
+async fn the_fleet_is_idle_once_the_drain_is_over(fleet: &Fleet) -> Result<()> {
     fleet.pause(true).await?;
-    let said = leaving.line().await?.context("it has ended")?;
-    ensure!(said == format!("waiting for {drains} (StagedAndPerformedUpdate)"), "{said}");
+    let too_early = fleet.wait_until_idle("5s").await;
+    let why = too_early.err().context("the fleet is called idle in mid-drain")?.to_string();
+    ensure!(why.contains("timed out"), "{why}");
+    let conditions = fleet.ledger().get(FLEET).await?.status.unwrap_or_default().conditions;
+    let idle = conditions.into_iter().find(|it| it.type_ == IDLE).context("no condition Idle")?;
+    ensure!(idle.message.starts_with("1 node is being updated"), "{idle:?}");
     fleet.allow_unavailable("cart", 3).await?;
-    let (said, went_well) = leaving.end().await?;
-    ensure!(went_well && said.ends_with("nothing is left\n"), "{said}");
-    let status = fleet.ledger().get("fleet").await?.status.unwrap_or_default();
+    fleet.wait_until_idle("2m").await?;
+    let status = fleet.ledger().get(FLEET).await?.status.unwrap_or_default();
     ensure!(status.slots.is_empty() && status.versions[NEW].succeeded == 1, "{status:?}");
     for number in 0..3 {
         fleet.nothing_is_left_on(&format!("node-{number}")).await?;
