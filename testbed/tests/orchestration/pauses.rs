@@ -18,7 +18,7 @@ use crate::{DEADLINE, fleet};
 const MIN_NODE_AGE: i64 = 30;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_people_pause_stands_still_and_what_has_begun_is_finished() -> Result<()> {
+async fn a_pause_lets_running_updates_finish() -> Result<()> {
     let (_turn, mut fleet) =
         fleet(3, &[("MIN_NODE_AGE_SECONDS", "30"), ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
     fleet.deploy("cart", 3, "1").await?;
@@ -39,8 +39,8 @@ async fn what_people_pause_stands_still_and_what_has_begun_is_finished() -> Resu
     ensure!(fleet.seen(&first)?.reason == "Draining", "the pause has stopped what had begun");
     fleet.pause_node(&first, true).await?;
     fleet.until_node(&first, "is put back", |seen| seen.runs(OLD)).await?;
-    fleet.told(&first, "UpdateAborted", "a person paused this node").await?;
-    fleet.until_all_slots_are_given_back().await?;
+    fleet.wait_for_event(&first, "UpdateAborted", "a person paused this node").await?;
+    fleet.until_no_slot_is_taken().await?;
     undone(&fleet, &first).await?;
     ensure!(!fleet.history().has_seen(second, begun), "{second} has begun although the fleet is paused");
 
@@ -121,7 +121,7 @@ async fn drains(fleet: &Fleet, nodes: &[&str]) -> Result<String> {
 
 /// Nothing of an update is left on Node and host, and nothing counts as failed.
 async fn undone(fleet: &Fleet, name: &str) -> Result<()> {
-    fleet.nothing_is_left_on(name).await?;
+    fleet.assert_node_is_clean(name).await?;
     let shadow = fleet.shadows().get(&format!("brs-{name}")).await?;
     ensure!(shadow.spec.failures.is_none() && shadow.spec.reboot_from_boot_id.is_none(), "{:?}", shadow.spec);
     let number: usize = name.trim_start_matches("node-").parse()?;
@@ -141,7 +141,7 @@ async fn a_young_node_is_left_alone_until_it_is_old_enough(fleet: &mut Fleet) ->
     let node = Api::<Node>::all(fleet.client()).get("node-3").await?;
     let created = node.metadata.creation_timestamp.context("no time")?.0;
     fleet.until_node("node-3", "is updated", |seen| seen.runs(NEW)).await?;
-    let started = fleet.told("node-3", "UpdateStarted", "begins").await?;
+    let started = fleet.wait_for_event("node-3", "UpdateStarted", "begins").await?;
     let started = started.event_time.context("no time")?.0;
     let age = started.duration_since(created);
     ensure!(age.as_secs() >= MIN_NODE_AGE, "it was {age:#} old");

@@ -14,17 +14,17 @@ use crate::exec::exec;
 use crate::{DEADLINE, assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_is_updated_two_at_a_time_and_the_ledger_tells() -> Result<()> {
+async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
     let (_alone, mut fleet) = fleet(4, &[("MAX_CONCURRENT_UPDATE", "50%")]).await?;
     fleet.deploy("cart", 8, "2").await?;
     fleet.publish(NEW)?;
     fleet.until_updated(NEW, DEADLINE).await?;
     assert_kind(&fleet, 2)?;
 
-    let status = fleet.until_all_slots_are_given_back().await?;
+    let status = fleet.until_no_slot_is_taken().await?;
     ensure!(status.versions[NEW].succeeded == 4, "{status:?}");
     for number in 0..4 {
-        fleet.nothing_is_left_on(&format!("node-{number}")).await?;
+        fleet.assert_node_is_clean(&format!("node-{number}")).await?;
     }
     // Why a node does not move is said after the slot is given back.
     let columns = await_until("the columns tell that it is done", DEADLINE, async || {
@@ -68,7 +68,7 @@ async fn readme_commands_run(fleet: &Fleet) -> Result<()> {
         kubectl(fleet, command).await?;
     }
     // Among them are those that put a node back into service by hand.
-    fleet.nothing_is_left_on("node-0").await
+    fleet.assert_node_is_clean("node-0").await
 }
 
 async fn kubectl(fleet: &Fleet, command: &str) -> Result<()> {
@@ -100,7 +100,7 @@ async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_holds_a_drain_back_until_it_allows_it_and_whoever_leaves_waits_for_it() -> Result<()> {
+async fn a_budget_delays_a_drain_and_idle_waits() -> Result<()> {
     let (_alone, mut fleet) = fleet(3, &[("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
     fleet.deploy("cart", 6, "1").await?;
     fleet.publish(NEW)?;
@@ -147,7 +147,7 @@ async fn the_fleet_is_idle_once_the_drain_is_over(fleet: &Fleet) -> Result<()> {
     let status = fleet.ledger().get(FLEET).await?.status.unwrap_or_default();
     ensure!(status.slots.is_empty() && status.versions[NEW].succeeded == 1, "{status:?}");
     for number in 0..3 {
-        fleet.nothing_is_left_on(&format!("node-{number}")).await?;
+        fleet.assert_node_is_clean(&format!("node-{number}")).await?;
     }
     let updated = fleet.history().now().filter(|(_, seen)| seen.version.as_deref() == Some(NEW)).count();
     ensure!(updated == 1, "{updated} nodes were updated");

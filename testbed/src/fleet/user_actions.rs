@@ -1,4 +1,4 @@
-//! What people do to a fleet by hand.
+//! What users and administrators do to a fleet by hand.
 
 use std::process::Stdio;
 
