@@ -80,7 +80,7 @@ impl Reconciler {
             Ok(cluster) => cluster,
             Err(why) => {
                 if is_news(&mut self.fleet_unreadable, &why) {
-                    tracing::error!(why, "the fleet's object cannot be read, so nothing is done");
+                    tracing::error!(why, "the BottlerocketFleet cannot be read, so nothing is done");
                 }
                 self.metrics.passed(None);
                 return None;
