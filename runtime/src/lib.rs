@@ -1,7 +1,7 @@
 //! What the processes share: names of settings, logs, shutdown, health, metrics for callers with the right, TLS, the
 //! Kubernetes client.
 
-pub mod callers;
+pub mod authorizer;
 pub mod client;
 pub mod connections;
 pub mod endpoint;

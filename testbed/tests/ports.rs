@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use anyhow::{Result, ensure};
-use brupop_runtime::callers::{Callers, Refusals, Right};
+use brupop_runtime::authorizer::{Authorizer, Refusals, Right};
 use brupop_runtime::connections::Drops;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider, metrics_endpoint};
@@ -266,7 +266,7 @@ async fn scrapers_are_answered_beside_a_crowd() -> Result<()> {
         ("2,000 that stall and come back at once", CROWD, &Behaviour::UNFINISHED[..]),
     ] {
         let (client, asked) = token_reviewer();
-        let callers = Callers::new(client, Right::Get(metrics_endpoint::PATH), Refusals::default());
+        let callers = Authorizer::new(client, Right::Get(metrics_endpoint::PATH), Refusals::default());
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
             let render = || "# EOF\n".to_owned();
             metrics_endpoint::serve(listener, resolver, callers, render, Drops::default(), shutdown)
