@@ -62,7 +62,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         drops(),
         ending.clone(),
     ));
-    let keeping = tokio::spawn(keep(
+    let certificates = tokio::spawn(look_after_certificate(
         cluster.client()?,
         cluster.namespace(),
         &options,
@@ -76,7 +76,7 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let limits = Limits { linger: Duration::from_secs(options.linger_seconds), ..LIMITS };
     serve(admission, resolver, limits, metrics, of_reviews, shutdown).await;
     served.request();
-    let _ = tokio::join!(health_pages, metrics_pages, keeping);
+    let _ = tokio::join!(health_pages, metrics_pages, certificates);
     Ok(())
 }
 
@@ -94,7 +94,7 @@ fn authorizers(
 }
 
 /// Looks after the certificate that TLS serves until the shutdown is requested.
-fn keep(
+fn look_after_certificate(
     client: Client,
     namespace: &str,
     options: &Options,
