@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brupop_api::crds::VERSION_MAX;
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, State};
-use brupop_runtime::callers::Refusals;
+use brupop_runtime::authorizer::Refusals;
 use brupop_runtime::connections::Drops;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;

@@ -155,7 +155,7 @@ impl Reconciler {
                 tracing::info!(namespace, name, "the pod's namespace is being deleted, and the pod with it");
             }
             Answer::Blocked(why, _) => {
-                tracing::info!(namespace, name, why, "a PodDisruptionBudget blocks an eviction")
+                tracing::info!(namespace, name, why, "a PodDisruptionBudget blocks an eviction");
             }
             Answer::Failed(why) => tracing::warn!(namespace, name, why, "an eviction failed; trying again"),
         }
