@@ -201,10 +201,14 @@ impl Bed {
         // What is created may have another name than was expected.
         let made = answer["metadata"]["name"].as_str().filter(|_| row.ask.creates());
         let path = made.map_or(path, |name| format!("{}/{name}", self.shadows_path()));
-        let after = self.stored(&path).await?;
         let expected = match row.stored {
             Stored::Unchanged => before.clone(),
             Stored::AsAsked => row.after(&draft).context("the row cannot tell what is stored")?,
+        };
+        let after = match self.stored(&path).await? {
+            // The garbage collector deletes what has an owner that is not there, sometimes before it is read.
+            Json::Null if !row.metadata.is_null() && !expected.is_null() => answer,
+            after => after,
         };
         ensure!(content(&after) == content(&expected), "stored {after}, not {expected}");
         if row.ask.creates() {
