@@ -6,8 +6,7 @@ use std::sync::Arc;
 use brupop_api::fleet::BottlerocketFleetStatus;
 use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
 
-use crate::budgets::Obstacle;
-use crate::drain::DrainPlan;
+use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Evicted;
 use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
 
@@ -54,7 +53,7 @@ impl Entry {
 
     /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.
     pub fn agent(&self) -> Option<&AgentPod> {
-        self.agents.values().find(|agent| agent.ready_since.is_some()).or(self.agents.values().next_back())
+        self.agents.values().find(|agent| agent.is_ready()).or(self.agents.values().next_back())
     }
 
     /// Forgets what only a leader looks at.
@@ -261,7 +260,7 @@ impl Cluster {
     /// true.
     pub fn normal_nodes(&self) -> Vec<&str> {
         let normal = self.entries.values().filter_map(|entry| {
-            let node = entry.node.as_ref().filter(|node| node.marker().is_ok() && !node.is_overgrown())?;
+            let node = entry.node.as_ref().filter(|node| node.marker().is_ok() && !node.facts.overgrown)?;
             entry.shadow().map(|_| node.name())
         });
         normal.collect()

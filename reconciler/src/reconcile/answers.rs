@@ -14,7 +14,7 @@ use crate::apply::{Call, Outcome};
 use crate::evict::Answer;
 use crate::other_operator::Looked;
 use brupop_core::drain::PodKey;
-use brupop_core::events::EventText;
+use brupop_core::status::EventText;
 use tokio::task::JoinError;
 
 impl Reconciler {
@@ -169,11 +169,12 @@ impl Reconciler {
         }
         let recorder = self.recorder.clone();
         let publish = async move {
+            let (note, action) = text.printable();
             let event = Event {
                 type_: if text.warning { EventType::Warning } else { EventType::Normal },
                 reason: text.reason.to_owned(),
-                note: Some(text.printable_note()),
-                action: text.printable_action(),
+                note: Some(note),
+                action,
                 secondary: None,
             };
             let published =

@@ -61,7 +61,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use brupop_core::fixtures;
+    use brupop_core::facts::{FleetFacts, NodeView};
     use serde_json::json;
 
     fn drain(why: &str) -> Subject {
@@ -75,8 +75,8 @@ mod tests {
     /// What is observed of this node: it is not understood, or it is.
     fn prune(complaints: &mut Complaints, cluster: &Cluster, unreadable: bool) {
         let observed = Observed {
-            fleet: fixtures::FLEET,
-            views: vec![fixtures::nothing("brs-n")],
+            fleet: FleetFacts::EXAMPLE,
+            views: vec![NodeView::nothing("brs-n")],
             unreadable: unreadable.then(|| (0, "?".to_owned())).into_iter().collect(),
             too_long: vec!["brs-long"],
             next: None,

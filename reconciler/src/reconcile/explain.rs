@@ -15,12 +15,12 @@ use super::complaints::Subject;
 use super::pass::Pass;
 use super::requests::{Context, Key, Request};
 use crate::apply::Call;
-use brupop_core::budgets::Obstacle;
 use brupop_core::cluster::Cluster;
-use brupop_core::conditions::{self, DesiredCondition, DesiredFleetStatus};
+use brupop_core::deadlines::back_off_text;
 use brupop_core::decide::{Abort, Reason};
-use brupop_core::events::{self, EventText};
+use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;
+use brupop_core::status::{self, DesiredCondition, DesiredFleetStatus, EventText};
 
 /// An update has some twenty reasons, one after the other.
 const REASONS_LOGGED: Quota = Quota::new(60, Duration::from_mins(1));
@@ -75,11 +75,11 @@ impl Reconciler {
             message = format!("{message}; {more}");
         }
         let wanted = DesiredCondition::progressing(reason.status(), reason.as_str(), &message);
-        let conditions = conditions::of_shadow(shadow);
+        let conditions = status::shadow_conditions(shadow);
         let stored = conditions.iter().find(|condition| condition.type_ == wanted.type_);
         let before = self.leading.reasons.insert(name.to_owned(), wanted.reason);
         if before.or(stored.map(|stored| stored.reason.as_str())) != Some(wanted.reason) {
-            let context = Context::of(cluster, view, wanted.reason, events::of_reason(view, reason));
+            let context = Context::of(cluster, view, wanted.reason, EventText::of_reason(view, reason));
             let Context { node, version, state, .. } = &context;
             let (now, says) = (self.now(), &wanted.message);
             let quota = self.leading.said.entry(name.to_owned()).or_insert(REASONS_LOGGED);
@@ -92,7 +92,7 @@ impl Reconciler {
         let reason = wanted.reason;
         let overdue = view.time.slot_overdue.then(|| DesiredCondition::overdue(&wanted));
         let wanted: Vec<DesiredCondition> = [wanted].into_iter().chain(overdue).collect();
-        if conditions::shadow_has(shadow, &wanted) {
+        if status::shadow_has(shadow, &wanted) {
             self.leading.debounced.forget(name);
             return;
         }
@@ -100,7 +100,7 @@ impl Reconciler {
             pass.wake.by(due);
             return;
         }
-        let status = conditions::shadow_patch(shadow, &wanted, &text(pass.now));
+        let status = status::shadow_patch(shadow, &wanted, &text(pass.now));
         let key = Key::Condition(name.to_owned());
         let request = Request {
             seen: key.version_in(cluster),
@@ -137,7 +137,7 @@ impl Reconciler {
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let base = self.policy.durations.back_off_base;
-                events::of_failures(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
+                back_off_text(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
             }
             _ => None,
         }
@@ -149,7 +149,7 @@ impl Reconciler {
         let Some(plan) = cluster.drain(name) else { return };
         let Some((pod, why)) = self.leading.evictions.refusal(plan) else { return };
         if self.complaints.is_new(Subject::Drain(name.to_owned(), why.to_owned()), why) {
-            let event = events::of_refusal(view, pod, why);
+            let event = EventText::of_refusal(view, pod, why);
             self.publish_event(Context::of(cluster, view, Reason::Draining.as_str(), Some(event)));
         }
     }
@@ -170,7 +170,7 @@ impl Reconciler {
             admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
             other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
         };
-        if wanted.stands_in(&ledger.fleet) {
+        if wanted.is_stored_in(&ledger.fleet) {
             self.leading.debounced_fleet.forget(names::FLEET);
             return;
         }
@@ -180,7 +180,7 @@ impl Reconciler {
             return;
         }
         let call = Call::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
-        let event = wanted.new_obstacle(&ledger.fleet).map(events::of_other_operator);
+        let event = wanted.new_obstacle(&ledger.fleet).map(EventText::of_other_operator);
         let objects = vec![ledger.fleet.object_ref(&())];
         let (key, context) = (Key::FleetStatus, Context { event, objects, ..Context::default() });
         let seen = key.version_in(cluster);
@@ -191,7 +191,7 @@ impl Reconciler {
 /// What is said of pods that stay on the node of this shadow, for they came back each time.
 fn left(cluster: &Cluster, name: &str) -> Option<String> {
     let marker = cluster.entries.get(name)?.marker()?;
-    (!marker.left_owners.is_empty()).then(|| events::of_left(&marker.left_owners))
+    (!marker.left_owners.is_empty()).then(|| status::left_pods(&marker.left_owners))
 }
 
 /// The time as conditions record it, in whole seconds.

@@ -12,8 +12,8 @@ use super::requests::{Context, Key, Request};
 use crate::apply::Call;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide;
-use brupop_core::events;
-use brupop_core::facts::Outsider;
+use brupop_core::facts::UnmanagedNode;
+use brupop_core::status::EventText;
 
 /// No node is labelled for so long after one could not be: most likely none can.
 pub(super) const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
@@ -29,11 +29,11 @@ impl Reconciler {
             pass.wake.by(self.leading.opt_in_from);
             return;
         }
-        let (outsiders, next) = cluster.outsiders(self.policy.durations.min_node_age, now);
+        let (unmanaged, next) = cluster.unmanaged_nodes(self.policy.durations.min_node_age, now);
         pass.wake.by_time(next, now, self.now());
-        for outsider in &outsiders {
-            if let Some(write) = decide::opt_in(&observed.fleet, outsider)
-                && let Some(request) = request(cluster, outsider, &write)
+        for node in &unmanaged {
+            if let Some(write) = decide::opt_in(&observed.fleet, node)
+                && let Some(request) = request(cluster, node, &write)
             {
                 self.send(pass, request);
             }
@@ -43,7 +43,7 @@ impl Reconciler {
     /// Says that a node could not be labelled. The same answer is said once for all nodes, since it is mostly the same
     /// for all.
     pub(super) fn not_opted_in(&mut self, context: Context, why: &str) {
-        let event = events::of_no_opt_in(why);
+        let event = EventText::of_no_opt_in(why);
         if self.complaints.is_new(Subject::OptIn, &event.note) {
             let says = &event.note;
             tracing::warn!(
@@ -58,17 +58,17 @@ impl Reconciler {
 }
 
 /// The call that labels this node.
-fn request(cluster: &Cluster, outsider: &Outsider<'_>, write: &Write<'_>) -> Option<Request> {
-    let node = cluster.node(outsider.shadow_name)?;
-    let key = Key::Node(outsider.shadow_name.to_owned());
-    let event = events::of_opt_in(outsider.name);
+fn request(cluster: &Cluster, unmanaged: &UnmanagedNode<'_>, write: &Write<'_>) -> Option<Request> {
+    let node = cluster.node(unmanaged.shadow_name)?;
+    let key = Key::Node(unmanaged.shadow_name.to_owned());
+    let event = EventText::of_opt_in(unmanaged.name);
     Some(Request {
         seen: key.version_in(cluster),
         key,
-        call: Call::LabelNode { name: outsider.name.to_owned(), patch: write.patch(&node.quoted()) },
+        call: Call::LabelNode { name: unmanaged.name.to_owned(), patch: write.patch(&node.quoted()) },
         begins_term: None,
         context: Context {
-            node: outsider.name.to_owned(),
+            node: unmanaged.name.to_owned(),
             reason: event.reason,
             event: Some(event),
             objects: vec![node.object_ref(&())],

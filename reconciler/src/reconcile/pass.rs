@@ -19,10 +19,10 @@ use crate::{admission_probe, evict, other_operator};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
-use brupop_core::events;
 use brupop_core::facts::NodeView;
 use brupop_core::observe::{Leader, Now, Observed, observe};
 use brupop_core::policy::Policy;
+use brupop_core::status::EventText;
 
 /// At most so many calls are under way at once. A call that has no room is decided anew when another one is answered.
 const MAX_CALLS: usize = 32;
@@ -153,7 +153,7 @@ impl Reconciler {
         let Observed { fleet, views, too_long, .. } = pass.observed;
         let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
-            let event = events::of_halts(&slots.halted);
+            let event = EventText::of_halts(&slots.halted);
             self.send(pass, requests::ledger(pass.cluster, write, None, event));
         }
         self.look_at_next(pass, &slots);
@@ -200,7 +200,7 @@ impl Reconciler {
     /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next
     /// pass.
     fn look_at_next(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
-        let next = slots.look_at.iter().chain(&slots.taken);
+        let next = slots.preflight.iter().chain(&slots.taken);
         let names = next.map(|&index| pass.observed.views[index].shadow_name.to_owned());
         let look_at: BTreeSet<String> = names.collect();
         if look_at != self.leading.look_at {
@@ -249,7 +249,7 @@ impl Reconciler {
         let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
         for pod in self.leading.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
             self.leading.evictions.begin(pod.clone());
-            self.leading.returns.begin(&pod.uid);
+            self.leading.returns.eviction_begins(&pod.uid);
             let client = self.caller.client.clone();
             self.evicting.spawn(async move {
                 let answer = match removal {

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{Decision, Effect, new_shadow};
-use brupop_core::events::{self, EventText};
 use brupop_core::facts::{FleetFacts, NodeView};
+use brupop_core::status::EventText;
 
 use crate::apply::{Call, Confirm, resource_version};
 
@@ -158,7 +158,7 @@ pub(super) fn of(
         }
         Effect::Evict | Effect::Delete => return None,
     };
-    let event = decision.milestone.and_then(|milestone| events::of_milestone(view, milestone));
+    let event = decision.milestone.and_then(|milestone| EventText::of_milestone(view, milestone));
     Some(Request {
         seen: key.version_in(cluster),
         key,
@@ -205,14 +205,12 @@ fn json_patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<JsonPa
 
 #[cfg(test)]
 mod tests {
-
     use std::sync::Arc;
 
     use super::*;
     use brupop_api::facts::ShadowFacts;
     use brupop_core::decide::Reason;
-    use brupop_core::fixtures;
-
+    use brupop_core::facts::NodeFacts;
     use serde_json::json;
 
     const NOW: &str = "2026-11-21T04:00:00Z";
@@ -224,11 +222,11 @@ mod tests {
             cluster.entry("brs-n").shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
         }
         let view = NodeView {
-            node: Some(fixtures::NODE),
+            node: Some(NodeFacts::EXAMPLE),
             shadow: cluster.shadow("brs-n").and_then(ShadowFacts::of),
-            ..fixtures::nothing("brs-n")
+            ..NodeView::nothing("brs-n")
         };
-        let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..fixtures::FLEET };
+        let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..FleetFacts::EXAMPLE };
         let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled, milestone: None };
         of(&cluster, &view, &decision, &fleet).map(|request| request.call)
     }
