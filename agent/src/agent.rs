@@ -198,7 +198,13 @@ impl Agent {
     /// Patches the status. If that fails, the error says how long to wait.
     async fn report(&mut self, write: &Write<'_>, shadow: &BottlerocketShadow) -> Result<(), Pause> {
         let observed = serde_json::to_value(shadow).unwrap_or_default();
-        let patch = Patch::<BottlerocketShadow>::Json(write.patch(&observed));
+        let patch = match write.patch(&observed) {
+            Ok(patch) => Patch::<BottlerocketShadow>::Json(patch),
+            Err(misfit) => {
+                tracing::error!(%misfit, "this report is a mistake, and is not made");
+                return Err(Pause::ShadowOr(REREAD_MAX));
+            }
+        };
         match self.shadows.patch_status(&self.name, &PatchParams::default(), &patch).await {
             Ok(answer) => {
                 if let Ok(shadow) = answer.body {

@@ -8,7 +8,7 @@ use kube::Resource as _;
 use super::Reconciler;
 use super::complaints::Subject;
 use super::pass::Pass;
-use super::requests::{Context, Key, Request};
+use super::requests::{Context, Key, Request, fitting};
 use crate::apply::Call;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide;
@@ -65,7 +65,7 @@ fn request(cluster: &Cluster, unmanaged: &UnmanagedNode<'_>, write: &Write<'_>) 
     Some(Request {
         seen: key.version_in(cluster),
         key,
-        call: Call::LabelNode { name: unmanaged.name.to_owned(), patch: write.patch(&node.quoted()) },
+        call: Call::LabelNode { name: unmanaged.name.to_owned(), patch: fitting(write, &node.quoted())? },
         begins_term: None,
         context: Context {
             node: unmanaged.name.to_owned(),

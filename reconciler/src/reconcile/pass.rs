@@ -113,7 +113,9 @@ impl Reconciler {
             return true;
         }
         let (term, write) = decide::new_term(cluster.status(), &observed.views);
-        self.send(pass, requests::ledger(cluster, &write, Some(term), None));
+        if let Some(request) = requests::ledger(cluster, &write, Some(term), None) {
+            self.send(pass, request);
+        }
         false
     }
 
@@ -154,7 +156,9 @@ impl Reconciler {
         let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
             let event = EventText::of_halts(&slots.halted);
-            self.send(pass, requests::ledger(pass.cluster, write, None, event));
+            if let Some(request) = requests::ledger(pass.cluster, write, None, event) {
+                self.send(pass, request);
+            }
         }
         self.look_at_next(pass, &slots);
         let mut last_pass = LastPass {

@@ -107,12 +107,12 @@ pub(super) fn ledger(
     write: &Write<'_>,
     begins_term: Option<u64>,
     event: Option<EventText>,
-) -> Request {
+) -> Option<Request> {
     let nothing = Value::Null;
     let quoted = cluster.ledger().map_or(&nothing, |ledger| &ledger.quoted);
-    Request {
+    Some(Request {
         key: Key::Ledger,
-        call: Call::PatchLedger(write.patch(quoted)),
+        call: Call::PatchLedger(fitting(write, quoted)?),
         seen: Key::Ledger.version_in(cluster),
         begins_term,
         context: Context {
@@ -121,7 +121,13 @@ pub(super) fn ledger(
             objects: cluster.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect(),
             ..Context::default()
         },
-    }
+    })
+}
+
+/// The patch for this write to an object as it was read. A write that makes no sense is logged, and not made.
+pub(super) fn fitting(write: &Write<'_>, observed: &Value) -> Option<JsonPatch> {
+    let patch = write.patch(observed);
+    patch.inspect_err(|misfit| tracing::error!(%misfit, "this write is a mistake, and is not made")).ok()
 }
 
 /// The call for what was decided for one node; `None` for evictions, which are many.
@@ -196,8 +202,8 @@ fn patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<(Key, Call)
 fn json_patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<JsonPatch> {
     match write.object {
         // The type knows every field that a patch quotes, and absent is as good as null to the API server.
-        Object::ShadowSpec(_) => Some(write.patch(&serde_json::to_value(cluster.shadow(name)?).ok()?)),
-        Object::Node(_) => Some(write.patch(&cluster.node(name)?.quoted())),
+        Object::ShadowSpec(_) => fitting(write, &serde_json::to_value(cluster.shadow(name)?).ok()?),
+        Object::Node(_) => fitting(write, &cluster.node(name)?.quoted()),
         // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
         Object::ShadowStatus(_) | Object::Fleet => None,
     }

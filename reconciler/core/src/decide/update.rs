@@ -206,7 +206,9 @@ impl<'a> Case<'_, 'a> {
         // Who repairs nodes by replacing them may do so from now on.
         let kept = |marker: &&Marker| marker.do_not_disrupt || marker.scale_down_disabled;
         match self.node.marker.filter(kept) {
-            Some(marker) => Decision::write(writes::release_to_autoscalers(self.node, marker), Reason::RebootOverdue),
+            Some(marker) => {
+                Decision::write(writes::release_to_autoscalers(self.node, marker), Reason::RebootOverdue)
+            }
             None => Decision::wait(Reason::RebootOverdue),
         }
     }
