@@ -7,7 +7,6 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
-use crate::drain_to_idle::DrainToIdleArgs;
 use crate::plan::PlanArgs;
 use brupop_core::policy::{Durations, FailureBudget, Limit, Policy};
 use brupop_core::window::Schedule;
@@ -102,8 +101,6 @@ pub struct Settings {
 pub enum Command {
     /// Prints what would happen now, in which order, and why not for the rest; writes nothing
     Plan(PlanArgs),
-    /// Waits until no update runs and nothing of ours is left on any Node, before uninstalling; writes nothing
-    DrainToIdle(DrainToIdleArgs),
 }
 
 impl Settings {

@@ -17,10 +17,10 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::apply::Caller;
 use crate::cli::Settings;
 use crate::leadership::{self, Election, Timing};
 use crate::metrics::Metrics;
+use crate::operation::ApiServer;
 use crate::reconcile::Reconciler;
 use crate::watches::Watches;
 
@@ -37,7 +37,7 @@ pub enum ProcessError {
     #[error(transparent)]
     Listen(#[from] endpoint::ListenError),
     /// The pod's name is needed.
-    #[error("set POD_NAME to the name of this pod: the Lease is held, and Events are reported, under it")]
+    #[error("set POD_NAME to the name of this pod: the Lease and Events carry it")]
     PodName,
     /// The settings make no policy.
     #[error("{0}")]
@@ -61,7 +61,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         let expression = &settings.scheduler_cron_expression;
         tracing::warn!(
             expression,
-            "SCHEDULER_CRON_EXPRESSION names only times that are over: no update starts"
+            "SCHEDULER_CRON_EXPRESSION names only times in the past, so no update starts"
         );
     }
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
@@ -75,7 +75,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let client = cluster.client_without_retry()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace, "reconciler started");
 
-    let (health, metrics) = (Health::starting("the watches have not yielded yet"), Metrics::default());
+    let (health, metrics) = (Health::starting("the watches have not synced yet"), Metrics::default());
     let watches = Arc::new(Watches::start(&client, &namespace));
     let scraped = (Arc::clone(&watches), metrics.clone());
     let render = move || {
@@ -111,9 +111,9 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let electing = tokio::spawn(leadership::run(election, client.clone(), resigned, sender));
     let reporter = Reporter { controller: "brupop-reconciler".into(), instance: Some(us) };
     let recorder = Recorder::new(client.clone(), reporter);
-    let caller = Caller { client, namespace, own_node };
+    let api = ApiServer { client, namespace, own_node };
     let canary_interval = Duration::from_secs(settings.canary_interval_seconds);
-    Reconciler::new(policy, canary_interval, caller, recorder, watches, elected, metrics)
+    Reconciler::new(policy, canary_interval, api, recorder, watches, elected, metrics)
         .run(shutdown.clone())
         .await;
     resign.request();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use brupop_api::fleet::BottlerocketFleetStatus;
+use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
 
 use crate::drain::{DrainPlan, Obstacle};
@@ -264,6 +264,18 @@ impl Cluster {
             entry.shadow().map(|_| node.name())
         });
         normal.collect()
+    }
+
+    /// How many nodes have an update to finish, changes to undo, or one of these slots. Of a node whose Node or shadow cannot
+    /// be read, that may be so.
+    pub fn busy_nodes(&self, slots: &BTreeMap<String, Slot>) -> usize {
+        let is_busy = |entry: &Entry| {
+            let shadow = entry.shadow.as_ref();
+            entry.node.as_ref().is_some_and(|node| !matches!(node.marker(), Ok(None)))
+                || shadow.is_some_and(|item| item.ok().is_none_or(|it| it.spec.state != State::Idle))
+        };
+        let without_slot = self.entries.iter().filter(|(name, _)| !slots.contains_key(*name));
+        slots.len() + without_slot.filter(|(_, entry)| is_busy(entry)).count()
     }
 
     /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are

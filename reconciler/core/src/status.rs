@@ -1,11 +1,11 @@
 //! What people see: the conditions of shadows and of the fleet, and the texts of Events.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use brupop_api::conditions::{
-    ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, OTHER_OPERATOR, OVERDUE, PROGRESSING,
+    ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, IDLE, OTHER_OPERATOR, OVERDUE, PROGRESSING,
 };
-use brupop_api::crds::{ACKNOWLEDGED_HALTS_MAX, MESSAGE_MAX};
+use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{AcknowledgedHalt, Counts, VersionRecord};
 use brupop_api::printable::printable;
@@ -14,12 +14,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::decide::{Abort, Halted, Milestone, Reason};
+use crate::decide::{Abort, Halted, Milestone, Reason, how_to_lift};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
 
-/// What of the message about halts is for the nodes that failed, at least, in bytes.
-const WHY: usize = 160;
 /// The action in Events about opting in.
 const AUTO_LABEL: &str = "AutoLabel";
 /// Longest `note` of an Event that the API server takes, in bytes.
@@ -50,15 +48,19 @@ impl DesiredCondition {
 
     /// The condition Overdue of a shadow whose update holds its slot for too long, from its condition Progressing.
     pub fn overdue(progressing: &Self) -> Self {
-        let message =
-            format!("the update holds its slot for longer than this may take: {}", progressing.message);
+        let message = format!(
+            "the update has held its slot for longer than this step may take: {}",
+            progressing.message
+        );
         Self::of(OVERDUE, ConditionStatus::True, progressing.reason, &message)
     }
 
     /// The condition `AdmissionEnforced` of the fleet; `Err` says what was seen instead of a refusal.
     pub fn admission(enforced: Result<(), &str>) -> Self {
         let (status, reason, message) = match enforced {
-            Ok(()) => (ConditionStatus::True, "Refused", "webhook and policy refuse what they must"),
+            Ok(()) => {
+                (ConditionStatus::True, "Refused", "webhook and policy refused the dry runs, as they must")
+            }
             Err(why) => (ConditionStatus::False, "NotRefused", why),
         };
         Self::of(ADMISSION_ENFORCED, status, reason, message)
@@ -87,9 +89,31 @@ impl DesiredCondition {
         if why.is_empty() {
             return Self::of(HALTED, ConditionStatus::False, "WithinFailureBudget", "no version is halted");
         }
-        let how = advice(namespace, versions, acknowledged);
+        let how = how_to_lift(namespace, versions, acknowledged);
         let why = printable(&why.join("; "), MESSAGE_MAX.saturating_sub(how.len())).into_owned();
         Self::of(HALTED, ConditionStatus::True, "FailureBudgetSpent", &(why + &how))
+    }
+
+    /// The condition `Idle` of the fleet, in which so many nodes are busy. The message changes only with that number.
+    pub fn idle(busy_nodes: usize) -> Self {
+        let (status, reason, message) = match busy_nodes {
+            0 => (
+                ConditionStatus::True,
+                "NothingInProgress",
+                "no node is being updated, and no change of the operator is left on any Node".to_owned(),
+            ),
+            1 => (
+                ConditionStatus::False,
+                "InProgress",
+                "1 node is being updated, carries changes of the operator, or cannot be read".to_owned(),
+            ),
+            many => (
+                ConditionStatus::False,
+                "InProgress",
+                format!("{many} nodes are being updated, carry changes of the operator, or cannot be read"),
+            ),
+        };
+        Self::of(IDLE, status, reason, &message)
     }
 
     /// Does this stand among these conditions, of whichever generation of the spec?
@@ -167,6 +191,8 @@ pub struct DesiredFleetStatus {
     pub halted: Option<String>,
     /// Has the failure budget of a version been spent?
     pub halt: DesiredCondition,
+    /// Is no node in mid-update?
+    pub idle: DesiredCondition,
     /// Are our admission rules in force? `None` = not tried out yet.
     pub admission: Option<DesiredCondition>,
     /// Is another operator here? `None` = not looked yet.
@@ -184,6 +210,7 @@ impl DesiredFleetStatus {
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
                 && is_stored(&self.halt)
+                && is_stored(&self.idle)
                 && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(is_stored))
         })
     }
@@ -218,8 +245,8 @@ impl DesiredFleetStatus {
         if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
             status["halted"] = json!(halted);
         }
-        let halt = self.halt.stored_over(conditions, generation, now);
-        status["conditions"] = json!(known.chain([halt]).collect::<Vec<_>>());
+        let always = [&self.halt, &self.idle].map(|wanted| wanted.stored_over(conditions, generation, now));
+        status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
         json!({
             "apiVersion": BottlerocketFleet::api_version(&()),
             "kind": BottlerocketFleet::kind(&()),
@@ -227,53 +254,6 @@ impl DesiredFleetStatus {
             "status": status,
         })
     }
-}
-
-/// What to type to go on. A merge patch replaces the whole list, so the command names all halts, and keeps what stands
-/// there for other versions that the ledger knows, as far as there is room: it has been acknowledged.
-fn advice(
-    namespace: &str,
-    versions: &BTreeMap<String, VersionRecord>,
-    acknowledged: &[AcknowledgedHalt],
-) -> String {
-    let halts: Vec<(&str, &str)> = versions
-        .iter()
-        .filter_map(|(version, record)| Some((version.as_str(), record.halted.as_ref()?.at.as_str())))
-        .collect();
-    let is_halted: BTreeSet<&str> = halts.iter().map(|(version, _)| *version).collect();
-    let kept = acknowledged
-        .iter()
-        .map(|it| (it.version.as_str(), it.halted_at.as_str()))
-        .filter(|(version, _)| versions.contains_key(*version) && !is_halted.contains(version));
-    let (mut items, mut lifted) = (String::new(), 0);
-    let mut room = MESSAGE_MAX - WHY - command(namespace, "").len();
-    for (nth, (version, at)) in halts.iter().copied().chain(kept).filter(is_plain).enumerate() {
-        let comma = if items.is_empty() { "" } else { "," };
-        let item = format!(r#"{comma}{{"version":"{version}","haltedAt":"{at}"}}"#);
-        let Some(left) = room.checked_sub(item.len()).filter(|_| nth < ACKNOWLEDGED_HALTS_MAX) else { break };
-        (room, items) = (left, items + &item);
-        lifted += usize::from(is_halted.contains(version));
-    }
-    if lifted == 0 {
-        return String::new();
-    }
-    let some =
-        if lifted < halts.len() { format!(" with {lifted} of {}", halts.len()) } else { String::new() };
-    format!("; to go on{some}: {}", command(namespace, &items))
-}
-
-fn command(namespace: &str, items: &str) -> String {
-    let fleet = names::FLEET;
-    format!(
-        r#"kubectl -n {namespace} patch brf {fleet} --type=merge -p '{{"spec":{{"acknowledgedHalts":[{items}]}}}}'"#
-    )
-}
-
-/// Is there nothing in this version and time that a shell or JSON would not take for a letter? The API server lets
-/// nothing else stand there; but people paste this.
-fn is_plain((version, at): &(&str, &str)) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:+-".contains(&byte);
-    [version, at].iter().all(|text| !text.is_empty() && text.bytes().all(plain))
 }
 
 /// What an Event says.
@@ -311,26 +291,28 @@ impl EventText {
                 ("UpdateStarted", false, format!("the update from {current} to {to} begins"))
             }
             Milestone::Adopted => {
-                ("UpdateAdopted", false, format!("an update to {version} that was under way is taken over"))
+                ("UpdateAdopted", false, format!("an update to {version} that was in progress is taken over"))
             }
             Milestone::Cordoned => ("Cordoned", false, cordoned(view, version)),
             Milestone::CordonedAgain => {
                 let note = format!(
-                    "somebody uncordoned it while it was emptied for {version}, so pods may have come: it is emptied anew; \
-                     to leave it in service, annotate it with {}=true",
+                    "somebody uncordoned the node during its drain for {version}, so pods may have come: it is drained \
+                     again; to keep it in service, annotate it with {}=true",
                     names::PAUSE_ANNOTATION
                 );
                 ("CordonedAgain", true, note)
             }
             Milestone::PodsLeft => ("PodsLeft", true, left_pods(view.pods.returning)),
-            Milestone::Drained => ("Drained", false, "no pod is left that had to move".to_owned()),
+            Milestone::Drained => {
+                ("Drained", false, "all pods that had to move have left the node".to_owned())
+            }
             Milestone::RebootGranted => {
-                ("RebootGranted", false, format!("the node is empty; its host may reboot into {version}"))
+                ("RebootGranted", false, format!("the node is drained; its host may reboot into {version}"))
             }
             Milestone::ReturnedToService => (
                 "ReturnedToService",
                 false,
-                "what was changed on the node for its update is undone".to_owned(),
+                "the changes that were made to the node for its update are undone".to_owned(),
             ),
             Milestone::Updated => ("Updated", false, format!("the node runs {version}")),
             Milestone::Aborted(why) => {
@@ -349,7 +331,9 @@ impl EventText {
         Some(Self {
             reason: "VersionHalted",
             warning: true,
-            note: format!("no further node is updated to what too many nodes failed to reach: {note}"),
+            note: format!(
+                "no further node is updated to these versions, because too many nodes failed to reach them: {note}"
+            ),
             action: format!("Update to {action}"),
         })
     }
@@ -371,7 +355,7 @@ impl EventText {
             reason: "OptedIn",
             warning: false,
             note: format!(
-                "labelled {label}={}, for it runs Bottlerocket (AUTO_LABEL); to leave it out: kubectl label node {node} \
+                "labelled {label}={}, because it runs Bottlerocket (AUTO_LABEL); to opt it out: kubectl label node {node} \
                  {label}={} --overwrite",
                 names::UPDATER_INTERFACE_VERSION,
                 names::LEFT_OUT
@@ -416,14 +400,14 @@ fn cordoned(view: &NodeView<'_>, version: &str) -> String {
     let is_persons = view.node.is_some_and(|node| {
         node.unschedulable && node.marker.is_none_or(|marker| marker.cordoned_at.is_none())
     });
-    let stays = if is_persons { "; it was cordoned before, and stays so after" } else { "" };
-    format!("to be emptied for {version}{stays}")
+    let stays = if is_persons { "; it was cordoned before, and stays cordoned" } else { "" };
+    format!("the node is cordoned, to be drained for {version}{stays}")
 }
 
 /// What becomes of pods of these workloads, which came back each time that they were evicted.
 pub fn left_pods(owners: &[String]) -> String {
     format!(
-        "pods of {} came back each time that they were evicted: they stay, and go down with the host",
+        "pods of {} came back each time they were evicted: they stay until the host reboots",
         owners.join(", ")
     )
 }
@@ -437,11 +421,11 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
         _ if why == Abort::FellBack || spec.version == status.current_version => String::new(),
         // The DaemonSet's pod went with the label.
         Some(version) if why == Abort::NotLabelled => format!(
-            "; its agent is gone and undoes nothing: if {version} was activated, it stays so, and the host's next \
-             reboot is into it"
+            "; its agent is gone and cannot undo anything: if {version} was activated, it stays so, and the host's next \
+             reboot will boot it"
         ),
         _ if why == Abort::NotLabelled => String::new(),
-        _ => "; its agent undoes what it did".to_owned(),
+        _ => "; its agent undoes its changes to the host".to_owned(),
     }
 }
 

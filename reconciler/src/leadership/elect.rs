@@ -170,7 +170,7 @@ impl Candidate {
                 }
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
-                tracing::debug!(lease = self.election.lease, "somebody else was faster");
+                tracing::debug!(lease = self.election.lease, "lost the race for the Lease");
                 self.read_again().await;
             }
             Ok(Err(error)) => self.failed("written", &describe(&error)),

@@ -20,7 +20,7 @@ use crate::observe::Observed;
 pub use idle::candidates;
 pub use reason::{Abort, Reason};
 pub use slots::{Slots, slots};
-pub use versions::Halted;
+pub use versions::{Halted, how_to_lift};
 pub use writes::{new_shadow, new_term};
 
 /// Something to be done in the cluster.
@@ -193,14 +193,15 @@ fn without_shadow<'a>(node: &NodeFacts<'a>) -> Decision<'a> {
     }
 }
 
-/// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting.
+/// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting. A marker that names no
+/// change, but only the owners of evicted pods, goes at once.
 fn undo_when_ready<'a>(
     node: &NodeFacts<'a>,
     reason: Reason<'a>,
     milestone: Option<Milestone>,
 ) -> Decision<'a> {
     match node.marker {
-        Some(marker) if node.ready => {
+        Some(marker) if node.ready || !marker.holds_changes() => {
             Decision { milestone, ..Decision::write(writes::undo(node, marker), reason) }
         }
         _ => Decision::wait(Reason::NodeNotReady),

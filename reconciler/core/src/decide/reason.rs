@@ -42,8 +42,8 @@ words! {
 /// a queue.
 Reason<'a> {
     NotLeading => "this reconciler does not lead",
-    NotUnderstood(why: &'a str) => "left alone: {why}",
-    NodeGone => "the node is gone",
+    NotUnderstood(why: &'a str) => "this node is left alone: {why}",
+    NodeGone => "the Node was deleted",
     NodeReplaced => "the Node was recreated; it gets a new shadow",
     NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
     NotReported => "the agent on this node has not reported since it booted: see its pod",
@@ -59,9 +59,9 @@ Reason<'a> {
     NodePaused => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
     OutsideWindow => "outside of the maintenance window, or too little is left of it",
     AdmissionNotEnforced =>
-        "our admission rules were not seen to be in force: the fleet's condition AdmissionEnforced says more",
-    OtherOperator => "another operator may update these nodes, too: the fleet's condition OtherOperator says more",
-    BackingOff => "the last attempt was given up, and the node waits before the next",
+        "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",
+    OtherOperator => "another operator may update these nodes, too: see the fleet's condition OtherOperator",
+    BackingOff => "the last attempt was given up, and the node waits before the next one",
     VersionHalted(version: &'a str) =>
         "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to \
          it; to go on, run the command that the fleet's condition Halted names",
@@ -71,51 +71,51 @@ Reason<'a> {
     TooManyVersionsHalted =>
         "so many versions are halted that the fleet's status has no room for another (status.versions): look at the \
          nodes that failed to reach them, and lift halts (spec.acknowledgedHalts)",
-    NodeTooYoung => "the node is new: it is left alone for a while (MIN_NODE_AGE_SECONDS)",
+    NodeTooYoung => "the node is new, and is not updated yet (MIN_NODE_AGE_SECONDS)",
     PausingBetweenUpdates => "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)",
-    CheckingPods => "it is the node's turn; its pods and their budgets are looked at first",
-    CannotDrain(why: &'a str) => "the node is passed over, for no drain could empty it: {why}",
+    CheckingPods => "it is the node's turn; its pods and their budgets are being checked first",
+    CannotDrain(why: &'a str) => "the node is passed over, because no drain could empty it: {why}",
     BudgetAllowsNone(budget: &'a str) =>
-        "{budget} allows no disruption now, and the node has a pod of it: it is not cordoned before that changes",
+        "{budget} allows no disruption now, and covers a pod on the node: the node is not cordoned before that \
+         changes",
     NodeLeaving => "the Node is being deleted, or an autoscaler has tainted it to remove it",
     NotBottlerocket => "the Node's OS image names no version of Bottlerocket",
     NodeChangesDenied(why: &'a str) =>
-        "the API server takes no change of the Node, so it could be neither cordoned nor uncordoned: {why}",
+        "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: {why}",
     LimitReached =>
         "queued: concurrency limit reached, or pausing between updates (MAX_CONCURRENT_UPDATE, \
          PAUSE_BETWEEN_UPDATES_SECONDS)",
     LimitUsedByUnavailableNodes =>
-        "nodes that are out of service for other reasons use up the limit (MAX_CONCURRENT_UPDATE)",
+        "nodes that are out of service for other reasons use up the concurrency limit (MAX_CONCURRENT_UPDATE)",
     Starting(version: &'a str) => "the update to {version} begins",
-    Staging(version: &'a str) => "the host downloads and activates {version}",
+    Staging(version: &'a str) => "the host is downloading and activating {version}",
     ExcludedFromLoadBalancers =>
         "the node is excluded from load balancers and waits (EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC)",
     Cordoning => "the node is being cordoned",
     Draining => "pods are being evicted from the node",
     RebootGranted => "the node is drained; its agent may reboot the host",
-    Rebooting => "the host reboots",
+    Rebooting => "the host is rebooting",
     RebootOverdue => "the host has not come back from its reboot in time: look at the machine",
-    ReturningToService => "the node is put back into service",
-    Monitoring => "the node runs the new version and is watched for a while",
+    ReturningToService => "the node is being put back into service",
+    Monitoring => "the node runs the new version, and is being monitored (SOAK_SECONDS)",
     WorkloadsUnavailable(owner: &'a str) =>
         "the node is in service, but {owner}, whose pods were evicted from it, is not available again",
-    Finishing => "the update is over; the agent tidies up",
+    Finishing => "the update has ended; the agent is finishing",
     Aborting(abort: Abort) => "the update is given up ({abort:?}): {abort}",
 }}
 
 words! {
 /// Why an update is given up. The texts end a sentence.
 Abort {
-    StepFailed => "the agent could not do the step; its message says why",
+    StepFailed => "the agent could not complete the step; status.message says why",
     DeadlineExceeded => "the step took longer than it may",
     DrainTimedOut => "the node could not be emptied in time",
-    CannotDrain => "a pod or a budget came up that no drain gets past",
+    CannotDrain => "a pod or a budget appeared that makes the drain impossible",
     BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
     PodsComeBack =>
-        "pods come back each time that they are evicted, and a budget covers them or they are of too many \
-         workloads",
-    NodeChangesDenied => "the API server takes no change of the Node",
-    FellBack => "the host came back with another version than the wanted one",
+        "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
+    NodeChangesDenied => "the API server refuses changes of the Node",
+    FellBack => "the host came back with a version other than the wanted one",
     NotBottlerocket => "the host came back, and its Node's OS image names no version of Bottlerocket",
     NotReady => "the node was not Ready with the new version",
     WorkloadsUnavailable => "a workload whose pods were evicted did not become available again",

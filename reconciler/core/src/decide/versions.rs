@@ -5,16 +5,18 @@
 //! that comes later, however long it stands in the spec. So what is counted is given a time that is later than what was
 //! acknowledged before, whatever the leaders' clocks say, and also within the same second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use brupop_api::crds::{FAILED_NODES_MAX, VERSION_RECORDS_MAX};
-use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::crds::{ACKNOWLEDGED_HALTS_MAX, FAILED_NODES_MAX, MESSAGE_MAX, VERSION_RECORDS_MAX};
+use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::{Field, State, Value, names};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Abort, update};
 use crate::facts::{FleetFacts, NodeView};
 
+/// What of the message about halts is for the nodes that failed, at least, in bytes.
+const WHY: usize = 160;
 /// Times are written in whole seconds.
 const NEXT: SignedDuration = SignedDuration::from_secs(1);
 /// A halt names at most so many nodes.
@@ -377,4 +379,51 @@ fn newest_halts<'r>(records: &Records<'r>) -> BTreeMap<&'r str, (Option<Timestam
         }
     }
     newest
+}
+
+/// What a person types to lift the halts, as the end of a sentence; empty if no halt can be lifted. A merge patch replaces the whole list, so the command names all halts, and keeps what stands
+/// there for other versions that the ledger knows, as far as there is room: it has been acknowledged.
+pub fn how_to_lift(
+    namespace: &str,
+    versions: &BTreeMap<String, VersionRecord>,
+    acknowledged: &[AcknowledgedHalt],
+) -> String {
+    let halts: Vec<(&str, &str)> = versions
+        .iter()
+        .filter_map(|(version, record)| Some((version.as_str(), record.halted.as_ref()?.at.as_str())))
+        .collect();
+    let is_halted: BTreeSet<&str> = halts.iter().map(|(version, _)| *version).collect();
+    let kept = acknowledged
+        .iter()
+        .map(|it| (it.version.as_str(), it.halted_at.as_str()))
+        .filter(|(version, _)| versions.contains_key(*version) && !is_halted.contains(version));
+    let (mut items, mut lifted) = (String::new(), 0);
+    let mut room = MESSAGE_MAX - WHY - command(namespace, "").len();
+    for (nth, (version, at)) in halts.iter().copied().chain(kept).filter(is_plain).enumerate() {
+        let comma = if items.is_empty() { "" } else { "," };
+        let item = format!(r#"{comma}{{"version":"{version}","haltedAt":"{at}"}}"#);
+        let Some(left) = room.checked_sub(item.len()).filter(|_| nth < ACKNOWLEDGED_HALTS_MAX) else { break };
+        (room, items) = (left, items + &item);
+        lifted += usize::from(is_halted.contains(version));
+    }
+    if lifted == 0 {
+        return String::new();
+    }
+    let some =
+        if lifted < halts.len() { format!(" with {lifted} of {}", halts.len()) } else { String::new() };
+    format!("; to go on{some}: {}", command(namespace, &items))
+}
+
+fn command(namespace: &str, items: &str) -> String {
+    let fleet = names::FLEET;
+    format!(
+        r#"kubectl -n {namespace} patch brf {fleet} --type=merge -p '{{"spec":{{"acknowledgedHalts":[{items}]}}}}'"#
+    )
+}
+
+/// Is there nothing in this version and time that a shell or JSON would not take for a letter? The API server lets
+/// nothing else stand there; but people paste this.
+pub(crate) fn is_plain((version, at): &(&str, &str)) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:+-".contains(&byte);
+    [version, at].iter().all(|text| !text.is_empty() && text.bytes().all(plain))
 }

@@ -107,7 +107,7 @@ async fn roll_out(fleet: &Fleet, name: &str, window: &str, deadline: Duration) -
 /// How long the nodes' updates of this number took; the middle one.
 fn slot(history: &History, number: usize) -> Option<Duration> {
     let nodes: Vec<String> = history.now().map(|(node, _)| node.to_owned()).collect();
-    let took = |node: &String| {
+    let duration = |node: &String| {
         let (began, ended) = *history.updates(node).get(number)?;
         Some(ended?.saturating_duration_since(began))
     };

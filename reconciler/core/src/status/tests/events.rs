@@ -50,10 +50,10 @@ fn a_cordon_says_whether_it_stays() {
     let excluded = Marker { excluded_at: then(), ..Marker::default() };
     let adopted = Marker { cordoned_at: then(), ..Marker::default() };
     for (marker, unschedulable, end) in [
-        (None, false, "emptied for 2.0.0"),
-        (Some(&excluded), false, "emptied for 2.0.0"),
-        (None, true, "stays so after"),
-        (Some(&adopted), true, "emptied for 2.0.0"),
+        (None, false, "drained for 2.0.0"),
+        (Some(&excluded), false, "drained for 2.0.0"),
+        (None, true, "stays cordoned"),
+        (Some(&adopted), true, "drained for 2.0.0"),
     ] {
         let mut view = view();
         view.node = Some(NodeFacts { unschedulable, marker, ..NodeFacts::EXAMPLE });
@@ -71,7 +71,7 @@ fn what_is_left_on_the_host_is_told_by_who_could_undo_it() {
         shadow.status.current_version = Some(current);
         EventText::of_milestone(&view, Milestone::Aborted(why)).unwrap().note
     };
-    let undone = "its agent undoes what it did";
+    let undone = "its agent undoes its changes to the host";
     assert!(note(Abort::NodePaused, Some(4), "1.0.0").ends_with(undone));
     let stays = note(Abort::NotLabelled, Some(4), "1.0.0");
     assert!(stays.contains("if 2.0.0 was activated, it stays so") && !stays.contains(undone), "{stays}");
