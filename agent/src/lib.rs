@@ -9,5 +9,5 @@ pub mod identity;
 pub mod options;
 mod pace;
 pub mod process;
+mod retry;
 pub mod shadow;
-pub mod trouble;

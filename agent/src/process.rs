@@ -11,8 +11,8 @@ use tracing::Instrument as _;
 use crate::agent::{Agent, SocketAbandoned};
 use crate::identity::{WhoError, who_am_i};
 use crate::options::Options;
+use crate::retry::Retry;
 use crate::shadow;
-use crate::trouble::Trouble;
 
 /// Why the agent cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum ProcessError {
 /// Runs the agent until it is told to end.
 ///
 /// # Errors
-/// It cannot start, or nobody listens on the host's socket. Whatever else goes wrong is said, and tried again.
+/// It cannot start, or nobody listens on the host's socket. Whatever else goes wrong is logged, and tried again.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
     let cluster = ClusterConfig::infer("brupop-agent").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
@@ -60,7 +60,7 @@ async fn identify(
     told: Option<&str>,
     shutdown: &Shutdown,
 ) -> Result<Option<PodIdentity>, ProcessError> {
-    let mut trouble = Trouble::new("the question whose token this is");
+    let mut question = Retry::new("the question whose token this is");
     loop {
         let asked = tokio::select! {
             asked = who_am_i(client.clone(), told) => asked,
@@ -68,10 +68,10 @@ async fn identify(
         };
         let delay = match asked {
             Ok(me) => {
-                trouble.over();
+                question.resolved();
                 return Ok(Some(me));
             }
-            Err(error) if error.is_temporary() => trouble.failed(&describe(&error)),
+            Err(error) if error.is_temporary() => question.failed(&describe(&error)),
             Err(error) => return Err(ProcessError::Who(error)),
         };
         tokio::select! {

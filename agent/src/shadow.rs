@@ -7,29 +7,34 @@ use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::errors::describe;
 use brupop_runtime::watch_one;
 use futures::StreamExt as _;
-use kube::Client;
 use kube::api::Api;
+use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
 
-use crate::trouble::Trouble;
+use crate::retry::Retry;
 
 /// A shadow, or none.
 pub type Seen = Option<Arc<BottlerocketShadow>>;
 
-/// The newest shadow known.
+/// Our copy of the shadow: the newest one known.
 #[derive(Debug, Default)]
-pub struct View {
+pub(crate) struct ShadowCopy {
     current: Seen,
 }
 
-impl View {
+impl ShadowCopy {
     /// The newest shadow known.
-    pub fn current(&self) -> Seen {
+    pub(crate) fn current(&self) -> Seen {
         self.current.clone()
     }
 
+    /// UID and resource version.
+    pub(crate) fn version(&self) -> Option<(Option<String>, Option<String>)> {
+        self.current().map(|shadow| (shadow.uid(), shadow.resource_version()))
+    }
+
     /// Takes what the watch says, unless the answer to a write of ours was newer.
-    pub fn watched(&mut self, seen: Seen) {
+    pub(crate) fn on_event(&mut self, seen: Seen) {
         if let (Some(ours), Some(theirs)) = (&self.current, &seen)
             && ours.metadata.uid == theirs.metadata.uid
             && revision(ours) > revision(theirs)
@@ -40,7 +45,7 @@ impl View {
     }
 
     /// Takes what the API server answered, unless the watch was faster.
-    pub fn answered(&mut self, answer: BottlerocketShadow) {
+    pub(crate) fn on_answer(&mut self, answer: BottlerocketShadow) {
         if let Some(current) = &self.current
             && current.metadata.uid == answer.metadata.uid
             && revision(current) <= revision(&answer)
@@ -59,8 +64,8 @@ fn revision(shadow: &BottlerocketShadow) -> Option<u128> {
 pub async fn watch(client: Client, namespace: String, name: String, sender: watch::Sender<Seen>) {
     let shadows = Api::<Item<BottlerocketShadow>>::namespaced(client, &namespace);
     let mut events = pin!(watch_one(shadows, &name));
-    let mut trouble = Trouble::new("the watch of the shadow");
-    let mut none_said = false;
+    let mut failing = Retry::new("the watch of the shadow");
+    let mut absent = false;
     loop {
         let event = tokio::select! {
             event = events.next() => event,
@@ -69,24 +74,24 @@ pub async fn watch(client: Client, namespace: String, name: String, sender: watc
         let found = match event {
             None => return,
             Some(Err(error)) => {
-                trouble.failed(&describe(&error));
+                failing.failed(&describe(&error));
                 continue;
             }
             Some(Ok(found)) => found,
         };
         let seen = match found.map(|shadow| shadow.body) {
             Some(Ok(shadow)) => {
-                trouble.over();
-                none_said = false;
+                failing.resolved();
+                absent = false;
                 Some(Arc::new(shadow))
             }
             Some(Err(why)) => {
-                trouble.failed(&format!("{name} cannot be read as a BottlerocketShadow v2: {why}"));
+                failing.failed(&format!("{name} cannot be read as a BottlerocketShadow v2: {why}"));
                 None
             }
             None => {
-                trouble.over();
-                if !std::mem::replace(&mut none_said, true) {
+                failing.resolved();
+                if !std::mem::replace(&mut absent, true) {
                     tracing::info!(shadow = name, "there is no shadow yet; the reconciler makes it");
                 }
                 None
@@ -100,7 +105,6 @@ pub async fn watch(client: Client, namespace: String, name: String, sender: watc
 mod tests {
     use super::*;
     use brupop_api::BottlerocketShadowSpec;
-    use kube::ResourceExt as _;
 
     fn shadow(uid: &str, revision: &str) -> BottlerocketShadow {
         let mut shadow = BottlerocketShadow::new("brs-a", BottlerocketShadowSpec::default());
@@ -109,27 +113,27 @@ mod tests {
         shadow
     }
 
-    fn known(view: &View) -> Option<(String, String)> {
-        view.current().map(|shadow| (shadow.uid().unwrap(), shadow.resource_version().unwrap()))
+    fn known(copy: &ShadowCopy) -> Option<(String, String)> {
+        copy.current().map(|shadow| (shadow.uid().unwrap(), shadow.resource_version().unwrap()))
     }
 
     #[test]
     fn the_newest_wins_whichever_way_it_came() {
-        let mut view = View::default();
-        view.answered(shadow("a", "9"));
-        assert_eq!(known(&view), None, "an answer does not bring back what is deleted");
-        view.watched(Some(Arc::new(shadow("a", "9"))));
-        view.answered(shadow("a", "11"));
-        assert_eq!(known(&view), Some(("a".into(), "11".into())));
-        view.watched(Some(Arc::new(shadow("a", "10"))));
-        assert_eq!(known(&view), Some(("a".into(), "11".into())), "an older event");
-        view.answered(shadow("a", "10"));
-        assert_eq!(known(&view), Some(("a".into(), "11".into())), "an older answer");
-        view.watched(Some(Arc::new(shadow("b", "10"))));
-        assert_eq!(known(&view), Some(("b".into(), "10".into())), "another object of the name");
-        view.answered(shadow("a", "12"));
-        assert_eq!(known(&view), Some(("b".into(), "10".into())), "an answer about the old object");
-        view.watched(None);
-        assert_eq!(known(&view), None);
+        let mut copy = ShadowCopy::default();
+        copy.on_answer(shadow("a", "9"));
+        assert_eq!(known(&copy), None, "an answer does not bring back what is deleted");
+        copy.on_event(Some(Arc::new(shadow("a", "9"))));
+        copy.on_answer(shadow("a", "11"));
+        assert_eq!(known(&copy), Some(("a".into(), "11".into())));
+        copy.on_event(Some(Arc::new(shadow("a", "10"))));
+        assert_eq!(known(&copy), Some(("a".into(), "11".into())), "an older event");
+        copy.on_answer(shadow("a", "10"));
+        assert_eq!(known(&copy), Some(("a".into(), "11".into())), "an older answer");
+        copy.on_event(Some(Arc::new(shadow("b", "10"))));
+        assert_eq!(known(&copy), Some(("b".into(), "10".into())), "another object of the name");
+        copy.on_answer(shadow("a", "12"));
+        assert_eq!(known(&copy), Some(("b".into(), "10".into())), "an answer about the old object");
+        copy.on_event(None);
+        assert_eq!(known(&copy), None);
     }
 }

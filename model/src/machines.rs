@@ -1,6 +1,6 @@
 //! What agents and hosts do, and what is said in an agent's name.
 
-use brupop_agent_core::step::{Asked, Command, HostCall, Memory, Step, UpdateState, step};
+use brupop_agent_core::step::{Asked, Command, HostCall, Step, StepMemory, UpdateState, step};
 use brupop_api::transitions::status_may_become;
 use brupop_api::write::apply;
 use brupop_api::{Field, State, Value, Write};
@@ -49,7 +49,7 @@ impl World {
     }
 
     /// The host does at once what it is asked to, or fails; what it may not do in its state it refuses.
-    fn command(&mut self, at: usize, command: Command, success: bool, memory: Memory) {
+    fn command(&mut self, at: usize, command: Command, success: bool, memory: StepMemory) {
         let place = &mut self.places[at];
         let host = &mut place.host;
         let state = host.update_state();
@@ -75,7 +75,7 @@ impl World {
         }
         // A refresh that failed is due again when the agent's timer says so.
         let refresh_due = memory.refresh_due || (command == Command::Refresh && !success);
-        place.memory = Memory {
+        place.memory = StepMemory {
             asked: memory.asked.map(|asked| Asked { before: None, ..asked }),
             refresh_due,
             ..memory

@@ -1,6 +1,6 @@
 //! How large the model is, what may go wrong in it, and the hosts.
 
-use brupop_agent_core::step::{Memory, UpdateState};
+use brupop_agent_core::step::{StepMemory, UpdateState};
 use brupop_core::policy::FailureBudget;
 
 /// How many of each fault may still happen.
@@ -176,6 +176,6 @@ impl Host {
 }
 
 /// What an agent remembers when it starts: only that it has not looked for updates.
-pub fn started() -> Memory {
-    Memory { refresh_due: true, ..Memory::default() }
+pub fn started() -> StepMemory {
+    StepMemory { refresh_due: true, ..StepMemory::default() }
 }

@@ -1,6 +1,6 @@
 //! The world of the model: the truth, what each process believes, and how many faults are left.
 
-use brupop_agent_core::step::{Command, Memory};
+use brupop_agent_core::step::{Command, StepMemory};
 use brupop_api::State;
 use stateright::Representative;
 
@@ -37,7 +37,7 @@ pub struct Place {
     /// Its agent is never heard of again.
     pub silent: bool,
     /// What its agent remembers.
-    pub memory: Memory,
+    pub memory: StepMemory,
     /// The shadow that its agent still sees, if that is not the truth.
     pub agent_sees: Option<Shadow>,
 }

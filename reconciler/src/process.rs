@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brupop_api::{identity, names};
-use brupop_runtime::callers::{Callers, Right};
+use brupop_runtime::authorizer::{Authorizer, Right};
 use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{ClusterConfig, Health, Shutdown, client::ClientError, endpoint, metrics_endpoint};
@@ -83,7 +83,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         scraped.1.render(cluster.as_deref(), scraped.0.failures.load(Ordering::Relaxed))
     };
     let scrapers =
-        Callers::new(client.clone(), Right::Get(metrics_endpoint::PATH), metrics.scrape_refusals.clone());
+        Authorizer::new(client.clone(), Right::Get(metrics_endpoint::PATH), metrics.scrape_refusals.clone());
     let drops = metrics.drops.clone();
     let health_pages = endpoint::serve(health_listener, health.clone(), drops.clone(), shutdown.clone());
     let metrics_pages =

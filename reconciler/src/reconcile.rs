@@ -12,7 +12,7 @@ mod status_writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_runtime::Shutdown;
+use brupop_runtime::{FailureLog, Shutdown};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -60,8 +60,8 @@ pub struct Reconciler {
     /// Forgotten as a whole when this process no longer leads.
     leading: Leading,
     elected_before: bool,
-    /// Why the fleet's object cannot be read, as it was logged.
-    fleet_unreadable: Option<String>,
+    /// Of the fleet's object, if it cannot be read.
+    fleet_log: FailureLog<()>,
 }
 
 /// What is known and under way as long as this process leads.
@@ -127,7 +127,7 @@ impl Reconciler {
             publisher: Publisher::new(recorder),
             leading: Leading::new(canary_interval),
             elected_before: false,
-            fleet_unreadable: None,
+            fleet_log: FailureLog::default(),
         }
     }
 

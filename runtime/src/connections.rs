@@ -1,15 +1,15 @@
 //! Connections, with a limit on everything that a caller can spend.
 //!
 //! Each connection is accepted at once. What is too much is dropped at once, at the expense of the peer that has most
-//! ([`tracker`]); nobody waits for a place.
+//! ([`tracker`]); nobody waits for a permit.
 
-mod place;
+mod permits;
 mod tracker;
 
-pub use place::Drops;
+pub use permits::Drops;
 
 use crate::tls::{Resolver, server_config};
-use crate::{Peer, Shutdown};
+use crate::{FailureLog, Peer, Shutdown};
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -17,15 +17,16 @@ use hyper::body::{Body, Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use place::{Place, Places};
+use permits::{Permit, Permits};
 use std::convert::Infallible;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracker::Phase;
 
@@ -87,54 +88,94 @@ pub async fn serve<H, F>(
     F: Future<Output = Page> + Send + 'static,
 {
     let acceptor = resolver.map(|resolver| TlsAcceptor::from(Arc::new(server_config(resolver))));
-    let places = Places::new(limits, drops);
     let (close, closing) = Shutdown::by_hand();
-    let mut end = pin!({
+    let end = {
         let shutdown = shutdown.clone();
         async move {
             shutdown.requested().await;
             sleep(limits.linger).await;
         }
-    });
-    let server = Arc::new(Server { acceptor, longest_body: limits.one_body, handler, shutdown, closing });
-    let mut connections = JoinSet::new();
-    let mut ticks = interval(EXPIRY_PERIOD);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => {
-                    let (place, lost) = places.add(address.ip().into(), server.first_phase());
-                    let server = Arc::clone(&server);
-                    connections.spawn(async move {
-                        tokio::select! {
-                            () = server.connection(stream, &place) => {}
-                            _ = lost => {}
-                        }
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection was lost before it was accepted");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
-            _ = ticks.tick(), if !connections.is_empty() => places.expire(),
-            () = &mut end => break,
-        }
-    }
+    };
+    let server = Server { acceptor, longest_body: limits.one_body, handler, shutdown, closing };
+    let mut connections = Connections::new(server, Permits::new(limits, drops));
+    connections.accept(&listener, end).await;
     drop(listener);
     close.request();
-    let rest = async {
-        while !connections.is_empty() {
+    if timeout(limits.closing, connections.finish()).await.is_err() {
+        tracing::warn!("some requests were not answered in time");
+    }
+}
+
+/// The open connections of a port, each in a task of its own.
+struct Connections<H> {
+    server: Arc<Server<H>>,
+    permits: Permits,
+    tasks: JoinSet<()>,
+    expiry: Interval,
+}
+
+impl<H, F> Connections<H>
+where
+    H: Fn(Peer, Request<Vec<u8>>) -> F + Send + Sync + 'static,
+    F: Future<Output = Page> + Send + 'static,
+{
+    fn new(server: Server<H>, permits: Permits) -> Self {
+        let mut expiry = interval(EXPIRY_PERIOD);
+        expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { server: Arc::new(server), permits, tasks: JoinSet::new(), expiry }
+    }
+
+    /// Accepts connections until `end`.
+    async fn accept(&mut self, listener: &TcpListener, end: impl Future<Output = ()>) {
+        let mut end = pin!(end);
+        let mut failures = FailureLog::default();
+        loop {
             tokio::select! {
-                _ = connections.join_next() => {}
-                _ = ticks.tick() => places.expire(),
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, address)) => {
+                        if failures.resolved(&()) {
+                            tracing::info!("connections are accepted again");
+                        }
+                        self.open(stream, address.ip().into());
+                    }
+                    Err(error) => {
+                        if failures.is_new((), &error.to_string()) {
+                            tracing::warn!(%error, "a connection was lost before it was accepted");
+                        }
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                () = self.tidy() => {}
+                () = &mut end => return,
             }
         }
-    };
-    if timeout(limits.closing, rest).await.is_err() {
-        tracing::warn!("some requests were not answered in time");
+    }
+
+    fn open(&mut self, stream: TcpStream, peer: Peer) {
+        let (permit, lost) = self.permits.add(peer, self.server.first_phase());
+        let server = Arc::clone(&self.server);
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = server.connection(stream, &permit) => {}
+                _ = lost => {}
+            }
+        });
+    }
+
+    /// Waits for the next connection that ends, or drops those that have come to the end of their time.
+    async fn tidy(&mut self) {
+        tokio::select! {
+            Some(_) = self.tasks.join_next() => {}
+            _ = self.expiry.tick(), if !self.tasks.is_empty() => self.permits.expire(),
+            else => pending().await,
+        }
+    }
+
+    /// Waits until all connections have ended.
+    async fn finish(&mut self) {
+        while !self.tasks.is_empty() {
+            self.tidy().await;
+        }
     }
 }
 
@@ -157,22 +198,24 @@ where
         if self.acceptor.is_some() { Phase::Handshake } else { Phase::Head }
     }
 
-    /// Whoever calls this looks after the time that it takes, by the place.
-    async fn connection(&self, stream: TcpStream, place: &Place) {
+    /// Whoever calls this looks after the time that it takes, by the permit.
+    async fn connection(&self, stream: TcpStream, permit: &Permit) {
         let _ = stream.set_nodelay(true);
-        let Some(acceptor) = &self.acceptor else { return self.requests(stream, place).await };
+        let Some(acceptor) = &self.acceptor else { return self.requests(stream, permit).await };
         match acceptor.accept(stream).await {
             Ok(stream) => {
-                place.enter(Phase::Head);
-                self.requests(stream, place).await;
+                permit.enter(Phase::Head);
+                self.requests(stream, permit).await;
             }
             Err(error) => tracing::debug!(%error, "TLS handshake failed"),
         }
     }
 
-    async fn requests(&self, stream: impl AsyncRead + AsyncWrite + Unpin, place: &Place) {
+    async fn requests(&self, stream: impl AsyncRead + AsyncWrite + Unpin, permit: &Permit) {
         let service =
-            service_fn(move |request| async move { Ok::<_, Infallible>(self.request(request, place).await) });
+            service_fn(
+                move |request| async move { Ok::<_, Infallible>(self.request(request, permit).await) },
+            );
         let mut builder = http1::Builder::new();
         builder.header_read_timeout(None).max_buf_size(MAX_BUFFER);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
@@ -188,15 +231,15 @@ where
         }
     }
 
-    async fn request(&self, request: Request<Incoming>, place: &Place) -> Page {
-        let mut response = match self.receive(request, place).await {
+    async fn request(&self, request: Request<Incoming>, permit: &Permit) -> Page {
+        let mut response = match self.receive(request, permit).await {
             Ok(request) => {
-                place.enter(Phase::Answer);
-                (self.handler)(place.peer(), request).await
+                permit.enter(Phase::Answer);
+                (self.handler)(permit.peer(), request).await
             }
             Err(refusal) => refusal,
         };
-        place.enter(Phase::Idle);
+        permit.enter(Phase::Idle);
         if self.shutdown.is_requested() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -204,7 +247,7 @@ where
     }
 
     /// Reads the body of a request. Without a length there is nothing to believe.
-    async fn receive(&self, request: Request<Incoming>, place: &Place) -> Result<Request<Vec<u8>>, Page> {
+    async fn receive(&self, request: Request<Incoming>, permit: &Permit) -> Result<Request<Vec<u8>>, Page> {
         let (head, body) = request.into_parts();
         let Some(length) = body.size_hint().exact() else {
             return Err(page(StatusCode::LENGTH_REQUIRED, "a body needs a content-length\n"));
@@ -213,7 +256,7 @@ where
         if length > self.longest_body {
             return Err(page(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long\n"));
         }
-        place.announce(length);
+        permit.announce(length);
         match gather(body, length).await {
             Ok(body) => Ok(Request::from_parts(head, body)),
             Err(error) => Err(page(StatusCode::BAD_REQUEST, format!("{error}\n"))),

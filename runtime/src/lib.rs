@@ -1,12 +1,13 @@
 //! What the processes share: names of settings, logs, shutdown, health, metrics for callers with the right, TLS, the
 //! Kubernetes client.
 
-pub mod callers;
+pub mod authorizer;
 pub mod client;
 pub mod connections;
 pub mod endpoint;
 pub mod environment;
 pub mod errors;
+mod failure_log;
 pub mod logs;
 pub mod metrics_endpoint;
 mod peer;
@@ -20,6 +21,7 @@ mod watching;
 pub use client::{ClusterConfig, install_crypto_provider};
 pub use endpoint::Health;
 pub use environment::Program;
+pub use failure_log::FailureLog;
 pub use peer::Peer;
 pub use shutdown::Shutdown;
 pub use watching::{only, patient, watch_one};

@@ -1,6 +1,6 @@
 //! `/metrics` over TLS, for those who may `get` the `nonResourceURL` of that name.
 
-use crate::callers::Callers;
+use crate::authorizer::Authorizer;
 use crate::connections::{self, Drops, Limits, Page, page};
 use crate::{Peer, Shutdown, tls::Resolver};
 use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
@@ -30,13 +30,13 @@ const LIMITS: Limits = Limits {
     closing: Duration::from_secs(2),
 };
 
-/// Serves `/metrics` until the shutdown is requested, with the resolver's certificate, to those whom `callers` lets in.
+/// Serves `/metrics` until the shutdown is requested, with the resolver's certificate, to those whom `authorizer` lets in.
 /// `metrics` is called at each scrape. It returns text in the format of `OpenMetrics`, as
 /// `prometheus_client::encoding::text::encode` writes it.
 pub async fn serve<M>(
     listener: TcpListener,
     resolver: Arc<Resolver>,
-    callers: Arc<Callers>,
+    authorizer: Arc<Authorizer>,
     metrics: M,
     drops: Drops,
     shutdown: Shutdown,
@@ -45,8 +45,8 @@ pub async fn serve<M>(
 {
     let metrics = Arc::new(metrics);
     let handler = move |peer, request| {
-        let (metrics, callers) = (Arc::clone(&metrics), Arc::clone(&callers));
-        async move { answer(peer, &request, &callers, metrics.as_ref()).await }
+        let (metrics, authorizer) = (Arc::clone(&metrics), Arc::clone(&authorizer));
+        async move { answer(peer, &request, &authorizer, metrics.as_ref()).await }
     };
     connections::serve(listener, Some(resolver), LIMITS, drops, handler, shutdown).await;
 }
@@ -54,11 +54,11 @@ pub async fn serve<M>(
 async fn answer(
     peer: Peer,
     request: &Request<Vec<u8>>,
-    callers: &Arc<Callers>,
+    authorizer: &Arc<Authorizer>,
     metrics: &impl Fn() -> String,
 ) -> Page {
     // A caller that is not let in learns nothing, not even which paths exist.
-    if let Err(status) = callers.admit(peer, request.headers()).await {
+    if let Err(status) = authorizer.admit(peer, request.headers()).await {
         let mut response = page(status, refusal(status));
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -1,7 +1,8 @@
 //! A self-signed certificate, only in memory: for an endpoint whose callers know no authority of ours.
 
-use crate::Shutdown;
+use crate::errors::describe;
 use crate::tls::{Resolver, TlsError};
+use crate::{FailureLog, Shutdown};
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -55,16 +56,25 @@ impl SelfSigned {
 
     /// Renews it until the shutdown is requested.
     pub async fn run(mut self, shutdown: Shutdown) {
+        let mut log = FailureLog::default();
         loop {
             tokio::select! {
                 () = shutdown.requested() => return,
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
             let now = SystemTime::now();
-            if due(self.made, now)
-                && let Err(error) = self.renew(now)
-            {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the certificate was not renewed");
+            if !due(self.made, now) {
+                continue;
+            }
+            match self.renew(now) {
+                Ok(()) if log.resolved(&()) => tracing::info!("the certificate is renewed now"),
+                Err(error) if log.is_new((), &describe(&error)) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the certificate was not renewed"
+                    );
+                }
+                Ok(()) | Err(_) => {}
             }
         }
     }

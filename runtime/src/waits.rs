@@ -1,4 +1,4 @@
-//! Waits after failures.
+//! How long to wait.
 
 use std::time::Duration;
 
@@ -8,9 +8,27 @@ pub fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
     first.checked_mul(factor).unwrap_or(longest).min(longest)
 }
 
+/// A random duration that is at most this share longer or shorter, so that the processes of a fleet do not all ask at once.
+pub fn jittered(duration: Duration, share: f64) -> Duration {
+    duration.mul_f64(1.0 + share * (2.0 * fastrand::f64() - 1.0))
+}
+
+/// A random part of this duration.
+pub fn random_part(duration: Duration) -> Duration {
+    duration.mul_f64(fastrand::f64())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jitter_stays_within_its_share() {
+        let second = Duration::from_secs(1);
+        let tries: Vec<Duration> = (0..100).map(|_| jittered(second, 0.1)).collect();
+        assert!(tries.iter().all(|try_| (900..=1100).contains(&try_.as_millis())));
+        assert!(tries.iter().any(|try_| try_ != &tries[0]));
+    }
 
     #[test]
     fn a_wait_doubles_up_to_the_longest() {

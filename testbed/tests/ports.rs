@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use anyhow::{Result, anyhow, ensure};
-use brupop_runtime::callers::{Callers, Refusals, Right};
+use brupop_runtime::authorizer::{Authorizer, Refusals, Right};
 use brupop_runtime::connections::Drops;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider, metrics_endpoint};
@@ -88,7 +88,7 @@ where
 }
 
 /// A legitimate client, on an address of its own. Like an API server, it keeps connections to use them again.
-struct Client {
+struct Asker {
     port: Port,
     from: Ipv4Addr,
     idle: std::sync::Mutex<Vec<SendRequest<Full<Bytes>>>>,
@@ -102,7 +102,7 @@ struct Tries {
     longest: Duration,
 }
 
-impl Client {
+impl Asker {
     fn of(port: &Port) -> Self {
         Self {
             port: port.clone(),
@@ -199,7 +199,7 @@ async fn reviews_are_answered_during_a_flood() -> Result<()> {
             serve(listener, resolver, LIMITS, Arc::default(), None, shutdown)
         })
         .await?;
-        let api_server = Caller { from, ..Client::of(&port) };
+        let api_server = Asker { from, ..Asker::of(&port) };
         let flood = Flood::start(&port, FLOOD, behaviours, pause)?;
         wait_for_progress(&flood, 2 * LIMITS.connections).await?;
         for _ in 0..10 {
@@ -225,7 +225,7 @@ async fn probes_are_answered_during_a_flood() -> Result<()> {
         let (address, _server) =
             start(|listener, shutdown| endpoint::serve(listener, health, Drops::default(), shutdown)).await?;
         let port = Port::plain(address);
-        let kubelet = Client::of(&port);
+        let kubelet = Asker::of(&port);
         let flood = Flood::start(&port, size, behaviours, pause)?;
         wait_for_progress(&flood, size.min(500)).await?;
         for _ in 0..50 {
@@ -268,13 +268,13 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
         ("2,000 that stall and come back at once", FLOOD, &Behaviour::UNFINISHED[..]),
     ] {
         let (client, asked) = token_reviewer();
-        let callers = Callers::new(client, Right::Get(metrics_endpoint::PATH), Refusals::default());
+        let callers = Authorizer::new(client, Right::Get(metrics_endpoint::PATH), Refusals::default());
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
             let render = || "# EOF\n".to_owned();
             metrics_endpoint::serve(listener, resolver, callers, render, Drops::default(), shutdown)
         })
         .await?;
-        let scraper = Client::of(&port);
+        let scraper = Asker::of(&port);
         let before = scraper.answer(get("/metrics", "known"), true).await?;
         ensure!(before == StatusCode::OK, "{before}");
         let began = Instant::now();

@@ -8,13 +8,13 @@
 //! different clocks agree. Certificates are valid from 1970 on: so no clock is too early for one. The newest generation
 //! that has not expired is served. A clock decides only when the next generation is made.
 //!
-//! [`plan`] decides, [`issue`] makes a generation, [`pass`] does one round, [`keeper`] reads, writes and waits.
+//! [`plan`] decides, [`issue`] makes a generation, [`pass`] does one round, [`rotator`] reads, writes and waits.
 
 pub mod issue;
-pub mod keeper;
 mod objects;
 mod pass;
-pub mod provided;
+pub(crate) mod provided;
+pub(crate) mod rotator;
 mod stored;
 
 use jiff::{SignedDuration, Timestamp};
@@ -50,7 +50,7 @@ impl Policy {
 /// An authority and the serving certificate it signed, as PEM.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Generation {
+pub struct CertificateGeneration {
     /// Certificate of the authority, for `caBundle`.
     pub authority: String,
     /// The serving certificate.
@@ -65,9 +65,9 @@ pub struct Generation {
     pub not_after: Timestamp,
 }
 
-impl std::fmt::Debug for Generation {
+impl std::fmt::Debug for CertificateGeneration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Generation")
+        f.debug_struct("CertificateGeneration")
             .field("names", &self.names)
             .field("serve_from", &self.serve_from)
             .field("not_after", &self.not_after)
@@ -75,13 +75,13 @@ impl std::fmt::Debug for Generation {
     }
 }
 
-impl Generation {
+impl CertificateGeneration {
     fn good_for(&self, names: &[String], now: Timestamp) -> bool {
         now < self.not_after && names.iter().all(|name| self.names.contains(name))
     }
 
     /// It was published a moment ago, and not every API server knows it yet.
-    fn waits(&self, now: Timestamp) -> bool {
+    fn is_waiting(&self, now: Timestamp) -> bool {
         now < self.serve_from && self.serve_from <= later(now, LONGEST_WAIT)
     }
 
@@ -92,7 +92,7 @@ impl Generation {
 
 /// What to do about a Secret's generations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action<'a> {
+enum RotationStep<'a> {
     /// Make a generation that is served from then on, and store it beside those that are [`retained`].
     Renew {
         /// When it may be served.
@@ -101,7 +101,7 @@ pub enum Action<'a> {
     /// Nothing is to be made.
     Serve {
         /// The generation to serve.
-        generation: &'a Generation,
+        generation: &'a CertificateGeneration,
         /// When to look again.
         look_again: Timestamp,
     },
@@ -109,43 +109,48 @@ pub enum Action<'a> {
 
 /// Decides what to do about the generations that were found in the Secret, the newest last. Whatever in the Secret is
 /// damaged or foreign is not among them.
-pub fn plan<'a>(found: &'a [Generation], names: &[String], policy: Policy, now: Timestamp) -> Action<'a> {
+fn plan<'a>(
+    found: &'a [CertificateGeneration],
+    names: &[String],
+    policy: Policy,
+    now: Timestamp,
+) -> RotationStep<'a> {
     let good = || found.iter().filter(|generation| generation.good_for(names, now));
     let served = newest(found, names, now);
     let renewal = good().map(|generation| generation.renewed_at(policy)).max();
     let (Some(generation), Some(renewal)) = (served, renewal.filter(|renewal| now < *renewal)) else {
         let wait = if served.is_some() { policy.overlap } else { SignedDuration::ZERO };
-        return Action::Renew { serve_from: later(now, wait) };
+        return RotationStep::Renew { serve_from: later(now, wait) };
     };
     let next =
         good().map(|generation| generation.serve_from).filter(|from| *from > now).chain([renewal]).min();
     let look_again = later(now, LOOK_EVERY).min(next.unwrap_or(Timestamp::MAX));
-    Action::Serve { generation, look_again }
+    RotationStep::Serve { generation, look_again }
 }
 
 /// The newest that is valid and need not wait; if all must wait, the oldest of them, which is better than none.
 fn newest<'a>(
-    found: impl IntoIterator<Item = &'a Generation, IntoIter: DoubleEndedIterator + Clone>,
+    found: impl IntoIterator<Item = &'a CertificateGeneration, IntoIter: DoubleEndedIterator + Clone>,
     names: &[String],
     now: Timestamp,
-) -> Option<&'a Generation> {
+) -> Option<&'a CertificateGeneration> {
     let mut good = found.into_iter().filter(|generation| generation.good_for(names, now));
-    good.clone().rfind(|generation| !generation.waits(now)).or_else(|| good.next())
+    good.clone().rfind(|generation| !generation.is_waiting(now)).or_else(|| good.next())
 }
 
 /// What to serve if `planned` could not be published; `None` to go on with what is `serving`. `published` is the `caBundle`
 /// as it was last seen. A valid generation in it comes first. If there is none, `planned` is served only if what is being
 /// served is not valid any more.
-pub fn makeshift<'a>(
-    found: &'a [Generation],
-    planned: &'a Generation,
-    serving: Option<&Generation>,
+fn fallback<'a>(
+    found: &'a [CertificateGeneration],
+    planned: &'a CertificateGeneration,
+    serving: Option<&CertificateGeneration>,
     published: &str,
     names: &[String],
     now: Timestamp,
-) -> Option<&'a Generation> {
-    let good = |generation: &&Generation| generation.good_for(names, now);
-    let known = |generation: &&Generation| published.contains(&generation.authority);
+) -> Option<&'a CertificateGeneration> {
+    let good = |generation: &&CertificateGeneration| generation.good_for(names, now);
+    let known = |generation: &&CertificateGeneration| published.contains(&generation.authority);
     match serving.filter(good) {
         Some(serving) if known(&serving) => None,
         serving => {
@@ -156,12 +161,12 @@ pub fn makeshift<'a>(
 }
 
 /// The generations that stay in the Secret beside a new one: the newest. Expiry does not matter, for clocks differ.
-pub fn retained(found: &[Generation]) -> Vec<Generation> {
+fn retained(found: &[CertificateGeneration]) -> Vec<CertificateGeneration> {
     found[found.len().saturating_sub(MAX_GENERATIONS - 1)..].to_vec()
 }
 
 /// What `caBundle` should hold: the authorities of all generations, in a stable order. An expired authority does no harm.
-pub fn bundle(found: &[Generation]) -> String {
+fn bundle(found: &[CertificateGeneration]) -> String {
     let mut authorities: Vec<_> = found.iter().map(|it| it.authority.as_str()).collect();
     authorities.sort_unstable();
     authorities.dedup();
@@ -169,7 +174,7 @@ pub fn bundle(found: &[Generation]) -> String {
 }
 
 /// Did the wall clock jump, back or ahead, while this time `passed`?
-pub fn jumped(before: Timestamp, passed: SignedDuration, now: Timestamp) -> bool {
+fn jumped(before: Timestamp, passed: SignedDuration, now: Timestamp) -> bool {
     now.duration_since(later(before, passed)).abs() > JUMP
 }
 

@@ -1,7 +1,7 @@
 //! What the webhook counts.
 
 use crate::verdict::{Actor, Rule};
-use brupop_runtime::callers::Refusals;
+use brupop_runtime::authorizer::Refusals;
 use brupop_runtime::connections::Drops;
 use brupop_runtime::logs::Quota;
 use kube::core::admission::Operation;
@@ -33,8 +33,8 @@ pub struct Metrics {
     registry: Registry,
     reviews: Family<Review, Counter>,
     unreadable: Counter,
-    /// How often a line may say so, and since when instants are measured: whoever reaches the port can send them.
-    unreadable_said: (Instant, Mutex<Quota>),
+    /// How often that may be logged, and since when instants are measured: whoever reaches the port can send them.
+    unreadable_log: (Instant, Mutex<Quota>),
     latency: Histogram,
     /// When the certificate that is served expires, in seconds since 1970.
     pub certificate_expiry: Gauge,
@@ -52,71 +52,83 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("brupop_webhook");
-        let reviews = Family::default();
-        let unreadable = Counter::default();
-        let latency = Histogram::new(LATENCY_BUCKETS);
-        let certificate_expiry = Gauge::default();
-        let certificate_failures = Counter::default();
-        let ca_bundle_repairs = Counter::default();
-        let (scrape_refusals, caller_refusals) = (Refusals::default(), Refusals::default());
-        let drops = Drops::default();
-        registry.register(
-            "reviews",
-            "Admission reviews, by who asked and what was answered",
-            reviews.clone(),
-        );
-        registry.register("unreadable_reviews", "Requests that were no admission review", unreadable.clone());
-        registry.register_with_unit(
-            "review_duration",
-            "Time from the last byte of a review to its verdict",
-            Unit::Seconds,
-            latency.clone(),
-        );
-        registry.register_with_unit(
-            "certificate_expiry_timestamp",
-            "When the certificate that is served expires",
-            Unit::Seconds,
-            certificate_expiry.clone(),
-        );
-        registry.register(
-            "certificate_failures",
-            "Times that certificates or caBundle could not be brought in order",
-            certificate_failures.clone(),
-        );
-        registry.register(
-            "ca_bundle_repairs",
-            "Times that somebody else had damaged caBundle and it was put right",
-            ca_bundle_repairs.clone(),
-        );
-        registry.register("refused_scrapes", "Scrapes of /metrics refused, by why", scrape_refusals.family());
-        registry.register(
-            "refused_callers",
-            "Requests for a review refused for want of a token, by why; only if one is required",
-            caller_refusals.family(),
-        );
-        registry.register(
-            "dropped_connections",
-            "Connections dropped, by what they were doing: to make room, or after too long a time",
-            drops.family(),
-        );
-        Self {
-            registry,
-            reviews,
-            unreadable,
-            unreadable_said: (Instant::now(), Mutex::new(Quota::new(10, Duration::from_secs(10)))),
-            latency,
-            certificate_expiry,
-            certificate_failures,
-            ca_bundle_repairs,
-            scrape_refusals,
-            caller_refusals,
-            drops,
-        }
+        let mut metrics = Self {
+            registry: Registry::with_prefix("brupop_webhook"),
+            reviews: Family::default(),
+            unreadable: Counter::default(),
+            unreadable_log: (Instant::now(), Mutex::new(Quota::new(10, Duration::from_secs(10)))),
+            latency: Histogram::new(LATENCY_BUCKETS),
+            certificate_expiry: Gauge::default(),
+            certificate_failures: Counter::default(),
+            ca_bundle_repairs: Counter::default(),
+            scrape_refusals: Refusals::default(),
+            caller_refusals: Refusals::default(),
+            drops: Drops::default(),
+        };
+        metrics.register_reviews();
+        metrics.register_certificates();
+        metrics.register_ports();
+        metrics
     }
 }
 
 impl Metrics {
+    fn register_reviews(&mut self) {
+        self.registry.register(
+            "reviews",
+            "Admission reviews, by who asked and what was answered",
+            self.reviews.clone(),
+        );
+        self.registry.register(
+            "unreadable_reviews",
+            "Requests that were no admission review",
+            self.unreadable.clone(),
+        );
+        self.registry.register_with_unit(
+            "review_duration",
+            "Time from the last byte of a review to its verdict",
+            Unit::Seconds,
+            self.latency.clone(),
+        );
+    }
+
+    fn register_certificates(&mut self) {
+        self.registry.register_with_unit(
+            "certificate_expiry_timestamp",
+            "When the certificate that is served expires",
+            Unit::Seconds,
+            self.certificate_expiry.clone(),
+        );
+        self.registry.register(
+            "certificate_failures",
+            "Times that certificates or caBundle could not be brought in order",
+            self.certificate_failures.clone(),
+        );
+        self.registry.register(
+            "ca_bundle_repairs",
+            "Times that somebody else had damaged caBundle and it was put right",
+            self.ca_bundle_repairs.clone(),
+        );
+    }
+
+    fn register_ports(&mut self) {
+        self.registry.register(
+            "refused_scrapes",
+            "Scrapes of /metrics refused, by why",
+            self.scrape_refusals.family(),
+        );
+        self.registry.register(
+            "refused_callers",
+            "Requests for a review refused for want of a token, by why; only if one is required",
+            self.caller_refusals.family(),
+        );
+        self.registry.register(
+            "dropped_connections",
+            "Connections dropped, by what they were doing: to make room, or after too long a time",
+            self.drops.family(),
+        );
+    }
+
     /// Counts a verdict.
     pub fn reviewed(&self, actor: Actor, operation: &Operation, allowed: bool, rule: Rule, took: Duration) {
         let review = Review {
@@ -138,8 +150,8 @@ impl Metrics {
     /// was.
     pub fn not_a_review(&self) -> Option<u64> {
         self.unreadable.inc();
-        let (epoch, said) = &self.unreadable_said;
-        said.lock().unwrap_or_else(PoisonError::into_inner).take(epoch.elapsed())
+        let (epoch, quota) = &self.unreadable_log;
+        quota.lock().unwrap_or_else(PoisonError::into_inner).take(epoch.elapsed())
     }
 
     /// All metrics as text, true at the time of the call.

@@ -1,12 +1,12 @@
 //! Puts the webhook together and runs it.
 
 use crate::certificates::Policy;
-use crate::certificates::keeper::{Keeper, Places};
 use crate::certificates::provided::Provided;
+use crate::certificates::rotator::{Rotator, Targets};
 use crate::metrics::Metrics;
 use crate::options::{Certificates, Options};
 use crate::serve::{LIMITS, serve};
-use brupop_runtime::callers::{Callers, Right};
+use brupop_runtime::authorizer::{Authorizer, Right};
 use brupop_runtime::connections::Limits;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{ClusterConfig, Health, Shutdown, endpoint, metrics_endpoint};
@@ -47,26 +47,22 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let metrics = Arc::new(Metrics::default());
     let health = Health::starting("the certificate is not published yet");
     let resolver = Arc::new(Resolver::default());
-    let asking = cluster.client_without_retry()?;
-    let api_servers = options
-        .require_caller_token
-        .then(|| Callers::new(asking.clone(), Right::Token, metrics.caller_refusals.clone()));
-    let scrapers = Callers::new(asking, Right::Get(metrics_endpoint::PATH), metrics.scrape_refusals.clone());
+    let (of_reviews, of_scrapes) = authorizers(cluster.client_without_retry()?, &options, &metrics);
     // After the signal, reviews are still served for a while. Everything else goes on until they end.
     let (served, ending) = Shutdown::by_hand();
     let scraped = Arc::clone(&metrics);
-    let drops = metrics.drops.clone();
+    let drops = || metrics.drops.clone();
     let health_pages =
-        tokio::spawn(endpoint::serve(health_listener, health.clone(), drops.clone(), ending.clone()));
+        tokio::spawn(endpoint::serve(health_listener, health.clone(), drops(), ending.clone()));
     let metrics_pages = tokio::spawn(metrics_endpoint::serve(
         metrics_listener,
         Arc::clone(&resolver),
-        scrapers,
+        of_scrapes,
         move || scraped.render(),
-        drops,
+        drops(),
         ending.clone(),
     ));
-    let keeping = tokio::spawn(keep(
+    let certificates = tokio::spawn(look_after_certificate(
         cluster.client()?,
         cluster.namespace(),
         &options,
@@ -78,14 +74,27 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace = cluster.namespace(), "webhook started");
 
     let limits = Limits { linger: Duration::from_secs(options.linger_seconds), ..LIMITS };
-    serve(admission, resolver, limits, metrics, api_servers, shutdown).await;
+    serve(admission, resolver, limits, metrics, of_reviews, shutdown).await;
     served.request();
-    let _ = tokio::join!(health_pages, metrics_pages, keeping);
+    let _ = tokio::join!(health_pages, metrics_pages, certificates);
     Ok(())
 }
 
+/// Who may ask for reviews, if not everybody, and who may scrape the metrics.
+fn authorizers(
+    client: Client,
+    options: &Options,
+    metrics: &Metrics,
+) -> (Option<Arc<Authorizer>>, Arc<Authorizer>) {
+    let of_reviews = options
+        .require_caller_token
+        .then(|| Authorizer::new(client.clone(), Right::Token, metrics.caller_refusals.clone()));
+    let scrape = Right::Get(metrics_endpoint::PATH);
+    (of_reviews, Authorizer::new(client, scrape, metrics.scrape_refusals.clone()))
+}
+
 /// Looks after the certificate that TLS serves until the shutdown is requested.
-fn keep(
+fn look_after_certificate(
     client: Client,
     namespace: &str,
     options: &Options,
@@ -98,10 +107,10 @@ fn keep(
     let (secret, names) = (options.certificates_secret.clone(), options.certificate_names(namespace));
     match options.certificates {
         Certificates::Own => {
-            let places = Places { secret, configuration: options.webhook_configuration.clone(), names };
+            let targets = Targets { secret, configuration: options.webhook_configuration.clone(), names };
             let policy = Policy::of_lifetime(options.certificate_lifetime);
-            let keeper = Keeper::new(client, namespace, places, policy, resolver, health, metrics);
-            async move { keeper.run(shutdown).await }.boxed()
+            let rotator = Rotator::new(client, namespace, targets, policy, resolver, health, metrics);
+            async move { rotator.run(shutdown).await }.boxed()
         }
         Certificates::Provided => {
             let provided = Provided::new(client, namespace, secret, names, resolver, health, metrics);

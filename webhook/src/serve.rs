@@ -2,7 +2,7 @@
 
 use crate::metrics::Metrics;
 use crate::review;
-use brupop_runtime::callers::Callers;
+use brupop_runtime::authorizer::Authorizer;
 use brupop_runtime::connections::{self, Limits, Page, page};
 use brupop_runtime::{Shutdown, tls::Resolver};
 use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
@@ -64,24 +64,25 @@ pub fn routes(
     })
 }
 
-/// Serves reviews until the shutdown is requested and the reviews in flight are answered. With `callers`, only those are
-/// let in.
+/// Serves reviews until the shutdown is requested and the reviews in flight are answered. With an `authorizer`, only those callers
+/// come in whom it lets in.
 pub async fn serve(
     listener: TcpListener,
     resolver: Arc<Resolver>,
     limits: Limits,
     metrics: Arc<Metrics>,
-    callers: Option<Arc<Callers>>,
+    authorizer: Option<Arc<Authorizer>>,
     shutdown: Shutdown,
 ) {
     let drops = metrics.drops.clone();
     let routes = TowerToHyperService::new(warp::service(routes(metrics)));
     let one_at_a_time = Arc::new(Mutex::new(()));
     let handler = move |peer, request: Request<Vec<u8>>| {
-        let (routes, callers, one_at_a_time) = (routes.clone(), callers.clone(), Arc::clone(&one_at_a_time));
+        let (routes, authorizer, one_at_a_time) =
+            (routes.clone(), authorizer.clone(), Arc::clone(&one_at_a_time));
         async move {
-            if let Some(callers) = callers
-                && let Err(status) = callers.admit(peer, request.headers()).await
+            if let Some(authorizer) = authorizer
+                && let Err(status) = authorizer.admit(peer, request.headers()).await
             {
                 return stranger(status);
             }

@@ -4,7 +4,7 @@
 
 use brupop_runtime::connections::Limits;
 use brupop_runtime::{Shutdown, shutdown::Trigger, tls::Resolver};
-use brupop_webhook::certificates::{Generation, Policy, issue::issue};
+use brupop_webhook::certificates::{CertificateGeneration, Policy, issue::issue};
 use brupop_webhook::metrics::Metrics;
 use brupop_webhook::serve::{LIMITS, serve};
 use http::{Request, StatusCode};
@@ -42,7 +42,7 @@ struct Server {
     task: JoinHandle<()>,
 }
 
-fn generation() -> Generation {
+fn generation() -> CertificateGeneration {
     let now = Timestamp::now();
     let policy = Policy::of_lifetime(SignedDuration::from_hours(1));
     issue(&[NAME.to_owned()], policy, now, now).unwrap()
@@ -72,12 +72,12 @@ async fn start(limits: Limits) -> Server {
 }
 
 /// The server goes over to this certificate; says whether that is a change.
-fn put(server: &Server, generation: &Generation) -> bool {
+fn put(server: &Server, generation: &CertificateGeneration) -> bool {
     server.resolver.serve(&generation.certificate, &generation.key).unwrap()
 }
 
 /// A server with these limits that has a certificate.
-async fn serving(limits: Limits) -> (Server, Generation) {
+async fn serving(limits: Limits) -> (Server, CertificateGeneration) {
     let server = start(limits).await;
     let generation = generation();
     put(&server, &generation);
@@ -85,14 +85,17 @@ async fn serving(limits: Limits) -> (Server, Generation) {
 }
 
 /// Connects as an API server does that trusts these authorities.
-async fn connect(address: SocketAddr, trusted: &[&Generation]) -> std::io::Result<TlsStream<TcpStream>> {
+async fn connect(
+    address: SocketAddr,
+    trusted: &[&CertificateGeneration],
+) -> std::io::Result<TlsStream<TcpStream>> {
     connect_for(address, trusted, &[]).await
 }
 
 /// Connects, and offers these protocols, if there are any.
 async fn connect_for(
     address: SocketAddr,
-    trusted: &[&Generation],
+    trusted: &[&CertificateGeneration],
     protocols: &[&[u8]],
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
@@ -106,7 +109,7 @@ async fn connect_for(
     timeout(DEADLINE, connector.connect(ServerName::try_from(NAME).unwrap(), stream)).await.unwrap()
 }
 
-async fn open(server: &Server, trusted: &[&Generation]) -> SendRequest<Full<Bytes>> {
+async fn open(server: &Server, trusted: &[&CertificateGeneration]) -> SendRequest<Full<Bytes>> {
     let stream = connect(server.address, trusted).await.unwrap();
     let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
@@ -186,7 +189,7 @@ async fn the_certificate_is_swapped_while_connections_go_on() {
     let mut late = open(&server, &[&old, &new]).await;
     assert_eq!(post(&mut late, "/validate", REFUSED).await.unwrap().0, StatusCode::OK);
 
-    let damaged = Generation { key: generation().key, ..old };
+    let damaged = CertificateGeneration { key: generation().key, ..old };
     assert!(server.resolver.serve(&damaged.certificate, &damaged.key).is_err(), "a key that does not fit");
     assert!(connect(server.address, &[&new]).await.is_ok(), "what was served stays");
 }

@@ -36,21 +36,21 @@ pub(super) struct Absence(Option<Instant>);
 
 impl Absence {
     /// A question to the host failed. Only one that found nobody there counts.
-    pub(super) fn noticed(&mut self, error: &HostError) {
+    pub(super) fn on_failure(&mut self, error: &HostError) {
         if error.is_absence() {
             self.0.get_or_insert_with(Instant::now);
         } else {
-            self.over();
+            self.on_answer();
         }
     }
 
     /// The host has answered.
-    pub(super) fn over(&mut self) {
+    pub(super) fn on_answer(&mut self) {
         self.0 = None;
     }
 
     /// The error with which to end, once nobody has listened on `socket` for too long.
-    pub(super) fn for_good(&self, socket: impl Into<PathBuf>) -> Option<SocketAbandoned> {
+    pub(super) fn abandoned(&self, socket: impl Into<PathBuf>) -> Option<SocketAbandoned> {
         let after = self.0?.elapsed();
         (after >= ABSENT_FOR_GOOD).then(|| SocketAbandoned { socket: socket.into(), after })
     }
@@ -70,28 +70,28 @@ mod tests {
     async fn only_an_absence_without_interruption_is_for_good() {
         let refused = unreachable(ErrorKind::ConnectionRefused);
         let mut absence = Absence::default();
-        absence.noticed(&refused);
+        absence.on_failure(&refused);
         tokio::time::advance(ABSENT_FOR_GOOD / 2).await;
-        absence.noticed(&refused);
-        assert!(absence.for_good("s").is_none(), "a short one");
+        absence.on_failure(&refused);
+        assert!(absence.abandoned("s").is_none(), "a short one");
         for interruption in [
             None,
             Some(HostError::TimedOut { call: "GET /os", after: Duration::from_secs(10) }),
             Some(unreachable(ErrorKind::WouldBlock)),
         ] {
-            absence.noticed(&unreachable(ErrorKind::NotFound));
+            absence.on_failure(&unreachable(ErrorKind::NotFound));
             match &interruption {
-                None => absence.over(),
-                Some(error) => absence.noticed(error),
+                None => absence.on_answer(),
+                Some(error) => absence.on_failure(error),
             }
             tokio::time::advance(ABSENT_FOR_GOOD).await;
-            assert!(absence.for_good("s").is_none(), "somebody was there: {interruption:?}");
+            assert!(absence.abandoned("s").is_none(), "somebody was there: {interruption:?}");
         }
-        absence.noticed(&refused);
+        absence.on_failure(&refused);
         tokio::time::advance(ABSENT_FOR_GOOD).await;
-        absence.noticed(&refused);
+        absence.on_failure(&refused);
         assert_eq!(
-            absence.for_good("/run/api.sock").map(|error| error.to_string()).as_deref(),
+            absence.abandoned("/run/api.sock").map(|error| error.to_string()).as_deref(),
             Some(
                 "nobody has listened on /run/api.sock for 60 s; the process ends, so that a new container mounts the \
                  socket anew. The kubelet calls this CrashLoopBackOff until the host's API server is back; it is no \

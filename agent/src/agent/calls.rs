@@ -1,86 +1,98 @@
 //! Calls that make the host do something.
 
+use std::time::Duration;
+
+use brupop_agent_core::step::{Asked, Command, HostCall, HostFacts, StepMemory, Updates};
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Problem, State};
-use tokio::time::Instant;
 
-use super::{Agent, Pause};
+use super::host_session::{HostFailures, HostSession, chosen};
 use crate::host::{HostError, Outcome};
-use crate::pace::Begun;
-use crate::trouble::jittered;
-use brupop_agent_core::step::{Asked, Command, HostCall, HostFacts, Memory, Updates};
 
-impl Agent {
-    /// Makes a call, unless the same one was made too recently. `memory` is what to remember if the host begins.
-    pub(super) async fn ask(
+/// What came of a call.
+pub(super) struct CallMade {
+    /// The host has begun what was asked for, or may have.
+    pub(super) may_have_begun: bool,
+    /// How long to wait before the next look.
+    pub(super) wait: Duration,
+}
+
+impl HostSession {
+    /// Makes a call, unless the same one was made too recently.
+    pub(super) async fn call(
         &mut self,
         call: HostCall,
-        seen: &ShadowFacts<'_>,
-        chosen: Option<&str>,
-        memory: Memory,
-    ) -> Pause {
-        let due = call == HostCall::Command(Command::Refresh) && self.memory.refresh_due;
-        if !due && let Some(wait) = self.repeats.wait(call, seen.generation) {
-            return Pause::ShadowOr(wait);
+        host: &HostFacts<'_>,
+        facts: &ShadowFacts<'_>,
+        refresh_due: bool,
+    ) -> CallMade {
+        let due = call == HostCall::Command(Command::Refresh) && refresh_due;
+        if !due && let Some(wait) = self.pace.repeats.wait(call, facts.generation) {
+            return CallMade { may_have_begun: false, wait };
         }
         let outcome = self.host.call(call).await;
-        let idle = matches!(seen.spec.state, State::Idle | State::ErrorReset);
-        let prefetch = chosen.filter(|_| idle && call == HostCall::Command(Command::Prepare));
+        let idle = matches!(facts.spec.state, State::Idle | State::ErrorReset);
+        let prefetch = chosen(host).filter(|_| idle && call == HostCall::Command(Command::Prepare));
         if let Some(version) = prefetch.filter(|_| !matches!(outcome, Ok(Outcome::Busy))) {
-            self.prefetches.asked(version, self.options.refresh_interval);
+            self.pace.prefetches.asked(version, self.options.refresh_interval);
         }
-        self.refusals.answered(call, &outcome);
-        let (problem, sentence) = match outcome {
+        self.refusals.on_answer(call, &outcome);
+        let may_have_begun = match &outcome {
+            Ok(outcome) => *outcome == Outcome::Begun,
+            // If somebody was there, it may have begun. Then its end is seen; otherwise it counts as lost.
+            Err(error) => !matches!(error, HostError::Unreachable { .. }),
+        };
+        if may_have_begun {
+            self.pace.command.begun();
+        }
+        let wait = match outcome {
             Ok(Outcome::Begun) => {
-                self.begun(call, seen.generation, memory);
-                say_begun(call, seen, due, prefetch);
-                return Pause::ShadowOr(self.polls.next(self.options.poll_interval));
+                self.on_begun(call, facts.generation);
+                log_begun(call, facts, due, prefetch);
+                self.next_poll()
             }
-            Ok(Outcome::Busy) => {
-                return Pause::ShadowOr(self.polls.next(self.options.poll_interval));
-            }
+            Ok(Outcome::Busy) => self.next_poll(),
             Ok(Outcome::NotFound(sentence) | Outcome::NotAllowed(sentence) | Outcome::Failed(sentence)) => {
-                (refused(call), format!("{} was refused: {sentence}", call.name()))
+                let sentence = format!("{} was refused: {sentence}", call.name());
+                self.failures.call_failed(refused(call), &sentence, prefetch.is_some())
             }
             Err(error) => {
-                if !matches!(error, HostError::Unreachable { .. }) {
-                    // It may have begun all the same. Then its end is seen; otherwise it counts as lost.
-                    self.begun = Some(Begun::now());
-                    self.memory = memory;
-                }
-                (Problem::HostUnreachable, error.to_string())
+                self.failures.call_failed(Problem::HostUnreachable, &error.to_string(), prefetch.is_some())
             }
         };
-        let failing = if prefetch.is_some() {
-            &mut self.prefetch_failing
-        } else {
-            self.call_problem = problem;
-            &mut self.call_failing
-        };
-        Pause::ShadowOr(failing.failed(&sentence))
+        CallMade { may_have_begun, wait }
     }
 
     /// The host has accepted the call.
-    fn begun(&mut self, call: HostCall, generation: u64, memory: Memory) {
-        self.call_failing.over();
-        self.repeats.made(call, generation, self.options.reboot_repeat_interval);
-        self.begun = Some(Begun::now());
-        self.memory = memory;
+    fn on_begun(&mut self, call: HostCall, generation: u64) {
+        self.failures.calls.resolved();
+        self.pace.repeats.accepted(call, generation, self.options.reboot_repeat_interval);
         if call == HostCall::Command(Command::Refresh) {
-            self.refresh_at = Instant::now() + jittered(self.options.refresh_interval, 0.1);
+            self.pace.refresh_begun(self.options.refresh_interval);
         }
     }
 
     /// Forgets a command that had begun and of whose end the host says nothing. It may then be asked for again.
-    pub(super) fn notice_lost(&mut self, host: &HostFacts<'_>) {
+    pub(super) fn forget_lost(&self, memory: &mut StepMemory, host: &HostFacts<'_>) {
         if host.updates != Updates::Busy
-            && let Some(Asked { command, .. }) = self.memory.asked
-            && self.begun.as_ref().is_none_or(Begun::is_lost)
+            && let Some(Asked { command, .. }) = memory.asked
+            && self.pace.command.is_lost()
         {
             tracing::warn!(?command, "the host does not say what became of its command; it counts as lost");
-            self.memory.asked = None;
-            self.memory.refresh_lost |= command == Command::Refresh;
+            memory.asked = None;
+            memory.refresh_lost |= command == Command::Refresh;
         }
+    }
+}
+
+impl HostFailures {
+    /// A call failed. Returns how long to wait before the next look.
+    fn call_failed(&mut self, problem: Problem, sentence: &str, is_prefetch: bool) -> Duration {
+        if is_prefetch {
+            return self.prefetches.failed(sentence);
+        }
+        self.call_problem = problem;
+        self.calls.failed(sentence)
     }
 }
 
@@ -92,14 +104,14 @@ fn refused(call: HostCall) -> Problem {
     }
 }
 
-/// A log line about a call that the host has accepted.
-fn say_begun(call: HostCall, seen: &ShadowFacts<'_>, due: bool, prefetch: Option<&str>) {
+/// Logs a call that the host has accepted.
+fn log_begun(call: HostCall, facts: &ShadowFacts<'_>, due: bool, prefetch: Option<&str>) {
     if due {
         tracing::debug!("the host looks for updates");
     } else if let Some(version) = prefetch {
         tracing::info!(version, "the host downloads an update ahead of its turn");
     } else {
-        let (version, attempt) = (seen.spec.version, seen.spec.attempt);
+        let (version, attempt) = (facts.spec.version, facts.spec.attempt);
         tracing::info!(call = call.name(), version, attempt, "the host has begun");
     }
 }

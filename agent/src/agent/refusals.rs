@@ -30,24 +30,24 @@ pub(super) struct Refusals {
 
 impl Refusals {
     /// Notes the attempt that the spec asks for. A new attempt forgets what happened in the one before.
-    pub(super) fn attempt(&mut self, attempt: Option<u64>) {
+    pub(super) fn begin_attempt(&mut self, attempt: Option<u64>) {
         if self.attempt != attempt {
             *self = Self { attempt, known_since: Some(Instant::now()), ..Self::default() };
         }
     }
 
     /// This process has claimed the reboot.
-    pub(super) fn claimed(&mut self) {
+    pub(super) fn on_claim(&mut self) {
         self.claimed = true;
     }
 
     /// The host says that a command runs: it refuses others only until that one ends.
-    pub(super) fn busy(&mut self) {
+    pub(super) fn on_busy(&mut self) {
         self.command_since = None;
     }
 
     /// What the host said to a call.
-    pub(super) fn answered(&mut self, call: HostCall, answer: &Result<Outcome, HostError>) {
+    pub(super) fn on_answer(&mut self, call: HostCall, answer: &Result<Outcome, HostError>) {
         let since = if call == HostCall::Reboot { &mut self.reboot_since } else { &mut self.command_since };
         match answer {
             // It was never asked.
@@ -108,21 +108,21 @@ mod tests {
             (false, true, OVER, false),
         ] {
             let mut refusals = Refusals::default();
-            refusals.attempt(Some(1));
+            refusals.begin_attempt(Some(1));
             if claimed {
-                refusals.claimed();
+                refusals.on_claim();
             }
             if accepted {
-                refusals.answered(HostCall::Reboot, &Ok(Outcome::Begun));
+                refusals.on_answer(HostCall::Reboot, &Ok(Outcome::Begun));
             }
-            refusals.answered(HostCall::Reboot, &Ok(no()));
+            refusals.on_answer(HostCall::Reboot, &Ok(no()));
             tokio::time::advance(waited).await;
-            refusals.answered(HostCall::Reboot, &Ok(no()));
+            refusals.on_answer(HostCall::Reboot, &Ok(no()));
             assert_eq!(refusals.reboot_for_good(DEADLINE), expected, "{claimed} {accepted} {waited:?}");
             assert!(!refusals.command_for_good(DEADLINE));
-            refusals.attempt(Some(1));
+            refusals.begin_attempt(Some(1));
             assert_eq!(refusals.reboot_for_good(DEADLINE), expected);
-            refusals.attempt(Some(2));
+            refusals.begin_attempt(Some(2));
             assert!(!refusals.reboot_for_good(DEADLINE), "another attempt");
         }
     }
@@ -130,17 +130,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reboot_may_come_for_a_while_after_it_was_accepted_or_inherited() {
         let mut refusals = Refusals::default();
-        refusals.attempt(Some(1));
+        refusals.begin_attempt(Some(1));
         assert!(refusals.reboot_may_come(), "an earlier process may have asked for it");
-        refusals.claimed();
+        refusals.on_claim();
         assert!(!refusals.reboot_may_come(), "nobody could ask before the claim");
-        refusals.answered(HostCall::Reboot, &Ok(no()));
+        refusals.on_answer(HostCall::Reboot, &Ok(no()));
         assert!(!refusals.reboot_may_come());
-        refusals.answered(HostCall::Reboot, &Ok(Outcome::Begun));
+        refusals.on_answer(HostCall::Reboot, &Ok(Outcome::Begun));
         assert!(refusals.reboot_may_come());
         tokio::time::advance(OVER).await;
         assert!(!refusals.reboot_may_come());
-        refusals.attempt(Some(2));
+        refusals.begin_attempt(Some(2));
         assert!(refusals.reboot_may_come());
         tokio::time::advance(OVER).await;
         assert!(!refusals.reboot_may_come());
@@ -149,16 +149,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_command_is_refused_for_good_while_none_runs() {
         let mut refusals = Refusals::default();
-        refusals.attempt(Some(1));
-        refusals.answered(PREPARE, &Ok(no()));
+        refusals.begin_attempt(Some(1));
+        refusals.on_answer(PREPARE, &Ok(no()));
         tokio::time::advance(DEADLINE).await;
-        refusals.answered(PREPARE, &Ok(Outcome::Busy));
+        refusals.on_answer(PREPARE, &Ok(Outcome::Busy));
         assert!(refusals.command_for_good(DEADLINE) && !refusals.reboot_for_good(DEADLINE));
-        refusals.busy();
+        refusals.on_busy();
         assert!(!refusals.command_for_good(DEADLINE));
-        refusals.answered(PREPARE, &Ok(no()));
+        refusals.on_answer(PREPARE, &Ok(no()));
         tokio::time::advance(DEADLINE).await;
-        refusals.answered(PREPARE, &Ok(Outcome::Begun));
+        refusals.on_answer(PREPARE, &Ok(Outcome::Begun));
         assert!(!refusals.command_for_good(DEADLINE));
     }
 }

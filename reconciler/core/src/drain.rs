@@ -50,7 +50,7 @@ impl PodKey {
 
 /// What to tell people about a pod without a controller, which holds a drain up.
 pub fn unmanaged(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name} has no controller that would make it again elsewhere: delete it by hand")
+    format!("{namespace}/{name} has no controller that would recreate it elsewhere: delete it by hand")
 }
 
 /// What to tell people about a pod that cannot be read, which holds a drain up.
@@ -399,7 +399,7 @@ fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> 
 fn never(budget: &Budget) -> Option<String> {
     if budget.sync_failed {
         return Some(
-            "allows nothing, because Kubernetes cannot work it out (SyncFailed): kubectl describe pdb says why".to_owned(),
+            "allows no disruption, because Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why".to_owned(),
         );
     }
     let all = budget.observed && budget.expected_pods > 0 && budget.desired_healthy >= budget.expected_pods;

@@ -166,7 +166,7 @@ impl Candidate {
                 self.memory.renewed = Some(sent);
                 self.memory.not_before = Duration::ZERO;
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(lease = self.election.lease, "the Lease can be reached again");
+                    tracing::info!(lease = self.election.lease, "the Lease can be read and written again");
                 }
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {

@@ -96,8 +96,14 @@ impl Reconciler {
         if let Wrote::Nothing { first } = in_flight.written(seen, version_written, operation.patch(), now) {
             self.metrics.wrote(object, "unchanged");
             if first {
-                let why = "somebody else holds a field, or a webhook puts it back";
-                tracing::warn!(node, reason, object, why, "a write changed nothing; waiting for a change");
+                let why = "somebody else owns a field, or a webhook restores it";
+                tracing::warn!(
+                    node,
+                    reason,
+                    object,
+                    why,
+                    "a write changed nothing; waiting until the object changes"
+                );
             }
             return;
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brupop_runtime::errors::describe;
-use brupop_runtime::patient;
+use brupop_runtime::{FailureLog, patient};
 use futures::{Stream, StreamExt as _};
 use kube::Resource;
 use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
@@ -224,15 +224,15 @@ impl<P> Follower<P> {
 pub(super) struct Outage {
     what: String,
     failures: Arc<AtomicU64>,
-    lasts: bool,
+    log: FailureLog<()>,
 }
 
 impl Outage {
     pub(super) fn new(what: String, failures: Arc<AtomicU64>) -> Self {
-        Self { what, failures, lasts: false }
+        Self { what, failures, log: FailureLog::default() }
     }
 
-    /// Counts each failure, and logs the first of several in a row.
+    /// Counts each failure, and logs the first of several in a row, and those for another reason.
     pub(super) fn goes_on(&mut self, error: &watcher::Error) {
         if let watcher::Error::WatchError(status) = error
             && status.code == 410
@@ -244,14 +244,15 @@ impl Outage {
             return;
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
-        if !std::mem::replace(&mut self.lasts, true) {
-            tracing::warn!(what = self.what, error = describe(error), "a watch failed; trying again");
+        let error = describe(error);
+        if self.log.is_new((), &error) {
+            tracing::warn!(what = self.what, error, "a watch failed; trying again");
         }
     }
 
     /// The watch has yielded something; that a list begins is nothing yet, for each try begins with one.
     pub(super) fn is_over(&mut self) {
-        if std::mem::take(&mut self.lasts) {
+        if self.log.resolved(&()) {
             tracing::info!(what = self.what, "the watch works again");
         }
     }

@@ -1,4 +1,4 @@
-//! How often something may be said that others can make us say.
+//! How often something may be logged that others can make us log.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ pub struct Quota {
     most: u32,
     period: Duration,
     since: Duration,
-    said: u32,
+    logged: u32,
     left_out: u64,
 }
 
 impl Quota {
     /// So many lines in each period.
     pub const fn new(most: u32, period: Duration) -> Self {
-        Self { most, period, since: Duration::ZERO, said: 0, left_out: 0 }
+        Self { most, period, since: Duration::ZERO, logged: 0, left_out: 0 }
     }
 
-    /// May a line be said now? If so, returns how many were left out since the last one that was.
+    /// May a line be logged now? If so, returns how many were left out since the last one that was.
     pub fn take(&mut self, now: Duration) -> Option<u64> {
         if now.saturating_sub(self.since) >= self.period {
-            (self.since, self.said) = (now, 0);
+            (self.since, self.logged) = (now, 0);
         }
-        if self.said < self.most {
-            self.said += 1;
+        if self.logged < self.most {
+            self.logged += 1;
             return Some(std::mem::take(&mut self.left_out));
         }
         self.left_out += 1;

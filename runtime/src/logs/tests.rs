@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Peer;
-use crate::callers::{Callers, Refusals, Right};
+use crate::authorizer::{Authorizer, Refusals, Right};
 use crate::errors::tests::{SECRET, client};
 use brupop_api::printable::is_printable;
 use futures::StreamExt as _;
@@ -254,11 +254,11 @@ async fn calls_that_fail(status: u16, body: &'static str) {
         }
     };
     tracing::warn!(target: "brupop_runtime", error = &error as &dyn Error, "a watch");
-    let callers = Callers::new(client, Right::Token, Refusals::default());
+    let authorizer = Authorizer::new(client, Right::Token, Refusals::default());
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer token"));
     let peer = Peer::from(IpAddr::from([10, 0, 0, 1]));
-    assert_eq!(callers.admit(peer, &headers).await, Err(StatusCode::SERVICE_UNAVAILABLE));
+    assert_eq!(authorizer.admit(peer, &headers).await, Err(StatusCode::SERVICE_UNAVAILABLE));
 }
 
 /// kube's client logs a response that it cannot read as a whole, as a warning.

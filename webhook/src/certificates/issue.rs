@@ -1,6 +1,6 @@
 //! Makes a generation: an authority, and the one certificate it signs.
 
-use super::{Generation, Policy};
+use super::{CertificateGeneration, Policy};
 use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -28,9 +28,9 @@ pub fn issue(
     policy: Policy,
     now: Timestamp,
     serve_from: Timestamp,
-) -> Result<Generation, IssueError> {
+) -> Result<CertificateGeneration, IssueError> {
     let not_after = super::later(now, policy.lifetime);
-    let make = || -> Result<Generation, rcgen::Error> {
+    let make = || -> Result<CertificateGeneration, rcgen::Error> {
         let authority_key = KeyPair::generate()?;
         let mut authority = dated(CertificateParams::default(), not_after);
         // The name differs from generation to generation: several of them stand in one `caBundle`.
@@ -48,7 +48,7 @@ pub fn issue(
         serving.use_authority_key_identifier_extension = true;
         serving.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        Ok(Generation {
+        Ok(CertificateGeneration {
             authority: authority_pem,
             certificate: serving.signed_by(&key, &issuer)?.pem(),
             key: key.serialize_pem(),

@@ -1,7 +1,7 @@
 //! One round: read, make what is missing, publish, say what to serve. Storage is behind a trait, so that tests can run the
 //! same code in memory, with replicas that race and clocks that jump.
 
-use super::{Action, Generation, Policy, bundle, makeshift, plan, retained};
+use super::{CertificateGeneration, Policy, RotationStep, bundle, fallback, plan, retained};
 use jiff::Timestamp;
 
 /// Times a renewal is tried while other replicas write the Secret, too.
@@ -19,11 +19,15 @@ pub(super) trait Store {
     /// The wall clock.
     fn now(&self) -> Timestamp;
     /// Makes a generation.
-    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<Generation, Self::Error>;
+    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<CertificateGeneration, Self::Error>;
     /// Reads the Secret and the usable generations in it, the newest last.
-    async fn secret(&self) -> Result<(Self::Secret, Vec<Generation>), Self::Error>;
+    async fn secret(&self) -> Result<(Self::Secret, Vec<CertificateGeneration>), Self::Error>;
     /// Replaces the Secret that was read; false if somebody else has changed it since.
-    async fn replace(&self, secret: Self::Secret, generations: &[Generation]) -> Result<bool, Self::Error>;
+    async fn replace(
+        &self,
+        secret: Self::Secret,
+        generations: &[CertificateGeneration],
+    ) -> Result<bool, Self::Error>;
     /// Reads the configuration.
     async fn configuration(&self) -> Result<Self::Configuration, Self::Error>;
     /// What API servers trust that have read this configuration, as PEM.
@@ -54,7 +58,7 @@ pub(super) enum Publication {
 /// The result of a round.
 pub(super) struct Passed<E> {
     /// What to serve from now on, if that changes.
-    pub(super) serve: Option<Generation>,
+    pub(super) serve: Option<CertificateGeneration>,
     /// What is published and when to look again; or why it could not be published.
     pub(super) published: Result<Published, E>,
 }
@@ -71,13 +75,13 @@ pub(super) async fn pass<S: Store>(
     store: &S,
     names: &[String],
     policy: Policy,
-    serving: Option<&Generation>,
+    serving: Option<&CertificateGeneration>,
 ) -> Result<Passed<S::Error>, S::Error> {
     // Read before the Secret: if somebody publishes in between, the configuration changes and our patch is refused.
     let configuration = store.configuration().await;
     let found = generations(store, names, policy).await?;
     let now = store.now();
-    let Action::Serve { generation, look_again } = plan(&found, names, policy, now) else {
+    let RotationStep::Serve { generation, look_again } = plan(&found, names, policy, now) else {
         // It was renewed just now: the clock must have jumped in between.
         return Err(store.outrun());
     };
@@ -91,7 +95,7 @@ pub(super) async fn pass<S: Store>(
         // Somebody else is publishing. The next round will see what.
         Ok(Publication::Overtaken) => None,
         // What no API server trusts yet is served only if there is nothing better.
-        Err(_) => makeshift(&found, generation, serving, &trusted, names, now),
+        Err(_) => fallback(&found, generation, serving, &trusted, names, now),
     };
     let published = match published {
         Ok(Publication::Overtaken) => Err(store.overtaken()),
@@ -107,11 +111,11 @@ async fn generations<S: Store>(
     store: &S,
     names: &[String],
     policy: Policy,
-) -> Result<Vec<Generation>, S::Error> {
+) -> Result<Vec<CertificateGeneration>, S::Error> {
     for _ in 0..RACES {
         let (secret, found) = store.secret().await?;
         let now = store.now();
-        let Action::Renew { serve_from } = plan(&found, names, policy, now) else { return Ok(found) };
+        let RotationStep::Renew { serve_from } = plan(&found, names, policy, now) else { return Ok(found) };
         let mut wanted = retained(&found);
         wanted.push(store.issue(now, serve_from)?);
         if store.replace(secret, &wanted).await? {

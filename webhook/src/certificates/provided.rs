@@ -5,8 +5,9 @@ use crate::metrics::Metrics;
 use brupop_api::Item;
 use brupop_runtime::errors::describe;
 use brupop_runtime::tls::{Resolver, TlsError};
-use brupop_runtime::{Health, Shutdown, watch_one};
+use brupop_runtime::{FailureLog, Health, Shutdown, watch_one};
 use futures::StreamExt as _;
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject as _;
@@ -21,34 +22,33 @@ const KEY: &str = "tls.key";
 
 /// Why a Secret's certificate is not served.
 #[derive(Debug, Error)]
-pub enum ProvidedError {
+pub(crate) enum ProvidedError {
+    /// It is not there.
+    #[error("there is no such Secret: waiting for {secret}")]
+    Absent { secret: String },
+    /// The API server does not show it.
+    #[error("Secret {secret} cannot be watched")]
+    Watch {
+        secret: String,
+        #[source]
+        source: Box<watcher::Error>,
+    },
     /// There is no such key, or it is no text.
     #[error("Secret {secret} has no {key}")]
-    Missing {
-        /// Its name.
-        secret: String,
-        /// The key.
-        key: &'static str,
-    },
+    Missing { secret: String, key: &'static str },
     /// What it holds cannot be served.
     #[error("Secret {secret}")]
     Tls {
-        /// Its name.
         secret: String,
-        /// Why.
         #[source]
         source: TlsError,
     },
     /// It is no certificate.
     #[error("Secret {secret}: {CERTIFICATE} is no certificate")]
-    NoCertificate {
-        /// Its name.
-        secret: String,
-    },
+    NoCertificate { secret: String },
     /// API servers would not take it for ours.
     #[error("Secret {secret}: {CERTIFICATE} is not good for {name}")]
     Name {
-        /// Its name.
         secret: String,
         /// The name that API servers call us by.
         name: String,
@@ -56,7 +56,7 @@ pub enum ProvidedError {
 }
 
 /// Serves the certificate of a Secret that somebody else keeps.
-pub struct Provided {
+pub(crate) struct Provided {
     secrets: Api<Item<StoredSecret>>,
     secret: String,
     names: Vec<String>,
@@ -67,7 +67,7 @@ pub struct Provided {
 
 impl Provided {
     /// Serves the certificate of the Secret of this name in `namespace`. `names` are those that API servers call us by.
-    pub fn new(
+    pub(crate) fn new(
         client: Client,
         namespace: &str,
         secret: String,
@@ -81,47 +81,47 @@ impl Provided {
 
     /// Follows the Secret until the shutdown is requested. The process is ready once it serves a certificate. If a new one
     /// cannot be served, that is logged, and the old one is served on.
-    pub async fn run(&self, shutdown: Shutdown) {
+    pub(crate) async fn run(&self, shutdown: Shutdown) {
         let mut events = std::pin::pin!(watch_one(self.secrets.clone(), &self.secret));
+        let mut log = FailureLog::default();
         loop {
             let event = tokio::select! {
                 () = shutdown.requested() => return,
                 event = events.next() => event,
             };
-            match event {
-                Some(Ok(Some(secret))) => self.take_up(&secret),
-                Some(Ok(None)) => {
-                    self.metrics.certificate_failures.inc();
-                    tracing::warn!(secret = self.secret, "there is no such Secret: waiting for it");
-                }
-                Some(Err(error)) => {
-                    self.metrics.certificate_failures.inc();
-                    tracing::warn!(
-                        secret = self.secret,
-                        error = describe(&error),
-                        "the Secret cannot be watched"
-                    );
-                }
+            let secret = || self.secret.clone();
+            let served = match event {
+                Some(Ok(Some(secret))) => self.serve(&secret),
+                Some(Ok(None)) => Err(ProvidedError::Absent { secret: secret() }),
+                Some(Err(error)) => Err(ProvidedError::Watch { secret: secret(), source: Box::new(error) }),
                 None => return,
-            }
+            };
+            self.on_outcome(served, &mut log);
         }
     }
 
-    fn take_up(&self, secret: &Item<StoredSecret>) {
-        match self.serve(secret) {
+    /// Logs what people should know: whether another certificate is served, or why none is.
+    fn on_outcome(&self, served: Result<bool, ProvidedError>, log: &mut FailureLog<()>) {
+        match served {
             Ok(changed) => {
                 self.health.ready();
-                if changed {
+                if log.resolved(&()) || changed {
                     tracing::info!(secret = self.secret, "serving the certificate that was provided");
                 }
             }
             Err(error) => {
                 self.metrics.certificate_failures.inc();
-                tracing::warn!(error = &error as &dyn std::error::Error, "the certificate cannot be served");
+                if log.is_new((), &describe(&error)) {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the certificate cannot be served"
+                    );
+                }
             }
         }
     }
 
+    /// Serves the Secret's certificate. Returns whether it is another than before.
     fn serve(&self, secret: &Item<StoredSecret>) -> Result<bool, ProvidedError> {
         let name = || self.secret.clone();
         let certificate = text(secret, CERTIFICATE).ok_or_else(|| missing(name(), CERTIFICATE))?;

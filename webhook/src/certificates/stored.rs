@@ -1,6 +1,6 @@
 //! The form of generations in the Secret, and of their authorities in the configuration.
 
-use super::Generation;
+use super::CertificateGeneration;
 use super::objects::{Bundles, StoredSecret};
 use brupop_api::Item;
 use brupop_api::item::Unreadable;
@@ -19,7 +19,10 @@ use std::time::Duration;
 const DATA_KEY: &str = "generations.json";
 
 /// The Secret with these generations. Whatever else is in it stays.
-pub(super) fn write(secret: StoredSecret, generations: &[Generation]) -> serde_json::Result<Value> {
+pub(super) fn write(
+    secret: StoredSecret,
+    generations: &[CertificateGeneration],
+) -> serde_json::Result<Value> {
     Ok(secret.with_data(DATA_KEY, serde_json::to_vec(generations)?))
 }
 
@@ -52,15 +55,15 @@ pub(super) fn trusted(read: &Bundles) -> String {
     }
 }
 
-/// The generations in the Secret that can be used. Others are left out, so that new ones take their places.
-pub(super) fn read(secret: &Item<StoredSecret>) -> Vec<Generation> {
+/// The generations in the Secret that can be used. Others are left out, so that new ones take their targets.
+pub(super) fn read(secret: &Item<StoredSecret>) -> Vec<CertificateGeneration> {
     let Some(data) = secret.ok().and_then(|secret| secret.data(DATA_KEY)) else { return Vec::new() };
     let entries: Vec<Value> = serde_json::from_slice(&data).unwrap_or_else(|error| {
         let why = Unreadable::from(error);
         tracing::warn!(secret = secret.name(), %why, "the generations in the Secret cannot be read");
         Vec::new()
     });
-    let usable = |entry| serde_json::from_value(entry).ok().filter(holds);
+    let usable = |entry| serde_json::from_value(entry).ok().filter(is_sound);
     let total = entries.len();
     let usable: Vec<_> = entries.into_iter().filter_map(usable).collect();
     if usable.len() < total {
@@ -72,7 +75,7 @@ pub(super) fn read(secret: &Item<StoredSecret>) -> Vec<Generation> {
 
 /// Is the generation what it says? Certificate and key must fit, and its authority must vouch for the certificate, for all
 /// names, until it expires.
-fn holds(generation: &Generation) -> bool {
+fn is_sound(generation: &CertificateGeneration) -> bool {
     let verify = || {
         let certified = tls::certified(&generation.certificate, &generation.key).ok()?;
         let mut roots = RootCertStore::empty();
@@ -148,15 +151,21 @@ mod tests {
         let (good, other) = (make(), make());
         let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
         for (says, damaged) in [
-            ("no authority", Generation { authority: String::new(), ..good.clone() }),
-            ("garbage", Generation { authority: garbage.clone(), ..good.clone() }),
-            ("another's authority", Generation { authority: other.authority.clone(), ..good.clone() }),
-            ("no certificate", Generation { certificate: String::new(), ..good.clone() }),
-            ("garbage", Generation { certificate: garbage, ..good.clone() }),
-            ("another's key", Generation { key: other.key.clone(), ..good.clone() }),
-            ("a name too many", Generation { names: vec!["c.svc".to_owned()], ..good.clone() }),
-            ("no name", Generation { names: vec![], ..good.clone() }),
-            ("a longer life", Generation { not_after: now + SignedDuration::from_hours(2), ..good.clone() }),
+            ("no authority", CertificateGeneration { authority: String::new(), ..good.clone() }),
+            ("garbage", CertificateGeneration { authority: garbage.clone(), ..good.clone() }),
+            (
+                "another's authority",
+                CertificateGeneration { authority: other.authority.clone(), ..good.clone() },
+            ),
+            ("no certificate", CertificateGeneration { certificate: String::new(), ..good.clone() }),
+            ("garbage", CertificateGeneration { certificate: garbage, ..good.clone() }),
+            ("another's key", CertificateGeneration { key: other.key.clone(), ..good.clone() }),
+            ("a name too many", CertificateGeneration { names: vec!["c.svc".to_owned()], ..good.clone() }),
+            ("no name", CertificateGeneration { names: vec![], ..good.clone() }),
+            (
+                "a longer life",
+                CertificateGeneration { not_after: now + SignedDuration::from_hours(2), ..good.clone() },
+            ),
         ] {
             let secret = holding(serde_json::to_vec(&[damaged, other.clone()]).unwrap());
             assert_eq!(read(&secret), std::slice::from_ref(&other), "{says}");

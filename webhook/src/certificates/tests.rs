@@ -9,8 +9,8 @@ fn at(minutes: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_mins(1_000_000 + minutes)
 }
 
-fn generation(id: &str, serve_from: i64, not_after: i64) -> Generation {
-    Generation {
+fn generation(id: &str, serve_from: i64, not_after: i64) -> CertificateGeneration {
+    CertificateGeneration {
         authority: format!("authority of {id}\n"),
         certificate: id.to_owned(),
         key: String::new(),
@@ -21,12 +21,12 @@ fn generation(id: &str, serve_from: i64, not_after: i64) -> Generation {
 }
 
 /// What `plan` says, in short: the generation's id and the minute of the next look, or the minute of first service.
-fn said(found: &[Generation], names: &[&str], now: i64) -> String {
+fn said(found: &[CertificateGeneration], names: &[&str], now: i64) -> String {
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     let minute = |time: Timestamp| (time - at(0)).total(jiff::Unit::Minute).unwrap();
     match plan(found, &names, POLICY, at(now)) {
-        Action::Renew { serve_from } => format!("renew, serve from {}", minute(serve_from)),
-        Action::Serve { generation, look_again } => {
+        RotationStep::Renew { serve_from } => format!("renew, serve from {}", minute(serve_from)),
+        RotationStep::Serve { generation, look_again } => {
             format!("serve {}, look at {}", generation.certificate, minute(look_again))
         }
     }
@@ -61,14 +61,14 @@ fn the_plan_row_by_row() {
         ("good for another name only", vec![a()], &["team-webhook.ns.svc"], 10, "renew, serve from 10"),
         (
             "good for more names than needed",
-            vec![Generation { names: vec!["webhook.ns.svc".into(), "::1".into()], ..a() }],
+            vec![CertificateGeneration { names: vec!["webhook.ns.svc".into(), "::1".into()], ..a() }],
             name,
             10,
             "serve a, look at 15",
         ),
         (
             "two replicas that want different names keep one each",
-            vec![a(), Generation { names: vec!["other".into()], ..b(5) }],
+            vec![a(), CertificateGeneration { names: vec!["other".into()], ..b(5) }],
             name,
             10,
             "serve a, look at 15",
@@ -120,7 +120,7 @@ fn what_cannot_be_published_is_served_only_if_there_is_nothing_better() {
             Some("other"),
         ),
     ] {
-        let chosen = makeshift(&found, &new, serving, published, &names, at(now));
+        let chosen = fallback(&found, &new, serving, published, &names, at(now));
         assert_eq!(chosen.map(|it| it.certificate.as_str()), expected, "{says}");
     }
 }

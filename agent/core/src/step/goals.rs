@@ -2,11 +2,12 @@
 
 use brupop_api::{Problem, State};
 
-use super::view::{View, failure};
+use super::input::{StepInput, failure};
 use super::written::{Instead, written_instead};
 use super::{Command, Ended, Report, UpdateState, Updates};
 
 /// What to do once there is nothing to report.
+#[derive(Clone, Copy)]
 pub(super) enum Next {
     Wait,
     Poll,
@@ -14,7 +15,7 @@ pub(super) enum Next {
     Reboot,
 }
 
-impl<'a> View<'_, 'a> {
+impl<'a> StepInput<'_, 'a> {
     /// Idle: nothing of ours is pending; look for updates now and then.
     pub(super) fn toward_idle(&self, report: &mut Report<'a>) -> Next {
         if self.pending() {
@@ -35,7 +36,7 @@ impl<'a> View<'_, 'a> {
                 Updates::Known(_) => {}
             }
         }
-        if self.fell_back_unsaid() {
+        if self.fell_back_unreported() {
             report.crash(self.host.now, &self.fell_back());
         }
         report.state(State::Idle);
@@ -44,7 +45,7 @@ impl<'a> View<'_, 'a> {
         if self.shadow.spec.failures.is_none() {
             report.no_failures();
         }
-        self.say_problem(report);
+        self.report_idle_problem(report);
         self.look_for_updates(report)
     }
 
@@ -90,12 +91,18 @@ impl<'a> View<'_, 'a> {
             report.claim(None);
             return Next::Wait;
         }
+        self.reboot(claimed, report)
+    }
+
+    /// Claims the reboot that is granted for this boot, and once it is `claimed`, asks for it; fails if the host would boot
+    /// something else.
+    fn reboot(&self, claimed: bool, report: &mut Report<'a>) -> Next {
         match self.host.updates {
             Updates::Busy => Next::Poll,
             Updates::Unknown => Next::Command(Command::Refresh),
             Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours_and_wanted(&known) => {
                 report.claim(Some(self.host.boot_id));
-                if self.said() == Some(Problem::NotNextToBoot) {
+                if self.reported_problem() == Some(Problem::NotNextToBoot) {
                     report.no_problem();
                 }
                 if claimed { Next::Reboot } else { Next::Wait }
@@ -174,7 +181,7 @@ impl<'a> View<'_, 'a> {
 
     /// The reconciler saw from the Node that the host has fallen back, and gave up the attempt before we could say
     /// so. The claim, which goes with the same write, is there to say it once.
-    fn fell_back_unsaid(&self) -> bool {
+    fn fell_back_unreported(&self) -> bool {
         let spec = &self.shadow.spec;
         self.shadow.status.reboot_requested.is_some_and(|claim| claim != self.host.boot_id)
             && spec.failures.is_some_and(|failures| Some(failures.attempt) == spec.attempt)

@@ -5,7 +5,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
-use super::view::View;
+use super::input::StepInput;
 use super::{Command, Ended, HostFacts, Report, UpdateFacts, UpdateState};
 
 /// The image that we staged, as of the host's last command. A refresh of ours right after the prepare does no harm to it:
@@ -32,7 +32,7 @@ fn at(staged: &Staged) -> Option<Timestamp> {
     staged.at.parse().ok()
 }
 
-impl<'a> View<'_, 'a> {
+impl<'a> StepInput<'_, 'a> {
     /// May an attempt of ours have activated an image?
     pub(super) fn pending(&self) -> bool {
         self.our_image

@@ -3,13 +3,13 @@
 use brupop_api::Problem;
 use brupop_api::shadow::Staged;
 
-use super::view::{Said, View, failure};
+use super::input::{Finding, StepInput, failure};
 use super::{Command, Ended, Prefetch, UpdateFacts, UpdateState, Updates};
 
 const IN_THE_WAY: &str = "prefetch waits: the inactive partition holds an image that is not known to be ours; it is \
     overwritten when the node's turn comes";
 
-impl View<'_, '_> {
+impl StepInput<'_, '_> {
     /// What was downloaded ahead of its turn, as far as it is known to be whole.
     pub(super) fn prefetched(&self) -> Option<Staged> {
         if self.memory.prefetch == Prefetch::Off {
@@ -62,7 +62,7 @@ impl View<'_, '_> {
     }
 
     /// A download has just failed, or there cannot be one.
-    pub(super) fn prefetch_problem(&self) -> Option<Said> {
+    pub(super) fn prefetch_problem(&self) -> Option<Finding> {
         if self.memory.prefetch == Prefetch::Off {
             return None;
         }

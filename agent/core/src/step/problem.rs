@@ -2,32 +2,33 @@
 
 use brupop_api::{Problem, State};
 
-use super::view::{Said, View};
+use super::input::{Finding, StepInput};
 use super::{LastCommand, Prefetch, Report};
 
-impl View<'_, '_> {
-    /// What is wrong with an idle host.
-    pub(super) fn say_problem(&self, report: &mut Report<'_>) {
+impl StepInput<'_, '_> {
+    /// Reports what is wrong with an idle host.
+    pub(super) fn report_idle_problem(&self, report: &mut Report<'_>) {
         // What made an attempt fail is worth more than what keeps a host that waits from an update.
-        let is_free = !self.said().is_some_and(Problem::is_of_attempt) || self.failures_are_over();
+        let is_free =
+            !self.reported_problem().is_some_and(Problem::is_of_attempt) || self.failures_are_over();
         let waiting = || self.prefetch_problem().or_else(|| self.unchosen()).filter(|_| is_free);
-        self.say(report, self.refresh_problem().or_else(waiting));
+        self.report_problem(report, self.refresh_problem().or_else(waiting));
     }
 
-    /// Says this, or takes back what is over.
-    pub(super) fn say(&self, report: &mut Report<'_>, found: Option<Said>) {
+    /// Reports this, or takes back what is over.
+    pub(super) fn report_problem(&self, report: &mut Report<'_>, found: Option<Finding>) {
         match found {
             _ if self.host_api_fails() => {}
             Some((problem, sentence)) => report.problem(problem, &sentence),
-            None if self.is_over() => report.no_problem(),
+            None if self.is_resolved() => report.no_problem(),
             None => {}
         }
     }
 
     /// Has what the status says is wrong ended otherwise? What is under way says nothing about that.
-    fn is_over(&self) -> bool {
+    fn is_resolved(&self) -> bool {
         let known = self.host.known();
-        match self.said() {
+        match self.reported_problem() {
             // That was over before, or what stands there is of an agent that said nothing but the sentence.
             None => self.shadow.status.problem.is_some() || self.failures_are_over(),
             Some(Problem::HostUnreachable | Problem::CommandRefused | Problem::RebootRefused) => false,

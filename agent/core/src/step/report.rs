@@ -77,7 +77,7 @@ impl<'a> Report<'a> {
 
     /// What is wrong: a word to decide on, and a sentence for people.
     pub(super) fn problem(&mut self, problem: Problem, sentence: &str) {
-        self.says(
+        self.set_problem(
             Value::Problem(problem),
             Value::Text(Cow::Owned(printable(sentence, MESSAGE_MAX).into_owned())),
         );
@@ -85,10 +85,10 @@ impl<'a> Report<'a> {
 
     /// Nothing is wrong any more.
     pub(super) fn no_problem(&mut self) {
-        self.says(Value::Absent, Value::Absent);
+        self.set_problem(Value::Absent, Value::Absent);
     }
 
-    fn says(&mut self, problem: Value<'a>, message: Value<'a>) {
+    fn set_problem(&mut self, problem: Value<'a>, message: Value<'a>) {
         let read = Value::problem_or_absent(self.read().problem);
         self.differ(Field::StatusProblem, &read, problem);
         let read = Value::text_or_absent(self.read().message);

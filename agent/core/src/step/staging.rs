@@ -9,10 +9,10 @@ use brupop_api::shadow::Staged;
 use brupop_api::{Problem, State};
 
 use super::goals::Next;
-use super::view::{View, failure};
+use super::input::{StepInput, failure};
 use super::{Command, Ended, LastCommand, Report, UpdateFacts, UpdateState, Updates};
 
-impl<'a> View<'_, 'a> {
+impl<'a> StepInput<'_, 'a> {
     /// Wanted: the host boots `spec.version` next.
     pub(super) fn toward_staged(&self, report: &mut Report<'a>) -> Next {
         report.staged(self.our_image.clone());
@@ -48,7 +48,7 @@ impl<'a> View<'_, 'a> {
                 Next::Wait
             }
             Updates::Known(known) => {
-                self.say(report, self.refresh_problem());
+                self.report_problem(report, self.refresh_problem());
                 self.activate(&known, report).unwrap_or_else(|| self.prepare(&known, report))
             }
         }
@@ -86,7 +86,7 @@ impl<'a> View<'_, 'a> {
         }
         let staged = self.whole_and_wanted(known)?;
         let looked = self.has_looked(known);
-        // Said before it is activated: so a restarted agent, and a later Idle, know it for this attempt's. What was
+        // Reported before it is activated: so a restarted agent, and a later Idle, know it for this attempt's. What was
         // downloaded ahead of the turn becomes this attempt's only now.
         report.staged(Some(Staged { prefetched: staged.prefetched && !looked, ..staged }));
         Some(Next::Command(if looked { Command::Activate } else { Command::Refresh }))
@@ -108,7 +108,8 @@ impl<'a> View<'_, 'a> {
         }
         if wrote_instead {
             // The host still wants this version, and its updater another: a further prepare would go the same way.
-            let told = self.shadow.status.message.filter(|_| self.said() == Some(Problem::StepFailed));
+            let told =
+                self.shadow.status.message.filter(|_| self.reported_problem() == Some(Problem::StepFailed));
             let told = told.unwrap_or("prepare did not write what the host has chosen");
             report.failure(self.host.now, told);
             return Next::Wait;

@@ -135,8 +135,8 @@ fn says(shadow: BottlerocketShadow, problem: Problem, sentence: &str) -> Bottler
 }
 
 /// The last call that was to do something did not come off.
-fn call_fails() -> Memory {
-    Memory { host_api_fails: true, ..fresh() }
+fn call_fails() -> StepMemory {
+    StepMemory { host_api_fails: true, ..fresh() }
 }
 
 /// A host that knows of this version, and chooses none.
@@ -151,18 +151,18 @@ fn saying(stderr: &'static str, second: i64) -> LastCommand<'static> {
     LastCommand { stderr, ..last(Command::Prepare, true, second) }
 }
 
-fn fresh() -> Memory {
-    Memory::default()
+fn fresh() -> StepMemory {
+    StepMemory::default()
 }
 
 /// This process began the attempt.
-fn began() -> Memory {
-    Memory { began: Some(1), ..Memory::default() }
+fn began() -> StepMemory {
+    StepMemory { began: Some(1), ..StepMemory::default() }
 }
 
 /// This attempt's refresh was seen to succeed.
-fn refreshed() -> Memory {
-    Memory { refreshed: Some(1), ..began() }
+fn refreshed() -> StepMemory {
+    StepMemory { refreshed: Some(1), ..began() }
 }
 
 /// This command was begun when the last one, a refresh that succeeded, had ended at this second.
@@ -176,8 +176,8 @@ fn first_look(before: i64) -> Asked {
 }
 
 /// See [`call`].
-fn asked(command: Command, before: i64) -> Memory {
-    Memory { asked: Some(call(command, before)), ..refreshed() }
+fn asked(command: Command, before: i64) -> StepMemory {
+    StepMemory { asked: Some(call(command, before)), ..refreshed() }
 }
 
 fn old(updates: Updates<'static>) -> HostFacts<'static> {

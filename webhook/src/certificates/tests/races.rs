@@ -15,7 +15,7 @@ const NAME: &str = "webhook.ns.svc";
 #[derive(Default)]
 struct World {
     /// With its resource version.
-    secret: RefCell<(u64, Vec<Generation>)>,
+    secret: RefCell<(u64, Vec<CertificateGeneration>)>,
     configuration: RefCell<(u64, String)>,
     made: Cell<usize>,
     /// A replica took from `caBundle` what the Secret holds.
@@ -51,18 +51,18 @@ impl Store for Seen {
         at(self.world.minute.get() + self.error.get())
     }
 
-    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<Generation, Outrun> {
+    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<CertificateGeneration, Outrun> {
         let number = self.world.made.replace(self.world.made.get() + 1);
         let not_after = later(now, POLICY.lifetime);
-        Ok(Generation { serve_from, not_after, ..generation(&format!("#{number}"), 0, 0) })
+        Ok(CertificateGeneration { serve_from, not_after, ..generation(&format!("#{number}"), 0, 0) })
     }
 
-    async fn secret(&self) -> Result<(u64, Vec<Generation>), Outrun> {
+    async fn secret(&self) -> Result<(u64, Vec<CertificateGeneration>), Outrun> {
         turn().await;
         Ok(self.world.secret.borrow().clone())
     }
 
-    async fn replace(&self, read: u64, generations: &[Generation]) -> Result<bool, Outrun> {
+    async fn replace(&self, read: u64, generations: &[CertificateGeneration]) -> Result<bool, Outrun> {
         turn().await;
         let mut secret = self.world.secret.borrow_mut();
         if secret.0 != read {
@@ -91,7 +91,7 @@ impl Store for Seen {
         if configuration.0 != *read {
             return Ok(Publication::Overtaken);
         }
-        let lost = |made: &Generation| {
+        let lost = |made: &CertificateGeneration| {
             configuration.1.contains(&made.authority) && !bundle.contains(&made.authority)
         };
         if self.world.secret.borrow().1.iter().any(lost) {
@@ -117,7 +117,7 @@ struct Replica {
     world: Rc<World>,
     error: Rc<Cell<i64>>,
     passing: Option<Passing>,
-    serving: Option<Generation>,
+    serving: Option<CertificateGeneration>,
     /// Version of the configuration when the pass began: later ones are events that it has not heard of.
     heard: Option<u64>,
     /// By its own clock; unset: at once.
@@ -143,7 +143,7 @@ impl Replica {
     }
 
     /// Makes one call to the API server, or begins. What it went over to serve, if it did.
-    fn step(&mut self) -> Option<Generation> {
+    fn step(&mut self) -> Option<CertificateGeneration> {
         if !self.is_due() {
             return None;
         }
@@ -220,7 +220,7 @@ fn settle(replicas: &mut [Replica]) -> Result<(), TestCaseError> {
     Err(TestCaseError::fail("they go on for ever"))
 }
 
-fn published(world: &World, generation: &Generation) -> bool {
+fn published(world: &World, generation: &CertificateGeneration) -> bool {
     world.configuration.borrow().1.contains(&generation.authority)
 }
 
@@ -249,7 +249,7 @@ proptest! {
                         prop_assert!(better.is_none(), "{number} serves {served:?} instead of {better:?}");
                     }
                 }
-                // The keeper is woken by a jump.
+                // The rotator is woken by a jump.
                 Step::Jump(number, error) => {
                     replicas[number].error.set(error);
                     replicas[number].look_again = None;
@@ -337,7 +337,7 @@ proptest! {
             }
             if !replicas.iter().any(Replica::is_due) {
                 let secret = world.secret.borrow();
-                let waits = replicas.iter().any(|it| secret.1.iter().any(|made| made.waits(it.now())));
+                let waits = replicas.iter().any(|it| secret.1.iter().any(|made| made.is_waiting(it.now())));
                 world.minute.set(world.minute.get() + if waits { 1 } else { 600 });
             }
         }

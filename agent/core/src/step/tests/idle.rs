@@ -30,7 +30,7 @@ fn first_words() {
 #[test]
 fn idle_looks_for_updates_and_says_what_it_finds() {
     let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
-    let due = Memory { refresh_due: true, ..fresh() };
+    let due = StepMemory { refresh_due: true, ..fresh() };
     let nothing_ended = Updates::Known(UpdateFacts {
         state: UpdateState::Idle,
         chosen: None,
@@ -63,7 +63,7 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
         "the next one runs": old(Updates::Busy), says(shadow(State::Idle), RefreshFailed, said), asked(Refresh, 2)
             => "poll";
         "the next one runs for long": old(Updates::Busy), says(shadow(State::Idle), RefreshFailed, said),
-            Memory { busy_for_long: true, ..asked(Refresh, 2) } => "poll";
+            StepMemory { busy_for_long: true, ..asked(Refresh, 2) } => "poll";
         "the next one fails, too": old(known(UpdateState::Idle, None, None, last(Refresh, false, 3))),
             says(shadow(State::Idle), RefreshFailed, said), asked(Refresh, 2) => "wait";
         "failed, but the API is worse: one of the two is said, not both in turn":
@@ -71,17 +71,17 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
         "failed, and the API is well again: in one write": old(failed), unreachable(), fresh()
             => "RefreshFailed \"refresh failed with exit status 1: no route\"";
         "lost, and the API is well again: in one write": old(available()), unreachable(),
-            Memory { refresh_lost: true, ..fresh() }
+            StepMemory { refresh_lost: true, ..fresh() }
             => "RefreshFailed \"refresh failed: the host does not say how it ended\"";
         "lost, and the next one runs": old(Updates::Busy), still_failed.clone(),
-            Memory { refresh_lost: true, busy_for_long: true, ..asked(Refresh, 1) }
+            StepMemory { refresh_lost: true, busy_for_long: true, ..asked(Refresh, 1) }
             => "\"refresh failed: the host does not say how it ended\"";
-        "lost": old(available()), shadow(State::Idle), Memory { refresh_lost: true, ..fresh() }
+        "lost": old(available()), shadow(State::Idle), StepMemory { refresh_lost: true, ..fresh() }
             => "RefreshFailed \"refresh failed: the host does not say how it ended\"";
-        "lost, and the first since boot": old(Updates::Unknown), shadow(State::Idle), Memory { refresh_lost: true, ..fresh() }
+        "lost, and the first since boot": old(Updates::Unknown), shadow(State::Idle), StepMemory { refresh_lost: true, ..fresh() }
             => "RefreshFailed \"refresh failed: the host does not say how it ended\"";
         "lost, and the next one works": old(available()), still_failed.clone(),
-            Memory { refresh_lost: true, ..asked(Refresh, 0) } => "-StatusProblem -StatusMessage";
+            StepMemory { refresh_lost: true, ..asked(Refresh, 0) } => "-StatusProblem -StatusMessage";
         "what is wrong with the API stays until a call comes off": old(available()), unreachable(), call_fails()
             => "wait";
         "and is taken back then": old(available()), unreachable(), fresh() => "-StatusProblem -StatusMessage";
@@ -99,8 +99,8 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
 fn idle_says_what_keeps_the_host_from_an_update() {
     let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
     let saying = |problem, sentence: &str| says(idle(), problem, sentence);
-    let held = |asked| Memory { asked, busy_for_long: true, ..fresh() };
-    let ahead = |asked| Memory { prefetch: Prefetch::Later, ..held(asked) };
+    let held = |asked| StepMemory { asked, busy_for_long: true, ..fresh() };
+    let ahead = |asked| StepMemory { prefetch: Prefetch::Later, ..held(asked) };
     let named = "the host chooses no update, although 1.20.1 is available: settings.updates.version-lock may hold it \
         back, or the host cannot read settings.updates";
     let ours = "refresh failed: it has not ended for more than 10 minutes";

@@ -10,17 +10,17 @@ use UpdateState::{Available, Idle, Ready, Staged as IsStaged};
 const WAITS: &str = "PrefetchBlocked \"prefetch waits: the inactive partition holds an image that is not known to be ours; it is overwritten \
     when the node's turn comes\"";
 
-fn due() -> Memory {
-    Memory { prefetch: Prefetch::Due, ..fresh() }
+fn due() -> StepMemory {
+    StepMemory { prefetch: Prefetch::Due, ..fresh() }
 }
 
-fn later() -> Memory {
-    Memory { prefetch: Prefetch::Later, ..fresh() }
+fn later() -> StepMemory {
+    StepMemory { prefetch: Prefetch::Later, ..fresh() }
 }
 
 /// A command of this process that began when the last one had ended at this second; no download is due.
-fn begun(command: Command, before: i64) -> Memory {
-    Memory { asked: Some(call(command, before)), ..later() }
+fn begun(command: Command, before: i64) -> StepMemory {
+    StepMemory { asked: Some(call(command, before)), ..later() }
 }
 
 fn idle() -> BottlerocketShadow {
@@ -49,7 +49,7 @@ fn an_idle_host_downloads_what_it_has_chosen_and_says_so() {
         "due": old(available()), idle(), due() => "prepare";
         "the news first": old(available()), with(idle(), |_, status| status.target_version = None), due()
             => "TargetVersion";
-        "looking for updates first": old(available()), idle(), Memory { refresh_due: true, ..due() } => "refresh";
+        "looking for updates first": old(available()), idle(), StepMemory { refresh_due: true, ..due() } => "refresh";
         "nobody looked since boot": old(Updates::Unknown), idle(), due() => "wait";
         "busy": old(Updates::Busy), idle(), due() => "poll";
         "begun": old(Updates::Busy), idle(), begun(Prepare, 1) => "poll";
@@ -102,18 +102,21 @@ fn what_was_downloaded_stays_known_past_our_refresh_and_no_other_command() {
 #[test]
 fn what_the_first_look_does_not_choose_any_more_is_dropped_and_downloaded_over() {
     let chooses = |chosen, second| old(known(IsStaged, chosen, Some(NEW), last(Refresh, true, second)));
-    let first = |before| Memory { asked: Some(first_look(before)), ..later() };
+    let first = |before| StepMemory { asked: Some(first_look(before)), ..later() };
     let target = |mut shadow: BottlerocketShadow| {
         shadow.status.get_or_insert_default().target_version = Some(OTHER.into());
         shadow
     };
-    let distrusted = |second| Memory { distrusted_at: Some(time(second)), ..due() };
+    let distrusted = |second| StepMemory { distrusted_at: Some(time(second)), ..due() };
     let read = waiting(NEW);
     let (report, memory) = step(&chooses(Some(OTHER), 7), &facts(&read), &first(5));
     assert_eq!(words(&report), "-StatusStaged TargetVersion");
     assert_eq!(memory.distrusted_at, Some(time(7)));
-    let (_, memory) =
-        step(&chooses(Some(OTHER), 9), &facts(&read), &Memory { distrusted_at: Some(time(7)), ..first(7) });
+    let (_, memory) = step(
+        &chooses(Some(OTHER), 9),
+        &facts(&read),
+        &StepMemory { distrusted_at: Some(time(7)), ..first(7) },
+    );
     assert_eq!(memory.distrusted_at, Some(time(9)), "known past the next look of ours");
     check! {
         "withdrawn": chooses(None, 7), waiting(NEW), first(5) => "-StatusStaged -TargetVersion";
@@ -142,7 +145,7 @@ fn what_a_person_staged_or_activated_is_left_alone() {
             with(said(Problem::StepFailed, "the host fell back"), |spec, _| spec.failures = Some(Failures::default())), due()
             => "wait";
         "so is what is wrong with the API": old(is_staged(last(Prepare, true, 5))),
-            said(Problem::HostUnreachable, "no answer"), Memory { host_api_fails: true, ..later() } => "wait";
+            said(Problem::HostUnreachable, "no answer"), StepMemory { host_api_fails: true, ..later() } => "wait";
         "activated what we downloaded": old(is_ready(last(Activate, true, 6))), waiting(NEW), due()
             => format!("-StatusStaged {WAITS}");
         "what our attempt activated is no person's": old(is_ready(last(Activate, true, 6))), unmarked(), due()
@@ -171,7 +174,7 @@ fn a_download_that_fails_is_said_once_and_taken_back() {
             => "PrefetchFailed \"prefetch failed: prepare wrote 1.21.0, not 1.20.1\"";
         "it wrote another, and said: downloaded over when it is due":
             old(is_staged(saying("Starting update to 1.21.0\n", 5))),
-            said(Problem::PrefetchFailed, "prefetch failed: prepare wrote 1.21.0, not 1.20.1"), Memory { distrusted_at: Some(time(5)), ..due() }
+            said(Problem::PrefetchFailed, "prefetch failed: prepare wrote 1.21.0, not 1.20.1"), StepMemory { distrusted_at: Some(time(5)), ..due() }
             => "prepare";
         "a person's failed": failed(), idle(), later() => "wait";
         "said": failed(), said(Problem::PrefetchFailed, sentence), later() => "wait";
@@ -191,7 +194,7 @@ fn a_download_that_fails_is_said_once_and_taken_back() {
 fn a_turn_takes_what_was_downloaded_if_the_host_still_chooses_it() {
     let turn =
         || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(ahead(NEW, 5)));
-    let asked_now = |before| Memory { asked: Some(call(Refresh, before)), ..began() };
+    let asked_now = |before| StepMemory { asked: Some(call(Refresh, before)), ..began() };
     let unsaid = || shadow(State::StagedAndPerformedUpdate);
     let echo = || with(turn(), |_, status| status.attempt = None);
     let other = |at| known(IsStaged, Some(OTHER), Some(NEW), last(Refresh, true, at));
@@ -210,10 +213,10 @@ fn a_turn_takes_what_was_downloaded_if_the_host_still_chooses_it() {
         "restarted after the look: doubtful": old(is_staged(last(Refresh, true, 7))), turn(), fresh() => "refresh";
         "and so it is downloaded": old(is_staged(last(Refresh, true, 8))), unsaid(), asked_now(7) => "prepare";
         "a later prepare failed": old(is_staged(last(Prepare, false, 6))), turn(), began() => "refresh";
-        "the turn comes in mid-download": old(Updates::Busy), unsaid(), Memory { asked: Some(call(Prepare, 1)), ..began() }
+        "the turn comes in mid-download": old(Updates::Busy), unsaid(), StepMemory { asked: Some(call(Prepare, 1)), ..began() }
             => "poll";
         "which then ends": old(is_staged(last(Prepare, true, 5))), unsaid(),
-            Memory { asked: Some(call(Prepare, 1)), ..began() } => "StatusStaged";
+            StepMemory { asked: Some(call(Prepare, 1)), ..began() } => "StatusStaged";
         "activated by a person meanwhile: not known to be whole": old(is_ready(last(Activate, true, 6))), turn(), refreshed()
             => "deactivate";
     }

@@ -137,7 +137,7 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
     })
 }
 
-fn any_memory() -> impl Strategy<Value = Memory> {
+fn any_memory() -> impl Strategy<Value = StepMemory> {
     let asked = (command(), prop::option::of((0..3i64).prop_map(time)), any::<bool>())
         .prop_map(|(command, before, is_first_look)| Asked { command, before, is_first_look });
     let prefetch = prop::sample::select(vec![Prefetch::Off, Prefetch::Later, Prefetch::Due]);
@@ -148,7 +148,7 @@ fn any_memory() -> impl Strategy<Value = Memory> {
     (asked, attempt(), attempt(), doubts, timers).prop_map(
         |((asked, refresh_lost), began, refreshed, (distrusted_at, wrote_instead), timers)| {
             let (refresh_due, prefetch, refused, busy_for_long, (host_api_fails, reboot_may_come)) = timers;
-            Memory {
+            StepMemory {
                 asked,
                 began,
                 refresh_lost,
@@ -170,8 +170,8 @@ fn any_memory() -> impl Strategy<Value = Memory> {
 fn reported(
     host: &HostFacts<'static>,
     mut shadow: BottlerocketShadow,
-    mut memory: Memory,
-) -> (BottlerocketShadow, Memory) {
+    mut memory: StepMemory,
+) -> (BottlerocketShadow, StepMemory) {
     for _ in 0..3 {
         let read = shadow.clone();
         let (Step::Report(write), next) = step(host, &facts(&read), &memory) else { break };

@@ -20,7 +20,7 @@ fn staging_step_by_step() {
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let waiting = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let confirmed = || with(goal(), |_, status| status.staged = Some(staged(NEW, 7)));
-    let looking = || Memory { asked: Some(first_look(5)), ..refreshed() };
+    let looking = || StepMemory { asked: Some(first_look(5)), ..refreshed() };
     let no_attempt = || with(goal(), |spec, status| (spec.attempt, status.attempt) = (None, None));
     check! {
         "upstream's, without an attempt": old(available()), no_attempt(), fresh() => "wait";
@@ -31,7 +31,7 @@ fn staging_step_by_step() {
         "rebooted into it by itself": host(NEW, NEXT_BOOT, Updates::Unknown), goal(), fresh()
             => "CurrentVersion StatusBootId StagedAndPerformedUpdate";
         "look first": old(available()), goal(), fresh() => "refresh";
-        "looked in an earlier attempt": old(available()), goal(), Memory { refreshed: Some(0), ..fresh() }
+        "looked in an earlier attempt": old(available()), goal(), StepMemory { refreshed: Some(0), ..fresh() }
             => "refresh";
         "nobody looked since boot": old(Updates::Unknown), goal(), fresh() => "refresh";
         "busy": old(Updates::Busy), goal(), fresh() => "poll";
@@ -73,8 +73,8 @@ fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
         || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(staged(NEW, 5)));
     let dropped = || with(waiting(), |_, status| status.staged = None);
     let confirmed = || with(waiting(), |_, status| status.staged = Some(staged(NEW, 7)));
-    let first = || Memory { asked: Some(first_look(5)), ..refreshed() };
-    let second = || Memory { asked: Some(first_look(7)), ..refreshed() };
+    let first = || StepMemory { asked: Some(first_look(5)), ..refreshed() };
+    let second = || StepMemory { asked: Some(first_look(7)), ..refreshed() };
     let later = || asked(Refresh, 7);
     let chooses = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, true, second));
     let fails = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, false, second));
@@ -112,7 +112,7 @@ fn a_prepare_is_believed_when_it_says_that_it_wrote_something_else() {
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let other = || old(is_staged(saying("Starting update to 1.21.0\n", 5)));
     let told = || says(goal(), Problem::StepFailed, "prepare wrote 1.21.0, not 1.20.1");
-    let doubts = || Memory { wrote_instead: Some(1), ..refreshed() };
+    let doubts = || StepMemory { wrote_instead: Some(1), ..refreshed() };
     let looked = |chosen| old(known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, true, 7)));
     check! {
         "as it should": old(is_staged(saying("Starting update to 1.20.1\n", 5))), goal(), asked(Prepare, 1)
@@ -126,7 +126,7 @@ fn a_prepare_is_believed_when_it_says_that_it_wrote_something_else() {
         "still chosen, and the words are gone": looked(Some(NEW)), goal(), doubts()
             => "ErrorReset StepFailed \"prepare did not write what the host has chosen\" CrashCount FailureTimestamp";
         "no longer chosen: nothing has failed": looked(None), told(), doubts() => "-TargetVersion";
-        "in an earlier attempt": looked(Some(NEW)), goal(), Memory { wrote_instead: Some(0), ..refreshed() }
+        "in an earlier attempt": looked(Some(NEW)), goal(), StepMemory { wrote_instead: Some(0), ..refreshed() }
             => "prepare";
         "another, agent restarted": other(), goal(), fresh() => "refresh";
         "another, although it is said to be staged": other(), ours(), refreshed() => "-StatusStaged";
@@ -185,7 +185,7 @@ fn a_command_of_ours_that_fails_ends_the_step_once() {
         let mut stored = read.clone();
         apply(&write, &mut stored).unwrap();
         assert_eq!(memory.asked, None);
-        for memory in [memory, Memory::default()] {
+        for memory in [memory, StepMemory::default()] {
             assert_eq!(step(&host, &facts(&stored), &memory).0, Step::Wait, "{command:?}, {memory:?}");
         }
     }
@@ -206,8 +206,8 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
         })
     };
     let ready = || old(is_ready(last(Activate, true, 6)));
-    let refused = Memory { refused: true, ..call_fails() };
-    let asked_for = Memory { reboot_may_come: true, ..fresh() };
+    let refused = StepMemory { refused: true, ..call_fails() };
+    let asked_for = StepMemory { reboot_may_come: true, ..fresh() };
     let deactivated = || {
         with(goal(Some(BOOT), Some(BOOT)), |_, status| {
             let said =

@@ -92,7 +92,7 @@ fn what_can_never_be_evicted_is_found_and_named() {
             Some("shop/a and b select"),
         ),
         ("two, not begun", &pending, vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)], None),
-        ("unknown to its controller", &cart, vec![failed()], Some("shop/failed allows nothing")),
+        ("unknown to its controller", &cart, vec![failed()], Some("shop/failed allows no disruption")),
         (
             "thousands",
             &cart,

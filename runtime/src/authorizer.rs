@@ -1,9 +1,10 @@
 //! Who calls: the API server judges bearer tokens (`TokenReview`, `SubjectAccessReview`), and its answers are remembered for a
 //! short time.
 
-mod memory;
+mod review_cache;
 
-use crate::Peer;
+use crate::errors::describe;
+use crate::{FailureLog, Peer};
 use http::{HeaderMap, StatusCode, header::AUTHORIZATION};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
@@ -11,11 +12,12 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
-use memory::{Digest, Look, Memory, Standing};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use review_cache::{Digest, Lookup, Outcome, ReviewCache};
 use ring::digest::{SHA256, digest};
+use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -59,22 +61,23 @@ impl Refusals {
     }
 }
 
-/// Knows callers by their tokens.
-pub struct Callers {
+/// Decides by their tokens which callers are let in.
+pub struct Authorizer {
     client: Client,
     right: Right,
     /// Counts those who are refused.
     pub refusals: Refusals,
-    memory: Mutex<Memory>,
-    /// Something new is in the memory.
+    cache: Mutex<ReviewCache>,
+    /// Something new is in the cache.
     answered: Notify,
+    failures: Mutex<FailureLog<()>>,
 }
 
-impl Callers {
+impl Authorizer {
     /// Lets callers in that have this right. The client should not retry by itself: there is no time for that.
     pub fn new(client: Client, right: Right, refusals: Refusals) -> Arc<Self> {
-        let (memory, answered) = (Mutex::default(), Notify::new());
-        Arc::new(Self { client, right, refusals, memory, answered })
+        let (cache, answered, failures) = (Mutex::default(), Notify::new(), Mutex::default());
+        Arc::new(Self { client, right, refusals, cache, answered, failures })
     }
 
     /// Lets a request in by its headers.
@@ -83,32 +86,32 @@ impl Callers {
     /// The status to answer with: 401 without a valid token, 403 without the right, 503 if the API server does not tell, 429
     /// if it is not asked, because there are too many unknown tokens.
     pub async fn admit(self: &Arc<Self>, peer: Peer, headers: &HeaderMap) -> Result<(), StatusCode> {
-        let standing = match bearer(headers) {
-            Some(token) => self.standing(peer, token).await,
-            None => Standing::Unauthenticated,
+        let outcome = match bearer(headers) {
+            Some(token) => self.outcome(peer, token).await,
+            None => Outcome::Unauthenticated,
         };
-        let (reason, status) = match standing {
-            Standing::Allowed => return Ok(()),
-            Standing::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),
-            Standing::Forbidden => ("forbidden", StatusCode::FORBIDDEN),
-            Standing::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
-            Standing::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS),
+        let (reason, status) = match outcome {
+            Outcome::Allowed => return Ok(()),
+            Outcome::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),
+            Outcome::Forbidden => ("forbidden", StatusCode::FORBIDDEN),
+            Outcome::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
+            Outcome::Limited => ("limited", StatusCode::TOO_MANY_REQUESTS),
         };
         self.refusals.count(reason);
         Err(status)
     }
 
     /// What the API server says of a token, or has said a moment ago. Callers with the same token wait for the same answer.
-    async fn standing(self: &Arc<Self>, peer: Peer, token: &str) -> Standing {
+    async fn outcome(self: &Arc<Self>, peer: Peer, token: &str) -> Outcome {
         let mut key = Digest::default();
         key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
         loop {
             let answered = self.answered.notified();
-            let look = self.memory().look(key, peer, Instant::now().into_std());
-            match look {
-                Look::Holds(standing) => return standing,
-                Look::Ask => self.ask(key, token.to_owned()),
-                Look::Asked => {}
+            let found = self.cache().look_up(key, peer, Instant::now().into_std());
+            match found {
+                Lookup::Known(outcome) => return outcome,
+                Lookup::Ask => self.ask(key, token.to_owned()),
+                Lookup::Pending => {}
             }
             answered.await;
         }
@@ -116,26 +119,19 @@ impl Callers {
 
     /// Asks in a separate task: if a caller goes away, the others still get the answer.
     fn ask(self: &Arc<Self>, key: Digest, token: String) {
-        let callers = Arc::clone(self);
+        let authorizer = Arc::clone(self);
         tokio::spawn(async move {
-            let standing = match timeout(REVIEW_TIMEOUT, callers.review(token)).await {
-                Ok(Ok(standing)) => standing,
-                Ok(Err(error)) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "the API server does not tell who a caller is");
-                    Standing::Unavailable
-                }
-                Err(_) => {
-                    tracing::warn!("the API server takes too long to tell who a caller is");
-                    Standing::Unavailable
-                }
+            let outcome = match timeout(REVIEW_TIMEOUT, authorizer.review(token)).await {
+                Ok(Ok(outcome)) => authorizer.on_answer(outcome),
+                Ok(Err(error)) => authorizer.on_failure(&error),
+                Err(elapsed) => authorizer.on_failure(&elapsed),
             };
-            callers.memory().answered(&key, standing, Instant::now().into_std());
-            callers.answered.notify_waiters();
+            authorizer.cache().store(&key, outcome, Instant::now().into_std());
+            authorizer.answered.notify_waiters();
         });
     }
 
-    async fn review(&self, token: String) -> Result<Standing, kube::Error> {
+    async fn review(&self, token: String) -> Result<Outcome, kube::Error> {
         let review = TokenReview {
             spec: TokenReviewSpec { token: Some(token), audiences: None },
             ..TokenReview::default()
@@ -144,17 +140,35 @@ impl Callers {
         let status = answer.status.unwrap_or_default();
         let user = match status.user {
             Some(user) if status.authenticated == Some(true) => user,
-            _ => return Ok(Standing::Unauthenticated),
+            _ => return Ok(Outcome::Unauthenticated),
         };
-        let Right::Get(path) = self.right else { return Ok(Standing::Allowed) };
+        let Right::Get(path) = self.right else { return Ok(Outcome::Allowed) };
         let review = access_review(user, path);
         let answer = Api::all(self.client.clone()).create(&PostParams::default(), &review).await?;
         let allowed = answer.status.is_some_and(|status| status.allowed && status.denied != Some(true));
-        Ok(if allowed { Standing::Allowed } else { Standing::Forbidden })
+        Ok(if allowed { Outcome::Allowed } else { Outcome::Forbidden })
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn on_answer(&self, outcome: Outcome) -> Outcome {
+        if self.failures().resolved(&()) {
+            tracing::info!("the API server tells again who callers are");
+        }
+        outcome
+    }
+
+    fn on_failure(&self, error: &(dyn Error + 'static)) -> Outcome {
+        if self.failures().is_new((), &describe(error)) {
+            tracing::warn!(error, "the API server does not tell who a caller is");
+        }
+        Outcome::Unavailable
+    }
+
+    fn failures(&self) -> MutexGuard<'_, FailureLog<()>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, ReviewCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

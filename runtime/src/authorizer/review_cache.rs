@@ -25,7 +25,7 @@ pub(super) type Digest = [u8; 32];
 
 /// What the API server says of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Outcome {
     /// It is valid, and its user may do what is asked for.
     Allowed,
     /// It is not valid.
@@ -40,62 +40,62 @@ pub(super) enum Standing {
 
 /// What to do about a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum Lookup {
     /// Nothing: this holds.
-    Holds(Standing),
+    Known(Outcome),
     /// Wait: the API server is being asked.
-    Asked,
-    /// Ask the API server, and tell [`Memory::answered`] in any case.
+    Pending,
+    /// Ask the API server, and tell [`ReviewCache::store`] in any case.
     Ask,
 }
 
 /// Tokens that were allowed lately, and others for a moment.
 #[derive(Debug, Default)]
-pub(super) struct Memory(HashMap<Digest, Entry>);
+pub(super) struct ReviewCache(HashMap<Digest, Entry>);
 
 #[derive(Debug)]
 struct Entry {
     /// Who brought it first.
     peer: Peer,
     /// The last answer; none while the API server is asked.
-    answer: Option<Standing>,
+    answer: Option<Outcome>,
     holds_until: Instant,
     /// It was allowed when it was last asked about. Made-up tokens cannot push such ones out, nor keep them waiting.
     known: bool,
     kept_until: Instant,
 }
 
-impl Memory {
-    pub(super) fn look(&mut self, token: Digest, peer: Peer, now: Instant) -> Look {
+impl ReviewCache {
+    pub(super) fn look_up(&mut self, token: Digest, peer: Peer, now: Instant) -> Lookup {
         self.0.retain(|_, entry| entry.answer.is_none() || now < entry.kept_until);
         if let Some(entry) = self.0.get_mut(&token) {
             return match entry.answer {
-                None => Look::Asked,
-                Some(standing) if now < entry.holds_until => Look::Holds(standing),
+                None => Lookup::Pending,
+                Some(outcome) if now < entry.holds_until => Lookup::Known(outcome),
                 Some(_) => {
                     entry.answer = None;
-                    Look::Ask
+                    Lookup::Ask
                 }
             };
         }
         let unknown = || self.0.values().filter(|entry| !entry.known);
         let of_peer = unknown().filter(|entry| entry.peer == peer);
         if unknown().count() >= MOST_UNKNOWN || of_peer.count() >= MOST_UNKNOWN_OF_PEER {
-            return Look::Holds(Standing::Limited);
+            return Lookup::Known(Outcome::Limited);
         }
         self.0.insert(token, Entry { peer, answer: None, holds_until: now, known: false, kept_until: now });
-        Look::Ask
+        Lookup::Ask
     }
 
     /// Keeps what the API server said.
-    pub(super) fn answered(&mut self, token: &Digest, standing: Standing, now: Instant) {
+    pub(super) fn store(&mut self, token: &Digest, outcome: Outcome, now: Instant) {
         let Some(entry) = self.0.get_mut(token) else { return };
-        entry.answer = Some(standing);
-        if standing == Standing::Unavailable && entry.known {
+        entry.answer = Some(outcome);
+        if outcome == Outcome::Unavailable && entry.known {
             entry.holds_until = now + UNAVAILABLE_FOR;
             return;
         }
-        entry.known = standing == Standing::Allowed;
+        entry.known = outcome == Outcome::Allowed;
         let (holds, kept) = if entry.known { (ALLOWED_FOR, KNOWN_FOR) } else { (REFUSED_FOR, REFUSED_FOR) };
         (entry.holds_until, entry.kept_until) = (now + holds, now + kept);
 

@@ -1,4 +1,4 @@
-//! The place that each connection of a port has, and counts of those that lost theirs.
+//! The permit that each connection of a port has, and counts of those that lost theirs.
 
 use super::Limits;
 use super::tracker::{Id, Phase, Tracker};
@@ -39,9 +39,9 @@ impl Drops {
     }
 }
 
-/// The places of a port. Clones share one state.
+/// The permits of a port. Clones share one state.
 #[derive(Clone)]
-pub(super) struct Places {
+pub(super) struct Permits {
     tracker: Arc<Mutex<Tracker<Handle>>>,
     port: &'static str,
     drops: Drops,
@@ -50,13 +50,13 @@ pub(super) struct Places {
 /// Nothing is sent by it: when it is dropped, the connection ends.
 type Handle = oneshot::Sender<Infallible>;
 
-/// The place of one connection, until this is dropped.
-pub(super) struct Place {
-    places: Places,
+/// The permit of one connection, until this is dropped.
+pub(super) struct Permit {
+    permits: Permits,
     id: Id,
 }
 
-impl Places {
+impl Permits {
     pub(super) fn new(limits: Limits, drops: Drops) -> Self {
         for phase in Phase::ALL {
             for reason in [ROOM, TIMEOUT] {
@@ -66,12 +66,12 @@ impl Places {
         Self { tracker: Arc::new(Mutex::new(Tracker::new(limits))), port: limits.port, drops }
     }
 
-    /// A place for a new connection. The connection must end when the receiver yields: then it has lost its place.
-    pub(super) fn add(&self, peer: Peer, phase: Phase) -> (Place, oneshot::Receiver<Infallible>) {
+    /// A permit for a new connection. The connection must end when the receiver yields: then it has lost its permit.
+    pub(super) fn add(&self, peer: Peer, phase: Phase) -> (Permit, oneshot::Receiver<Infallible>) {
         let (handle, lost) = oneshot::channel();
         let (id, dropped) = self.lock().add(peer, phase, handle, now());
         self.count(ROOM, dropped);
-        (Place { places: self.clone(), id }, lost)
+        (Permit { permits: self.clone(), id }, lost)
     }
 
     /// Drops the connections that have come to the end of their time.
@@ -91,25 +91,25 @@ impl Places {
     }
 }
 
-impl Place {
+impl Permit {
     pub(super) fn peer(&self) -> Peer {
         self.id.0
     }
 
     pub(super) fn enter(&self, phase: Phase) {
-        self.places.lock().enter(self.id, phase, now());
+        self.permits.lock().enter(self.id, phase, now());
     }
 
     /// A body of this length is going to be read.
     pub(super) fn announce(&self, length: usize) {
-        let dropped = self.places.lock().announce(self.id, length, now());
-        self.places.count(ROOM, dropped);
+        let dropped = self.permits.lock().announce(self.id, length, now());
+        self.permits.count(ROOM, dropped);
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.places.lock().remove(self.id);
+        self.permits.lock().remove(self.id);
     }
 }
 

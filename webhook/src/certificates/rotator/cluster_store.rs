@@ -2,8 +2,8 @@
 
 use super::super::objects::{Bundles, StoredSecret};
 use super::super::pass::{Publication, Store};
-use super::super::{Generation, Policy, issue, stored};
-use super::{KeeperError, Places};
+use super::super::{CertificateGeneration, Policy, issue, stored};
+use super::{RotationError, Targets};
 use brupop_api::Item;
 use brupop_runtime::requests;
 use jiff::Timestamp;
@@ -22,22 +22,22 @@ pub(super) struct ClusterStore {
     pub(super) client: Client,
     pub(super) namespace: String,
     pub(super) configurations: Api<Item<Bundles>>,
-    pub(super) places: Places,
+    pub(super) targets: Targets,
     pub(super) policy: Policy,
 }
 
 impl ClusterStore {
-    fn of_secret(&self, source: kube::Error) -> KeeperError {
-        KeeperError::Secret { name: self.places.secret.clone(), source: Box::new(source) }
+    fn of_secret(&self, source: kube::Error) -> RotationError {
+        RotationError::Secret { name: self.targets.secret.clone(), source: Box::new(source) }
     }
 
-    fn of_configuration(&self, source: kube::Error) -> KeeperError {
-        KeeperError::Configuration { name: self.places.configuration.clone(), source: Box::new(source) }
+    fn of_configuration(&self, source: kube::Error) -> RotationError {
+        RotationError::Configuration { name: self.targets.configuration.clone(), source: Box::new(source) }
     }
 }
 
 impl Store for ClusterStore {
-    type Error = KeeperError;
+    type Error = RotationError;
     type Secret = StoredSecret;
     type Configuration = Item<Bundles>;
 
@@ -45,22 +45,26 @@ impl Store for ClusterStore {
         Timestamp::now()
     }
 
-    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<Generation, KeeperError> {
-        Ok(issue::issue(&self.places.names, self.policy, now, serve_from)?)
+    fn issue(&self, now: Timestamp, serve_from: Timestamp) -> Result<CertificateGeneration, RotationError> {
+        Ok(issue::issue(&self.targets.names, self.policy, now, serve_from)?)
     }
 
-    async fn secret(&self) -> Result<(StoredSecret, Vec<Generation>), KeeperError> {
+    async fn secret(&self) -> Result<(StoredSecret, Vec<CertificateGeneration>), RotationError> {
         let secrets = Api::<Item<StoredSecret>>::namespaced(self.client.clone(), &self.namespace);
-        let secret = secrets.get(&self.places.secret).await.map_err(|error| self.of_secret(error))?;
+        let secret = secrets.get(&self.targets.secret).await.map_err(|error| self.of_secret(error))?;
         let found = stored::read(&secret);
-        let name = || self.places.secret.clone();
-        let secret = secret.body.map_err(|why| KeeperError::UnreadableSecret { name: name(), why })?;
+        let name = || self.targets.secret.clone();
+        let secret = secret.body.map_err(|why| RotationError::UnreadableSecret { name: name(), why })?;
         Ok((secret, found))
     }
 
-    async fn replace(&self, secret: StoredSecret, generations: &[Generation]) -> Result<bool, KeeperError> {
+    async fn replace(
+        &self,
+        secret: StoredSecret,
+        generations: &[CertificateGeneration],
+    ) -> Result<bool, RotationError> {
         let secret = stored::write(secret, generations)?;
-        let (client, name) = (&self.client, &self.places.secret);
+        let (client, name) = (&self.client, &self.targets.secret);
         match requests::replace::<StoredSecret>(client, &self.namespace, name, &secret).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
@@ -68,8 +72,8 @@ impl Store for ClusterStore {
         }
     }
 
-    async fn configuration(&self) -> Result<Item<Bundles>, KeeperError> {
-        let name = &self.places.configuration;
+    async fn configuration(&self) -> Result<Item<Bundles>, RotationError> {
+        let name = &self.targets.configuration;
         self.configurations.get(name).await.map_err(|error| self.of_configuration(error))
     }
 
@@ -77,12 +81,16 @@ impl Store for ClusterStore {
         configuration.ok().map(stored::trusted).unwrap_or_default()
     }
 
-    async fn publish(&self, configuration: &Item<Bundles>, bundle: &str) -> Result<Publication, KeeperError> {
-        let name = &self.places.configuration;
+    async fn publish(
+        &self,
+        configuration: &Item<Bundles>,
+        bundle: &str,
+    ) -> Result<Publication, RotationError> {
+        let name = &self.targets.configuration;
         let bundles = configuration
             .body
             .as_ref()
-            .map_err(|why| KeeperError::UnreadableConfiguration { name: name.clone(), why: *why })?;
+            .map_err(|why| RotationError::UnreadableConfiguration { name: name.clone(), why: *why })?;
         let version = configuration.metadata.resource_version.as_deref();
         let Some(patch) = stored::publication(version, bundles, bundle) else {
             return Ok(Publication::Found);
@@ -95,11 +103,11 @@ impl Store for ClusterStore {
         }
     }
 
-    fn outrun(&self) -> KeeperError {
-        KeeperError::Race(self.places.secret.clone())
+    fn outrun(&self) -> RotationError {
+        RotationError::Race(self.targets.secret.clone())
     }
 
-    fn overtaken(&self) -> KeeperError {
-        KeeperError::Outrun(self.places.configuration.clone())
+    fn overtaken(&self) -> RotationError {
+        RotationError::Outrun(self.targets.configuration.clone())
     }
 }

@@ -1,33 +1,33 @@
-//! What is known in one turn.
+//! What one step is decided on.
 
 use brupop_api::Problem;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::Staged;
 
-use super::{Ended, HostFacts, LastCommand, Memory};
+use super::{Ended, HostFacts, LastCommand, StepMemory};
 
-/// What is known in one turn of host, shadow and this process.
-pub(super) struct View<'g, 'a> {
+/// What is known of host, shadow and this process when a step is decided.
+pub(super) struct StepInput<'g, 'a> {
     pub(super) host: &'g HostFacts<'a>,
     pub(super) shadow: &'g ShadowFacts<'a>,
-    pub(super) memory: &'g Memory,
+    pub(super) memory: &'g StepMemory,
     pub(super) ended: Option<Ended<'a>>,
     /// See [`super::image::our_image_after`].
     pub(super) our_image: Option<Staged>,
 }
 
 /// A word to decide on, and a sentence for people.
-pub(super) type Said = (Problem, String);
+pub(super) type Finding = (Problem, String);
 
-impl View<'_, '_> {
+impl StepInput<'_, '_> {
     /// What the status says is wrong, unless it is known from elsewhere that it no longer is.
-    pub(super) fn said(&self) -> Option<Problem> {
+    pub(super) fn reported_problem(&self) -> Option<Problem> {
         self.shadow.status.problem.filter(|problem| !problem.is_of_host_api() || self.memory.host_api_fails)
     }
 
     /// Does the status say what is wrong with the host's API, and still rightly? The shell says it, and would say it again.
     pub(super) fn host_api_fails(&self) -> bool {
-        self.said().is_some_and(Problem::is_of_host_api)
+        self.reported_problem().is_some_and(Problem::is_of_host_api)
     }
 }
 

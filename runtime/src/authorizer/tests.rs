@@ -72,14 +72,14 @@ fn with(authorization: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(authorization))])
 }
 
-fn callers(right: Right) -> (ApiServer, Arc<Callers>) {
+fn authorizer(right: Right) -> (ApiServer, Arc<Authorizer>) {
     let (server, client) = ApiServer::start();
-    (server, Callers::new(client, right, Refusals::default()))
+    (server, Authorizer::new(client, right, Refusals::default()))
 }
 
 #[tokio::test]
 async fn callers_are_let_in_by_their_tokens() {
-    let (server, callers) = callers(Right::Get("/metrics"));
+    let (server, authorizer) = authorizer(Right::Get("/metrics"));
     for (authorization, expected) in [
         ("Bearer good", Ok(())),
         ("bearer good", Ok(())),
@@ -89,32 +89,32 @@ async fn callers_are_let_in_by_their_tokens() {
         ("Basic good", Err(StatusCode::UNAUTHORIZED)),
         ("good", Err(StatusCode::UNAUTHORIZED)),
     ] {
-        assert_eq!(callers.admit(peer(1), &with(authorization)).await, expected, "{authorization}");
+        assert_eq!(authorizer.admit(peer(1), &with(authorization)).await, expected, "{authorization}");
     }
-    assert_eq!(callers.admit(peer(1), &HeaderMap::new()).await, Err(StatusCode::UNAUTHORIZED));
+    assert_eq!(authorizer.admit(peer(1), &HeaderMap::new()).await, Err(StatusCode::UNAUTHORIZED));
     let mut twice = with("Bearer poor");
     twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer good"));
-    assert_eq!(callers.admit(peer(1), &twice).await, Err(StatusCode::UNAUTHORIZED), "which of the two?");
+    assert_eq!(authorizer.admit(peer(1), &twice).await, Err(StatusCode::UNAUTHORIZED), "which of the two?");
     assert_eq!(server.asked(), 3, "each token once, and nobody about what is no token");
-    let refused = |reason| callers.refusals.0.get_or_create(&ByReason { reason }).get();
+    let refused = |reason| authorizer.refusals.0.get_or_create(&ByReason { reason }).get();
     assert_eq!((refused("unauthenticated"), refused("forbidden"), refused("unavailable")), (6, 1, 0));
 }
 
 #[tokio::test]
 async fn where_a_token_is_enough_nobody_is_asked_about_rights() {
-    let (_server, callers) = callers(Right::Token);
-    assert_eq!(callers.admit(peer(1), &with("Bearer poor")).await, Ok(()));
-    assert_eq!(callers.admit(peer(1), &with("Bearer made-up")).await, Err(StatusCode::UNAUTHORIZED));
+    let (_server, authorizer) = authorizer(Right::Token);
+    assert_eq!(authorizer.admit(peer(1), &with("Bearer poor")).await, Ok(()));
+    assert_eq!(authorizer.admit(peer(1), &with("Bearer made-up")).await, Err(StatusCode::UNAUTHORIZED));
 }
 
 #[tokio::test]
 async fn many_who_come_at_once_with_one_token_make_one_review() {
-    let (server, callers) = callers(Right::Get("/metrics"));
+    let (server, authorizer) = authorizer(Right::Get("/metrics"));
     let turns = server.turns.clone().acquire_many_owned(u32::MAX >> 3).await.unwrap();
     let came: Vec<_> = (0..50)
         .map(|_| {
-            let callers = Arc::clone(&callers);
-            tokio::spawn(async move { callers.admit(peer(1), &with("Bearer good")).await })
+            let authorizer = Arc::clone(&authorizer);
+            tokio::spawn(async move { authorizer.admit(peer(1), &with("Bearer good")).await })
         })
         .collect();
     // One goes away; the others still get their answer.
@@ -129,8 +129,8 @@ async fn many_who_come_at_once_with_one_token_make_one_review() {
 
 #[tokio::test(start_paused = true)]
 async fn while_the_api_server_is_away_what_is_known_still_holds() {
-    let (server, callers) = callers(Right::Get("/metrics"));
-    let come = async |authorization| callers.admit(peer(1), &with(authorization)).await;
+    let (server, authorizer) = authorizer(Right::Get("/metrics"));
+    let come = async |authorization| authorizer.admit(peer(1), &with(authorization)).await;
     assert_eq!(come("Bearer good").await, Ok(()));
     server.away.store(true, Ordering::SeqCst);
     assert_eq!(come("Bearer good").await, Ok(()));
@@ -145,17 +145,17 @@ async fn while_the_api_server_is_away_what_is_known_still_holds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_api_server_holds_nobody_for_long() {
-    let (server, callers) = callers(Right::Get("/metrics"));
+    let (server, authorizer) = authorizer(Right::Get("/metrics"));
     server.turns.forget_permits(usize::MAX);
     let began = Instant::now();
     let came: Vec<_> = (0..50)
         .map(|number| {
-            let callers = Arc::clone(&callers);
-            tokio::spawn(async move { callers.standing(peer(number), "good").await })
+            let authorizer = Arc::clone(&authorizer);
+            tokio::spawn(async move { authorizer.outcome(peer(number), "good").await })
         })
         .collect();
     for came in came {
-        assert_eq!(came.await.unwrap(), Standing::Unavailable);
+        assert_eq!(came.await.unwrap(), Outcome::Unavailable);
     }
     assert!(began.elapsed() <= REVIEW_TIMEOUT + Duration::from_millis(100));
 }
@@ -163,17 +163,17 @@ async fn a_silent_api_server_holds_nobody_for_long() {
 /// Ten seconds of four peers that make up tokens as fast as they can, and of two scrapers.
 #[tokio::test(start_paused = true)]
 async fn made_up_tokens_neither_cost_reviews_nor_keep_others_out() {
-    let (server, callers) = callers(Right::Get("/metrics"));
-    assert_eq!(callers.admit(peer(1), &with("Bearer good")).await, Ok(()));
+    let (server, authorizer) = authorizer(Right::Get("/metrics"));
+    assert_eq!(authorizer.admit(peer(1), &with("Bearer good")).await, Ok(()));
     tokio::time::advance(Duration::from_mins(2)).await;
     let before = server.asked();
     let mut limited = 0;
     for (number, of) in (0..4000).zip((10..14).cycle()) {
-        let standing = callers.standing(peer(of), &format!("made-up {number}")).await;
-        limited += usize::from(standing == Standing::Limited);
+        let outcome = authorizer.outcome(peer(of), &format!("made-up {number}")).await;
+        limited += usize::from(outcome == Outcome::Limited);
         if number % 400 == 0 {
-            assert_eq!(callers.admit(peer(1), &with("Bearer good")).await, Ok(()), "one that is known");
-            let poor = callers.admit(peer(2), &with("Bearer poor")).await;
+            assert_eq!(authorizer.admit(peer(1), &with("Bearer good")).await, Ok(()), "one that is known");
+            let poor = authorizer.admit(peer(2), &with("Bearer poor")).await;
             assert_eq!(poor, Err(StatusCode::FORBIDDEN), "one that is new");
         }
         tokio::time::advance(Duration::from_micros(2500)).await;
