@@ -17,7 +17,11 @@ use crate::shadow::{Failures, Staged};
 use crate::{Marker, State};
 
 mod fields;
+mod fit;
 mod pointer;
+
+pub use fit::Misfit;
+use fit::{SET, TEST};
 
 /// The object, and the part of it, that a write goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,7 +36,7 @@ pub enum Object<'a> {
     Fleet,
 }
 
-/// A place in an object. Which of them an [`Object`] has is plain from the names.
+/// A place in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named after the fields they stand for")]
 pub enum Field<'a> {
@@ -178,10 +182,21 @@ pub struct Write<'a> {
 
 /// Anything with fields that can be read and set.
 pub trait Fields {
-    /// What stands there.
-    fn get(&self, field: Field<'_>) -> Value<'_>;
-    /// Puts something there.
+    /// What stands there; `None` if such an object has no such field.
+    fn get(&self, field: Field<'_>) -> Option<Value<'_>>;
+    /// Puts something there. [`apply`] has made sure that such an object has the field, and that the value is of its kind.
     fn set(&mut self, field: Field<'_>, value: &Value<'_>);
+}
+
+/// Why a write is not applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotApplied {
+    /// A test does not hold.
+    #[error(transparent)]
+    Unmet(#[from] Unmet),
+    /// The write makes no sense.
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
 }
 
 /// The test of a write that does not hold.
@@ -199,29 +214,24 @@ pub struct Unmet {
 /// Executes a write: all of its sets if all of its tests hold, otherwise nothing.
 ///
 /// # Errors
-/// The first test that does not hold.
-pub fn apply(write: &Write<'_>, object: &mut impl Fields) -> Result<(), Unmet> {
-    check(write, object)?;
-    for (field, value) in &write.sets {
-        object.set(*field, value);
-    }
-    Ok(())
-}
-
-/// Do all tests of the write hold on this object?
-///
-/// # Errors
-/// The first that does not.
-pub fn check(write: &Write<'_>, object: &impl Fields) -> Result<(), Unmet> {
+/// The first test that does not hold; or the first field that the object does not have, or that takes no such value.
+pub fn apply(write: &Write<'_>, object: &mut impl Fields) -> Result<(), NotApplied> {
+    write.fits()?;
     for (field, expected) in &write.tests {
-        let found = object.get(*field);
+        let found = object.get(*field).ok_or_else(|| write.misfit(TEST, *field, expected))?;
         if found != *expected {
-            return Err(Unmet {
+            return Err(NotApplied::Unmet(Unmet {
                 field: format!("{field:?}"),
                 found: format!("{found:?}"),
                 expected: format!("{expected:?}"),
-            });
+            }));
         }
+    }
+    for (field, value) in &write.sets {
+        object.get(*field).ok_or_else(|| write.misfit(SET, *field, value))?;
+    }
+    for (field, value) in &write.sets {
+        object.set(*field, value);
     }
     Ok(())
 }
@@ -233,12 +243,16 @@ impl Write<'_> {
     /// added to an absent parent, nor tested in one), how a list with our entry looked, and in what words a value was
     /// written (a marker, or a record with defaults spelled out).
     ///
-    /// On what was read, the API server takes the patch exactly when [`check`] holds. On anything newer it may refuse
+    /// On what was read, the API server takes the patch exactly when all tests hold. On anything newer it may refuse
     /// more (a parent or a list has changed), never less, and what it stores is always what [`apply`] makes of it.
-    pub fn patch(&self, observed: &serde_json::Value) -> Patch {
+    ///
+    /// # Errors
+    /// The first field that the write's object does not have, or that takes no such value.
+    pub fn patch(&self, observed: &serde_json::Value) -> Result<Patch, Misfit> {
+        self.fits()?;
         let mut patch = pointer::Builder::new(observed);
         for (field, value) in &self.tests {
-            if pointer::stands(*field, value, observed) {
+            if pointer::field_equals(*field, value, observed) {
                 patch.test_as_read(&field.pointer());
             } else {
                 patch.test(&field.pointer(), field.json(value, observed));
@@ -250,7 +264,7 @@ impl Write<'_> {
             }
             patch.set(&field.pointer(), field.json(value, observed));
         }
-        patch.finish()
+        Ok(patch.finish())
     }
 }
 

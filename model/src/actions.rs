@@ -41,7 +41,7 @@ impl Lie {
 
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
+pub enum ModelAction {
     /// A reconciler begins to lead.
     Lead(usize),
     /// A reconciler gives back and takes slots; of equal nodes, this one comes first.
@@ -95,7 +95,7 @@ pub enum Action {
     TakeOut,
 }
 
-impl Action {
+impl ModelAction {
     /// Happens without a fault: what a quiet cluster does by itself, sooner or later.
     pub(crate) fn is_progress(self, world: &World) -> bool {
         let nobody_leads = world.leaders.iter().all(|leader| leader.term.is_none());
@@ -120,13 +120,13 @@ impl Action {
 
 impl Model for Config {
     type State = World;
-    type Action = Action;
+    type Action = ModelAction;
 
     fn init_states(&self) -> Vec<World> {
         if self.upstream { World::left_by_upstream(self) } else { vec![World::new(self)] }
     }
 
-    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+    fn actions(&self, world: &World, actions: &mut Vec<ModelAction>) {
         if world.broken.is_some() {
             return;
         }
@@ -144,16 +144,16 @@ impl Model for Config {
         {
             let said = world.ledger.acknowledged;
             if record.halted.is_some_and(|halted| said != Some(halted)) {
-                actions.push(Action::Acknowledge);
+                actions.push(ModelAction::Acknowledge);
             }
             // Once it was heard.
             if said.is_some_and(|said| record.acknowledged == Some(said)) {
-                actions.push(Action::TakeOut);
+                actions.push(ModelAction::TakeOut);
             }
         }
     }
 
-    fn next_state(&self, before: &World, action: Action) -> Option<World> {
+    fn next_state(&self, before: &World, action: ModelAction) -> Option<World> {
         let mut world = before.clone();
         world.happen(self, action);
         (world != *before).then_some(world)
@@ -164,63 +164,63 @@ impl Model for Config {
     }
 }
 
-fn of_leader(world: &World, at: usize, actions: &mut Vec<Action>) {
+fn of_leader(world: &World, at: usize, actions: &mut Vec<ModelAction>) {
     let (leader, faults) = (&world.leaders[at], world.faults);
     let nodes = 0..world.places.len();
     if world.leaders.iter().all(|leader| leader.term.is_none()) || faults.takeovers > 0 {
-        actions.push(Action::Lead(at));
+        actions.push(ModelAction::Lead(at));
     }
     if leader.term.is_none() {
         return;
     }
-    actions.extend(nodes.clone().map(|first| Action::Slots(at, first)));
-    actions.extend(nodes.clone().map(|node| Action::Reconcile(at, node)));
+    actions.extend(nodes.clone().map(|first| ModelAction::Slots(at, first)));
+    actions.extend(nodes.clone().map(|node| ModelAction::Reconcile(at, node)));
     for node in nodes {
         if faults.deadlines > 0 || world.places[node].silent {
-            actions.push(Action::ReconcileOverdue(at, node, Late::Step));
-            actions.push(Action::SlotsOverdue(at, node));
+            actions.push(ModelAction::ReconcileOverdue(at, node, Late::Step));
+            actions.push(ModelAction::SlotsOverdue(at, node));
         }
         if faults.deadlines > 0 {
-            actions.push(Action::ReconcileOverdue(at, node, Late::Drain));
+            actions.push(ModelAction::ReconcileOverdue(at, node, Late::Drain));
         }
     }
     match leader.stale {
-        Some(_) => actions.push(Action::Thaw(at)),
+        Some(_) => actions.push(ModelAction::Thaw(at)),
         None if faults.stale_leaders > 0 => {
             let parts = [Part::Everything, Part::Shadows, Part::Nodes, Part::Pods, Part::Ledger];
-            actions.extend(parts.map(|part| Action::Freeze(at, part)));
+            actions.extend(parts.map(|part| ModelAction::Freeze(at, part)));
             if world.leaders[1 - at].term.is_none() {
-                actions.push(Action::Linger(at));
+                actions.push(ModelAction::Linger(at));
             }
         }
         None => {}
     }
 }
 
-fn of_host_and_people(world: &World, at: usize, place: &Place, actions: &mut Vec<Action>) {
+fn of_host_and_people(world: &World, at: usize, place: &Place, actions: &mut Vec<ModelAction>) {
     let faults = world.faults;
     let made = |times: u8| usize::from(times) < LIVES;
     let Some(node) = place.node else {
         if made(place.nodes_made) {
-            actions.push(Action::JoinNode(at));
+            actions.push(ModelAction::JoinNode(at));
         }
         return;
     };
     if faults.replacements > 0 {
-        actions.push(Action::RemoveNode(at));
+        actions.push(ModelAction::RemoveNode(at));
     }
     if faults.deletions > 0 && place.shadow.is_some() && made(place.shadows_made) {
-        actions.push(Action::DeleteShadow(at));
+        actions.push(ModelAction::DeleteShadow(at));
     }
     if place.host.rebooting {
-        actions.push(Action::Boot(at));
+        actions.push(ModelAction::Boot(at));
         if faults.fall_backs > 0 && place.host.next {
-            actions.push(Action::FallBack(at));
+            actions.push(ModelAction::FallBack(at));
         }
         return;
     }
     if faults.own_reboots > 0 {
-        actions.push(Action::OwnReboot(at));
+        actions.push(ModelAction::OwnReboot(at));
     }
     if faults.people > 0 {
         // Nobody can tell a person's cordon from ours where the marker says that we did it, nor from upstream's.
@@ -228,9 +228,9 @@ fn of_host_and_people(world: &World, at: usize, place: &Place, actions: &mut Vec
             && !is_seen_as_upstreams(world, at)
             && node.marker.is_none_or(|mark| !mark.cordoned)
         {
-            actions.push(Action::Cordon(at));
+            actions.push(ModelAction::Cordon(at));
         } else if node.unschedulable {
-            actions.push(Action::Uncordon(at));
+            actions.push(ModelAction::Uncordon(at));
         }
     }
 }
@@ -246,24 +246,24 @@ fn is_seen_as_upstreams(world: &World, at: usize) -> bool {
     upstreams(world.places[at].shadow) || world.leaders.iter().any(seen)
 }
 
-fn of_agent(world: &World, at: usize, place: &Place, actions: &mut Vec<Action>) {
+fn of_agent(world: &World, at: usize, place: &Place, actions: &mut Vec<ModelAction>) {
     let faults = world.faults;
     if faults.silent_agents > 0 {
-        actions.push(Action::SilenceAgent(at));
+        actions.push(ModelAction::SilenceAgent(at));
     }
-    actions.push(Action::Agent(at));
+    actions.push(ModelAction::Agent(at));
     if faults.failed_commands > 0 {
-        actions.push(Action::AgentFails(at));
+        actions.push(ModelAction::AgentFails(at));
     }
     match place.agent_sees {
-        Some(_) => actions.push(Action::ThawAgent(at)),
-        None if faults.stale_agents > 0 => actions.push(Action::FreezeAgent(at)),
+        Some(_) => actions.push(ModelAction::ThawAgent(at)),
+        None if faults.stale_agents > 0 => actions.push(ModelAction::FreezeAgent(at)),
         None => {}
     }
     if faults.agent_crashes > 0 && place.memory != started() {
-        actions.push(Action::CrashAgent(at));
+        actions.push(ModelAction::CrashAgent(at));
     }
     if faults.lies > 0 {
-        actions.extend(Lie::ALL.map(|lie| Action::Lie(at, lie)));
+        actions.extend(Lie::ALL.map(|lie| ModelAction::Lie(at, lie)));
     }
 }

@@ -14,16 +14,17 @@ use crate::objects::{
 use crate::tables;
 
 impl Fields for Ledger {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
-        match field {
+    fn get(&self, field: Field<'_>) -> Option<Value<'_>> {
+        Some(match field {
             Field::Term => Value::Number(self.term.into()),
             Field::Slots => Value::Slots(Cow::Borrowed(tables::slots(self))),
             Field::VersionRecord(version) => tables::versions(self.record)
                 .get(version)
                 .cloned()
                 .map_or(Value::Absent, Value::VersionRecord),
-            _ => Value::Absent,
-        }
+            Field::Slot(_) | Field::LastFinished => Value::Absent,
+            _ => return None,
+        })
     }
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
@@ -49,8 +50,8 @@ impl Fields for Ledger {
 }
 
 impl Fields for Shadow {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
-        match field {
+    fn get(&self, field: Field<'_>) -> Option<Value<'_>> {
+        Some(match field {
             Field::Uid => Value::text(UIDS[usize::from(self.index)][usize::from(self.life)]),
             Field::Generation => Value::Number(self.generation.into()),
             Field::SpecState => Value::State(self.state),
@@ -68,8 +69,13 @@ impl Fields for Shadow {
             Field::StatusRebootRequested => name_of(&BOOTS, self.claim),
             Field::StatusProblem => Value::problem_or_absent(self.problem),
             Field::StatusMessage => Value::text_or_absent(self.message),
-            _ => Value::Absent,
-        }
+            // Left out of the model.
+            Field::SpecTransitionTimestamp
+            | Field::SpecFailures
+            | Field::CrashCount
+            | Field::FailureTimestamp => Value::Absent,
+            _ => return None,
+        })
     }
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
@@ -117,16 +123,20 @@ impl Fields for Shadow {
 }
 
 impl Fields for Node {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
-        match field {
+    fn get(&self, field: Field<'_>) -> Option<Value<'_>> {
+        Some(match field {
             Field::Uid => Value::text(UIDS[usize::from(self.index)][usize::from(self.life)]),
             Field::Unschedulable => Value::flag(self.unschedulable),
             Field::UpdatingTaint => Value::flag(self.tainted),
             Field::Marker => self
                 .marker
                 .map_or(Value::Absent, |mark| Value::Marker(Cow::Borrowed(tables::marker(self.index, mark)))),
-            _ => Value::Absent,
-        }
+            // Left out of the model.
+            Field::DoNotDisrupt | Field::ScaleDownDisabled | Field::ExcludedFromLoadBalancers => {
+                Value::Absent
+            }
+            _ => return None,
+        })
     }
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {

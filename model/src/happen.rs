@@ -1,6 +1,6 @@
 //! What comes of an action.
 
-use crate::actions::{Action, Part};
+use crate::actions::{ModelAction, Part};
 use crate::objects::{NODES_MAX, Node, small};
 use crate::properties;
 use crate::state::{Config, Host, started};
@@ -18,53 +18,53 @@ impl World {
         })
     }
 
-    pub(crate) fn happen(&mut self, config: &Config, action: Action) {
+    pub(crate) fn happen(&mut self, config: &Config, action: ModelAction) {
         match action {
-            Action::Lead(at) => self.lead(config, at),
-            Action::Slots(at, first) => self.slots(config, at, first),
-            Action::SlotsOverdue(at, node) => {
+            ModelAction::Lead(at) => self.lead(config, at),
+            ModelAction::Slots(at, first) => self.slots(config, at, first),
+            ModelAction::SlotsOverdue(at, node) => {
                 self.in_overdue(config, node, |world| world.slots_with(config, at, Some(node)));
             }
-            Action::Reconcile(at, node) => self.reconcile(config, at, node, None),
-            Action::ReconcileOverdue(at, node, late) => {
+            ModelAction::Reconcile(at, node) => self.reconcile(config, at, node, None),
+            ModelAction::ReconcileOverdue(at, node, late) => {
                 self.in_overdue(config, node, |world| world.reconcile(config, at, node, Some(late)));
             }
-            Action::Freeze(at, part) => self.freeze(at, part),
-            Action::Linger(at) => {
+            ModelAction::Freeze(at, part) => self.freeze(at, part),
+            ModelAction::Linger(at) => {
                 self.leaders[1 - at].term = self.leaders[at].term;
                 self.freeze(1 - at, Part::Everything);
             }
-            Action::Thaw(at) => self.leaders[at].stale = None,
-            Action::Agent(at) => self.agent(config, at, true),
-            Action::AgentFails(at) => self.agent(config, at, false),
-            Action::FreezeAgent(at) => {
+            ModelAction::Thaw(at) => self.leaders[at].stale = None,
+            ModelAction::Agent(at) => self.agent(config, at, true),
+            ModelAction::AgentFails(at) => self.agent(config, at, false),
+            ModelAction::FreezeAgent(at) => {
                 self.faults.stale_agents -= 1;
                 self.places[at].agent_sees = self.places[at].shadow;
             }
-            Action::ThawAgent(at) => self.places[at].agent_sees = None,
-            Action::CrashAgent(at) => {
+            ModelAction::ThawAgent(at) => self.places[at].agent_sees = None,
+            ModelAction::CrashAgent(at) => {
                 self.faults.agent_crashes -= 1;
                 self.places[at].memory = started();
             }
-            Action::SilenceAgent(at) => {
+            ModelAction::SilenceAgent(at) => {
                 self.faults.silent_agents -= 1;
                 self.places[at].silent = true;
                 self.places[at].memory = started();
                 self.places[at].agent_sees = None;
             }
-            Action::Lie(at, lie) => self.lie(at, lie),
-            Action::Boot(at) => self.boot(config, at),
-            Action::FallBack(at) => {
+            ModelAction::Lie(at, lie) => self.lie(at, lie),
+            ModelAction::Boot(at) => self.boot(config, at),
+            ModelAction::FallBack(at) => {
                 self.faults.fall_backs -= 1;
                 self.places[at].host.next = false;
                 self.places[at].host.staged = false;
                 self.boot(config, at);
             }
-            Action::OwnReboot(at) => {
+            ModelAction::OwnReboot(at) => {
                 self.faults.own_reboots -= 1;
                 self.go_down(at);
             }
-            Action::Cordon(at) => {
+            ModelAction::Cordon(at) => {
                 self.faults.people -= 1;
                 let place = &mut self.places[at];
                 place.foreign_cordon = true;
@@ -72,8 +72,8 @@ impl World {
                     node.unschedulable = true;
                 }
             }
-            Action::Uncordon(at) => self.uncordon(at),
-            Action::DeleteShadow(at) => {
+            ModelAction::Uncordon(at) => self.uncordon(at),
+            ModelAction::DeleteShadow(at) => {
                 self.faults.deletions -= 1;
                 let late = self.is_too_late(at);
                 let place = &mut self.places[at];
@@ -84,13 +84,13 @@ impl World {
                     place.node.is_some_and(|node| node.unschedulable && node.marker.is_none());
                 place.shadow = None;
             }
-            Action::RemoveNode(at) => self.remove(at),
-            Action::JoinNode(at) => self.join(at),
-            Action::Acknowledge => {
+            ModelAction::RemoveNode(at) => self.remove(at),
+            ModelAction::JoinNode(at) => self.join(at),
+            ModelAction::Acknowledge => {
                 self.faults.acknowledgements -= 1;
                 self.ledger.acknowledged = self.ledger.record.and_then(|record| record.halted);
             }
-            Action::TakeOut => {
+            ModelAction::TakeOut => {
                 self.faults.acknowledgements -= 1;
                 self.ledger.acknowledged = None;
             }

@@ -19,7 +19,7 @@ mod tables;
 mod view;
 pub mod world;
 
-pub use actions::Action;
+pub use actions::ModelAction;
 pub use state::{Config, Faults, Safeguard};
 pub use view::Late;
 pub use world::World;

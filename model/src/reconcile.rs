@@ -60,8 +60,10 @@ impl World {
         let Some(mut write) = decide::slots(&fleet, &views).write else { return };
         for (field, value) in &mut write.tests {
             // It was decided on what was seen, though a safeguard is missing.
-            if let Field::Slots | Field::VersionRecord(_) = field {
-                *value = seen.get(*field);
+            if let Field::Slots | Field::VersionRecord(_) = field
+                && let Some(found) = seen.get(*field)
+            {
+                *value = found;
             }
         }
         let before = self.ledger;

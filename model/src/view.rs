@@ -4,7 +4,6 @@ use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
 use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
-use brupop_core::fixtures;
 use brupop_core::policy::FailureBudget;
 
 use crate::ledger::{Ledger, Record};
@@ -94,7 +93,7 @@ fn node(node: &Node) -> NodeFacts<'static> {
         unschedulable: node.unschedulable,
         tainted: node.tainted,
         marker: node.marker.map(|mark| tables::marker(node.index, mark)),
-        ..fixtures::NODE
+        ..NodeFacts::EXAMPLE
     }
 }
 
@@ -125,7 +124,7 @@ pub(crate) fn fleet_of(
             _ => config.budget(),
         },
         limit: config.limit,
-        ..fixtures::FLEET
+        ..FleetFacts::EXAMPLE
     }
 }
 
@@ -171,7 +170,7 @@ pub(crate) fn view(
             step_overdue: late == Some(Late::Step) || waits_in_vain,
             drain_overdue: late == Some(Late::Drain),
             soak_over: true,
-            away_for_long: late == Some(Late::Step),
+            not_ready_for_long: late == Some(Late::Step),
             workloads_overdue: false,
             canary_overdue: late.is_some() || waits_in_vain || place.silent,
             slot_seconds: None,

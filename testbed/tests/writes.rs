@@ -108,7 +108,7 @@ impl Server {
     async fn write(&self, write: &Write<'_>, read: &Json, now: &Found) -> Result<Option<Json>> {
         let sub =
             if matches!(write.object, Object::ShadowStatus(_) | Object::Fleet) { "/status" } else { "" };
-        let patch = serde_json::to_value(write.patch(read))?;
+        let patch = serde_json::to_value(write.patch(read)?)?;
         match self.request(Method::PATCH, &format!("{}{sub}", now.path), &patch).await {
             Ok(stored) => Ok(Some(stored)),
             Err(kube::Error::Api(status)) if status.code == 422 => {
@@ -187,13 +187,13 @@ where
         let value = match expected {
             Expected::AsRead => typed_read.get(*field),
             Expected::AsStored => typed_now.get(*field),
-            Expected::Guess(value) => value.clone(),
+            Expected::Guess(value) => Some(value.clone()),
         };
-        (*field, value)
+        Ok((*field, value.with_context(|| format!("{field:?} of {:?}", server.kind))?))
     };
     let write = Write {
         object: object(server.kind),
-        tests: case.tests.iter().map(test).collect(),
+        tests: case.tests.iter().map(test).collect::<Result<_>>()?,
         sets: case.sets.clone(),
     };
     let quoted = |found: &Found, typed: &T| -> Result<Json> {
@@ -204,7 +204,12 @@ where
     let expected = interpreted(&write, &typed_now)?;
     let found = server.write(&write, &quoted_read, &now).await?.map(stored).transpose()?;
     let context = || {
-        format!("{write:?}\nread {}\nnow {}\npatch {}", read.json, now.json, json!(write.patch(&quoted_read)))
+        format!(
+            "{write:?}\nread {}\nnow {}\npatch {}",
+            read.json,
+            now.json,
+            json!(write.patch(&quoted_read).ok())
+        )
     };
     match (&expected, &found) {
         (None, None) => Ok(Outcome::Refused),
@@ -295,8 +300,11 @@ async fn a_tested_field_that_changed_is_noticed(client: &Client) -> Result<()> {
         let read = server.make(&before).await?;
         let shadow: BottlerocketShadow = serde_json::from_value(read.json.clone())?;
         let sets = vec![(Field::CrashCount, Value::Number(9))];
-        let write =
-            Write { object: Object::ShadowStatus(NAME), tests: vec![(field, shadow.get(field))], sets };
+        let write = Write {
+            object: Object::ShadowStatus(NAME),
+            tests: vec![(field, shadow.get(field).context("a field")?)],
+            sets,
+        };
         let mut after = before.clone();
         after[half][name] = value;
         let now = server.put(&read, &after).await?;
@@ -356,7 +364,7 @@ async fn of_two_who_take_a_slot_one_has_it(client: &Client) -> Result<()> {
                 sets: freed.chain([taken]).collect(),
             }
         };
-        let patches = names.each_ref().map(|name| json!(take(name).patch(&fleet.json)));
+        let patches = names.each_ref().map(|name| json!(take(name).patch(&fleet.json).ok()));
         let path = format!("{}/status", fleet.path);
         let (one, other) = tokio::join!(
             server.request(Method::PATCH, &path, &patches[0]),
@@ -376,7 +384,8 @@ async fn of_two_who_take_a_slot_one_has_it(client: &Client) -> Result<()> {
 
     // A new term fences the old leader, even where the slots are the same.
     let read: BottlerocketFleet = serde_json::from_value(fleet.json.clone())?;
-    let tests = vec![(Field::Term, read.get(Field::Term)), (Field::Slots, read.get(Field::Slots))];
+    let as_read = |field| Ok::<_, anyhow::Error>((field, read.get(field).context("a field")?));
+    let tests = vec![as_read(Field::Term)?, as_read(Field::Slots)?];
     let sets = vec![(Field::LastFinished, Value::text("2026-01-01T00:00:00Z"))];
     let late = Write { object: Object::Fleet, tests, sets };
     let mut next = fleet.json.clone();

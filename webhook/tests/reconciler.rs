@@ -11,7 +11,6 @@ use brupop_api::{
 };
 use brupop_core::decide::{self, Effect};
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
-use brupop_core::fixtures;
 use brupop_webhook::verdict::{Change, Request, verdict};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -135,7 +134,7 @@ fn view<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a Marker
             unschedulable: cordoned || marker.is_some(),
             tainted: marker.is_some(),
             marker,
-            ..fixtures::NODE
+            ..NodeFacts::EXAMPLE
         }),
         shadow: ShadowFacts::of(shadow),
         owner_uid: Some("node-uid"),
@@ -148,12 +147,12 @@ fn view<'a>(odd: &Odd, shadow: &'a BottlerocketShadow, marker: Option<&'a Marker
             drain_overdue,
             ..TimeFacts::default()
         },
-        ..fixtures::nothing(NAME)
+        ..NodeView::nothing(NAME)
     }
 }
 
 fn fleet(slots: &BTreeMap<String, Slot>) -> FleetFacts<'_> {
-    FleetFacts { now: NOW, slots, ..fixtures::FLEET }
+    FleetFacts { now: NOW, slots, ..FleetFacts::EXAMPLE }
 }
 
 /// The review of this change of the spec.

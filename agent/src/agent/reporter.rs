@@ -71,7 +71,13 @@ impl Reporter {
         shadow: &BottlerocketShadow,
     ) -> Result<Pause, Pause> {
         let observed = serde_json::to_value(shadow).unwrap_or_default();
-        let patch = Patch::<BottlerocketShadow>::Json(write.patch(&observed));
+        let patch = match write.patch(&observed) {
+            Ok(patch) => Patch::<BottlerocketShadow>::Json(patch),
+            Err(misfit) => {
+                tracing::error!(%misfit, "this report is a mistake, and is not made");
+                return Err(Pause::ShadowOr(REREAD_MAX));
+            }
+        };
         match self.shadows.patch_status(&self.name, &PatchParams::default(), &patch).await {
             Ok(answer) => {
                 if let Ok(shadow) = answer.body {

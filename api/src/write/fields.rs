@@ -39,9 +39,9 @@ fn to_state(value: &Value<'_>) -> Option<State> {
 }
 
 impl Fields for BottlerocketShadow {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
+    fn get(&self, field: Field<'_>) -> Option<Value<'_>> {
         let status = self.status.as_ref();
-        match field {
+        Some(match field {
             Field::Uid => text(self.metadata.uid.as_ref()),
             Field::Generation => generation(&self.metadata),
             Field::SpecState => Value::State(self.spec.state),
@@ -67,8 +67,8 @@ impl Fields for BottlerocketShadow {
             Field::StatusRebootRequested => text(status.and_then(|status| status.reboot_requested.as_ref())),
             Field::StatusProblem => Value::problem_or_absent(status.and_then(|status| status.problem)),
             Field::StatusMessage => text(status.and_then(|status| status.message.as_ref())),
-            _ => Value::Absent,
-        }
+            _ => return None,
+        })
     }
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
@@ -132,9 +132,9 @@ fn has_entry(entries: Option<&BTreeMap<String, String>>, key: &str) -> Value<'st
 }
 
 impl Fields for Node {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
+    fn get(&self, field: Field<'_>) -> Option<Value<'_>> {
         let spec = self.spec.as_ref();
-        match field {
+        Some(match field {
             Field::Uid => text(self.metadata.uid.as_ref()),
             Field::Unschedulable => Value::flag(spec.and_then(|spec| spec.unschedulable).unwrap_or(false)),
             Field::UpdatingTaint => Value::flag(
@@ -167,8 +167,8 @@ impl Fields for Node {
                     // Something is there, and it is no marker.
                     Err(_) => Value::text(annotation),
                 }),
-            _ => Value::Absent,
-        }
+            _ => return None,
+        })
     }
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {
@@ -212,29 +212,26 @@ impl Fields for Node {
 }
 
 impl Fields for BottlerocketFleet {
-    fn get(&self, field: Field<'_>) -> Value<'_> {
-        match field {
-            Field::Uid => return text(self.metadata.uid.as_ref()),
-            Field::Generation => return generation(&self.metadata),
-            _ => {}
-        }
-        let Some(status) = self.status.as_ref() else {
-            return if field == Field::Slots {
-                Value::Slots(Cow::Owned(BTreeMap::new()))
-            } else {
-                Value::Absent
-            };
-        };
-        match field {
-            Field::Term => Value::number_or_absent(status.term),
-            Field::Slots => Value::Slots(Cow::Borrowed(&status.slots)),
-            Field::Slot(shadow) => status.slots.get(shadow).cloned().map_or(Value::Absent, Value::Slot),
-            Field::VersionRecord(version) => {
-                status.versions.get(version).cloned().map_or(Value::Absent, Value::VersionRecord)
+    fn get(&self, field: Field<'_>) -> Option<Value<'_>> {
+        let status = self.status.as_ref();
+        Some(match field {
+            Field::Uid => text(self.metadata.uid.as_ref()),
+            Field::Generation => generation(&self.metadata),
+            Field::Term => Value::number_or_absent(status.and_then(|status| status.term)),
+            Field::Slots => {
+                Value::Slots(status.map_or_else(Cow::default, |status| Cow::Borrowed(&status.slots)))
             }
-            Field::LastFinished => text(status.last_finished.as_ref()),
-            _ => Value::Absent,
-        }
+            Field::Slot(shadow) => {
+                let slot = status.and_then(|status| status.slots.get(shadow));
+                slot.cloned().map_or(Value::Absent, Value::Slot)
+            }
+            Field::VersionRecord(version) => {
+                let record = status.and_then(|status| status.versions.get(version));
+                record.cloned().map_or(Value::Absent, Value::VersionRecord)
+            }
+            Field::LastFinished => text(status.and_then(|status| status.last_finished.as_ref())),
+            _ => return None,
+        })
     }
 
     fn set(&mut self, field: Field<'_>, value: &Value<'_>) {

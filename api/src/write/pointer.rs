@@ -94,7 +94,7 @@ pub(super) fn taints(observed: &Value, ours: bool) -> Value {
 
 /// Has the field this value in the object as it was read? Compared by meaning: a null is absent, and words, order and
 /// defaults do not matter.
-pub(super) fn stands(field: Field<'_>, value: &Meaning<'_>, observed: &Value) -> bool {
+pub(super) fn field_equals(field: Field<'_>, value: &Meaning<'_>, observed: &Value) -> bool {
     let pointer = field.pointer();
     let found = observed.pointer(&pointer).filter(|found| !found.is_null());
     if field == Field::UpdatingTaint {
@@ -115,19 +115,19 @@ pub(super) fn stands(field: Field<'_>, value: &Meaning<'_>, observed: &Value) ->
         Meaning::Set => field.is_key() || *found == json!(true),
         Meaning::Number(number) => found.as_u64() == Some(*number),
         Meaning::Text(text) => found.as_str() == Some(text.as_ref()),
-        Meaning::State(state) => is(found, state),
-        Meaning::Problem(problem) => is(found, problem),
-        Meaning::Staged(staged) => is(found, staged),
-        Meaning::Failures(failures) => is(found, failures),
+        Meaning::State(state) => equals(found, state),
+        Meaning::Problem(problem) => equals(found, problem),
+        Meaning::Staged(staged) => equals(found, staged),
+        Meaning::Failures(failures) => equals(found, failures),
         Meaning::Marker(marker) => {
             found.as_str().and_then(|text| Marker::parse(text).ok()).as_ref() == Some(marker.as_ref())
         }
-        Meaning::Slot(slot) => is(found, slot),
-        Meaning::Slots(slots) => is::<BTreeMap<String, Slot>>(found, slots.as_ref()),
-        Meaning::VersionRecord(record) => is(found, record),
+        Meaning::Slot(slot) => equals(found, slot),
+        Meaning::Slots(slots) => equals::<BTreeMap<String, Slot>>(found, slots.as_ref()),
+        Meaning::VersionRecord(record) => equals(found, record),
     }
 }
 
-fn is<T: DeserializeOwned + PartialEq>(found: &Value, value: &T) -> bool {
+fn equals<T: DeserializeOwned + PartialEq>(found: &Value, value: &T) -> bool {
     T::deserialize(found).is_ok_and(|found| found == *value)
 }

@@ -12,11 +12,10 @@ use std::sync::Arc;
 use brupop_api::names;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide;
-use brupop_core::objects::{AgentPod, WatchedNode};
+use brupop_core::objects::{AgentPod, Readiness, WatchedNode};
 use brupop_core::observe::{Leader, Now, observe};
 use brupop_core::policy::{Limit, Policy};
 use criterion::{Criterion, criterion_group, criterion_main};
-use jiff::Timestamp;
 use serde_json::json;
 
 const NODES: usize = 5_000;
@@ -51,7 +50,7 @@ fn cluster() -> Cluster {
         if runs {
             slots.insert(shadow.clone(), json!({"uid": format!("uid-{shadow}"), "attempt": 1}));
         }
-        let agent = AgentPod { node, ready_since: Some(Timestamp::MIN), away_since: None };
+        let agent = AgentPod { node, readiness: Some(Readiness { ready: true, since: None }) };
         let entry = cluster.entry(&shadow);
         entry.agents.insert("agent".to_owned(), agent);
         entry.node = Some(Arc::new(watched));

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use brupop_api::fleet::BottlerocketFleetStatus;
+use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
 
-use crate::budgets::Obstacle;
-use crate::drain::DrainPlan;
+use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Evicted;
 use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
 
@@ -54,7 +53,7 @@ impl Entry {
 
     /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.
     pub fn agent(&self) -> Option<&AgentPod> {
-        self.agents.values().find(|agent| agent.ready_since.is_some()).or(self.agents.values().next_back())
+        self.agents.values().find(|agent| agent.is_ready()).or(self.agents.values().next_back())
     }
 
     /// Forgets what only a leader looks at.
@@ -261,10 +260,22 @@ impl Cluster {
     /// true.
     pub fn normal_nodes(&self) -> Vec<&str> {
         let normal = self.entries.values().filter_map(|entry| {
-            let node = entry.node.as_ref().filter(|node| node.marker().is_ok() && !node.is_overgrown())?;
+            let node = entry.node.as_ref().filter(|node| node.marker().is_ok() && !node.facts.overgrown)?;
             entry.shadow().map(|_| node.name())
         });
         normal.collect()
+    }
+
+    /// How many nodes have an update to finish, changes to undo, or one of these slots. Of a node whose Node or shadow cannot
+    /// be read, that may be so.
+    pub fn busy_nodes(&self, slots: &BTreeMap<String, Slot>) -> usize {
+        let is_busy = |entry: &Entry| {
+            let shadow = entry.shadow.as_ref();
+            entry.node.as_ref().is_some_and(|node| !matches!(node.marker(), Ok(None)))
+                || shadow.is_some_and(|item| item.ok().is_none_or(|it| it.spec.state != State::Idle))
+        };
+        let without_slot = self.entries.iter().filter(|(name, _)| !slots.contains_key(*name));
+        slots.len() + without_slot.filter(|(_, entry)| is_busy(entry)).count()
     }
 
     /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are

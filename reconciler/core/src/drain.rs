@@ -1,14 +1,19 @@
-//! Which pods a drain evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides.
+//! What a drain does: which pods it evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides; in
+//! which order; and which budgets stand in its way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use brupop_api::Marker;
 use brupop_api::item::Unreadable;
 use brupop_api::marker::OPERATOR_PODS_MAX;
+use brupop_api::{Item, Marker};
 use jiff::Timestamp;
+use kube::core::SelectorExt as _;
 
-use crate::objects::{Controller, PodItem};
+use crate::objects::{Budget, Controller, Pod, PodItem};
 use crate::workloads::{Kind, owner};
+
+/// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
+const REQUIREMENTS_MAX: usize = 4096;
 
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +69,9 @@ pub struct DrainPlan {
     pub evict_operator_pods: bool,
     /// It would be their turn, but the marker does not list them yet. Their UIDs.
     pub operator_pods: Vec<String>,
-    /// Pods that are not evicted now, though they may not stay: see [`crate::returns::Returning`].
+    /// Pods that are not evicted now, though they may not stay: see [`crate::workloads::Returning`].
     pub held: Vec<PodKey>,
-    /// The workloads whose pods came back each time that they were evicted. See [`crate::returns::Returns`].
+    /// The workloads whose pods came back each time that they were evicted. See [`crate::workloads::Returns`].
     pub returning: Vec<String>,
     /// A budget covers a pod that would be left for that reason. Says which.
     pub needed: Option<String>,
@@ -95,42 +100,35 @@ impl DrainPlan {
         let (listed, left) =
             marker.map_or((&[][..], &[][..]), |marker| (&marker.operator_pods, &marker.left_owners));
         for pod in pods {
-            let ours = is_operator_pod(pod);
-            let drain_action = drain_action(pod, orphaned(pod));
-            let key = || PodKey::of(pod);
-            match drain_action {
-                DrainAction::Stays => continue,
-                DrainAction::Evicted
-                    if ours && !listed.is_empty() && !listed.iter().any(|uid| uid == pod.uid()) =>
-                {
-                    continue;
-                }
-                DrainAction::Evicted | DrainAction::Unmanaged
-                    if !left.is_empty() && left.contains(&identity(pod)) =>
-                {
-                    continue;
-                }
+            let (ours, action) = (is_operator_pod(pod), drain_action(pod, orphaned(pod)));
+            let came_back = ours && !listed.is_empty() && !listed.iter().any(|uid| uid == pod.uid());
+            let stays = match action {
+                DrainAction::Stays => true,
+                DrainAction::Unreadable(_) => false,
                 // A terminating webhook serves a little longer. Nobody has to wait for that: its budget has seen to
                 // another one that is Ready, and a reboot ends its connections no worse than its own end does.
-                DrainAction::Leaving if ours => continue,
-                DrainAction::Leaving => plan.leaving.push((gone_by(pod), key())),
-                DrainAction::Unmanaged => plan.unmanaged.push(key()),
-                DrainAction::Unreadable(why) => plan.unreadable.push((key(), why)),
-                DrainAction::Evicted if ours => plan.last.push(key()),
-                DrainAction::Evicted => plan.evict.push(key()),
+                DrainAction::Leaving => ours,
+                DrainAction::Evicted if came_back => true,
+                DrainAction::Evicted | DrainAction::Unmanaged => {
+                    !left.is_empty() && left.contains(&identity(pod))
+                }
+            };
+            if stays {
+                continue;
+            }
+            let key = PodKey::of(pod);
+            match action {
+                DrainAction::Stays => {}
+                DrainAction::Leaving => plan.leaving.push((gone_by(pod), key)),
+                DrainAction::Unmanaged => plan.unmanaged.push(key),
+                DrainAction::Unreadable(why) => plan.unreadable.push((key, why)),
+                DrainAction::Evicted if ours => plan.last.push(key),
+                DrainAction::Evicted => plan.evict.push(key),
             }
             plan.owners.extend(owner(pod));
         }
         plan.last.sort_unstable();
-        if plan.evict.is_empty() && plan.leaving.is_empty() && plan.needs_nobody() {
-            if listed.is_empty() {
-                plan.operator_pods = plan.last.iter().map(|pod| pod.uid.clone()).collect();
-                plan.operator_pods.truncate(OPERATOR_PODS_MAX);
-            } else {
-                plan.evict = std::mem::take(&mut plan.last);
-                plan.evict_operator_pods = true;
-            }
-        }
+        plan.turn_to_operator_pods(!listed.is_empty());
         plan.evict.sort_unstable();
         plan.leaving.sort_unstable();
         plan.unmanaged.sort_unstable();
@@ -138,6 +136,20 @@ impl DrainPlan {
         plan.owners.sort_unstable();
         plan.owners.dedup();
         plan
+    }
+
+    /// Once no other pod is left, the operator's own are listed in the marker; those that are listed are evicted.
+    fn turn_to_operator_pods(&mut self, are_listed: bool) {
+        if !self.evict.is_empty() || !self.leaving.is_empty() || !self.needs_nobody() {
+            return;
+        }
+        if are_listed {
+            self.evict = std::mem::take(&mut self.last);
+            self.evict_operator_pods = true;
+        } else {
+            let uids = self.last.iter().map(|pod| pod.uid.clone());
+            self.operator_pods = uids.take(OPERATOR_PODS_MAX).collect();
+        }
     }
 
     /// Is there no pod about which a person has to decide?
@@ -202,159 +214,217 @@ pub fn identity(pod: &PodItem) -> String {
     owner(pod).unwrap_or_else(|| format!("v1/Pod/{}/{}", pod.namespace(), pod.name()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::{Value, json};
+/// How many disruptions each budget (namespace, name) allowed when it was last looked at.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    allowed: BTreeMap<(String, String), i32>,
+}
 
-    fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> PodItem {
-        let mut metadata = json!({"name": name, "namespace": "shop", "uid": format!("uid-{name}")});
-        if let Some(kind) = owner {
-            metadata["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": "o", "controller": true}]);
-        }
-        for (key, value) in more.as_object().unwrap() {
-            metadata[key] = value.clone();
-        }
-        serde_json::from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
-    }
-
-    fn of<'p>(
-        pods: impl IntoIterator<Item = &'p PodItem>,
-        is_operator_pod: impl Fn(&PodItem) -> bool,
-        listed: &[&str],
-    ) -> DrainPlan {
-        let operator_pods = listed.iter().map(|name| format!("uid-{name}")).collect();
-        let marker = Marker { operator_pods, ..Marker::default() };
-        DrainPlan::of(pods, is_operator_pod, |_| false, Some(&marker))
-    }
-
-    #[test]
-    fn the_table() {
-        let none = json!({});
-        let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
-        let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
-        let owned =
-            json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
-        let table = [
-            ("of a ReplicaSet", Some("ReplicaSet"), "Running", &none, DrainAction::Evicted),
-            ("of a ReplicaSet, pending", Some("ReplicaSet"), "Pending", &none, DrainAction::Evicted),
-            ("of a Job, finished", Some("Job"), "Succeeded", &none, DrainAction::Evicted),
-            ("of a DaemonSet", Some("DaemonSet"), "Running", &none, DrainAction::Stays),
-            ("of a DaemonSet, leaving", Some("DaemonSet"), "Running", &leaving, DrainAction::Stays),
-            ("of a DaemonSet, failed", Some("DaemonSet"), "Failed", &none, DrainAction::Evicted),
-            ("mirror", Some("Node"), "Running", &mirror, DrainAction::Stays),
-            ("leaving", Some("ReplicaSet"), "Running", &leaving, DrainAction::Leaving),
-            ("unmanaged", None, "Running", &none, DrainAction::Unmanaged),
-            ("unmanaged, finished", None, "Failed", &none, DrainAction::Evicted),
-            ("unmanaged, leaving", None, "Running", &leaving, DrainAction::Leaving),
-            ("owned, but not controlled", None, "Running", &owned, DrainAction::Unmanaged),
-        ];
-        for (what, owner, phase, more, expected) in table {
-            assert_eq!(drain_action(&pod("a", owner, phase, more), false), expected, "{what}");
-        }
-        for (what, phase, more, expected) in [
-            ("of a DaemonSet that is gone", "Running", &none, DrainAction::Unmanaged),
-            ("of one that is gone, leaving", "Running", &leaving, DrainAction::Leaving),
-            ("of one that is gone, finished", "Failed", &none, DrainAction::Evicted),
-        ] {
-            assert_eq!(drain_action(&pod("a", Some("DaemonSet"), phase, more), true), expected, "{what}");
-        }
-    }
-
-    #[test]
-    fn a_plan_names_workloads_once_and_what_holds_it_up() {
-        let pods = [
-            pod("b", Some("ReplicaSet"), "Running", &json!({})),
-            pod("a", Some("ReplicaSet"), "Running", &json!({})),
-            pod("c", Some("DaemonSet"), "Running", &json!({})),
-            pod("d", None, "Running", &json!({})),
-            pod("e", Some("StatefulSet"), "Running", &json!({"deletionTimestamp": "2026-11-21T04:00:00Z"})),
-        ];
-        let plan = of(&pods, |_| false, &[]);
-        assert_eq!(plan.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        let leaving: Vec<_> = plan.leaving.iter().map(|(by, pod)| (by.to_string(), &*pod.name)).collect();
-        assert_eq!(leaving, [("2026-11-21T04:00:00Z".to_owned(), "e")]);
-        assert_eq!(plan.unmanaged.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["d"]);
-        assert_eq!(plan.owners, ["apps/v1/ReplicaSet/shop/cart", "apps/v1/StatefulSet/shop/cart"]);
-        assert!(!plan.is_done());
-        let forced = plan.clone().forced();
-        assert_eq!(forced.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b", "d"]);
-        assert!(of(&pods[2..3], |_| false, &[]).is_done());
-    }
-
-    #[test]
-    fn an_unreadable_pod_holds_its_drain_up() {
-        let pods = [
-            pod("a", Some("ReplicaSet"), "Running", &json!({})),
-            pod("bad", Some("ReplicaSet"), "Running", &json!({"labels": {"size": 3}})),
-        ];
-        let plan = of(&pods, |_| false, &[]);
-        assert_eq!((plan.evict.len(), plan.unreadable.len(), plan.is_done()), (1, 1, false));
-        assert!(!of(&pods[1..], |_| false, &[]).is_done());
-        let says: Vec<_> = plan.for_people().collect();
-        assert!(matches!(&says[..], [one] if one.starts_with("the pod shop/bad cannot be read")), "{says:?}");
-        assert_eq!(plan.forced().evict.len(), 2);
-    }
-
-    #[test]
-    fn our_own_pods_go_last_and_only_those_that_were_listed() {
-        let cart = |more: &Value| pod("cart-0", Some("ReplicaSet"), "Running", more);
-        let [webhook, anew] = ["brupop-webhook-0", "brupop-webhook-1"]
-            .map(|it| pod(it, Some("ReplicaSet"), "Running", &json!({})));
-        let ours = |pod: &PodItem| pod.name().starts_with("brupop");
-        let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
-        for (says, pods, listed, evicts, lists, done) in [
-            ("others go first", vec![&webhook, &cart(&json!({}))], &[][..], &["cart-0"][..], false, false),
-            ("and are waited for", vec![&webhook, &cart(&leaving)], &[], &[], false, false),
-            ("then ours are listed", vec![&webhook], &[], &[], true, false),
-            (
-                "and evicted",
-                vec![&webhook, &anew],
-                &["brupop-webhook-0"],
-                &["brupop-webhook-0"],
-                false,
-                false,
-            ),
-            ("but not what comes back", vec![&anew], &["brupop-webhook-0"], &[], false, true),
-            (
-                "which waits its turn",
-                vec![&webhook, &cart(&json!({}))],
-                &["brupop-webhook-0"],
-                &["cart-0"],
-                false,
-                false,
-            ),
-        ] {
-            let plan = of(pods, ours, listed);
-            let evicted: Vec<_> = plan.evict.iter().map(|pod| &*pod.name).collect();
-            assert_eq!(
-                (&evicted[..], plan.operator_pods.len() == 1, plan.is_done()),
-                (evicts, lists, done),
-                "{says}"
-            );
-            assert_eq!(plan.evict_operator_pods, done || evicts == ["brupop-webhook-0"], "{says}");
-        }
-        let lingering = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &leaving);
-        assert!(of(&[lingering], ours, &[]).is_done(), "is not waited for");
-        let many: Vec<_> = (0..20)
-            .map(|it| pod(&format!("brupop-{it}"), Some("ReplicaSet"), "Running", &json!({})))
+impl Budgets {
+    /// Looks at all budgets. Returns the namespaces in which a budget allows more than before, or was deleted.
+    pub fn relaxed<'b>(&mut self, budgets: impl Iterator<Item = &'b Item<Budget>>) -> BTreeSet<String> {
+        let now: BTreeMap<(String, String), i32> = budgets
+            .map(|budget| ((budget.namespace().to_owned(), budget.name().to_owned()), allowed(budget)))
             .collect();
-        assert_eq!(of(&many, ours, &[]).operator_pods.len(), OPERATOR_PODS_MAX);
-    }
-
-    #[test]
-    fn pods_of_workloads_that_are_left_stay() {
-        let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
-        let pods = [
-            pod("a", Some("ReplicaSet"), "Running", &json!({})),
-            pod("b", Some("StatefulSet"), "Running", &json!({})),
-            pod("c", None, "Running", &json!({})),
-            pod("d", Some("ReplicaSet"), "Running", &leaving),
-        ];
-        let left_owners = ["apps/v1/ReplicaSet/shop/cart", "v1/Pod/shop/c"].map(str::to_owned).into();
-        let marker = Marker { left_owners, ..Marker::default() };
-        let plan = DrainPlan::of(&pods, |_| false, |_| false, Some(&marker));
-        assert_eq!(plan.evict.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["b"]);
-        assert_eq!((plan.unmanaged.len(), plan.leaving.len()), (0, 1), "what leaves is waited for");
+        let more = |(key, before): (&(String, String), &i32)| {
+            now.get(key).is_none_or(|now| now > before).then(|| key.0.clone())
+        };
+        let relaxed = self.allowed.iter().filter_map(more).collect();
+        self.allowed = now;
+        relaxed
     }
 }
+
+/// What stands in the way of a drain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// No drain could empty the node. Holds why.
+    Never(String),
+    /// A budget allows no disruption now.
+    Now {
+        /// Which.
+        budget: String,
+        /// One has not done so for as long as a drain may take.
+        for_long: bool,
+    },
+}
+
+/// What stands in the way of a drain of these pods of one node, if anything does.
+pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
+    pods: impl Fn() -> P,
+    budgets: &[impl AsRef<Item<Budget>>],
+    is_operator_pod: impl Fn(&PodItem) -> bool + Copy,
+    orphaned: impl Fn(&PodItem) -> bool,
+) -> Option<Obstacle> {
+    let never = undrainable(pods(), budgets, is_operator_pod, orphaned).map(Obstacle::Never);
+    let now = || blocked(pods(), budgets, is_operator_pod);
+    never.or_else(|| now().map(|budget| Obstacle::Now { budget, for_long: false }))
+}
+
+/// Why the pods of one node can never all be evicted, as pods and budgets are now; `None` if they can. Either a pod has
+/// no controller, or its budgets allow no disruption with as many pods as there are, or a pod or a budget of its
+/// namespace cannot be read. The operator's own pods (`is_operator_pod`) are exempt. `orphaned` finds pods whose
+/// `DaemonSet` is gone.
+fn undrainable<'p>(
+    pods: impl IntoIterator<Item = &'p PodItem>,
+    budgets: &[impl AsRef<Item<Budget>>],
+    is_operator_pod: impl Fn(&PodItem) -> bool,
+    orphaned: impl Fn(&PodItem) -> bool,
+) -> Option<String> {
+    let mut why: Vec<String> = vec![];
+    for item in pods {
+        if is_operator_pod(item) {
+            continue;
+        }
+        let namespace = item.namespace();
+        match drain_action(item, orphaned(item)) {
+            DrainAction::Unmanaged => why.push(unmanaged(namespace, item.name())),
+            DrainAction::Unreadable(problem) => why.push(unreadable(namespace, item.name(), problem)),
+            DrainAction::Evicted => {
+                // Most budgets are in another namespace, and this is the cheaper comparison.
+                let here = budgets.iter().map(AsRef::as_ref).filter(|budget| budget.namespace() == namespace);
+                why.extend(item.ok().and_then(|pod| forbidden(pod, here)));
+            }
+            DrainAction::Stays | DrainAction::Leaving => {}
+        }
+    }
+    // The smallest one, so that the answer changes as rarely as possible.
+    why.into_iter().min()
+}
+
+/// Which budget allows no disruption now, although one of these pods of a node, which is Ready, would have to be evicted;
+/// `None` if each allows one. Whether the node's own pods that are not Ready are the cause is seen only once they have gone
+/// elsewhere, so a budget that covers one of them is set aside.
+fn blocked<'p>(
+    pods: impl IntoIterator<Item = &'p PodItem>,
+    budgets: &[impl AsRef<Item<Budget>>],
+    is_operator_pod: impl Fn(&PodItem) -> bool,
+) -> Option<String> {
+    let evicted = pods
+        .into_iter()
+        .filter(|item| !is_operator_pod(item) && drain_action(item, false) == DrainAction::Evicted);
+    let evicted: Vec<(&str, &Pod)> = evicted
+        .filter_map(|item| Some((item.namespace(), item.ok()?)))
+        .filter(|(_, pod)| heeds(pod))
+        .collect();
+    let allows_none = budgets.iter().map(AsRef::as_ref).filter(|item| {
+        let Some(budget) = item.ok().filter(|budget| budget.allowed <= 0 && budget.observed) else {
+            return false;
+        };
+        let covered =
+            evicted.iter().filter(|(namespace, pod)| *namespace == item.namespace() && selects(budget, pod));
+        let (mut any, mut all_ready) = (false, true);
+        for (_, pod) in covered {
+            (any, all_ready) = (true, all_ready && pod.is_ready());
+        }
+        any && all_ready
+    });
+    let why = allows_none.map(|item| format!("the PodDisruptionBudget {}/{}", item.namespace(), item.name()));
+    why.min()
+}
+
+/// The first of these pods that a budget covers, as a sentence; `None` if there is none. A budget that cannot be read covers
+/// all of its namespace.
+pub fn covered<'p>(
+    pods: impl IntoIterator<Item = &'p PodItem>,
+    budgets: &[impl AsRef<Item<Budget>>],
+) -> Option<String> {
+    let covers = |budget: &&Item<Budget>, pod: &PodItem| {
+        let selected = || Some(selects(budget.ok()?, pod.ok()?));
+        budget.namespace() == pod.namespace() && selected().unwrap_or(true)
+    };
+    let why = pods.into_iter().filter_map(|pod| {
+        let budget = budgets.iter().map(AsRef::as_ref).find(|budget| covers(budget, pod))?;
+        let (namespace, name, budget) = (pod.namespace(), pod.name(), budget.name());
+        Some(format!("{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers"))
+    });
+    why.min()
+}
+
+/// Do budgets hold up the eviction of this pod? They do not hold up one that has ended, or has not begun.
+fn heeds(pod: &Pod) -> bool {
+    !pod.finished && !pod.pending
+}
+
+/// Why the budgets of a pod's namespace never allow its eviction; `None` if they may. The rules are those of the API
+/// server's eviction.
+fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> Option<String> {
+    let (mut unread, mut selecting, mut requirements) = (vec![], vec![], 0);
+    for item in budgets {
+        match &item.body {
+            Err(why) => unread.push((item, why)),
+            Ok(budget) => {
+                requirements += budget.requirements;
+                // Anybody with a namespace can make thousands of budgets.
+                if requirements > REQUIREMENTS_MAX {
+                    return Some(format!(
+                        "the selectors of the PodDisruptionBudgets of namespace {} have more than {REQUIREMENTS_MAX} keys \
+                         and values together: delete some, or shorten them",
+                        item.namespace()
+                    ));
+                }
+                if selects(budget, pod) {
+                    selecting.push((item, budget));
+                }
+            }
+        }
+    }
+    if let Some((item, why)) = unread.first() {
+        return Some(format!(
+            "the PodDisruptionBudget {}/{} cannot be read, for {why}, and might cover any pod of its namespace: repair \
+             or delete it",
+            item.namespace(),
+            item.name()
+        ));
+    }
+    if !heeds(pod) {
+        return None;
+    }
+    match &selecting[..] {
+        [] => None,
+        [(_, budget)] if budget.spares_ready_only && !pod.is_ready() => None,
+        [(item, budget)] => never(budget)
+            .map(|why| format!("the PodDisruptionBudget {}/{} {why}", item.namespace(), item.name())),
+        [(first, _), (second, _), ..] => Some(format!(
+            "the PodDisruptionBudgets {}/{} and {} select the same pods, and Kubernetes evicts no pod of two budgets",
+            first.namespace(),
+            first.name(),
+            second.name()
+        )),
+    }
+}
+
+/// Why a budget never allows a disruption, with as many pods as there are. A pod that is not Ready may go only if as many
+/// others are healthy as should be; if that is all of them, there are never enough.
+fn never(budget: &Budget) -> Option<String> {
+    if budget.sync_failed {
+        return Some(
+            "allows no disruption, because Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why".to_owned(),
+        );
+    }
+    let all = budget.observed && budget.expected_pods > 0 && budget.desired_healthy >= budget.expected_pods;
+    all.then(|| {
+        format!(
+            "wants all of its {} pods healthy: let it allow one disruption, or add a pod",
+            budget.expected_pods
+        )
+    })
+}
+
+fn selects(budget: &Budget, pod: &Pod) -> bool {
+    budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+}
+
+/// Did this budget change in a way that matters to a drain?
+pub fn matters(old: &Item<Budget>, new: &Item<Budget>) -> bool {
+    let shape = |item: &Item<Budget>| item.body.clone().map(|budget| Budget { allowed: 0, ..budget });
+    allowed(old) < allowed(new) || shape(old) != shape(new)
+}
+
+/// How many disruptions this budget allows now.
+fn allowed(budget: &Item<Budget>) -> i32 {
+    budget.ok().map_or(0, |budget| budget.allowed)
+}
+
+#[cfg(test)]
+mod tests;

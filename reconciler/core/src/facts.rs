@@ -37,7 +37,7 @@ pub struct FleetFacts<'a> {
     /// Are all labelled nodes Ready?
     pub all_ready: bool,
     /// Must the next update wait, because one ended not long ago?
-    pub resting: bool,
+    pub pausing_between_updates: bool,
     /// Are nodes excluded from load balancers before they are cordoned?
     pub exclude: bool,
     /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
@@ -46,8 +46,8 @@ pub struct FleetFacts<'a> {
 
 impl FleetFacts<'_> {
     /// Does this node wait because an update ended not long ago?
-    pub fn rests(&self, node: &NodeFacts<'_>) -> bool {
-        self.resting && !node.update_now
+    pub(crate) fn must_pause(&self, node: &NodeFacts<'_>) -> bool {
+        self.pausing_between_updates && !node.update_now
     }
 }
 
@@ -65,7 +65,7 @@ pub enum Gate {
 }
 
 /// One node, its shadow and its slot, joined by name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct NodeView<'a> {
     /// Name of the shadow, also when there is none.
     pub shadow_name: &'a str,
@@ -147,7 +147,7 @@ impl Words {
 
 /// A Node that the operator does not manage: not opted in, not changed by us, and without a shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outsider<'a> {
+pub struct UnmanagedNode<'a> {
     /// Name of the shadow that it would have.
     pub shadow_name: &'a str,
     /// `metadata.name`.
@@ -215,7 +215,7 @@ pub struct TimeFacts {
     /// The node has been watched for long enough after its update.
     pub soak_over: bool,
     /// The node has not been Ready for so long, since its host began its reboot, that it may be lost.
-    pub away_for_long: bool,
+    pub not_ready_for_long: bool,
     /// Evicted workloads have had long enough to be available again.
     pub workloads_overdue: bool,
     /// The current step takes longer than it may; or the slot has been held for longer than a short step may take, and the
@@ -228,6 +228,11 @@ pub struct TimeFacts {
 }
 
 impl<'a> NodeView<'a> {
+    /// Nothing is there of this name.
+    pub fn nothing(shadow_name: &'a str) -> Self {
+        Self { shadow_name, ..Self::default() }
+    }
+
     /// The slot of this shadow, if the ledger's slot of that name has this shadow's UID.
     pub fn slot(&self, fleet: &FleetFacts<'a>) -> Option<&'a Slot> {
         let shadow = self.shadow?;
@@ -238,4 +243,50 @@ impl<'a> NodeView<'a> {
     pub fn marked(&self) -> bool {
         self.node.and_then(|node| node.marker).is_some_and(Marker::holds_changes)
     }
+}
+
+impl FleetFacts<'static> {
+    /// A fleet that is led, without slots, in which one node may be updated at once: for tests and the model to vary.
+    pub const EXAMPLE: Self = Self {
+        now: "2026-11-21T04:00:00Z",
+        term: 4,
+        ledger_term: Some(4),
+        slots: &BTreeMap::new(),
+        versions: &BTreeMap::new(),
+        acknowledged: &[],
+        budget: FailureBudget::DEFAULT,
+        enforced: true,
+        alone: true,
+        force: false,
+        all_ready: true,
+        pausing_between_updates: false,
+        limit: 1,
+        gate: Gate::Open,
+        exclude: false,
+    };
+}
+
+impl NodeFacts<'static> {
+    /// A node that is labelled, Ready and in service, with its agent: for tests and the model to vary.
+    pub const EXAMPLE: Self = Self {
+        name: "n",
+        uid: "node-n",
+        labelled: true,
+        ready: true,
+        boot_id: "boot-1",
+        version: Some("1.0.0"),
+        unschedulable: false,
+        excluded: false,
+        tainted: false,
+        do_not_disrupt: None,
+        scale_down_disabled: None,
+        leaving: false,
+        marker: None,
+        zone: None,
+        paused: false,
+        update_now: false,
+        agent_ready: true,
+        overgrown: false,
+        runs_this_process: false,
+    };
 }

@@ -1,24 +1,20 @@
-//! From objects and the time to facts. Pure: the clock is an argument.
-
-mod clock;
-mod outsiders;
+//! From objects and the time to facts: what is known of the fleet, and of each node. Pure: the clock is an argument.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{BottlerocketShadow, Marker};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
-use crate::budgets::Obstacle;
 use crate::cluster::{Cluster, Entry};
-use crate::drain::DrainPlan;
-use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts};
+use crate::deadlines::{Clock, Times};
+use crate::drain::Obstacle;
+use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, UnmanagedNode};
 use crate::objects::{AgentPod, WatchedNode};
 use crate::policy::Policy;
-pub use clock::back_off;
-use clock::{Clock, Health, Times};
 
 /// Longest name of a shadow, as of any object in Kubernetes.
 const NAME_MAX: usize = 253;
@@ -52,7 +48,7 @@ pub struct Observed<'a> {
     pub fleet: FleetFacts<'a>,
     /// Each node that is opted in, carries our changes or has a shadow; sorted by name of the shadow.
     pub views: Vec<NodeView<'a>>,
-    /// Situations (by index) that cannot be interpreted, and why. They keep their slots; nothing is done for them.
+    /// Views (by index) that cannot be interpreted, and why. They keep their slots; nothing is done for them.
     pub unreadable: BTreeMap<usize, String>,
     /// Labelled nodes for which no shadow can be created, because its name would be too long; by that name.
     pub too_long: Vec<&'a str>,
@@ -60,67 +56,59 @@ pub struct Observed<'a> {
     pub next: Option<Timestamp>,
 }
 
-/// Candidates objects and the time into facts.
+/// Turns objects and the time into facts.
 pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, now: Now<'a>) -> Observed<'a> {
+    let mut clock = Clock::new(now.time);
+    let fleet = fleet_facts(cluster, policy, leader, now, &mut clock);
+    let mut nodes = Observer { policy, own_node: leader.own_node, clock, slots: fleet.slots };
+    let (mut views, mut unreadable, mut too_long) = (vec![], BTreeMap::new(), vec![]);
+    for (name, entry) in &cluster.entries {
+        if entry.shadow.is_none() && !entry.node.as_ref().is_some_and(|node| node.is_managed()) {
+            continue;
+        }
+        if name.len() > NAME_MAX {
+            too_long.push(name.as_str());
+            continue;
+        }
+        let (view, why) = nodes.view(name, entry);
+        unreadable.extend(why.map(|why| (views.len(), why)));
+        views.push(view);
+    }
+    Observed { fleet, views, unreadable, too_long, next: nodes.clock.next }
+}
+
+fn fleet_facts<'a>(
+    cluster: &'a Cluster,
+    policy: &Policy,
+    leader: &Leader<'a>,
+    now: Now<'a>,
+    clock: &mut Clock,
+) -> FleetFacts<'a> {
     static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
     static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
 
-    let status = cluster.status();
-    let (mut labelled, mut all_ready) = (0, true);
-    for (_, node) in cluster.nodes().filter(|(_, node)| node.labelled()) {
-        labelled += 1;
-        all_ready &= node.ready();
-    }
-    let paused = cluster.ledger().is_some_and(|ledger| ledger.fleet.spec.paused);
-    let mut clock = Clock::new(now.time);
-    let finished = status.and_then(|status| status.last_finished.as_deref());
-    let fleet = FleetFacts {
-        resting: policy.durations.pause.is_positive()
-            && !clock.passed_or_unknown(finished, policy.durations.pause),
+    let (ledger, status, pause) = (cluster.ledger(), cluster.status(), policy.durations.pause);
+    let labelled = || cluster.nodes().map(|(_, node)| &node.facts).filter(|node| node.labelled);
+    let last_finished = status.and_then(|status| status.last_finished.as_deref());
+    let window_open = policy.schedule.is_open(now.time, policy.durations.min_remaining);
+    let paused = ledger.is_some_and(|ledger| ledger.fleet.spec.paused);
+    FleetFacts {
         now: now.text,
         term: leader.term,
         ledger_term: status.and_then(|status| status.term),
         slots: status.map_or(&NO_SLOTS, |status| &status.slots),
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
-        acknowledged: cluster.ledger().map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
+        acknowledged: ledger.map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
         budget: policy.failures,
-        limit: policy.limit.of(labelled),
-        all_ready,
-        gate: gate(
-            paused,
-            leader.enforced,
-            policy.schedule.is_open(now.time, policy.durations.min_remaining),
-        ),
+        limit: policy.limit.of(labelled().fold(0, |number, _| number + 1)),
+        gate: gate(paused, leader.enforced, window_open),
         enforced: leader.enforced,
         alone: leader.alone,
-        force: policy.force,
+        all_ready: labelled().all(|node| node.readiness.is_some_and(|readiness| readiness.ready)),
+        pausing_between_updates: pause.is_positive() && !clock.passed_or_unknown(last_finished, pause),
         exclude: policy.durations.exclusion.is_positive(),
-    };
-    let mut nodes = Observer { policy, own_node: leader.own_node, clock, slots: fleet.slots };
-    let mut observed = Observed {
-        fleet,
-        views: Vec::with_capacity(cluster.entries.len()),
-        unreadable: BTreeMap::new(),
-        too_long: vec![],
-        next: None,
-    };
-    for (name, entry) in &cluster.entries {
-        let is_managed = entry.node.as_ref().is_some_and(|node| node.is_managed());
-        if entry.shadow.is_none() && !is_managed {
-            continue;
-        }
-        if name.len() > NAME_MAX {
-            observed.too_long.push(name);
-            continue;
-        }
-        let (view, unreadable) = nodes.view(name, entry);
-        if let Some(why) = unreadable {
-            observed.unreadable.insert(observed.views.len(), why);
-        }
-        observed.views.push(view);
+        force: policy.force,
     }
-    observed.next = nodes.clock.next();
-    observed
 }
 
 /// May new updates start? A person's pause comes first. Rules that are not in force come before the schedule, because
@@ -146,10 +134,10 @@ impl<'a> Observer<'a, '_> {
     /// The view of this name, and why it cannot be interpreted if so.
     fn view(&mut self, name: &'a str, entry: &'a Entry) -> (NodeView<'a>, Option<String>) {
         let mut unreadable = None;
-        let (watched, agent) = (entry.node.as_ref(), entry.agent());
-        let node = watched.map(|node| self.node(node, agent, &mut unreadable));
+        let agent_ready = entry.agent().is_some_and(AgentPod::is_ready);
+        let node = entry.node.as_ref().map(|node| self.node(node, agent_ready, &mut unreadable));
         let shadow = match entry.shadow.as_ref().map(|item| &item.body) {
-            Some(Ok(shadow)) => ShadowFacts::of(shadow).map(|facts| (facts, shadow)),
+            Some(Ok(shadow)) => ShadowFacts::of(shadow),
             Some(Err(error)) => {
                 unreadable = Some(format!("the shadow cannot be read: {error}"));
                 None
@@ -157,45 +145,17 @@ impl<'a> Observer<'a, '_> {
             None => None,
         };
         let marker = node.and_then(|node| node.marker);
-        let facts = shadow.map(|(facts, _)| facts);
-        let transition = shadow.and_then(|(_, shadow)| shadow.spec.state_transition_timestamp.as_deref());
-        let plan = entry.drain.as_deref();
-        let created = watched.and_then(|node| node.created());
-        let durations = &self.policy.durations;
-        let health = watched.map_or_else(Health::default, |node| Health::of(node, agent));
-        let times = Times { durations, transition, marker, health };
-        let mut time = self.clock.facts(facts.as_ref(), &times);
-        time.young = created.is_some_and(|created| !self.clock.is_older(created, durations.min_node_age));
         let slot = self.slots.get(name);
-        let since = slot.and_then(|slot| slot.since.as_deref());
-        time.slot_seconds = since.and_then(|since| self.clock.seconds_since(since));
-        time.canary_overdue =
-            time.step_overdue || slot.is_some_and(|_| self.clock.stages_late(since, facts.as_ref(), &times));
-        time.slot_overdue = slot.is_some_and(|slot| self.clock.slot_overdue(slot, facts.as_ref(), &times));
-        let (undrainable, blocked, blocked_for_long) = match &entry.obstacle {
-            Some(Obstacle::Never(why)) => (Some(why.as_str()), None, false),
-            Some(Obstacle::Now { budget, for_long }) => (None, Some(budget.as_str()), *for_long),
-            None => (None, None, false),
-        };
+        let times = Times::of(entry, marker, shadow.as_ref(), slot, &self.policy.durations);
         let view = NodeView {
             shadow_name: name,
             node,
-            shadow: facts,
-            owner_uid: shadow.and_then(|(_, shadow)| owner_uid(shadow)),
-            pods: PodFacts {
-                known: plan.is_some(),
-                undrainable,
-                blocked,
-                blocked_for_long,
-                drained: plan.is_some_and(DrainPlan::is_done),
-                owners: plan.map_or(&[], |plan| &plan.owners),
-                returning: plan.map_or(&[], |plan| &plan.returning),
-                needed: plan.and_then(|plan| plan.needed.as_deref()),
-                operator_pods: plan.map_or(&[], |plan| &plan.operator_pods),
-            },
+            shadow,
+            owner_uid: shadow.and(entry.shadow()).and_then(owner_uid),
+            pods: pods(entry),
             denied: entry.denied.as_deref(),
-            evicted: self.evicted(entry, marker.filter(|_| since.is_some())),
-            time,
+            evicted: self.evicted(entry, marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()))),
+            time: self.clock.facts(&times),
         };
         (view, unreadable)
     }
@@ -214,54 +174,89 @@ impl<'a> Observer<'a, '_> {
     fn node(
         &self,
         node: &'a WatchedNode,
-        agent: Option<&AgentPod>,
+        agent_ready: bool,
         unreadable: &mut Option<String>,
     ) -> NodeFacts<'a> {
         /// Stands for a marker that cannot be read: the node carries changes, so it keeps its slot.
-        static UNREAD: Marker = Marker {
-            shadow_uid: String::new(),
-            attempt: 0,
-            term: 0,
-            excluded_at: None,
-            drain_started_at: None,
-            cordoned_at: None,
-            tainted: false,
-            do_not_disrupt: false,
-            scale_down_disabled: false,
-            drained_at: None,
-            evicted_owners: Vec::new(),
-            left_owners: Vec::new(),
-            operator_pods: Vec::new(),
-        };
+        static UNREADABLE: LazyLock<Marker> = LazyLock::new(Marker::default);
+        let facts = &node.facts;
         NodeFacts {
             name: node.name(),
             uid: node.uid(),
-            labelled: node.labelled(),
-            ready: node.ready(),
-            boot_id: node.boot_id(),
-            version: node.version(),
-            unschedulable: node.unschedulable(),
-            excluded: node.excluded(),
-            tainted: node.tainted(),
-            do_not_disrupt: node.do_not_disrupt(),
-            scale_down_disabled: node.scale_down_disabled(),
-            leaving: node.leaving(),
+            labelled: facts.labelled,
+            ready: facts.readiness.is_some_and(|readiness| readiness.ready),
+            boot_id: &facts.boot_id,
+            version: facts.version.as_deref(),
+            unschedulable: facts.unschedulable,
+            excluded: facts.excluded,
+            tainted: facts.tainted,
+            do_not_disrupt: facts.do_not_disrupt,
+            scale_down_disabled: facts.scale_down_disabled,
+            leaving: facts.leaving,
             marker: node.marker().unwrap_or_else(|why| {
                 *unreadable = Some(why.to_owned());
-                Some(&UNREAD)
+                Some(&*UNREADABLE)
             }),
-            zone: node.zone(),
-            paused: node.paused(),
-            update_now: node.update_now(),
-            agent_ready: agent.is_some_and(|agent| agent.ready_since.is_some()),
-            overgrown: node.is_overgrown(),
+            zone: facts.zone.as_deref(),
+            paused: facts.paused,
+            update_now: facts.update_now,
+            agent_ready,
+            overgrown: facts.overgrown,
             runs_this_process: self.own_node == Some(node.name()),
         }
     }
 }
 
+fn pods(entry: &Entry) -> PodFacts<'_> {
+    let known = match entry.drain.as_deref() {
+        Some(plan) => PodFacts {
+            known: true,
+            drained: plan.is_done(),
+            owners: &plan.owners,
+            returning: &plan.returning,
+            needed: plan.needed.as_deref(),
+            operator_pods: &plan.operator_pods,
+            ..PodFacts::default()
+        },
+        None => PodFacts::default(),
+    };
+    match &entry.obstacle {
+        Some(Obstacle::Never(why)) => PodFacts { undrainable: Some(why), ..known },
+        Some(Obstacle::Now { budget, for_long }) => {
+            PodFacts { blocked: Some(budget), blocked_for_long: *for_long, ..known }
+        }
+        None => known,
+    }
+}
+
 fn owner_uid(shadow: &BottlerocketShadow) -> Option<&str> {
     shadow.owner_references().iter().find(|owner| owner.kind == "Node").map(|owner| owner.uid.as_str())
+}
+
+impl Cluster {
+    /// The nodes that are not managed, by name, and the earliest time at which one of them is no longer young. A node
+    /// with a shadow or a marker is not among them: it is tidied up first. Nor is a node whose name is too long for a
+    /// shadow.
+    pub fn unmanaged_nodes(
+        &self,
+        min_node_age: SignedDuration,
+        now: Timestamp,
+    ) -> (Vec<UnmanagedNode<'_>>, Option<Timestamp>) {
+        let mut clock = Clock::new(now);
+        let unmanaged = self.nodes().filter(|(shadow_name, node)| {
+            !node.is_managed() && shadow_name.len() <= NAME_MAX && !self.has_shadow(shadow_name)
+        });
+        let unmanaged = unmanaged.map(|(shadow_name, node)| UnmanagedNode {
+            shadow_name,
+            name: node.name(),
+            uid: node.uid(),
+            label: node.opt_in_label(),
+            os_image: &node.facts.os_image,
+            young: node.facts.created.is_some_and(|created| !clock.is_older(created, min_node_age)),
+        });
+        let unmanaged = unmanaged.collect();
+        (unmanaged, clock.next)
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
-//! Workloads whose pods a drain evicts: which of them were available before, and which are again. Pure.
+//! Workloads whose pods a drain evicts: which of them were available before, and which are again; and whose pods come back
+//! to the node each time.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
 use brupop_api::Item;
 use brupop_api::item::{Readable, Unreadable};
@@ -13,6 +16,11 @@ use crate::objects::{Controller, PodItem};
 
 /// Longest name of an object, by Kubernetes' rules (a DNS subdomain).
 const NAME_MAX: usize = 253;
+/// A workload whose pods came back after they were evicted so often is not evicted again.
+const EVICTED_WITHOUT_EFFECT: u8 = 2;
+/// A pod that came after another one of its kind was evicted is left alone for so long. The scheduler may have bound it before
+/// it saw the cordon; by then it has seen it, and binds no more to this node.
+const SCHEDULER_LAG: Duration = Duration::from_secs(10);
 
 /// The kinds of workload that are looked at. What other kinds mean by "available" is known only to their controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -196,84 +204,100 @@ pub fn owner(pod: &PodItem) -> Option<String> {
     Some(format!("{api_version}/{kind}/{}/{name}", pod.namespace()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::{Value, json};
+/// The drains under way, by name of the shadow.
+#[derive(Debug, Default)]
+pub struct Returns(BTreeMap<String, Drain>);
 
-    #[test]
-    fn a_workload_is_read_as_it_is_written() {
-        let workload = Workload::parse("apps/v1/ReplicaSet/shop/cart-5d8").unwrap();
-        assert_eq!(workload.to_string(), "ReplicaSet shop/cart-5d8");
-        let old = Workload::parse("v1/ReplicationController/shop/cart").unwrap();
-        assert_eq!(old.kind, Kind::ReplicationController);
-        for owner in
-            ["batch/v1/Job/shop/tidy", "example.com/v1/ReplicaSet/shop/cart", "ReplicaSet/shop/cart", ""]
-        {
-            assert_eq!(Workload::parse(owner), None, "{owner}");
-        }
-    }
+/// One drain.
+#[derive(Debug, Default)]
+struct Drain {
+    /// When it began, as its marker says.
+    began: String,
+    /// The pods that were on the node last time, by UID.
+    pods: BTreeMap<String, Seen>,
+    /// How often pods of these workloads went, for we evicted them.
+    went: BTreeMap<String, u8>,
+}
 
-    #[test]
-    fn the_first_that_is_not_available_is_missing_once_all_are_known() {
-        let owners = ["a", "b", "c"].map(str::to_owned);
-        for (what, found, expected) in [
-            (
-                "all are back",
-                [Some(Found::Available), Some(Found::Gone), Some(Found::Unknown)],
-                Evicted::Back,
-            ),
-            (
-                "two are not",
-                [Some(Found::Available), Some(Found::Unavailable), Some(Found::Unavailable)],
-                Evicted::Missing("b"),
-            ),
-            (
-                "one is not known yet",
-                [Some(Found::Unavailable), None, Some(Found::Available)],
-                Evicted::Unknown,
-            ),
-        ] {
-            let of = |owner: &str| found[owners.iter().position(|one| one == owner).unwrap()];
-            assert_eq!(evicted(&owners, of), expected, "{what}");
-        }
-        assert_eq!(evicted(&[], |_| None), Evicted::Back, "nobody was evicted");
-    }
+/// A pod.
+#[derive(Debug)]
+struct Seen {
+    /// What makes it anew.
+    identity: String,
+    /// How many evictions of its kind came before it.
+    after: u8,
+    /// When it was first seen, since any fixed moment of a monotonic clock.
+    since: Duration,
+    /// Its eviction was begun.
+    evicted: bool,
+}
 
-    #[test]
-    fn available_means_as_many_as_it_wants_by_its_controllers_last_look() {
-        let found = |kind, generation: i64, object: Value| {
-            let mut object = object;
-            object["metadata"] = json!({"name": "cart", "namespace": "shop", "generation": generation});
-            object["apiVersion"] = json!("apps/v1");
-            object["kind"] = json!("ReplicaSet");
-            Found::of(kind, Some(&serde_json::from_value(object).unwrap()))
+/// What was seen of the pods of a drain.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Returning {
+    /// The workloads whose pods have come back each time, sorted.
+    pub owners: Vec<String>,
+    /// UIDs of pods that are not to be evicted now: those of these workloads, and those that came just now.
+    pub held: BTreeSet<String>,
+    /// When the first of the latter may be evicted.
+    pub next: Option<Duration>,
+}
+
+impl Returns {
+    /// These pods (UID, and what makes each anew) are on the node now and do not leave. What was seen before the drain
+    /// began, or in another drain, counts for nothing.
+    pub fn observe(
+        &mut self,
+        shadow: &str,
+        began: Option<&str>,
+        pods: impl Iterator<Item = (String, String)>,
+        now: Duration,
+    ) -> Returning {
+        let Some(began) = began else {
+            self.0.remove(shadow);
+            return Returning::default();
         };
-        let status = |seen: i64, available: i64| json!({"spec": {"replicas": 3}, "status": {"observedGeneration": seen, "availableReplicas": available}});
-        for (what, generation, object, expected) in [
-            ("all", 2, status(2, 3), Found::Available),
-            ("more, in the midst of a change of its own", 2, status(2, 4), Found::Available),
-            ("one is missing", 2, status(2, 2), Found::Unavailable),
-            ("not looked at since it was scaled", 3, status(2, 3), Found::Unavailable),
-            ("never looked at", 1, json!({"spec": {"replicas": 1}}), Found::Unavailable),
-            (
-                "one, by default",
-                1,
-                json!({"spec": {}, "status": {"observedGeneration": 1, "availableReplicas": 1}}),
-                Found::Available,
-            ),
-            (
-                "scaled to none",
-                1,
-                json!({"spec": {"replicas": 0}, "status": {"observedGeneration": 1}}),
-                Found::Available,
-            ),
-        ] {
-            for kind in [Kind::ReplicaSet, Kind::StatefulSet, Kind::ReplicationController] {
-                assert_eq!(found(kind, generation, object.clone()), expected, "{what}, {kind:?}");
+        let drain = self.0.entry(shadow.to_owned()).or_default();
+        if drain.began != began {
+            *drain = Drain { began: began.to_owned(), ..Drain::default() };
+        }
+        let there: BTreeMap<String, String> = pods.collect();
+        let went = |uid: &String, _: &mut Seen| !there.contains_key(uid);
+        for (_, pod) in drain.pods.extract_if(.., went).filter(|(_, pod)| pod.evicted) {
+            let times = drain.went.entry(pod.identity).or_default();
+            *times = (*times).max(pod.after.saturating_add(1));
+        }
+        for (uid, identity) in there {
+            let after = drain.went.get(&identity).copied().unwrap_or(0);
+            drain.pods.entry(uid).or_insert(Seen { identity, after, since: now, evicted: false });
+        }
+        let had_no_effect = drain.pods.values().filter(|pod| pod.after >= EVICTED_WITHOUT_EFFECT);
+        let owners: BTreeSet<&String> = had_no_effect.map(|pod| &pod.identity).collect();
+        let just_came = |pod: &Seen| pod.after > 0 && now < pod.since + SCHEDULER_LAG;
+        let held = drain.pods.iter().filter(|(_, pod)| owners.contains(&pod.identity) || just_came(pod));
+        let next =
+            drain.pods.values().filter(|pod| just_came(pod)).map(|pod| pod.since + SCHEDULER_LAG).min();
+        Returning {
+            held: held.map(|(uid, _)| uid.clone()).collect(),
+            owners: owners.into_iter().cloned().collect(),
+            next,
+        }
+    }
+
+    /// The eviction of this pod begins.
+    pub fn eviction_begins(&mut self, uid: &str) {
+        for drain in self.0.values_mut() {
+            if let Some(pod) = drain.pods.get_mut(uid) {
+                pod.evicted = true;
             }
         }
-        assert_eq!(found(Kind::DaemonSet, 1, json!({})), Found::Available);
-        assert_eq!(Found::of(Kind::DaemonSet, None), Found::Gone);
+    }
+
+    /// Forgets the drains of other nodes.
+    pub fn retain(&mut self, is_watched: impl Fn(&str) -> bool) {
+        self.0.retain(|shadow, _| is_watched(shadow));
     }
 }
+
+#[cfg(test)]
+mod tests;

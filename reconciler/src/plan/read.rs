@@ -18,7 +18,7 @@ use brupop_core::drain::DrainPlan;
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Now};
 use brupop_core::policy::Policy;
-use brupop_core::{budgets, decide};
+use brupop_core::{decide, drain};
 
 /// The pods of at most so many nodes, in the order of their turns, are looked at: as many as the leader watches at
 /// once.
@@ -138,7 +138,7 @@ async fn look_at_pods(
         daemon_sets.look(client, &pods).await?;
         let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
         let entry = cluster.entry(&shadow);
-        entry.obstacle = budgets::obstacle(|| pods.iter(), &budgets, ours, orphaned);
+        entry.obstacle = drain::obstacle(|| pods.iter(), &budgets, ours, orphaned);
         entry.drain = Some(Arc::new(DrainPlan::of(&pods, ours, orphaned, entry.marker())));
     }
     Ok(())

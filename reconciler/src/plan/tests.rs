@@ -9,7 +9,6 @@ use brupop_api::printable::is_printable;
 
 use super::*;
 use brupop_core::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
-use brupop_core::fixtures;
 
 fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
     let name = names::node_of_shadow(shadow).unwrap();
@@ -20,7 +19,7 @@ fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
             boot_id: "b",
             version: Some("1.19.4"),
             paused,
-            ..fixtures::NODE
+            ..NodeFacts::EXAMPLE
         }),
         shadow: Some(ShadowFacts {
             name: shadow,
@@ -38,7 +37,7 @@ fn node(shadow: &'static str, paused: bool) -> NodeView<'static> {
         owner_uid: Some(name),
         pods: PodFacts { known: true, drained: true, ..PodFacts::default() },
         time: TimeFacts { exclusion_over: true, ..TimeFacts::default() },
-        ..fixtures::nothing(shadow)
+        ..NodeView::nothing(shadow)
     }
 }
 
@@ -47,7 +46,7 @@ fn observed<'a>(
     slots: &'a BTreeMap<String, Slot>,
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> Observed<'a> {
-    let fleet = FleetFacts { slots, versions, limit: 2, ..fixtures::FLEET };
+    let fleet = FleetFacts { slots, versions, limit: 2, ..FleetFacts::EXAMPLE };
     Observed { fleet, views, unreadable: BTreeMap::new(), too_long: vec![], next: None }
 }
 

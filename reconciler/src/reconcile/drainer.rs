@@ -14,14 +14,12 @@ use super::pass::Wake;
 use crate::evict::{Answer, Evictions};
 use crate::operation::ApiServer;
 use crate::watches::{PodWatches, Watches, WorkloadWatches};
-use brupop_core::budgets::{self, Obstacle};
 use brupop_core::cluster::{Cluster, Entry};
-use brupop_core::drain::{DrainAction, DrainPlan, PodKey, drain_action, identity};
+use brupop_core::drain::{self, DrainAction, DrainPlan, Obstacle, PodKey, drain_action, identity};
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::policy::Durations;
-use brupop_core::returns::Returns;
 use brupop_core::workloads::owner;
-use brupop_core::workloads::{Found, Workload};
+use brupop_core::workloads::{Found, Returns, Workload};
 
 /// A node is passed over for this long after its pods were last looked at, if there are too many such nodes to watch
 /// all.
@@ -189,7 +187,7 @@ impl Drainer {
         let due: Vec<PodKey> = self.evictions.due(plan, now).into_iter().take(room).cloned().collect();
         for pod in &due {
             self.evictions.begin(pod.clone());
-            self.returns.begin(&pod.uid);
+            self.returns.eviction_begins(&pod.uid);
         }
         if let Some(next) = self.evictions.next(plan, now) {
             wake.by(next);
@@ -320,7 +318,7 @@ impl Look<'_> {
         let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
         let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
         let drain = known.then(|| {
-            let obstacle = budgets::obstacle(pods, budgets, ours, |pod| from.idle && orphaned(pod));
+            let obstacle = drain::obstacle(pods, budgets, ours, |pod| from.idle && orphaned(pod));
             NodeDrain { plan: Arc::new(plan), obstacle }
         });
         let workloads = pods().filter_map(|pod| Workload::parse(&owner(pod)?)).collect();
@@ -343,13 +341,13 @@ fn leave<'p, P: Iterator<Item = &'p PodItem>>(
     let stay = pods().filter(|pod| pod.ok().is_none_or(|pod| pod.gone_by.is_none()));
     let left = marker.map_or(&[][..], |marker| &marker.left_owners);
     let stay = stay.filter(|pod| !left.contains(&identity(pod)));
-    let found = returns.look(shadow, began, stay.map(|pod| (pod.uid().to_owned(), identity(pod))), now);
+    let found = returns.observe(shadow, began, stay.map(|pod| (pod.uid().to_owned(), identity(pod))), now);
     plan.hold(&found.held);
     plan.returning = found.owners;
     if !left.is_empty() || !plan.returning.is_empty() {
         let is_left =
             |pod: &&PodItem| [left, &plan.returning].iter().any(|them| them.contains(&identity(pod)));
-        plan.needed = budgets::covered(pods().filter(is_left), budgets);
+        plan.needed = drain::covered(pods().filter(is_left), budgets);
     }
     found.next
 }

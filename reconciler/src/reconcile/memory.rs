@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brupop_core::cluster::Cluster;
-use brupop_core::conditions::{Debounced, DesiredCondition, DesiredFleetStatus};
+use brupop_core::deadlines::Debounced;
+use brupop_core::status::{DesiredCondition, DesiredFleetStatus};
 use brupop_runtime::FailureLog;
 use brupop_runtime::logs::Quota;
 

@@ -10,7 +10,7 @@ use crate::evict::Answer;
 use crate::operation::{Operation, Outcome};
 use crate::other_operator::Looked;
 use brupop_core::drain::PodKey;
-use brupop_core::events;
+use brupop_core::status::EventText;
 use tokio::task::JoinError;
 
 /// No node is labelled for so long after one could not be: most likely none can.
@@ -97,7 +97,13 @@ impl Reconciler {
             self.metrics.wrote(object, "unchanged");
             if first {
                 let why = "somebody else owns a field, or a webhook restores it";
-                tracing::warn!(node, reason, object, why, "a write changed nothing; waiting until the object changes");
+                tracing::warn!(
+                    node,
+                    reason,
+                    object,
+                    why,
+                    "a write changed nothing; waiting until the object changes"
+                );
             }
             return;
         }
@@ -132,7 +138,7 @@ impl Reconciler {
     /// Says that a node could not be labelled. The same answer is said once for all nodes, since it is mostly the same
     /// for all.
     fn not_opted_in(&mut self, context: Context, why: &str) {
-        let event = events::of_no_opt_in(why);
+        let event = EventText::of_no_opt_in(why);
         if self.leading.memory.cannot_opt_in(&event.note) {
             let (node, says) = (&context.node, &event.note);
             tracing::warn!(node, why, says, "a node was not labelled; trying again, later each time");

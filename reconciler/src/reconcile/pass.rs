@@ -18,10 +18,10 @@ use crate::{admission_probe, evict, other_operator};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
-use brupop_core::events;
 use brupop_core::facts::NodeView;
 use brupop_core::observe::{Leader, Now, Observed, observe};
 use brupop_core::policy::Policy;
+use brupop_core::status::EventText;
 
 /// At most so many requests are under way at once. A request that has no room is decided anew when another one is answered.
 const MAX_REQUESTS: usize = 32;
@@ -142,7 +142,9 @@ impl Reconciler {
             return true;
         }
         let (term, write) = decide::new_term(cluster.status(), &observed.views);
-        self.send(pass, requests::ledger(cluster, &write, Some(term), None));
+        if let Some(request) = requests::ledger(cluster, &write, Some(term), None) {
+            self.send(pass, request);
+        }
         false
     }
 
@@ -186,11 +188,11 @@ impl Reconciler {
             pass.wake.by(self.leading.opt_in_from);
             return;
         }
-        let (outsiders, next) = cluster.outsiders(self.policy.durations.min_node_age, now);
+        let (unmanaged, next) = cluster.unmanaged_nodes(self.policy.durations.min_node_age, now);
         pass.wake.by_time(next, now, self.now());
-        for outsider in &outsiders {
-            if let Some(write) = decide::opt_in(&observed.fleet, outsider)
-                && let Some(request) = requests::opt_in(cluster, outsider, &write)
+        for node in &unmanaged {
+            if let Some(write) = decide::opt_in(&observed.fleet, node)
+                && let Some(request) = requests::opt_in(cluster, node, &write)
             {
                 self.send(pass, request);
             }
@@ -202,8 +204,10 @@ impl Reconciler {
         let Observed { fleet, views, too_long, .. } = pass.observed;
         let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
-            let event = events::of_halts(&slots.halted);
-            self.send(pass, requests::ledger(pass.cluster, write, None, event));
+            let event = EventText::of_halts(&slots.halted);
+            if let Some(request) = requests::ledger(pass.cluster, write, None, event) {
+                self.send(pass, request);
+            }
         }
         self.preflight(pass, &slots);
         let mut last_pass = LastPass {
@@ -250,7 +254,7 @@ impl Reconciler {
     /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next
     /// pass.
     fn preflight(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
-        let next = slots.look_at.iter().chain(&slots.taken);
+        let next = slots.preflight.iter().chain(&slots.taken);
         let names = next.map(|&index| pass.observed.views[index].shadow_name.to_owned());
         if self.leading.drainer.preflight(names.collect()) {
             self.watches.changed.notify_one();

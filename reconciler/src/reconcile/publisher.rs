@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brupop_core::events::EventText;
+use brupop_core::status::EventText;
 use brupop_runtime::errors::describe;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder};
@@ -48,11 +48,12 @@ impl Publisher {
         }
         let recorder = self.recorder.clone();
         self.under_way.spawn(async move {
+            let (note, action) = text.printable();
             let event = Event {
                 type_: if text.warning { EventType::Warning } else { EventType::Normal },
                 reason: text.reason.to_owned(),
-                note: Some(text.printable_note()),
-                action: text.printable_action(),
+                note: Some(note),
+                action,
                 secondary: None,
             };
             let error = match timeout(EVENT_TIMEOUT, recorder.publish(&event, &object)).await {

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{Decision, Effect, new_shadow};
-use brupop_core::events::{self, EventText};
-use brupop_core::facts::{FleetFacts, NodeView, Outsider};
+use brupop_core::facts::{FleetFacts, NodeView, UnmanagedNode};
+use brupop_core::status::EventText;
 
 use crate::operation::{Confirm, Operation, resource_version};
 
@@ -96,12 +96,12 @@ pub(super) fn ledger(
     write: &Write<'_>,
     begins_term: Option<u64>,
     event: Option<EventText>,
-) -> Request {
+) -> Option<Request> {
     let nothing = Value::Null;
     let quoted = cluster.ledger().map_or(&nothing, |ledger| &ledger.quoted);
-    Request {
+    Some(Request {
         key: Key::Ledger,
-        operation: Operation::PatchLedger(write.patch(quoted)),
+        operation: Operation::PatchLedger(fitting(write, quoted)?),
         seen: Key::Ledger.version_in(cluster),
         begins_term,
         context: Context {
@@ -110,7 +110,13 @@ pub(super) fn ledger(
             objects: cluster.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect(),
             ..Context::default()
         },
-    }
+    })
+}
+
+/// The patch for this write to an object as it was read. A write that makes no sense is logged, and not made.
+fn fitting(write: &Write<'_>, observed: &Value) -> Option<JsonPatch> {
+    let patch = write.patch(observed);
+    patch.inspect_err(|misfit| tracing::error!(%misfit, "this write is a mistake, and is not made")).ok()
 }
 
 /// The request for what was decided for one node; `None` for evictions, which are many.
@@ -147,7 +153,7 @@ pub(super) fn of(
         }
         Effect::Evict | Effect::Delete => return None,
     };
-    let event = decision.milestone.and_then(|milestone| events::of_milestone(view, milestone));
+    let event = decision.milestone.and_then(|milestone| EventText::of_milestone(view, milestone));
     Some(Request {
         seen: key.version_in(cluster),
         key,
@@ -185,28 +191,28 @@ fn patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<(Key, Opera
 fn json_patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<JsonPatch> {
     match write.object {
         // The type knows every field that a patch quotes, and absent is as good as null to the API server.
-        Object::ShadowSpec(_) => Some(write.patch(&serde_json::to_value(cluster.shadow(name)?).ok()?)),
-        Object::Node(_) => Some(write.patch(&cluster.node(name)?.quoted())),
+        Object::ShadowSpec(_) => fitting(write, &serde_json::to_value(cluster.shadow(name)?).ok()?),
+        Object::Node(_) => fitting(write, &cluster.node(name)?.quoted()),
         // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
         Object::ShadowStatus(_) | Object::Fleet => None,
     }
 }
 
 /// The request that labels this node.
-pub(super) fn opt_in(cluster: &Cluster, outsider: &Outsider<'_>, write: &Write<'_>) -> Option<Request> {
-    let node = cluster.node(outsider.shadow_name)?;
-    let key = Key::Node(outsider.shadow_name.to_owned());
-    let event = events::of_opt_in(outsider.name);
+pub(super) fn opt_in(cluster: &Cluster, unmanaged: &UnmanagedNode<'_>, write: &Write<'_>) -> Option<Request> {
+    let node = cluster.node(unmanaged.shadow_name)?;
+    let key = Key::Node(unmanaged.shadow_name.to_owned());
+    let event = EventText::of_opt_in(unmanaged.name);
     Some(Request {
         seen: key.version_in(cluster),
         key,
         operation: Operation::LabelNode {
-            name: outsider.name.to_owned(),
-            patch: write.patch(&node.quoted()),
+            name: unmanaged.name.to_owned(),
+            patch: fitting(write, &node.quoted())?,
         },
         begins_term: None,
         context: Context {
-            node: outsider.name.to_owned(),
+            node: unmanaged.name.to_owned(),
             reason: event.reason,
             event: Some(event),
             objects: vec![node.object_ref(&())],
@@ -223,7 +229,7 @@ mod tests {
     use super::*;
     use brupop_api::facts::ShadowFacts;
     use brupop_core::decide::Reason;
-    use brupop_core::fixtures;
+    use brupop_core::facts::NodeFacts;
 
     use serde_json::json;
 
@@ -236,11 +242,11 @@ mod tests {
             cluster.entry("brs-n").shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
         }
         let view = NodeView {
-            node: Some(fixtures::NODE),
+            node: Some(NodeFacts::EXAMPLE),
             shadow: cluster.shadow("brs-n").and_then(ShadowFacts::of),
-            ..fixtures::nothing("brs-n")
+            ..NodeView::nothing("brs-n")
         };
-        let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..fixtures::FLEET };
+        let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..FleetFacts::EXAMPLE };
         let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled, milestone: None };
         of(&cluster, &view, &decision, &fleet).map(|request| request.operation)
     }

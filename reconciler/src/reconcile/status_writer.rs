@@ -11,12 +11,12 @@ use super::Reconciler;
 use super::pass::Pass;
 use super::requests::{Context, Key, Request};
 use crate::operation::Operation;
-use brupop_core::budgets::Obstacle;
 use brupop_core::cluster::Cluster;
-use brupop_core::conditions::{self, DesiredCondition, DesiredFleetStatus};
+use brupop_core::deadlines::back_off_text;
 use brupop_core::decide::{Abort, Reason};
-use brupop_core::events::{self, EventText};
+use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;
+use brupop_core::status::{self, DesiredCondition, DesiredFleetStatus, EventText};
 
 impl Reconciler {
     /// Says, once, that a node cannot be interpreted and is left alone.
@@ -74,7 +74,7 @@ impl Reconciler {
         let wanted: Vec<DesiredCondition> = [progressing].into_iter().chain(overdue).collect();
         let now = self.now();
         let debounced = &mut self.leading.memory.node(name).explained.debounced;
-        if conditions::shadow_has(shadow, &wanted) {
+        if status::shadow_has(shadow, &wanted) {
             debounced.forget();
             return;
         }
@@ -82,7 +82,7 @@ impl Reconciler {
             pass.wake.by(due);
             return;
         }
-        let status = conditions::shadow_patch(shadow, &wanted, &text(pass.now));
+        let status = status::shadow_patch(shadow, &wanted, &text(pass.now));
         let key = Key::Condition(name.to_owned());
         let request = Request {
             seen: key.version_in(cluster),
@@ -107,14 +107,14 @@ impl Reconciler {
         let explained = &mut self.leading.memory.node(name).explained;
         let before = explained.reason.replace(wanted.reason);
         let stored = || {
-            let stored = conditions::of_shadow(cluster.shadow(name)?);
+            let stored = status::shadow_conditions(cluster.shadow(name)?);
             Some(stored.iter().find(|condition| condition.type_ == wanted.type_)?.reason.as_str())
         };
         if before.or_else(stored) == Some(wanted.reason) {
             return;
         }
         let logged = explained.quota.take(now);
-        let context = Context::of(cluster, view, wanted.reason, events::of_reason(view, reason));
+        let context = Context::of(cluster, view, wanted.reason, EventText::of_reason(view, reason));
         if let Some(left_out) = logged {
             let (left_out, says) = ((left_out > 0).then_some(left_out), &wanted.message);
             let Context { node, version, state, .. } = &context;
@@ -148,7 +148,7 @@ impl Reconciler {
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let base = self.policy.durations.back_off_base;
-                events::of_failures(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
+                back_off_text(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
             }
             _ => None,
         }
@@ -160,7 +160,7 @@ impl Reconciler {
         let Some(plan) = cluster.drain(name) else { return };
         let Some((pod, why)) = self.leading.drainer.refusal(plan) else { return };
         if self.leading.memory.refused(name, why) {
-            let event = events::of_refusal(view, pod, why);
+            let event = EventText::of_refusal(view, pod, why);
             self.publisher.publish(Context::of(cluster, view, Reason::Draining.as_str(), Some(event)));
         }
     }
@@ -182,11 +182,11 @@ impl Reconciler {
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
             halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
-            idle: DesiredCondition::idle(cluster, observed.fleet.slots),
+            idle: DesiredCondition::idle(cluster.busy_nodes(observed.fleet.slots)),
             admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
             other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
         };
-        if wanted.stands_in(&ledger.fleet) {
+        if wanted.is_stored_in(&ledger.fleet) {
             self.leading.memory.debounced_fleet.forget();
             return;
         }
@@ -196,7 +196,7 @@ impl Reconciler {
             return;
         }
         let operation = Operation::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
-        let event = wanted.new_obstacle(&ledger.fleet).map(events::of_other_operator);
+        let event = wanted.new_obstacle(&ledger.fleet).map(EventText::of_other_operator);
         let objects = vec![ledger.fleet.object_ref(&())];
         let (key, context) = (Key::FleetStatus, Context { event, objects, ..Context::default() });
         let seen = key.version_in(cluster);
@@ -207,7 +207,7 @@ impl Reconciler {
 /// What is said of pods that stay on the node of this shadow, for they came back each time.
 fn left(cluster: &Cluster, name: &str) -> Option<String> {
     let marker = cluster.entries.get(name)?.marker()?;
-    (!marker.left_owners.is_empty()).then(|| events::of_left(&marker.left_owners))
+    (!marker.left_owners.is_empty()).then(|| status::left_pods(&marker.left_owners))
 }
 
 /// The time as conditions record it, in whole seconds.

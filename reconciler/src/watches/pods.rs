@@ -8,7 +8,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 
 use super::{Watched, Watches, foreign};
-use brupop_core::budgets::{self, Budgets};
+use brupop_core::drain::{self, Budgets};
 use brupop_core::objects::{Budget, PodItem};
 
 /// The pods of at most so many nodes are watched at once. Further nodes are drained later.
@@ -39,7 +39,7 @@ impl PodWatches {
             let budgets = move || watcher(api.clone(), foreign());
             let signals = (Arc::clone(changed), Arc::clone(failures));
             self.budgets =
-                Some((Watched::start("budgets", budgets, budgets::matters, signals), Budgets::default()));
+                Some((Watched::start("budgets", budgets, drain::matters, signals), Budgets::default()));
         }
         for (shadow, node) in wanted {
             self.watches.entry(shadow.to_owned()).or_insert_with(|| {

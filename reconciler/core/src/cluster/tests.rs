@@ -134,7 +134,7 @@ fn of_two_agents_the_ready_one_counts() {
     let mut cluster = Cluster::default();
     agent("a", Some("n"), true).put(&mut cluster);
     agent("b", Some("n"), false).put(&mut cluster);
-    let ready = |cluster: &Cluster| cluster.entries["brs-n"].agent().unwrap().ready_since.is_some();
+    let ready = |cluster: &Cluster| cluster.entries["brs-n"].agent().unwrap().is_ready();
     assert!(ready(&cluster));
     PodItem::remove("a", &mut cluster);
     assert!(!ready(&cluster));

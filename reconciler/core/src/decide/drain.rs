@@ -152,8 +152,10 @@ fn cordon<'a>(node: &NodeFacts<'a>, marker: Marker) -> Decision<'a> {
         sets.push((Field::UpdatingTaint, Value::Set));
     }
     // An empty node is what autoscalers remove.
-    let missing =
-        writes::keepers(node).into_iter().filter(|(_, words)| words.is_none()).map(|(field, _)| field);
+    let missing = writes::autoscaler_annotations(node)
+        .into_iter()
+        .filter(|(_, words)| words.is_none())
+        .map(|(field, _)| field);
     let tests: Vec<_> =
         tests.into_iter().chain(missing.clone().map(|field| (field, Value::Absent))).collect();
     sets.extend(missing.map(|field| (field, Value::Set)));

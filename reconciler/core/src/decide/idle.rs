@@ -1,8 +1,16 @@
-//! A node that is Idle: what is left of its last update, and whether the next one begins.
+//! A node that is Idle: what is left of its last update, whether the next one begins, and in which order nodes begin.
+//!
+//! Nodes that a person asked for go first, then nodes with fewer failures. Nodes whose last attempt came to nothing go
+//! after the others, and the reconciler's own node goes last. Among equals, the zone with the fewest updates goes first;
+//! then the name decides.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 
 use brupop_api::State;
 
-use super::{Case, Decision, Effect, Milestone, Reason, records, undo_when_ready, writes};
+use super::versions::is_full;
+use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
 use crate::facts::{FleetFacts, Gate, NodeView};
 
 impl<'a> Case<'_, 'a> {
@@ -16,26 +24,22 @@ impl<'a> Case<'_, 'a> {
         if !node.labelled {
             return Decision::carry_out(Effect::DeleteShadow { uid: shadow.uid }, Reason::NotLabelled);
         }
-        match view.slot(fleet) {
-            Some(slot) if Some(slot.attempt) > shadow.spec.attempt => match able(fleet, view) {
-                Ok(_) if fleet.rests(node) => {
-                    Decision::write(writes::skip_attempt(fleet, shadow, slot), Reason::PausingBetweenUpdates)
-                }
-                // The slot was taken for another version, and counts as a try of that.
-                Ok(version) if slot.version.as_deref().is_some_and(|its| its != version) => {
-                    Decision::write(writes::skip_attempt(fleet, shadow, slot), Reason::LimitReached)
-                }
-                Ok(version) => Decision::write(
-                    writes::stage(fleet, shadow, node, slot, version),
-                    Reason::Starting(version),
-                )
-                .reaching(Milestone::Started),
-                Err(reason) => Decision::write(writes::skip_attempt(fleet, shadow, slot), reason),
-            },
-            Some(_) => Decision::wait(Reason::Finishing),
-            None => {
-                let startable = startable(fleet, view);
-                Decision::wait(startable.map_or_else(|reason| reason, |_| Reason::LimitReached))
+        let slot = match view.slot(fleet) {
+            Some(slot) if Some(slot.attempt) > shadow.spec.attempt => slot,
+            Some(_) => return Decision::wait(Reason::Finishing),
+            None => return Decision::wait(startable(fleet, view).err().unwrap_or(Reason::LimitReached)),
+        };
+        let skip = |reason| Decision::write(writes::skip_attempt(fleet, shadow, slot), reason);
+        match able(fleet, view) {
+            Err(reason) => skip(reason),
+            Ok(_) if fleet.must_pause(node) => skip(Reason::PausingBetweenUpdates),
+            // The slot was taken for another version, and counts as a try of that.
+            Ok(version) if slot.version.as_deref().is_some_and(|its| its != version) => {
+                skip(Reason::LimitReached)
+            }
+            Ok(version) => {
+                let write = writes::stage(fleet, shadow, node, slot, version);
+                Decision::write(write, Reason::Starting(version)).reaching(Milestone::Started)
             }
         }
     }
@@ -53,68 +57,121 @@ pub(super) fn startable<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Resu
 /// The same, whatever budgets allow now: who has a slot waits for them before its cordon.
 fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reason<'a>> {
     let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return Err(Reason::NodeGone) };
-    if !node.labelled {
-        return Err(Reason::NotLabelled);
-    }
-    if !node.ready {
-        return Err(Reason::NodeNotReady);
-    }
-    if node.leaving {
-        return Err(Reason::NodeLeaving);
-    }
-    if node.overgrown {
-        return Err(Reason::TooManyLabels);
-    }
-    if node.version.is_none() {
-        return Err(Reason::NotBottlerocket);
-    }
-    if shadow.status.current_version.is_none() || shadow.status.boot_id != Some(node.boot_id) {
-        return Err(Reason::NotReported);
-    }
-    if !shadow.reports(State::Idle) {
-        return Err(Reason::Finishing);
-    }
-    if !node.agent_ready {
-        return Err(Reason::AgentSilent);
-    }
-    // Each update begins with a look, which would fail.
+    let reported = shadow.status.current_version.is_some() && shadow.status.boot_id == Some(node.boot_id);
+    first([
+        (!node.labelled, Reason::NotLabelled),
+        (!node.ready, Reason::NodeNotReady),
+        (node.leaving, Reason::NodeLeaving),
+        (node.overgrown, Reason::TooManyLabels),
+        (node.version.is_none(), Reason::NotBottlerocket),
+        (!reported, Reason::NotReported),
+        (!shadow.reports(State::Idle), Reason::Finishing),
+        (!node.agent_ready, Reason::AgentSilent),
+    ])?;
+    // Each update begins with a refresh, which would fail.
     if let Some(why) = shadow.status.refresh_failed() {
         return Err(Reason::RefreshFailed(why));
     }
     // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
-    let Some(version) = shadow.update().filter(|version| Some(*version) != node.version) else {
-        return Err(Reason::NoUpdate);
-    };
-    if node.paused {
-        return Err(Reason::NodePaused);
-    }
-    if fleet.versions.get(version).is_some_and(|record| record.halted.is_some()) {
-        return Err(Reason::VersionHalted(version));
-    }
-    if view.time.backing_off {
-        return Err(Reason::BackingOff);
-    }
-    if records::is_full(fleet) && !fleet.versions.contains_key(version) {
-        return Err(Reason::TooManyVersionsHalted);
-    }
-    match fleet.gate {
-        Gate::Open => {}
-        Gate::OutsideWindow if node.update_now => {}
-        Gate::OutsideWindow => return Err(Reason::OutsideWindow),
-        Gate::Paused => return Err(Reason::FleetPaused),
-        Gate::AdmissionNotEnforced => return Err(Reason::AdmissionNotEnforced),
-    }
-    if !fleet.alone {
-        return Err(Reason::OtherOperator);
-    }
-    if view.time.young && !node.update_now {
-        return Err(Reason::NodeTooYoung);
-    }
-    if let Some(why) = view.denied {
-        return Err(Reason::NodeChangesDenied(why));
-    }
-    match view.pods.undrainable {
-        Some(why) if !fleet.force => Err(Reason::CannotDrain(why)),
+    let update = shadow.update().filter(|version| Some(*version) != node.version);
+    let version = update.ok_or(Reason::NoUpdate)?;
+    let record = fleet.versions.get(version);
+    first([
+        (node.paused, Reason::NodePaused),
+        (record.is_some_and(|record| record.halted.is_some()), Reason::VersionHalted(version)),
+        (view.time.backing_off, Reason::BackingOff),
+        (record.is_none() && is_full(fleet), Reason::TooManyVersionsHalted),
+        (fleet.gate == Gate::OutsideWindow && !node.update_now, Reason::OutsideWindow),
+        (fleet.gate == Gate::Paused, Reason::FleetPaused),
+        (fleet.gate == Gate::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
+        (!fleet.alone, Reason::OtherOperator),
+        (view.time.young && !node.update_now, Reason::NodeTooYoung),
+    ])?;
+    match (view.denied, view.pods.undrainable) {
+        (Some(why), _) => Err(Reason::NodeChangesDenied(why)),
+        (None, Some(why)) if !fleet.force => Err(Reason::CannotDrain(why)),
         _ => Ok(version),
+    }
+}
+
+/// The first of these obstacles that is there, as an error.
+fn first<'a>(obstacles: impl IntoIterator<Item = (bool, Reason<'a>)>) -> Result<(), Reason<'a>> {
+    obstacles.into_iter().find(|(is_there, _)| *is_there).map_or(Ok(()), |(_, reason)| Err(reason))
+}
+
+/// The nodes (by index into the views) that could start, in their order, regardless of the limit.
+pub fn candidates<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<usize> {
+    let has_slot = |index: usize| fleet.slots.contains_key(views[index].shadow_name);
+    Candidates::new(fleet, views, has_slot, |_| true).collect()
+}
+
+/// An iterator over the candidates. Each node that it yields makes its zone busier.
+pub(super) struct Candidates<'s, 'a> {
+    views: &'s [NodeView<'a>],
+    /// Each zone's nodes in their order. Only the first of each zone is compared.
+    waiting: BTreeMap<Option<&'a str>, VecDeque<usize>>,
+    busy: BTreeMap<Option<&'a str>, usize>,
+}
+
+impl<'s, 'a> Candidates<'s, 'a> {
+    /// The candidates: nodes that could start an update to a version that is not halted. Nodes (by index) with slots keep
+    /// their zones busy.
+    pub(super) fn new(
+        fleet: &FleetFacts<'a>,
+        views: &'s [NodeView<'a>],
+        has_slot: impl Fn(usize) -> bool,
+        goes_on: impl Fn(&str) -> bool,
+    ) -> Self {
+        let mut candidates = Self { views, waiting: BTreeMap::new(), busy: BTreeMap::new() };
+        let mut order: Vec<usize> = Vec::new();
+        for (index, view) in views.iter().enumerate() {
+            let Some((node, shadow)) = view.node.zip(view.shadow) else { continue };
+            if has_slot(index) {
+                *candidates.busy.entry(node.zone).or_default() += 1;
+            } else if shadow.spec.state == State::Idle
+                && node.marker.is_none()
+                && startable(fleet, view).is_ok_and(&goes_on)
+            {
+                order.push(index);
+            }
+        }
+        order.sort_by_cached_key(|&index| (candidates.rank(index), views[index].shadow_name));
+        for index in order {
+            candidates.waiting.entry(candidates.zone(index)).or_default().push_back(index);
+        }
+        candidates
+    }
+
+    /// The nodes that were not yielded.
+    pub(super) fn rest(self) -> impl Iterator<Item = usize> + use<'s, 'a> {
+        self.waiting.into_values().flatten()
+    }
+
+    fn zone(&self, index: usize) -> Option<&'a str> {
+        self.views[index].node.and_then(|node| node.zone)
+    }
+
+    fn rank(&self, index: usize) -> (Reverse<bool>, u64, bool, bool) {
+        let NodeView { node, shadow, .. } = self.views[index];
+        let asked_for = node.is_some_and(|node| node.update_now);
+        let failures = shadow.and_then(|shadow| shadow.spec.failures).map_or(0, |failures| failures.count);
+        // An agent could have each attempt given up by reporting a new target: it must not keep others from their turn.
+        let wanted = shadow.and_then(|shadow| shadow.spec.version);
+        let had_no_effect = wanted.is_some() && wanted != node.and_then(|node| node.version);
+        (Reverse(asked_for), failures, had_no_effect, node.is_some_and(|node| node.runs_this_process))
+    }
+}
+
+impl Iterator for Candidates<'_, '_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let firsts = self.waiting.iter().filter_map(|(zone, nodes)| Some((*zone, *nodes.front()?)));
+        let (zone, _) = firsts.min_by_key(|&(zone, index)| {
+            let going_on = self.busy.get(&zone).copied().unwrap_or(0);
+            (self.rank(index), going_on, self.views[index].shadow_name)
+        })?;
+        *self.busy.entry(zone).or_default() += 1;
+        self.waiting.get_mut(&zone)?.pop_front()
     }
 }

@@ -3,18 +3,9 @@
 //! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale
 //! view. The model checker runs these very functions.
 
-mod abort;
-mod acknowledged;
-mod canaries;
-mod candidates;
-mod counts;
 mod drain;
 mod idle;
-mod new_shadow;
-mod new_term;
-mod opt_in;
 mod reason;
-mod records;
 mod slots;
 mod update;
 mod versions;
@@ -22,19 +13,15 @@ mod writes;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Counts;
-use brupop_api::{State, Write};
+use brupop_api::{Field, Object, State, Value, Write, names};
 
-use crate::facts::{FleetFacts, NodeFacts, NodeView};
+use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode};
 use crate::observe::Observed;
-pub use abort::Abort;
-pub use candidates::candidates;
-use counts::counts;
-pub use new_shadow::new_shadow;
-pub use new_term::new_term;
-pub use opt_in::opt_in;
-pub use reason::Reason;
+pub use idle::candidates;
+pub use reason::{Abort, Reason};
 pub use slots::{Slots, slots};
-pub use versions::Halted;
+pub use versions::{Halted, how_to_lift};
+pub use writes::{new_shadow, new_term};
 
 /// Something to be done in the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,6 +206,45 @@ fn undo_when_ready<'a>(
         }
         _ => Decision::wait(Reason::NodeNotReady),
     }
+}
+
+/// The counts of the fleet's status, which are columns of `kubectl get brf`. A node that cannot look for updates is neither up to date nor behind.
+fn counts(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Counts {
+    let in_use = u64::try_from(fleet.slots.len()).unwrap_or(u64::MAX);
+    let mut counts = Counts { in_use, ..Counts::default() };
+    for view in views {
+        counts.nodes += u64::from(view.node.is_some_and(|node| node.labelled));
+        let Some(shadow) = view.shadow.filter(|shadow| shadow.status.current_version.is_some()) else {
+            continue;
+        };
+        if view.slot(fleet).is_some() {
+            continue;
+        }
+        counts.pending += u64::from(shadow.update().is_some());
+        counts.updated += u64::from(shadow.update().is_none() && shadow.status.refresh_failed().is_none());
+    }
+    counts
+}
+
+/// The write that labels this node, if it runs Bottlerocket and does not have the label. With any value of the label,
+/// somebody has decided about the node, and it is left alone. While the fleet is paused, or another operator would update the
+/// node, too, no node is labelled.
+pub fn opt_in<'a>(fleet: &FleetFacts<'a>, node: &UnmanagedNode<'a>) -> Option<Write<'a>> {
+    let wanted = fleet.ledger_term == Some(fleet.term)
+        && fleet.gate != Gate::Paused
+        && fleet.alone
+        && node.label.is_none()
+        && node.os_image.starts_with(names::OS_IMAGE_PREFIX)
+        && !node.young;
+    wanted.then(|| Write {
+        object: Object::Node(node.name),
+        tests: vec![
+            (Field::Uid, Value::text(node.uid)),
+            (Field::OsImage, Value::text(node.os_image)),
+            (Field::UpdaterInterface, Value::Absent),
+        ],
+        sets: vec![(Field::UpdaterInterface, Value::text(names::UPDATER_INTERFACE_VERSION))],
+    })
 }
 
 #[cfg(test)]

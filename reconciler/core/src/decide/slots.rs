@@ -9,8 +9,7 @@ use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write};
 
 use super::Reason;
-use super::canaries::Canaries;
-use super::candidates::Candidates;
+use super::idle::Candidates;
 use super::versions::{Halted, Versions};
 use crate::facts::{FleetFacts, NodeFacts, NodeView};
 
@@ -23,8 +22,8 @@ pub struct Slots<'a> {
     pub taken: Vec<usize>,
     /// Nodes (by index into the views) that could begin but got no slot, and why.
     pub queued: Vec<(usize, Reason<'a>)>,
-    /// Nodes (by index) whose turn is next. Their pods must be looked at before they start.
-    pub look_at: Vec<usize>,
+    /// Nodes (by index) whose turn is next. Their pods must be checked before they start.
+    pub preflight: Vec<usize>,
     /// Versions that this write halts.
     pub halted: Vec<Halted<'a>>,
 }
@@ -35,40 +34,30 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
         return Slots::default();
     }
     let holders = Holders::of(fleet, views);
-    let kept = fleet.slots.len() - holders.freed.len();
     let over = holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
-    let kept_by = (0..views.len()).filter(|&index| holders.keep(index));
-    let holding: Vec<NodeView<'a>> = kept_by.map(|index| views[index]).collect();
+    let holding: Vec<_> =
+        views.iter().zip(&holders.keep).filter(|(_, keeps)| **keeps).map(|(view, _)| *view).collect();
     let versions = Versions::after(fleet, over, &holding);
     let canaries = Canaries::of(fleet, &versions, &holding);
-    let Choice { taken, resting, unproven, queued, look_at, why } =
-        choose(fleet, views, kept, &holders, &versions, canaries);
+    let Choice { taken, queued, preflight } = choose(fleet, views, &holders, &versions, canaries);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
         holders.freed.iter().map(|&(name, _)| (Field::Slot(name), Value::Absent)).collect();
     sets.extend(taken.iter().filter_map(|&index| {
-        let shadow = views[index].shadow?;
-        let attempt = next_attempt(&views[index]);
+        let (view, shadow) = (&views[index], views[index].shadow?);
         let slot = Slot {
             uid: shadow.uid.to_owned(),
-            attempt,
+            attempt: next_attempt(&shadow),
             since: Some(fleet.now.to_owned()),
-            version: version_for(&views[index]).map(str::to_owned),
-            lost: false,
-            counted: false,
+            version: version_for(view).map(str::to_owned),
+            ..Slot::default()
         };
         Some((Field::Slot(shadow.name), Value::Slot(slot)))
     }));
-    sets.extend(versions.noted_slots());
-    let halted = versions.halted();
+    let halted = versions.halted.clone();
     sets.extend(versions.sets(fleet, views));
     let write = (!sets.is_empty()).then(|| Write { object: Object::Fleet, tests: tests(fleet, &sets), sets });
-    let queued = queued.into_iter().map(|index| (index, why));
-    let looked_at = look_at.iter().map(|&index| (index, Reason::CheckingPods));
-    let resting = resting.into_iter().map(|index| (index, Reason::PausingBetweenUpdates));
-    let unproven = unproven.into_iter().map(|(index, version)| (index, Reason::VersionUnproven(version)));
-    let queued = queued.chain(looked_at).chain(resting).chain(unproven).collect();
-    Slots { write, taken, queued, look_at, halted }
+    Slots { write, taken, queued, preflight, halted }
 }
 
 /// What must still be so when these fields of the ledger are set: the leader, the slots, and each record as it was read,
@@ -87,8 +76,10 @@ fn tests<'a>(fleet: &FleetFacts<'a>, sets: &[(Field<'a>, Value<'a>)]) -> Vec<(Fi
 /// Which views have slots. It is found out once, by going through the slots, because there are far fewer slots
 /// than nodes.
 struct Holders<'a> {
-    /// For each view, by index: does it have a slot, and does it keep it?
-    standing: Vec<(bool, bool)>,
+    /// For each view, by index: does it have a slot?
+    have: Vec<bool>,
+    /// And does it keep it?
+    keep: Vec<bool>,
     /// The slots that are given back, and the view (by index) that each belongs to, if there is one.
     freed: Vec<(&'a str, Option<usize>)>,
 }
@@ -97,7 +88,8 @@ impl<'a> Holders<'a> {
     fn of(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Self {
         let by_name: BTreeMap<&str, usize> =
             views.iter().enumerate().map(|(index, view)| (view.shadow_name, index)).collect();
-        let mut holders = Self { standing: vec![(false, false); views.len()], freed: vec![] };
+        let none = || vec![false; views.len()];
+        let mut holders = Self { have: none(), keep: none(), freed: vec![] };
         for (name, slot) in fleet.slots {
             let index = by_name.get(name.as_str()).copied();
             let over = is_over(slot, index.map(|index| &views[index]));
@@ -105,18 +97,10 @@ impl<'a> Holders<'a> {
                 holders.freed.push((name, index));
             }
             if let Some(index) = index {
-                holders.standing[index] = (true, !over);
+                (holders.have[index], holders.keep[index]) = (true, !over);
             }
         }
         holders
-    }
-
-    fn have(&self, index: usize) -> bool {
-        self.standing[index].0
-    }
-
-    fn keep(&self, index: usize) -> bool {
-        self.standing[index].1
     }
 }
 
@@ -148,11 +132,11 @@ fn is_unavailable(view: &NodeView<'_>) -> bool {
 }
 
 /// The attempt for which a slot would be taken now.
-fn next_attempt(view: &NodeView<'_>) -> u64 {
-    view.shadow.map_or(1, |shadow| match (shadow.spec.state, shadow.spec.attempt) {
-        (State::Idle, attempt) => attempt.unwrap_or(0) + 1,
-        (_, attempt) => attempt.unwrap_or(1),
-    })
+fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
+    match shadow.spec.state {
+        State::Idle => shadow.spec.attempt.unwrap_or(0) + 1,
+        _ => shadow.spec.attempt.unwrap_or(1),
+    }
 }
 
 /// The version to which a slot taken now would let this node be updated.
@@ -164,71 +148,80 @@ pub(super) fn version_for<'a>(view: &NodeView<'a>) -> Option<&'a str> {
     }
 }
 
-/// Which nodes (by index) get the room there is, which wait, and which must be looked at first.
+/// Which nodes (by index) get the room there is, which wait and why, and whose pods must be checked first.
 struct Choice<'a> {
     taken: Vec<usize>,
-    /// There is room for these, but they wait because an update ended not long ago.
-    resting: Vec<usize>,
-    /// There is room for these, but others have to try their version first.
-    unproven: Vec<(usize, &'a str)>,
-    queued: Vec<usize>,
-    look_at: Vec<usize>,
-    /// What the queued nodes wait for.
-    why: Reason<'a>,
+    queued: Vec<(usize, Reason<'a>)>,
+    preflight: Vec<usize>,
 }
 
 /// Updates already running without a slot go first, then nodes in turn. A node whose pods are not known yet keeps its
 /// place.
-///
-/// Nodes down for other reasons use up the limit, but do not block a node that is already out of service; among those,
-/// one that only needs uncordoning goes first.
 fn choose<'a>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],
-    kept: usize,
     holders: &Holders<'a>,
     versions: &Versions<'a>,
     mut canaries: Canaries<'a>,
 ) -> Choice<'a> {
-    let limit = usize::try_from(fleet.limit).unwrap_or(usize::MAX);
-    let goes_on = |at: &usize| runs(&views[*at]) && (fleet.alone || !is_others(&views[*at]));
-    let running = (0..views.len()).filter(|at| !holders.have(*at) && goes_on(at));
-    let (mut taken, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&views[at]));
-    taken.sort_by_key(|&at| !only_comes_back(&views[at]));
-    others.sort_by_key(|&at| is_unavailable(&views[at]));
-    let mut left_over = taken.split_off(taken.len().min(limit.saturating_sub(kept)));
-    let unavailable = (0..views.len())
-        .filter(|&at| !holders.keep(at) && is_unavailable(&views[at]) && !taken.contains(&at))
-        .count();
-    let nothing_runs = kept + taken.len() == 0;
-    let room = limit.saturating_sub(kept + taken.len() + unavailable);
-    left_over.extend(others.split_off(others.len().min(room)));
+    let Running { taken, left_over, mut places, why } = choose_running(fleet, views, holders);
+    let mut choice = Choice { taken, queued: vec![], preflight: vec![] };
     let mut candidates =
-        Candidates::new(fleet, views, |at| holders.have(at), |version| !versions.halts(version));
-    let (mut resting, mut unproven, mut look_at) = (Vec::new(), Vec::new(), Vec::new());
-    let mut places = room - others.len();
-    taken.append(&mut others);
+        Candidates::new(fleet, views, |at| holders.have[at], |version| !versions.halts(version));
     while places > 0
         && let Some(index) = candidates.next()
     {
         if let Some(version) = version_for(&views[index])
             && !canaries.take(version)
         {
-            unproven.push((index, version));
+            choice.queued.push((index, Reason::VersionUnproven(version)));
             continue;
         }
         places -= 1;
-        let rests = views[index].node.is_some_and(|node| fleet.rests(&node));
-        let chosen = match views[index].pods.known {
-            _ if rests => &mut resting,
-            true => &mut taken,
-            false => &mut look_at,
-        };
-        chosen.push(index);
+        if views[index].node.is_some_and(|node| fleet.must_pause(&node)) {
+            choice.queued.push((index, Reason::PausingBetweenUpdates));
+        } else if views[index].pods.known {
+            choice.taken.push(index);
+        } else {
+            choice.queued.push((index, Reason::CheckingPods));
+            choice.preflight.push(index);
+        }
     }
-    let used_up = nothing_runs && room == 0;
+    choice.queued.extend(candidates.rest().chain(left_over).map(|index| (index, why)));
+    choice
+}
+
+/// Which updates that run without a slot get one.
+struct Running<'a> {
+    taken: Vec<usize>,
+    left_over: Vec<usize>,
+    /// How many nodes may begin beside them.
+    places: usize,
+    /// What all others wait for.
+    why: Reason<'a>,
+}
+
+/// Nodes down for other reasons use up the limit, but do not block a node that is already out of service; among those,
+/// one that only needs uncordoning goes first.
+fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &Holders<'a>) -> Running<'a> {
+    let limit = usize::try_from(fleet.limit).unwrap_or(usize::MAX);
+    let kept = fleet.slots.len() - holders.freed.len();
+    let goes_on = |at: &usize| runs(&views[*at]) && (fleet.alone || !is_others(&views[*at]));
+    let running = (0..views.len()).filter(|at| !holders.have[*at] && goes_on(at));
+    let (mut taken, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&views[at]));
+    taken.sort_by_key(|&at| !only_comes_back(&views[at]));
+    others.sort_by_key(|&at| is_unavailable(&views[at]));
+    let mut left_over = taken.split_off(taken.len().min(limit.saturating_sub(kept)));
+    let unavailable = (0..views.len())
+        .filter(|&at| !holders.keep[at] && is_unavailable(&views[at]) && !taken.contains(&at))
+        .count();
+    let room = limit.saturating_sub(kept + taken.len() + unavailable);
+    let used_up = kept + taken.len() == 0 && room == 0;
     let why = if used_up { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
-    Choice { taken, resting, unproven, queued: candidates.rest().chain(left_over).collect(), look_at, why }
+    left_over.extend(others.split_off(others.len().min(room)));
+    let places = room - others.len();
+    taken.append(&mut others);
+    Running { taken, left_over, places, why }
 }
 
 /// Does an update of this node run?
@@ -256,4 +249,38 @@ fn only_comes_back(view: &NodeView<'_>) -> bool {
         node.version.is_some() && node.version == shadow.spec.version
     };
     view.node.zip(view.shadow).is_some_and(of_update)
+}
+
+/// How many nodes are trying each version. While no node has reached it, only as many try it at once as may fail before it is
+/// halted.
+struct Canaries<'a> {
+    trying: BTreeMap<&'a str, u64>,
+    /// How many more may begin with a version, if that is limited.
+    room: BTreeMap<&'a str, Option<u64>>,
+    unknown: Option<u64>,
+}
+
+impl<'a> Canaries<'a> {
+    /// From those that keep their slots (`holding`), and from what becomes of the records in this pass.
+    fn of(fleet: &FleetFacts<'a>, versions: &Versions<'a>, holding: &[NodeView<'a>]) -> Self {
+        let mut trying: BTreeMap<&'a str, u64> = BTreeMap::new();
+        for view in holding {
+            let slot = view.slot(fleet).filter(|slot| !slot.counted && !view.time.canary_overdue);
+            let version = slot.and_then(|slot| slot.version.as_deref());
+            if let Some(version) = version {
+                *trying.entry(version).or_default() += 1;
+            }
+        }
+        let room = versions.may_still_fail(fleet);
+        Self { trying, room, unknown: fleet.budget.unproven }
+    }
+
+    /// May one more node begin with this version? If so, it counts from now on.
+    fn take(&mut self, version: &'a str) -> bool {
+        let trying = self.trying.entry(version).or_default();
+        let most = self.room.get(version).copied().unwrap_or(self.unknown);
+        let takes = most.is_none_or(|most| *trying < most);
+        *trying += u64::from(takes);
+        takes
+    }
 }

@@ -30,7 +30,7 @@ fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
 }
 
 /// Has the host begun the reboot that we granted? So it is if its agent claimed it, or the node is in another boot.
-pub(super) fn went_away(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> bool {
+pub(super) fn has_begun_reboot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> bool {
     shadow.spec.reboot_from_boot_id.is_some()
         && (boot(node, shadow) != Boot::Same || shadow.status.reboot_requested == Some(node.boot_id))
 }
@@ -206,7 +206,9 @@ impl<'a> Case<'_, 'a> {
         // Who repairs nodes by replacing them may do so from now on.
         let kept = |marker: &&Marker| marker.do_not_disrupt || marker.scale_down_disabled;
         match self.node.marker.filter(kept) {
-            Some(marker) => Decision::write(writes::let_go(self.node, marker), Reason::RebootOverdue),
+            Some(marker) => {
+                Decision::write(writes::release_to_autoscalers(self.node, marker), Reason::RebootOverdue)
+            }
             None => Decision::wait(Reason::RebootOverdue),
         }
     }

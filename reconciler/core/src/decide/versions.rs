@@ -1,19 +1,24 @@
 //! What the ledger remembers of each version: how many nodes reached it, which failed, and whether it goes on.
 //!
 //! All of it rests on Nodes, workloads and our own spec. Nothing that an agent reports can count a failure or lift a
-//! halt.
+//! halt. A person lifts halts by an acknowledgement, which names a time: it lifts what was counted up to then, and nothing
+//! that comes later, however long it stands in the spec. So what is counted is given a time that is later than what was
+//! acknowledged before, whatever the leaders' clocks say, and also within the same second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use brupop_api::crds::FAILED_NODES_MAX;
-use brupop_api::fleet::{Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::crds::{ACKNOWLEDGED_HALTS_MAX, FAILED_NODES_MAX, MESSAGE_MAX, VERSION_RECORDS_MAX};
+use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::{Field, State, Value, names};
+use jiff::{SignedDuration, Timestamp};
 
-use super::acknowledged::{counting, is_known, is_timeless, later, lifted, moment};
-use super::records::{Records, forgotten};
 use super::{Abort, update};
 use crate::facts::{FleetFacts, NodeView};
 
+/// What of the message about halts is for the nodes that failed, at least, in bytes.
+const WHY: usize = 160;
+/// Times are written in whole seconds.
+const NEXT: SignedDuration = SignedDuration::from_secs(1);
 /// A halt names at most so many nodes.
 const NODES_NAMED: usize = 3;
 /// The reason of a failure that is counted while the host is still away.
@@ -32,7 +37,8 @@ pub struct Halted<'a> {
 #[derive(Default)]
 pub(super) struct Versions<'a> {
     changed: BTreeMap<&'a str, VersionRecord>,
-    halted: Vec<Halted<'a>>,
+    /// The versions that are halted now.
+    pub(super) halted: Vec<Halted<'a>>,
     /// Slots, by name of the shadow, that note something of their nodes from this pass on.
     noted: BTreeMap<&'a str, Slot>,
     finished: bool,
@@ -70,7 +76,7 @@ impl<'a> Versions<'a> {
                 self.change(fleet, version, |record| {
                     (record.halted, record.acknowledged_at) = (None, Some(upto.to_string()));
                 });
-            } else if is_timeless(halt) {
+            } else if time(&halt.at).is_none() {
                 let at = moment(fleet, version, record);
                 self.change(fleet, version, |record| record.halted = Some(Halt { at, ..halt.clone() }));
             }
@@ -80,11 +86,6 @@ impl<'a> Versions<'a> {
     /// Do the changes of this pass halt this version?
     pub(super) fn halts(&self, version: &str) -> bool {
         self.changed.get(version).is_some_and(|record| record.halted.is_some())
-    }
-
-    /// The versions that are halted now.
-    pub(super) fn halted(&self) -> Vec<Halted<'a>> {
-        self.halted.clone()
     }
 
     fn change(&mut self, fleet: &FleetFacts<'a>, version: &'a str, change: impl FnOnce(&mut VersionRecord)) {
@@ -115,7 +116,8 @@ impl<'a> Versions<'a> {
         self.finished = true;
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
-            let known = fleet.versions.get(version).is_some_and(|it| is_known(fleet, it, name, &failure.at));
+            let known =
+                fleet.versions.get(version).is_some_and(|it| is_counted(fleet, it, name, &failure.at));
             if !slot.counted && !known && Abort::is_corroborated(&failure.reason) {
                 // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
                 self.failed(fleet, version, name, &failure.reason);
@@ -143,7 +145,7 @@ impl<'a> Versions<'a> {
         }
         let claimed = shadow.spec.reboot_from_boot_id.is_some()
             && shadow.spec.reboot_from_boot_id == shadow.status.reboot_requested;
-        let lost = !node.ready && (slot.lost || claimed && !node.leaving && view.time.away_for_long);
+        let lost = !node.ready && (slot.lost || claimed && !node.leaving && view.time.not_ready_for_long);
         if lost != slot.lost {
             self.noted.insert(name, Slot { lost, ..slot.clone() });
         }
@@ -158,23 +160,18 @@ impl<'a> Versions<'a> {
         let Some(version) = shadow.spec.version.filter(|_| slot.uid == shadow.uid && !slot.counted) else {
             return;
         };
-        let away = shadow.spec.state == State::RebootedIntoUpdate && !node.ready && view.time.step_overdue;
+        let overdue = shadow.spec.state == State::RebootedIntoUpdate && !node.ready && view.time.step_overdue;
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {
                 self.failed(fleet, version, node.name, &failure.reason);
             }
-            None if away && update::went_away(&node, &shadow) => {
+            None if overdue && update::has_begun_reboot(&node, &shadow) => {
                 self.failed(fleet, version, node.name, NOT_RETURNED);
             }
             _ => return,
         }
         self.noted.entry(name).or_insert_with(|| slot.clone()).counted = true;
-    }
-
-    /// The slots that note something from now on.
-    pub(super) fn noted_slots(&self) -> impl Iterator<Item = (Field<'a>, Value<'a>)> + use<'a> {
-        self.noted.clone().into_iter().map(|(name, slot)| (Field::Slot(name), Value::Slot(slot)))
     }
 
     /// How many more nodes may fail before a version is halted, for each that the ledger knows; `None` = any number, and
@@ -226,7 +223,9 @@ impl<'a> Versions<'a> {
         fleet: &FleetFacts<'a>,
         views: &[NodeView<'a>],
     ) -> Vec<(Field<'a>, Value<'a>)> {
-        let mut sets: Vec<(Field<'a>, Value<'a>)> = Vec::new();
+        let noted = std::mem::take(&mut self.noted).into_iter();
+        let mut sets: Vec<(Field<'a>, Value<'a>)> =
+            noted.map(|(name, slot)| (Field::Slot(name), Value::Slot(slot))).collect();
         for version in self.forgotten(fleet, views) {
             self.changed.remove(version.as_str());
             if let Some((stored, _)) = fleet.versions.get_key_value(&version) {
@@ -276,4 +275,155 @@ fn failed_nodes(failures: &[&NodeFailure]) -> String {
     let more = failures.len().saturating_sub(NODES_NAMED);
     let more = (more > 0).then(|| format!("{more} more"));
     named.chain(more).collect::<Vec<_>>().join(", ")
+}
+
+/// The time up to which a person lifts this halt of the version; `None` if nobody does.
+pub(super) fn lifted(fleet: &FleetFacts<'_>, version: &str, halt: &Halt) -> Option<Timestamp> {
+    let at = time(&halt.at)?;
+    // The clock of an earlier leader may have been ahead, so a halt may be of a time that has not come.
+    acknowledged_time(fleet, version)
+        .filter(|named| *named >= at && Some(*named) <= time(fleet.now).max(Some(at)))
+}
+
+/// The time of what is counted now against the version with this record.
+pub(super) fn moment(fleet: &FleetFacts<'_>, version: &str, record: &VersionRecord) -> String {
+    let now = time(fleet.now);
+    let halted = record.halted.as_ref().and_then(|halt| time(&halt.at));
+    let acknowledged = record.acknowledged_at.as_deref().and_then(time);
+    // The record may have been forgotten since. A time that lies ahead must not lift, once it has come, what nobody saw.
+    let named = acknowledged_time(fleet, version);
+    let last = [halted, acknowledged, named].into_iter().flatten().max();
+    let next = last.and_then(|last| last.checked_add(NEXT).ok()).filter(|next| Some(*next) > now);
+    next.map_or_else(|| fleet.now.to_owned(), |next| next.to_string())
+}
+
+/// Was this node's failure of that time counted before? A request that took long may take the slot of an attempt that is
+/// over once more.
+fn is_counted(fleet: &FleetFacts<'_>, record: &VersionRecord, node: &str, failed_at: &str) -> bool {
+    let counted = record.failures.iter().find(|failure| failure.node == node);
+    // What a clock that was ahead has counted hides nothing.
+    counted.is_some_and(|it| time(failed_at) <= time(&it.at) && time(&it.at) <= time(fleet.now))
+}
+
+/// The failures that no person has acknowledged.
+fn counting(record: &VersionRecord) -> Vec<&NodeFailure> {
+    let acknowledged = record.acknowledged_at.as_deref().and_then(time);
+    // One whose time cannot be read counts.
+    let counts = |failure: &&NodeFailure| {
+        acknowledged.zip(time(&failure.at)).is_none_or(|(acknowledged, failed)| failed > acknowledged)
+    };
+    record.failures.iter().filter(counts).collect()
+}
+
+/// The later of these times, as it is written there.
+fn later<'t>(one: &'t str, other: &'t str) -> &'t str {
+    if time(other) > time(one) { other } else { one }
+}
+
+/// The time that a person names in the acknowledgement of this version.
+fn acknowledged_time(fleet: &FleetFacts<'_>, version: &str) -> Option<Timestamp> {
+    let of_version = fleet.acknowledged.iter().find(|acknowledged| acknowledged.version == version);
+    of_version.and_then(|acknowledged| time(&acknowledged.halted_at))
+}
+
+fn time(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+/// The records as they would be after this pass, by version.
+pub(super) type Records<'r> = BTreeMap<&'r str, &'r VersionRecord>;
+
+/// The versions to forget. A halt goes only if each node that failed has since had another version halted: so a node
+/// that alone made many halts holds one of them. Records without a halt go as far as room is needed, first those without
+/// failures, of versions that no Node runs (`runs`), and the oldest of these. If all that remain are halts, those that
+/// the ledger does not have yet (`is_new`) find no room; see [`is_full`].
+pub(super) fn forgotten<'r>(
+    records: &Records<'r>,
+    runs: impl Fn(&str) -> bool,
+    is_new: impl Fn(&str) -> bool,
+) -> Vec<&'r str> {
+    let newest = newest_halts(records);
+    let replaced = |version: &str, record: &VersionRecord| {
+        let by_newer = |node: &str| newest.get(node).is_some_and(|(_, newest)| *newest != version);
+        record.halted.is_some()
+            && !record.failures.is_empty()
+            && record.failures.iter().all(|failure| by_newer(&failure.node))
+    };
+    let (mut forgotten, kept): (Vec<_>, Vec<_>) =
+        records.iter().map(|(version, record)| (*version, *record)).partition(|(v, r)| replaced(v, r));
+    let surplus = kept.len().saturating_sub(VERSION_RECORDS_MAX);
+    let (halts, mut others): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(_, r)| r.halted.is_some());
+    others.sort_by_key(|(version, record)| {
+        (!record.failures.is_empty(), runs(version), record.first_seen.as_deref())
+    });
+    let without_room = surplus.saturating_sub(others.len());
+    forgotten.extend(others.into_iter().take(surplus));
+    forgotten.extend(halts.into_iter().filter(|(version, _)| is_new(version)).take(without_room));
+    forgotten.into_iter().map(|(version, _)| version).collect()
+}
+
+/// Is the ledger full of halts? Then a version that it does not know may have failed, too, and no node begins with it.
+pub(super) fn is_full(fleet: &FleetFacts<'_>) -> bool {
+    fleet.versions.len() >= VERSION_RECORDS_MAX && fleet.versions.values().all(|it| it.halted.is_some())
+}
+
+/// The newest halt of each node that failed, and its time.
+fn newest_halts<'r>(records: &Records<'r>) -> BTreeMap<&'r str, (Option<Timestamp>, &'r str)> {
+    let mut newest = BTreeMap::new();
+    for (version, record) in records {
+        let Some(halt) = &record.halted else { continue };
+        let of_this = (halt.at.parse::<Timestamp>().ok(), *version);
+        for failure in &record.failures {
+            let known = newest.entry(failure.node.as_str()).or_insert(of_this);
+            *known = (*known).max(of_this);
+        }
+    }
+    newest
+}
+
+/// What a person types to lift the halts, as the end of a sentence; empty if no halt can be lifted. A merge patch replaces the whole list, so the command names all halts, and keeps what stands
+/// there for other versions that the ledger knows, as far as there is room: it has been acknowledged.
+pub fn how_to_lift(
+    namespace: &str,
+    versions: &BTreeMap<String, VersionRecord>,
+    acknowledged: &[AcknowledgedHalt],
+) -> String {
+    let halts: Vec<(&str, &str)> = versions
+        .iter()
+        .filter_map(|(version, record)| Some((version.as_str(), record.halted.as_ref()?.at.as_str())))
+        .collect();
+    let is_halted: BTreeSet<&str> = halts.iter().map(|(version, _)| *version).collect();
+    let kept = acknowledged
+        .iter()
+        .map(|it| (it.version.as_str(), it.halted_at.as_str()))
+        .filter(|(version, _)| versions.contains_key(*version) && !is_halted.contains(version));
+    let (mut items, mut lifted) = (String::new(), 0);
+    let mut room = MESSAGE_MAX - WHY - command(namespace, "").len();
+    for (nth, (version, at)) in halts.iter().copied().chain(kept).filter(is_plain).enumerate() {
+        let comma = if items.is_empty() { "" } else { "," };
+        let item = format!(r#"{comma}{{"version":"{version}","haltedAt":"{at}"}}"#);
+        let Some(left) = room.checked_sub(item.len()).filter(|_| nth < ACKNOWLEDGED_HALTS_MAX) else { break };
+        (room, items) = (left, items + &item);
+        lifted += usize::from(is_halted.contains(version));
+    }
+    if lifted == 0 {
+        return String::new();
+    }
+    let some =
+        if lifted < halts.len() { format!(" with {lifted} of {}", halts.len()) } else { String::new() };
+    format!("; to go on{some}: {}", command(namespace, &items))
+}
+
+fn command(namespace: &str, items: &str) -> String {
+    let fleet = names::FLEET;
+    format!(
+        r#"kubectl -n {namespace} patch brf {fleet} --type=merge -p '{{"spec":{{"acknowledgedHalts":[{items}]}}}}'"#
+    )
+}
+
+/// Is there nothing in this version and time that a shell or JSON would not take for a letter? The API server lets
+/// nothing else stand there; but people paste this.
+pub(crate) fn is_plain((version, at): &(&str, &str)) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:+-".contains(&byte);
+    [version, at].iter().all(|text| !text.is_empty() && text.bytes().all(plain))
 }

@@ -1,14 +1,18 @@
-//! The writes of the protocol, each with its tests.
+//! The writes of the protocol, each with its tests: of shadows, of Nodes, and the one with which a leader begins.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::fleet::Slot;
+use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::shadow::Failures;
-use brupop_api::{Field, Marker, Object, State, Value, Write};
+use brupop_api::{
+    BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, State, Value, Write, names,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::Abort;
-use crate::facts::{FleetFacts, NodeFacts, Words};
+use crate::facts::{FleetFacts, NodeFacts, NodeView, Words};
 
 /// A change of a shadow's spec, in the leader's term. It tests that the shadow still has the generation that was read.
 fn spec<'a>(
@@ -183,21 +187,21 @@ pub(super) fn undo_and_keep_owners<'a>(node: &NodeFacts<'a>, marker: &'a Marker)
 }
 
 /// Lets autoscalers have the node again. The rest stays as it is.
-pub(super) fn let_go<'a>(node: &NodeFacts<'a>, marker: &Marker) -> Write<'a> {
-    let sets = kept(node, marker).into_iter().map(|field| (field, Value::Absent));
+pub(super) fn release_to_autoscalers<'a>(node: &NodeFacts<'a>, marker: &Marker) -> Write<'a> {
+    let sets = our_autoscaler_annotations(node, marker).into_iter().map(|field| (field, Value::Absent));
     let rest = Marker { do_not_disrupt: false, scale_down_disabled: false, ..marker.clone() };
     mark(node, [], sets.collect::<Vec<_>>(), rest)
 }
 
-/// The annotations by which autoscalers are kept away, and whose words stand there.
-pub(super) fn keepers<'a>(node: &NodeFacts<'_>) -> [(Field<'a>, Option<Words>); 2] {
+/// The annotations that keep autoscalers away, and who has written each.
+pub(super) fn autoscaler_annotations<'a>(node: &NodeFacts<'_>) -> [(Field<'a>, Option<Words>); 2] {
     [(Field::DoNotDisrupt, node.do_not_disrupt), (Field::ScaleDownDisabled, node.scale_down_disabled)]
 }
 
-/// Those of them that we have set, as long as nobody has changed their words.
-fn kept<'a>(node: &NodeFacts<'_>, marker: &Marker) -> Vec<Field<'a>> {
+/// Those of them that we have written, and nobody since.
+fn our_autoscaler_annotations<'a>(node: &NodeFacts<'_>, marker: &Marker) -> Vec<Field<'a>> {
     let set = [marker.do_not_disrupt, marker.scale_down_disabled];
-    let all = keepers(node).into_iter().zip(set);
+    let all = autoscaler_annotations(node).into_iter().zip(set);
     all.filter_map(|((field, words), set)| (set && words == Some(Words::Ours)).then_some(field)).collect()
 }
 
@@ -215,6 +219,73 @@ fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, evicted_owners: Vec<St
         ..Marker::default()
     };
     let undone = undone.into_iter().filter(|(_, set)| *set).map(|(field, _)| field);
-    let sets = undone.chain(kept(node, marker)).map(|field| (field, Value::Absent));
+    let sets = undone.chain(our_autoscaler_annotations(node, marker)).map(|field| (field, Value::Absent));
     mark(node, [], sets.collect::<Vec<_>>(), rest)
+}
+
+/// The write to the ledger with which a process begins to lead, before it writes anything else; and the term in which it
+/// then leads.
+///
+/// The term is higher than the ledger's, and higher than every term in a shadow. So it rises even if the ledger was
+/// lost. The slots of a lost ledger are made again from the updates that run. Updates that upstream's operator left
+/// behind never had a slot: they take theirs in turn, when there is room.
+pub fn new_term<'a>(ledger: Option<&'a BottlerocketFleetStatus>, views: &[NodeView<'a>]) -> (u64, Write<'a>) {
+    let shadows = || views.iter().filter_map(|view| Some((view, view.shadow?)));
+    let seen = shadows().filter_map(|(_, shadow)| shadow.spec.leader_term).max();
+    let read = ledger.and_then(|ledger| ledger.term);
+    let term = read.max(seen).unwrap_or(0).saturating_add(1);
+    let slots = ledger.map_or_else(|| Cow::Owned(BTreeMap::new()), |ledger| Cow::Borrowed(&ledger.slots));
+
+    let tests = vec![(Field::Term, Value::number_or_absent(read)), (Field::Slots, Value::Slots(slots))];
+    let mut sets = vec![(Field::Term, Value::Number(term))];
+    if read.is_none() {
+        let running = shadows().filter(|(view, shadow)| {
+            view.marked() || (shadow.spec.state != State::Idle && shadow.spec.attempt.is_some())
+        });
+        sets.extend(running.map(|(_, shadow)| {
+            let slot = Slot {
+                uid: shadow.uid.to_owned(),
+                attempt: shadow.spec.attempt.unwrap_or(1),
+                version: shadow.spec.version.map(str::to_owned),
+                ..Slot::default()
+            };
+            (Field::Slot(shadow.name), Value::Slot(slot))
+        }));
+    }
+    (term, Write { object: Object::Fleet, tests, sets })
+}
+
+/// A new shadow of a node, Idle. From `now` on, its agent has a limited time to report.
+pub fn new_shadow(
+    node: &str,
+    node_uid: &str,
+    attempt: Option<u64>,
+    term: u64,
+    now: &str,
+) -> BottlerocketShadow {
+    let labels = [
+        ("app.kubernetes.io/component", "brupop-shadow"),
+        ("app.kubernetes.io/managed-by", "brupop"),
+        ("app.kubernetes.io/part-of", "brupop"),
+    ];
+    let spec = BottlerocketShadowSpec {
+        state: State::Idle,
+        attempt,
+        leader_term: Some(term),
+        state_transition_timestamp: Some(now.to_owned()),
+        ..BottlerocketShadowSpec::default()
+    };
+    let metadata = ObjectMeta {
+        name: Some(names::shadow_name(node)),
+        labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
+        owner_references: Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            name: node.to_owned(),
+            uid: node_uid.to_owned(),
+            ..OwnerReference::default()
+        }]),
+        ..ObjectMeta::default()
+    };
+    BottlerocketShadow { metadata, spec, status: None }
 }

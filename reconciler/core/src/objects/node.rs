@@ -16,8 +16,7 @@ use serde_json::{Value, json};
 
 use crate::facts::Words;
 
-use super::kept::{Keep, Kept};
-use super::readiness::{Condition, Readiness};
+use super::{Condition, Keep, Kept, Readiness};
 
 /// Labels and annotations of a Node that matter here.
 const LABELS: [&str; 3] = [names::UPDATER_INTERFACE_LABEL, names::EXCLUDE_FROM_LB_LABEL, ZONE_LABEL];
@@ -45,35 +44,36 @@ const ENTRIES_MAX: usize = 1_000;
 #[serde(from = "Item<Shape>")]
 pub struct WatchedNode {
     metadata: ObjectMeta,
-    facts: Facts,
+    pub(crate) facts: Facts,
 }
 
 /// What decisions and patches need of a Node. It is read once per change of the Node, because passes are far more
 /// frequent.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
-struct Facts {
-    created: Option<Timestamp>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
-    is_overgrown: bool,
-    unschedulable: bool,
+pub(crate) struct Facts {
+    pub(crate) created: Option<Timestamp>,
+    pub(crate) labels: Option<BTreeMap<String, String>>,
+    pub(crate) annotations: Option<BTreeMap<String, String>>,
+    /// It has so many labels or annotations that the API server might refuse changes of it.
+    pub(crate) overgrown: bool,
+    pub(crate) unschedulable: bool,
     /// As they were read, including fields that we do not know.
-    taints: Vec<Value>,
-    readiness: Option<Readiness>,
-    boot_id: String,
-    os_image: String,
-    labelled: bool,
-    excluded: bool,
-    tainted: bool,
-    do_not_disrupt: Option<Words>,
-    scale_down_disabled: Option<Words>,
-    leaving: bool,
-    paused: bool,
-    update_now: bool,
-    version: Option<String>,
-    zone: Option<String>,
-    marker: Option<Result<Marker, String>>,
+    pub(crate) taints: Vec<Value>,
+    pub(crate) readiness: Option<Readiness>,
+    pub(crate) boot_id: String,
+    pub(crate) os_image: String,
+    pub(crate) labelled: bool,
+    pub(crate) excluded: bool,
+    pub(crate) tainted: bool,
+    pub(crate) do_not_disrupt: Option<Words>,
+    pub(crate) scale_down_disabled: Option<Words>,
+    pub(crate) leaving: bool,
+    pub(crate) paused: bool,
+    pub(crate) update_now: bool,
+    pub(crate) version: Option<String>,
+    pub(crate) zone: Option<String>,
+    pub(crate) marker: Option<Result<Marker, String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -162,24 +162,21 @@ impl Facts {
         if json!(spec.taints).to_string().len() > TAINTS_MAX {
             return Err(Unreadable::TooLong("taints"));
         }
-        let is_overgrown = metadata.labels.count.max(metadata.annotations.count) > ENTRIES_MAX;
+        let overgrown = metadata.labels.count.max(metadata.annotations.count) > ENTRIES_MAX;
         let labels = metadata.labels.complete("labels")?;
         let annotations = metadata.annotations.complete("annotations")?;
         let label = |key| labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
         let annotation = |key| annotations.as_ref().and_then(|them| them.get(key)).map(String::as_str);
-        let readiness = Readiness::among(&conditions);
+        let has_taint = |key: &str| spec.taints.iter().any(|taint| taint["key"] == key);
         Ok(Self {
             created: metadata.creation_timestamp,
             labelled: label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION),
             excluded: label(names::EXCLUDE_FROM_LB_LABEL).is_some(),
-            tainted: spec.taints.iter().any(|taint| taint["key"] == names::UPDATING_TAINT),
+            tainted: has_taint(names::UPDATING_TAINT),
             do_not_disrupt: annotation(names::DO_NOT_DISRUPT_ANNOTATION).map(Words::of),
             scale_down_disabled: annotation(names::SCALE_DOWN_DISABLED_ANNOTATION).map(Words::of),
             leaving: metadata.deletion_timestamp.is_some()
-                || spec
-                    .taints
-                    .iter()
-                    .any(|taint| names::LEAVING_TAINTS.iter().any(|key| taint["key"] == *key)),
+                || names::LEAVING_TAINTS.iter().any(|key| has_taint(key)),
             // Whatever else people write there: nothing starts that they may not have meant to start.
             paused: annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false"),
             update_now: annotation(names::UPDATE_NOW_ANNOTATION) == Some("true"),
@@ -189,10 +186,10 @@ impl Facts {
                 .map(|text| Marker::parse(text).map_err(|error| error.to_string())),
             labels,
             annotations,
-            is_overgrown,
+            overgrown,
             unschedulable: spec.unschedulable,
             taints: spec.taints,
-            readiness,
+            readiness: Readiness::among(&conditions),
             boot_id,
             os_image,
         })
@@ -216,105 +213,14 @@ impl WatchedNode {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Is it opted in?
-    pub fn labelled(&self) -> bool {
-        self.facts.labelled
+    /// Is it opted in, or does it carry changes of ours?
+    pub fn is_managed(&self) -> bool {
+        self.facts.labelled || self.facts.marker.is_some()
     }
 
     /// The value of the opt-in label.
-    pub fn interface(&self) -> Option<&str> {
+    pub(crate) fn opt_in_label(&self) -> Option<&str> {
         self.facts.labels.as_ref()?.get(names::UPDATER_INTERFACE_LABEL).map(String::as_str)
-    }
-
-    /// `status.nodeInfo.osImage`.
-    pub fn os_image(&self) -> &str {
-        &self.facts.os_image
-    }
-
-    /// Is it opted in, or does it carry changes of ours?
-    pub fn is_managed(&self) -> bool {
-        self.labelled() || self.facts.marker.is_some()
-    }
-
-    /// Does it have so many labels or annotations that the API server might refuse changes of it?
-    pub fn is_overgrown(&self) -> bool {
-        self.facts.is_overgrown
-    }
-
-    /// Is it excluded from load balancers, by us or by somebody else?
-    pub fn excluded(&self) -> bool {
-        self.facts.excluded
-    }
-
-    /// Its zone.
-    pub fn zone(&self) -> Option<&str> {
-        self.facts.zone.as_deref()
-    }
-
-    /// Did a person pause it?
-    pub fn paused(&self) -> bool {
-        self.facts.paused
-    }
-
-    /// Did a person ask for its update now?
-    pub fn update_now(&self) -> bool {
-        self.facts.update_now
-    }
-
-    /// Is its condition Ready True?
-    pub fn ready(&self) -> bool {
-        self.facts.readiness.is_some_and(|readiness| readiness.ready)
-    }
-
-    /// Since when it has been Ready without interruption, if it is.
-    pub fn ready_since(&self) -> Option<Timestamp> {
-        let ready = self.facts.readiness.filter(|readiness| readiness.ready)?;
-        Some(ready.since.unwrap_or(Timestamp::MIN))
-    }
-
-    /// Since when it has not been Ready, if it is not and that is known.
-    pub fn away_since(&self) -> Option<Timestamp> {
-        self.facts.readiness.filter(|readiness| !readiness.ready)?.since
-    }
-
-    /// Is it cordoned?
-    pub fn unschedulable(&self) -> bool {
-        self.facts.unschedulable
-    }
-
-    /// Does it carry our taint?
-    pub fn tainted(&self) -> bool {
-        self.facts.tainted
-    }
-
-    /// The annotation that keeps Karpenter from disrupting it.
-    pub fn do_not_disrupt(&self) -> Option<Words> {
-        self.facts.do_not_disrupt
-    }
-
-    /// The annotation that keeps the cluster autoscaler from removing it.
-    pub fn scale_down_disabled(&self) -> Option<Words> {
-        self.facts.scale_down_disabled
-    }
-
-    /// Is it being deleted, or does an autoscaler say that it removes it?
-    pub fn leaving(&self) -> bool {
-        self.facts.leaving
-    }
-
-    /// `status.nodeInfo.bootID`.
-    pub fn boot_id(&self) -> &str {
-        &self.facts.boot_id
-    }
-
-    /// The Bottlerocket version that it runs.
-    pub fn version(&self) -> Option<&str> {
-        self.facts.version.as_deref()
-    }
-
-    /// When it was created.
-    pub fn created(&self) -> Option<Timestamp> {
-        self.facts.created
     }
 
     /// What we changed on it, from the marker annotation.

@@ -1,12 +1,15 @@
 //! Objects and times, and what is seen in them.
 
-mod away;
 mod slots;
+mod unmanaged;
+mod unreachable;
 mod workloads;
 
 use std::sync::Arc;
 
 use super::*;
+use crate::deadlines::back_off;
+use crate::objects::Readiness;
 use crate::policy::{Durations, Limit};
 use brupop_api::{Item, names};
 use jiff::SignedDuration;
@@ -73,7 +76,8 @@ fn cluster(
 ) -> Cluster {
     let mut cluster = Cluster::default();
     for (name, more) in nodes {
-        let agent = AgentPod { node: name.to_owned(), ready_since: Some(Timestamp::MIN), away_since: None };
+        let agent =
+            AgentPod { node: name.to_owned(), readiness: Some(Readiness { ready: true, since: None }) };
         let entry = cluster.entry(&names::shadow_name(name));
         entry.node = Some(node(name, more));
         entry.agents.insert("agent".to_owned(), agent);
@@ -99,8 +103,8 @@ fn a_soak_begins_anew_when_node_or_agent_was_not_ready_meanwhile() {
             [("n", json!({"status": {"conditions": [ready]}}))],
             [("brs-n", spec.clone(), json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
         );
-        let ready_since = agent.map(|since| since.parse().unwrap());
-        let agent = AgentPod { node: "n".to_owned(), ready_since, away_since: None };
+        let readiness = agent.map(|since| Readiness { ready: true, since: Some(since.parse().unwrap()) });
+        let agent = AgentPod { node: "n".to_owned(), readiness };
         cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
         let durations = durations();
         let observed = observe_at(&cluster, &durations, NOW);
@@ -125,8 +129,8 @@ fn a_soak_that_began_anew_has_its_time_too() {
             [("n", json!({}))],
             [("brs-n", spec.clone(), json!({"current_state": "MonitoringUpdate", "attempt": 7}))],
         );
-        let ready_since = agent.map(|since| since.parse().unwrap());
-        let agent = AgentPod { node: "n".to_owned(), ready_since, away_since: None };
+        let readiness = agent.map(|since| Readiness { ready: true, since: Some(since.parse().unwrap()) });
+        let agent = AgentPod { node: "n".to_owned(), readiness };
         cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
         observe_at(&cluster, &durations(), NOW).views[0].time.step_overdue
     };

@@ -97,7 +97,7 @@ fn report(shadow: &Json, target: &str) -> Result<Vec<u8>> {
         ],
         sets: vec![(Field::TargetVersion, Value::text(target))],
     };
-    Ok(serde_json::to_vec(&write.patch(shadow))?)
+    Ok(serde_json::to_vec(&write.patch(shadow)?)?)
 }
 
 /// A shadow that has been through an update: every field that it ever has, written by who writes it.

@@ -90,8 +90,11 @@ fn shadow(status: &Value) -> BottlerocketShadow {
 fn is_known_to_writes_and_facts(name: &str, field: Field<'_>, sample: &Value) -> (bool, bool) {
     let with = shadow(&json!({ name: sample }));
     let without = shadow(&json!({}));
-    let write =
-        Write { object: Object::ShadowStatus("brs-n"), tests: vec![], sets: vec![(field, with.get(field))] };
+    let write = Write {
+        object: Object::ShadowStatus("brs-n"),
+        tests: vec![],
+        sets: vec![(field, with.get(field).unwrap())],
+    };
     let mut written = without.clone();
     apply(&write, &mut written).unwrap();
     (json!(written)["status"][name] == *sample, ShadowFacts::of(&with) != ShadowFacts::of(&without))

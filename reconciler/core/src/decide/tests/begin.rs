@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::fleet::{BottlerocketFleetStatus, Halt, VersionRecord};
 use brupop_api::{Field, Problem, State, Value};
+use serde_json::json;
 
-use super::super::{Effect, Reason, counts, new_term, node as decide, slots};
+use super::super::{Effect, Reason, counts, new_shadow, new_term, node as decide, slots};
 use super::world::{
     FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, marked, marker, node, shadow, updating,
     without_slots,
@@ -298,4 +299,20 @@ fn who_is_out_of_service_already_waits_for_nobody_who_is_away_nor_for_a_download
         assert_eq!(chosen.taken, taken, "{says}");
         assert!(chosen.queued.iter().all(|(_, reason)| *reason == why), "{says}: {:?}", chosen.queued);
     }
+}
+
+#[test]
+fn a_new_shadow_is_idle_and_its_nodes() {
+    let shadow =
+        serde_json::to_value(new_shadow("n", "node-uid", Some(3), 7, "2026-11-21T04:00:00Z")).unwrap();
+    assert_eq!(shadow["metadata"]["name"], "brs-n");
+    assert_eq!(
+        shadow["metadata"]["ownerReferences"],
+        json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid"}])
+    );
+    assert_eq!(
+        shadow["spec"],
+        json!({"state": "Idle", "attempt": 3, "leader_term": 7,
+            "state_transition_timestamp": "2026-11-21T04:00:00Z"})
+    );
 }

@@ -13,13 +13,12 @@ use serde_json::json;
 
 use super::objects::{Dice, node, shadow, uid_of};
 use super::world::NEW;
-use crate::budgets::Obstacle;
 use crate::cluster::{Cluster, Entry};
 use crate::decide::new_shadow;
 use crate::decide::{Decision, Effect};
-use crate::drain::{DrainPlan, PodKey};
+use crate::drain::{DrainPlan, Obstacle, PodKey};
 use crate::facts::Gate;
-use crate::objects::AgentPod;
+use crate::objects::{AgentPod, Readiness};
 use crate::observe::{Leader, Now, Observed, observe};
 use crate::policy::{Durations, Limit, Policy};
 
@@ -62,9 +61,9 @@ fn place(name: &str, dice: &mut Dice<'_>) -> Place {
         ..DrainPlan::default()
     };
     let shadow = (!dice.rarely(12)).then(|| shadow(name, dice));
-    let ready_since = (!dice.rarely(6)).then(|| dice.ago().parse().unwrap());
+    let readiness = (!dice.rarely(6)).then(|| Readiness { ready: true, since: dice.ago().parse().ok() });
     Place {
-        agent: (!dice.rarely(12)).then(|| AgentPod { node: name.to_owned(), ready_since, away_since: None }),
+        agent: (!dice.rarely(12)).then(|| AgentPod { node: name.to_owned(), readiness }),
         plan: if dice.rarely(4) {
             None
         } else {

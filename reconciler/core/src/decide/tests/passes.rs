@@ -80,7 +80,7 @@ fn random_fleets_get_everywhere() {
         met.extend((!chosen.taken.is_empty()).then_some("a slot is taken"));
         met.extend((!chosen.halted.is_empty()).then_some("a version is halted"));
     }
-    let all = Reason::WORDS.into_iter().filter(|word| !["NotLeading", "NotUnderstood"].contains(word));
+    let all = Reason::WORDS.iter().copied().filter(|word| !["NotLeading", "NotUnderstood"].contains(word));
     for word in all.chain(["a slot is taken", "a version is halted"]) {
         assert!(met.contains(word), "{word} is never met");
     }
@@ -197,7 +197,7 @@ proptest! {
             prop_assert!(fleet.gate == Gate::Open || (fleet.gate == Gate::OutsideWindow && node.update_now));
 prop_assert!(node.update_now || !view.time.young);
             // Who has its slot has begun.
-            prop_assert!(starts || node.update_now || !observed.fleet.resting);
+            prop_assert!(starts || node.update_now || !observed.fleet.pausing_between_updates);
             let version = view.shadow.unwrap().update().unwrap();
             let known = fleet.status().versions.get(version).is_some_and(|record| record.halted.is_some());
             prop_assert!(!known && (starts || !halted(version)), "{version} is halted");
@@ -234,7 +234,7 @@ prop_assert!(node.update_now || !view.time.young);
         let observed = fleet.observe(&cluster);
         let seen: BTreeSet<&str> = observed.views.iter().map(|view| view.shadow_name).collect();
         for (name, place) in &fleet.places {
-            let ours = cluster.node(name).is_some_and(|node| node.labelled() || !matches!(node.marker(), Ok(None)));
+            let ours = cluster.node(name).is_some_and(|node| node.facts.labelled || !matches!(node.marker(), Ok(None)));
             prop_assert_eq!(seen.contains(name.as_str()), ours || place.shadow.is_some());
         }
         for view in &observed.views {

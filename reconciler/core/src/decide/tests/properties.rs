@@ -6,7 +6,7 @@ use brupop_api::fleet::Slot;
 use brupop_api::{Field, Marker, State, Value};
 use proptest::prelude::*;
 
-use super::super::{Effect, Reason, node as decide, slots};
+use super::super::{Effect, Reason, new_term, node as decide, slots};
 use super::sets;
 use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, marker};
 use crate::facts::{FleetFacts, Gate, NodeView};
@@ -160,6 +160,24 @@ proptest! {
         prop_assert_eq!(slots(&fleet, &views), slots(&fleet, &views));
         for view in &views {
             prop_assert_eq!(decide(&fleet, view), decide(&fleet, view));
+        }
+    }
+
+    #[test]
+    fn every_write_fits_its_object(odds in prop::collection::vec(odd(), 1..6)) {
+        let arena = Arena::of(&odds);
+        let views = arena.views(&odds);
+        let fleet = arena.fleet(2, Gate::Open);
+        let decisions: Vec<_> = views.iter().map(|view| decide(&fleet, view)).collect();
+        let of_nodes = decisions.iter().flat_map(|decision| match &decision.effect {
+            Some(Effect::Write(write) | Effect::ConfirmDrained(write)) => vec![write],
+            Some(Effect::Grant { confirm, grant }) => vec![confirm, grant],
+            _ => vec![],
+        });
+        let ledger = slots(&fleet, &views).write;
+        let (_, term) = new_term(None, &views);
+        for write in of_nodes.chain(&ledger).chain([&term]) {
+            prop_assert_eq!(write.fits(), Ok(()));
         }
     }
 

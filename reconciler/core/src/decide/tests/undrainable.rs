@@ -43,7 +43,7 @@ fn a_node_whose_pods_are_not_known_holds_its_place_until_they_are() {
     let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
     first.pods.known = false;
     let next = slots(&without_slots(), &[first, second]);
-    assert_eq!((next.write, next.look_at), (None, vec![0]));
+    assert_eq!((next.write, next.preflight), (None, vec![0]));
     let budget = FailureBudget { unproven: None, proven: None };
     let two = FleetFacts { limit: 2, budget, ..without_slots() };
     assert_eq!(taken(&two, &[first, second]), ["brs-b"]);

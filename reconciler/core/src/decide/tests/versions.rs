@@ -189,14 +189,14 @@ fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
 #[test]
 fn a_node_that_is_deleted_counts_if_it_was_lost_before() {
     let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
-    away.time.away_for_long = true;
+    away.time.not_ready_for_long = true;
     shadow(&mut away, |shadow| {
         shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
         shadow.status.reboot_requested = Some(FIRST_BOOT);
     });
     node(&mut away, |node| node.ready = false);
     let mut soon = away;
-    soon.time.away_for_long = false;
+    soon.time.not_ready_for_long = false;
     let [mut unclaimed, mut leaving, mut ready, mut another, mut unknown] = [away; 5];
     shadow(&mut unclaimed, |shadow| shadow.status.reboot_requested = None);
     node(&mut leaving, |node| node.leaving = true);

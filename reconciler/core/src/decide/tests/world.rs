@@ -8,7 +8,6 @@ use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::{Marker, State};
 
 use crate::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
-use crate::fixtures;
 
 pub(super) const OLD: &str = "1.19.4";
 pub(super) const NEW: &str = "1.20.0";
@@ -42,7 +41,7 @@ pub(super) fn marker(attempt: u64, drained: bool) -> Marker {
 }
 
 pub(super) fn fleet() -> FleetFacts<'static> {
-    FleetFacts { slots: &SLOT, ..fixtures::FLEET }
+    FleetFacts { slots: &SLOT, ..FleetFacts::EXAMPLE }
 }
 
 pub(super) fn without_slots() -> FleetFacts<'static> {
@@ -57,7 +56,7 @@ pub(super) fn idle() -> NodeView<'static> {
             boot_id: FIRST_BOOT,
             version: Some(OLD),
             zone: Some("a"),
-            ..fixtures::NODE
+            ..NodeFacts::EXAMPLE
         }),
         shadow: Some(ShadowFacts {
             name: SHADOW,
@@ -75,7 +74,7 @@ pub(super) fn idle() -> NodeView<'static> {
         owner_uid: Some("node-uid"),
         pods: PodFacts { known: true, ..PodFacts::default() },
         time: TimeFacts { exclusion_over: true, soak_over: true, ..TimeFacts::default() },
-        ..fixtures::nothing(SHADOW)
+        ..NodeView::nothing(SHADOW)
     }
 }
 

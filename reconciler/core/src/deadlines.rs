@@ -1,13 +1,20 @@
-//! What the clock says about a node, and when that changes.
+//! Which waits and deadlines of a node are over, and when to look again.
+
+use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
+use brupop_api::shadow::Failures;
 use brupop_api::{Marker, State};
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, Unit};
 
+use crate::cluster::Entry;
 use crate::facts::TimeFacts;
-use crate::objects::{AgentPod, WatchedNode};
+use crate::objects::Readiness;
 use crate::policy::Durations;
+
+/// How long a condition must stay the same before it is written: one that passes at once is not worth a request.
+const SETTLED: Duration = Duration::from_millis(400);
 
 /// A node that has not been Ready for so long since its host began its reboot may be lost. Whoever repairs nodes by
 /// replacing them waits for this long at least.
@@ -17,69 +24,82 @@ const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
 /// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
 const OTHER_TARGET_BACK_OFF: SignedDuration = SignedDuration::from_secs(60);
 
-/// A node that is monitored may be away, or well again, for so many spells in a row, each as long as one may last.
+/// A node that is monitored may be Ready, or not, for so many spells in a row, each as long as one may last.
 const SPELLS: i32 = 4;
 
 /// The time now, and the earliest later time at which one of the answers changes.
-pub(super) struct Clock {
+pub(crate) struct Clock {
     now: Timestamp,
-    next: Option<Timestamp>,
-}
-
-/// Since when a node and its agent have been Ready, or have not been.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Health {
-    /// Since when the node has been Ready without interruption, if it is.
-    pub(super) ready: Option<Timestamp>,
-    /// Since when both have been, if they are.
-    pub(super) all_well: Option<Timestamp>,
-    /// Since when the node, or else its agent, has not been Ready, if that is so and known.
-    pub(super) away: Option<Timestamp>,
+    /// When to look again.
+    pub(crate) next: Option<Timestamp>,
 }
 
 /// The times of one node, and the durations that they are compared with.
 #[derive(Clone, Copy)]
-pub(super) struct Times<'t> {
-    pub(super) durations: &'t Durations,
+pub(crate) struct Times<'t> {
+    durations: &'t Durations,
+    shadow: Option<&'t ShadowFacts<'t>>,
     /// When the spec's state was set.
-    pub(super) transition: Option<&'t str>,
-    pub(super) marker: Option<&'t Marker>,
-    pub(super) health: Health,
+    transition: Option<&'t str>,
+    marker: Option<&'t Marker>,
+    slot: Option<&'t Slot>,
+    created: Option<Timestamp>,
+    /// Since when the node has been Ready without interruption, if it is.
+    ready: Option<Timestamp>,
+    /// Since when node and agent both have been, if they are.
+    all_ready: Option<Timestamp>,
+    /// Since when the node, or else its agent, has not been Ready, if that is so and known.
+    not_ready: Option<Timestamp>,
 }
 
-impl Health {
-    pub(super) fn of(node: &WatchedNode, agent: Option<&AgentPod>) -> Self {
-        let ready = node.ready_since();
-        let agents = agent.and_then(|agent| agent.ready_since);
-        let away = match ready {
-            Some(_) => agent.and_then(|agent| agent.away_since),
-            None => node.away_since(),
-        };
-        Self { ready, all_well: ready.zip(agents).map(|(node, agent)| node.max(agent)), away }
+impl<'t> Times<'t> {
+    /// Of this entry. Marker, shadow and slot count as far as they can be read.
+    pub(crate) fn of(
+        entry: &'t Entry,
+        marker: Option<&'t Marker>,
+        shadow: Option<&'t ShadowFacts<'t>>,
+        slot: Option<&'t Slot>,
+        durations: &'t Durations,
+    ) -> Self {
+        let node = entry.node.as_ref().map(|node| &node.facts);
+        let node_readiness = node.and_then(|node| node.readiness);
+        let readiness = entry.agent().and_then(|agent| agent.readiness);
+        let ready = node_readiness.and_then(Readiness::ready_since);
+        let counts = if ready.is_some() { readiness } else { node_readiness };
+        let spec = shadow.and(entry.shadow()).map(|shadow| &shadow.spec);
+        Self {
+            durations,
+            shadow,
+            transition: spec.and_then(|spec| spec.state_transition_timestamp.as_deref()),
+            marker,
+            slot,
+            created: node.and_then(|node| node.created),
+            ready,
+            all_ready: ready
+                .zip(readiness.and_then(Readiness::ready_since))
+                .map(|(node, agent)| node.max(agent)),
+            not_ready: counts.and_then(Readiness::not_ready_since),
+        }
     }
 }
 
 impl Clock {
-    pub(super) fn new(now: Timestamp) -> Self {
+    pub(crate) fn new(now: Timestamp) -> Self {
         Self { now, next: None }
     }
 
-    pub(super) fn next(&self) -> Option<Timestamp> {
-        self.next
-    }
-
     /// Has so much time passed since then? No, if there is no time, or it cannot be read.
-    pub(super) fn passed(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
+    fn passed(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
         parsed(since).is_some_and(|since| self.is_older(since, wait))
     }
 
     /// Has so much time passed since then? Yes, if there is no time, or it cannot be read.
-    pub(super) fn passed_or_unknown(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
+    pub(crate) fn passed_or_unknown(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
         parsed(since).is_none_or(|since| self.is_older(since, wait))
     }
 
     /// Has so much time passed since then?
-    pub(super) fn is_older(&mut self, since: Timestamp, wait: SignedDuration) -> bool {
+    pub(crate) fn is_older(&mut self, since: Timestamp, wait: SignedDuration) -> bool {
         let at = since.saturating_add(wait).unwrap_or(Timestamp::MAX);
         if at > self.now {
             self.next = Some(self.next.map_or(at, |next| next.min(at)));
@@ -88,44 +108,54 @@ impl Clock {
     }
 
     /// Whole seconds since then; `None` if the time cannot be read, or lies ahead.
-    pub(super) fn seconds_since(&self, since: &str) -> Option<u64> {
+    fn seconds_since(&self, since: &str) -> Option<u64> {
         let since = since.parse::<Timestamp>().ok()?;
         u64::try_from(self.now.duration_since(since).as_secs()).ok()
     }
 
     /// The facts of one node.
-    pub(super) fn facts(&mut self, shadow: Option<&ShadowFacts<'_>>, times: &Times<'_>) -> TimeFacts {
-        let mut facts = self.of_drain(times);
-        let Some(shadow) = shadow else { return facts };
+    pub(crate) fn facts(&mut self, times: &Times<'_>) -> TimeFacts {
+        let durations = times.durations;
+        let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
+        self.drain(times, &mut facts);
+        if let Some(shadow) = times.shadow {
+            self.step(shadow, times, &mut facts);
+        }
+        facts.young = times.created.is_some_and(|created| !self.is_older(created, durations.min_node_age));
+        if let Some(slot) = times.slot {
+            facts.slot_seconds = slot.since.as_deref().and_then(|since| self.seconds_since(since));
+            facts.slot_overdue = self.slot_overdue(slot, times);
+        }
+        facts.canary_overdue =
+            facts.step_overdue || times.slot.is_some_and(|slot| self.stages_late(slot, times));
+        facts
+    }
+
+    /// What the current step has to wait for, and how long it may take.
+    fn step(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>, facts: &mut TimeFacts) {
+        let Times { transition, durations, .. } = *times;
         match shadow.spec.state {
             State::Idle | State::ErrorReset => {
                 facts.backing_off = self.backing_off(shadow, times);
                 facts.step_overdue =
-                    !shadow.reports(State::Idle) && self.passed(times.transition, times.durations.settle);
+                    !shadow.reports(State::Idle) && self.passed(transition, durations.settle);
             }
             State::StagedAndPerformedUpdate => facts.step_overdue = self.staging_overdue(shadow, times),
             State::RebootedIntoUpdate => {
                 facts.step_overdue = self.reboot_overdue(shadow, times);
-                let Times { transition, health, .. } = *times;
-                facts.away_for_long = health.ready.is_none()
-                    && health.away.is_some_and(|since| self.is_older(since, LOST))
+                facts.not_ready_for_long = times.ready.is_none()
+                    && times.not_ready.is_some_and(|since| self.is_older(since, LOST))
                     && self.passed(transition, LOST);
             }
-            State::MonitoringUpdate => self.monitoring(times, &mut facts),
+            State::MonitoringUpdate => self.monitoring(times, facts),
         }
-        facts
     }
 
     /// Is this slot held for longer than the shadow's state, and what follows its deadline, may take? Without a shadow
     /// that can be read, a whole update may take so long.
-    pub(super) fn slot_overdue(
-        &mut self,
-        slot: &Slot,
-        shadow: Option<&ShadowFacts<'_>>,
-        times: &Times<'_>,
-    ) -> bool {
+    fn slot_overdue(&mut self, slot: &Slot, times: &Times<'_>) -> bool {
         let (since, durations) = (slot.since.as_deref(), times.durations);
-        let Some(shadow) = shadow else {
+        let Some(shadow) = times.shadow else {
             let whole = State::ALL.iter().map(|state| longest(*state, durations)).sum();
             return self.passed(since, whole);
         };
@@ -133,24 +163,18 @@ impl Clock {
         self.passed(times.transition, longest) && self.passed_or_unknown(since, longest)
     }
 
-    /// Is the slot held since then for longer than a short step may take, while the host has not staged the update?
-    pub(super) fn stages_late(
-        &mut self,
-        since: Option<&str>,
-        shadow: Option<&ShadowFacts<'_>>,
-        times: &Times<'_>,
-    ) -> bool {
-        let stages = shadow.is_none_or(|shadow| match shadow.spec.state {
+    /// Is the slot held for longer than a short step may take, while the host has not staged the update?
+    fn stages_late(&mut self, slot: &Slot, times: &Times<'_>) -> bool {
+        let stages = times.shadow.is_none_or(|shadow| match shadow.spec.state {
             State::Idle | State::ErrorReset => true,
             State::StagedAndPerformedUpdate => !shadow.reached(),
             State::RebootedIntoUpdate | State::MonitoringUpdate => false,
         });
-        stages && self.passed_or_unknown(since, times.durations.settle)
+        stages && self.passed_or_unknown(slot.since.as_deref(), times.durations.settle)
     }
 
-    fn of_drain(&mut self, times: &Times<'_>) -> TimeFacts {
-        let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
-        let Some(marker) = times.marker else { return facts };
+    fn drain(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
+        let Some(marker) = times.marker else { return };
         let durations = times.durations;
         if marker.drain_started_at.is_none() && marker.excluded_at.is_some() {
             facts.exclusion_over = self.passed_or_unknown(marker.excluded_at.as_deref(), durations.exclusion);
@@ -158,11 +182,10 @@ impl Clock {
         // From an empty node to the grant takes only moments.
         let settle = marker.drained_at.as_ref().map_or(SignedDuration::ZERO, |_| durations.settle);
         facts.drain_overdue = self.passed(marker.drain_started_at.as_deref(), durations.drain + settle);
-        facts
     }
 
     fn staging_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        let Times { durations, transition, health, .. } = *times;
+        let Times { durations, transition, not_ready, .. } = *times;
         let wait = if shadow.reached() {
             // What follows staging has deadlines of its own; this one is for a node that stands still in between.
             durations.stage + durations.exclusion + durations.drain * 2
@@ -172,38 +195,38 @@ impl Clock {
             // An agent takes up an attempt at once, and a dead agent should not hold a slot for long.
             durations.settle.min(durations.stage)
         };
-        let away = health.away.is_some_and(|since| self.is_older(since, durations.settle))
+        let unreachable = not_ready.is_some_and(|since| self.is_older(since, durations.settle))
             && self.passed(transition, durations.settle);
-        away || self.passed(transition, wait)
+        unreachable || self.passed(transition, wait)
     }
 
     fn reboot_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {
-        let Times { durations, transition, health, .. } = *times;
+        let Times { durations, transition, ready, .. } = *times;
         let granted = shadow.spec.reboot_from_boot_id.is_some();
         let emptying = if granted { SignedDuration::ZERO } else { durations.exclusion + durations.drain };
         // A host that comes back late has time to report: its update is not given up the moment it is there.
-        let had_time = health.ready.is_none_or(|since| self.is_older(since, durations.settle));
+        let had_time = ready.is_none_or(|since| self.is_older(since, durations.settle));
         let wait = durations.reboot + emptying;
         // A kubelet may say that its node became Ready in the future.
         (self.passed(transition, wait) && had_time) || self.passed(transition, wait * SPELLS)
     }
 
     fn monitoring(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
-        let Times { durations, transition, marker, health } = *times;
+        let Times { durations, transition, marker, all_ready, not_ready, .. } = *times;
         let watched = self.passed_or_unknown(transition, durations.soak);
-        let well = health.all_well.is_some_and(|since| self.is_older(since, durations.soak));
-        facts.soak_over = watched && well;
+        let ready = all_ready.is_some_and(|since| self.is_older(since, durations.soak));
+        facts.soak_over = watched && ready;
         let owners = marker.is_some_and(|marker| !marker.evicted_owners.is_empty());
         let workloads = if owners { durations.workloads } else { SignedDuration::ZERO };
         let wait = durations.soak + durations.settle + workloads;
-        let spell_overdue = if let Some(since) = health.away {
+        let spell_overdue = if let Some(since) = not_ready {
             self.is_older(since, durations.settle) && self.passed(transition, durations.settle)
         } else {
-            // A node that has just become well again gets the full time, too.
-            let had_time = health.all_well.is_none_or(|since| self.is_older(since, wait));
+            // A node that has just become Ready again gets the full time, too.
+            let had_time = all_ready.is_none_or(|since| self.is_older(since, wait));
             self.passed(transition, wait) && had_time
         };
-        // A node that keeps coming and going is never away, or well, for long enough.
+        // A node that keeps coming and going is never Ready, or not Ready, for long enough.
         facts.step_overdue = spell_overdue || self.passed(transition, wait * SPELLS);
         facts.workloads_overdue =
             facts.soak_over && self.passed_or_unknown(transition, durations.soak + workloads);
@@ -257,6 +280,47 @@ pub fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuratio
     (wait + wait / 1024 * part).min(LONGEST_BACK_OFF)
 }
 
+/// How the node failed, and until when it backs off, as a part of a sentence; `None` if the time cannot be read.
+pub fn back_off_text(failures: &Failures, base: SignedDuration, uid: &str) -> Option<String> {
+    let failed_at: Timestamp = failures.at.parse().ok()?;
+    let until = failed_at.checked_add(back_off(base, failures.count, uid)).ok()?;
+    let until = until.round(Unit::Second).unwrap_or(until);
+    let times = if failures.count == 1 { "once".to_owned() } else { format!("{} times", failures.count) };
+    Some(format!(
+        "it failed {times}, the last time at {} ({}), and waits until {until}",
+        failures.at, failures.reason
+    ))
+}
+
+/// What is wanted of one object, and since when. It is written only once it has been wanted for a moment, for most
+/// reasons last no longer.
+#[derive(Debug)]
+pub struct Debounced<W>(Option<(W, Duration)>);
+
+impl<W> Default for Debounced<W> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<W: PartialEq> Debounced<W> {
+    /// This is wanted now. Returns when to ask again; `None` if it has been wanted for long enough to be written.
+    pub fn waits_until(&mut self, wanted: W, now: Duration) -> Option<Duration> {
+        let since = match &self.0 {
+            Some((before, since)) if *before == wanted => *since,
+            _ => now,
+        };
+        self.0 = Some((wanted, since));
+        let due = since + SETTLED;
+        (now < due).then_some(due)
+    }
+
+    /// Nothing is to be written any more.
+    pub fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,7 +353,7 @@ mod tests {
         let mut clock = Clock::new(start);
         assert!(!clock.passed_or_unknown(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(60)));
         assert!(!clock.passed_or_unknown(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30)));
-        let next = clock.next().unwrap();
+        let next = clock.next.unwrap();
         assert_eq!(next, "2026-11-21T04:00:30Z".parse().unwrap());
         assert!(Clock::new(next).passed(Some("2026-11-21T04:00:00Z"), SignedDuration::from_secs(30)));
     }
@@ -299,6 +363,35 @@ mod tests {
         let mut clock = Clock::new(Timestamp::UNIX_EPOCH);
         assert!(clock.passed_or_unknown(Some("soon"), SignedDuration::from_secs(60)));
         assert!(!clock.passed(None, SignedDuration::from_secs(60)));
-        assert_eq!(clock.next(), None);
+        assert_eq!(clock.next, None);
+    }
+
+    #[test]
+    fn what_passes_at_once_is_not_written() {
+        let ms = Duration::from_millis;
+        let mut debounced = Debounced::default();
+        assert_eq!(debounced.waits_until(1, ms(0)), Some(ms(400)));
+        assert_eq!(debounced.waits_until(2, ms(100)), Some(ms(500)), "another reason begins anew");
+        assert_eq!(debounced.waits_until(2, ms(499)), Some(ms(500)));
+        assert_eq!(debounced.waits_until(2, ms(500)), None);
+        debounced.forget();
+        assert_eq!(debounced.waits_until(2, ms(600)), Some(ms(1000)));
+    }
+
+    #[test]
+    fn a_node_that_backs_off_says_why_and_until_when() {
+        let failures = |count| Failures {
+            count,
+            attempt: 7,
+            at: "2026-11-21T04:00:00.250Z".into(),
+            reason: "FellBack".into(),
+        };
+        let event = |count| back_off_text(&failures(count), SignedDuration::from_mins(2), "");
+        let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack), and waits until ";
+        let end = event(1).unwrap().strip_prefix(once).unwrap().parse::<Timestamp>().unwrap();
+        let least = "2026-11-21T04:02:00Z".parse().unwrap();
+        assert!(end >= least && end <= least + SignedDuration::from_secs(16), "{end}");
+        assert!(event(2).unwrap().starts_with("it failed 2 times, "));
+        assert_eq!(back_off_text(&Failures::default(), SignedDuration::from_mins(2), ""), None, "no time");
     }
 }

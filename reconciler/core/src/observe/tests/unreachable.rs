@@ -12,8 +12,8 @@ fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
         [("n", json!({"status": {"conditions": [ready]}}))],
         [("brs-n", spec, json!({"current_state": reached, "attempt": 7}))],
     );
-    let (ready_since, away_since) = (None, Some(away.parse().unwrap()));
-    let agent = AgentPod { node: "n".to_owned(), ready_since, away_since };
+    let readiness = Some(Readiness { ready: false, since: Some(away.parse().unwrap()) });
+    let agent = AgentPod { node: "n".to_owned(), readiness };
     cluster.entry("brs-n").agents.insert("agent".to_owned(), agent);
     let durations = Durations { stage: SignedDuration::from_hours(4), ..durations() };
     observe_at(&cluster, &durations, now).views[0].time.step_overdue

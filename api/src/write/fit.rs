@@ -1,0 +1,186 @@
+//! Which fields a write to an object may test and set, and which values may stand in them.
+
+use super::{Field, Object, Value, Write};
+
+/// A write that makes no sense, whatever the object is like: a mistake of whoever decided it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{object} has no {field} that a write may {verb} as {value}")]
+pub struct Misfit {
+    /// The object.
+    pub object: String,
+    /// The field, by name.
+    pub field: String,
+    /// What the write would do with it.
+    pub verb: &'static str,
+    /// The value.
+    pub value: String,
+}
+
+impl Write<'_> {
+    /// Is each field one of the write's object, and each value one that may stand there?
+    ///
+    /// # Errors
+    /// The first field of which this is not so.
+    pub fn fits(&self) -> Result<(), Misfit> {
+        let tests = self.tests.iter().map(|(field, value)| (TEST, field, value));
+        let sets = self.sets.iter().map(|(field, value)| (SET, field, value));
+        for (verb, field, value) in tests.chain(sets) {
+            if !self.object.has(*field, verb == SET) || !field.takes(value, verb == SET) {
+                return Err(self.misfit(verb, *field, value));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn misfit(&self, verb: &'static str, field: Field<'_>, value: &Value<'_>) -> Misfit {
+        let (object, field) = (format!("{:?}", self.object), format!("{field:?}"));
+        Misfit { object, field, verb, value: format!("{value:?}") }
+    }
+}
+
+/// What a write does with a field.
+pub(super) const TEST: &str = "test";
+pub(super) const SET: &str = "set";
+
+/// Which part of an object a field is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// What the API server says of it: only to be tested.
+    Identity,
+    Spec,
+    Status,
+    Node,
+    Ledger,
+}
+
+impl Object<'_> {
+    /// Does a write to this object get at the field?
+    fn has(self, field: Field<'_>, to_set: bool) -> bool {
+        let (own, also_tested): (Part, &[Part]) = match self {
+            Self::ShadowSpec(_) => (Part::Spec, &[Part::Identity, Part::Status]),
+            Self::ShadowStatus(_) => (Part::Status, &[Part::Identity, Part::Spec]),
+            Self::Node(_) => (Part::Node, &[Part::Identity]),
+            Self::Fleet => (Part::Ledger, &[Part::Identity]),
+        };
+        let only_tested = matches!(field, Field::OsImage | Field::Slots);
+        let is_own = field.part() == own;
+        if to_set { is_own && !only_tested } else { is_own || also_tested.contains(&field.part()) }
+    }
+}
+
+impl Field<'_> {
+    fn part(self) -> Part {
+        match self {
+            Self::Uid | Self::Generation => Part::Identity,
+            Self::SpecState
+            | Self::SpecTransitionTimestamp
+            | Self::SpecVersion
+            | Self::SpecAttempt
+            | Self::SpecLeaderTerm
+            | Self::SpecBaselineBootId
+            | Self::SpecRebootFromBootId
+            | Self::SpecFailures => Part::Spec,
+            Self::CurrentVersion
+            | Self::TargetVersion
+            | Self::CurrentState
+            | Self::CrashCount
+            | Self::FailureTimestamp
+            | Self::StatusAttempt
+            | Self::StatusBootId
+            | Self::StatusStaged
+            | Self::StatusRebootRequested
+            | Self::StatusProblem
+            | Self::StatusMessage => Part::Status,
+            Self::Unschedulable
+            | Self::ExcludedFromLoadBalancers
+            | Self::UpdatingTaint
+            | Self::DoNotDisrupt
+            | Self::ScaleDownDisabled
+            | Self::Marker
+            | Self::UpdaterInterface
+            | Self::OsImage => Part::Node,
+            Self::Term | Self::Slots | Self::Slot(_) | Self::VersionRecord(_) | Self::LastFinished => {
+                Part::Ledger
+            }
+        }
+    }
+
+    /// May this value stand there? All fields but some may be absent.
+    fn takes(self, value: &Value<'_>, to_set: bool) -> bool {
+        match self {
+            Self::SpecState => matches!(value, Value::State(_)),
+            Self::Slots => matches!(value, Value::Slots(_)),
+            _ if *value == Value::Absent => true,
+            Self::Generation
+            | Self::SpecAttempt
+            | Self::SpecLeaderTerm
+            | Self::CrashCount
+            | Self::StatusAttempt
+            | Self::Term => matches!(value, Value::Number(_)),
+            Self::CurrentState => matches!(value, Value::State(_)),
+            Self::Unschedulable
+            | Self::ExcludedFromLoadBalancers
+            | Self::UpdatingTaint
+            | Self::DoNotDisrupt
+            | Self::ScaleDownDisabled => *value == Value::Set,
+            Self::SpecFailures => matches!(value, Value::Failures(_)),
+            Self::StatusStaged => matches!(value, Value::Staged(_)),
+            Self::StatusProblem => matches!(value, Value::Problem(_)),
+            // A marker that cannot be read is a text.
+            Self::Marker => matches!(value, Value::Marker(_)) || (matches!(value, Value::Text(_)) && !to_set),
+            Self::Slot(_) => matches!(value, Value::Slot(_)),
+            Self::VersionRecord(_) => matches!(value, Value::VersionRecord(_)),
+            Self::Uid
+            | Self::SpecTransitionTimestamp
+            | Self::SpecVersion
+            | Self::SpecBaselineBootId
+            | Self::SpecRebootFromBootId
+            | Self::CurrentVersion
+            | Self::TargetVersion
+            | Self::FailureTimestamp
+            | Self::StatusBootId
+            | Self::StatusRebootRequested
+            | Self::StatusMessage
+            | Self::UpdaterInterface
+            | Self::OsImage
+            | Self::LastFinished => matches!(value, Value::Text(_)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::apply;
+    use crate::{BottlerocketShadow, State};
+    use serde_json::json;
+
+    #[test]
+    fn what_does_not_fit_is_an_error_and_changes_nothing() {
+        let shadow: BottlerocketShadow =
+            serde_json::from_value(json!({"metadata": {"name": "brs-n"}, "spec": {"state": "Idle"},
+            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow"}))
+            .unwrap();
+        let (spec, status) = (Object::ShadowSpec("brs-n"), Object::ShadowStatus("brs-n"));
+        let (attempt, state) = (Value::Number(1), Value::State(State::Idle));
+        for (says, object, field, value, fits) in [
+            ("the right one", spec, Field::SpecAttempt, &attempt, true),
+            ("of the status", spec, Field::StatusAttempt, &attempt, false),
+            ("of the spec", status, Field::SpecAttempt, &attempt, false),
+            ("of a Node", spec, Field::Unschedulable, &Value::Set, false),
+            ("of another kind", spec, Field::SpecAttempt, &state, false),
+            ("a state that goes", spec, Field::SpecState, &Value::Absent, false),
+            ("the API server's", spec, Field::Generation, &attempt, false),
+            ("another object", Object::Node("n"), Field::Unschedulable, &Value::Set, false),
+        ] {
+            let sets = vec![(Field::SpecLeaderTerm, Value::Number(7)), (field, value.clone())];
+            let sets = if object == spec { sets } else { sets[1..].to_vec() };
+            let write = Write { object, tests: vec![], sets };
+            let mut after = shadow.clone();
+            assert_eq!(apply(&write, &mut after).is_ok(), fits, "{says}");
+            assert_eq!(after == shadow, !fits, "{says}");
+            let is_object = !matches!(object, Object::Node(_));
+            assert_eq!(write.patch(&json!(shadow)).is_ok(), fits || !is_object, "{says}");
+        }
+    }
+}

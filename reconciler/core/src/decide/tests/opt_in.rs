@@ -1,0 +1,75 @@
+//! Which nodes the reconciler opts in by itself (`AUTO_LABEL`).
+
+use std::collections::BTreeMap;
+
+use crate::decide::opt_in;
+use crate::facts::{FleetFacts, Gate, UnmanagedNode};
+use brupop_api::write::apply;
+use brupop_api::{Write, names};
+use k8s_openapi::api::core::v1::Node;
+use serde_json::json;
+
+const BARE: UnmanagedNode<'static> = UnmanagedNode {
+    shadow_name: "brs-n",
+    name: "n",
+    uid: "u",
+    label: None,
+    os_image: "Bottlerocket OS 1.19.4 (aws-k8s-1.29)",
+    young: false,
+};
+
+fn decided(node: &UnmanagedNode<'static>, gate: Gate, ledger_term: u64) -> Option<Write<'static>> {
+    let fleet = FleetFacts { ledger_term: Some(ledger_term), gate, ..FleetFacts::EXAMPLE };
+    assert_eq!(opt_in(&FleetFacts { alone: false, ..fleet }, node), None, "another operator is here");
+    opt_in(&fleet, node)
+}
+
+#[test]
+fn only_bottlerocket_of_which_nobody_has_said_anything_is_opted_in() {
+    let os = |os_image| UnmanagedNode { os_image, ..BARE };
+    let label = |label| UnmanagedNode { label: Some(label), ..BARE };
+    for (says, node, gate, term, wanted) in [
+        ("a host without the label", BARE, Gate::Open, 4, true),
+        ("outside of the window", BARE, Gate::OutsideWindow, 4, true),
+        ("before there is a shadow to prove admission on", BARE, Gate::AdmissionNotEnforced, 4, true),
+        ("a paused fleet", BARE, Gate::Paused, 4, false),
+        ("another leads", BARE, Gate::Open, 5, false),
+        ("left out", label("none"), Gate::Open, 4, false),
+        ("of an earlier interface", label("1.0.0"), Gate::Open, 4, false),
+        ("labelled with nothing", label(""), Gate::Open, 4, false),
+        ("labelled already", label("2.0.0"), Gate::Open, 4, false),
+        ("Debian", os("Debian GNU/Linux 13 (trixie)"), Gate::Open, 4, false),
+        ("a name that contains it", os("Not Bottlerocket OS 1.19.4"), Gate::Open, 4, false),
+        ("its kubelet has said nothing yet", os(""), Gate::Open, 4, false),
+        ("a new one", UnmanagedNode { young: true, ..BARE }, Gate::Open, 4, false),
+    ] {
+        assert_eq!(decided(&node, gate, term).is_some(), wanted, "{says}");
+    }
+}
+
+#[test]
+fn the_label_is_written_only_if_the_node_is_as_it_was_seen() {
+    let write = decided(&BARE, Gate::Open, 4).unwrap();
+    let node = |uid: &str, os_image: &str, label: Option<&str>| -> Node {
+        let labels = label.map(|value| BTreeMap::from([(names::UPDATER_INTERFACE_LABEL, value)]));
+        serde_json::from_value(json!({
+            "metadata": {"name": "n", "uid": uid, "labels": labels},
+            "status": {"nodeInfo": {"osImage": os_image, "architecture": "", "bootID": "", "kernelVersion": "",
+                "containerRuntimeVersion": "", "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "",
+                "operatingSystem": "", "systemUUID": ""}},
+        }))
+        .unwrap()
+    };
+    for (says, node, taken) in [
+        ("as it was seen", node("u", BARE.os_image, None), true),
+        ("another of this name", node("v", BARE.os_image, None), false),
+        ("another system", node("u", "Debian GNU/Linux 13", None), false),
+        ("somebody was faster", node("u", BARE.os_image, Some("none")), false),
+    ] {
+        let mut after = node.clone();
+        assert_eq!(apply(&write, &mut after).is_ok(), taken, "{says}");
+        let labelled = after.metadata.labels.unwrap_or_default();
+        let value = labelled.get(names::UPDATER_INTERFACE_LABEL).map(String::as_str);
+        assert_eq!(value == Some(names::UPDATER_INTERFACE_VERSION), taken, "{says}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Which pods go, and in which order.
+
+mod budgets;
+
+use super::*;
+use serde_json::{Value, json};
+
+fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> PodItem {
+    let mut metadata = json!({"name": name, "namespace": "shop", "uid": format!("uid-{name}")});
+    if let Some(kind) = owner {
+        metadata["ownerReferences"] =
+            json!([{"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": "o", "controller": true}]);
+    }
+    for (key, value) in more.as_object().unwrap() {
+        metadata[key] = value.clone();
+    }
+    serde_json::from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
+}
+
+fn of<'p>(
+    pods: impl IntoIterator<Item = &'p PodItem>,
+    is_operator_pod: impl Fn(&PodItem) -> bool,
+    listed: &[&str],
+) -> DrainPlan {
+    let operator_pods = listed.iter().map(|name| format!("uid-{name}")).collect();
+    let marker = Marker { operator_pods, ..Marker::default() };
+    DrainPlan::of(pods, is_operator_pod, |_| false, Some(&marker))
+}
+
+#[test]
+fn the_table() {
+    let none = json!({});
+    let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+    let mirror = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
+    let owned =
+        json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o"}]});
+    let table = [
+        ("of a ReplicaSet", Some("ReplicaSet"), "Running", &none, DrainAction::Evicted),
+        ("of a ReplicaSet, pending", Some("ReplicaSet"), "Pending", &none, DrainAction::Evicted),
+        ("of a Job, finished", Some("Job"), "Succeeded", &none, DrainAction::Evicted),
+        ("of a DaemonSet", Some("DaemonSet"), "Running", &none, DrainAction::Stays),
+        ("of a DaemonSet, leaving", Some("DaemonSet"), "Running", &leaving, DrainAction::Stays),
+        ("of a DaemonSet, failed", Some("DaemonSet"), "Failed", &none, DrainAction::Evicted),
+        ("mirror", Some("Node"), "Running", &mirror, DrainAction::Stays),
+        ("leaving", Some("ReplicaSet"), "Running", &leaving, DrainAction::Leaving),
+        ("unmanaged", None, "Running", &none, DrainAction::Unmanaged),
+        ("unmanaged, finished", None, "Failed", &none, DrainAction::Evicted),
+        ("unmanaged, leaving", None, "Running", &leaving, DrainAction::Leaving),
+        ("owned, but not controlled", None, "Running", &owned, DrainAction::Unmanaged),
+    ];
+    for (what, owner, phase, more, expected) in table {
+        assert_eq!(drain_action(&pod("a", owner, phase, more), false), expected, "{what}");
+    }
+    for (what, phase, more, expected) in [
+        ("of a DaemonSet that is gone", "Running", &none, DrainAction::Unmanaged),
+        ("of one that is gone, leaving", "Running", &leaving, DrainAction::Leaving),
+        ("of one that is gone, finished", "Failed", &none, DrainAction::Evicted),
+    ] {
+        assert_eq!(drain_action(&pod("a", Some("DaemonSet"), phase, more), true), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_plan_names_workloads_once_and_what_holds_it_up() {
+    let pods = [
+        pod("b", Some("ReplicaSet"), "Running", &json!({})),
+        pod("a", Some("ReplicaSet"), "Running", &json!({})),
+        pod("c", Some("DaemonSet"), "Running", &json!({})),
+        pod("d", None, "Running", &json!({})),
+        pod("e", Some("StatefulSet"), "Running", &json!({"deletionTimestamp": "2026-11-21T04:00:00Z"})),
+    ];
+    let plan = of(&pods, |_| false, &[]);
+    assert_eq!(plan.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    let leaving: Vec<_> = plan.leaving.iter().map(|(by, pod)| (by.to_string(), &*pod.name)).collect();
+    assert_eq!(leaving, [("2026-11-21T04:00:00Z".to_owned(), "e")]);
+    assert_eq!(plan.unmanaged.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["d"]);
+    assert_eq!(plan.owners, ["apps/v1/ReplicaSet/shop/cart", "apps/v1/StatefulSet/shop/cart"]);
+    assert!(!plan.is_done());
+    let forced = plan.clone().forced();
+    assert_eq!(forced.evict.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["a", "b", "d"]);
+    assert!(of(&pods[2..3], |_| false, &[]).is_done());
+}
+
+#[test]
+fn an_unreadable_pod_holds_its_drain_up() {
+    let pods = [
+        pod("a", Some("ReplicaSet"), "Running", &json!({})),
+        pod("bad", Some("ReplicaSet"), "Running", &json!({"labels": {"size": 3}})),
+    ];
+    let plan = of(&pods, |_| false, &[]);
+    assert_eq!((plan.evict.len(), plan.unreadable.len(), plan.is_done()), (1, 1, false));
+    assert!(!of(&pods[1..], |_| false, &[]).is_done());
+    let says: Vec<_> = plan.for_people().collect();
+    assert!(matches!(&says[..], [one] if one.starts_with("the pod shop/bad cannot be read")), "{says:?}");
+    assert_eq!(plan.forced().evict.len(), 2);
+}
+
+#[test]
+fn our_own_pods_go_last_and_only_those_that_were_listed() {
+    let cart = |more: &Value| pod("cart-0", Some("ReplicaSet"), "Running", more);
+    let [webhook, anew] =
+        ["brupop-webhook-0", "brupop-webhook-1"].map(|it| pod(it, Some("ReplicaSet"), "Running", &json!({})));
+    let ours = |pod: &PodItem| pod.name().starts_with("brupop");
+    let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+    for (says, pods, listed, evicts, lists, done) in [
+        ("others go first", vec![&webhook, &cart(&json!({}))], &[][..], &["cart-0"][..], false, false),
+        ("and are waited for", vec![&webhook, &cart(&leaving)], &[], &[], false, false),
+        ("then ours are listed", vec![&webhook], &[], &[], true, false),
+        ("and evicted", vec![&webhook, &anew], &["brupop-webhook-0"], &["brupop-webhook-0"], false, false),
+        ("but not what comes back", vec![&anew], &["brupop-webhook-0"], &[], false, true),
+        (
+            "which waits its turn",
+            vec![&webhook, &cart(&json!({}))],
+            &["brupop-webhook-0"],
+            &["cart-0"],
+            false,
+            false,
+        ),
+    ] {
+        let plan = of(pods, ours, listed);
+        let evicted: Vec<_> = plan.evict.iter().map(|pod| &*pod.name).collect();
+        assert_eq!(
+            (&evicted[..], plan.operator_pods.len() == 1, plan.is_done()),
+            (evicts, lists, done),
+            "{says}"
+        );
+        assert_eq!(plan.evict_operator_pods, done || evicts == ["brupop-webhook-0"], "{says}");
+    }
+    let lingering = pod("brupop-webhook-0", Some("ReplicaSet"), "Running", &leaving);
+    assert!(of(&[lingering], ours, &[]).is_done(), "is not waited for");
+    let many: Vec<_> =
+        (0..20).map(|it| pod(&format!("brupop-{it}"), Some("ReplicaSet"), "Running", &json!({}))).collect();
+    assert_eq!(of(&many, ours, &[]).operator_pods.len(), OPERATOR_PODS_MAX);
+}
+
+#[test]
+fn pods_of_workloads_that_are_left_stay() {
+    let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+    let pods = [
+        pod("a", Some("ReplicaSet"), "Running", &json!({})),
+        pod("b", Some("StatefulSet"), "Running", &json!({})),
+        pod("c", None, "Running", &json!({})),
+        pod("d", Some("ReplicaSet"), "Running", &leaving),
+    ];
+    let left_owners = ["apps/v1/ReplicaSet/shop/cart", "v1/Pod/shop/c"].map(str::to_owned).into();
+    let marker = Marker { left_owners, ..Marker::default() };
+    let plan = DrainPlan::of(&pods, |_| false, |_| false, Some(&marker));
+    assert_eq!(plan.evict.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["b"]);
+    assert_eq!((plan.unmanaged.len(), plan.leaving.len()), (0, 1), "what leaves is waited for");
+}

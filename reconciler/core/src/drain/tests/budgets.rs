@@ -1,0 +1,152 @@
+//! What stands in the way of a drain.
+
+use crate::drain::*;
+use crate::objects::{Budget, PodItem};
+use brupop_api::item::Unreadable;
+use kube::core::Selector;
+use serde_json::json;
+use std::sync::Arc;
+
+fn budget(namespace: &str, name: &str, allowed: i32) -> Item<Budget> {
+    serde_json::from_value(json!({
+        "metadata": {"namespace": namespace, "name": name},
+        "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+    }))
+    .unwrap()
+}
+
+fn pod(name: &str, owner: Option<&str>, ready: &str) -> PodItem {
+    let owners = owner.map(|kind| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "cart", "uid": "o", "controller": true}]));
+    serde_json::from_value(json!({
+        "metadata": {"namespace": "shop", "name": name, "labels": {"app": "cart"}, "ownerReferences": owners},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+    }))
+    .unwrap()
+}
+
+fn over(name: &str, app: &str, expected: i32, desired: i32) -> Arc<Item<Budget>> {
+    let budget = json!({
+        "metadata": {"namespace": "shop", "name": name, "generation": 2},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"observedGeneration": 2, "disruptionsAllowed": 0, "currentHealthy": expected,
+            "desiredHealthy": desired, "expectedPods": expected},
+    });
+    Arc::new(serde_json::from_value(budget).unwrap())
+}
+
+#[test]
+fn what_can_never_be_evicted_is_found_and_named() {
+    let of = |kind| pod("cart-0", Some(kind), "True");
+    let cart = of("ReplicaSet");
+    let unready = pod("cart-0", Some("ReplicaSet"), "False");
+    let mut pending = unready.clone();
+    pending.body.as_mut().unwrap().pending = true;
+    let but = |name, change: fn(&mut Budget)| {
+        let mut budget = over(name, "cart", 2, 2);
+        change(Arc::make_mut(&mut budget).body.as_mut().unwrap());
+        budget
+    };
+    let unseen = || but("all", |budget| budget.observed = false);
+    let everything = || but("everything", |budget| budget.selector = Some(Selector::default()));
+    let nothing = || but("nothing", |budget| budget.selector = None);
+    let failed = || {
+        let mut budget = over("failed", "cart", 9, 1);
+        Arc::make_mut(&mut budget).body.as_mut().unwrap().sync_failed = true;
+        budget
+    };
+    let huge = || {
+        let mut budget = over("huge", "mail", 9, 1);
+        Arc::make_mut(&mut budget).body.as_mut().unwrap().requirements = REQUIREMENTS_MAX;
+        budget
+    };
+    let unread = |namespace| {
+        let mut budget = over("bad", "mail", 9, 1);
+        let item = Arc::make_mut(&mut budget);
+        item.body = Err(Unreadable::TooLong("selector"));
+        item.metadata.namespace = Some(String::from(namespace));
+        budget
+    };
+    for (says, pod, budgets, word) in [
+        ("no budget", &cart, vec![], None),
+        ("one that allows a disruption", &cart, vec![over("most", "cart", 2, 1)], None),
+        ("one that allows none", &cart, vec![over("all", "cart", 2, 2)], Some("shop/all wants all of its 2")),
+        ("of all pods", &cart, vec![everything()], Some("shop/everything")),
+        ("of no pods", &cart, vec![nothing()], None),
+        ("of other pods", &cart, vec![over("all", "mail", 2, 2)], None),
+        ("without pods", &cart, vec![over("all", "cart", 0, 0)], None),
+        ("not looked at since it changed", &cart, vec![unseen()], None),
+        ("two", &cart, vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)], Some("shop/a and b select")),
+        ("not Ready", &unready, vec![over("most", "cart", 2, 1)], None),
+        ("not Ready", &unready, vec![over("all", "cart", 2, 2)], Some("shop/all wants all of its 2")),
+        ("of Ready pods only", &unready, vec![but("all", |budget| budget.spares_ready_only = true)], None),
+        (
+            "of Ready pods only",
+            &cart,
+            vec![but("all", |budget| budget.spares_ready_only = true)],
+            Some("shop/all"),
+        ),
+        (
+            "two, not Ready",
+            &unready,
+            vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)],
+            Some("shop/a and b select"),
+        ),
+        ("two, not begun", &pending, vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)], None),
+        ("unknown to its controller", &cart, vec![failed()], Some("shop/failed allows no disruption")),
+        (
+            "thousands",
+            &cart,
+            vec![over("a", "mail", 9, 1), huge()],
+            Some("of namespace shop have more than 4096"),
+        ),
+        ("unreadable", &cart, vec![unread("shop")], Some("shop/bad cannot be read, for its selector is")),
+        ("unreadable, of another namespace", &cart, vec![unread("bank")], None),
+        ("of a DaemonSet", &of("DaemonSet"), vec![over("all", "cart", 2, 2)], None),
+        ("unmanaged", &pod("debug", None, "True"), vec![], Some("shop/debug has no controller")),
+    ] {
+        let why = undrainable([pod], &budgets, |_| false, |_| false);
+        assert_eq!(
+            why.as_deref().map(|why| word.is_some_and(|word| why.contains(word))),
+            word.map(|_| true),
+            "{says}: {why:?}"
+        );
+        assert_eq!(undrainable([pod], &budgets, |_| true, |_| false), None, "{says}, but ours");
+    }
+}
+
+#[test]
+fn a_budget_that_allows_nothing_now_is_waited_for() {
+    let of = |kind, ready| pod("cart-0", Some(kind), ready);
+    let (ready, unready) = (of("ReplicaSet", "True"), of("ReplicaSet", "False"));
+    let allowing = |allowed| {
+        let mut budget = over("some", "cart", 3, 2);
+        Arc::make_mut(&mut budget).body.as_mut().unwrap().allowed = allowed;
+        vec![budget]
+    };
+    for (says, pods, budgets, waits) in [
+        ("one that allows none", vec![&ready], allowing(0), true),
+        ("one that allows one", vec![&ready], allowing(1), false),
+        ("of a DaemonSet", vec![&of("DaemonSet", "True")], allowing(0), false),
+        ("only a pod that is not Ready", vec![&unready], allowing(0), false),
+        ("a pod of the node that is not Ready may be the cause", vec![&ready, &unready], allowing(0), false),
+        ("of other pods", vec![&ready], vec![over("most", "mail", 3, 2)], false),
+    ] {
+        let why = blocked(pods, &budgets, |_| false);
+        assert_eq!(why.as_deref(), waits.then_some("the PodDisruptionBudget shop/some"), "{says}");
+    }
+    assert_eq!(blocked([&ready], &allowing(0), |_| true), None, "ours");
+    let why = "shop/cart-0, which the PodDisruptionBudget shop/some covers";
+    assert_eq!(covered([&ready], &allowing(1)).as_deref(), Some(why), "whatever it allows");
+    assert_eq!(covered([&ready], &[over("most", "mail", 3, 2)]), None, "of other pods");
+}
+
+#[test]
+fn only_what_allows_more_than_before_is_asked_again() {
+    let mut budgets = Budgets::default();
+    let mut look = |found: &[Item<Budget>]| budgets.relaxed(found.iter()).into_iter().collect::<Vec<_>>();
+    assert!(look(&[budget("a", "x", 1), budget("b", "x", 0)]).is_empty(), "the first look");
+    assert_eq!(look(&[budget("a", "x", 1), budget("b", "x", 1)]), ["b"]);
+    assert!(look(&[budget("a", "x", 0), budget("b", "x", 1)]).is_empty());
+    assert_eq!(look(&[budget("b", "x", 1)]), ["a"], "it is gone");
+    assert!(look(&[budget("b", "x", 1)]).is_empty());
+}

@@ -1,0 +1,151 @@
+//! The texts of Events.
+
+use crate::facts::NodeFacts;
+use crate::status::*;
+use brupop_api::Marker;
+use brupop_api::facts::{SpecFacts, StatusFacts};
+use brupop_api::printable::is_printable;
+
+fn view() -> NodeView<'static> {
+    NodeView {
+        node: Some(NodeFacts::EXAMPLE),
+        shadow: Some(ShadowFacts {
+            name: "brs-n",
+            uid: "u",
+            generation: 1,
+            spec: SpecFacts { version: Some("2.0.0"), attempt: Some(4), ..SpecFacts::default() },
+            status: StatusFacts {
+                current_version: Some("1.0.0"),
+                attempt: Some(4),
+                ..StatusFacts::default()
+            },
+        }),
+        ..NodeView::nothing("brs-n")
+    }
+}
+
+#[test]
+fn each_milestone_has_its_word() {
+    for (milestone, word, warning) in [
+        (Milestone::Started, "UpdateStarted", false),
+        (Milestone::Adopted, "UpdateAdopted", false),
+        (Milestone::Cordoned, "Cordoned", false),
+        (Milestone::CordonedAgain, "CordonedAgain", true),
+        (Milestone::PodsLeft, "PodsLeft", true),
+        (Milestone::Drained, "Drained", false),
+        (Milestone::RebootGranted, "RebootGranted", false),
+        (Milestone::ReturnedToService, "ReturnedToService", false),
+        (Milestone::Updated, "Updated", false),
+        (Milestone::Aborted(Abort::FellBack), "UpdateAborted", true),
+    ] {
+        let event = EventText::of_milestone(&view(), milestone).unwrap();
+        assert_eq!((event.reason, event.warning), (word, warning), "{milestone:?}");
+        assert_eq!(event.action, "UpdateAttempt4");
+    }
+}
+
+#[test]
+fn a_cordon_says_whether_it_stays() {
+    let then = || Some("2026-11-21T04:00:00Z".to_owned());
+    let excluded = Marker { excluded_at: then(), ..Marker::default() };
+    let adopted = Marker { cordoned_at: then(), ..Marker::default() };
+    for (marker, unschedulable, end) in [
+        (None, false, "drained for 2.0.0"),
+        (Some(&excluded), false, "drained for 2.0.0"),
+        (None, true, "stays cordoned"),
+        (Some(&adopted), true, "drained for 2.0.0"),
+    ] {
+        let mut view = view();
+        view.node = Some(NodeFacts { unschedulable, marker, ..NodeFacts::EXAMPLE });
+        let event = EventText::of_milestone(&view, Milestone::Cordoned).unwrap();
+        assert!(event.note.ends_with(end), "{marker:?} {unschedulable}: {}", event.note);
+    }
+}
+
+#[test]
+fn what_is_left_on_the_host_is_told_by_who_could_undo_it() {
+    let note = |why, attempt, current: &'static str| {
+        let mut view = view();
+        let shadow = view.shadow.as_mut().unwrap();
+        shadow.status.attempt = attempt;
+        shadow.status.current_version = Some(current);
+        EventText::of_milestone(&view, Milestone::Aborted(why)).unwrap().note
+    };
+    let undone = "its agent undoes its changes to the host";
+    assert!(note(Abort::NodePaused, Some(4), "1.0.0").ends_with(undone));
+    let stays = note(Abort::NotLabelled, Some(4), "1.0.0");
+    assert!(stays.contains("if 2.0.0 was activated, it stays so") && !stays.contains(undone), "{stays}");
+    for note in [
+        note(Abort::DeadlineExceeded, Some(3), "1.0.0"),
+        note(Abort::NotLabelled, Some(3), "1.0.0"),
+        note(Abort::NotLabelled, Some(4), "2.0.0"),
+    ] {
+        assert!(note.ends_with("wanted 2.0.0)"), "{note}");
+    }
+}
+
+#[test]
+fn events_are_printable_whatever_is_quoted() {
+    let hostile = "1.0.0\u{1b}[2J\nUpdated: \u{9b}\u{202e}";
+    let shown = r"1.0.0\u{1b}[2J\nUpdated: \u{9b}\u{202e}";
+    let mut view = view();
+    let shadow = view.shadow.as_mut().unwrap();
+    (shadow.status.current_version, shadow.spec.version) = (Some(hostile), Some(hostile));
+    let pod = PodKey { namespace: "shop".into(), name: hostile.into(), uid: "u".into() };
+    let halted = Halted { version: hostile, why: hostile.to_owned() };
+    for event in [
+        EventText::of_milestone(&view, Milestone::Started).unwrap(),
+        EventText::of_milestone(&view, Milestone::Cordoned).unwrap(),
+        EventText::of_milestone(&view, Milestone::Updated).unwrap(),
+        EventText::of_milestone(&view, Milestone::Aborted(Abort::StepFailed)).unwrap(),
+        EventText::of_refusal(&view, &pod, hostile),
+        EventText::of_no_opt_in(hostile),
+        EventText::of_halts(&[halted]).unwrap(),
+    ] {
+        let (note, action) = event.printable();
+        assert!(note.contains(shown) && is_printable(&note) && is_printable(&action), "{note:?}");
+    }
+    let long = EventText::of_refusal(&view, &pod, &"é\n".repeat(5000));
+    assert!((1000..=1024).contains(&long.printable().0.len()));
+}
+
+#[test]
+fn a_refused_eviction_is_told_in_the_budgets_words() {
+    let pod = PodKey { namespace: "shop".into(), name: "cart-1".into(), uid: "u".into() };
+    let why = "The disruption budget cart needs 6 healthy pods and has 6 currently";
+    let event = EventText::of_refusal(&view(), &pod, why);
+    assert_eq!((event.reason, event.warning), ("DrainBlocked", true));
+    assert_eq!(event.note, format!("shop/cart-1 is not evicted: {why}"));
+    assert_eq!(event.action, "UpdateAttempt4");
+}
+
+#[test]
+fn who_cannot_be_opted_in_says_what_to_do() {
+    let denied = |rule: &str| {
+        EventText::of_no_opt_in(&format!(
+            "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {rule}: x"
+        ))
+    };
+    let (ours, theirs) = (denied("reconciler-node-labels"), denied("nodes-are-frozen"));
+    assert!(ours.note.contains("component auto-label"), "{}", ours.note);
+    assert!(
+        theirs.note.contains("nodes-are-frozen") && !theirs.note.contains("component"),
+        "{}",
+        theirs.note
+    );
+    assert_eq!(
+        ours,
+        EventText::of_no_opt_in("ValidatingAdmissionPolicy … reconciler-node-labels of another node")
+    );
+    assert!((1000..=1024).contains(&EventText::of_no_opt_in(&"long".repeat(1000)).printable().0.len()));
+    let leave_out = "kubectl label node n-1 bottlerocket.aws/updater-interface-version=none --overwrite";
+    assert!(EventText::of_opt_in("n-1").note.ends_with(leave_out), "{}", EventText::of_opt_in("n-1").note);
+}
+
+#[test]
+fn a_reboot_that_is_overdue_is_a_warning() {
+    let of = |reason| EventText::of_reason(&view(), &reason).map(|event| (event.reason, event.warning));
+    assert_eq!(of(Reason::Rebooting), Some(("Rebooting", false)));
+    assert_eq!(of(Reason::RebootOverdue), Some(("RebootOverdue", true)));
+    assert_eq!(of(Reason::Draining), None);
+}
