@@ -137,7 +137,11 @@ impl Metrics {
         let pass = self.last_pass.lock().unwrap_or_else(PoisonError::into_inner).clone();
         registry.register("brupop_leader", "1 if this process leads", number(i64::from(pass.is_some())));
         registry.register("brupop_writes", "Writes to the API server", self.writes.clone());
-        registry.register("brupop_evictions", "Evictions, by the API server's response", self.evictions.clone());
+        registry.register(
+            "brupop_evictions",
+            "Evictions, by the API server's response",
+            self.evictions.clone(),
+        );
         registry.register(
             "brupop_refused_scrapes",
             "Refused scrapes of /metrics, by reason",
@@ -253,7 +257,11 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
         let nodes = pass.reasons.get(reason).copied().unwrap_or(0);
         reasons.get_or_create(&ByReason { reason }).set(nodes);
     }
-    registry.register("brupop_nodes_reason", "Nodes, by the reason why their update progresses or waits", reasons);
+    registry.register(
+        "brupop_nodes_reason",
+        "Nodes, by the reason why their update progresses or waits",
+        reasons,
+    );
     let overdue = Family::<ByReason, Gauge>::default();
     for (reason, nodes) in &pass.overdue {
         overdue.get_or_create(&ByReason { reason }).set(*nodes);

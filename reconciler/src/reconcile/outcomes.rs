@@ -97,7 +97,13 @@ impl Reconciler {
             self.metrics.wrote(object, "unchanged");
             if first {
                 let why = "somebody else owns a field, or a webhook restores it";
-                tracing::warn!(node, reason, object, why, "a write changed nothing; waiting until the object changes");
+                tracing::warn!(
+                    node,
+                    reason,
+                    object,
+                    why,
+                    "a write changed nothing; waiting until the object changes"
+                );
             }
             return;
         }
@@ -155,7 +161,7 @@ impl Reconciler {
                 tracing::info!(namespace, name, "the pod's namespace is being deleted, and the pod with it");
             }
             Answer::Blocked(why, _) => {
-                tracing::info!(namespace, name, why, "a PodDisruptionBudget blocks an eviction")
+                tracing::info!(namespace, name, why, "a PodDisruptionBudget blocks an eviction");
             }
             Answer::Failed(why) => tracing::warn!(namespace, name, why, "an eviction failed; trying again"),
         }

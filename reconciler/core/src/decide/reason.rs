@@ -293,9 +293,7 @@ impl Reason<'_> {
                 ));
             }
             Self::CannotDrain(why) => {
-                return Cow::Owned(format!(
-                    "the node is passed over, because no drain could empty it: {why}"
-                ));
+                return Cow::Owned(format!("no drain could empty the node, so it is skipped: {why}"));
             }
             Self::BudgetAllowsNone(budget) => {
                 return Cow::Owned(format!(

@@ -111,7 +111,7 @@ fn slot(history: &History, number: usize) -> Option<Duration> {
         let (began, ended) = *history.updates(node).get(number)?;
         Some(ended?.saturating_duration_since(began))
     };
-    summary::median(nodes.iter().filter_map(took).collect())
+    summary::median(nodes.iter().filter_map(duration).collect())
 }
 
 async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {
