@@ -1,7 +1,7 @@
 //! Carries out what `brupop-core` decides: watch → decide → request.
 //!
 //! - What is watched: `watches` keeps objects up to date, and wakes the loop.
-//! - What is asked of the API server: `apply` writes, [`evict`] empties nodes, `admission_probe` tries the admission rules out,
+//! - What is asked of the API server: `operation` writes, [`evict`] empties nodes, `admission_probe` tries the admission rules out,
 //!   `other_operator` looks for upstream's, and `leadership` holds the Lease.
 //! - The process and its subcommands: [`process`] wires all of it, `reconcile` is its one loop; [`cli`], [`plan`],
 //!   [`drain_to_idle`], `metrics`.
@@ -9,13 +9,12 @@
 //! Read the core first, then `reconcile/pass.rs`, which calls it.
 
 mod admission_probe;
-mod apply;
 pub mod cli;
 pub mod drain_to_idle;
 pub mod evict;
-mod in_flight;
 mod leadership;
 mod metrics;
+mod operation;
 mod other_operator;
 pub mod plan;
 pub mod process;

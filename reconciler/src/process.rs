@@ -17,10 +17,10 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::apply::Caller;
 use crate::cli::Settings;
 use crate::leadership::{self, Election, Timing};
 use crate::metrics::Metrics;
+use crate::operation::ApiServer;
 use crate::reconcile::Reconciler;
 use crate::watches::Watches;
 
@@ -111,9 +111,9 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let electing = tokio::spawn(leadership::run(election, client.clone(), resigned, sender));
     let reporter = Reporter { controller: "brupop-reconciler".into(), instance: Some(us) };
     let recorder = Recorder::new(client.clone(), reporter);
-    let caller = Caller { client, namespace, own_node };
+    let api = ApiServer { client, namespace, own_node };
     let canary_interval = Duration::from_secs(settings.canary_interval_seconds);
-    Reconciler::new(policy, canary_interval, caller, recorder, watches, elected, metrics)
+    Reconciler::new(policy, canary_interval, api, recorder, watches, elected, metrics)
         .run(shutdown.clone())
         .await;
     resign.request();

@@ -1,22 +1,18 @@
 //! The one loop: changes, answers and deadlines wake it; then it observes, decides and starts calls.
 
-mod answers;
-mod complaints;
-mod denials;
-mod explain;
-mod idle_writes;
-mod opt_in;
+mod drainer;
+mod in_flight;
+mod memory;
+mod outcomes;
 mod pass;
-mod pods;
+mod publisher;
 mod requests;
-mod wake;
+mod status_writer;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_runtime::Shutdown;
-use brupop_runtime::logs::Quota;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -26,94 +22,69 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::admission_probe::Finding;
-use crate::apply::Caller;
-use crate::evict::{Answer, Evictions};
-use crate::in_flight::InFlight;
+use crate::evict::Answer;
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
+use crate::operation::{ApiServer, Outcome};
 use crate::other_operator::Looked;
 use crate::proof::Proof;
-use crate::watches::{PodWatches, Watches, WorkloadWatches};
-use brupop_core::conditions::{Debounced, DesiredCondition, DesiredFleetStatus};
+use crate::watches::Watches;
 use brupop_core::drain::PodKey;
 use brupop_core::policy::Policy;
-use brupop_core::returns::Returns;
-use complaints::Complaints;
-use denials::Denials;
-use idle_writes::IdleWrites;
-use pods::{NodePods, PassedOver};
-use requests::{Key, Request};
+use drainer::Drainer;
+use memory::Memory;
+use publisher::Publisher;
+use requests::Request;
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Longest wait for evictions and Events that are under way when the process ends.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// At most so many Events are under way at once; further ones are dropped.
-const MAX_EVENTS: usize = 64;
-/// Longest wait for the answer to an Event; after that it is dropped.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The loop's policy, watches and state.
+/// The loop: what it is told, what it sees, what it speaks to, and what it knows while it leads.
 pub struct Reconciler {
     policy: Policy,
     /// Between two looks at the admission rules and for other operators.
     canary_interval: Duration,
-    caller: Caller,
-    recorder: Recorder,
+    api: ApiServer,
     watches: Arc<Watches>,
     elected: Elected,
     metrics: Metrics,
     epoch: Instant,
-    /// When the schedule next allows updates to start; `None` while it does.
-    opens: Option<Timestamp>,
     /// Evictions under way. They are never dropped half-way: the API server could have counted the disruption without
     /// deleting the pod, and then the budget allows no other eviction for two minutes.
     evicting: JoinSet<(PodKey, Answer)>,
-    /// Events on their way. They are still published when this process leads no more: what they say was done.
-    publishing: JoinSet<()>,
+    /// What it publishes was done, also if this process leads no more.
+    publisher: Publisher,
     /// Forgotten as a whole when this process leads no more.
     leading: Leading,
     elected_before: bool,
-    complaints: Complaints,
+    /// Why the fleet's object cannot be read, as it was logged.
+    fleet_unreadable: Option<String>,
 }
 
 /// What is known and under way as long as this process leads.
 struct Leading {
     /// The term that was written into the ledger.
     term: Option<u64>,
-    pods: PodWatches,
-    workloads: WorkloadWatches,
-    /// Shadows of the nodes whose turn is next: their pods are looked at before they start.
-    look_at: BTreeSet<String>,
-    /// What follows from the pods of nodes, by name of the shadow.
-    node_pods: BTreeMap<String, NodePods>,
-    /// Nodes that are passed over because of their pods, by name of the shadow.
-    passed_over: BTreeMap<String, PassedOver>,
-    in_flight: InFlight<Key>,
-    evictions: Evictions,
-    returns: Returns,
-    denials: Denials,
-    idle_writes: IdleWrites,
+    drainer: Drainer,
+    memory: Memory,
     /// When nodes may be opted in again, after one could not be.
     opt_in_from: Duration,
     /// That our admission rules are in force.
     admission: Proof,
     /// That no other operator is here.
     alone: Proof,
-    debounced: Debounced<Vec<DesiredCondition>>,
-    debounced_fleet: Debounced<DesiredFleetStatus>,
-    /// The reason of each node, by name of the shadow, as it was last logged.
-    reasons: BTreeMap<String, &'static str>,
-    /// How often the reason of each node may be logged: its agent can change it as often as it likes.
-    said: BTreeMap<String, Quota>,
-    /// Calls under way. All are conditional writes or dry runs, so they may be dropped half-way.
-    calls: FuturesUnordered<BoxFuture<'static, Answered>>,
+    /// When the schedule next allows updates to start; `None` while it does.
+    opens: Option<Timestamp>,
+    /// All are conditional writes or dry runs, so they may be dropped half-way.
+    under_way: FuturesUnordered<BoxFuture<'static, Completed>>,
 }
 
-/// A call, and its answer.
-enum Answered {
-    Request(Box<Request>, crate::apply::Outcome),
+/// What was under way, and what came of it.
+enum Completed {
+    Request(Box<Request>, Outcome),
     Probe(Finding),
     LookedAround(Looked),
 }
@@ -122,24 +93,13 @@ impl Leading {
     fn new(interval: Duration) -> Self {
         Self {
             term: None,
-            pods: PodWatches::default(),
-            workloads: WorkloadWatches::default(),
-            look_at: BTreeSet::new(),
-            node_pods: BTreeMap::new(),
-            passed_over: BTreeMap::new(),
-            in_flight: InFlight::default(),
-            evictions: Evictions::default(),
-            returns: Returns::default(),
-            denials: Denials::default(),
-            idle_writes: IdleWrites::default(),
+            drainer: Drainer::default(),
+            memory: Memory::default(),
             opt_in_from: Duration::ZERO,
             admission: Proof::new(interval),
             alone: Proof::new(interval),
-            debounced: Debounced::default(),
-            debounced_fleet: Debounced::default(),
-            reasons: BTreeMap::new(),
-            said: BTreeMap::new(),
-            calls: FuturesUnordered::new(),
+            opens: None,
+            under_way: FuturesUnordered::new(),
         }
     }
 }
@@ -149,34 +109,31 @@ impl Reconciler {
     pub fn new(
         policy: Policy,
         canary_interval: Duration,
-        caller: Caller,
+        api: ApiServer,
         recorder: Recorder,
         watches: Arc<Watches>,
         elected: Elected,
         metrics: Metrics,
     ) -> Self {
-        let leading = Leading::new(canary_interval);
         Self {
             policy,
             canary_interval,
-            caller,
-            recorder,
+            api,
             watches,
             elected,
             metrics,
             epoch: Instant::now(),
-            opens: None,
             evicting: JoinSet::new(),
-            publishing: JoinSet::new(),
-            leading,
+            publisher: Publisher::new(recorder),
+            leading: Leading::new(canary_interval),
             elected_before: false,
-            complaints: Complaints::default(),
+            fleet_unreadable: None,
         }
     }
 
     /// Works until the shutdown is requested.
     pub async fn run(mut self, shutdown: Shutdown) {
-        let mut wake = self.look();
+        let mut wake = self.reconcile();
         loop {
             let watches = Arc::clone(&self.watches);
             let mut decide = true;
@@ -189,11 +146,11 @@ impl Reconciler {
                 }
                 () = watches.changed.notified() => {}
                 () = watches.pods_changed.notified() => decide = self.drains_changed(),
-                Some(answer) = self.leading.calls.next() => {
-                    self.answered(answer);
-                    // With thousands of nodes a pass takes longer than a call: take all answers before the next pass.
-                    while let Some(Some(answer)) = self.leading.calls.next().now_or_never() {
-                        self.answered(answer);
+                Some(completed) = self.leading.under_way.next() => {
+                    self.completed(completed);
+                    // With thousands of nodes a pass takes longer than a request: take all outcomes before the next pass.
+                    while let Some(Some(completed)) = self.leading.under_way.next().now_or_never() {
+                        self.completed(completed);
                     }
                 }
                 Some(joined) = self.evicting.join_next() => {
@@ -205,12 +162,12 @@ impl Reconciler {
                 () = sleep_until(wake) => {}
             }
             if decide {
-                wake = self.look();
+                wake = self.reconcile();
             }
         }
         let all_answered = async {
             while self.evicting.join_next().await.is_some() {}
-            while self.publishing.join_next().await.is_some() {}
+            self.publisher.finish().await;
         };
         if timeout(FAREWELL, all_answered).await.is_err() {
             tracing::warn!("evictions or Events are left unanswered");
@@ -218,7 +175,7 @@ impl Reconciler {
     }
 
     /// Makes one pass, if this process leads and its watches are up to date. Returns when to look again at the latest.
-    fn look(&mut self) -> Instant {
+    fn reconcile(&mut self) -> Instant {
         let at_latest = Instant::now() + LONGEST_SLEEP;
         let until = *self.elected.borrow_and_update();
         let Some(until) = until.filter(|until| Instant::now() < *until) else {

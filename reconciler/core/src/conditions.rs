@@ -2,7 +2,6 @@
 
 mod halted;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use brupop_api::conditions::{
@@ -206,47 +205,39 @@ impl DesiredFleetStatus {
     }
 }
 
-/// Waits until what is to be written no longer changes; instants are durations since any fixed moment of a monotonic
-/// clock.
+/// What is wanted of one object, and since when. It is written only once it has been wanted for a moment, for most
+/// reasons last no longer.
 #[derive(Debug)]
-pub struct Debounced<W> {
-    since: BTreeMap<String, (W, Duration)>,
-}
+pub struct Debounced<W>(Option<(W, Duration)>);
 
 impl<W> Default for Debounced<W> {
     fn default() -> Self {
-        Self { since: BTreeMap::new() }
+        Self(None)
     }
 }
 
 impl<W: PartialEq> Debounced<W> {
-    /// This is wanted of the object now. Returns when to ask again; `None` if it has been wanted for long enough to be
-    /// written.
-    pub fn waits_until(&mut self, object: &str, wanted: W, now: Duration) -> Option<Duration> {
-        let due = match self.since.get(object) {
-            Some((before, since)) if *before == wanted => *since + SETTLED,
-            _ => {
-                self.since.insert(object.to_owned(), (wanted, now));
-                now + SETTLED
-            }
+    /// This is wanted now. Returns when to ask again; `None` if it has been wanted for long enough to be written.
+    pub fn waits_until(&mut self, wanted: W, now: Duration) -> Option<Duration> {
+        let since = match &self.0 {
+            Some((before, since)) if *before == wanted => *since,
+            _ => now,
         };
+        self.0 = Some((wanted, since));
+        let due = since + SETTLED;
         (now < due).then_some(due)
     }
 
-    /// Forgets all objects that are not known.
-    pub fn retain(&mut self, mut known: impl FnMut(&str) -> bool) {
-        self.since.retain(|object, _| known(object));
-    }
-
-    /// Nothing is to be written to this object any more.
-    pub fn forget(&mut self, object: &str) {
-        self.since.remove(object);
+    /// Nothing is to be written any more.
+    pub fn forget(&mut self) {
+        self.0 = None;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
     use std::slice;
 
     fn wanted(status: ConditionStatus, reason: &'static str) -> DesiredCondition {
@@ -328,13 +319,13 @@ mod tests {
     #[test]
     fn what_passes_at_once_is_not_written() {
         let ms = Duration::from_millis;
-        let mut settling = Debounced::default();
-        assert_eq!(settling.waits_until("n", 1, ms(0)), Some(ms(400)));
-        assert_eq!(settling.waits_until("n", 2, ms(100)), Some(ms(500)), "another reason begins anew");
-        assert_eq!(settling.waits_until("n", 2, ms(499)), Some(ms(500)));
-        assert_eq!(settling.waits_until("n", 2, ms(500)), None);
-        settling.forget("n");
-        assert_eq!(settling.waits_until("n", 2, ms(600)), Some(ms(1000)));
+        let mut debounced = Debounced::default();
+        assert_eq!(debounced.waits_until(1, ms(0)), Some(ms(400)));
+        assert_eq!(debounced.waits_until(2, ms(100)), Some(ms(500)), "another reason begins anew");
+        assert_eq!(debounced.waits_until(2, ms(499)), Some(ms(500)));
+        assert_eq!(debounced.waits_until(2, ms(500)), None);
+        debounced.forget();
+        assert_eq!(debounced.waits_until(2, ms(600)), Some(ms(1000)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One pass: observe, decide for each node, start what may start now.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use brupop_api::Object;
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
 
-use super::complaints::Subject;
+use super::drainer::Around;
+use super::in_flight::Readiness;
+use super::memory::is_news;
 use super::requests::{self, Context, Key, Request};
-use super::wake::Wake;
-use super::{Answered, Reconciler};
-use crate::apply::Call;
-use crate::in_flight::Readiness;
+use super::{Completed, Reconciler};
 use crate::metrics::LastPass;
+use crate::operation::Operation;
 use crate::{admission_probe, evict, other_operator};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
@@ -24,11 +24,11 @@ use brupop_core::facts::NodeView;
 use brupop_core::observe::{Leader, Now, Observed, observe};
 use brupop_core::policy::Policy;
 
-/// At most so many calls are under way at once. A call that has no room is decided anew when another one is answered.
-const MAX_CALLS: usize = 32;
-/// Conditions may start a call only below this number, so that they never crowd out real work.
-const MAX_CALLS_BEFORE_CONDITION: usize = 24;
-/// At most so many evictions are under way at once, in addition to other calls.
+/// At most so many requests are under way at once. A request that has no room is decided anew when another one is answered.
+const MAX_REQUESTS: usize = 32;
+/// Conditions may be sent only below this number, so that they never crowd out real work.
+const MAX_REQUESTS_BEFORE_CONDITION: usize = 24;
+/// At most so many evictions are under way at once, in addition to other requests.
 const MAX_EVICTIONS: usize = 32;
 
 /// How a pod is removed from a node.
@@ -48,6 +48,29 @@ pub(super) struct Pass<'p> {
     pub(super) wake: Wake,
 }
 
+/// The earliest instant that was requested; instants are durations since the loop's epoch.
+#[derive(Debug, Default)]
+pub(super) struct Wake(Option<Duration>);
+
+impl Wake {
+    /// Look again at this instant at the latest.
+    pub(super) fn by(&mut self, at: Duration) {
+        self.0 = Some(self.0.map_or(at, |wake| wake.min(at)));
+    }
+
+    /// Look again at this time at the latest, if there is one; `now` is the time at `instant`.
+    pub(super) fn by_time(&mut self, at: Option<Timestamp>, now: Timestamp, instant: Duration) {
+        if let Some(at) = at {
+            self.by(instant + Duration::try_from(at.duration_since(now)).unwrap_or_default());
+        }
+    }
+
+    /// The earliest instant, if any was requested.
+    pub(super) fn at(&self) -> Option<Duration> {
+        self.0
+    }
+}
+
 impl Reconciler {
     /// One pass. Returns when to look again, if nothing changes until then.
     pub(super) fn pass(&mut self) -> Option<Duration> {
@@ -56,18 +79,19 @@ impl Reconciler {
         let mut cluster = match watches.cluster() {
             Ok(cluster) => cluster,
             Err(why) => {
-                if self.complaints.is_new(Subject::Fleet, &why) {
+                if is_news(&mut self.fleet_unreadable, &why) {
                     tracing::error!(why, "the fleet's object cannot be read, so nothing is done");
                 }
                 self.metrics.passed(None);
                 return None;
             }
         };
-        self.complaints.resolved(&Subject::Fleet);
-        self.watch_pods(&mut cluster, &mut wake);
-        let (mut denied, until) = self.leading.denials.hold(self.now(), |name| cluster.has_shadow(name));
+        self.fleet_unreadable = None;
+        let (around, drainer) = self.around();
+        drainer.watch(&around, &mut cluster, &mut wake);
+        let (denied, until) = self.leading.memory.denied(self.now());
         for (name, entry) in &mut cluster.entries {
-            entry.denied = denied.remove(name);
+            entry.denied = denied.get(name.as_str()).map(ToString::to_string);
         }
         if let Some(until) = until {
             wake.by(until);
@@ -75,7 +99,7 @@ impl Reconciler {
         let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
-        let own_node = self.caller.own_node.clone();
+        let own_node = self.api.own_node.clone();
         let leader = Leader {
             term: self.leading.term.unwrap_or(0),
             enforced: self.leading.admission.holds().is_ok(),
@@ -85,8 +109,9 @@ impl Reconciler {
         let observed = observe(&cluster, &self.policy, &leader, Now { time: now, text: &now_text });
         wake.by_time(observed.next, now, self.now());
         let Policy { schedule, durations, .. } = &self.policy;
-        self.opens = if schedule.is_open(now, durations.min_remaining) { None } else { schedule.opens(now) };
-        wake.by_time(self.opens, now, self.now());
+        self.leading.opens =
+            if schedule.is_open(now, durations.min_remaining) { None } else { schedule.opens(now) };
+        wake.by_time(self.leading.opens, now, self.now());
         let mut pass = Pass { cluster: &cluster, observed: &observed, now, wake };
         if self.ensure_term(&mut pass) {
             self.start_probe(&mut pass);
@@ -98,14 +123,19 @@ impl Reconciler {
         pass.wake.at()
     }
 
-    /// Is our term in the ledger? If not, starts the call that creates the ledger, or the one that writes a new term
+    /// Is our term in the ledger? If not, sends the request that creates the ledger, or the one that writes a new term
     /// into it. Nothing else is written before that.
     fn ensure_term(&mut self, pass: &mut Pass<'_>) -> bool {
         let Pass { cluster, observed, .. } = *pass;
         if cluster.ledger().is_none() {
             let context = Context::default();
-            let request =
-                Request { key: Key::Ledger, call: Call::CreateFleet, seen: None, begins_term: None, context };
+            let request = Request {
+                key: Key::Ledger,
+                operation: Operation::CreateFleet,
+                seen: None,
+                begins_term: None,
+                context,
+            };
             self.send(pass, request);
             return false;
         }
@@ -131,9 +161,8 @@ impl Reconciler {
         }
         let number = self.leading.admission.begin();
         let tried_on = admission_probe::spread(&nodes, number).into_iter().map(str::to_owned).collect();
-        let tried =
-            admission_probe::try_out(self.caller.client.clone(), self.caller.namespace.clone(), tried_on);
-        self.leading.calls.push(tried.map(Answered::Probe).boxed());
+        let tried = admission_probe::try_out(self.api.client.clone(), self.api.namespace.clone(), tried_on);
+        self.leading.under_way.push(tried.map(Completed::Probe).boxed());
     }
 
     /// Looks for another operator, if it is time to.
@@ -144,8 +173,29 @@ impl Reconciler {
             return;
         }
         self.leading.alone.begin();
-        let looked = other_operator::look(self.caller.client.clone(), self.caller.namespace.clone());
-        self.leading.calls.push(looked.map(Answered::LookedAround).boxed());
+        let looked = other_operator::look(self.api.client.clone(), self.api.namespace.clone());
+        self.leading.under_way.push(looked.map(Completed::LookedAround).boxed());
+    }
+
+    /// Labels the nodes that are to be opted in, if `AUTO_LABEL` wants it.
+    pub(super) fn opt_in(&mut self, pass: &mut Pass<'_>) {
+        let Pass { cluster, observed, now, .. } = *pass;
+        if !self.policy.auto_label {
+            return;
+        }
+        if self.now() < self.leading.opt_in_from {
+            pass.wake.by(self.leading.opt_in_from);
+            return;
+        }
+        let (outsiders, next) = cluster.outsiders(self.policy.durations.min_node_age, now);
+        pass.wake.by_time(next, now, self.now());
+        for outsider in &outsiders {
+            if let Some(write) = decide::opt_in(&observed.fleet, outsider)
+                && let Some(request) = requests::opt_in(cluster, outsider, &write)
+            {
+                self.send(pass, request);
+            }
+        }
     }
 
     /// Decides for the ledger and for each node, and starts what may start now.
@@ -156,7 +206,7 @@ impl Reconciler {
             let event = events::of_halts(&slots.halted);
             self.send(pass, requests::ledger(pass.cluster, write, None, event));
         }
-        self.look_at_next(pass, &slots);
+        self.preflight(pass, &slots);
         let mut last_pass = LastPass {
             limit: fleet.limit,
             admission_enforced: self.leading.admission.holds().is_ok(),
@@ -171,25 +221,26 @@ impl Reconciler {
                 let of_shadow = pass.cluster.has_shadow(view.shadow_name)
                     && pass.cluster.shadow(view.shadow_name).is_none();
                 last_pass.skip(if of_shadow { "BottlerocketShadow" } else { "Node" });
-                self.skip(pass.cluster, view, why);
+                self.leave_alone(pass.cluster, view, why);
                 continue;
             }
+            self.leading.memory.look_after(view.shadow_name);
             self.execute(pass, view, decision);
             self.explain(pass, view, &decision.reason);
         }
         for name in too_long {
             last_pass.skip("Node");
-            self.refuse(pass.cluster, name);
+            self.refuse_name(pass.cluster, name);
         }
         self.sum_up(pass, counts);
-        self.forget(pass);
+        self.leading.memory.prune(pass.cluster);
         last_pass
     }
 
     /// How many of the pods and budgets that are watched now cannot be read.
     fn unreadable_pods_and_budgets(&self, cluster: &Cluster) -> BTreeMap<&'static str, i64> {
         let of_drains: usize = cluster.drains().map(|plan| plan.unreadable.len()).sum();
-        let budgets = self.leading.pods.unreadable_budgets();
+        let budgets = self.leading.drainer.unreadable_budgets();
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
         BTreeMap::from([
             ("Pod", number(of_drains + cluster.unreadable_agents())),
@@ -199,17 +250,15 @@ impl Reconciler {
 
     /// Has the pods watched of nodes that are next, and of those that get a slot now. The watches begin with the next
     /// pass.
-    fn look_at_next(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
+    fn preflight(&mut self, pass: &Pass<'_>, slots: &Slots<'_>) {
         let next = slots.look_at.iter().chain(&slots.taken);
         let names = next.map(|&index| pass.observed.views[index].shadow_name.to_owned());
-        let look_at: BTreeSet<String> = names.collect();
-        if look_at != self.leading.look_at {
-            self.leading.look_at = look_at;
+        if self.leading.drainer.preflight(names.collect()) {
             self.watches.changed.notify_one();
         }
     }
 
-    /// Carries out what was decided for a node, unless a call for it is under way or its result was not seen yet.
+    /// Carries out what was decided for a node, unless a request for it is under way or its result was not seen yet.
     fn execute(&mut self, pass: &mut Pass<'_>, view: &NodeView<'_>, decision: &Decision<'_>) {
         let Pass { cluster, observed, .. } = *pass;
         let name = view.shadow_name;
@@ -247,10 +296,8 @@ impl Reconciler {
     fn remove_pods(&mut self, plan: &DrainPlan, removal: Removal, wake: &mut Wake) {
         let now = self.now();
         let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
-        for pod in self.leading.evictions.due(plan, now).into_iter().take(room).cloned().collect::<Vec<_>>() {
-            self.leading.evictions.begin(pod.clone());
-            self.leading.returns.begin(&pod.uid);
-            let client = self.caller.client.clone();
+        for pod in self.leading.drainer.begin(plan, room, now, wake) {
+            let client = self.api.client.clone();
             self.evicting.spawn(async move {
                 let answer = match removal {
                     Removal::Evict => evict::evict(client, &pod).await,
@@ -259,17 +306,21 @@ impl Reconciler {
                 (pod, answer)
             });
         }
-        if let Some(next) = self.leading.evictions.next(plan, now) {
-            wake.by(next);
-        }
     }
 
-    /// May a call of this key be made now? If not, the pass notes when it may.
-    pub(super) fn is_ready(&self, pass: &mut Pass<'_>, key: &Key) -> bool {
-        let version = key.version_in(pass.cluster);
-        match self.leading.in_flight.readiness(key, version, self.now()) {
+    /// Pods have changed: does anything else follow from them than before?
+    pub(super) fn drains_changed(&mut self) -> bool {
+        let (watches, now) = (Arc::clone(&self.watches), self.now());
+        let Ok(cluster) = watches.cluster() else { return true };
+        self.leading.drainer.look_at_pods(&cluster, &self.api.namespace, now)
+    }
+
+    /// May a request of this key be sent now? If not, the pass notes when it may.
+    pub(super) fn is_ready(&mut self, pass: &mut Pass<'_>, key: &Key) -> bool {
+        let (version, now) = (key.version_in(pass.cluster), self.now());
+        match self.leading.memory.in_flight(key).readiness(version, now) {
             Readiness::Ready => true,
-            Readiness::Called => false,
+            Readiness::UnderWay => false,
             Readiness::Until(until) => {
                 pass.wake.by(until);
                 false
@@ -277,36 +328,36 @@ impl Reconciler {
         }
     }
 
-    /// Starts a call, if no call of the same key is pending and there is room for it. Returns whether it was started.
-    pub(super) fn send(&mut self, pass: &mut Pass<'_>, request: Request) -> bool {
-        let most =
-            if matches!(request.key, Key::Condition(_)) { MAX_CALLS_BEFORE_CONDITION } else { MAX_CALLS };
-        if !self.is_ready(pass, &request.key) || self.leading.calls.len() >= most {
-            return false;
-        }
-        if self.leading.idle_writes.would_repeat(&request.key, request.seen, || request.call.patch()) {
-            return false;
-        }
-        self.leading.in_flight.begin(request.key.clone());
-        let caller = self.caller.clone();
-        let call = async move {
-            let outcome = caller.make(&request.call).await;
-            Answered::Request(Box::new(request), outcome)
+    /// Sends a request, if none of the same key is under way, there is room for it, and it would not once more change
+    /// nothing.
+    pub(super) fn send(&mut self, pass: &mut Pass<'_>, request: Request) {
+        let most = if matches!(request.key, Key::Condition(_)) {
+            MAX_REQUESTS_BEFORE_CONDITION
+        } else {
+            MAX_REQUESTS
         };
-        self.leading.calls.push(call.boxed());
-        true
+        if !self.is_ready(pass, &request.key) || self.leading.under_way.len() >= most {
+            return;
+        }
+        let in_flight = self.leading.memory.in_flight(&request.key);
+        if in_flight.would_repeat(request.seen, || request.operation.patch()) {
+            return;
+        }
+        in_flight.sent();
+        let api = self.api.clone();
+        let sent = async move {
+            let outcome = api.send(&request.operation).await;
+            Completed::Request(Box::new(request), outcome)
+        };
+        self.leading.under_way.push(sent.boxed());
     }
 
-    /// Forgets what was remembered of shadows and nodes that are gone, and complaints that no longer hold.
-    fn forget(&mut self, pass: &Pass<'_>) {
-        let Pass { cluster, observed, .. } = *pass;
-        let there = |name: &str| cluster.has_shadow(name);
-        self.leading.reasons.retain(|name, _| there(name));
-        self.leading.said.retain(|name, _| there(name));
-        self.leading.debounced.retain(there);
-        self.leading.in_flight.forget_unless(|key| key.exists_in(cluster));
-        self.leading.idle_writes.forget_unless(|key| key.exists_in(cluster));
-        self.complaints.prune(cluster, observed);
+    /// What a drainer needs to know, and the drainer.
+    fn around(&mut self) -> (Around<'_>, &mut super::drainer::Drainer) {
+        let now = self.epoch.elapsed();
+        let around =
+            Around { api: &self.api, watches: &self.watches, durations: &self.policy.durations, now };
+        (around, &mut self.leading.drainer)
     }
 }
 
@@ -331,6 +382,8 @@ fn count(number: usize) -> u64 {
 mod tests {
     use super::*;
     use brupop_api::Write;
+    use brupop_core::window::Schedule;
+    use jiff::tz::TimeZone;
 
     #[test]
     fn a_grant_is_taken_back_and_a_cordon_adopted_whether_the_pods_are_known_or_not() {
@@ -350,5 +403,29 @@ mod tests {
             let decision = Decision { effect: Some(effect), reason, milestone: None };
             assert_eq!(waits_for_pods(&decision), waits, "{decision:?}");
         }
+    }
+
+    #[test]
+    fn the_earliest_instant_counts() {
+        let mut wake = Wake::default();
+        assert_eq!(wake.at(), None);
+        for (at, earliest) in [(5, 5), (7, 5), (3, 3)] {
+            wake.by(Duration::from_secs(at));
+            assert_eq!(wake.at(), Some(Duration::from_secs(earliest)));
+        }
+    }
+
+    #[test]
+    fn a_window_is_looked_at_when_it_opens() {
+        let now: Timestamp = "2026-11-20T09:59:58.25Z".parse().unwrap();
+        let instant = Duration::from_secs(100);
+        let opens = |text: &str| Schedule::new(text, TimeZone::UTC, None).unwrap().opens(now);
+        let mut wake = Wake::default();
+        wake.by_time(opens("0 0 3 1 1 * 2020"), now, instant);
+        assert_eq!(wake.at(), None, "it never opens again");
+        wake.by_time(opens("* * 10-11 * * * *"), now, instant);
+        assert_eq!(wake.at(), Some(Duration::from_millis(101_750)));
+        wake.by_time(Some("2026-11-20T09:00:00Z".parse().unwrap()), now, instant);
+        assert_eq!(wake.at(), Some(instant), "what is past is due now");
     }
 }

@@ -1,4 +1,4 @@
-//! An effect as a call that owns what it needs, and the Event about it.
+//! An effect as a request that owns what it needs, and the Event about it.
 
 use brupop_api::{Object, Write};
 use json_patch::Patch as JsonPatch;
@@ -10,12 +10,12 @@ use serde_json::Value;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{Decision, Effect, new_shadow};
 use brupop_core::events::{self, EventText};
-use brupop_core::facts::{FleetFacts, NodeView};
+use brupop_core::facts::{FleetFacts, NodeView, Outsider};
 
-use crate::apply::{Call, Confirm, resource_version};
+use crate::operation::{Confirm, Operation, resource_version};
 
-/// Which object a call writes. While a call of this key is under way, or what it wrote has not come back through the
-/// watch, no other call of this key is made.
+/// Which object a request writes. While a request of this key is under way, or what it wrote has not come back through the
+/// watch, no other request of this key is sent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// The ledger.
@@ -30,19 +30,19 @@ pub(super) enum Key {
     FleetStatus,
 }
 
-/// One call to the API server, with what is needed when its answer comes.
+/// One request to the API server, with what is needed when its answer comes.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) key: Key,
-    pub(super) call: Call,
+    pub(super) operation: Operation,
     /// The `resourceVersion` of the object that it was decided on.
     pub(super) seen: Option<u64>,
-    /// The leader's term that begins once this call succeeds.
+    /// The leader's term that begins once this request succeeds.
     pub(super) begins_term: Option<u64>,
     pub(super) context: Context,
 }
 
-/// The node of a call, for logs, and the Event to publish once the call succeeds.
+/// The node of a request, for logs, and the Event to publish once the request succeeds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Context {
     pub(super) node: String,
@@ -55,7 +55,7 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// The context of a call for one node.
+    /// The context of a request for one node.
     pub(super) fn of(
         cluster: &Cluster,
         view: &NodeView<'_>,
@@ -78,17 +78,6 @@ impl Context {
 }
 
 impl Key {
-    /// Is there still a Node or a shadow of this key's name? The ledger is always taken to be there.
-    pub(super) fn exists_in(&self, cluster: &Cluster) -> bool {
-        match self {
-            Self::Ledger | Self::FleetStatus => true,
-            Self::Shadow(name) | Self::Node(name) | Self::Condition(name) => {
-                let entry = cluster.entries.get(name);
-                entry.is_some_and(|entry| entry.shadow.is_some() || entry.node.is_some())
-            }
-        }
-    }
-
     /// The `resourceVersion` in which the object of this key is known.
     pub(super) fn version_in(&self, cluster: &Cluster) -> Option<u64> {
         match self {
@@ -101,7 +90,7 @@ impl Key {
     }
 }
 
-/// The call for a write to the ledger, and the Event to publish once it is made.
+/// The request for a write to the ledger, and the Event to publish once it is made.
 pub(super) fn ledger(
     cluster: &Cluster,
     write: &Write<'_>,
@@ -112,7 +101,7 @@ pub(super) fn ledger(
     let quoted = cluster.ledger().map_or(&nothing, |ledger| &ledger.quoted);
     Request {
         key: Key::Ledger,
-        call: Call::PatchLedger(write.patch(quoted)),
+        operation: Operation::PatchLedger(write.patch(quoted)),
         seen: Key::Ledger.version_in(cluster),
         begins_term,
         context: Context {
@@ -124,7 +113,7 @@ pub(super) fn ledger(
     }
 }
 
-/// The call for what was decided for one node; `None` for evictions, which are many.
+/// The request for what was decided for one node; `None` for evictions, which are many.
 pub(super) fn of(
     cluster: &Cluster,
     view: &NodeView<'_>,
@@ -132,21 +121,21 @@ pub(super) fn of(
     fleet: &FleetFacts<'_>,
 ) -> Option<Request> {
     let name = view.shadow_name;
-    let (key, call) = match decision.effect.as_ref()? {
+    let (key, operation) = match decision.effect.as_ref()? {
         Effect::Write(write) => patch(cluster, name, write)?,
         Effect::ConfirmDrained(confirm) => {
             let confirm = self::confirm(cluster, view, confirm)?;
-            (Key::Node(name.to_owned()), Call::ConfirmDrained(confirm))
+            (Key::Node(name.to_owned()), Operation::ConfirmDrained(confirm))
         }
         Effect::Grant { confirm, grant } => {
             let confirm = self::confirm(cluster, view, confirm)?;
             let patch = json_patch(cluster, name, grant)?;
-            (Key::Shadow(name.to_owned()), Call::Grant { confirm, name: name.to_owned(), patch })
+            (Key::Shadow(name.to_owned()), Operation::Grant { confirm, name: name.to_owned(), patch })
         }
         Effect::CreateShadow { attempt } => {
             let node = view.node?;
             let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
-            (Key::Shadow(name.to_owned()), Call::CreateShadow(Box::new(shadow)))
+            (Key::Shadow(name.to_owned()), Operation::CreateShadow(Box::new(shadow)))
         }
         Effect::DeleteShadow { uid } => {
             let read = &cluster.shadow(name)?.metadata;
@@ -154,7 +143,7 @@ pub(super) fn of(
                 uid: Some((*uid).to_owned()),
                 resource_version: Some(read.resource_version.clone()?),
             };
-            (Key::Shadow(name.to_owned()), Call::DeleteShadow { name: name.to_owned(), preconditions })
+            (Key::Shadow(name.to_owned()), Operation::DeleteShadow { name: name.to_owned(), preconditions })
         }
         Effect::Evict | Effect::Delete => return None,
     };
@@ -162,7 +151,7 @@ pub(super) fn of(
     Some(Request {
         seen: key.version_in(cluster),
         key,
-        call,
+        operation,
         begins_term: None,
         context: Context::of(cluster, view, decision.reason.as_str(), event),
     })
@@ -179,14 +168,14 @@ fn confirm(cluster: &Cluster, view: &NodeView<'_>, write: &Write<'_>) -> Option<
 }
 
 /// The key and the conditional patch for a write to a node's object, as it was read.
-fn patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<(Key, Call)> {
+fn patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<(Key, Operation)> {
     let patch = json_patch(cluster, name, write)?;
     match write.object {
         Object::ShadowSpec(_) => {
-            Some((Key::Shadow(name.to_owned()), Call::PatchShadow { name: name.to_owned(), patch }))
+            Some((Key::Shadow(name.to_owned()), Operation::PatchShadow { name: name.to_owned(), patch }))
         }
         Object::Node(node) => {
-            Some((Key::Node(name.to_owned()), Call::PatchNode { name: node.to_owned(), patch }))
+            Some((Key::Node(name.to_owned()), Operation::PatchNode { name: node.to_owned(), patch }))
         }
         Object::ShadowStatus(_) | Object::Fleet => None,
     }
@@ -203,6 +192,29 @@ fn json_patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<JsonPa
     }
 }
 
+/// The request that labels this node.
+pub(super) fn opt_in(cluster: &Cluster, outsider: &Outsider<'_>, write: &Write<'_>) -> Option<Request> {
+    let node = cluster.node(outsider.shadow_name)?;
+    let key = Key::Node(outsider.shadow_name.to_owned());
+    let event = events::of_opt_in(outsider.name);
+    Some(Request {
+        seen: key.version_in(cluster),
+        key,
+        operation: Operation::LabelNode {
+            name: outsider.name.to_owned(),
+            patch: write.patch(&node.quoted()),
+        },
+        begins_term: None,
+        context: Context {
+            node: outsider.name.to_owned(),
+            reason: event.reason,
+            event: Some(event),
+            objects: vec![node.object_ref(&())],
+            ..Context::default()
+        },
+    })
+}
+
 #[cfg(test)]
 mod tests {
 
@@ -217,8 +229,8 @@ mod tests {
 
     const NOW: &str = "2026-11-21T04:00:00Z";
 
-    /// The call for an effect on the node, with this shadow or none.
-    fn call(shadow: Option<Value>, effect: Effect<'_>) -> Option<Call> {
+    /// The request for an effect on the node, with this shadow or none.
+    fn call(shadow: Option<Value>, effect: Effect<'_>) -> Option<Operation> {
         let mut cluster = Cluster::default();
         if let Some(shadow) = shadow {
             cluster.entry("brs-n").shadow = Some(Arc::new(serde_json::from_value(shadow).unwrap()));
@@ -230,7 +242,7 @@ mod tests {
         };
         let fleet = FleetFacts { now: NOW, term: 7, ledger_term: Some(7), ..fixtures::FLEET };
         let decision = Decision { effect: Some(effect), reason: Reason::NotLabelled, milestone: None };
-        of(&cluster, &view, &decision, &fleet).map(|request| request.call)
+        of(&cluster, &view, &decision, &fleet).map(|request| request.operation)
     }
 
     fn shadow(metadata: &Value) -> Value {
@@ -245,7 +257,7 @@ mod tests {
     #[test]
     fn a_shadow_is_deleted_as_it_was_read_or_not_at_all() {
         let delete = || Effect::DeleteShadow { uid: "u" };
-        let Some(Call::DeleteShadow { name, preconditions }) =
+        let Some(Operation::DeleteShadow { name, preconditions }) =
             call(Some(shadow(&json!({"resourceVersion": "41"}))), delete())
         else {
             panic!("it is deleted")
@@ -260,7 +272,8 @@ mod tests {
 
     #[test]
     fn a_shadow_is_created_with_the_time_from_which_its_agent_is_waited_for() {
-        let Some(Call::CreateShadow(shadow)) = call(None, Effect::CreateShadow { attempt: Some(3) }) else {
+        let Some(Operation::CreateShadow(shadow)) = call(None, Effect::CreateShadow { attempt: Some(3) })
+        else {
             panic!("it is created")
         };
         let spec = &shadow.spec;

@@ -81,19 +81,22 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
     let agent =
         fleet.processes("agent").into_iter().find(|agent| agent.node == "node-1").context("no agent")?;
     fleet.kubelets.signal(NAMESPACE, &agent.pod, Signal::STOP);
+    let granted = async || {
+        // A pod may have come before the node was cordoned again.
+        let_go(fleet).await.ok()?;
+        let shadow = fleet.shadows().get("brs-node-1").await.ok()?;
+        shadow.spec.reboot_from_boot_id.map(drop)
+    };
+    await_until("it is granted", DEADLINE, granted).await?;
     let mut audit = fleet.control_plane.audit().from_now();
-    let_go(fleet).await?;
-    grant(&mut audit, true).await?;
     let drained = |fleet: &Fleet| fleet.seen("node-1").map(|seen| seen.cordoned && seen.drained);
     ensure!(drained(fleet)?, "granted undrained");
     uncordon_until_cordoned(fleet).await?;
-    grant(&mut audit, false).await?;
+    grant_is_taken_back(&mut audit).await?;
     let reboots = || fleet.hosts[1].calls().iter().filter(|call| call.path == "/actions/reboot").count();
     await_until("it is granted again", DEADLINE, async || {
-        // A pod may have come in between.
-        let_go(fleet).await.ok()?;
-        let shadow = fleet.shadows().get("brs-node-1").await.ok()?;
-        (shadow.spec.reboot_from_boot_id.is_some() && drained(fleet).ok()?).then_some(())
+        granted().await?;
+        drained(fleet).ok()?.then_some(())
     })
     .await?;
     ensure!(reboots() == 0, "it was rebooted");
@@ -170,23 +173,17 @@ async fn uncordon_until_cordoned(fleet: &Fleet) -> Result<()> {
         .await
 }
 
-/// Awaits that the reboot of node-1 is granted, or that the grant is taken back.
-async fn grant(audit: &mut AuditReader, granted: bool) -> Result<()> {
-    let field = "/spec/reboot_from_boot_id";
+/// Awaits that the grant of node-1's reboot is taken back.
+async fn grant_is_taken_back(audit: &mut AuditReader) -> Result<()> {
+    let removes = |operation: &serde_json::Value| {
+        operation["path"] == "/spec/reboot_from_boot_id" && operation["op"] == "remove"
+    };
     let writes = |event: &Event| {
-        let sets = |operation: &serde_json::Value| {
-            let is = if granted { ["add", "replace"].as_slice() } else { &["remove"] };
-            operation["path"] == field && is.iter().any(|word| operation["op"] == *word)
-        };
+        let body = event.request_object.as_ref().and_then(|body| body.as_array());
         event.is_about("bottlerocketshadows", "brs-node-1")
             && event.code() == 200
-            && event
-                .request_object
-                .as_ref()
-                .and_then(|body| body.as_array())
-                .is_some_and(|body| body.iter().any(sets))
+            && body.is_some_and(|body| body.iter().any(removes))
     };
-    let what = if granted { "the grant" } else { "the grant is taken back" };
-    audit.wait_for(what, DEADLINE, writes).await?;
+    audit.wait_for("the grant is taken back", DEADLINE, writes).await?;
     Ok(())
 }

@@ -206,14 +206,15 @@ fn without_shadow<'a>(node: &NodeFacts<'a>) -> Decision<'a> {
     }
 }
 
-/// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting.
+/// Undoes everything that the marker names, once the node is Ready: until then it may be rebooting. A marker that names no
+/// change, but only the owners of evicted pods, goes at once.
 fn undo_when_ready<'a>(
     node: &NodeFacts<'a>,
     reason: Reason<'a>,
     milestone: Option<Milestone>,
 ) -> Decision<'a> {
     match node.marker {
-        Some(marker) if node.ready => {
+        Some(marker) if node.ready || !marker.holds_changes() => {
             Decision { milestone, ..Decision::write(writes::undo(node, marker), reason) }
         }
         _ => Decision::wait(Reason::NodeNotReady),

@@ -71,3 +71,17 @@ fn a_node_that_lost_its_label_waits_for_no_workload() {
     node(&mut view, |node| node.labelled = false);
     assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::NotLabelled));
 }
+
+#[test]
+fn a_node_that_is_given_up_in_service_keeps_no_slot_for_its_workloads() {
+    let owners = brupop_api::Marker { evicted_owners: vec![CART.to_owned()], ..marker(1, false) };
+    let rebooting = marker(1, true);
+    for (marker, ready, undone) in
+        [(&owners, false, true), (&owners, true, true), (&rebooting, false, false), (&rebooting, true, true)]
+    {
+        let mut view = updating(Idle, Idle);
+        marked(&mut view, marker);
+        node(&mut view, |node| node.ready = ready);
+        assert_eq!(decide(&fleet(), &view).effect.is_some(), undone, "{marker:?}, Ready: {ready}");
+    }
+}

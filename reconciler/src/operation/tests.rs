@@ -11,7 +11,7 @@ use serde_json::json;
 use super::*;
 
 /// Plays an API server on which no pod is left, and of which a rule refuses patches of objects with this in their path.
-fn caller(frozen: &'static str) -> Caller {
+fn api_server(frozen: &'static str) -> ApiServer {
     let service = tower::service_fn(move |request: Request<Body>| async move {
         let (code, answer) = if request.method() == Method::GET {
             (
@@ -31,17 +31,17 @@ fn caller(frozen: &'static str) -> Caller {
         let answer = Response::builder().status(code).body(Full::<Bytes>::from(answer.to_string())).unwrap();
         Ok::<_, Infallible>(answer)
     });
-    Caller { client: Client::new(service, "ns"), namespace: "ns".into(), own_node: None }
+    ApiServer { client: Client::new(service, "ns"), namespace: "ns".into(), own_node: None }
 }
 
 #[tokio::test]
 async fn a_denied_change_of_the_node_is_told_from_one_of_the_shadow() {
     let patch = || JsonPatch(vec![]);
     let confirm = || Confirm { node: "n".into(), patch: patch(), marker: None };
-    let node = || Call::PatchNode { name: "n".into(), patch: patch() };
-    let drained = || Call::ConfirmDrained(confirm());
-    let shadow = || Call::PatchShadow { name: "brs-n".into(), patch: patch() };
-    let grant = || Call::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
+    let node = || Operation::PatchNode { name: "n".into(), patch: patch() };
+    let drained = || Operation::ConfirmDrained(confirm());
+    let shadow = || Operation::PatchShadow { name: "brs-n".into(), patch: patch() };
+    let grant = || Operation::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
     let of_node = || Outcome::NodeDenied("frozen".into());
     let of_shadow = || Outcome::Denied("frozen".into());
     let done = || Outcome::Written(Some(10));
@@ -55,7 +55,7 @@ async fn a_denied_change_of_the_node_is_told_from_one_of_the_shadow() {
         ("/bottlerocketshadows/", node(), done()),
         ("/nothing/", grant(), done()),
     ] {
-        assert_eq!(caller(frozen).make(&call).await, outcome, "{frozen}: {call:?}");
+        assert_eq!(api_server(frozen).send(&call).await, outcome, "{frozen}: {call:?}");
     }
 }
 

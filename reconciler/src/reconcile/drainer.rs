@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Item, Marker, State, names};
+use jiff::Timestamp;
 
-use super::wake::Wake;
-use super::{Leading, Reconciler};
-use crate::watches::WorkloadWatches;
+use super::pass::Wake;
+use crate::evict::{Answer, Evictions};
+use crate::operation::ApiServer;
+use crate::watches::{PodWatches, Watches, WorkloadWatches};
 use brupop_core::budgets::{self, Obstacle};
 use brupop_core::cluster::{Cluster, Entry};
-use brupop_core::drain::{DrainAction, DrainPlan, drain_action, identity};
+use brupop_core::drain::{DrainAction, DrainPlan, PodKey, drain_action, identity};
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
+use brupop_core::policy::Durations;
 use brupop_core::returns::Returns;
 use brupop_core::workloads::owner;
 use brupop_core::workloads::{Found, Workload};
@@ -63,20 +66,82 @@ struct NodeDrain {
     obstacle: Option<Obstacle>,
 }
 
-/// From what it follows; numbers of changes, see [`PodWatches`](crate::watches::PodWatches).
+/// From what it follows.
 #[derive(PartialEq, Eq)]
 struct From {
-    pods: u64,
-    budgets: u64,
-    workloads: u64,
+    /// Of pods, budgets and workloads; see [`PodWatches`].
+    revisions: [u64; 3],
     marker: Option<Marker>,
     idle: bool,
 }
 
-impl Reconciler {
+impl From {
+    fn of(entry: Option<&Entry>, revisions: [u64; 3]) -> Self {
+        // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
+        let shadow = entry.and_then(Entry::shadow);
+        Self {
+            revisions,
+            marker: entry.and_then(Entry::marker).cloned(),
+            idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
+        }
+    }
+}
+
+impl NodePods {
+    /// All that decisions depend on.
+    fn leads_to(&self) -> (&Option<NodeDrain>, Option<Duration>, &[Workload]) {
+        (&self.drain, self.until, &self.workloads)
+    }
+}
+
+impl PassedOver {
+    /// Notes the obstacle with the node, unless the last look at its pods is too long ago. Returns whether it is not.
+    fn stands(&mut self, entry: &mut Entry, patience: Duration, now: Duration, wake: &mut Wake) -> bool {
+        if entry.drain.is_none() {
+            wake.by(self.seen + PASSED_OVER);
+            if now >= self.seen + PASSED_OVER {
+                return false;
+            }
+        }
+        if let Obstacle::Now { for_long, .. } = &mut self.obstacle {
+            *for_long = now >= self.since + patience;
+            if !*for_long {
+                wake.by(self.since + patience);
+            }
+        }
+        entry.obstacle = Some(self.obstacle.clone());
+        true
+    }
+}
+
+/// Knows the pods of the nodes that are emptied, or will be soon, and what was tried with them.
+#[derive(Default)]
+pub(super) struct Drainer {
+    pods: PodWatches,
+    workloads: WorkloadWatches,
+    /// Shadows of the nodes that start next: their pods are looked at before that.
+    preflight: BTreeSet<String>,
+    /// What follows from the pods of nodes, by name of the shadow.
+    node_pods: BTreeMap<String, NodePods>,
+    /// Nodes that are passed over because of their pods, by name of the shadow.
+    passed_over: BTreeMap<String, PassedOver>,
+    evictions: Evictions,
+    returns: Returns,
+}
+
+/// What a look at pods needs to know beside them.
+pub(super) struct Around<'a> {
+    pub(super) api: &'a ApiServer,
+    pub(super) watches: &'a Watches,
+    pub(super) durations: &'a Durations,
+    pub(super) now: Duration,
+}
+
+impl Drainer {
     /// Watches the pods of nodes that are being emptied, or will be soon, and makes drain plans from those that are
     /// known.
-    pub(super) fn watch_pods(&mut self, cluster: &mut Cluster, wake: &mut Wake) {
+    pub(super) fn watch(&mut self, around: &Around<'_>, cluster: &mut Cluster, wake: &mut Wake) {
+        let &Around { api, watches, now, .. } = around;
         let mut wanted: Vec<(For, &str, &str)> = vec![];
         for (name, entry) in &cluster.entries {
             let wanted_for = self.wanted_for(cluster, name, entry);
@@ -86,50 +151,79 @@ impl Reconciler {
         }
         wanted.sort_unstable();
         let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
-        self.leading.pods.want(&self.caller.client, &self.watches, wanted);
-        self.look_at_pods(cluster);
-        self.watch_workloads(cluster);
+        self.pods.want(&api.client, watches, wanted);
+        self.look_at_pods(cluster, &api.namespace, now);
+        self.watch_workloads(around, cluster);
         // The watches of workloads have just changed.
-        self.look_at_pods(cluster);
-        self.note_drains(cluster, wake);
-        self.leading.evictions.retain(cluster.drains());
-        self.leading.returns.retain(|name| cluster.drain(name).is_some());
-        let now = self.now();
-        for namespace in self.leading.pods.relaxed() {
-            self.leading.evictions.retry(&namespace, now);
+        self.look_at_pods(cluster, &api.namespace, now);
+        self.note_drains(around, cluster, wake);
+        self.evictions.retain(cluster.drains());
+        self.returns.retain(|name| cluster.drain(name).is_some());
+        for namespace in self.pods.relaxed() {
+            self.evictions.retry(&namespace, now);
         }
     }
 
-    /// Pods have changed: does anything else follow from them than before?
-    pub(super) fn drains_changed(&mut self) -> bool {
-        let watches = Arc::clone(&self.watches);
-        let Ok(cluster) = watches.cluster() else { return true };
-        self.look_at_pods(&cluster)
+    /// Has the pods watched of these nodes, which start next, from the next pass on. Returns whether they are others than
+    /// before.
+    pub(super) fn preflight(&mut self, names: BTreeSet<String>) -> bool {
+        let changed = names != self.preflight;
+        self.preflight = names;
+        changed
+    }
+
+    /// How many budgets cannot be read.
+    pub(super) fn unreadable_budgets(&self) -> usize {
+        self.pods.unreadable_budgets()
+    }
+
+    /// At most so many pods of the plan that are due to be removed. Their removal begins. The pass notes when others are
+    /// due.
+    pub(super) fn begin(
+        &mut self,
+        plan: &DrainPlan,
+        room: usize,
+        now: Duration,
+        wake: &mut Wake,
+    ) -> Vec<PodKey> {
+        let due: Vec<PodKey> = self.evictions.due(plan, now).into_iter().take(room).cloned().collect();
+        for pod in &due {
+            self.evictions.begin(pod.clone());
+            self.returns.begin(&pod.uid);
+        }
+        if let Some(next) = self.evictions.next(plan, now) {
+            wake.by(next);
+        }
+        due
+    }
+
+    /// A removal was answered. Returns whether the answer is news.
+    pub(super) fn answered(&mut self, pod: &PodKey, answer: &Answer, now: Duration) -> bool {
+        self.evictions.answered(pod, answer, now)
+    }
+
+    /// The first pod of this drain whose eviction is refused, and why.
+    pub(super) fn refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
+        self.evictions.refusal(plan)
+    }
+
+    /// What holds this drain up at this time, as a sentence.
+    pub(super) fn held_up_by(&self, plan: &DrainPlan, time: Timestamp) -> Option<String> {
+        self.evictions.held_up_by(plan, time)
     }
 
     /// Looks at the pods of the nodes where something has changed. Returns whether anything else follows from them.
-    fn look_at_pods(&mut self, cluster: &Cluster) -> bool {
-        let now = self.now();
-        let Leading { pods: watched, workloads, node_pods, returns, .. } = &mut self.leading;
+    pub(super) fn look_at_pods(&mut self, cluster: &Cluster, namespace: &str, now: Duration) -> bool {
+        let Self { pods: watched, workloads, node_pods, returns, .. } = self;
         let Some(budgets_revision) = watched.budgets_revision() else {
             return !std::mem::take(node_pods).is_empty();
         };
-        let namespace = &self.caller.namespace;
         let mut budgets = None;
         let mut changed = false;
         let known: BTreeMap<&str, u64> = watched.known().collect();
         node_pods.retain(|name, _| known.contains_key(name.as_str()));
         for (name, pods) in known {
-            let entry = cluster.entries.get(name);
-            // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
-            let shadow = entry.and_then(Entry::shadow);
-            let from = From {
-                pods,
-                budgets: budgets_revision,
-                workloads: workloads.revision(),
-                marker: entry.and_then(Entry::marker).cloned(),
-                idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
-            };
+            let from = From::of(cluster.entries.get(name), [pods, budgets_revision, workloads.revision()]);
             let before = node_pods.get(name);
             if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
                 continue;
@@ -137,19 +231,16 @@ impl Reconciler {
             let budgets = budgets.get_or_insert_with(|| watched.budgets());
             let look = Look { name, namespace, pods: &watched.pods(name), budgets, workloads, now };
             let after = look.at(from, returns);
-            changed |= before.is_none_or(|before| {
-                (&before.drain, before.until, &before.workloads)
-                    != (&after.drain, after.until, &after.workloads)
-            });
+            changed |= before.is_none_or(|before| before.leads_to() != after.leads_to());
             node_pods.insert(name.to_owned(), after);
         }
         changed
     }
 
     /// Notes what follows from pods with the nodes, and which nodes are passed over for that.
-    fn note_drains(&mut self, cluster: &mut Cluster, wake: &mut Wake) {
-        let now = self.now();
-        let Leading { node_pods, passed_over, .. } = &mut self.leading;
+    fn note_drains(&mut self, around: &Around<'_>, cluster: &mut Cluster, wake: &mut Wake) {
+        let now = around.now;
+        let Self { node_pods, passed_over, .. } = self;
         for (name, entry) in &mut cluster.entries {
             let found = node_pods.get(name);
             if let Some(until) = found.and_then(|found| found.until) {
@@ -166,37 +257,22 @@ impl Reconciler {
                 passed_over.insert(name.clone(), PassedOver { obstacle, since, seen: now });
             }
         }
-        let patience = Duration::try_from(self.policy.durations.drain).unwrap_or_default();
-        passed_over.retain(|name, PassedOver { obstacle, since, seen }| {
-            let Some(entry) = cluster.entries.get_mut(name).filter(|entry| entry.shadow.is_some()) else {
-                return false;
-            };
-            if entry.drain.is_none() {
-                wake.by(*seen + PASSED_OVER);
-                if now >= *seen + PASSED_OVER {
-                    return false;
-                }
-            }
-            if let Obstacle::Now { for_long, .. } = obstacle {
-                *for_long = now >= *since + patience;
-                if !*for_long {
-                    wake.by(*since + patience);
-                }
-            }
-            entry.obstacle = Some(obstacle.clone());
-            true
+        let patience = Duration::try_from(around.durations.drain).unwrap_or_default();
+        passed_over.retain(|name, passed_over| {
+            let entry = cluster.entries.get_mut(name).filter(|entry| entry.shadow.is_some());
+            entry.is_some_and(|entry| passed_over.stands(entry, patience, now, wake))
         });
     }
 
     /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
-    fn watch_workloads(&mut self, cluster: &mut Cluster) {
-        let of_pods = self.leading.node_pods.values().flat_map(|node_pods| &node_pods.workloads);
+    fn watch_workloads(&mut self, around: &Around<'_>, cluster: &mut Cluster) {
+        let of_pods = self.node_pods.values().flat_map(|node_pods| &node_pods.workloads);
         let mut wanted: BTreeSet<Workload> = of_pods.cloned().collect();
         let evicted =
-            if self.policy.durations.workloads.is_zero() { BTreeMap::new() } else { cluster.monitored() };
+            if around.durations.workloads.is_zero() { BTreeMap::new() } else { cluster.monitored() };
         wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
-        self.leading.workloads.want(&self.caller.client, &self.watches, wanted);
-        cluster.note_evicted(&evicted, |owners| self.leading.workloads.evicted(owners));
+        self.workloads.want(&around.api.client, around.watches, wanted);
+        cluster.note_evicted(&evicted, |owners| self.workloads.evicted(owners));
     }
 
     fn wanted_for(&self, cluster: &Cluster, name: &str, entry: &Entry) -> Option<For> {
@@ -210,9 +286,9 @@ impl Reconciler {
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if begun => Some(For::Drain),
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate => Some(For::DrainSoon),
             State::Idle if has_slot => Some(For::DrainSoon),
-            State::Idle if self.leading.look_at.contains(name) => Some(For::Start),
+            State::Idle if self.preflight.contains(name) => Some(For::Start),
             // Watched as long as there is room, to see when that changes.
-            State::Idle if self.leading.passed_over.contains_key(name) => Some(For::Another),
+            State::Idle if self.passed_over.contains_key(name) => Some(For::Another),
             State::Idle | State::MonitoringUpdate | State::ErrorReset => None,
         }
     }

@@ -1,20 +1,16 @@
 //! What is said of nodes and fleet: log lines, Events, conditions.
 
-use std::time::Duration;
-
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::fleet::Counts;
 use brupop_api::names;
 use brupop_api::printable::printable;
-use brupop_runtime::logs::Quota;
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::Resource as _;
 
 use super::Reconciler;
-use super::complaints::Subject;
 use super::pass::Pass;
 use super::requests::{Context, Key, Request};
-use crate::apply::Call;
+use crate::operation::Operation;
 use brupop_core::budgets::Obstacle;
 use brupop_core::cluster::Cluster;
 use brupop_core::conditions::{self, DesiredCondition, DesiredFleetStatus};
@@ -22,14 +18,11 @@ use brupop_core::decide::{Abort, Reason};
 use brupop_core::events::{self, EventText};
 use brupop_core::facts::NodeView;
 
-/// An update has some twenty reasons, one after the other.
-const REASONS_LOGGED: Quota = Quota::new(60, Duration::from_mins(1));
-
 impl Reconciler {
     /// Says, once, that a node cannot be interpreted and is left alone.
-    pub(super) fn skip(&mut self, cluster: &Cluster, view: &NodeView<'_>, why: &str) {
+    pub(super) fn leave_alone(&mut self, cluster: &Cluster, view: &NodeView<'_>, why: &str) {
         let name = view.shadow_name;
-        if !self.complaints.is_new(Subject::Node(name.to_owned()), why) {
+        if !self.leading.memory.leave_alone(name, why) {
             return;
         }
         tracing::error!(node = names::node_of_shadow(name), shadow = name, why, "left alone");
@@ -39,23 +32,23 @@ impl Reconciler {
             note: format!("left alone: {why}"),
             action: "Observe".to_owned(),
         };
-        self.publish_event(Context::of(cluster, view, "NotUnderstood", Some(event)));
+        self.publisher.publish(Context::of(cluster, view, "NotUnderstood", Some(event)));
     }
 
     /// Says, once, that a node cannot have a shadow.
-    pub(super) fn refuse(&mut self, cluster: &Cluster, name: &str) {
+    pub(super) fn refuse_name(&mut self, cluster: &Cluster, name: &str) {
         let note = format!(
             "its name has more than {} characters, so no shadow can be named after it",
             names::NODE_NAME_MAX
         );
-        if !self.complaints.is_new(Subject::Node(name.to_owned()), &note) {
+        if !self.leading.memory.leave_alone(name, &note) {
             return;
         }
         let long = names::node_of_shadow(name).unwrap_or(name).to_owned();
         tracing::error!(node = long, note, "left alone");
         let event = EventText { reason: "NameTooLong", warning: true, note, action: "Observe".to_owned() };
         let objects = cluster.node(name).map(|node| node.object_ref(&())).into_iter().collect();
-        self.publish_event(Context { node: long, event: Some(event), objects, ..Context::default() });
+        self.publisher.publish(Context { node: long, event: Some(event), objects, ..Context::default() });
     }
 
     /// Says why the node moves or not: by a log line when the reason changes, and by the condition once it no longer
@@ -74,29 +67,18 @@ impl Reconciler {
         if let Some(more) = self.detail(pass, name, reason) {
             message = format!("{message}; {more}");
         }
-        let wanted = DesiredCondition::progressing(reason.status(), reason.as_str(), &message);
-        let conditions = conditions::of_shadow(shadow);
-        let stored = conditions.iter().find(|condition| condition.type_ == wanted.type_);
-        let before = self.leading.reasons.insert(name.to_owned(), wanted.reason);
-        if before.or(stored.map(|stored| stored.reason.as_str())) != Some(wanted.reason) {
-            let context = Context::of(cluster, view, wanted.reason, events::of_reason(view, reason));
-            let Context { node, version, state, .. } = &context;
-            let (now, says) = (self.now(), &wanted.message);
-            let quota = self.leading.said.entry(name.to_owned()).or_insert(REASONS_LOGGED);
-            if let Some(left_out) = quota.take(now) {
-                let left_out = (left_out > 0).then_some(left_out);
-                tracing::info!(node, version, state, reason = wanted.reason, says, left_out, "Progressing");
-            }
-            self.publish_event(context);
-        }
-        let reason = wanted.reason;
-        let overdue = view.time.slot_overdue.then(|| DesiredCondition::overdue(&wanted));
-        let wanted: Vec<DesiredCondition> = [wanted].into_iter().chain(overdue).collect();
+        let progressing = DesiredCondition::progressing(reason.status(), reason.as_str(), &message);
+        self.log_reason(cluster, view, reason, &progressing);
+        let overdue = view.time.slot_overdue.then(|| DesiredCondition::overdue(&progressing));
+        let reason = progressing.reason;
+        let wanted: Vec<DesiredCondition> = [progressing].into_iter().chain(overdue).collect();
+        let now = self.now();
+        let debounced = &mut self.leading.memory.node(name).explained.debounced;
         if conditions::shadow_has(shadow, &wanted) {
-            self.leading.debounced.forget(name);
+            debounced.forget();
             return;
         }
-        if let Some(due) = self.leading.debounced.waits_until(name, wanted.clone(), self.now()) {
+        if let Some(due) = debounced.waits_until(wanted.clone(), now) {
             pass.wake.by(due);
             return;
         }
@@ -105,11 +87,40 @@ impl Reconciler {
         let request = Request {
             seen: key.version_in(cluster),
             key,
-            call: Call::ApplyToShadow { name: name.to_owned(), status },
+            operation: Operation::ApplyToShadow { name: name.to_owned(), status },
             begins_term: None,
             context: Context { node: name.to_owned(), reason, ..Context::default() },
         };
         self.send(pass, request);
+    }
+
+    /// Logs the reason and publishes its Event, if it is another than the last one that was logged or, before that, stored.
+    fn log_reason(
+        &mut self,
+        cluster: &Cluster,
+        view: &NodeView<'_>,
+        reason: &Reason<'_>,
+        wanted: &DesiredCondition,
+    ) {
+        let name = view.shadow_name;
+        let now = self.now();
+        let explained = &mut self.leading.memory.node(name).explained;
+        let before = explained.reason.replace(wanted.reason);
+        let stored = || {
+            let stored = conditions::of_shadow(cluster.shadow(name)?);
+            Some(stored.iter().find(|condition| condition.type_ == wanted.type_)?.reason.as_str())
+        };
+        if before.or_else(stored) == Some(wanted.reason) {
+            return;
+        }
+        let logged = explained.quota.take(now);
+        let context = Context::of(cluster, view, wanted.reason, events::of_reason(view, reason));
+        if let Some(left_out) = logged {
+            let (left_out, says) = ((left_out > 0).then_some(left_out), &wanted.message);
+            let Context { node, version, state, .. } = &context;
+            tracing::info!(node, version, state, reason = wanted.reason, says, left_out, "Progressing");
+        }
+        self.publisher.publish(context);
     }
 
     /// What this process knows beyond the reason. The text changes no more often than the reason.
@@ -117,7 +128,7 @@ impl Reconciler {
         let Pass { cluster, now, .. } = *pass;
         match reason {
             Reason::Draining | Reason::Aborting(Abort::DrainTimedOut) => {
-                let held_up = || self.leading.evictions.held_up_by(cluster.drain(name)?, now);
+                let held_up = || self.leading.drainer.held_up_by(cluster.drain(name)?, now);
                 held_up().or_else(|| left(cluster, name))
             }
             Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue => left(cluster, name),
@@ -130,7 +141,7 @@ impl Reconciler {
             Reason::Aborting(Abort::WorkloadsUnavailable | Abort::WorkloadsUnavailableAmongOthers) => {
                 cluster.entries.get(name)?.evicted.clone().flatten()
             }
-            Reason::OutsideWindow => Some(self.opens.map_or_else(
+            Reason::OutsideWindow => Some(self.leading.opens.map_or_else(
                 || "it never opens again (SCHEDULER_CRON_EXPRESSION)".to_owned(),
                 |opens| format!("it opens at {opens}"),
             )),
@@ -147,10 +158,10 @@ impl Reconciler {
     fn publish_refusal(&mut self, cluster: &Cluster, view: &NodeView<'_>) {
         let name = view.shadow_name;
         let Some(plan) = cluster.drain(name) else { return };
-        let Some((pod, why)) = self.leading.evictions.refusal(plan) else { return };
-        if self.complaints.is_new(Subject::Drain(name.to_owned(), why.to_owned()), why) {
+        let Some((pod, why)) = self.leading.drainer.refusal(plan) else { return };
+        if self.leading.memory.refused(name, why) {
             let event = events::of_refusal(view, pod, why);
-            self.publish_event(Context::of(cluster, view, Reason::Draining.as_str(), Some(event)));
+            self.publisher.publish(Context::of(cluster, view, Reason::Draining.as_str(), Some(event)));
         }
     }
 
@@ -166,25 +177,25 @@ impl Reconciler {
             limit: observed.fleet.limit,
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
-            halt: DesiredCondition::halted(&self.caller.namespace, versions, observed.fleet.acknowledged),
+            halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
             admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
             other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
         };
         if wanted.stands_in(&ledger.fleet) {
-            self.leading.debounced_fleet.forget(names::FLEET);
+            self.leading.memory.debounced_fleet.forget();
             return;
         }
-        if let Some(due) = self.leading.debounced_fleet.waits_until(names::FLEET, wanted.clone(), self.now())
-        {
+        let now = self.now();
+        if let Some(due) = self.leading.memory.debounced_fleet.waits_until(wanted.clone(), now) {
             pass.wake.by(due);
             return;
         }
-        let call = Call::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
+        let operation = Operation::ApplyToFleet(wanted.patch(&ledger.fleet, observed.fleet.now));
         let event = wanted.new_obstacle(&ledger.fleet).map(events::of_other_operator);
         let objects = vec![ledger.fleet.object_ref(&())];
         let (key, context) = (Key::FleetStatus, Context { event, objects, ..Context::default() });
         let seen = key.version_in(cluster);
-        self.send(pass, Request { key, call, seen, begins_term: None, context });
+        self.send(pass, Request { key, operation, seen, begins_term: None, context });
     }
 }
 

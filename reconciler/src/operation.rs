@@ -1,4 +1,4 @@
-//! Calls to the API server. Each owns its data, has a time-out, and ends in an [`Outcome`].
+//! What is asked of the API server: an [`Operation`] owns its data, has a time-out, and ends in an [`Outcome`].
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use crate::watches::PAGE_OF_FOREIGN;
 use brupop_core::drain::DrainPlan;
 use brupop_core::objects::{PodItem, is_operator_pod};
 
-/// Longest wait for the answer to one call.
+/// Longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for a change of a Node: the API server needs this long for our policies if its kubelet has given it tens of
 /// thousands of labels or annotations.
 const NODE_TIMEOUT: Duration = Duration::from_secs(28);
 
-/// A call to the API server.
+/// What is asked of the API server.
 #[derive(Clone, Debug)]
-pub enum Call {
+pub enum Operation {
     /// A conditional patch of a shadow's spec.
     PatchShadow {
         /// Its name.
@@ -97,7 +97,7 @@ pub struct Confirm {
     pub marker: Option<Marker>,
 }
 
-/// What became of a call.
+/// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done. Holds the object's new `resourceVersion`, if the answer has one.
@@ -116,7 +116,21 @@ pub enum Outcome {
     Failed(String),
 }
 
-impl Call {
+impl Outcome {
+    /// The word for metrics; a write that changed nothing has another one.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Written(_) => "written",
+            Self::Removed => "removed",
+            Self::Refused(_) => "refused",
+            Self::Denied(_) | Self::NodeDenied(_) => "denied",
+            Self::NotConfirmed => "not-confirmed",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+impl Operation {
     /// What a patch would write, to tell whether it would write the same again; `None` for what always changes something.
     pub fn patch(&self) -> Option<Value> {
         match self {
@@ -156,9 +170,9 @@ impl Call {
     }
 }
 
-/// Makes calls.
+/// Asks the API server.
 #[derive(Clone)]
-pub struct Caller {
+pub struct ApiServer {
     /// A client that does not retry by itself.
     pub client: Client,
     /// Our namespace.
@@ -167,46 +181,48 @@ pub struct Caller {
     pub own_node: Option<String>,
 }
 
-impl Caller {
-    /// Makes the call.
-    pub async fn make(&self, call: &Call) -> Outcome {
-        let longest = match call {
-            Call::PatchNode { .. } | Call::ConfirmDrained(_) | Call::Grant { .. } => NODE_TIMEOUT,
+impl ApiServer {
+    /// Carries it out.
+    pub async fn send(&self, operation: &Operation) -> Outcome {
+        let longest = match operation {
+            Operation::PatchNode { .. } | Operation::ConfirmDrained(_) | Operation::Grant { .. } => {
+                NODE_TIMEOUT
+            }
             _ => TIMEOUT,
         };
-        timeout(longest, self.answer(call))
+        timeout(longest, self.answer(operation))
             .await
             .unwrap_or_else(|_| Outcome::Failed(format!("no answer within {} s", longest.as_secs())))
     }
 
-    async fn answer(&self, call: &Call) -> Outcome {
+    async fn answer(&self, operation: &Operation) -> Outcome {
         let params = PatchParams::default();
         let apply = PatchParams::apply(names::CONDITIONS_MANAGER).force();
         let json = |patch: &JsonPatch| Patch::Json::<()>(patch.clone());
-        match call {
-            Call::PatchShadow { name, patch } => {
+        match operation {
+            Operation::PatchShadow { name, patch } => {
                 written(self.shadows().patch(name, &params, &json(patch)).await)
             }
-            Call::PatchNode { name, patch } => self.patch_node(name, patch).await,
-            Call::ConfirmDrained(confirm) => self.confirm(confirm).await,
-            Call::Grant { confirm, name, patch } => match self.confirm(confirm).await {
+            Operation::PatchNode { name, patch } => self.patch_node(name, patch).await,
+            Operation::ConfirmDrained(confirm) => self.confirm(confirm).await,
+            Operation::Grant { confirm, name, patch } => match self.confirm(confirm).await {
                 Outcome::Written(_) => written(self.shadows().patch(name, &params, &json(patch)).await),
                 unconfirmed => unconfirmed,
             },
-            Call::LabelNode { name, patch } => {
+            Operation::LabelNode { name, patch } => {
                 match written(self.nodes().patch(name, &params, &json(patch)).await) {
                     Outcome::Denied(why) => Outcome::Failed(why),
                     outcome => outcome,
                 }
             }
-            Call::PatchLedger(patch) => {
+            Operation::PatchLedger(patch) => {
                 written(self.fleets().patch_status(names::FLEET, &params, &json(patch)).await)
             }
-            Call::CreateShadow(shadow) => {
+            Operation::CreateShadow(shadow) => {
                 let shadows = Api::<BottlerocketShadow>::namespaced(self.client.clone(), &self.namespace);
                 created(shadows.create(&PostParams::default(), shadow).await.map(|shadow| shadow.metadata))
             }
-            Call::DeleteShadow { name, preconditions } => {
+            Operation::DeleteShadow { name, preconditions } => {
                 let params = DeleteParams::default().preconditions(preconditions.clone());
                 match self.shadows().delete(name, &params).await {
                     Ok(_) => Outcome::Removed,
@@ -214,15 +230,15 @@ impl Caller {
                     Err(error) => failure(&error),
                 }
             }
-            Call::CreateFleet => {
+            Operation::CreateFleet => {
                 let fleets = Api::<BottlerocketFleet>::namespaced(self.client.clone(), &self.namespace);
                 let fleet = BottlerocketFleet::new(names::FLEET, BottlerocketFleetSpec::default());
                 created(fleets.create(&PostParams::default(), &fleet).await.map(|fleet| fleet.metadata))
             }
-            Call::ApplyToShadow { name, status } => {
+            Operation::ApplyToShadow { name, status } => {
                 written(self.shadows().patch_status(name, &apply, &Patch::Apply(status)).await)
             }
-            Call::ApplyToFleet(status) => {
+            Operation::ApplyToFleet(status) => {
                 written(self.fleets().patch_status(names::FLEET, &apply, &Patch::Apply(status)).await)
             }
         }

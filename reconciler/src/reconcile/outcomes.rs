@@ -1,0 +1,178 @@
+//! Takes in what came of requests: notes what to wait for, logs, counts, and publishes Events.
+
+use std::time::Duration;
+
+use super::in_flight::Wrote;
+use super::requests::{Context, Key, Request};
+use super::{Completed, Reconciler};
+use crate::admission_probe::Finding;
+use crate::evict::Answer;
+use crate::operation::{Operation, Outcome};
+use crate::other_operator::Looked;
+use brupop_core::drain::PodKey;
+use brupop_core::events;
+use tokio::task::JoinError;
+
+/// No node is labelled for so long after one could not be: most likely none can.
+const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
+
+impl Reconciler {
+    pub(super) fn completed(&mut self, completed: Completed) {
+        match completed {
+            Completed::Request(request, outcome) => self.request_completed(*request, outcome),
+            Completed::Probe(finding) => self.probe_completed(&finding),
+            Completed::LookedAround(looked) => self.looked_around(&looked),
+        }
+    }
+
+    fn request_completed(&mut self, request: Request, outcome: Outcome) {
+        let now = self.now();
+        let object = request.operation.as_str();
+        self.note_denial(&request, &outcome);
+        if !matches!(outcome, Outcome::Written(_)) {
+            self.metrics.wrote(object, outcome.as_str());
+        }
+        let in_flight = self.leading.memory.in_flight(&request.key);
+        let Context { node, version, state, reason, .. } = &request.context;
+        match outcome {
+            Outcome::Written(version) => self.written(request, version),
+            Outcome::Removed => {
+                tracing::info!(node, reason, object, "removed");
+                in_flight.removed(request.seen, now);
+            }
+            Outcome::NotConfirmed => {
+                tracing::debug!(node, reason, "pods came after the node was seen empty");
+                in_flight.failed("", now);
+            }
+            Outcome::Refused(why) | Outcome::Denied(why) | Outcome::NodeDenied(why) => {
+                // One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals
+                // are a mistake of ours, or there is a rule against it.
+                match in_flight.refused(request.seen, now) {
+                    1 => tracing::debug!(node, reason, object, why, "refused"),
+                    3 => {
+                        tracing::error!(
+                            node,
+                            version,
+                            state,
+                            reason,
+                            object,
+                            why,
+                            "refused three times in a row"
+                        );
+                    }
+                    _ => {}
+                }
+            }
+            Outcome::Failed(why) => {
+                let news = in_flight.failed(&why, now);
+                if matches!(request.operation, Operation::LabelNode { .. }) {
+                    self.leading.opt_in_from = now + OPT_IN_PAUSE;
+                    self.not_opted_in(request.context, &why);
+                } else if news {
+                    tracing::warn!(
+                        node,
+                        version,
+                        state,
+                        reason,
+                        object,
+                        why,
+                        "a request failed; trying again"
+                    );
+                }
+            }
+        }
+    }
+
+    /// A request changed its object, or nothing.
+    fn written(&mut self, request: Request, version_written: Option<u64>) {
+        let Request { key, operation, seen, begins_term, context } = request;
+        let (now, object) = (self.now(), operation.as_str());
+        let Context { node, version, state, reason, .. } = &context;
+        let in_flight = self.leading.memory.in_flight(&key);
+        if let Wrote::Nothing { first } = in_flight.written(seen, version_written, operation.patch(), now) {
+            self.metrics.wrote(object, "unchanged");
+            if first {
+                let why = "somebody else holds a field, or a webhook puts it back";
+                tracing::warn!(node, reason, object, why, "a write changed nothing; waiting for a change");
+            }
+            return;
+        }
+        self.metrics.wrote(object, "written");
+        if matches!(operation, Operation::LabelNode { .. }) {
+            self.leading.memory.opted_in();
+        }
+        if let Some(term) = begins_term {
+            self.leading.term = Some(term);
+            tracing::info!(term, "this process leads");
+        } else if !matches!(key, Key::Condition(_) | Key::FleetStatus) {
+            tracing::info!(node, version, state, reason, object, "written");
+        }
+        self.publisher.publish(context);
+    }
+
+    /// Books a change of a Node that was denied, or made. A grant has the key of its shadow, and changes the Node first.
+    fn note_denial(&mut self, request: &Request, outcome: &Outcome) {
+        let (Key::Node(shadow) | Key::Shadow(shadow)) = &request.key else { return };
+        match outcome {
+            Outcome::NodeDenied(why) => {
+                let now = self.now();
+                self.leading.memory.node(shadow).denials.denied(why, now);
+            }
+            Outcome::Written(_) if request.operation.changes_node() => {
+                self.leading.memory.node(shadow).denials.resolved();
+            }
+            _ => {}
+        }
+    }
+
+    /// Says that a node could not be labelled. The same answer is said once for all nodes, since it is mostly the same
+    /// for all.
+    fn not_opted_in(&mut self, context: Context, why: &str) {
+        let event = events::of_no_opt_in(why);
+        if self.leading.memory.cannot_opt_in(&event.note) {
+            let (node, says) = (&context.node, &event.note);
+            tracing::warn!(node, why, says, "a node was not labelled; trying again, later each time");
+            self.publisher.publish(Context { event: Some(event), ..context });
+        }
+    }
+
+    pub(super) fn evicted(&mut self, joined: Result<(PodKey, Answer), JoinError>) {
+        // These tasks are neither cancelled nor do they panic, so there is no error.
+        let Ok((pod, answer)) = joined else { return };
+        let now = self.now();
+        self.metrics.evicted(answer.as_str());
+        if !self.leading.drainer.answered(&pod, &answer, now) {
+            return;
+        }
+        let PodKey { namespace, name, .. } = pod;
+        match answer {
+            Answer::Accepted | Answer::Gone => tracing::info!(namespace, name, "the pod can be evicted now"),
+            Answer::Leaving => {
+                tracing::info!(namespace, name, "its namespace is being deleted, and the pod with it");
+            }
+            Answer::Blocked(why, _) => tracing::info!(namespace, name, why, "a budget holds up an eviction"),
+            Answer::Failed(why) => tracing::warn!(namespace, name, why, "an eviction failed; trying again"),
+        }
+    }
+
+    fn probe_completed(&mut self, finding: &Finding) {
+        let now = self.now();
+        if self.leading.admission.found(finding, now) {
+            match self.leading.admission.holds() {
+                Ok(()) => tracing::info!("webhook and policy refuse what they must"),
+                Err(why) => {
+                    tracing::warn!(why, "no update starts: our admission rules are not seen to be in force");
+                }
+            }
+        }
+    }
+
+    fn looked_around(&mut self, looked: &Looked) {
+        let now = self.now();
+        if self.leading.alone.found(looked, now)
+            && let Err(why) = self.leading.alone.holds()
+        {
+            tracing::error!(why, "no update starts");
+        }
+    }
+}
