@@ -145,7 +145,7 @@ bench-admission: control-plane build ## Measures what webhook and policies cost 
 	@$(MAKE) --no-print-directory bench-verdict
 
 .PHONY: bench-ports
-bench-ports: control-plane build ## Measures who gets through to the webhook while others take what they can get of its ports
+bench-ports: control-plane build ## Measures who is served by the webhook during a flood of connections
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-admission ports
 

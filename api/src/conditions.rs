@@ -14,6 +14,8 @@ pub const ADMISSION_ENFORCED: &str = "AdmissionEnforced";
 pub const OTHER_OPERATOR: &str = "OtherOperator";
 /// Condition type of the fleet: have too many nodes failed to reach a version, so that no further one tries.
 pub const HALTED: &str = "Halted";
+/// Condition type of the fleet: is no node being updated, and no change of the operator left on any Node.
+pub const IDLE: &str = "Idle";
 
 /// One condition, shaped like `metav1.Condition`, with limits on every string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

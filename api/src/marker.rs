@@ -65,7 +65,7 @@ pub struct Marker {
 #[derive(Debug, thiserror::Error)]
 pub enum MarkerError {
     /// It is not the JSON that we write.
-    #[error("the node's annotation {annotation} is not ours to read: {0}", annotation = crate::names::MARKER_ANNOTATION)]
+    #[error("the node's annotation {annotation} cannot be parsed: {0}", annotation = crate::names::MARKER_ANNOTATION)]
     Malformed(Unreadable),
     /// Nobody but us writes there, and we write less.
     #[error("the node's annotation {annotation} has {0} bytes, more than {MARKER_MAX}", annotation = crate::names::MARKER_ANNOTATION)]

@@ -43,9 +43,9 @@ impl crate::proof::Finding for Finding {
     fn holds(&self) -> Result<(), String> {
         let sentence = |rule: &str, met: &Met| match met {
             Met::Refusal => None,
-            Met::Nobody => Some(format!("{rule} did not refuse what it must: it was let through")),
-            Met::Else(what) => Some(format!("{rule} did not refuse what it must: {what}")),
-            Met::Nothing(why) => Some(format!("whether {rule} is in force is not known: {why}")),
+            Met::Nobody => Some(format!("{rule} did not refuse the dry run: the request was allowed")),
+            Met::Else(what) => Some(format!("{rule} did not refuse the dry run: {what}")),
+            Met::Nothing(why) => Some(format!("it is not known whether {rule} is enforced: {why}")),
         };
         let missing = [
             sentence("the validating webhook", &self.webhook),
@@ -102,7 +102,7 @@ async fn first_conclusive(answers: impl Stream<Item = Met>) -> Met {
             met => drop(other.get_or_insert(met)),
         }
     }
-    other.unwrap_or_else(|| Met::Nothing("there is no node to try it on".to_owned()))
+    other.unwrap_or_else(|| Met::Nothing("there is no node for the dry runs".to_owned()))
 }
 
 /// `admission webhook "<name>" denied the request: <rule> (<field>): …`

@@ -7,7 +7,6 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
-use crate::drain_to_idle::DrainToIdleArgs;
 use crate::plan::PlanArgs;
 use brupop_core::policy::{Durations, FailureBudget, Limit, Policy};
 use brupop_core::window::Schedule;
@@ -80,7 +79,7 @@ pub struct Settings {
     #[arg(long, env = "AUTO_LABEL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub auto_label: bool,
-    /// Seconds between two checks that our admission rules are enforced
+    /// Seconds between two dry runs that check whether webhook and policy are enforced
     #[arg(long, env = "CANARY_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
     pub canary_interval_seconds: u64,
     /// Address and port for /livez and /readyz
@@ -102,8 +101,6 @@ pub struct Settings {
 pub enum Command {
     /// Prints what would happen now, in which order, and why not for the rest; writes nothing
     Plan(PlanArgs),
-    /// Waits until no update runs and nothing of ours is left on any Node, before uninstalling; writes nothing
-    DrainToIdle(DrainToIdleArgs),
 }
 
 impl Settings {

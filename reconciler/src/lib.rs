@@ -4,13 +4,12 @@
 //! - What is asked of the API server: `operation` writes, [`evict`] empties nodes, `admission_probe` tries the admission rules out,
 //!   `other_operator` looks for upstream's, and `leadership` holds the Lease.
 //! - The process and its subcommands: [`process`] wires all of it, `reconcile` is its one loop; [`cli`], [`plan`],
-//!   [`drain_to_idle`], `metrics`.
+//!   `metrics`.
 //!
 //! Read the core first, then `reconcile/pass.rs`, which calls it.
 
 mod admission_probe;
 pub mod cli;
-pub mod drain_to_idle;
 pub mod evict;
 mod leadership;
 mod metrics;

@@ -1,7 +1,7 @@
 //! Updates the Bottlerocket hosts of a cluster, a few at a time.
 
 use brupop_reconciler::cli::{Command, Settings};
-use brupop_reconciler::{drain_to_idle, plan, process};
+use brupop_reconciler::{plan, process};
 use brupop_runtime::{Program, environment};
 use clap::Parser as _;
 use std::io::Write as _;
@@ -25,9 +25,6 @@ async fn main() -> ExitCode {
         }
         Some(Command::Plan(args)) => {
             ended("there is no plan", plan::run(settings.policy(), args).await.map(|text| say(&text)))
-        }
-        Some(Command::DrainToIdle(args)) => {
-            ended("not Idle", drain_to_idle::run(args, |line| say(&format!("{line}\n"))).await)
         }
     }
 }

@@ -137,10 +137,14 @@ impl Metrics {
         let pass = self.last_pass.lock().unwrap_or_else(PoisonError::into_inner).clone();
         registry.register("brupop_leader", "1 if this process leads", number(i64::from(pass.is_some())));
         registry.register("brupop_writes", "Writes to the API server", self.writes.clone());
-        registry.register("brupop_evictions", "Evictions by the API server's answer", self.evictions.clone());
+        registry.register(
+            "brupop_evictions",
+            "Evictions, by the API server's response",
+            self.evictions.clone(),
+        );
         registry.register(
             "brupop_refused_scrapes",
-            "Scrapes of /metrics refused, by why",
+            "Refused scrapes of /metrics, by reason",
             self.scrape_refusals.family(),
         );
         registry.register(
@@ -220,7 +224,7 @@ fn of_hosts(registry: &mut Registry, cluster: &Cluster) {
     registry.register("brupop_hosts_version", "Bottlerocket hosts by version", versions);
     registry.register(
         "brupop_nodes_failed",
-        "Nodes whose last update failed, as far as they do not run its version, until one succeeds",
+        "Nodes whose last update failed and that do not run its version, by reason",
         failed,
     );
     of_ledger(registry, cluster);
@@ -238,7 +242,7 @@ fn of_ledger(registry: &mut Registry, cluster: &Cluster) {
     }
     registry.register(
         "brupop_version_failures",
-        "Nodes that failed to reach a version, as far as the ledger remembers them",
+        "Nodes that failed to reach a version, of those that the ledger remembers",
         failures,
     );
 }
@@ -253,19 +257,23 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
         let nodes = pass.reasons.get(reason).copied().unwrap_or(0);
         reasons.get_or_create(&ByReason { reason }).set(nodes);
     }
-    registry.register("brupop_nodes_reason", "Nodes by why their update moves or not", reasons);
+    registry.register(
+        "brupop_nodes_reason",
+        "Nodes, by the reason why their update progresses or waits",
+        reasons,
+    );
     let overdue = Family::<ByReason, Gauge>::default();
     for (reason, nodes) in &pass.overdue {
         overdue.get_or_create(&ByReason { reason }).set(*nodes);
     }
     registry.register(
         "brupop_slots_overdue",
-        "Slots held for longer than the step of their update may take, by why the update does not move",
+        "Slots held for longer than the current step of their update may take, by reason",
         overdue,
     );
     registry.register(
         "brupop_oldest_slot_seconds",
-        "For how long the oldest slot has been held; 0 if none is in use",
+        "Seconds for which the oldest slot has been held; 0 if none is in use",
         number(i64::try_from(pass.oldest_slot_seconds.unwrap_or(0)).unwrap_or(i64::MAX)),
     );
     let limit = i64::try_from(pass.limit).unwrap_or(i64::MAX);
@@ -277,17 +285,17 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
     registry.register("brupop_skipped_objects", "Objects that cannot be read, by kind", skipped);
     registry.register(
         "brupop_halted_versions",
-        "Versions that too many nodes failed to reach, so that no further one tries",
+        "Halted versions, which too many nodes failed to reach",
         number(i64::try_from(pass.halted).unwrap_or(i64::MAX)),
     );
     registry.register(
         "brupop_admission_enforced",
-        "1 if webhook and policy were seen to refuse what they must",
+        "1 if the last dry runs showed that webhook and policy are enforced",
         number(i64::from(pass.admission_enforced)),
     );
     registry.register(
         "brupop_other_operator",
-        "1 if upstream's operator is not ruled out, so that no update starts",
+        "1 if upstream's operator is installed, or this is not known, so that no update starts",
         number(i64::from(pass.other_operator)),
     );
 }

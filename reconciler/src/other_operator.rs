@@ -53,7 +53,7 @@ impl Finding for Looked {
             ));
         }
         match &self.unknown {
-            Some(why) => Err(format!("whether upstream's operator is installed, too, is not known: {why}")),
+            Some(why) => Err(format!("it is not known whether upstream's operator is installed, too: {why}")),
             None => Ok(()),
         }
     }

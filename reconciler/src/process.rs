@@ -37,7 +37,7 @@ pub enum ProcessError {
     #[error(transparent)]
     Listen(#[from] endpoint::ListenError),
     /// The pod's name is needed.
-    #[error("set POD_NAME to the name of this pod: the Lease is held, and Events are reported, under it")]
+    #[error("set POD_NAME to the name of this pod: the Lease and Events carry it")]
     PodName,
     /// The settings make no policy.
     #[error("{0}")]
@@ -61,7 +61,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         let expression = &settings.scheduler_cron_expression;
         tracing::warn!(
             expression,
-            "SCHEDULER_CRON_EXPRESSION names only times that are over: no update starts"
+            "SCHEDULER_CRON_EXPRESSION names only times in the past, so no update starts"
         );
     }
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
@@ -75,7 +75,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let client = cluster.client_without_retry()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace, "reconciler started");
 
-    let (health, metrics) = (Health::starting("the watches have not yielded yet"), Metrics::default());
+    let (health, metrics) = (Health::starting("the watches have not synced yet"), Metrics::default());
     let watches = Arc::new(Watches::start(&client, &namespace));
     let scraped = (Arc::clone(&watches), metrics.clone());
     let render = move || {

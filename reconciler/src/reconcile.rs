@@ -12,7 +12,7 @@ mod status_writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_runtime::Shutdown;
+use brupop_runtime::{FailureLog, Shutdown};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -55,13 +55,13 @@ pub struct Reconciler {
     /// Evictions under way. They are never dropped half-way: the API server could have counted the disruption without
     /// deleting the pod, and then the budget allows no other eviction for two minutes.
     evicting: JoinSet<(PodKey, Answer)>,
-    /// What it publishes was done, also if this process leads no more.
+    /// What it publishes was done, also if this process no longer leads.
     publisher: Publisher,
-    /// Forgotten as a whole when this process leads no more.
+    /// Forgotten as a whole when this process no longer leads.
     leading: Leading,
     elected_before: bool,
-    /// Why the fleet's object cannot be read, as it was logged.
-    fleet_unreadable: Option<String>,
+    /// Of the fleet's object, if it cannot be read.
+    fleet_log: FailureLog,
 }
 
 /// What is known and under way as long as this process leads.
@@ -127,7 +127,7 @@ impl Reconciler {
             publisher: Publisher::new(recorder),
             leading: Leading::new(canary_interval),
             elected_before: false,
-            fleet_unreadable: None,
+            fleet_log: FailureLog::default(),
         }
     }
 
@@ -170,7 +170,7 @@ impl Reconciler {
             self.publisher.finish().await;
         };
         if timeout(FAREWELL, all_answered).await.is_err() {
-            tracing::warn!("evictions or Events are left unanswered");
+            tracing::warn!("some evictions or Events were not answered before the end");
         }
     }
 
@@ -199,7 +199,7 @@ impl Reconciler {
         if !std::mem::take(&mut self.elected_before) {
             return;
         }
-        tracing::warn!("this process leads no more");
+        tracing::warn!("this process no longer leads");
         self.leading = Leading::new(self.canary_interval);
         self.watches.forget_what_leaders_know();
         self.metrics.passed(None);

@@ -15,10 +15,10 @@ use crate::host::{Durations, Host};
 use crate::operator::{NAMESPACE, apply_overlay, binaries, programs};
 use crate::{ControlPlane, Kubelets, Options, Program, await_progress};
 
+mod assertions;
 mod changes;
-mod people;
-mod tells;
 mod terms;
+mod user_actions;
 pub mod watch;
 mod workloads;
 

@@ -64,7 +64,7 @@ pub struct Outcome {
     /// The version it ended with.
     pub to: Option<String>,
     /// From the first change of its spec to Idle again; `None` if it never began, or has not ended.
-    pub took: Option<Duration>,
+    pub duration: Option<Duration>,
     /// Of this: from its cordon to the moment when it was seen empty.
     pub drain: Duration,
     /// Time for which each state was wanted.
@@ -264,7 +264,7 @@ impl History {
     }
 
     /// The first change of any spec to the last return to Idle.
-    pub fn took(&self) -> Option<Duration> {
+    pub fn duration(&self) -> Option<Duration> {
         let began = self.nodes.values().filter_map(|past| began(past)).min()?;
         let ended = self.nodes.values().filter_map(|past| ended(past)).max()?;
         Some(ended.saturating_duration_since(began))
@@ -287,7 +287,7 @@ fn ended(past: &[(Instant, Seen)]) -> Option<Instant> {
 
 fn outcome(past: &[(Instant, Seen)]) -> Outcome {
     let versions = || past.iter().filter_map(|(_, seen)| seen.version.clone());
-    let took = began(past).zip(ended(past)).map(|(began, ended)| ended.saturating_duration_since(began));
+    let duration = began(past).zip(ended(past)).map(|(began, ended)| ended.saturating_duration_since(began));
     let mut states: BTreeMap<State, Duration> = BTreeMap::new();
     let mut drain = Duration::ZERO;
     for pair in past.windows(2) {
@@ -303,7 +303,14 @@ fn outcome(past: &[(Instant, Seen)]) -> Outcome {
     let mut boots: Vec<&str> =
         past.iter().map(|(_, seen)| seen.boot_id.as_str()).filter(|boot| !boot.is_empty()).collect();
     boots.dedup();
-    Outcome { from: versions().next(), to: versions().next_back(), took, drain, states, boots: boots.len() }
+    Outcome {
+        from: versions().next(),
+        to: versions().next_back(),
+        duration,
+        drain,
+        states,
+        boots: boots.len(),
+    }
 }
 
 #[cfg(test)]

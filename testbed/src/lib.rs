@@ -10,9 +10,10 @@ pub mod binaries;
 mod certificates;
 mod components;
 pub mod control_plane;
-pub mod crowd;
+
 pub mod earlier;
 pub mod fleet;
+pub mod flood;
 pub mod history;
 pub mod host;
 pub mod kubeconfig;

@@ -244,8 +244,8 @@ mod tests {
 
     /// Plays two roles: run by itself, as a child, it is the owner that is killed.
     #[tokio::test]
-    async fn an_owner_that_is_killed_leaves_neither_processes_nor_files() {
-        const NAME: &str = "sandbox::tests::an_owner_that_is_killed_leaves_neither_processes_nor_files";
+    async fn a_killed_owner_leaves_no_processes_or_files() {
+        const NAME: &str = "sandbox::tests::a_killed_owner_leaves_no_processes_or_files";
         const OWNER: &str = "BRUPOP_TESTBED_TEST_OWNER";
         if std::env::var_os(OWNER).is_some() {
             let sandbox = Sandbox::new().unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_tells_its_end_and_its_last_words() {
+    async fn exit_status_and_last_output_are_reported() {
         let sandbox = Sandbox::new().unwrap();
         let mut command = tokio::process::Command::new("bash");
         command.args(["-c", "echo so long; exit 3"]);

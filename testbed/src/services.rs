@@ -209,7 +209,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_ready_pods_behind_the_named_port_are_chosen() {
+    fn a_service_selects_ready_pods_with_its_port() {
         let slice: EndpointSlice = serde_json::from_value(json!({
             "addressType": "IPv4",
             "ports": [{"name": "metrics", "port": 8080}, {"name": "https", "port": 8443}],

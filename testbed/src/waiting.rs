@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn neither_a_false_condition_nor_a_hanging_look_outlasts_the_deadline() {
+    async fn every_wait_ends_at_its_deadline() {
         let never = await_until("never", Duration::from_secs(2), async || None::<()>).await;
         assert_eq!(never.map_err(|e| e.to_string()), Err("waited 2 s in vain for: never".to_owned()));
         let hangs = await_until("hangs", Duration::from_secs(2), async || {

@@ -216,7 +216,7 @@ async fn every_row(bed: &Bed, gates: Gates, setup: &str) -> Result<Vec<String>> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn agents_write_their_own_nodes_status_and_nothing_else() -> Result<()> {
+async fn agents_write_only_their_own_nodes_status() -> Result<()> {
     // The client calls each refusal by code 500 an error; here they are what is waited for.
     let logs = tracing_subscriber::fmt().with_env_filter("error,kube_client=off").with_test_writer();
     let _ = logs.try_init();

@@ -135,7 +135,7 @@ impl Bed {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lines_that_auditors_are_shown_are_those_of_the_audit_log() -> Result<()> {
+async fn documented_audit_lines_match_the_audit_log() -> Result<()> {
     let binaries = binaries(&["brupop-webhook"])?;
     // By the audit policy that the document tells people to have.
     let audit_policy = DOCUMENT.split("```yaml\n").nth(1).and_then(|block| block.split("```").next());

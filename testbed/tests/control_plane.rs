@@ -14,7 +14,7 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_server_stores_audits_and_leaves_nothing_behind() -> Result<()> {
+async fn the_api_server_stores_audits_and_cleans_up() -> Result<()> {
     let control_plane = ControlPlane::start(Options::API).await?;
     println!("ready in {:?}", control_plane.ready_in());
     let (dir, group) = (control_plane.dir().to_owned(), control_plane.sandbox().group());
@@ -71,7 +71,7 @@ async fn a_bound_token_names_node_and_pod() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_set_runs_on_a_made_node_and_kwok_leaves_the_nodes_facts_alone() -> Result<()> {
+async fn kwok_runs_daemon_sets_and_keeps_node_facts() -> Result<()> {
     let mut control_plane = ControlPlane::start(Options::CLUSTER).await?;
     let client = control_plane.client();
     let made = make_nodes(&client, 2).await?;

@@ -192,7 +192,7 @@ impl Restarts<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_report_is_lost_while_certificates_are_rotated_and_replicas_restarted() -> Result<()> {
+async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
     let logs = tracing_subscriber::fmt().with_env_filter("warn,kube_client=off").with_test_writer();
     let _ = logs.try_init();
     let binaries = binaries(&["brupop-webhook"])?;

@@ -129,7 +129,7 @@ fn is_alive(pid: u32) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_is_a_process_with_its_environment_token_and_service() -> Result<()> {
+async fn a_pods_process_gets_environment_token_and_service() -> Result<()> {
     let bed = Bed::start().await?;
     let (process, pod) = bed.running("the pod's process", |_, _| true).await?;
     assert_eq!((process.node.as_str(), process.component.as_str(), process.restarts), ("node-0", "agent", 0));
@@ -162,7 +162,7 @@ async fn a_pod_is_a_process_with_its_environment_token_and_service() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_is_restarted_and_a_deleted_pod_ends_gracefully() -> Result<()> {
+async fn processes_restart_and_deleted_pods_end_gracefully() -> Result<()> {
     let bed = Bed::start().await?;
     let (first, _) = bed.running("the pod's process", |_, _| true).await?;
     bed.kubelets.signal("default", &first.pod, Signal::KILL);
@@ -182,7 +182,7 @@ async fn a_process_is_restarted_and_a_deleted_pod_ends_gracefully() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reboot_ends_the_process_and_shows_on_the_node() -> Result<()> {
+async fn a_reboot_ends_processes_and_changes_the_node() -> Result<()> {
     let bed = Bed::start().await?;
     let (before, _) = bed.running("the pod's process", |_, _| true).await?;
     let boot = bed.host.boot_id();

@@ -13,7 +13,7 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(45);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_shipped_webhook_is_called_by_its_service_and_knows_the_caller() -> Result<()> {
+async fn the_api_server_calls_the_webhooks_service() -> Result<()> {
     let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_test_writer().try_init();
     let binaries = binaries(&["brupop-webhook"])?;
     let control_plane = ControlPlane::start(Options::CLUSTER).await?;

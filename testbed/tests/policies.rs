@@ -146,17 +146,17 @@ async fn hold_under(overlay: Overlay) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policies_confine_who_they_should_and_warn_whom_they_should() -> Result<()> {
+async fn policies_confine_machines_and_warn_people() -> Result<()> {
     hold_under(Overlay::DEFAULT).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn and_so_they_do_under_other_names_and_on_trusted_nodes() -> Result<()> {
+async fn policies_hold_under_other_names_and_placement() -> Result<()> {
     hold_under(Overlay::RENAMED).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_with_60_000_labels_can_be_updated() -> Result<()> {
+async fn nodes_with_many_labels_can_be_updated() -> Result<()> {
     let bed = Bed::start(Overlay::DEFAULT).await?;
     attacks::prepare(&bed).await?;
     pod(&bed).await?;
@@ -165,7 +165,7 @@ async fn a_node_with_60_000_labels_can_be_updated() -> Result<()> {
 }
 
 #[test]
-fn an_agents_own_fields_are_all_of_the_status_but_the_conditions() -> Result<()> {
+fn agents_own_every_status_field_except_conditions() -> Result<()> {
     let read = |file: &str| -> Result<Json> {
         let path = format!("{}/../manifests/{file}", env!("CARGO_MANIFEST_DIR"));
         Ok(serde_yaml_ng::from_str(&std::fs::read_to_string(&path).context(path)?)?)

@@ -1,4 +1,4 @@
-//! The ports of our processes, with the limits as shipped, while a crowd takes what it can get: who matters gets through.
+//! The ports of our processes, with the limits as shipped, during a flood of connections: legitimate clients are served.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -8,7 +8,7 @@ use brupop_runtime::connections::Drops;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider, metrics_endpoint};
 use brupop_testbed::await_until;
-use brupop_testbed::crowd::{Behaviour, Crowd, OwnRuntime, Port, raise_open_files};
+use brupop_testbed::flood::{Behaviour, Flood, OwnRuntime, Port, raise_open_files};
 use brupop_webhook::certificates::{Policy, issue::issue};
 use brupop_webhook::serve::{LIMITS, serve};
 use futures::future::join_all;
@@ -31,11 +31,11 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 const NAME: &str = "webhook.ns.svc";
 const DEADLINE: Duration = Duration::from_mins(1);
-/// Who asks is answered before a crowd has come so many times more: how long that takes is a matter of the machine.
-const PATIENCE: usize = CROWD;
-const CROWD: usize = 2000;
+/// Who asks is answered before the flood has come so many times more: how long that takes is a matter of the machine.
+const PATIENCE: usize = FLOOD;
+const FLOOD: usize = 2000;
 const KEPT_ALIVE: &[Behaviour] = &[Behaviour::KeptAlive];
-/// Before a connection of the crowd is opened again.
+/// How long before a connection of the flood is opened again.
 const SOON: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::ZERO;
 const REVIEW: &str = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1",
@@ -87,8 +87,8 @@ where
     Ok((Port::tls(address, NAME, generation.authority.as_bytes())?, runtime))
 }
 
-/// A caller that matters, from an address of its own. Like an API server, it keeps connections for another time.
-struct Caller {
+/// A legitimate client, on an address of its own. Like an API server, it keeps connections to use them again.
+struct Asker {
     port: Port,
     from: Ipv4Addr,
     idle: std::sync::Mutex<Vec<SendRequest<Full<Bytes>>>>,
@@ -102,7 +102,7 @@ struct Tries {
     longest: Duration,
 }
 
-impl Caller {
+impl Asker {
     fn of(port: &Port) -> Self {
         Self {
             port: port.clone(),
@@ -113,11 +113,11 @@ impl Caller {
     }
 
     /// Tries to get an answer, over a connection that was used before, if there is one and `new` is not wanted.
-    async fn ask(&self, crowd: &Crowd, request: Request<Full<Bytes>>, new: bool) {
+    async fn ask(&self, flood: &Flood, request: Request<Full<Bytes>>, new: bool) {
         let began = Instant::now();
         let answered = tokio::select! {
             answered = self.answer(request, new) => answered,
-            starved = goes_on(crowd, PATIENCE) => Err(anyhow!("{PATIENCE} others came first: {starved:?}")),
+            starved = wait_for_progress(flood, PATIENCE) => Err(anyhow!("{PATIENCE} others came first: {starved:?}")),
         };
         let mut tries = self.tries.lock().unwrap();
         tries.all += 1;
@@ -155,9 +155,9 @@ impl Caller {
     }
 
     /// All tries were answered.
-    fn check(&self, beside: &str, crowd: &Crowd) -> Result<()> {
+    fn check(&self, beside: &str, flood: &Flood) -> Result<()> {
         let tries = self.tries.lock().unwrap();
-        println!("{} tries beside {beside} ({}): {:?} at most", tries.all, crowd.done(), tries.longest);
+        println!("{} tries beside {beside} ({}): {:?} at most", tries.all, flood.completed(), tries.longest);
         ensure!(tries.failed.is_empty(), "beside {beside}: {tries:?}");
         Ok(())
     }
@@ -172,15 +172,15 @@ fn review() -> Request<Full<Bytes>> {
     Request::post("/validate").header("host", NAME).body(Full::from(REVIEW)).unwrap()
 }
 
-/// The crowd does so much more.
-async fn goes_on(crowd: &Crowd, more: usize) -> Result<()> {
-    let before = crowd.done();
-    let done = async || (crowd.done() >= before + more).then_some(());
-    Ok(await_until("the crowd goes on", DEADLINE, done).await?)
+/// Waits until the flood has sent so much more.
+async fn wait_for_progress(flood: &Flood, more: usize) -> Result<()> {
+    let before = flood.completed();
+    let done = async || (flood.completed() >= before + more).then_some(());
+    Ok(await_until("the flood makes progress", DEADLINE, done).await?)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reviews_are_answered_beside_a_crowd() -> Result<()> {
+async fn reviews_are_answered_during_a_flood() -> Result<()> {
     let _alone = alone().await?;
     let (other, same) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
     for (beside, behaviours, pause, from) in [
@@ -199,40 +199,40 @@ async fn reviews_are_answered_beside_a_crowd() -> Result<()> {
             serve(listener, resolver, LIMITS, Arc::default(), None, shutdown)
         })
         .await?;
-        let api_server = Caller { from, ..Caller::of(&port) };
-        let crowd = Crowd::start(&port, CROWD, behaviours, pause)?;
-        goes_on(&crowd, 2 * LIMITS.connections).await?;
+        let api_server = Asker { from, ..Asker::of(&port) };
+        let flood = Flood::start(&port, FLOOD, behaviours, pause)?;
+        wait_for_progress(&flood, 2 * LIMITS.connections).await?;
         for _ in 0..10 {
-            join_all((0..10).map(|number| api_server.ask(&crowd, review(), number % 2 == 0))).await;
-            goes_on(&crowd, 20).await?;
+            join_all((0..10).map(|number| api_server.ask(&flood, review(), number % 2 == 0))).await;
+            wait_for_progress(&flood, 20).await?;
         }
-        api_server.check(beside, &crowd)?;
+        api_server.check(beside, &flood)?;
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn probes_are_answered_beside_a_crowd() -> Result<()> {
+async fn probes_are_answered_during_a_flood() -> Result<()> {
     let _alone = alone().await?;
     let unfinished = &[Behaviour::Silent, Behaviour::HalfHead, Behaviour::HalfBody];
     for (beside, size, behaviours, pause) in [
         ("70 kept alive", 70, KEPT_ALIVE, SOON),
-        ("2,000 kept alive that come back at once", CROWD, KEPT_ALIVE, AT_ONCE),
-        ("2,000 that stall and come back at once", CROWD, unfinished, AT_ONCE),
+        ("2,000 kept alive that come back at once", FLOOD, KEPT_ALIVE, AT_ONCE),
+        ("2,000 that stall and come back at once", FLOOD, unfinished, AT_ONCE),
     ] {
         let health = Health::starting("not yet");
         health.ready();
         let (address, _server) =
             start(|listener, shutdown| endpoint::serve(listener, health, Drops::default(), shutdown)).await?;
         let port = Port::plain(address);
-        let kubelet = Caller::of(&port);
-        let crowd = Crowd::start(&port, size, behaviours, pause)?;
-        goes_on(&crowd, size.min(500)).await?;
+        let kubelet = Asker::of(&port);
+        let flood = Flood::start(&port, size, behaviours, pause)?;
+        wait_for_progress(&flood, size.min(500)).await?;
         for _ in 0..50 {
-            kubelet.ask(&crowd, get("/livez", ""), true).await;
-            goes_on(&crowd, 1).await?;
+            kubelet.ask(&flood, get("/livez", ""), true).await;
+            wait_for_progress(&flood, 1).await?;
         }
-        kubelet.check(beside, &crowd)?;
+        kubelet.check(beside, &flood)?;
     }
     Ok(())
 }
@@ -261,11 +261,11 @@ fn token_reviewer() -> (Client, Arc<AtomicUsize>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scrapers_are_answered_beside_a_crowd() -> Result<()> {
+async fn scrapers_are_answered_during_a_flood() -> Result<()> {
     let _alone = alone().await?;
     for (beside, size, behaviours) in [
         ("40 that make up tokens", 40, &[Behaviour::MadeUpTokens][..]),
-        ("2,000 that stall and come back at once", CROWD, &Behaviour::UNFINISHED[..]),
+        ("2,000 that stall and come back at once", FLOOD, &Behaviour::UNFINISHED[..]),
     ] {
         let (client, asked) = token_reviewer();
         let callers = Authorizer::new(client, Right::Get(metrics_endpoint::PATH), Refusals::default());
@@ -274,21 +274,21 @@ async fn scrapers_are_answered_beside_a_crowd() -> Result<()> {
             metrics_endpoint::serve(listener, resolver, callers, render, Drops::default(), shutdown)
         })
         .await?;
-        let scraper = Caller::of(&port);
+        let scraper = Asker::of(&port);
         let before = scraper.answer(get("/metrics", "known"), true).await?;
         ensure!(before == StatusCode::OK, "{before}");
         let began = Instant::now();
-        let crowd = Crowd::start(&port, size, behaviours, AT_ONCE)?;
-        goes_on(&crowd, size.min(500)).await?;
+        let flood = Flood::start(&port, size, behaviours, AT_ONCE)?;
+        wait_for_progress(&flood, size.min(500)).await?;
         for number in 0..50 {
-            scraper.ask(&crowd, get("/metrics", "known"), number % 2 == 0).await;
-            goes_on(&crowd, 40).await?;
+            scraper.ask(&flood, get("/metrics", "known"), number % 2 == 0).await;
+            wait_for_progress(&flood, 40).await?;
         }
-        scraper.ask(&crowd, get("/metrics", "new"), true).await;
-        scraper.check(beside, &crowd)?;
+        scraper.ask(&flood, get("/metrics", "new"), true).await;
+        scraper.check(beside, &flood)?;
         let (asked, seconds) = (asked.load(Ordering::Relaxed), began.elapsed().as_secs_f32());
         println!("{asked} reviews in {seconds:.1} s");
-        // Two of scrapers, and five in ten seconds of each address of the crowd.
+        // Two of scrapers, and five in ten seconds of each address of the flood.
         let most = 2.0 + 20.0 * (1.0 + seconds / 10.0);
         ensure!(f32::from(u16::try_from(asked)?) <= most, "{asked} reviews in {seconds} s");
     }

@@ -65,7 +65,7 @@ async fn names(control_plane: &ControlPlane, kind: &str) -> Result<Vec<String>> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_accounts_may_do_what_is_listed_and_nothing_else() -> Result<()> {
+async fn accounts_may_do_only_what_is_listed() -> Result<()> {
     let control_plane = ControlPlane::start(Options::API).await?;
     apply_overlay(&control_plane, "default").await?;
     let client = control_plane.client();
@@ -121,7 +121,7 @@ fn differences_are_lines_to_add_and_to_remove() {
 }
 
 #[test]
-fn what_is_allowed_everywhere_is_one_line_and_a_name_counts_only_where_not_all_may_be_had() {
+fn rights_are_listed_once_at_their_widest_scope() {
     let may = |verb, place, name: &str| {
         let (group, resource, name) = (String::new(), "pods/log".to_owned(), name.to_owned());
         Question { object: Object::Resource { group, resource, place, name }, verb }

@@ -387,7 +387,7 @@ async fn of_two_who_take_a_slot_one_has_it(client: &Client) -> Result<()> {
 }
 
 #[test]
-fn the_api_server_does_with_a_write_what_the_interpreter_does() -> Result<()> {
+fn the_write_interpreter_agrees_with_the_api_server() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let control_plane = runtime.block_on(ControlPlane::start(Options::API))?;
     runtime.block_on(custom_resources::install(&control_plane))?;

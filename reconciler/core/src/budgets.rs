@@ -197,7 +197,7 @@ fn forbidden<'b>(pod: &Pod, budgets: impl Iterator<Item = &'b Item<Budget>>) -> 
 fn never(budget: &Budget) -> Option<String> {
     if budget.sync_failed {
         return Some(
-            "allows nothing, because Kubernetes cannot work it out (SyncFailed): kubectl describe pdb says why".to_owned(),
+            "allows no disruption, because Kubernetes cannot compute it (SyncFailed): kubectl describe pdb says why".to_owned(),
         );
     }
     let all = budget.observed && budget.expected_pods > 0 && budget.desired_healthy >= budget.expected_pods;
@@ -332,7 +332,7 @@ mod tests {
                 Some("shop/a and b select"),
             ),
             ("two, not begun", &pending, vec![over("a", "cart", 9, 1), over("b", "cart", 9, 1)], None),
-            ("unknown to its controller", &cart, vec![failed()], Some("shop/failed allows nothing")),
+            ("unknown to its controller", &cart, vec![failed()], Some("shop/failed allows no disruption")),
             (
                 "thousands",
                 &cart,

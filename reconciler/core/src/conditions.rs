@@ -1,6 +1,7 @@
 //! Conditions, as server-side apply has them, and when they are worth a write. Pure.
 
 mod halted;
+mod idle;
 
 use std::time::Duration;
 
@@ -45,15 +46,19 @@ impl DesiredCondition {
 
     /// The condition Overdue of a shadow whose update holds its slot for too long, from its condition Progressing.
     pub fn overdue(progressing: &Self) -> Self {
-        let message =
-            format!("the update holds its slot for longer than this may take: {}", progressing.message);
+        let message = format!(
+            "the update has held its slot for longer than this step may take: {}",
+            progressing.message
+        );
         Self::of(OVERDUE, ConditionStatus::True, progressing.reason, &message)
     }
 
     /// The condition `AdmissionEnforced` of the fleet; `Err` says what was seen instead of a refusal.
     pub fn admission(enforced: Result<(), &str>) -> Self {
         let (status, reason, message) = match enforced {
-            Ok(()) => (ConditionStatus::True, "Refused", "webhook and policy refuse what they must"),
+            Ok(()) => {
+                (ConditionStatus::True, "Refused", "webhook and policy refused the dry runs, as they must")
+            }
             Err(why) => (ConditionStatus::False, "NotRefused", why),
         };
         Self::of(ADMISSION_ENFORCED, status, reason, message)
@@ -143,6 +148,8 @@ pub struct DesiredFleetStatus {
     pub halted: Option<String>,
     /// Has the failure budget of a version been spent?
     pub halt: DesiredCondition,
+    /// Is no node in mid-update?
+    pub idle: DesiredCondition,
     /// Are our admission rules in force? `None` = not tried out yet.
     pub admission: Option<DesiredCondition>,
     /// Is another operator here? `None` = not looked yet.
@@ -160,6 +167,7 @@ impl DesiredFleetStatus {
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
                 && stands(&self.halt)
+                && stands(&self.idle)
                 && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(stands))
         })
     }
@@ -194,8 +202,8 @@ impl DesiredFleetStatus {
         if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
             status["halted"] = json!(halted);
         }
-        let halt = self.halt.over(conditions, generation, now);
-        status["conditions"] = json!(known.chain([halt]).collect::<Vec<_>>());
+        let always = [&self.halt, &self.idle].map(|wanted| wanted.over(conditions, generation, now));
+        status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
         json!({
             "apiVersion": BottlerocketFleet::api_version(&()),
             "kind": BottlerocketFleet::kind(&()),
@@ -237,6 +245,7 @@ impl<W: PartialEq> Debounced<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Cluster;
     use std::collections::BTreeMap;
     use std::slice;
 
@@ -335,6 +344,7 @@ mod tests {
             counts: Counts { nodes: 3, ..Counts::default() },
             halted: None,
             halt: DesiredCondition::halted("ns", &BTreeMap::new(), &[]),
+            idle: DesiredCondition::idle(&Cluster::default(), &BTreeMap::new()),
             admission: Some(DesiredCondition::admission(Err("the webhook let through what it must refuse"))),
             other_operator: Some(DesiredCondition::other_operator(Err("upstream's is here"))),
         };

@@ -45,7 +45,7 @@ impl PodKey {
 
 /// What to tell people about a pod without a controller, which holds a drain up.
 pub fn unmanaged(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name} has no controller that would make it again elsewhere: delete it by hand")
+    format!("{namespace}/{name} has no controller that would recreate it elsewhere: delete it by hand")
 }
 
 /// What to tell people about a pod that cannot be read, which holds a drain up.

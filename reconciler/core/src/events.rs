@@ -59,25 +59,27 @@ pub fn of_milestone(view: &NodeView<'_>, milestone: Milestone) -> Option<EventTe
             ("UpdateStarted", false, format!("the update from {current} to {to} begins"))
         }
         Milestone::Adopted => {
-            ("UpdateAdopted", false, format!("an update to {version} that was under way is taken over"))
+            ("UpdateAdopted", false, format!("an update to {version} that was in progress is taken over"))
         }
         Milestone::Cordoned => ("Cordoned", false, cordoned(view, version)),
         Milestone::CordonedAgain => {
             let note = format!(
-                "somebody uncordoned it while it was emptied for {version}, so pods may have come: it is emptied anew; \
-                 to leave it in service, annotate it with {}=true",
+                "somebody uncordoned the node during its drain for {version}, so pods may have come: it is drained again; \
+                 to keep it in service, annotate it with {}=true",
                 names::PAUSE_ANNOTATION
             );
             ("CordonedAgain", true, note)
         }
         Milestone::PodsLeft => ("PodsLeft", true, of_left(view.pods.returning)),
-        Milestone::Drained => ("Drained", false, "no pod is left that had to move".to_owned()),
+        Milestone::Drained => ("Drained", false, "all pods that had to move have left the node".to_owned()),
         Milestone::RebootGranted => {
-            ("RebootGranted", false, format!("the node is empty; its host may reboot into {version}"))
+            ("RebootGranted", false, format!("the node is drained; its host may reboot into {version}"))
         }
-        Milestone::ReturnedToService => {
-            ("ReturnedToService", false, "what was changed on the node for its update is undone".to_owned())
-        }
+        Milestone::ReturnedToService => (
+            "ReturnedToService",
+            false,
+            "the changes that were made to the node for its update are undone".to_owned(),
+        ),
         Milestone::Updated => ("Updated", false, format!("the node runs {version}")),
         Milestone::Aborted(why) => {
             let (left, why) = (left_behind(&shadow, why), Reason::Aborting(why).message());
@@ -92,14 +94,14 @@ fn cordoned(view: &NodeView<'_>, version: &str) -> String {
     let is_persons = view.node.is_some_and(|node| {
         node.unschedulable && node.marker.is_none_or(|marker| marker.cordoned_at.is_none())
     });
-    let stays = if is_persons { "; it was cordoned before, and stays so after" } else { "" };
-    format!("to be emptied for {version}{stays}")
+    let stays = if is_persons { "; it was cordoned before, and stays cordoned" } else { "" };
+    format!("the node is cordoned, to be drained for {version}{stays}")
 }
 
 /// What becomes of pods of these workloads, which came back each time that they were evicted.
 pub fn of_left(owners: &[String]) -> String {
     format!(
-        "pods of {} came back each time that they were evicted: they stay, and go down with the host",
+        "pods of {} came back each time they were evicted: they stay until the host reboots",
         owners.join(", ")
     )
 }
@@ -113,11 +115,11 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
         _ if why == Abort::FellBack || spec.version == status.current_version => String::new(),
         // The DaemonSet's pod went with the label.
         Some(version) if why == Abort::NotLabelled => format!(
-            "; its agent is gone and undoes nothing: if {version} was activated, it stays so, and the host's next \
-             reboot is into it"
+            "; its agent is gone and cannot undo anything: if {version} was activated, it stays so, and the host's next \
+             reboot will boot it"
         ),
         _ if why == Abort::NotLabelled => String::new(),
-        _ => "; its agent undoes what it did".to_owned(),
+        _ => "; its agent undoes its changes to the host".to_owned(),
     }
 }
 
@@ -141,7 +143,9 @@ pub fn of_halts(halted: &[Halted<'_>]) -> Option<EventText> {
     Some(EventText {
         reason: "VersionHalted",
         warning: true,
-        note: format!("no further node is updated to what too many nodes failed to reach: {note}"),
+        note: format!(
+            "no further node is updated to these versions, because too many nodes failed to reach them: {note}"
+        ),
         action: format!("Update to {action}"),
     })
 }
@@ -163,7 +167,7 @@ pub fn of_opt_in(node: &str) -> EventText {
         reason: "OptedIn",
         warning: false,
         note: format!(
-            "labelled {label}={}, for it runs Bottlerocket (AUTO_LABEL); to leave it out: kubectl label node {node} \
+            "labelled {label}={}, because it runs Bottlerocket (AUTO_LABEL); to opt it out: kubectl label node {node} \
              {label}={} --overwrite",
             names::UPDATER_INTERFACE_VERSION,
             names::LEFT_OUT

@@ -59,7 +59,7 @@ impl Evictions {
         let (wait, why) = match answer {
             Answer::Accepted | Answer::Gone => (ACCEPTED_WAIT, None),
             Answer::Leaving => {
-                let why = "its namespace is being deleted, and goes when all in it has gone";
+                let why = "its namespace is being deleted, and the pod with it";
                 (ACCEPTED_WAIT, Some(why.to_owned()))
             }
             Answer::Blocked(why, asked_for) => (RETRY.max(*asked_for), Some(why.clone())),
@@ -95,14 +95,14 @@ impl Evictions {
             let late = time.duration_since(*by) >= LATE;
             late.then(|| {
                 format!(
-                    "{namespace}/{name} should be gone since {by}: see its finalizers, and its node's kubelet"
+                    "{namespace}/{name} should have ended by {by}: see its finalizers, and its node's kubelet"
                 )
             })
         };
         let slow = || {
             let (by, PodKey { namespace, name, .. }) = plan.leaving.last()?;
             let long = by.duration_since(time) >= LONG;
-            long.then(|| format!("{namespace}/{name} is on its way out, and has until {by} for that"))
+            long.then(|| format!("{namespace}/{name} is terminating, and has until {by} to end"))
         };
         refused.or_else(left).or_else(stuck).or_else(slow)
     }
@@ -212,9 +212,9 @@ mod tests {
         assert_eq!((said(9), said(-119)), (None, None));
         assert_eq!(
             said(-120).unwrap(),
-            "shop/cart is on its way out, and has until 2026-11-21T04:00:00Z for that"
+            "shop/cart is terminating, and has until 2026-11-21T04:00:00Z to end"
         );
-        assert!(said(10).unwrap().starts_with("shop/cart should be gone since 2026-11-21T04:00:00Z"));
+        assert!(said(10).unwrap().starts_with("shop/cart should have ended by 2026-11-21T04:00:00Z"));
         assert_eq!(said(10), said(1000), "the same words as long as it stands");
     }
 

@@ -166,11 +166,11 @@ impl Candidate {
                 self.memory.renewed = Some(sent);
                 self.memory.not_before = Duration::ZERO;
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(lease = self.election.lease, "the Lease can be reached again");
+                    tracing::info!(lease = self.election.lease, "the Lease can be read and written again");
                 }
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
-                tracing::debug!(lease = self.election.lease, "somebody else was faster");
+                tracing::debug!(lease = self.election.lease, "lost the race for the Lease");
                 self.read_again().await;
             }
             Ok(Err(error)) => self.failed("written", &describe(&error)),

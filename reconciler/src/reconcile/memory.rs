@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use brupop_core::cluster::Cluster;
 use brupop_core::conditions::{Debounced, DesiredCondition, DesiredFleetStatus};
+use brupop_runtime::FailureLog;
 use brupop_runtime::logs::Quota;
 
 use super::in_flight::InFlight;
@@ -27,8 +28,7 @@ pub(super) struct Memory {
     ledger: InFlight,
     fleet_status: InFlight,
     pub(super) debounced_fleet: Debounced<DesiredFleetStatus>,
-    /// Why nodes could not be opted in, as it was logged.
-    not_opted_in: Option<String>,
+    opt_in: FailureLog,
 }
 
 /// What is remembered of one node.
@@ -39,8 +39,7 @@ pub(super) struct NodeMemory {
     condition: InFlight,
     pub(super) denials: Denials,
     pub(super) explained: Explained,
-    /// Why it is left alone, as it was logged.
-    left_alone: Option<String>,
+    left_alone: FailureLog,
     /// In which words evictions were refused in this drain, as they were published.
     refusals: BTreeSet<String>,
 }
@@ -95,24 +94,24 @@ impl Memory {
 
     /// The node is left alone. Is the reason worth a line?
     pub(super) fn leave_alone(&mut self, name: &str, why: &str) -> bool {
-        is_news(&mut self.node(name).left_alone, why)
+        self.node(name).left_alone.is_new(why)
     }
 
     /// The node is not left alone any more.
     pub(super) fn look_after(&mut self, name: &str) {
         if let Some(memory) = self.nodes.get_mut(name) {
-            memory.left_alone = None;
+            memory.left_alone.resolved();
         }
     }
 
     /// Nodes cannot be opted in. Is the reason worth a line?
     pub(super) fn cannot_opt_in(&mut self, why: &str) -> bool {
-        is_news(&mut self.not_opted_in, why)
+        self.opt_in.is_new(why)
     }
 
     /// A node was opted in.
     pub(super) fn opted_in(&mut self) {
-        self.not_opted_in = None;
+        self.opt_in.resolved();
     }
 
     /// Evictions of this drain are refused in these words. Are they new?
@@ -152,14 +151,6 @@ impl Denials {
 
     fn hold(&self, now: Duration) -> bool {
         self.in_a_row >= DENIALS_IN_A_ROW && now < self.until
-    }
-}
-
-/// Is this another sentence than the last one? It is the last one from now on.
-pub(super) fn is_news(last: &mut Option<String>, sentence: &str) -> bool {
-    last.as_deref() != Some(sentence) && {
-        *last = Some(sentence.to_owned());
-        true
     }
 }
 

@@ -41,7 +41,11 @@ impl Reconciler {
                 in_flight.removed(request.seen, now);
             }
             Outcome::NotConfirmed => {
-                tracing::debug!(node, reason, "pods came after the node was seen empty");
+                tracing::debug!(
+                    node,
+                    reason,
+                    "conflict: pods appeared on the node after it was seen drained"
+                );
                 in_flight.failed("", now);
             }
             Outcome::Refused(why) | Outcome::Denied(why) | Outcome::NodeDenied(why) => {
@@ -92,8 +96,14 @@ impl Reconciler {
         if let Wrote::Nothing { first } = in_flight.written(seen, version_written, operation.patch(), now) {
             self.metrics.wrote(object, "unchanged");
             if first {
-                let why = "somebody else holds a field, or a webhook puts it back";
-                tracing::warn!(node, reason, object, why, "a write changed nothing; waiting for a change");
+                let why = "somebody else owns a field, or a webhook restores it";
+                tracing::warn!(
+                    node,
+                    reason,
+                    object,
+                    why,
+                    "a write changed nothing; waiting until the object changes"
+                );
             }
             return;
         }
@@ -148,9 +158,11 @@ impl Reconciler {
         match answer {
             Answer::Accepted | Answer::Gone => tracing::info!(namespace, name, "the pod can be evicted now"),
             Answer::Leaving => {
-                tracing::info!(namespace, name, "its namespace is being deleted, and the pod with it");
+                tracing::info!(namespace, name, "the pod's namespace is being deleted, and the pod with it");
             }
-            Answer::Blocked(why, _) => tracing::info!(namespace, name, why, "a budget holds up an eviction"),
+            Answer::Blocked(why, _) => {
+                tracing::info!(namespace, name, why, "a PodDisruptionBudget blocks an eviction");
+            }
             Answer::Failed(why) => tracing::warn!(namespace, name, why, "an eviction failed; trying again"),
         }
     }
@@ -159,9 +171,12 @@ impl Reconciler {
         let now = self.now();
         if self.leading.admission.found(finding, now) {
             match self.leading.admission.holds() {
-                Ok(()) => tracing::info!("webhook and policy refuse what they must"),
+                Ok(()) => tracing::info!("webhook and policy refused the dry runs, as they must"),
                 Err(why) => {
-                    tracing::warn!(why, "no update starts: our admission rules are not seen to be in force");
+                    tracing::warn!(
+                        why,
+                        "no update starts: dry runs did not show that webhook and policy are enforced"
+                    );
                 }
             }
         }

@@ -10,7 +10,6 @@ use jiff::{Timestamp, TimestampRound, Unit};
 
 use super::drainer::Around;
 use super::in_flight::Readiness;
-use super::memory::is_news;
 use super::requests::{self, Context, Key, Request};
 use super::{Completed, Reconciler};
 use crate::metrics::LastPass;
@@ -79,14 +78,14 @@ impl Reconciler {
         let mut cluster = match watches.cluster() {
             Ok(cluster) => cluster,
             Err(why) => {
-                if is_news(&mut self.fleet_unreadable, &why) {
-                    tracing::error!(why, "the fleet's object cannot be read, so nothing is done");
+                if self.fleet_log.is_new(&why) {
+                    tracing::error!(why, "the BottlerocketFleet cannot be read, so nothing is done");
                 }
                 self.metrics.passed(None);
                 return None;
             }
         };
-        self.fleet_unreadable = None;
+        self.fleet_log.resolved();
         let (around, drainer) = self.around();
         drainer.watch(&around, &mut cluster, &mut wake);
         let (denied, until) = self.leading.memory.denied(self.now());

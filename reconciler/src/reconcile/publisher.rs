@@ -43,7 +43,7 @@ impl Publisher {
     fn publish_on(&mut self, object: ObjectReference, text: EventText) {
         while self.under_way.try_join_next().is_some() {}
         if self.under_way.len() >= MAX_EVENTS {
-            tracing::debug!(reason = text.reason, "too many Events are on their way; one is lost");
+            tracing::debug!(reason = text.reason, "too many Events are being published; one is dropped");
             return;
         }
         let recorder = self.recorder.clone();

@@ -25,11 +25,11 @@ impl Reconciler {
         if !self.leading.memory.leave_alone(name, why) {
             return;
         }
-        tracing::error!(node = names::node_of_shadow(name), shadow = name, why, "left alone");
+        tracing::error!(node = names::node_of_shadow(name), shadow = name, why, "this node is left alone");
         let event = EventText {
             reason: "NotUnderstood",
             warning: true,
-            note: format!("left alone: {why}"),
+            note: format!("this node is left alone: {why}"),
             action: "Observe".to_owned(),
         };
         self.publisher.publish(Context::of(cluster, view, "NotUnderstood", Some(event)));
@@ -45,7 +45,7 @@ impl Reconciler {
             return;
         }
         let long = names::node_of_shadow(name).unwrap_or(name).to_owned();
-        tracing::error!(node = long, note, "left alone");
+        tracing::error!(node = long, note, "this node is left alone");
         let event = EventText { reason: "NameTooLong", warning: true, note, action: "Observe".to_owned() };
         let objects = cluster.node(name).map(|node| node.object_ref(&())).into_iter().collect();
         self.publisher.publish(Context { node: long, event: Some(event), objects, ..Context::default() });
@@ -142,8 +142,8 @@ impl Reconciler {
                 cluster.entries.get(name)?.evicted.clone().flatten()
             }
             Reason::OutsideWindow => Some(self.leading.opens.map_or_else(
-                || "it never opens again (SCHEDULER_CRON_EXPRESSION)".to_owned(),
-                |opens| format!("it opens at {opens}"),
+                || "the window never opens again (SCHEDULER_CRON_EXPRESSION)".to_owned(),
+                |opens| format!("the window opens at {opens}"),
             )),
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
@@ -169,6 +169,10 @@ impl Reconciler {
     pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts) {
         let Pass { cluster, observed, .. } = *pass;
         let Some(ledger) = cluster.ledger() else { return };
+        if !self.is_ready(pass, &Key::Ledger) {
+            // It may be giving out a slot: a fleet that was called idle meanwhile would not be.
+            return;
+        }
         let versions = observed.fleet.versions;
         let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
         let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
@@ -178,6 +182,7 @@ impl Reconciler {
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
             halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
+            idle: DesiredCondition::idle(cluster, observed.fleet.slots),
             admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
             other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
         };

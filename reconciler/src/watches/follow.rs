@@ -237,7 +237,10 @@ impl Outage {
         if let watcher::Error::WatchError(status) = error
             && status.code == 410
         {
-            tracing::debug!(what = self.what, "the watch was away for too long and begins anew");
+            tracing::debug!(
+                what = self.what,
+                "the watch was interrupted for too long, and starts again from a new list"
+            );
             return;
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
@@ -250,7 +253,7 @@ impl Outage {
     /// The watch has yielded something; that a list begins is nothing yet, for each try begins with one.
     pub(super) fn is_over(&mut self) {
         if self.log.resolved() {
-            tracing::info!(what = self.what, "watching again");
+            tracing::info!(what = self.what, "the watch works again");
         }
     }
 }

@@ -20,7 +20,7 @@ fn seen(goal: State, reached: State) -> Seen {
 }
 
 #[test]
-fn an_update_is_timed_from_its_first_change_to_idle() {
+fn an_update_lasts_from_first_change_to_idle() {
     use State::{Idle, MonitoringUpdate, StagedAndPerformedUpdate};
     let staged = || seen(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     let past = past(&[
@@ -33,7 +33,7 @@ fn an_update_is_timed_from_its_first_change_to_idle() {
         (800, Seen { boot_id: "b".into(), ..seen(Idle, Idle) }),
     ]);
     let outcome = outcome(&past);
-    assert_eq!(outcome.took, Some(Duration::from_millis(700)));
+    assert_eq!(outcome.duration, Some(Duration::from_millis(700)));
     assert_eq!(outcome.drain, Duration::from_millis(50));
     assert_eq!(outcome.states[&StagedAndPerformedUpdate], Duration::from_millis(500));
     assert_eq!(outcome.boots, 2);
@@ -61,7 +61,7 @@ fn updates_are_told_apart() {
 }
 
 #[test]
-fn nodes_out_of_service_are_counted_at_every_moment() {
+fn unavailable_nodes_are_counted_at_every_moment() {
     let zero = Instant::now();
     let at = |millis| zero + Duration::from_millis(millis);
     let away = |is| Seen { cordoned: is, ..seen(State::Idle, State::Idle) };
@@ -76,7 +76,7 @@ fn nodes_out_of_service_are_counted_at_every_moment() {
 }
 
 #[test]
-fn what_is_deleted_is_not_remembered_as_if_it_were_there() {
+fn deleted_objects_are_forgotten() {
     let node: Node = from_value(json!({
         "metadata": {"name": "a"},
         "spec": {"unschedulable": true},

@@ -102,7 +102,7 @@ async fn an_update_over_the_socket() {
 }
 
 #[tokio::test]
-async fn a_command_holds_the_lock_and_a_host_that_is_down_takes_no_connection() {
+async fn commands_need_the_lock_and_a_host_up() {
     let place = Place::new("down");
     let long = Duration::from_secs(4000);
     let host = start(&place, Durations { refresh: long, reboot: long, ..Durations::default() }).await;
@@ -192,7 +192,7 @@ async fn a_hanging_call_gets_nothing_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_that_comes_during_a_question_for_the_status_finds_the_lock_held() {
+async fn reading_the_status_takes_the_lock_too() {
     let place = Place::new("shared");
     let host = start(&place, Durations { status: Duration::from_secs(1), ..Durations::default() }).await;
     let asks = exchange(&place, "GET", "/updates/status");

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_come_first_then_variables_then_overrides_and_paths_lead_outside() {
+    fn variables_override_maps_and_paths_are_translated() {
         let container = json!({
             "name": "c", "command": ["/c"], "args": ["--id=$(A)", "--socket=/run/api.sock", "$(NONE)", "$$(A)"],
             "envFrom": [{"configMapRef": {"name": "map"}}],

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_and_their_pods_have_addresses_of_their_own() {
+    fn machines_and_pods_have_distinct_addresses() {
         let numbers = 0..200;
         let mut addresses: Vec<_> = numbers.clone().map(address).chain([CONTROL_PLANE]).collect();
         addresses.sort_unstable();

@@ -15,15 +15,15 @@ use std::collections::BTreeMap;
 
 const ELSEWHERE: &str = "elsewhere";
 
-/// Whoever asks: a client, and the headers by which an administrator impersonates somebody.
-pub struct Caller {
+/// In whose name a request is made: a client, and the headers by which an administrator impersonates somebody.
+pub struct Identity {
     pub client: Client,
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Who asks, and the names of whom they ask about.
 pub struct Cast {
-    pub callers: BTreeMap<Actor, Caller>,
+    pub callers: BTreeMap<Actor, Identity>,
     pub world: World,
 }
 
@@ -69,13 +69,13 @@ pub async fn cast(control_plane: &ControlPlane, namespace: &str, nodes: &[KubeNo
     let mut callers = BTreeMap::new();
     for (actor, token) in tokens {
         let client = control_plane.client_for_token(&token).await?;
-        callers.insert(actor, Caller { client, headers: Vec::new() });
+        callers.insert(actor, Identity { client, headers: Vec::new() });
     }
     for actor in [Actor::Impersonator, Actor::ImpersonatorOfTwo, Actor::ImpersonatorOfTheAccount] {
         let headers = impersonating(actor, &world, account)?;
-        callers.insert(actor, Caller { client: stage.client.clone(), headers });
+        callers.insert(actor, Identity { client: stage.client.clone(), headers });
     }
-    callers.insert(Actor::Admin, Caller { client: stage.client, headers: Vec::new() });
+    callers.insert(Actor::Admin, Identity { client: stage.client, headers: Vec::new() });
     Ok(Cast { callers, world })
 }
 

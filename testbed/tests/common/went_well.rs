@@ -17,12 +17,12 @@ pub async fn went_well(fleet: &Fleet, limit: usize) -> Result<()> {
     }
     let (away, slots) = (history.most_unavailable(), history.most_slots());
     ensure!(away <= limit && slots == limit, "{away} nodes were away and {slots} slots taken at once");
-    let status = fleet.until_all_slots_are_given_back().await?;
+    let status = fleet.until_no_slot_is_taken().await?;
     let record = &status.versions[NEW];
     let nodes = u64::try_from(fleet.hosts.len())?;
     ensure!(record.succeeded == nodes && record.failures.is_empty(), "{record:?}");
     for node in Api::<Node>::all(fleet.client()).list(&ListParams::default()).await? {
-        fleet.nothing_is_left_on(&node.name_any()).await?;
+        fleet.assert_node_is_clean(&node.name_any()).await?;
     }
     for shadow in fleet.shadows().list(&ListParams::default()).await? {
         let crashes = shadow.status.and_then(|status| status.crash_count).unwrap_or(0);

@@ -20,7 +20,7 @@ use crate::{DEADLINE, fleet, marker, node};
 const WAIT: &str = "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_people_did_to_a_node_stays_and_what_was_done_for_its_update_is_undone() -> Result<()> {
+async fn only_the_operators_own_node_changes_are_undone() -> Result<()> {
     let (_alone, mut fleet) = fleet(3, &[]).await?;
     for node in ["node-0", "node-1", "node-2"] {
         fleet.pause_node(node, true).await?;
@@ -74,7 +74,7 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
 
     // In mid-drain.
     uncordon_until_cordoned(fleet).await?;
-    let told = fleet.told("node-1", "CordonedAgain", "").await?;
+    let told = fleet.wait_for_event("node-1", "CordonedAgain", "").await?;
     ensure!(told.type_.as_deref() == Some("Warning"), "{told:?}");
 
     // After the grant, while the agent has not claimed its reboot.
@@ -103,7 +103,7 @@ async fn theirs_meanwhile(fleet: &Fleet) -> Result<()> {
     fleet.kubelets.signal(NAMESPACE, &agent.pod, Signal::CONT);
     updated(fleet, "node-1").await?;
     ensure!(reboots() == 1, "{} reboots", reboots());
-    fleet.nothing_is_left_on("node-1").await
+    fleet.assert_node_is_clean("node-1").await
 }
 
 /// The node waits for its connections to end, and then load balancers shall be left alone altogether.
@@ -116,7 +116,7 @@ async fn settings_meanwhile(fleet: &Fleet) -> Result<()> {
     ensure!(!fleet.seen("node-2")?.cordoned);
     fleet.configure(&[(WAIT, "0")]).await?;
     updated(fleet, "node-2").await?;
-    fleet.nothing_is_left_on("node-2").await
+    fleet.assert_node_is_clean("node-2").await
 }
 
 async fn kubectl(fleet: &Fleet, line: &str) -> Result<String> {

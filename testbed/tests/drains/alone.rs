@@ -14,7 +14,7 @@ use kube::api::{Api, ListParams};
 use crate::{DEADLINE, evicted_by_us, fleet, own_pods};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_single_node_updates_itself_and_comes_back_into_service_with_the_operator_on_it() -> Result<()> {
+async fn a_single_node_cluster_updates_itself() -> Result<()> {
     let (_alone, mut fleet) = fleet(1, &[]).await?;
     fleet.deploy("cart", 2, "2").await?;
     let ours = own_pods(&fleet).await?;
@@ -45,7 +45,7 @@ async fn a_single_node_updates_itself_and_comes_back_into_service_with_the_opera
 
 /// The only other node runs Windows, and the overlay is the one for a single node.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_neighbour_that_cannot_run_the_operator_does_not_keep_it_from_its_own_node() -> Result<()> {
+async fn the_operator_returns_to_its_only_possible_node() -> Result<()> {
     let (_alone, mut fleet) = fleet(1, &[]).await?;
     let labels = [("kubernetes.io/os", "windows"), ("kubernetes.io/hostname", "windows")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();

@@ -15,7 +15,7 @@ use serde_json::{Value as Json, from_value, json};
 const GRACE_SECONDS: i64 = 77;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_answer_of_the_api_server_to_an_eviction_is_understood() -> Result<()> {
+async fn every_eviction_response_is_understood() -> Result<()> {
     let control_plane = ControlPlane::start(Options::API).await?;
     let client = without_retry(&control_plane).await?;
     for namespace in ["shop", "closing"] {

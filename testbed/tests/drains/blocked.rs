@@ -25,8 +25,7 @@ const LIMIT: SignedDuration = SignedDuration::from_secs(45);
 const PACE: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blocked_drain_says_by_what_asks_at_its_own_pace_and_ends_at_its_deadline_whoever_leads()
--> Result<()> {
+async fn a_blocked_drain_is_explained_and_times_out() -> Result<()> {
     let limit = LIMIT.as_secs().to_string();
     let (_alone, mut fleet) = fleet(2, &[("DRAIN_DEADLINE_SECONDS", &limit), HOLD]).await?;
     fleet.pause_node("node-1", true).await?;
@@ -130,7 +129,7 @@ async fn until_it_says(fleet: &Fleet, words: &[&str]) -> Result<()> {
 
 /// Awaits a warning about the node.
 async fn warned(fleet: &Fleet, reason: &str, says: &str) -> Result<()> {
-    let event = fleet.told("node-0", reason, says).await?;
+    let event = fleet.wait_for_event("node-0", reason, says).await?;
     ensure!(event.type_.as_deref() == Some("Warning"), "{event:?}");
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::{DEADLINE, evicted_by_us, fleet, own_pods};
 const DRAIN: &str = "drain node-0 --ignore-daemonsets --delete-emptydir-data --dry-run=server";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_evicted_is_what_kubectl_drain_would_evict_and_our_own_pods_go_last() -> Result<()> {
+async fn evictions_match_kubectl_drain_with_operator_pods_last() -> Result<()> {
     let (_alone, mut fleet) = fleet(2, &[]).await?;
     fleet.pause_node("node-1", true).await?;
     // A node that is out of service for another reason uses up the limit of one.

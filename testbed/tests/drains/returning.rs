@@ -14,7 +14,7 @@ use serde_json::{from_value, json};
 use crate::{DEADLINE, evicted_by_us, fleet, node};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_that_come_back_are_left_after_two_evictions_and_go_down_with_the_host() -> Result<()> {
+async fn returning_pods_are_left_after_two_evictions() -> Result<()> {
     let (_alone, mut fleet) = fleet(2, &[]).await?;
     fleet.pause_node("node-1", true).await?;
     stubborn(&fleet).await?;
@@ -34,7 +34,7 @@ async fn pods_that_come_back_are_left_after_two_evictions_and_go_down_with_the_h
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_is_given_up_if_a_budget_covers_what_comes_back() -> Result<()> {
+async fn returning_pods_with_a_budget_abort_the_drain() -> Result<()> {
     let (_alone, mut fleet) = fleet(2, &[]).await?;
     fleet.pause_node("node-1", true).await?;
     stubborn(&fleet).await?;

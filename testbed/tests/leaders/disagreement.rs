@@ -16,7 +16,7 @@ const LIMIT: usize = 2;
 const SETTINGS: [(&str, &str); 2] = [("MAX_CONCURRENT_UPDATE", "2"), ("LEASE_DURATION_SECONDS", "3")];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_was_frozen_in_mid_drain_writes_nothing_once_another_leads() -> Result<()> {
+async fn a_deposed_leader_writes_nothing() -> Result<()> {
     let (_alone, mut fleet) = fleet(3, &[]).await?;
     fleet.deploy("cart", 6, "3").await?;
     let before = fleet.term().await?;
@@ -47,7 +47,7 @@ async fn a_leader_that_was_frozen_in_mid_drain_writes_nothing_once_another_leads
 /// Under one name both hold the Lease, renew it, and believe to lead: nothing but the ledger's term and the tests of the
 /// writes keeps them apart.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_that_lead_at_once_keep_the_limit_and_reboot_nothing_twice() -> Result<()> {
+async fn two_concurrent_leaders_stay_within_the_limit() -> Result<()> {
     let (_alone, mut fleet) = fleet(4, &[]).await?;
     fleet.deploy("cart", 8, "4").await?;
     fleet.publish(NEW)?;

@@ -17,7 +17,7 @@ const AFTER_A_CRASH: Duration = Duration::from_millis(5600);
 const AFTER_A_FAREWELL: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_ends_is_succeeded_at_once_and_one_that_crashes_within_its_lease() -> Result<()> {
+async fn a_successor_takes_over_in_time() -> Result<()> {
     let (_alone, mut fleet) = fleet(1, &[]).await?;
     let before = fleet.term().await?;
     let first = start(&fleet, "first").await?;

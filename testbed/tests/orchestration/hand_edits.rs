@@ -15,7 +15,7 @@ const MOST_WRITES: usize = 10;
 const QUIET: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_status_edited_by_hand_is_mended_or_left() -> Result<()> {
+async fn a_hand_edited_status_is_repaired_or_left() -> Result<()> {
     let (_turn, mut fleet) = fleet(1, &[("MAX_CONCURRENT_UPDATE", "unlimited")]).await?;
     await_until("the condition of node-0", DEADLINE, async || fleet.progressing("node-0").await.ok()).await?;
     let mut audit = fleet.control_plane.audit().from_now();
@@ -37,7 +37,10 @@ async fn a_status_edited_by_hand_is_mended_or_left() -> Result<()> {
         })
         .await?;
     fleet
-        .measured("reconciler", &[r#"brupop_writes_total{object="shadow-condition",result="unchanged"} 1"#])
+        .wait_for_metrics(
+            "reconciler",
+            &[r#"brupop_writes_total{object="shadow-condition",result="unchanged"} 1"#],
+        )
         .await?;
 
     let (mut writes, mut quiet_since) = (0, Instant::now());

@@ -23,7 +23,7 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const WAITS: [Duration; 2] = [Duration::from_millis(900), Duration::from_millis(1900)];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_are_opted_in_by_hand_or_by_the_reconciler_and_nobody_against_their_will() -> Result<()> {
+async fn auto_label_respects_existing_labels() -> Result<()> {
     let (_turn, mut fleet) = fleet(3, &[]).await?;
     bare(&fleet, "node-0").await?;
     fleet
@@ -123,7 +123,7 @@ fn patches(event: &Event, node: &str) -> bool {
 async fn without_the_right_it_says_so_and_hammers_nobody(fleet: &Fleet) -> Result<()> {
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.configure(&[("AUTO_LABEL", "true")]).await?;
-    fleet.told("node-0", "NotOptedIn", "apply an overlay with the component auto-label").await?;
+    fleet.wait_for_event("node-0", "NotOptedIn", "apply an overlay with the component auto-label").await?;
     let mut refused = Vec::new();
     for times in ["once", "twice", "three times"] {
         let event =
@@ -144,10 +144,12 @@ async fn with_it_the_node_is_labelled_and_updated(fleet: &Fleet) -> Result<()> {
     });
     apply_overlay(&fleet.control_plane, throw_away_overlay(&fleet.control_plane, "auto-label", overlay)?)
         .await?;
-    fleet.told("node-0", "OptedIn", &format!("{LABEL}={LEFT_OUT} --overwrite")).await?;
+    fleet.wait_for_event("node-0", "OptedIn", &format!("{LABEL}={LEFT_OUT} --overwrite")).await?;
     only_the_first_is_in(fleet).await?;
     // Whoever leads now may have to leave node-0 when that is emptied, and what it counted goes with it.
-    fleet.measured("reconciler", &[r#"brupop_writes_total{object="node-label",result="written"} 1"#]).await?;
+    fleet
+        .wait_for_metrics("reconciler", &[r#"brupop_writes_total{object="node-label",result="written"} 1"#])
+        .await?;
     fleet.publish(NEW)?;
     fleet.until_node("node-0", "is updated", |seen| seen.runs(NEW) && seen.reason == "NoUpdate").await
 }

@@ -1,13 +1,13 @@
-//! Lies, time, failure and windows: what a fleet does when somebody does not play along, on a real API server.
+//! Rogue agents, failures, pauses and windows, on a real API server.
 //!
 //! Most of these tests wait for deadlines, so two fleets run at once.
 
 mod hand_edits;
 mod labels;
-mod liar;
-mod lies;
 mod pauses;
 mod returns;
+mod rogue_agent;
+mod rogue_reports;
 mod undefined;
 mod windows;
 

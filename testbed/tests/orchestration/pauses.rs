@@ -18,7 +18,7 @@ use crate::{DEADLINE, fleet};
 const MIN_NODE_AGE: i64 = 30;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_people_pause_stands_still_and_what_has_begun_is_finished() -> Result<()> {
+async fn a_pause_lets_running_updates_finish() -> Result<()> {
     let (_turn, mut fleet) =
         fleet(3, &[("MIN_NODE_AGE_SECONDS", "30"), ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
     fleet.deploy("cart", 3, "1").await?;
@@ -39,8 +39,8 @@ async fn what_people_pause_stands_still_and_what_has_begun_is_finished() -> Resu
     ensure!(fleet.seen(&first)?.reason == "Draining", "the pause has stopped what had begun");
     fleet.pause_node(&first, true).await?;
     fleet.until_node(&first, "is put back", |seen| seen.runs(OLD)).await?;
-    fleet.told(&first, "UpdateAborted", "a person paused this node").await?;
-    fleet.until_all_slots_are_given_back().await?;
+    fleet.wait_for_event(&first, "UpdateAborted", "a person paused this node").await?;
+    fleet.until_no_slot_is_taken().await?;
     undone(&fleet, &first).await?;
     ensure!(!fleet.history().has_seen(second, begun), "{second} has begun although the fleet is paused");
 
@@ -77,7 +77,7 @@ async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()>
     for (later, paused) in [(1, true), (2, false)] {
         // Nothing else changes by it: every node is updated.
         fleet.pause(paused).await?;
-        for condition in ["AdmissionEnforced", "Halted=false", "OtherOperator=false"] {
+        for condition in ["AdmissionEnforced", "Halted=false", "Idle", "OtherOperator=false"] {
             wait(condition, "brf/fleet").await?;
         }
         let seen = fleet.ledger().get(FLEET).await?;
@@ -86,7 +86,7 @@ async fn what_a_person_wrote_is_said_to_be_observed(fleet: &Fleet) -> Result<()>
         let status = seen.status.context("no status")?;
         let conditions = status.conditions.iter().map(|condition| condition.observed_generation);
         let observed: Vec<_> = conditions.chain([status.observed_generation]).collect();
-        ensure!(observed == [Some(generation); 4], "{observed:?} of {generation}");
+        ensure!(observed == [Some(generation); 5], "{observed:?} of {generation}");
     }
     for node in 0..4 {
         wait("Progressing=false", &format!("brs/brs-node-{node}")).await?;
@@ -121,7 +121,7 @@ async fn drains(fleet: &Fleet, nodes: &[&str]) -> Result<String> {
 
 /// Nothing of an update is left on Node and host, and nothing counts as failed.
 async fn undone(fleet: &Fleet, name: &str) -> Result<()> {
-    fleet.nothing_is_left_on(name).await?;
+    fleet.assert_node_is_clean(name).await?;
     let shadow = fleet.shadows().get(&format!("brs-{name}")).await?;
     ensure!(shadow.spec.failures.is_none() && shadow.spec.reboot_from_boot_id.is_none(), "{:?}", shadow.spec);
     let number: usize = name.trim_start_matches("node-").parse()?;
@@ -141,7 +141,7 @@ async fn a_young_node_is_left_alone_until_it_is_old_enough(fleet: &mut Fleet) ->
     let node = Api::<Node>::all(fleet.client()).get("node-3").await?;
     let created = node.metadata.creation_timestamp.context("no time")?.0;
     fleet.until_node("node-3", "is updated", |seen| seen.runs(NEW)).await?;
-    let started = fleet.told("node-3", "UpdateStarted", "begins").await?;
+    let started = fleet.wait_for_event("node-3", "UpdateStarted", "begins").await?;
     let started = started.event_time.context("no time")?.0;
     let age = started.duration_since(created);
     ensure!(age.as_secs() >= MIN_NODE_AGE, "it was {age:#} old");

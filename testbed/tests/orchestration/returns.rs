@@ -34,7 +34,7 @@ const ENV: [(&str, &str); 6] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_fails_comes_back_in_its_own_time_and_is_not_forgotten() -> Result<()> {
+async fn failing_nodes_recover_and_still_count() -> Result<()> {
     let (_turn, mut fleet) = fleet(5, &ENV).await?;
     let slow = Durations { reboot: Duration::from_secs(25), ..Durations::default() };
     fleet.join(5, slow).await?;
@@ -83,7 +83,7 @@ async fn falls_back_twice_and_waits_in_between(fleet: &Fleet) -> Result<()> {
     fleet
         .until_ledger("node-0 fell back", |status| failures(status, &release(0)) == [("node-0", "FellBack")])
         .await?;
-    fleet.told("node-0", "UpdateAborted", "another version than the wanted one").await?;
+    fleet.wait_for_event("node-0", "UpdateAborted", "a version other than the wanted one").await?;
     fleet.until_node("node-0", "is tried again", |seen| seen.crashes == 2 && seen.runs(OLD)).await?;
     let updates = fleet.history().updates("node-0");
     ensure!(updates.len() == 2 && updates[1].0 >= after(&first.at, BACK_OFF)?, "{updates:?}, {first:?}");
@@ -176,7 +176,7 @@ async fn is_not_ready_any_more(fleet: &Fleet) -> Result<()> {
     let status =
         fleet.until_ledger("node-4 is not Ready", |status| !failures(status, &release(4)).is_empty()).await?;
     ensure!(failures(&status, &release(4)) == [("node-4", "NotReady")], "{status:?}");
-    fleet.told("node-4", "UpdateAborted", "not Ready with the new version").await?;
+    fleet.wait_for_event("node-4", "UpdateAborted", "not Ready with the new version").await?;
     // Its slot is free, and it counts among those that are unavailable.
     fleet.until_ledger("its slot is given back", |status| !status.slots.contains_key("brs-node-4")).await?;
     fleet.until_node("node-4", "says so", |seen| seen.reason == "NodeNotReady").await?;
@@ -191,7 +191,7 @@ async fn stays_away_for_too_long(fleet: &Fleet) -> Result<()> {
         fleet.until_ledger("node-5 is away", |status| !failures(status, &release(5)).is_empty()).await?;
     ensure!(failures(&status, &release(5)) == [("node-5", "NotReturned")], "{status:?}");
     ensure!(status.slots.contains_key("brs-node-5"), "{status:?}");
-    fleet.told("node-5", "RebootOverdue", "look at the machine").await?;
+    fleet.wait_for_event("node-5", "RebootOverdue", "look at the machine").await?;
     fleet.until_node("node-5", "comes late", |seen| seen.runs(&release(5))).await?;
     let status =
         fleet.until_ledger("node-5 came late", |status| !status.slots.contains_key("brs-node-5")).await?;
@@ -226,7 +226,7 @@ async fn machines_that_are_replaced_are_not_forgotten(fleet: &mut Fleet) -> Resu
     let status =
         fleet.until_ledger("it is halted", |status| status.halted.as_deref() == Some(&release(0))).await?;
     ensure!(failures(&status, &release(0)) == [("node-0", "FellBack"), ("node-6", "FellBack")], "{status:?}");
-    fleet.told("fleet", "VersionHalted", "node-6 (FellBack), node-0 (FellBack)").await?;
+    fleet.wait_for_event("fleet", "VersionHalted", "node-6 (FellBack), node-0 (FellBack)").await?;
     fleet
         .until_node("node-6", "says why it waits", |seen| {
             ["BackingOff", "VersionHalted"].contains(&seen.reason.as_str())

@@ -18,7 +18,7 @@ const LOOKED_AT: Duration = Duration::from_secs(5);
 const MOST_REQUESTS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_its_definition_nobody_floods_the_api_server_and_then_all_goes_on() -> Result<()> {
+async fn a_missing_crd_is_survived_without_flooding_requests() -> Result<()> {
     let (_turn, mut fleet) = fleet(2, &[("CANARY_INTERVAL_SECONDS", "5")]).await?;
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.control_plane.kubectl(["delete", "crd", "bottlerocketshadows.brupop.bottlerocket.aws"]).await?;

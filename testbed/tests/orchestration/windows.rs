@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 const MARGIN: i64 = 10;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn updates_start_in_their_window_and_what_has_begun_is_finished() -> Result<()> {
+async fn updates_start_only_in_their_window() -> Result<()> {
     let env = [("PAUSE_BETWEEN_UPDATES_SECONDS", "2"), ("REBOOT_REPEAT_INTERVAL", "1s")];
     let (_turn, mut fleet) = fleet(3, &env).await?;
     fleet.configure(&[("SCHEDULER_CRON_EXPRESSION", CLOSED)]).await?;
@@ -43,7 +43,7 @@ async fn updates_start_in_their_window_and_what_has_begun_is_finished() -> Resul
         let said = fleet.progressing(node).await?.message;
         ensure!(said.contains("it opens at 2099-01-01T00:00:00Z"), "{said}");
     }
-    fleet.measured("reconciler", &[r#"brupop_nodes_reason{reason="OutsideWindow"} 3"#]).await?;
+    fleet.wait_for_metrics("reconciler", &[r#"brupop_nodes_reason{reason="OutsideWindow"} 3"#]).await?;
     one_node_is_updated_now(&fleet).await?;
     what_is_left_is_tidied_up(&fleet).await?;
     a_one_shot_starts_the_whole_fleet(&fleet).await?;
@@ -60,9 +60,12 @@ async fn one_node_is_updated_now(fleet: &Fleet) -> Result<()> {
     fleet.hosts[1].set_faults(Faults::default());
     fleet.until_node("node-1", "is updated", |seen| seen.runs(NEW)).await?;
     fleet.annotate("node-1", &format!("{UPDATE_NOW_ANNOTATION}-")).await?;
-    fleet.until_all_slots_are_given_back().await?;
+    fleet.until_no_slot_is_taken().await?;
     fleet
-        .measured("reconciler", &[&format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} 1"#)])
+        .wait_for_metrics(
+            "reconciler",
+            &[&format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} 1"#)],
+        )
         .await?;
     nobody_else_has_begun(fleet)
 }
@@ -147,9 +150,9 @@ async fn a_one_shot_starts_the_whole_fleet(fleet: &Fleet) -> Result<()> {
     })
     .await?;
     fleet.until_updated(SECOND, DEADLINE).await?;
-    fleet.until_all_slots_are_given_back().await?;
+    fleet.until_no_slot_is_taken().await?;
     for node in NODES {
-        let started = fleet.told(node, "UpdateStarted", &format!("to {SECOND} begins")).await?;
+        let started = fleet.wait_for_event(node, "UpdateStarted", &format!("to {SECOND} begins")).await?;
         let started = started.event_time.context("no time")?.0;
         ensure!(started >= fires, "{node} began at {started}, before {fires}");
     }
@@ -220,7 +223,7 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
         host.set_faults(Faults::default());
     }
     fleet.until_node(&begun, "is finished", |seen| seen.runs(THIRD)).await?;
-    fleet.until_all_slots_are_given_back().await?;
+    fleet.until_no_slot_is_taken().await?;
     until_it_is(Instant::now() + PAUSE * 2).await?;
     for node in &others {
         let seen = fleet.seen(node)?;

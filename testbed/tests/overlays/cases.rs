@@ -41,7 +41,7 @@ impl Case {
         if self.renamed { ELSEWHERE } else { NAMESPACE }
     }
 
-    pub fn has(&self, component: &str) -> bool {
+    pub fn has_component(&self, component: &str) -> bool {
         self.components.iter().any(|name| name == component)
     }
 
@@ -59,7 +59,7 @@ impl Case {
             overlay["nameSuffix"] = json!(SUFFIX);
         }
         let folder = throw_away_overlay(control_plane, &name, overlay)?;
-        if !(self.renamed && self.has("cert-manager")) {
+        if !(self.renamed && self.has_component("cert-manager")) {
             return Ok(folder);
         }
         let around = json!({

@@ -24,7 +24,7 @@ const BY_SERVER: &[&str] = &["--server-side"];
 const BY_SERVER_FIRST: &[&str] = &["--server-side", "--force-conflicts"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn overlays_can_be_applied_again_over_each_other_and_back_and_deleted() -> Result<()> {
+async fn overlays_can_be_reapplied_switched_and_deleted() -> Result<()> {
     let control_plane = ControlPlane::start(Options::CLUSTER).await?;
     restricted::admits_all_but_agents(&control_plane).await?;
     a_scraper_gets_a_token_that_may_read_metrics_alone(&control_plane).await?;

@@ -14,7 +14,7 @@ use serde_json::{from_value, json};
 use crate::DEADLINE;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn agents_are_on_each_node_that_the_image_runs_on_though_it_is_full() -> Result<()> {
+async fn agents_run_on_every_supported_node_even_full() -> Result<()> {
     let control_plane = ControlPlane::start(Options::CLUSTER).await?;
     let client = control_plane.client();
     for (number, architecture) in ["amd64", "arm64", "riscv64"].into_iter().enumerate() {

@@ -77,7 +77,7 @@ fn environment(objects: &[Json], container: &Json) -> Result<Vec<(String, String
 }
 
 #[tokio::test]
-async fn a_misspelt_or_misplaced_setting_ends_each_program_with_what_to_write() -> Result<()> {
+async fn invalid_settings_are_refused_with_a_hint() -> Result<()> {
     let folder = binaries(&PROGRAMS)?;
     let needed = ["CERTIFICATES_SECRET", "WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE"].map(|name| (name, "x"));
     for (program, mistake, advice) in [

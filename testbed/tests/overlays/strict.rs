@@ -24,7 +24,7 @@ const IMAGE: &str =
     "registry.example:5000/a/brupop@sha256:6c3c624b58dbbcd3c0dd82b4c53f04194d1247c6eebdaab7c610cf7d66709b3b";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_overlay_and_component_is_taken_strictly_under_any_name() -> Result<()> {
+async fn overlays_pass_strict_validation_under_any_name() -> Result<()> {
     let control_plane = ControlPlane::start(Options::API).await?;
     prepare(&control_plane).await?;
     what_it_does_not_know_is_refused(&control_plane).await?;
@@ -135,7 +135,7 @@ async fn check(control_plane: &ControlPlane, programs: &Programs, case: &Case) -
     let taken = strictly(control_plane, &documents(control_plane, &case.name(), &objects)?).await?;
     // Of everything else, `restricted` has nothing to say.
     let expected: BTreeSet<_> = std::iter::once(AGENT_WARNING)
-        .chain(case.has("host-network").then_some(HOST_NETWORK_WARNING))
+        .chain(case.has_component("host-network").then_some(HOST_NETWORK_WARNING))
         .map(str::to_owned)
         .collect();
     ensure!(taken.warned == expected, "warned of {:#?}", taken.warned);
@@ -187,7 +187,7 @@ async fn the_release_manifest_is_taken(control_plane: &ControlPlane) -> Result<(
 
 /// What `make dist` calls its files is `brupop-v$VERSION-…`: a version that begins with `v` gets no second one.
 #[tokio::test]
-async fn a_release_has_one_name_whether_or_not_its_version_begins_with_a_v() -> Result<()> {
+async fn a_versions_leading_v_is_optional() -> Result<()> {
     for given in ["0.2.0", "v0.2.0"] {
         let shell = tokio::process::Command::new("bash")
             .args(["-euc", ". image/release.sh; echo $VERSION"])

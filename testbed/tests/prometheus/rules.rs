@@ -11,7 +11,7 @@ use crate::server::{RULES, promtool};
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/prometheus/alerts.test.yaml");
 
 #[tokio::test]
-async fn each_rule_is_silent_until_its_time_has_come_and_then_fires() -> Result<()> {
+async fn each_alert_fires_when_due_and_not_before() -> Result<()> {
     let rules = read(RULES)?;
     let rules = names(rules["groups"].as_array(), "rules", "alert", |_| true);
     ensure!(!rules.is_empty(), "{RULES} has no rules");

@@ -11,7 +11,7 @@ use crate::Bed;
 const API_SERVER: &str = "api-server";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn agents_write_when_the_api_server_presents_its_token_and_only_then() -> Result<()> {
+async fn writes_need_the_api_servers_token_when_required() -> Result<()> {
     let options = Options { presents: Presents::Token, ..Options::CLUSTER };
     let env = [("REQUIRE_CALLER_TOKEN", "true")];
     let bed = Bed::start(options, &["brupop-webhook"], &env, async |plane| {

@@ -16,8 +16,8 @@ fn is_cert_managers(object: &Json) -> bool {
 }
 
 fn the<'a>(objects: &'a [Json], kind: &str, name: &str) -> Result<&'a Json> {
-    let is = |object: &&Json| object["kind"] == kind && object["metadata"]["name"] == name;
-    objects.iter().find(is).with_context(|| format!("there is no {kind} {name}"))
+    let is_wanted = |object: &&Json| object["kind"] == kind && object["metadata"]["name"] == name;
+    objects.iter().find(is_wanted).with_context(|| format!("there is no {kind} {name}"))
 }
 
 /// Names that stand in other texts are those of the objects.
@@ -98,7 +98,7 @@ async fn renamed_overlays_render_with_fitting_names(plane: &ControlPlane) -> Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provided_certificate_is_served_and_a_renewed_one_taken_up() -> Result<()> {
+async fn provided_certificates_are_served_and_renewals_loaded() -> Result<()> {
     let mut names = Vec::new();
     let bed = Bed::start(Options::CLUSTER, &["brupop-webhook"], &[], async |plane| {
         renamed_overlays_render_with_fitting_names(plane).await?;

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{Bed, DEADLINE};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_ca_bundle_or_secret_is_repaired_and_told() -> Result<()> {
+async fn a_damaged_ca_bundle_or_secret_is_repaired() -> Result<()> {
     let bed = Bed::start(Options::CLUSTER, &["brupop-webhook"], &[], async |plane| {
         apply_overlay(plane, "default").await.map(drop)
     })

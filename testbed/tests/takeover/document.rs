@@ -10,7 +10,6 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::DEADLINE;
-use crate::exec::exec;
 
 const DOCUMENT: &str = include_str!("../../../docs/from-upstream.md");
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
@@ -28,28 +27,8 @@ pub(crate) fn blocks(heading: &str) -> Result<Vec<&'static str>> {
 
 /// Runs a block at the root of the repository, as an administrator would; what it said is returned.
 pub(crate) async fn run(fleet: &Fleet, block: &str) -> Result<String> {
-    let mut said = String::new();
-    let mut lines = Vec::new();
-    for line in block.lines() {
-        // There is no kubelet to ask for this.
-        if let Some((_, program)) = line.split_once(" -- /brupop-reconciler ") {
-            said += &went_well(fleet, &lines.join("\n")).await?;
-            lines.clear();
-            let program = program.trim_end_matches(" &&");
-            let (text, went_well) = exec(fleet, &program.split(' ').collect::<Vec<_>>()).await?;
-            ensure!(went_well, "{line}: {text}");
-            said += &text;
-        } else {
-            lines.push(line);
-        }
-    }
-    Ok(said + &went_well(fleet, &lines.join("\n")).await?)
-}
-
-async fn went_well(fleet: &Fleet, script: &str) -> Result<String> {
-    let script = script.trim_end_matches(" &&");
-    let (said, went_well) = shell(fleet, &fleet.control_plane.kubeconfig(), script).await?;
-    ensure!(went_well, "{script}\n{said}");
+    let (said, went_well) = shell(fleet, &fleet.control_plane.kubeconfig(), block).await?;
+    ensure!(went_well, "{block}\n{said}");
     Ok(said)
 }
 

@@ -3,10 +3,8 @@
 //! One fleet at a time: each takes both cores of a small machine.
 
 mod document;
-#[path = "../update/exec.rs"]
-mod exec;
-mod hindered;
 mod left;
+mod obstacles;
 #[path = "../common/raw.rs"]
 mod raw;
 mod upstream;
@@ -62,7 +60,7 @@ const LEFT: [Left; 16] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> {
+async fn upstreams_updates_are_taken_over_in_any_state() -> Result<()> {
     let _alone = ONE_AT_A_TIME.lock().await;
     let mut fleet = upstreams(By::Create, &LEFT).await?;
     take_over(&mut fleet, async |fleet, block| {
@@ -77,15 +75,15 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
         .until(&format!("every node runs {NEW}, Idle"), DEADLINE, |history| {
             let updated = |seen: &Seen| seen.is_idle() && seen.ready && seen.version.as_deref() == Some(NEW);
             let done = |(at, left): (usize, &Left)| {
-                let is = |seen: &Seen| {
+                let is_done = |seen: &Seen| {
                     if left.stays == Stays::Everything { !seen.has_shadow } else { updated(seen) }
                 };
-                history.of(&format!("node-{at}")).is_some_and(is)
+                history.of(&format!("node-{at}")).is_some_and(is_done)
             };
             LEFT.iter().enumerate().all(done)
         })
         .await?;
-    fleet.until_all_slots_are_given_back().await?;
+    fleet.until_no_slot_is_taken().await?;
     let history = fleet.history().clone();
     for (number, left) in LEFT.iter().enumerate() {
         let node = format!("node-{number}");
@@ -103,7 +101,7 @@ async fn whatever_upstream_leaves_is_taken_over_where_it_stands() -> Result<()> 
             let undone = history.has_seen(&node, |seen| seen.has_node && !seen.cordoned);
             ensure!(!undone, "{node}: a person's cordon was undone");
         } else {
-            fleet.nothing_is_left_on(&node).await?;
+            fleet.assert_node_is_clean(&node).await?;
         }
     }
     let most = most_slots(fleet.control_plane.audit().from_start())?;
@@ -131,16 +129,16 @@ async fn there_is_a_way_back() -> Result<()> {
     let mut fleet =
         upstreams(By::Apply, &[LEFT[3], Left::v1("Idle", "Idle"), Left::v2("Idle", "Idle", Host::Old)])
             .await?;
-    let away = hindered::Away::goes(&fleet, 2).await?;
-    take_over(&mut fleet, hindered::through).await?;
+    let absent = obstacles::AbsentNode::take_down(&fleet, 2).await?;
+    take_over(&mut fleet, obstacles::run_despite_obstacles).await?;
     fleet.until_node("node-0", "its cordon is adopted", |seen| seen.marked).await?;
-    away.comes_back(&fleet).await?;
+    absent.bring_back(&fleet).await?;
 
     for block in document::blocks("Back")? {
         document::run(&fleet, block).await?;
     }
     for node in ["node-0", "node-1", "node-2"] {
-        fleet.nothing_is_left_on(node).await?;
+        fleet.assert_node_is_clean(node).await?;
     }
     let left = fleet.control_plane.kubectl(["get", OURS, "-o", "name", "-l", PART_OF]).await?;
     ensure!(left.is_empty(), "{left}");

@@ -13,7 +13,7 @@ use crate::{DEADLINE, assert_kind, fleet};
 const UPSTREAMS: &str = "brupop-controller-deployment";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_upstreams_operator_nothing_starts_and_what_has_begun_is_finished() -> Result<()> {
+async fn no_update_starts_beside_upstreams_operator() -> Result<()> {
     let (_alone, mut fleet) = fleet(3, &[("CANARY_INTERVAL_SECONDS", "1")]).await?;
     let held = fleet.until_ledger("no other operator is here", |status| {
         let condition = status.conditions.iter().find(|condition| condition.type_ == OTHER_OPERATOR);
@@ -35,12 +35,12 @@ async fn beside_upstreams_operator_nothing_starts_and_what_has_begun_is_finished
 
     let upstream = ["create", "deployment", UPSTREAMS, "-n", NAMESPACE, "--image=upstream", "--replicas=0"];
     fleet.control_plane.kubectl(upstream).await?;
-    fleet.told(FLEET, "OtherOperator", &format!("{NAMESPACE}/{UPSTREAMS}")).await?;
+    fleet.wait_for_event(FLEET, "OtherOperator", &format!("{NAMESPACE}/{UPSTREAMS}")).await?;
     for host in &fleet.hosts {
         host.set_faults(Faults::default());
     }
     fleet.until_node(&begun, "what has begun is finished", |seen| seen.runs(NEW)).await?;
-    fleet.until_all_slots_are_given_back().await?;
+    fleet.until_no_slot_is_taken().await?;
     let nodes = || (0..3).map(|number| format!("node-{number}")).filter(|node| *node != begun);
     for node in nodes() {
         fleet.until_node(&node, "it says why it waits", |seen| seen.reason == "OtherOperator").await?;
@@ -48,10 +48,10 @@ async fn beside_upstreams_operator_nothing_starts_and_what_has_begun_is_finished
         ensure!(!moved, "{node} has begun to move: {:?}", fleet.seen(&node)?);
     }
 
-    fleet.measured("reconciler", &["brupop_other_operator 1"]).await?;
+    fleet.wait_for_metrics("reconciler", &["brupop_other_operator 1"]).await?;
     fleet.control_plane.kubectl(["delete", "deployment", UPSTREAMS, "-n", NAMESPACE]).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
-    fleet.measured("reconciler", &["brupop_other_operator 0"]).await?;
+    fleet.wait_for_metrics("reconciler", &["brupop_other_operator 0"]).await?;
     assert_kind(&fleet, 1)?;
     fleet.check()
 }

@@ -11,7 +11,7 @@ use crate::{DEADLINE, assert_kind, fleet};
 const WINDOW: &str = "SCHEDULER_CRON_EXPRESSION";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_is_downloaded_once_ahead_of_its_turn_and_activated_in_it() -> Result<()> {
+async fn a_prefetched_update_is_downloaded_only_once() -> Result<()> {
     let (_alone, mut fleet) = fleet(2, &[("PREFETCH", "true")]).await?;
     fleet.configure(&[(WINDOW, "0 0 0 1 1 * 2099")]).await?;
     fleet.publish(NEW)?;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{DEADLINE, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_fleet_asks_nothing_of_the_api_server() -> Result<()> {
+async fn an_idle_fleet_sends_no_requests() -> Result<()> {
     const QUIET: Duration = Duration::from_mins(1);
     let env = [("REFRESH_INTERVAL", "10s"), ("CANARY_INTERVAL_SECONDS", "20")];
     let (_alone, mut fleet) = fleet(3, &env).await?;

@@ -21,7 +21,7 @@ const REBOOTING: [&str; 3] = ["node-0", "node-1", "node-2"];
 const WAITING: [&str; 2] = ["node-3", "node-4"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_reboot_without_the_webhook_come_back_and_nothing_else_starts() -> Result<()> {
+async fn rebooting_nodes_recover_while_the_webhook_is_down() -> Result<()> {
     let env = [
         ("MAX_CONCURRENT_UPDATE", "unlimited"),
         ("MAX_FAILURES_OF_NEW_VERSION", "unlimited"),
@@ -157,5 +157,5 @@ async fn agents_are_refused(audit: &mut AuditReader) -> Result<()> {
 /// The leader would start them, and says why it does not.
 async fn two_are_held_back_for_want_of_admission(fleet: &Fleet) -> Result<()> {
     let lines = ["brupop_admission_enforced 0", r#"brupop_nodes_reason{reason="AdmissionNotEnforced"} 2"#];
-    fleet.measured("reconciler", &lines).await
+    fleet.wait_for_metrics("reconciler", &lines).await
 }

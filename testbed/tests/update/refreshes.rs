@@ -1,4 +1,4 @@
-//! Hosts that look for updates in vain, again and again: that is said once, and stands.
+//! Hosts that look for updates in vain, again and again: that is said once, and found.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{DEADLINE, fleet_of};
 const LOOKS: usize = 4;
 const GAUGE: &str = "brupop_nodes_reason{reason=\"RefreshFailed\"} 1";
 
-fn looks(host: &Host) -> usize {
+fn refreshes(host: &Host) -> usize {
     host.calls().iter().filter(|call| call.path.contains("refresh")).count()
 }
 
@@ -39,11 +39,11 @@ async fn away_until(fleet: &Fleet, what: &str, so: impl Fn() -> bool) -> Result<
     let mut away = 0;
     await_until(what, DEADLINE, async || {
         // The one that leads tells.
-        let mut stands = false;
+        let mut found = false;
         for reconciler in &reconcilers {
-            stands |= scraper.scrape(reconciler).await.ok()?.lines().any(|line| line == GAUGE);
+            found |= scraper.scrape(reconciler).await.ok()?.lines().any(|line| line == GAUGE);
         }
-        away += usize::from(!stands);
+        away += usize::from(!found);
         so().then_some(())
     })
     .await?;
@@ -51,7 +51,7 @@ async fn away_until(fleet: &Fleet, what: &str, so: impl Fn() -> bool) -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refreshes_that_take_their_time_and_always_fail_are_said_once() -> Result<()> {
+async fn slow_failing_refreshes_are_reported_once() -> Result<()> {
     let mut options = FleetOptions::quick(1, &[("PREFETCH", "true")]);
     options.durations.refresh = Duration::from_secs(2);
     let (_alone, mut fleet) = fleet_of(&options).await?;
@@ -63,9 +63,9 @@ async fn refreshes_that_take_their_time_and_always_fail_are_said_once() -> Resul
     let mut audit = fleet.control_plane.audit().from_now();
     fleet.hosts[0].set_faults(fails.clone());
     fleet.until_node("node-0", "it says so", |seen| seen.reason == "RefreshFailed").await?;
-    fleet.measured("reconciler", &[GAUGE]).await?;
-    let until = looks(&fleet.hosts[0]) + LOOKS;
-    let away = away_until(&fleet, "some more looks", || looks(&fleet.hosts[0]) >= until).await?;
+    fleet.wait_for_metrics("reconciler", &[GAUGE]).await?;
+    let until = refreshes(&fleet.hosts[0]) + LOOKS;
+    let away = away_until(&fleet, "some more looks", || refreshes(&fleet.hosts[0]) >= until).await?;
     let once = ["brupop-agent", "brupop-reconciler"];
     let wrote = writers(&audit.read()?);
     ensure!(away == 0 && wrote == once, "the gauge was away {away} times; {wrote:?} wrote");
@@ -81,8 +81,8 @@ async fn refreshes_that_take_their_time_and_always_fail_are_said_once() -> Resul
     ensure!(wrote == once, "{wrote:?} wrote");
     fleet.hosts[0].set_faults(fails);
     await_until("the first problem again", DEADLINE, async || says("no route").await.then_some(())).await?;
-    let until = looks(&fleet.hosts[0]) + 2;
-    let away = away_until(&fleet, "two more looks", || looks(&fleet.hosts[0]) >= until).await?;
+    let until = refreshes(&fleet.hosts[0]) + 2;
+    let away = away_until(&fleet, "two more looks", || refreshes(&fleet.hosts[0]) >= until).await?;
     let wrote = writers(&audit.read()?);
     ensure!(away == 0 && wrote == once, "the gauge was away {away} times; {wrote:?} wrote");
 

@@ -1,6 +1,8 @@
 //! A roll-out that goes well: what is seen of it, and what holds it back.
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::conditions::IDLE;
+use brupop_api::names::FLEET;
 use brupop_testbed::Fleet;
 use brupop_testbed::audit::Event;
 use brupop_testbed::await_until;
@@ -8,21 +10,21 @@ use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
 
-use crate::exec::{Exec, exec};
+use crate::exec::exec;
 use crate::{DEADLINE, assert_kind, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_is_updated_two_at_a_time_and_the_ledger_tells() -> Result<()> {
+async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
     let (_alone, mut fleet) = fleet(4, &[("MAX_CONCURRENT_UPDATE", "50%")]).await?;
     fleet.deploy("cart", 8, "2").await?;
     fleet.publish(NEW)?;
     fleet.until_updated(NEW, DEADLINE).await?;
     assert_kind(&fleet, 2)?;
 
-    let status = fleet.until_all_slots_are_given_back().await?;
+    let status = fleet.until_no_slot_is_taken().await?;
     ensure!(status.versions[NEW].succeeded == 4, "{status:?}");
     for number in 0..4 {
-        fleet.nothing_is_left_on(&format!("node-{number}")).await?;
+        fleet.assert_node_is_clean(&format!("node-{number}")).await?;
     }
     // Why a node does not move is said after the slot is given back.
     let columns = await_until("the columns tell that it is done", DEADLINE, async || {
@@ -66,7 +68,7 @@ async fn readme_commands_run(fleet: &Fleet) -> Result<()> {
         kubectl(fleet, command).await?;
     }
     // Among them are those that put a node back into service by hand.
-    fleet.nothing_is_left_on("node-0").await
+    fleet.assert_node_is_clean("node-0").await
 }
 
 async fn kubectl(fleet: &Fleet, command: &str) -> Result<()> {
@@ -98,7 +100,7 @@ async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_holds_a_drain_back_until_it_allows_it_and_whoever_leaves_waits_for_it() -> Result<()> {
+async fn a_budget_delays_a_drain_and_idle_waits() -> Result<()> {
     let (_alone, mut fleet) = fleet(3, &[("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", "5")]).await?;
     fleet.deploy("cart", 6, "1").await?;
     fleet.publish(NEW)?;
@@ -124,30 +126,28 @@ async fn a_budget_holds_a_drain_back_until_it_allows_it_and_whoever_leaves_waits
     );
     ensure!(fleet.history().most_unavailable() == 1);
 
-    leaves_when_the_drain_is_over(&fleet).await?;
+    the_fleet_is_idle_once_the_drain_is_over(&fleet).await?;
     fleet.pause(false).await?;
     fleet.until_updated(NEW, DEADLINE).await?;
     assert_kind(&fleet, 1)?;
     fleet.check()
 }
 
-/// `drain-to-idle` in mid-drain waits for that update, which is finished, and ends when nothing is ours.
-async fn leaves_when_the_drain_is_over(fleet: &Fleet) -> Result<()> {
-    let drains = fleet.history().now().find(|(_, seen)| seen.marked).map(|(node, _)| node.to_owned());
-    let drains = drains.context("nobody drains any more")?;
-    let mut leaving = Exec::start(fleet, &["drain-to-idle"]).await?;
-    let said = leaving.line().await?.context("it has ended")?;
-    ensure!(said.starts_with("not paused"), "{said}");
+/// Whoever pauses the fleet in mid-drain and waits for its condition `Idle` waits for the end of that update.
+async fn the_fleet_is_idle_once_the_drain_is_over(fleet: &Fleet) -> Result<()> {
     fleet.pause(true).await?;
-    let said = leaving.line().await?.context("it has ended")?;
-    ensure!(said == format!("waiting for {drains} (StagedAndPerformedUpdate)"), "{said}");
+    let too_early = fleet.wait_until_idle("5s").await;
+    let why = too_early.err().context("the fleet is called idle in mid-drain")?.to_string();
+    ensure!(why.contains("timed out"), "{why}");
+    let conditions = fleet.ledger().get(FLEET).await?.status.unwrap_or_default().conditions;
+    let idle = conditions.into_iter().find(|it| it.type_ == IDLE).context("no condition Idle")?;
+    ensure!(idle.message.starts_with("1 node is being updated"), "{idle:?}");
     fleet.allow_unavailable("cart", 3).await?;
-    let (said, went_well) = leaving.end().await?;
-    ensure!(went_well && said.ends_with("nothing is left\n"), "{said}");
-    let status = fleet.ledger().get("fleet").await?.status.unwrap_or_default();
+    fleet.wait_until_idle("2m").await?;
+    let status = fleet.ledger().get(FLEET).await?.status.unwrap_or_default();
     ensure!(status.slots.is_empty() && status.versions[NEW].succeeded == 1, "{status:?}");
     for number in 0..3 {
-        fleet.nothing_is_left_on(&format!("node-{number}")).await?;
+        fleet.assert_node_is_clean(&format!("node-{number}")).await?;
     }
     let updated = fleet.history().now().filter(|(_, seen)| seen.version.as_deref() == Some(NEW)).count();
     ensure!(updated == 1, "{updated} nodes were updated");

@@ -15,7 +15,7 @@ use crate::{DEADLINE, fleet};
 const FIXED: &str = "1.20.1";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_falls_back_or_fails_costs_its_own_update_only() -> Result<()> {
+async fn a_failing_host_affects_only_its_own_update() -> Result<()> {
     let (_alone, mut fleet) = fleet(3, &[("MAX_FAILURES_OF_NEW_VERSION", "unlimited")]).await?;
     fleet.deploy("cart", 3, "1").await?;
     fleet.hosts[0].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
@@ -43,14 +43,14 @@ async fn a_host_that_falls_back_or_fails_costs_its_own_update_only() -> Result<(
         ensure!(status.message.as_deref().is_some_and(|message| message.contains(says)), "{status:?}");
     }
     // Only what the Node itself shows counts against the version.
-    let status = fleet.until_all_slots_are_given_back().await?;
+    let status = fleet.until_no_slot_is_taken().await?;
     let failed: Vec<_> = status.versions[NEW].failures.iter().map(|failure| failure.node.as_str()).collect();
     ensure!(failed == ["node-0"] && status.versions[NEW].succeeded == 1, "{status:?}");
     fleet.check()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_image_stops_after_the_first_node_until_a_person_or_a_new_release_goes_on() -> Result<()> {
+async fn a_bad_image_halts_its_version() -> Result<()> {
     let (_alone, mut fleet) = fleet(3, &[]).await?;
     let bad = |falls_back_on_boot| {
         let faults = Faults { falls_back_on_boot, ..Faults::default() };
@@ -138,7 +138,7 @@ async fn halted(fleet: &Fleet, earlier: &str) -> Result<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shadow_that_cannot_be_read_stops_nobody_else() -> Result<()> {
+async fn an_unreadable_shadow_stops_no_other_node() -> Result<()> {
     let (_alone, mut fleet) = fleet(2, &[]).await?;
     let boot_id = fleet.hosts[0].boot_id();
     // No schema any more: anything can be stored.
@@ -175,7 +175,7 @@ async fn a_shadow_that_cannot_be_read_stops_nobody_else() -> Result<()> {
             })
         })
         .await?;
-    fleet.measured("reconciler", &["brupop_skipped_objects{kind=\"BottlerocketShadow\"} 1"]).await?;
+    fleet.wait_for_metrics("reconciler", &["brupop_skipped_objects{kind=\"BottlerocketShadow\"} 1"]).await?;
     ensure!(fleet.hosts[0].boot_id() == boot_id, "a host was rebooted for a shadow that nobody can read");
     ensure!(!fleet.seen("node-0")?.is_unavailable());
     fleet.check()

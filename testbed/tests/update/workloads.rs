@@ -21,7 +21,7 @@ async fn close_to_new_pods(fleet: &Fleet, closed: bool) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_further_node_begins_until_evicted_workloads_are_available_again() -> Result<()> {
+async fn the_next_node_waits_for_evicted_workloads() -> Result<()> {
     let (_alone, mut fleet) = fleet(2, &[("SOAK_SECONDS", "1")]).await?;
     fleet.deploy("cart", 2, "1").await?;
     // What is evicted from now on finds no node to come back to.

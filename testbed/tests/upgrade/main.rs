@@ -147,7 +147,7 @@ async fn one_downloads_and_two_wait_for_their_reboot(fleet: &Fleet) -> Result<[S
 async fn until_updated(fleet: &Fleet, node: &str) -> Result<()> {
     fleet
         .until(&format!("{node} is updated"), DEADLINE, |history| {
-            let is = |seen: &Seen| seen.is_idle() && !seen.is_unavailable();
+            let in_service = |seen: &Seen| seen.is_idle() && !seen.is_unavailable();
             history.now().any(|(name, seen)| name == node && is(seen) && seen.version.as_deref() == Some(NEW))
         })
         .await

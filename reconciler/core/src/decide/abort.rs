@@ -17,7 +17,7 @@ pub enum Abort {
     PodsComeBack,
     /// The API server takes no change of the Node.
     NodeChangesDenied,
-    /// The host came back with another version than the wanted one.
+    /// The host came back with a version other than the wanted one.
     FellBack,
     /// The host came back, and its Node's OS image names no version of Bottlerocket.
     NotBottlerocket,
@@ -89,16 +89,16 @@ impl Abort {
     /// The end of a sentence for people.
     pub(super) fn message(self) -> &'static str {
         match self {
-            Self::StepFailed => "the agent could not do the step; its message says why",
+            Self::StepFailed => "the agent could not complete the step; status.message says why",
             Self::DeadlineExceeded => "the step took longer than it may",
             Self::DrainTimedOut => "the node could not be emptied in time",
-            Self::CannotDrain => "a pod or a budget came up that no drain gets past",
+            Self::CannotDrain => "a pod or a budget appeared that makes the drain impossible",
             Self::BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
             Self::PodsComeBack => {
-                "pods come back each time that they are evicted, and a budget covers them or they are of too many workloads"
+                "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads"
             }
-            Self::NodeChangesDenied => "the API server takes no change of the Node",
-            Self::FellBack => "the host came back with another version than the wanted one",
+            Self::NodeChangesDenied => "the API server refuses changes of the Node",
+            Self::FellBack => "the host came back with a version other than the wanted one",
             Self::NotBottlerocket => {
                 "the host came back, and its Node's OS image names no version of Bottlerocket"
             }

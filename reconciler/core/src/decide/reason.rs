@@ -224,8 +224,8 @@ impl Reason<'_> {
     pub fn message(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::NotLeading => "this reconciler does not lead",
-            Self::NotUnderstood(why) => return Cow::Owned(format!("left alone: {why}")),
-            Self::NodeGone => "the node is gone",
+            Self::NotUnderstood(why) => return Cow::Owned(format!("this node is left alone: {why}")),
+            Self::NodeGone => "the Node was deleted",
             Self::NodeReplaced => "the Node was recreated; it gets a new shadow",
             Self::NotLabelled => "the node is not labelled bottlerocket.aws/updater-interface-version=2.0.0",
             Self::NotReported => "the agent on this node has not reported since it booted: see its pod",
@@ -240,29 +240,29 @@ impl Reason<'_> {
             Self::NodePaused => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
             Self::OutsideWindow => "outside of the maintenance window, or too little is left of it",
             Self::AdmissionNotEnforced => {
-                "our admission rules were not seen to be in force: the fleet's condition AdmissionEnforced says more"
+                "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced"
             }
             Self::OtherOperator => {
-                "another operator may update these nodes, too: the fleet's condition OtherOperator says more"
+                "another operator may update these nodes, too: see the fleet's condition OtherOperator"
             }
             Self::NodeLeaving => "the Node is being deleted, or an autoscaler has tainted it to remove it",
             Self::NotBottlerocket => "the Node's OS image names no version of Bottlerocket",
-            Self::BackingOff => "the last attempt was given up, and the node waits before the next",
+            Self::BackingOff => "the last attempt was given up, and the node waits before the next one",
             Self::TooManyVersionsHalted => {
                 "so many versions are halted that the fleet's status has no room for another (status.versions): look at \
                  the nodes that failed to reach them, and lift halts (spec.acknowledgedHalts)"
             }
-            Self::NodeTooYoung => "the node is new: it is left alone for a while (MIN_NODE_AGE_SECONDS)",
+            Self::NodeTooYoung => "the node is new, and is not updated yet (MIN_NODE_AGE_SECONDS)",
             Self::PausingBetweenUpdates => {
                 "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)"
             }
-            Self::CheckingPods => "it is the node's turn; its pods and their budgets are looked at first",
+            Self::CheckingPods => "it is the node's turn; its pods and their budgets are being checked first",
             Self::LimitReached => {
                 "queued: concurrency limit reached, or pausing between updates \
                  (MAX_CONCURRENT_UPDATE, PAUSE_BETWEEN_UPDATES_SECONDS)"
             }
             Self::LimitUsedByUnavailableNodes => {
-                "nodes that are out of service for other reasons use up the limit (MAX_CONCURRENT_UPDATE)"
+                "nodes that are out of service for other reasons use up the concurrency limit (MAX_CONCURRENT_UPDATE)"
             }
             Self::ExcludedFromLoadBalancers => {
                 "the node is excluded from load balancers and waits (EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC)"
@@ -270,11 +270,11 @@ impl Reason<'_> {
             Self::Cordoning => "the node is being cordoned",
             Self::Draining => "pods are being evicted from the node",
             Self::RebootGranted => "the node is drained; its agent may reboot the host",
-            Self::Rebooting => "the host reboots",
+            Self::Rebooting => "the host is rebooting",
             Self::RebootOverdue => "the host has not come back from its reboot in time: look at the machine",
-            Self::ReturningToService => "the node is put back into service",
-            Self::Monitoring => "the node runs the new version and is watched for a while",
-            Self::Finishing => "the update is over; the agent tidies up",
+            Self::ReturningToService => "the node is being put back into service",
+            Self::Monitoring => "the node runs the new version, and is being monitored (SOAK_SECONDS)",
+            Self::Finishing => "the update has ended; the agent is finishing",
             Self::VersionHalted(version) => {
                 return Cow::Owned(format!(
                     "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is \
@@ -293,16 +293,18 @@ impl Reason<'_> {
                 ));
             }
             Self::CannotDrain(why) => {
-                return Cow::Owned(format!("the node is passed over, for no drain could empty it: {why}"));
+                return Cow::Owned(format!(
+                    "the node is passed over, because no drain could empty it: {why}"
+                ));
             }
             Self::BudgetAllowsNone(budget) => {
                 return Cow::Owned(format!(
-                    "{budget} allows no disruption now, and the node has a pod of it: it is not cordoned before that changes"
+                    "{budget} allows no disruption now, and covers a pod on the node: the node is not cordoned before that changes"
                 ));
             }
             Self::NodeChangesDenied(why) => {
                 return Cow::Owned(format!(
-                    "the API server takes no change of the Node, so it could be neither cordoned nor uncordoned: {why}"
+                    "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: {why}"
                 ));
             }
             Self::WorkloadsUnavailable(owner) => {
@@ -312,7 +314,7 @@ impl Reason<'_> {
             }
             Self::Starting(version) => return Cow::Owned(format!("the update to {version} begins")),
             Self::Staging(version) => {
-                return Cow::Owned(format!("the host downloads and activates {version}"));
+                return Cow::Owned(format!("the host is downloading and activating {version}"));
             }
             Self::Aborting(abort) => {
                 return Cow::Owned(format!(

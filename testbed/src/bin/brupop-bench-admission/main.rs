@@ -30,7 +30,7 @@ struct Arguments {
 enum Command {
     /// The webhook that ours is compared with; the benchmark runs it
     DoNothing(do_nothing::Options),
-    /// Measures who gets through to the webhook while a crowd takes what it can get of its ports
+    /// Measures who is served by the webhook during a flood of connections
     Ports,
 }
 

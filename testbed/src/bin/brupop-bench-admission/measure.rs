@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn in_ten_rounds_each_variant_is_first_and_last_as_often_as_any_other() {
+    fn variants_take_turns_at_going_first_and_last() {
         let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
         for round in 0..10 {
             let order = order(round);

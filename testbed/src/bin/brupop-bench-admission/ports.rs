@@ -1,10 +1,10 @@
-//! `make bench-ports`: who gets through to the webhook while a crowd takes what it can get of its ports.
+//! `make bench-ports`: who is served by the webhook during a flood of connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::crowd::{Behaviour, Crowd, Port, raise_open_files};
+use brupop_testbed::flood::{Behaviour, Flood, Port, raise_open_files};
 use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::scrape::{READER, Scraper};
@@ -38,7 +38,7 @@ const PLAIN: &[Behaviour] = &[Behaviour::Silent, Behaviour::HalfHead, Behaviour:
 const COSTLY: [Behaviour; 3] = [Behaviour::HalfBody, Behaviour::LongBody, Behaviour::CostlyBody];
 const SCENARIOS: [Scenario; 9] = [
     Scenario {
-        says: "no crowd",
+        says: "no flood",
         port: ADMISSION,
         size: 0,
         behaviours: &Behaviour::UNFINISHED,
@@ -114,10 +114,10 @@ impl Tries {
     async fn add<T>(&mut self, what: impl Future<Output = Result<T>>) {
         let began = Instant::now();
         let failed = what.await.is_err();
-        self.took(began.elapsed(), failed);
+        self.record(began.elapsed(), failed);
     }
 
-    fn took(&mut self, time: Duration, failed: bool) {
+    fn record(&mut self, time: Duration, failed: bool) {
         self.all += 1;
         self.failed += usize::from(failed);
         self.longest = self.longest.max(time);
@@ -146,7 +146,7 @@ pub async fn bench() -> Result<()> {
         await_until("the scraper is known", DEADLINE, known).await?;
     }
     println!(
-        "| crowd, at each of two replicas | writes failed, longest | probes failed, longest | scrapes failed, longest | \
+        "| flood, at each of two replicas | writes failed, longest | probes failed, longest | scrapes failed, longest | \
          TokenReviews/s | most resident memory |\n|---|---|---|---|---|---|"
     );
     for (number, scenario) in SCENARIOS.iter().enumerate() {
@@ -169,18 +169,18 @@ async fn measure(
     let mut audit = cluster.control_plane().audit().from_now();
     let bundle = cluster.bundle().await?;
     let name = format!("brupop-webhook.{NAMESPACE}.svc");
-    let mut crowds = Vec::new();
+    let mut floods = Vec::new();
     for webhook in webhooks {
         let address = listens(webhook, scenario.port)?;
         let port =
             if scenario.port == HEALTH { Port::plain(address) } else { Port::tls(address, &name, &bundle)? };
-        crowds.push(Crowd::start(&port, scenario.size, scenario.behaviours, scenario.pause)?);
+        floods.push(Flood::start(&port, scenario.size, scenario.behaviours, scenario.pause)?);
     }
     let goes_on = async |more: usize| {
-        for crowd in &crowds {
-            let before = crowd.done();
-            let more = async || (crowd.done() >= before + more).then_some(());
-            await_until("the crowd goes on", DEADLINE, more).await?;
+        for flood in &floods {
+            let before = flood.completed();
+            let more = async || (flood.completed() >= before + more).then_some(());
+            await_until("the flood makes progress", DEADLINE, more).await?;
         }
         anyhow::Ok(())
     };
@@ -200,7 +200,7 @@ async fn measure(
                 (agent.report(report + group.len()).await.is_err(), began.elapsed())
             }));
             for (failed, took) in tries.await {
-                writes.took(took, failed);
+                writes.record(took, failed);
             }
         }
         for webhook in webhooks {

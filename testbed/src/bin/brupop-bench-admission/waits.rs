@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_webhooks_waits_are_added_up_over_its_operations() {
+    fn waits_are_summed_over_a_webhooks_operations() {
         let line = |kind: &str, operation: &str, rejected: bool, value: &str| {
             format!(
                 r#"{METRIC}{kind}{{name="w",operation="{operation}",rejected="{rejected}",type="validating"}} {value}"#

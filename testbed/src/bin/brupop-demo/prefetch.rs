@@ -107,11 +107,11 @@ async fn roll_out(fleet: &Fleet, name: &str, window: &str, deadline: Duration) -
 /// How long the nodes' updates of this number took; the middle one.
 fn slot(history: &History, number: usize) -> Option<Duration> {
     let nodes: Vec<String> = history.now().map(|(node, _)| node.to_owned()).collect();
-    let took = |node: &String| {
+    let duration = |node: &String| {
         let (began, ended) = *history.updates(node).get(number)?;
         Some(ended?.saturating_duration_since(began))
     };
-    summary::median(nodes.iter().filter_map(took).collect())
+    summary::median(nodes.iter().filter_map(duration).collect())
 }
 
 async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {

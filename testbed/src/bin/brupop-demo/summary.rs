@@ -37,7 +37,7 @@ pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
         "NODE", "VERSION", "STAGED", "REBOOTED", "MONITOR", "DRAIN", "TOTAL", "OVERHEAD"
     );
     let seconds = |duration: Duration| format!("{:.2} s", duration.as_secs_f64());
-    let overhead = |outcome: &Outcome| outcome.took.map(|took| took.saturating_sub(host + outcome.drain));
+    let overhead = |outcome: &Outcome| outcome.duration.map(|took| took.saturating_sub(host + outcome.drain));
     for (node, outcome) in &outcomes {
         let text = |version: &Option<String>| version.clone().unwrap_or_else(|| "?".into());
         let state = |state| seconds(outcome.states.get(&state).copied().unwrap_or_default());
@@ -48,23 +48,25 @@ pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
             state(State::RebootedIntoUpdate),
             state(State::MonitoringUpdate),
             seconds(outcome.drain),
-            outcome.took.map(seconds).unwrap_or_default(),
+            outcome.duration.map(seconds).unwrap_or_default(),
             overhead(outcome).map(seconds).unwrap_or_default(),
         );
     }
     let unavailable = history.most_unavailable();
     let updated = outcomes.values().all(|outcome| {
-        outcome.from.as_deref() == Some(OLD) && outcome.to.as_deref() == Some(NEW) && outcome.took.is_some()
+        outcome.from.as_deref() == Some(OLD)
+            && outcome.to.as_deref() == Some(NEW)
+            && outcome.duration.is_some()
     });
     let once = outcomes.values().all(|outcome| outcome.boots == 2);
     let tidy = history.now().all(|(_, seen)| seen.is_idle() && !seen.is_unavailable());
     println!();
     println!("a host takes {} of each node's time (refresh, download, activation, reboot)", seconds(host));
-    if let Some(took) = history.took() {
+    if let Some(took) = history.duration() {
         println!("from the first change of a spec to the last node's Idle: {}", seconds(took));
     }
     if let Some(median) = median(outcomes.values().filter_map(overhead).collect()) {
-        println!("overhead per node, beyond what host and drain took: {} (median)", seconds(median));
+        println!("overhead per node, beyond what host and drain duration: {} (median)", seconds(median));
     }
     if let Some((memory, threads)) = footprint(fleet) {
         println!("an agent has {:.1} MiB resident at most, and {threads} thread(s)", memory / 1024.0);

@@ -72,7 +72,7 @@ async fn pods_at_reboot(
 
 async fn judge(cluster: &Cluster, began: Instant) -> Result<()> {
     for (node, outcome) in cluster.history().outcomes() {
-        let took = outcome.took.context("no end")?.as_secs();
+        let took = outcome.duration.context("no end")?.as_secs();
         println!("   {node}: {OLD} -> {NEW} in {took} s, of which {} s of drain", outcome.drain.as_secs());
         ensure!(outcome.boots == 2, "{node} was rebooted {} times", outcome.boots - 1);
         ensure!(outcome.to.as_deref() == Some(NEW), "{node} runs {:?}", outcome.to);

@@ -82,7 +82,7 @@ fn a_running_command_holds_the_lock() {
 }
 
 #[test]
-fn a_prepare_that_fails_over_a_staged_image_leaves_a_trap() {
+fn a_failed_prepare_leaves_a_broken_staged_image() {
     let mut machine = machine();
     run(&mut machine, Refresh);
     run(&mut machine, Prepare);
@@ -98,7 +98,7 @@ fn a_prepare_that_fails_over_a_staged_image_leaves_a_trap() {
 }
 
 #[test]
-fn a_boot_in_the_middle_of_a_prepare_loses_it() {
+fn a_reboot_during_a_prepare_loses_it() {
     let mut machine = machine();
     run(&mut machine, Refresh);
     machine.start(Prepare, &Choice::default()).unwrap();
@@ -110,7 +110,7 @@ fn a_boot_in_the_middle_of_a_prepare_loses_it() {
 }
 
 #[test]
-fn a_fall_back_keeps_the_old_version_and_is_tried_once() {
+fn a_bad_image_is_booted_once_and_abandoned() {
     let mut machine = machine();
     for command in [Refresh, Prepare, Activate] {
         run(&mut machine, command);
@@ -155,7 +155,7 @@ fn lock_and_wave_decide_what_is_chosen() {
 }
 
 #[test]
-fn a_prepare_asks_the_repository_and_labels_with_what_was_chosen_before() {
+fn a_prepare_may_write_another_version_than_labelled() {
     let mut machine = machine();
     run(&mut machine, Refresh);
     machine.publish("1.20.2").unwrap();
@@ -172,7 +172,7 @@ fn a_prepare_asks_the_repository_and_labels_with_what_was_chosen_before() {
 }
 
 #[test]
-fn a_prepare_that_finds_no_update_succeeds_and_writes_nothing() {
+fn a_prepare_without_update_succeeds_and_writes_nothing() {
     for written_before in [false, true] {
         let mut machine = machine();
         run(&mut machine, Refresh);
@@ -236,7 +236,7 @@ fn states_follow_commands() {
 }
 
 #[test]
-fn the_newest_command_is_told_with_its_own_end() {
+fn the_status_shows_the_newest_commands_result() {
     let mut machine = machine();
     let endings = [
         Ending::Success,
@@ -267,7 +267,7 @@ fn the_newest_command_is_told_with_its_own_end() {
 }
 
 #[test]
-fn a_refresh_leaves_what_is_staged_alone_and_may_take_the_choice_away() {
+fn a_refresh_keeps_the_staged_image() {
     let mut machine = machine();
     run(&mut machine, Refresh);
     run(&mut machine, Prepare);
@@ -286,7 +286,7 @@ fn stderr(machine: &Machine) -> &str {
 }
 
 #[test]
-fn a_prepare_says_what_it_wrote_whatever_the_label() {
+fn a_prepare_logs_the_version_it_really_wrote() {
     let prepared = |change: fn(&mut Machine) -> Choice| {
         let mut machine = machine();
         run(&mut machine, Refresh);
@@ -314,7 +314,7 @@ fn a_prepare_says_what_it_wrote_whatever_the_label() {
 }
 
 #[test]
-fn a_refresh_whose_result_is_not_used_is_a_success_all_the_same() {
+fn a_refresh_succeeds_even_if_nothing_is_chosen() {
     for (unused, available) in [(Unused::Output, 1), (Unused::Settings, 2)] {
         let mut machine = machine();
         run(&mut machine, Refresh);
@@ -333,7 +333,7 @@ fn a_refresh_whose_result_is_not_used_is_a_success_all_the_same() {
 }
 
 #[test]
-fn what_is_available_includes_what_runs_and_what_is_older() {
+fn available_versions_include_the_running_and_older_ones() {
     let mut machine = machine();
     machine.publish("1.19.4").unwrap();
     machine.publish("1.18.0").unwrap();
@@ -350,7 +350,7 @@ fn what_is_available_includes_what_runs_and_what_is_older() {
 }
 
 #[test]
-fn there_is_a_document_once_a_command_was_asked_for() {
+fn the_status_document_appears_with_the_first_command() {
     let mut refused = machine();
     assert!(refused.start(Prepare, &Choice::default()).is_err());
     let mut lost = machine();

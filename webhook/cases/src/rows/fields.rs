@@ -69,16 +69,16 @@ pub(super) fn foreign() -> Vec<Row> {
         {"type": "Ready", "status": "True", "reason": "Fine", "message": "", "lastTransitionTime": TIME}]);
     let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "node-0",
         "uid": "00000000-0000-4000-8000-000000000000"}]);
-    let said = || (idle(), explained());
+    let before = || (idle(), explained());
     rows! {
         "a condition of its own": Agent, known(), status(conditions("Fine")) => ByBoth("agent-own-fields");
-        "the reconciler's condition, changed": Agent, said(), status(conditions("Fine")) => ByBoth("agent-own-fields");
-        "a condition beside the reconciler's": Agent, said(), status(json!({"conditions": two}))
+        "the reconciler's condition, changed": Agent, before(), status(conditions("Fine")) => ByBoth("agent-own-fields");
+        "a condition beside the reconciler's": Agent, before(), status(json!({"conditions": two}))
             => ByBoth("agent-own-fields");
-        "all conditions, emptied": Agent, said(), status(json!({"conditions": []})) => ByBoth("agent-own-fields");
-        "all conditions, removed beside news": Agent, said(), status(json!({"conditions": null, "message": "m"}))
+        "all conditions, emptied": Agent, before(), status(json!({"conditions": []})) => ByBoth("agent-own-fields");
+        "all conditions, removed beside news": Agent, before(), status(json!({"conditions": null, "message": "m"}))
             => ByBoth("agent-own-fields");
-        "the reconciler's condition, said again": Agent, said(), status(conditions("NoUpdate"))
+        "the reconciler's condition, said again": Agent, before(), status(conditions("NoUpdate"))
             => Allowed, stores_nothing();
         "a spec through the status": Agent, known(),
             through_status(json!({"spec": {"state": "MonitoringUpdate", "reboot_from_boot_id": "b1"}}))

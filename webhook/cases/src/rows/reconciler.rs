@@ -163,12 +163,12 @@ pub(super) fn metadata() -> Vec<Row> {
 pub(super) fn statuses() -> Vec<Row> {
     let refused = || ByWebhook("reconciler-conditions-only");
     let canary = status(json!({"message": brupop_api::names::canary::STATUS_MESSAGE}));
-    let said = || (idle(), explained());
+    let before = || (idle(), explained());
     rows! {
         "a condition": Reconciler, known(), status(conditions("NoUpdate")) => Allowed;
         "a condition before any report": Reconciler, (idle(), Value::Null), status(conditions("AgentSilent")) => Allowed;
-        "a condition changed": Reconciler, said(), status(conditions("Draining")) => Allowed;
-        "conditions removed": Reconciler, said(), status(json!({"conditions": null})) => Allowed;
+        "a condition changed": Reconciler, before(), status(conditions("Draining")) => Allowed;
+        "conditions removed": Reconciler, before(), status(json!({"conditions": null})) => Allowed;
         "the canary": Reconciler, known(), canary => refused(), dry();
         "a state in the agent's place": Reconciler, (staging(), at("Idle")), state("StagedAndPerformedUpdate") => refused();
         "a claim in the agent's place": Reconciler, (granted(), staged()), status(json!({"reboot_requested": "b1"}))

@@ -60,7 +60,7 @@ fn every_rule_refuses_in_some_row() {
 
 /// What the column says of rows that are allowed is what the change comes to, on paper.
 #[test]
-fn what_is_stored_is_what_the_api_server_makes_of_it() {
+fn a_rows_stored_column_matches_its_edit() {
     for row in table() {
         if row.verdict != Verdict::Allowed || row.dry_run || !row.ask.is_about_a_shadow() || row.ask.creates()
         {

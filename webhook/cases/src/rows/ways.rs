@@ -27,7 +27,7 @@ fn generated() -> Ask {
 /// An agent patches `/status`. The rest it has no right to, and with the right it would be refused.
 pub(super) fn of_agents() -> Vec<Row> {
     let behind = || ByBoth("agent-status-only");
-    let said = || (idle(), explained());
+    let before = || (idle(), explained());
     let tested = json!([
         {"op": "test", "path": "/spec/state", "value": "Idle"},
         {"op": "test", "path": "/metadata/name", "value": "brs-node-0"},
@@ -46,7 +46,7 @@ pub(super) fn of_agents() -> Vec<Row> {
         "the status by server-side apply": Agent, known(), by(Way::Apply, "status", news()) => Allowed;
         "the status by server-side apply, tried": Agent, known(), by(Way::Apply, "status", news()) => Allowed, dry();
         "the status by PUT": Agent, known(), by(Way::Put, "status", news()) => ByRbac, behind(Allowed);
-        "a condition by JSON patch": Agent, said(), by(Way::JsonPatch, "status", condition)
+        "a condition by JSON patch": Agent, before(), by(Way::JsonPatch, "status", condition)
             => ByBoth("agent-own-fields");
         "a condition by server-side apply": Agent, known(), by(Way::Apply, "status", json!({"status": conditions("Fine")}))
             => ByBoth("agent-own-fields");
@@ -56,10 +56,10 @@ pub(super) fn of_agents() -> Vec<Row> {
             => Allowed, stores_nothing();
         "spec by server-side apply of the status": Agent, known(), by(Way::Apply, "status", json!({"spec": {"attempt": 9}}))
             => Allowed, stores_nothing();
-        "the whole status removed, with what the reconciler said in it": Agent, said(),
+        "the whole status removed, with what the reconciler said in it": Agent, before(),
             through_status(json!({"status": null})) => ByBoth("agent-own-fields");
-        "the same by JSON patch": Agent, said(), by(Way::JsonPatch, "status", removed()) => ByBoth("agent-own-fields");
-        "the same by PUT": Agent, said(), by(Way::Put, "status", json!({"status": null}))
+        "the same by JSON patch": Agent, before(), by(Way::JsonPatch, "status", removed()) => ByBoth("agent-own-fields");
+        "the same by PUT": Agent, before(), by(Way::Put, "status", json!({"status": null}))
             => ByRbac, behind(ByBoth("agent-own-fields"));
         "the whole status removed, the attempt in it": Agent, known(), through_status(json!({"status": null}))
             => ByWebhook("agent-attempt");

@@ -75,21 +75,21 @@ fn owner(kind: &str, name: &str, uid: &str) -> Value {
 /// The shadow's only owner is the very Node of the token.
 pub(super) fn owners() -> Vec<Row> {
     const UID: &str = "00000000-0000-4000-8000-000000000000";
-    let is = |owner: Value| json!({"ownerReferences": [owner]});
+    let owned_by = |owner: Value| json!({"ownerReferences": [owner]});
     let two = json!({"ownerReferences": [owner("Node", "node-0", UID), owner("Node", "node-1", UID)]});
     let of_a_group = json!({"apiVersion": "apps/v1", "kind": "Node", "name": "node-0", "uid": UID});
     rows! {
         "a first report on the shadow of a Node that had this name before":
             Agent, (idle(), Value::Null), first_report()
-            => ByBoth("agent-node-uid"), with_metadata(is(owner("Node", "node-0", UID)));
+            => ByBoth("agent-node-uid"), with_metadata(owned_by(owner("Node", "node-0", UID)));
         "news on the shadow of a Node that had this name before": Agent, known(), message()
-            => ByBoth("agent-node-uid"), with_metadata(is(owner("Node", "node-0", UID)));
+            => ByBoth("agent-node-uid"), with_metadata(owned_by(owner("Node", "node-0", UID)));
         "a shadow owned by another Node": Agent, known(), message()
-            => ByBoth("agent-node-uid"), with_metadata(is(owner("Node", "node-1", UID)));
+            => ByBoth("agent-node-uid"), with_metadata(owned_by(owner("Node", "node-1", UID)));
         "a shadow owned by a pod of the node's name": Agent, known(), message()
-            => ByBoth("agent-node-uid"), with_metadata(is(owner("Pod", "node-0", UID)));
+            => ByBoth("agent-node-uid"), with_metadata(owned_by(owner("Pod", "node-0", UID)));
         "a shadow owned by another group's Node": Agent, known(), message()
-            => ByBoth("agent-node-uid"), with_metadata(is(of_a_group));
+            => ByBoth("agent-node-uid"), with_metadata(owned_by(of_a_group));
         "a shadow of two owners": Agent, known(), message() => ByBoth("agent-node-uid"), with_metadata(two);
         "a shadow of no owner": Agent, known(), message()
             => ByBoth("agent-node-uid"), with_metadata(json!({"ownerReferences": null}));

@@ -1,4 +1,4 @@
-//! What people do to a fleet by hand.
+//! What users and administrators do to a fleet by hand.
 
 use std::process::Stdio;
 
@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::Fleet;
 use crate::binaries::control_plane_binaries;
+use crate::operator::NAMESPACE;
 
 impl Fleet {
     /// `kubectl annotate node`: `key=value`, or `key-`.
@@ -36,6 +37,16 @@ impl Fleet {
         let patch = Patch::Merge(json!({"spec": {"paused": paused}}));
         self.ledger().patch(FLEET, &PatchParams::default(), &patch).await?;
         Ok(())
+    }
+
+    /// A person waits for at most so long until the fleet is idle, as before an uninstallation.
+    ///
+    /// # Errors
+    /// kubectl failed: it is not, or nobody says so.
+    pub async fn wait_until_idle(&self, timeout: &str) -> Result<()> {
+        let timeout = format!("--timeout={timeout}");
+        let wait = ["wait", "--for=condition=Idle", "brf/fleet", "-n", NAMESPACE, &timeout];
+        self.control_plane.kubectl(wait).await.map(drop)
     }
 
     /// A person who may do anything pastes this into a shell.

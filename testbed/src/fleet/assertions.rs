@@ -1,4 +1,4 @@
-//! What a fleet tells of one node and of itself: in objects, Events and metrics.
+//! What tests wait for and assert of a fleet: objects, Events and metrics.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Fleet {
         self.history().of(node).cloned().with_context(|| format!("{node} is not known"))
     }
 
-    /// Awaits something of one node, for two minutes.
+    /// Waits until this holds for one node, for two minutes.
     ///
     /// # Errors
     /// As [`Fleet::until`].
@@ -36,7 +36,7 @@ impl Fleet {
         self.until(&format!("{node}: {what}"), DEADLINE, |history| history.of(node).is_some_and(&so)).await
     }
 
-    /// Awaits something of the ledger, for two minutes.
+    /// Waits until this holds for the ledger, for two minutes.
     ///
     /// # Errors
     /// As [`Fleet::until`].
@@ -52,47 +52,47 @@ impl Fleet {
         waited.await.with_context(|| self.report())
     }
 
-    /// Awaits that no slot is taken.
+    /// Waits until no slot is taken.
     ///
     /// # Errors
     /// As [`Fleet::until`].
-    pub async fn until_all_slots_are_given_back(&self) -> Result<BottlerocketFleetStatus> {
+    pub async fn until_no_slot_is_taken(&self) -> Result<BottlerocketFleetStatus> {
         self.until_ledger("all slots are given back", |status| status.slots.is_empty()).await
     }
 
-    /// The condition that says why this node moves or not.
+    /// The condition that says why this node's update progresses or waits.
     ///
     /// # Errors
-    /// Nobody has said it yet, or the API server refuses.
+    /// It is not written yet, or the API server refuses.
     pub async fn progressing(&self, node: &str) -> Result<Condition> {
         let shadow = self.shadows().get(&shadow_name(node)).await?;
         let conditions = shadow.status.unwrap_or_default().conditions;
         conditions.into_iter().find(|condition| condition.type_ == PROGRESSING).context("no condition")
     }
 
-    /// Awaits an Event about this object, or the shadow of the node of this name, with these words in its note.
+    /// Waits for an Event about this object, or the shadow of the node of this name, with these words in its note.
     ///
     /// # Errors
-    /// Nobody told it for two minutes.
-    pub async fn told(&self, about: &str, reason: &str, words: &str) -> Result<Event> {
+    /// It was not published within two minutes.
+    pub async fn wait_for_event(&self, about: &str, reason: &str, words: &str) -> Result<Event> {
         let events = Api::<Event>::all(self.client());
-        let is = |event: &Event| {
+        let matches = |event: &Event| {
             let regarding = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
             event.reason.as_deref() == Some(reason)
                 && regarding.is_some_and(|name| name == about || name == shadow_name(about))
                 && event.note.as_deref().is_some_and(|note| note.contains(words))
         };
-        let found = await_until(format!("{reason} ({words}) is told of {about}"), DEADLINE, async || {
-            events.list(&ListParams::default()).await.ok()?.items.into_iter().find(|event| is(event))
+        let found = await_until(format!("an Event {reason} ({words}) about {about}"), DEADLINE, async || {
+            events.list(&ListParams::default()).await.ok()?.items.into_iter().find(|event| matches(event))
         });
         Ok(found.await?)
     }
 
-    /// Awaits that one process of this component has all of these lines in its metrics.
+    /// Waits until one process of this component has all of these lines in its metrics.
     ///
     /// # Errors
     /// None has for two minutes.
-    pub async fn measured(&self, component: &str, lines: &[&str]) -> Result<()> {
+    pub async fn wait_for_metrics(&self, component: &str, lines: &[&str]) -> Result<()> {
         let scraper = Scraper::start(&self.control_plane, Some(READER)).await?;
         let found = await_until(format!("{lines:?} is scraped of a {component}"), DEADLINE, async || {
             for process in self.processes(component) {
@@ -110,7 +110,7 @@ impl Fleet {
     ///
     /// # Errors
     /// It is not so; or the API server refuses.
-    pub async fn nothing_is_left_on(&self, node: &str) -> Result<()> {
+    pub async fn assert_node_is_clean(&self, node: &str) -> Result<()> {
         let node = Api::<Node>::all(self.client()).get(node).await?;
         let spec = node.spec.clone().unwrap_or_default();
         let tainted = spec.taints.iter().flatten().any(|taint| taint.key.starts_with(GROUP));

@@ -1,4 +1,4 @@
-//! An agent that says what a test wants it to say: with the token of the real one, which is frozen.
+//! An agent that reports what a test wants, with the token of the real agent, which is frozen.
 
 use anyhow::{Context as _, Result};
 use brupop_api::{BottlerocketShadow, BottlerocketShadowSpec, State};
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::DEADLINE;
 
-pub(crate) struct Liar {
+pub(crate) struct RogueAgent {
     shadows: Api<BottlerocketShadow>,
     shadow: String,
 }
@@ -23,31 +23,31 @@ pub(crate) fn freeze(fleet: &Fleet, node: &str) -> Result<()> {
     Ok(())
 }
 
-impl Liar {
+impl RogueAgent {
     /// Takes the place of the agent on this node.
-    pub(crate) async fn on(fleet: &Fleet, node: &str) -> Result<Self> {
+    pub(crate) async fn replace(fleet: &Fleet, node: &str) -> Result<Self> {
         let token = fleet.agents_token(node).await?;
         freeze(fleet, node)?;
         let client = fleet.control_plane.client_for_token(&token).await?;
         Ok(Self { shadows: Api::namespaced(client, NAMESPACE), shadow: format!("brs-{node}") })
     }
 
-    /// Says this of its own node; webhook and policy let it.
-    pub(crate) async fn says(&self, status: Json) -> Result<()> {
+    /// Reports this about its own node; webhook and policy allow it.
+    pub(crate) async fn report(&self, status: Json) -> Result<()> {
         let patch = Patch::Merge(json!({"status": status}));
-        let said = self.shadows.patch_status(&self.shadow, &PatchParams::default(), &patch).await;
-        said.map(drop).with_context(|| format!("{} of {}", patch_text(&patch), self.shadow))
+        let reported = self.shadows.patch_status(&self.shadow, &PatchParams::default(), &patch).await;
+        reported.map(drop).with_context(|| format!("{} of {}", patch_text(&patch), self.shadow))
     }
 
-    /// Says this, and is refused.
-    pub(crate) async fn is_refused(&self, status: Json, rule: &str) -> Result<()> {
-        let refused = self.says(status).await.err().context("it was not refused")?;
+    /// Reports this, which is refused by this rule.
+    pub(crate) async fn assert_refused(&self, status: Json, rule: &str) -> Result<()> {
+        let refused = self.report(status).await.err().context("it was not refused")?;
         anyhow::ensure!(format!("{refused:#}").contains(rule), "{refused:#}");
         Ok(())
     }
 
-    /// Awaits that this is asked of it.
-    pub(crate) async fn is_asked(&self, goal: State, attempt: u64) -> Result<BottlerocketShadowSpec> {
+    /// Waits until the spec asks for this.
+    pub(crate) async fn wait_for_spec(&self, goal: State, attempt: u64) -> Result<BottlerocketShadowSpec> {
         let what = format!("{} is asked for {goal} at attempt {attempt}", self.shadow);
         let asked = await_until(what, DEADLINE, async || {
             let spec = self.shadows.get(&self.shadow).await.ok()?.spec;
@@ -56,12 +56,12 @@ impl Liar {
         Ok(asked.await?)
     }
 
-    /// Awaits an update to this version and says that it is staged; returns the boot from which a reboot is granted then.
-    pub(crate) async fn stages(&self, version: &str) -> Result<String> {
-        self.says(json!({"target_version": version})).await?;
-        self.is_asked(State::StagedAndPerformedUpdate, 1).await?;
-        self.says(json!({"attempt": 1, "current_state": "StagedAndPerformedUpdate"})).await?;
-        let granted = self.is_asked(State::RebootedIntoUpdate, 1).await?;
+    /// Waits for an update to this version, and reports it as staged; returns the boot from which a reboot is granted then.
+    pub(crate) async fn stage_update(&self, version: &str) -> Result<String> {
+        self.report(json!({"target_version": version})).await?;
+        self.wait_for_spec(State::StagedAndPerformedUpdate, 1).await?;
+        self.report(json!({"attempt": 1, "current_state": "StagedAndPerformedUpdate"})).await?;
+        let granted = self.wait_for_spec(State::RebootedIntoUpdate, 1).await?;
         granted.reboot_from_boot_id.context("no grant")
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever agents say, with their own tokens and past the webhook and the policy: it costs their own nodes' updates.
+//! Agents that report falsely with their own tokens, as far as webhook and policy allow: only their own nodes' updates suffer.
 
 use anyhow::{Result, ensure};
 use brupop_api::State::{Idle, MonitoringUpdate, StagedAndPerformedUpdate};
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
-use crate::liar::{Liar, freeze};
+use crate::rogue_agent::{RogueAgent, freeze};
 use crate::{failures, fleet};
 
 /// A release that does not exist.
@@ -31,16 +31,16 @@ const ENV: [(&str, &str); 8] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_lie_costs_the_liars_own_update_and_nothing_else() -> Result<()> {
+async fn a_rogue_agent_harms_only_its_own_update() -> Result<()> {
     let (_turn, mut fleet) = fleet(8, &ENV).await?;
     let [fails, succeeds, nonsense, claims, silent] = [
-        Liar::on(&fleet, "node-0").await?,
-        Liar::on(&fleet, "node-1").await?,
-        Liar::on(&fleet, "node-2").await?,
-        Liar::on(&fleet, "node-3").await?,
-        Liar::on(&fleet, "node-4").await?,
+        RogueAgent::replace(&fleet, "node-0").await?,
+        RogueAgent::replace(&fleet, "node-1").await?,
+        RogueAgent::replace(&fleet, "node-2").await?,
+        RogueAgent::replace(&fleet, "node-3").await?,
+        RogueAgent::replace(&fleet, "node-4").await?,
     ];
-    // All four slots go to liars, and come free again but for one.
+    // All four slots go to rogue agents, and are given back, except for one.
     tokio::try_join!(
         says_it_has_rebooted(&fleet, &succeeds),
         wants_what_does_not_exist(&fleet, &nonsense),
@@ -83,7 +83,7 @@ async fn each_lie_costs_the_liars_own_update_and_nothing_else() -> Result<()> {
 /// What nobody else can end, a person ends by deleting the Node; its version is not taken for a success.
 async fn a_slot_goes_with_its_node(fleet: &Fleet) -> Result<()> {
     Api::<Node>::all(fleet.client()).delete("node-3", &DeleteParams::default()).await?;
-    let status = fleet.until_all_slots_are_given_back().await?;
+    let status = fleet.until_no_slot_is_taken().await?;
     ensure!(failures(&status, NEW).is_empty(), "its node was Ready all the time: {status:?}");
     ensure!(status.versions[NEW].succeeded == 3 && status.versions[NEW].halted.is_none(), "{status:?}");
     Ok(())
@@ -91,68 +91,68 @@ async fn a_slot_goes_with_its_node(fleet: &Fleet) -> Result<()> {
 
 /// Drained, granted, and then "I run it now" in the old boot. The slot comes free at the deadline of the reboot, and it
 /// is no success.
-async fn says_it_has_rebooted(fleet: &Fleet, liar: &Liar) -> Result<()> {
-    liar.stages(NEW).await?;
-    liar.says(json!({"current_state": "RebootedIntoUpdate", "current_version": NEW})).await?;
-    let spec = liar.is_asked(Idle, 1).await?;
+async fn says_it_has_rebooted(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
+    rogue.stage_update(NEW).await?;
+    rogue.report(json!({"current_state": "RebootedIntoUpdate", "current_version": NEW})).await?;
+    let spec = rogue.wait_for_spec(Idle, 1).await?;
     ensure!(spec.failures.as_ref().is_some_and(|it| it.reason == "DeadlineExceeded"), "{spec:?}");
-    fleet.told("node-1", "UpdateAborted", "took longer than it may").await?;
+    fleet.wait_for_event("node-1", "UpdateAborted", "took longer than it may").await?;
     // Back to the truth, but for the end of its update.
-    liar.says(json!({"current_version": OLD, "target_version": null})).await
+    rogue.report(json!({"current_version": OLD, "target_version": null})).await
 }
 
 /// Gets a slot, for nobody but the host knows its releases, and takes nobody along. Taken up and never done: the
 /// deadline of staging.
-async fn wants_what_does_not_exist(fleet: &Fleet, liar: &Liar) -> Result<()> {
-    liar.says(json!({"target_version": NONSENSE})).await?;
-    liar.is_asked(StagedAndPerformedUpdate, 1).await?;
-    liar.says(json!({"attempt": 1})).await?;
-    liar.is_asked(Idle, 1).await?;
-    liar.says(json!({"target_version": null})).await?;
-    fleet.told("node-2", "UpdateAborted", NONSENSE).await.map(drop)
+async fn wants_what_does_not_exist(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
+    rogue.report(json!({"target_version": NONSENSE})).await?;
+    rogue.wait_for_spec(StagedAndPerformedUpdate, 1).await?;
+    rogue.report(json!({"attempt": 1})).await?;
+    rogue.wait_for_spec(Idle, 1).await?;
+    rogue.report(json!({"target_version": null})).await?;
+    fleet.wait_for_event("node-2", "UpdateAborted", NONSENSE).await.map(drop)
 }
 
 /// The one that keeps its slot: its machine may be anywhere. It cannot claim another boot than its own.
-async fn claims_its_reboot(fleet: &Fleet, liar: &Liar) -> Result<()> {
-    let granted = liar.stages(NEW).await?;
+async fn claims_its_reboot(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
+    let granted = rogue.stage_update(NEW).await?;
     let another = "11111111-2222-4333-8444-555555555555";
-    liar.is_refused(json!({"reboot_requested": another, "boot_id": another}), "agent-claim").await?;
-    liar.says(json!({"reboot_requested": granted})).await?;
+    rogue.assert_refused(json!({"reboot_requested": another, "boot_id": another}), "agent-claim").await?;
+    rogue.report(json!({"reboot_requested": granted})).await?;
     fleet.until_node("node-3", "is overdue", |seen| seen.reason == "RebootOverdue").await
 }
 
 /// Never takes its attempt up: the deadline of what should take moments, twice.
-async fn never_answers(fleet: &Fleet, liar: &Liar) -> Result<()> {
-    liar.says(json!({"target_version": NEW})).await?;
-    liar.is_asked(StagedAndPerformedUpdate, 1).await?;
-    let spec = liar.is_asked(Idle, 1).await?;
+async fn never_answers(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
+    rogue.report(json!({"target_version": NEW})).await?;
+    rogue.wait_for_spec(StagedAndPerformedUpdate, 1).await?;
+    let spec = rogue.wait_for_spec(Idle, 1).await?;
     ensure!(spec.failures.as_ref().is_some_and(|it| it.reason == "DeadlineExceeded"), "{spec:?}");
     fleet
         .until_ledger("the silent one's slot is given back", |status| {
             !status.slots.contains_key("brs-node-4")
         })
         .await?;
-    liar.says(json!({"target_version": null})).await
+    rogue.report(json!({"target_version": null})).await
 }
 
 /// One false failure after the other, each at the attempt that is asked for.
-async fn fails_again_and_again(liar: &Liar) -> Result<()> {
-    liar.says(json!({"target_version": NEW})).await?;
+async fn fails_again_and_again(rogue: &RogueAgent) -> Result<()> {
+    rogue.report(json!({"target_version": NEW})).await?;
     for attempt in 1..=3_u64 {
-        liar.is_asked(StagedAndPerformedUpdate, attempt).await?;
+        rogue.wait_for_spec(StagedAndPerformedUpdate, attempt).await?;
         let message = "no host comes up with this";
-        liar.says(json!({"attempt": attempt, "current_state": "ErrorReset", "crash_count": attempt, "message": message}))
+        rogue.report(json!({"attempt": attempt, "current_state": "ErrorReset", "crash_count": attempt, "message": message}))
             .await?;
-        let spec = liar.is_asked(Idle, attempt).await?;
+        let spec = rogue.wait_for_spec(Idle, attempt).await?;
         ensure!(
             spec.failures
                 .as_ref()
                 .is_some_and(|it| (it.count, it.reason.as_str()) == (attempt, "StepFailed")),
             "{spec:?}"
         );
-        liar.says(json!({"current_state": "Idle"})).await?;
+        rogue.report(json!({"current_state": "Idle"})).await?;
     }
-    liar.says(json!({"target_version": null})).await
+    rogue.report(json!({"target_version": null})).await
 }
 
 /// An honest update, whose agent dies before its end. It counts, for the Node shows it.
@@ -177,15 +177,15 @@ async fn is_overdue_and_said(fleet: &Fleet) -> Result<()> {
         condition.reason == "RebootOverdue" && condition.message.contains("look at the machine"),
         "{condition:?}"
     );
-    fleet.told("node-3", "RebootOverdue", "look at the machine").await?;
-    fleet.measured("reconciler", &[r#"brupop_nodes_reason{reason="RebootOverdue"} 1"#]).await?;
+    fleet.wait_for_event("node-3", "RebootOverdue", "look at the machine").await?;
+    fleet.wait_for_metrics("reconciler", &[r#"brupop_nodes_reason{reason="RebootOverdue"} 1"#]).await?;
     let seen = fleet.seen("node-3")?;
     ensure!(seen.cordoned && seen.marked && seen.drained, "{seen:?}");
     Ok(())
 }
 
 /// A version that is halted stays so, whoever claims to run it, and the next one that knows of it waits.
-async fn praise_lifts_no_halt(fleet: &Fleet, liar: &Liar) -> Result<()> {
+async fn praise_lifts_no_halt(fleet: &Fleet, rogue: &RogueAgent) -> Result<()> {
     fleet.hosts[6].set_faults(Faults { falls_back_on_boot: true, ..Faults::default() });
     fleet.hosts[6].publish(BAD)?;
     fleet
@@ -195,11 +195,14 @@ async fn praise_lifts_no_halt(fleet: &Fleet, liar: &Liar) -> Result<()> {
         .await?;
     fleet.hosts[7].publish(BAD)?;
     fleet.until_node("node-7", "is not updated to it", |seen| seen.reason == "VersionHalted").await?;
-    liar.says(json!({"current_state": "Idle", "current_version": BAD})).await?;
+    rogue.report(json!({"current_state": "Idle", "current_version": BAD})).await?;
     fleet
-        .measured("reconciler", &[&format!(r#"brupop_hosts_version{{bottlerocket_version="{BAD}"}} 1"#)])
+        .wait_for_metrics(
+            "reconciler",
+            &[&format!(r#"brupop_hosts_version{{bottlerocket_version="{BAD}"}} 1"#)],
+        )
         .await?;
-    liar.says(json!({"target_version": NONSENSE})).await?;
+    rogue.report(json!({"target_version": NONSENSE})).await?;
     fleet
         .until_node("node-1", "the lie was looked at", |seen| seen.target.as_deref() == Some(NONSENSE))
         .await?;

@@ -1,4 +1,4 @@
-//! A crowd: callers from a few addresses of this machine that take as many connections of a port as they can get.
+//! A flood of connections: clients on a few addresses of this machine that take as many connections of a port as they can get.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ use tokio::net::TcpSocket;
 use tokio::runtime::{self, Runtime};
 use tokio_rustls::TlsConnector;
 
-/// From how many addresses a crowd comes: 127.0.0.2 and those that follow.
+/// From how many addresses a flood comes: 127.0.0.2 and those that follow.
 const ADDRESSES: u8 = 4;
 /// The longest body that the webhook takes, in bytes.
 const LONGEST_BODY: usize = 3_670_016;
@@ -43,7 +43,7 @@ static COSTLY: LazyLock<Bytes> = LazyLock::new(|| {
     };
     let body = review(&format!("[{}1]", "1,".repeat((LONGEST_BODY - review("").len()) / 2 - 2)));
     let length = body.len();
-    format!("POST /validate HTTP/1.1\r\nhost: crowd\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}").into()
+    format!("POST /validate HTTP/1.1\r\nhost: flood\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}").into()
 });
 /// The first bytes of a TLS record with a handshake.
 const HALF_A_HANDSHAKE: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
@@ -59,7 +59,7 @@ pub struct Port {
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// What the connections of a crowd do.
+/// What the connections of a flood do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     /// Sends nothing.
@@ -121,9 +121,9 @@ impl Port {
         })
     }
 
-    /// Behaves so until the other side ends the connection. `done` counts each time that all was sent.
-    async fn behave(&self, from: Ipv4Addr, behaviour: Behaviour, done: &AtomicUsize) -> anyhow::Result<()> {
-        let head = "POST /validate HTTP/1.1\r\nhost: crowd\r\n";
+    /// Acts like this until the other side ends the connection. `done` counts each time that all was sent.
+    async fn run(&self, from: Ipv4Addr, behaviour: Behaviour, done: &AtomicUsize) -> anyhow::Result<()> {
+        let head = "POST /validate HTTP/1.1\r\nhost: flood\r\n";
         let body = |length: usize, sent: usize| {
             Bytes::from(format!("{head}content-length: {length}\r\n\r\n{}", " ".repeat(sent)))
         };
@@ -135,7 +135,7 @@ impl Port {
             Behaviour::HalfBody => (self.connect(from).await?, body(4000, 2000)),
             Behaviour::LongBody => (self.connect(from).await?, body(LONGEST_BODY, 100_000)),
             Behaviour::KeptAlive => {
-                (self.connect(from).await?, "GET / HTTP/1.1\r\nhost: crowd\r\n\r\n".into())
+                (self.connect(from).await?, "GET / HTTP/1.1\r\nhost: flood\r\n\r\n".into())
             }
             Behaviour::CostlyBody => (self.connect(from).await?, COSTLY.clone()),
             Behaviour::MadeUpTokens => return self.make_up_tokens(from, done).await,
@@ -151,7 +151,7 @@ impl Port {
         let asking = async {
             loop {
                 let token = format!("Bearer made-up-{}", done.fetch_add(1, Ordering::Relaxed));
-                let request = Request::get("/metrics").header("host", "crowd").header("authorization", token);
+                let request = Request::get("/metrics").header("host", "flood").header("authorization", token);
                 let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
                 response.into_body().collect().await?;
             }
@@ -164,12 +164,12 @@ impl Port {
 }
 
 /// Many connections that are opened again whenever they are closed. They are closed when this is dropped.
-pub struct Crowd {
+pub struct Flood {
     done: Arc<AtomicUsize>,
     _thread: OwnRuntime,
 }
 
-impl Crowd {
+impl Flood {
     /// So many connections, which behave in these ways in turn. Each is opened again after a `pause`.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Crowd {
             thread.spawn(async move {
                 loop {
                     // It is closed sooner or later, and then that is an error as a rule.
-                    let _ = port.behave(from, behaviour, &done).await;
+                    let _ = port.run(from, behaviour, &done).await;
                     tokio::time::sleep(pause).await;
                 }
             });
@@ -191,7 +191,7 @@ impl Crowd {
     }
 
     /// How many times a connection has sent all that it was to send.
-    pub fn done(&self) -> usize {
+    pub fn completed(&self) -> usize {
         self.done.load(Ordering::Relaxed)
     }
 }
@@ -226,7 +226,7 @@ impl Drop for OwnRuntime {
     }
 }
 
-/// The address of the crowd's n-th connection.
+/// The address of the flood's n-th connection.
 fn address(number: usize) -> Ipv4Addr {
     let last = u8::try_from(number % usize::from(ADDRESSES)).unwrap_or(0);
     Ipv4Addr::new(127, 0, 0, 2 + last)

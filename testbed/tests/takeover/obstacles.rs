@@ -1,4 +1,4 @@
-//! What goes wrong on the way: a node is away, and somebody lacks a right.
+//! Obstacles during the migration: a node is not Ready, and somebody lacks a right.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use brupop_testbed::host::HostPower;
@@ -12,23 +12,24 @@ use crate::{DEADLINE, stored_versions, upstream};
 const SOMEBODY: &str = "somebody";
 
 /// A node whose kubelet is away: it is not Ready, and no pod goes from it.
-pub(crate) struct Away {
+pub(crate) struct AbsentNode {
     node: String,
     power: watch::Sender<HostPower>,
     back: HostPower,
 }
 
-impl Away {
-    pub(crate) async fn goes(fleet: &Fleet, number: usize) -> Result<Self> {
+impl AbsentNode {
+    pub(crate) async fn take_down(fleet: &Fleet, number: usize) -> Result<Self> {
         let host = fleet.hosts.get(number).with_context(|| format!("host {number}"))?;
         let back = HostPower::Up { boot_id: host.boot_id(), pretty_name: host.pretty_name() };
-        let away = Self { node: format!("node-{number}"), power: watch::Sender::new(HostPower::Down), back };
+        let absent =
+            Self { node: format!("node-{number}"), power: watch::Sender::new(HostPower::Down), back };
         fleet.kubelets.attach(&away.node, away.power.subscribe());
-        away.until(fleet, "NotReady").await?;
-        Ok(away)
+        absent.until(fleet, "NotReady").await?;
+        Ok(absent)
     }
 
-    pub(crate) async fn comes_back(self, fleet: &Fleet) -> Result<()> {
+    pub(crate) async fn bring_back(self, fleet: &Fleet) -> Result<()> {
         self.power.send_replace(self.back.clone());
         self.until(fleet, "Ready").await
     }
@@ -44,7 +45,7 @@ impl Away {
 }
 
 /// Runs a block where `node-2` is away, and where somebody may not replace the shadow that is stored as `v1`.
-pub(crate) async fn through(fleet: &Fleet, block: &'static str) -> Result<()> {
+pub(crate) async fn run_despite_obstacles(fleet: &Fleet, block: &'static str) -> Result<()> {
     if block.contains("kubectl wait") {
         let impatient =
             block.replace("--timeout=30m", "--timeout=3s").replace("--timeout=5m", "--timeout=3s");
