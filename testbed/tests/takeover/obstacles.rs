@@ -24,7 +24,7 @@ impl AbsentNode {
         let back = HostPower::Up { boot_id: host.boot_id(), pretty_name: host.pretty_name() };
         let absent =
             Self { node: format!("node-{number}"), power: watch::Sender::new(HostPower::Down), back };
-        fleet.kubelets.attach(&away.node, away.power.subscribe());
+        fleet.kubelets.attach(&absent.node, absent.power.subscribe());
         absent.until(fleet, "NotReady").await?;
         Ok(absent)
     }
