@@ -8,7 +8,7 @@ mod idle;
 mod reason;
 mod slots;
 mod update;
-mod versions;
+pub(crate) mod versions;
 mod writes;
 
 use brupop_api::facts::ShadowFacts;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::decide::versions::is_plain;
 use crate::status::*;
+use brupop_api::crds::ACKNOWLEDGED_HALTS_MAX;
 use brupop_api::fleet::Halt;
 use brupop_api::printable::is_printable;
 use proptest::prelude::*;
