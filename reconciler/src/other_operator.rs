@@ -79,7 +79,7 @@ mod tests {
         assert!(why.contains("a/brupop-apiserver") && why.contains("docs/from-upstream.md"), "{why}");
         assert!(!both.is_unknown());
         let silent = looked(&[], Some("timeout"));
-        assert!(silent.is_unknown() && silent.holds().unwrap_err().contains("not known: timeout"));
+        assert!(silent.is_unknown() && silent.holds().unwrap_err().contains("too: timeout"));
     }
 
     #[test]

@@ -110,7 +110,7 @@ mod tests {
         assert_eq!((admission.holds(), admission.due()), (Ok(()), Some(s(61))));
         assert!(!admission.found(&finding(Met::Refusal), s(61)));
         assert!(admission.found(&finding(Met::Nobody), s(121)));
-        assert!(admission.holds().unwrap_err().contains("let through"));
+        assert!(admission.holds().unwrap_err().contains("was allowed"));
         assert_eq!(admission.due(), Some(s(122)), "tried again soon");
     }
 
@@ -140,6 +140,6 @@ mod tests {
         admission.found(&finding(Met::Refusal), s(0));
         let half = Finding { webhook: Met::Nobody, policy: Met::Nothing("timeout".into()) };
         assert!(admission.found(&half, s(60)));
-        assert!(admission.holds().unwrap_err().contains("let through"));
+        assert!(admission.holds().unwrap_err().contains("was allowed"));
     }
 }
