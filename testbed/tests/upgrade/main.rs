@@ -148,7 +148,9 @@ async fn until_updated(fleet: &Fleet, node: &str) -> Result<()> {
     fleet
         .until(&format!("{node} is updated"), DEADLINE, |history| {
             let in_service = |seen: &Seen| seen.is_idle() && !seen.is_unavailable();
-            history.now().any(|(name, seen)| name == node && is(seen) && seen.version.as_deref() == Some(NEW))
+            history
+                .now()
+                .any(|(name, seen)| name == node && in_service(seen) && seen.version.as_deref() == Some(NEW))
         })
         .await
 }
