@@ -15,7 +15,7 @@ const LASTING: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Retry {
     what: &'static str,
-    log: FailureLog<()>,
+    log: FailureLog,
     since: Instant,
     times: u32,
 }
@@ -31,7 +31,7 @@ impl Retry {
         if self.times == 0 {
             self.since = Instant::now();
         }
-        if self.log.is_new((), reason) {
+        if self.log.is_new(reason) {
             tracing::warn!(reason, "{} fails; it is tried again, and this is said once", self.what);
         } else {
             tracing::debug!(reason, times = self.times, "{} fails again", self.what);
@@ -43,7 +43,7 @@ impl Retry {
     /// It works. Returns whether it had failed.
     pub(crate) fn resolved(&mut self) -> bool {
         let times = std::mem::take(&mut self.times);
-        let resolved = self.log.resolved(&());
+        let resolved = self.log.resolved();
         if resolved {
             let seconds = self.since.elapsed().as_secs();
             tracing::info!(times, seconds, "{} works again", self.what);
@@ -58,7 +58,7 @@ impl Retry {
 
     /// The reason, if it has failed for a good while.
     pub(crate) fn lasting(&self) -> Option<&str> {
-        self.log.reason(&()).filter(|_| self.since.elapsed() >= LASTING)
+        self.log.reason().filter(|_| self.since.elapsed() >= LASTING)
     }
 }
 

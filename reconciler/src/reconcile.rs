@@ -61,7 +61,7 @@ pub struct Reconciler {
     leading: Leading,
     elected_before: bool,
     /// Of the fleet's object, if it cannot be read.
-    fleet_log: FailureLog<()>,
+    fleet_log: FailureLog,
 }
 
 /// What is known and under way as long as this process leads.

@@ -70,7 +70,7 @@ pub struct Authorizer {
     cache: Mutex<ReviewCache>,
     /// Something new is in the cache.
     answered: Notify,
-    failures: Mutex<FailureLog<()>>,
+    failures: Mutex<FailureLog>,
 }
 
 impl Authorizer {
@@ -150,20 +150,20 @@ impl Authorizer {
     }
 
     fn on_answer(&self, outcome: Outcome) -> Outcome {
-        if self.failures().resolved(&()) {
+        if self.failures().resolved() {
             tracing::info!("the API server tells again who callers are");
         }
         outcome
     }
 
     fn on_failure(&self, error: &(dyn Error + 'static)) -> Outcome {
-        if self.failures().is_new((), &describe(error)) {
+        if self.failures().is_new(&describe(error)) {
             tracing::warn!(error, "the API server does not tell who a caller is");
         }
         Outcome::Unavailable
     }
 
-    fn failures(&self) -> MutexGuard<'_, FailureLog<()>> {
+    fn failures(&self) -> MutexGuard<'_, FailureLog> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -133,13 +133,13 @@ where
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => {
-                        if failures.resolved(&()) {
+                        if failures.resolved() {
                             tracing::info!("connections are accepted again");
                         }
                         self.open(stream, address.ip().into());
                     }
                     Err(error) => {
-                        if failures.is_new((), &error.to_string()) {
+                        if failures.is_new(&error.to_string()) {
                             tracing::warn!(%error, "a connection was lost before it was accepted");
                         }
                         sleep(ACCEPT_PAUSE).await;

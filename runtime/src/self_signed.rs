@@ -67,8 +67,8 @@ impl SelfSigned {
                 continue;
             }
             match self.renew(now) {
-                Ok(()) if log.resolved(&()) => tracing::info!("the certificate is renewed now"),
-                Err(error) if log.is_new((), &describe(&error)) => {
+                Ok(()) if log.resolved() => tracing::info!("the certificate is renewed now"),
+                Err(error) if log.is_new(&describe(&error)) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "the certificate was not renewed"

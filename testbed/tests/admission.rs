@@ -14,8 +14,9 @@ mod raw;
 use admission_audit::{
     events, impersonation_is_in_the_audit_log, refusals_are_in_the_audit_log, rules_are_in_the_audit_log,
 };
-use admission_bed::{Bed, DEADLINE, Gates};
+use admission_bed::{Bed, Gates};
 use admission_outage::only_agents_depend_on_the_webhook;
+use admission_tokens::DEADLINE;
 use anyhow::{Context as _, Result, ensure};
 use brupop_admission_cases::{Actor, Host, Request, table};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs, throw_away_overlay};

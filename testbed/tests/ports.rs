@@ -88,7 +88,7 @@ where
 }
 
 /// A legitimate client, on an address of its own. Like an API server, it keeps connections to use them again.
-struct Asker {
+struct LegitimateClient {
     port: Port,
     from: Ipv4Addr,
     idle: std::sync::Mutex<Vec<SendRequest<Full<Bytes>>>>,
@@ -102,7 +102,7 @@ struct Tries {
     longest: Duration,
 }
 
-impl Asker {
+impl LegitimateClient {
     fn of(port: &Port) -> Self {
         Self {
             port: port.clone(),
@@ -199,7 +199,7 @@ async fn reviews_are_answered_during_a_flood() -> Result<()> {
             serve(listener, resolver, LIMITS, Arc::default(), None, shutdown)
         })
         .await?;
-        let api_server = Asker { from, ..Asker::of(&port) };
+        let api_server = LegitimateClient { from, ..LegitimateClient::of(&port) };
         let flood = Flood::start(&port, FLOOD, behaviours, pause)?;
         wait_for_progress(&flood, 2 * LIMITS.connections).await?;
         for _ in 0..10 {
@@ -225,7 +225,7 @@ async fn probes_are_answered_during_a_flood() -> Result<()> {
         let (address, _server) =
             start(|listener, shutdown| endpoint::serve(listener, health, Drops::default(), shutdown)).await?;
         let port = Port::plain(address);
-        let kubelet = Asker::of(&port);
+        let kubelet = LegitimateClient::of(&port);
         let flood = Flood::start(&port, size, behaviours, pause)?;
         wait_for_progress(&flood, size.min(500)).await?;
         for _ in 0..50 {
@@ -274,7 +274,7 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
             metrics_endpoint::serve(listener, resolver, callers, render, Drops::default(), shutdown)
         })
         .await?;
-        let scraper = Asker::of(&port);
+        let scraper = LegitimateClient::of(&port);
         let before = scraper.answer(get("/metrics", "known"), true).await?;
         ensure!(before == StatusCode::OK, "{before}");
         let began = Instant::now();

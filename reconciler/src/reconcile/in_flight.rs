@@ -24,7 +24,7 @@ pub(super) struct InFlight {
     /// The last write, if it changed nothing: the object's `resourceVersion`, and the patch. Somebody else may hold a field
     /// that it should remove, or a webhook puts back what it changes.
     idle: Option<(u64, Value)>,
-    log: FailureLog<()>,
+    log: FailureLog,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -117,7 +117,7 @@ impl InFlight {
     pub(super) fn failed(&mut self, why: &str, now: Duration) -> bool {
         self.failures += 1;
         self.wait = Wait::Time { until: now + back_off(self.failures) };
-        self.log.is_new((), why)
+        self.log.is_new(why)
     }
 
     /// May a request about the object be sent, if the object is known in this version?

@@ -29,7 +29,7 @@ pub(super) struct Memory {
     ledger: InFlight,
     fleet_status: InFlight,
     pub(super) debounced_fleet: Debounced<DesiredFleetStatus>,
-    opt_in: FailureLog<()>,
+    opt_in: FailureLog,
 }
 
 /// What is remembered of one node.
@@ -40,7 +40,7 @@ pub(super) struct NodeMemory {
     condition: InFlight,
     pub(super) denials: Denials,
     pub(super) explained: Explained,
-    left_alone: FailureLog<()>,
+    left_alone: FailureLog,
     /// In which words evictions were refused in this drain, as they were published.
     refusals: BTreeSet<String>,
 }
@@ -95,24 +95,24 @@ impl Memory {
 
     /// The node is left alone. Is the reason worth a line?
     pub(super) fn leave_alone(&mut self, name: &str, why: &str) -> bool {
-        self.node(name).left_alone.is_new((), why)
+        self.node(name).left_alone.is_new(why)
     }
 
     /// The node is not left alone any more.
     pub(super) fn look_after(&mut self, name: &str) {
         if let Some(memory) = self.nodes.get_mut(name) {
-            memory.left_alone.resolved(&());
+            memory.left_alone.resolved();
         }
     }
 
     /// Nodes cannot be opted in. Is the reason worth a line?
     pub(super) fn cannot_opt_in(&mut self, why: &str) -> bool {
-        self.opt_in.is_new((), why)
+        self.opt_in.is_new(why)
     }
 
     /// A node was opted in.
     pub(super) fn opted_in(&mut self) {
-        self.opt_in.resolved(&());
+        self.opt_in.resolved();
     }
 
     /// Evictions of this drain are refused in these words. Are they new?

@@ -78,14 +78,14 @@ impl Reconciler {
         let mut cluster = match watches.cluster() {
             Ok(cluster) => cluster,
             Err(why) => {
-                if self.fleet_log.is_new((), &why) {
+                if self.fleet_log.is_new(&why) {
                     tracing::error!(why, "the BottlerocketFleet cannot be read, so nothing is done");
                 }
                 self.metrics.passed(None);
                 return None;
             }
         };
-        self.fleet_log.resolved(&());
+        self.fleet_log.resolved();
         let (around, drainer) = self.around();
         drainer.watch(&around, &mut cluster, &mut wake);
         let (denied, until) = self.leading.memory.denied(self.now());

@@ -224,7 +224,7 @@ impl<P> Follower<P> {
 pub(super) struct Outage {
     what: String,
     failures: Arc<AtomicU64>,
-    log: FailureLog<()>,
+    log: FailureLog,
 }
 
 impl Outage {
@@ -245,14 +245,14 @@ impl Outage {
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
         let error = describe(error);
-        if self.log.is_new((), &error) {
+        if self.log.is_new(&error) {
             tracing::warn!(what = self.what, error, "a watch failed; trying again");
         }
     }
 
     /// The watch has yielded something; that a list begins is nothing yet, for each try begins with one.
     pub(super) fn is_over(&mut self) {
-        if self.log.resolved(&()) {
+        if self.log.resolved() {
             tracing::info!(what = self.what, "the watch works again");
         }
     }

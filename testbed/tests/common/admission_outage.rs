@@ -1,6 +1,7 @@
 //! Who is kept waiting, and who is refused, while the webhook does not answer.
 
-use super::admission_bed::{Bed, DEADLINE};
+use super::admission_bed::Bed;
+use super::admission_tokens::DEADLINE;
 use anyhow::{Context as _, Result, ensure};
 use brupop_admission_cases::{Actor, Host};
 use brupop_testbed::await_until;

@@ -1,6 +1,5 @@
 //! Real tokens of everybody who plays a part in the table: of pods, of accounts alone, and of what is gone.
 
-use super::admission_bed::DEADLINE;
 use super::raw;
 use anyhow::{Context as _, Result};
 use brupop_admission_cases::{Actor, Host, Node, World};
@@ -12,7 +11,10 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+/// How long the setup, or an outage, may take to show.
+pub const DEADLINE: Duration = Duration::from_mins(1);
 const ELSEWHERE: &str = "elsewhere";
 
 /// In whose name a request is made: a client, and the headers by which an administrator impersonates somebody.

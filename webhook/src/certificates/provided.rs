@@ -101,17 +101,17 @@ impl Provided {
     }
 
     /// Logs what people should know: whether another certificate is served, or why none is.
-    fn on_outcome(&self, served: Result<bool, ProvidedError>, log: &mut FailureLog<()>) {
+    fn on_outcome(&self, served: Result<bool, ProvidedError>, log: &mut FailureLog) {
         match served {
             Ok(changed) => {
                 self.health.ready();
-                if log.resolved(&()) || changed {
+                if log.resolved() || changed {
                     tracing::info!(secret = self.secret, "serving the certificate that was provided");
                 }
             }
             Err(error) => {
                 self.metrics.certificate_failures.inc();
-                if log.is_new((), &describe(&error)) {
+                if log.is_new(&describe(&error)) {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "the certificate cannot be served"

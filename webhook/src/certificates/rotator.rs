@@ -57,7 +57,7 @@ struct RotationState {
     /// The `caBundle` that was last in place.
     bundle: Option<String>,
     failures: u32,
-    log: FailureLog<()>,
+    log: FailureLog,
     /// There is no configuration. When it comes back, the next round begins at once.
     deleted: bool,
 }
@@ -133,7 +133,7 @@ impl Rotator {
     fn on_outcome(&self, outcome: Result<Timestamp, RotationError>, state: &mut RotationState) -> Wait {
         match outcome {
             Ok(look_again) => {
-                if state.log.resolved(&()) {
+                if state.log.resolved() {
                     tracing::info!(failures = state.failures, "certificates are in order again");
                 }
                 (state.failures, state.deleted) = (0, false);
@@ -141,7 +141,7 @@ impl Rotator {
                 Wait::UntilClock(look_again)
             }
             Err(error) => {
-                if error.is_worth_logging(state.failures) && state.log.is_new((), &describe(&error)) {
+                if error.is_worth_logging(state.failures) && state.log.is_new(&describe(&error)) {
                     tracing::warn!(error = &error as &dyn std::error::Error, "certificates are not in order");
                 }
                 state.failures = state.failures.saturating_add(1);

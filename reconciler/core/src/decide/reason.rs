@@ -74,7 +74,7 @@ Reason<'a> {
     NodeTooYoung => "the node is new, and is not updated yet (MIN_NODE_AGE_SECONDS)",
     PausingBetweenUpdates => "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)",
     CheckingPods => "it is the node's turn; its pods and their budgets are being checked first",
-    CannotDrain(why: &'a str) => "the node is passed over, because no drain could empty it: {why}",
+    CannotDrain(why: &'a str) => "no drain could empty the node, so it is skipped: {why}",
     BudgetAllowsNone(budget: &'a str) =>
         "{budget} allows no disruption now, and covers a pod on the node: the node is not cordoned before that \
          changes",
