@@ -8,7 +8,7 @@ mod idle;
 mod reason;
 mod slots;
 mod update;
-pub(crate) mod versions;
+mod versions;
 mod writes;
 
 use brupop_api::facts::ShadowFacts;

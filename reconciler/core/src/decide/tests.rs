@@ -7,6 +7,7 @@ mod canaries;
 mod emptying;
 mod fleets;
 mod given_up;
+mod lifting;
 mod objects;
 mod opt_in;
 mod order;

@@ -423,7 +423,7 @@ fn command(namespace: &str, items: &str) -> String {
 
 /// Is there nothing in this version and time that a shell or JSON would not take for a letter? The API server lets
 /// nothing else stand there; but people paste this.
-pub(crate) fn is_plain((version, at): &(&str, &str)) -> bool {
+pub(super) fn is_plain((version, at): &(&str, &str)) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:+-".contains(&byte);
     [version, at].iter().all(|text| !text.is_empty() && text.bytes().all(plain))
 }

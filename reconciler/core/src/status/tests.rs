@@ -1,7 +1,6 @@
 //! Which conditions are written, and when.
 
 mod events;
-mod halted;
 mod idle;
 
 use super::*;

@@ -74,7 +74,9 @@ fn a_node_that_lost_its_label_waits_for_no_workload() {
 
 #[test]
 fn a_node_that_is_given_up_in_service_keeps_no_slot_for_its_workloads() {
-    let owners = brupop_api::Marker { evicted_owners: vec![CART.to_owned()], ..marker(1, false) };
+    let (shadow_uid, evicted_owners) = (UID.to_owned(), vec![CART.to_owned()]);
+    let owners =
+        brupop_api::Marker { shadow_uid, attempt: 1, evicted_owners, ..brupop_api::Marker::default() };
     let rebooting = marker(1, true);
     for (marker, ready, undone) in
         [(&owners, false, true), (&owners, true, true), (&rebooting, false, false), (&rebooting, true, true)]

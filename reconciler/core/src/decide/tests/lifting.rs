@@ -1,10 +1,12 @@
-//! What the fleet says of its halts.
+//! The command that lifts halts, as the fleet's condition names it.
 
 use std::collections::BTreeMap;
 
+use brupop_api::crds::{ACKNOWLEDGED_HALTS_MAX, MESSAGE_MAX};
+use brupop_api::fleet::{AcknowledgedHalt, VersionRecord};
+
 use crate::decide::versions::is_plain;
-use crate::status::*;
-use brupop_api::crds::ACKNOWLEDGED_HALTS_MAX;
+use crate::status::DesiredCondition;
 use brupop_api::fleet::Halt;
 use brupop_api::printable::is_printable;
 use proptest::prelude::*;
