@@ -1,20 +1,22 @@
-//! One pass over a fleet of 5,000 nodes, in mid-roll-out: from objects and the time to a decision for each.
+//! One pass over a fleet of 5,000 nodes, in mid-roll-out: from objects and the time to a decision and a sentence for each.
+//! And what a change of one pod costs, when no node can be drained and so the pods of many are watched.
 //!
 //! `make bench-pass`
 
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot go on fails")]
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use brupop_api::names;
+use brupop_api::{Item, names};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide;
-use brupop_core::objects::{AgentPod, Readiness, WatchedNode};
+use brupop_core::drain::{self, DrainPlan, Obstacle};
+use brupop_core::objects::{AgentPod, Budget, PodItem, Readiness, WatchedNode};
 use brupop_core::observe::{Leader, Now, observe};
 use brupop_core::policy::{Limit, Policy};
+use brupop_core::status::DesiredCondition;
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::json;
 
@@ -72,18 +74,65 @@ fn pass(criterion: &mut Criterion) {
     });
     let observed = observe(&cluster, &policy, &leader, now);
     group.bench_function("decide", |bencher| {
-        bencher.iter(|| {
-            let slots = decide::slots(black_box(&observed.fleet), black_box(&observed.views));
-            let mut reasons = BTreeMap::<&str, usize>::new();
-            for view in &observed.views {
-                let decision = decide::node(&observed.fleet, view);
-                *reasons.entry(decision.reason.as_str()).or_default() += 1;
-            }
-            (slots, reasons)
-        });
+        bencher.iter(|| decide::fleet(black_box(&observed)));
+    });
+    let decided = decide::fleet(&observed);
+    group.bench_function("say why", |bencher| {
+        let say = |reason: &decide::Reason<'_>| {
+            DesiredCondition::progressing(reason.status(), reason.as_str(), &reason.message())
+        };
+        bencher.iter(|| decided.nodes.iter().map(|node| say(black_box(&node.reason))).collect::<Vec<_>>());
     });
     group.finish();
 }
 
-criterion_group!(benches, pass);
+/// The pods of a node, two of each of 30 workloads in ten namespaces.
+fn pods(node: usize) -> Vec<PodItem> {
+    let pod = |number: usize| {
+        let app = format!("app-{}", number % 30);
+        serde_json::from_value(json!({
+            "metadata": {"namespace": format!("team-{}", number % 10), "name": format!("{app}-{node}-{number}"),
+                "uid": format!("{node}-{number}"), "labels": {"app": app}, "ownerReferences": [{"apiVersion": "apps/v1",
+                    "kind": "ReplicaSet", "name": app, "uid": app, "controller": true}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        }))
+        .expect("a pod")
+    };
+    (0..60).map(pod).collect()
+}
+
+/// 300 budgets, 30 in each namespace; the last one of each never allows a disruption.
+fn budgets() -> Vec<Arc<Item<Budget>>> {
+    let budget = |number: usize| {
+        let never = number >= 290;
+        let app = if never { number % 10 } else { number % 600 + 30 };
+        let item = serde_json::from_value(json!({
+            "metadata": {"namespace": format!("team-{}", number % 10), "name": format!("budget-{number}"), "generation": 1},
+            "spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": [format!("app-{app}")]}]}},
+            "status": {"observedGeneration": 1, "disruptionsAllowed": i32::from(!never), "currentHealthy": 4,
+                "desiredHealthy": if never { 4 } else { 3 }, "expectedPods": 4},
+        }));
+        Arc::new(item.expect("a budget"))
+    };
+    (0..300).map(budget).collect()
+}
+
+fn pod_event(criterion: &mut Criterion) {
+    let nodes: Vec<Vec<PodItem>> = (0..256).map(pods).collect();
+    let budgets = budgets();
+    let look = |pods: &[PodItem]| {
+        let plan = DrainPlan::of(pods, |_| false, |_| false, None);
+        let obstacle = drain::obstacle(|| pods.iter(), &budgets, |_| false, |_| false);
+        assert!(matches!(obstacle, Some(Obstacle::Never(_))), "the node can be drained");
+        (plan, obstacle)
+    };
+    let mut group = criterion.benchmark_group("60 pods on a node, 300 budgets");
+    group.bench_function("a pod's node", |bencher| bencher.iter(|| look(black_box(&nodes[0]))));
+    group.bench_function("all of 256 nodes", |bencher| {
+        bencher.iter(|| nodes.iter().map(|pods| look(black_box(pods))).collect::<Vec<_>>());
+    });
+    group.finish();
+}
+
+criterion_group!(benches, pass, pod_event);
 criterion_main!(benches);
