@@ -39,7 +39,7 @@ pub struct Finding {
     pub policy: Met,
 }
 
-impl crate::proof::Finding for Finding {
+impl crate::checks::Finding for Finding {
     fn holds(&self) -> Result<(), String> {
         let sentence = |rule: &str, met: &Met| match met {
             Met::Refusal => None,
@@ -137,7 +137,7 @@ fn refusal(status: &Status, ours: impl Fn(&str) -> bool) -> Met {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proof::Finding as _;
+    use crate::checks::Finding as _;
 
     #[test]
     fn only_a_refusal_of_our_own_rule_counts() {

@@ -1,21 +1,19 @@
-//! Evictions: what is asked of the API server, and what it answers.
-
-mod due;
+//! Evictions: which are due, what is asked of the API server, what it answers, and what holds a drain up.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brupop_api::printable::printable;
+use brupop_core::drain::{DrainPlan, PodKey};
 use brupop_runtime::errors::{describe, status_message};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use kube::core::Status;
-
-use brupop_core::drain::PodKey;
-pub use due::Evictions;
 
 /// Longest refusal that is quoted, in bytes.
 const MAX_MESSAGE: usize = 300;
@@ -106,53 +104,115 @@ fn eviction(pod: &PodKey) -> Eviction {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kube::core::response::{StatusCause, StatusDetails};
+/// Wait after a refusal, unless the API server asks for more. It ends when a budget allows more.
+const RETRY: Duration = Duration::from_secs(5);
+/// A pod that is still there so long after its grace period is reported.
+const LATE: SignedDuration = SignedDuration::from_secs(10);
+/// A pod that has so much time left to end is named, too: its drain may end by its deadline before that.
+const LONG: SignedDuration = SignedDuration::from_mins(2);
+/// How long an evicted pod may take to be seen terminating, before it is evicted once more.
+const ACCEPTED_WAIT: Duration = Duration::from_secs(30);
 
-    fn pod(name: &str) -> PodKey {
-        PodKey { namespace: "shop".into(), name: name.into(), uid: format!("uid-{name}") }
+/// The evictions that were tried; instants are durations since any fixed moment of a monotonic clock.
+#[derive(Debug, Default)]
+pub struct Evictions {
+    tried: BTreeMap<PodKey, Tried>,
+}
+
+#[derive(Debug, Default)]
+struct Tried {
+    /// `None` while the call is on its way.
+    not_before: Option<Duration>,
+    /// Why it was refused, if it was.
+    why: Option<String>,
+}
+
+impl Evictions {
+    /// The pods of the plan to evict now.
+    pub fn due<'p>(&self, plan: &'p DrainPlan, now: Duration) -> Vec<&'p PodKey> {
+        plan.evict.iter().filter(|pod| self.is_due(pod, now)).collect()
     }
 
-    #[test]
-    fn a_pod_is_evicted_by_its_uid_in_the_words_of_the_api() {
-        let eviction = serde_json::to_value(eviction(&pod("a"))).unwrap();
-        assert_eq!(eviction["deleteOptions"], serde_json::json!({"preconditions": {"uid": "uid-a"}}));
-        assert_eq!((&eviction["apiVersion"], &eviction["kind"]), (&"policy/v1".into(), &"Eviction".into()));
+    fn is_due(&self, pod: &PodKey, now: Duration) -> bool {
+        let waits = |tried: &Tried| tried.not_before.is_none_or(|not_before| now < not_before);
+        !self.tried.get(pod).is_some_and(waits)
     }
 
-    #[test]
-    fn each_answer_is_understood() {
-        let status = |code, cause: Option<&str>| {
-            let causes = cause.map(|reason| StatusCause {
-                reason: reason.into(),
-                message: "the cause".into(),
-                field: String::new(),
-            });
-            let details = StatusDetails {
-                causes: causes.into_iter().collect(),
-                name: String::new(),
-                group: String::new(),
-                kind: String::new(),
-                uid: String::new(),
-                retry_after_seconds: 10,
-            };
-            Status { code, message: "the message".into(), details: Some(details), ..Status::default() }
+    /// The earliest instant at which another of these pods is due.
+    pub fn next(&self, plan: &DrainPlan, now: Duration) -> Option<Duration> {
+        let instants = plan.evict.iter().filter_map(|pod| self.tried.get(pod)?.not_before);
+        instants.filter(|not_before| *not_before > now).min()
+    }
+
+    /// A call begins.
+    pub fn begin(&mut self, pod: PodKey) {
+        self.tried.entry(pod).or_default().not_before = None;
+    }
+
+    /// A call was answered. Returns whether the answer is news.
+    pub fn answered(&mut self, pod: &PodKey, answer: &Answer, now: Duration) -> bool {
+        let Some(tried) = self.tried.get_mut(pod) else { return false };
+        let (wait, why) = match answer {
+            Answer::Accepted | Answer::Gone => (ACCEPTED_WAIT, None),
+            Answer::Leaving => {
+                let why = "its namespace is being deleted, and the pod with it";
+                (ACCEPTED_WAIT, Some(why.to_owned()))
+            }
+            Answer::Blocked(why, asked_for) => (RETRY.max(*asked_for), Some(why.clone())),
+            Answer::Failed(why) => (RETRY, Some(why.clone())),
         };
-        for (code, cause, answer) in [
-            (404, None, Answer::Gone),
-            (409, None, Answer::Gone),
-            (429, Some("DisruptionBudget"), Answer::Blocked("the cause".into(), Duration::from_secs(10))),
-            (429, None, Answer::Blocked("the message".into(), Duration::from_secs(10))),
-            (403, Some("NamespaceTerminating"), Answer::Leaving),
-            (403, None, Answer::Failed("the message".into())),
-            (500, None, Answer::Failed("the message".into())),
-        ] {
-            assert_eq!(Answer::of(&status(code, cause)), answer, "{code} {cause:?}");
+        tried.not_before = Some(now + wait);
+        std::mem::replace(&mut tried.why, why) != tried.why
+    }
+
+    /// Budgets of this namespace allow more than before, so evictions that were refused there are due now. A call under
+    /// way may still be refused on the old count; it is then made again after the usual wait.
+    pub fn retry(&mut self, namespace: &str, now: Duration) {
+        for (pod, tried) in &mut self.tried {
+            if pod.namespace == namespace && tried.why.is_some() {
+                tried.not_before = tried.not_before.map(|not_before| not_before.min(now));
+            }
         }
-        let hostile = Status { code: 500, message: "\u{1b}[2J\n".repeat(200), ..Status::default() };
-        let Answer::Failed(why) = Answer::of(&hostile) else { panic!("it failed") };
-        assert!(why.starts_with("\\u{1b}[2J\\n\\u{1b}") && why.len() <= MAX_MESSAGE, "{why}");
+    }
+
+    /// The first pod of this drain whose eviction is refused, and why.
+    pub fn refusal<'p>(&self, plan: &'p DrainPlan) -> Option<(&'p PodKey, &str)> {
+        plan.evict.iter().find_map(|pod| Some((pod, self.tried.get(pod)?.why.as_deref()?)))
+    }
+
+    /// What holds this drain up at this time, as a sentence. It stays the same as long as the cause does.
+    pub fn held_up_by(&self, plan: &DrainPlan, time: Timestamp) -> Option<String> {
+        let refused = self
+            .refusal(plan)
+            .map(|(pod, why)| format!("{}/{} is not evicted: {why}", pod.namespace, pod.name));
+        let left = || plan.for_people().next();
+        let stuck = || {
+            let (by, PodKey { namespace, name, .. }) = plan.leaving.first()?;
+            let late = time.duration_since(*by) >= LATE;
+            late.then(|| {
+                format!(
+                    "{namespace}/{name} should have ended by {by}: see its finalizers, and its node's kubelet"
+                )
+            })
+        };
+        let slow = || {
+            let (by, PodKey { namespace, name, .. }) = plan.leaving.last()?;
+            let long = by.duration_since(time) >= LONG;
+            long.then(|| format!("{namespace}/{name} is terminating, and has until {by} to end"))
+        };
+        refused.or_else(left).or_else(stuck).or_else(slow)
+    }
+
+    /// Forgets pods that are in no plan any more.
+    pub fn retain<'p>(&mut self, plans: impl Iterator<Item = &'p DrainPlan>) {
+        let removable = |plan: &'p DrainPlan| {
+            let unreadable = plan.unreadable.iter().map(|(pod, _)| pod);
+            plan.evict.iter().chain(&plan.unmanaged).chain(unreadable).chain(&plan.last)
+        };
+        let pods: BTreeSet<&PodKey> = plans.flat_map(removable).collect();
+        self.tried.retain(|pod, tried| tried.not_before.is_none() || pods.contains(pod));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,24 @@
-//! Who leads. This file is pure: one step, from the Lease as it was read and a monotonic clock to an action.
+//! Who leads: the Lease as it is read and written, and one pure step, from the Lease and a monotonic clock to what to do.
 //!
 //! The Lease is for liveness only: somebody leads, and mostly just one. The ledger's term and conditional writes
 //! prevent what must never happen twice. So nothing here compares wall clocks.
 
 mod elect;
-pub mod lease;
 
 use std::time::Duration;
+
+use brupop_api::Item;
+use brupop_api::item::{Readable, Unreadable};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use serde::Deserialize;
 
 pub use elect::{Elected, Election, run};
 
 /// The Lease as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View<'a> {
+pub struct SeenLease<'a> {
     /// `spec.holderIdentity`; `None` or empty when it was released.
     pub holder: Option<&'a str>,
     /// For how long its holder may be silent: `spec.leaseDurationSeconds`, as far as that is believed.
@@ -50,7 +56,7 @@ impl Timing {
 
 /// What this process remembers; instants are durations since any fixed moment of a monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct ElectionState {
     /// When the current version of the Lease was first seen.
     pub first_seen: Duration,
     /// When the last of our renewals that succeeded was *sent*.
@@ -61,7 +67,7 @@ pub struct Memory {
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ElectionStep {
     /// Nothing until then, unless the Lease changes.
     Wait(Duration),
     /// Make the Lease ours: create it, or take it over from its last holder.
@@ -71,127 +77,119 @@ pub enum Action {
 }
 
 /// Until when we may act as the leader; `None` = we may not.
-pub fn leads_until(lease: Option<View<'_>>, memory: &Memory, us: &str, timing: &Timing) -> Option<Duration> {
+pub fn leads_until(
+    lease: Option<SeenLease<'_>>,
+    state: &ElectionState,
+    us: &str,
+    timing: &Timing,
+) -> Option<Duration> {
     let ours = lease.is_some_and(|lease| lease.holder == Some(us));
-    memory.renewed.filter(|_| ours).map(|renewed| renewed + timing.renew_deadline)
+    state.renewed.filter(|_| ours).map(|renewed| renewed + timing.renew_deadline)
 }
 
 /// What to do now.
-pub fn step(lease: Option<View<'_>>, memory: &Memory, us: &str, timing: &Timing, now: Duration) -> Action {
+pub fn step(
+    lease: Option<SeenLease<'_>>,
+    state: &ElectionState,
+    us: &str,
+    timing: &Timing,
+    now: Duration,
+) -> ElectionStep {
     let (due, action) = match lease {
         // If it is ours from before a restart, it can be renewed at once: nobody else uses our name.
-        Some(lease) if lease.holder == Some(us) => {
-            (memory.renewed.map_or(Duration::ZERO, |renewed| renewed + timing.renew_after), Action::Renew)
+        Some(lease) if lease.holder == Some(us) => (
+            state.renewed.map_or(Duration::ZERO, |renewed| renewed + timing.renew_after),
+            ElectionStep::Renew,
+        ),
+        Some(SeenLease { holder: Some(holder), duration }) if !holder.is_empty() => {
+            (state.first_seen + duration, ElectionStep::Acquire)
         }
-        Some(View { holder: Some(holder), duration }) if !holder.is_empty() => {
-            (memory.first_seen + duration, Action::Acquire)
-        }
-        _ => (Duration::ZERO, Action::Acquire),
+        _ => (Duration::ZERO, ElectionStep::Acquire),
     };
-    let due = due.max(memory.not_before);
-    if now >= due { action } else { Action::Wait(due) }
+    let due = due.max(state.not_before);
+    if now >= due { action } else { ElectionStep::Wait(due) }
+}
+
+/// The longest silence of a leader that anybody waits for, and the longest that `LEASE_DURATION_SECONDS` may be. A Lease
+/// that asks for more was not written by a reconciler, or by one whose token was stolen.
+pub const LONGEST: Duration = Duration::from_mins(5);
+
+/// What is read of the Lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// `spec.holderIdentity`.
+    pub holder: Option<String>,
+    duration: Option<Duration>,
+    acquired: Option<Timestamp>,
+    transitions: i32,
+}
+
+impl Readable for LeaseRecord {
+    type Kind = Lease;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        #[derive(Deserialize)]
+        struct Shape {
+            #[serde(default)]
+            spec: Spec,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Spec {
+            holder_identity: Option<String>,
+            lease_duration_seconds: Option<i64>,
+            acquire_time: Option<String>,
+            lease_transitions: Option<i32>,
+        }
+
+        let Shape { spec } = serde_json::from_str(json)?;
+        let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Ok(Self {
+            holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
+            duration: seconds.map(Duration::from_secs),
+            acquired: spec.acquire_time.and_then(|time| time.parse().ok()),
+            transitions: spec.lease_transitions.unwrap_or(0).max(0),
+        })
+    }
+}
+
+impl LeaseRecord {
+    /// This record as the election sees it; `ours` is the duration of a Lease of ours.
+    pub fn seen(&self, ours: Duration) -> SeenLease<'_> {
+        SeenLease { holder: self.holder.as_deref(), duration: self.duration.unwrap_or(ours).min(LONGEST) }
+    }
+
+    /// The Lease to write, so that it is held by `us` from now on.
+    pub fn held_by(&self, us: &str, duration: Duration, now: Timestamp) -> LeaseSpec {
+        let ours = self.holder.as_deref() == Some(us);
+        LeaseSpec {
+            holder_identity: Some(us.to_owned()),
+            lease_duration_seconds: Some(i32::try_from(duration.as_secs()).unwrap_or(i32::MAX)),
+            acquire_time: Some(MicroTime(self.acquired.filter(|_| ours).unwrap_or(now))),
+            renew_time: Some(MicroTime(now)),
+            lease_transitions: Some(self.transitions.saturating_add(i32::from(!ours))),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// The Lease to write, so that nobody holds it.
+    pub fn released(&self, us: &str, duration: Duration, now: Timestamp) -> LeaseSpec {
+        LeaseSpec { holder_identity: None, ..self.held_by(us, duration, now) }
+    }
+}
+
+/// The Lease with this spec, as it is put in the place of the one that was read. It has no labels, annotations, owners
+/// and finalizers: we write none, so any that are there were planted.
+pub fn replacement(read: Option<&Item<LeaseRecord>>, name: &str, spec: LeaseSpec) -> Lease {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        uid: read.and_then(|lease| lease.metadata.uid.clone()),
+        resource_version: read.and_then(|lease| lease.metadata.resource_version.clone()),
+        ..ObjectMeta::default()
+    };
+    Lease { metadata, spec: Some(spec) }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const US: &str = "us";
-
-    fn timing() -> Timing {
-        Timing::of(Duration::from_secs(15))
-    }
-
-    fn seconds(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    #[allow(clippy::unnecessary_wraps, reason = "a Lease that is there, among those that are not")]
-    fn held_by(holder: &str) -> Option<View<'_>> {
-        Some(View { holder: Some(holder), duration: seconds(15) })
-    }
-
-    #[test]
-    fn the_table() {
-        let seen = |first_seen| Memory { first_seen: seconds(first_seen), ..Memory::default() };
-        let renewed = |at| Memory { renewed: Some(seconds(at)), ..Memory::default() };
-        let failed = |until| Memory { not_before: seconds(until), ..seen(0) };
-        for (what, lease, memory, now, expected) in [
-            ("none yet", None, seen(0), 0, Action::Acquire),
-            ("released", held_by(""), seen(9), 9, Action::Acquire),
-            ("no holder", Some(View { holder: None, duration: seconds(15) }), seen(9), 9, Action::Acquire),
-            ("another's, just seen", held_by("other"), seen(100), 100, Action::Wait(seconds(115))),
-            (
-                "another's, nearly silent for too long",
-                held_by("other"),
-                seen(100),
-                114,
-                Action::Wait(seconds(115)),
-            ),
-            ("another's, silent for too long", held_by("other"), seen(100), 115, Action::Acquire),
-            ("silent, but our last call failed", held_by("other"), failed(20), 16, Action::Wait(seconds(20))),
-            ("ours, fresh", held_by(US), renewed(100), 104, Action::Wait(seconds(105))),
-            ("ours, due", held_by(US), renewed(100), 105, Action::Renew),
-            ("ours, before a restart", held_by(US), seen(100), 100, Action::Renew),
-        ] {
-            assert_eq!(step(lease, &memory, US, &timing(), seconds(now)), expected, "{what}");
-        }
-    }
-
-    #[test]
-    fn we_lead_only_by_a_renewal_of_our_own_and_only_while_the_lease_is_ours() {
-        let renewed = Memory { renewed: Some(seconds(100)), ..Memory::default() };
-        assert_eq!(leads_until(held_by(US), &renewed, US, &timing()), Some(seconds(110)));
-        assert_eq!(leads_until(held_by("other"), &renewed, US, &timing()), None);
-        assert_eq!(leads_until(None, &renewed, US, &timing()), None);
-        assert_eq!(leads_until(held_by(US), &Memory::default(), US, &timing()), None);
-    }
-
-    proptest! {
-        /// Whatever the instants: who renewed at `renewed` has stopped before anyone who saw that renewal, which is
-        /// later than it was sent, takes over.
-        #[test]
-        fn a_leader_stops_before_its_successor_begins(
-            duration in 3_u64..300,
-            renewed in 0_u64..1_000_000,
-            delay in 0_u64..100_000,
-            not_before in 0_u64..2_000_000,
-            now in 0_u64..3_000_000,
-        ) {
-            let timing = Timing::of(seconds(duration));
-            let leader = Memory { renewed: Some(seconds(renewed)), ..Memory::default() };
-            let stops = leads_until(held_by(US), &leader, US, &timing).unwrap();
-            let heir = Memory {
-                first_seen: seconds(renewed + delay),
-                not_before: seconds(not_before),
-                ..Memory::default()
-            };
-            let lease = Some(View { holder: Some(US), duration: timing.duration });
-            if step(lease, &heir, "heir", &timing, seconds(now)) == Action::Acquire {
-                prop_assert!(seconds(now) > stops);
-            }
-        }
-
-        /// A wait always ends in an action, and never lies in the past.
-        #[test]
-        fn every_wait_ends(
-            holder in proptest::option::of("[a-c]?"),
-            first_seen in 0_u64..1000,
-            renewed in proptest::option::of(0_u64..1000),
-            not_before in 0_u64..1000,
-            now in 0_u64..2000,
-        ) {
-            let memory = Memory {
-                first_seen: seconds(first_seen),
-                renewed: renewed.map(seconds),
-                not_before: seconds(not_before),
-            };
-            let lease = Some(View { holder: holder.as_deref(), duration: seconds(15) });
-            if let Action::Wait(until) = step(lease, &memory, "a", &timing(), seconds(now)) {
-                prop_assert!(until > seconds(now));
-                prop_assert!(!matches!(step(lease, &memory, "a", &timing(), until), Action::Wait(_)));
-            }
-        }
-    }
-}
+mod tests;

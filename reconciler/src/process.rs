@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brupop_api::{identity, names};
+use brupop_core::policy::Policy;
 use brupop_runtime::authorizer::{Authorizer, Right};
 use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
 use brupop_runtime::tls::Resolver;
@@ -56,14 +57,7 @@ pub enum ProcessError {
 /// It cannot start. Once it runs, it logs errors and tries again.
 pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let policy = settings.policy().map_err(ProcessError::Policy)?;
-    if !policy.schedule.opens_ever(Timestamp::now()) {
-        // It is no error: it may have named a day that has come, and what was begun then goes on.
-        let expression = &settings.scheduler_cron_expression;
-        tracing::warn!(
-            expression,
-            "SCHEDULER_CRON_EXPRESSION names only times in the past, so no update starts"
-        );
-    }
+    warn_of_a_schedule_that_is_over(&policy, &settings.scheduler_cron_expression);
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
     let cluster = ClusterConfig::infer("brupop-reconciler").await?;
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
@@ -77,11 +71,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
 
     let (health, metrics) = (Health::starting("the watches have not synced yet"), Metrics::default());
     let watches = Arc::new(Watches::start(&client, &namespace));
-    let scraped = (Arc::clone(&watches), metrics.clone());
-    let render = move || {
-        let cluster = scraped.0.synced().then(|| scraped.0.cluster().ok()).flatten();
-        scraped.1.render(cluster.as_deref(), scraped.0.failures.load(Ordering::Relaxed))
-    };
+    let render = render(Arc::clone(&watches), metrics.clone());
     let scrapers =
         Authorizer::new(client.clone(), Right::Get(metrics_endpoint::PATH), metrics.scrape_refusals.clone());
     let drops = metrics.drops.clone();
@@ -119,6 +109,25 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     resign.request();
     let _ = tokio::join!(electing, pages);
     Ok(())
+}
+
+/// The text of /metrics.
+fn render(watches: Arc<Watches>, metrics: Metrics) -> impl Fn() -> String {
+    move || {
+        let cluster = watches.synced().then(|| watches.cluster().ok()).flatten();
+        metrics.render(cluster.as_deref(), watches.failures.load(Ordering::Relaxed))
+    }
+}
+
+/// Says so if no window ever opens again. It is no error: the expression may have named a day that has come, and what was
+/// begun then goes on.
+fn warn_of_a_schedule_that_is_over(policy: &Policy, expression: &str) {
+    if !policy.schedule.opens_ever(Timestamp::now()) {
+        tracing::warn!(
+            expression,
+            "SCHEDULER_CRON_EXPRESSION names only times that are over: no update starts"
+        );
+    }
 }
 
 /// The node that this process runs on, from its own token; `None` if that is not known. Only the order of updates

@@ -5,7 +5,6 @@ mod in_flight;
 mod memory;
 mod outcomes;
 mod pass;
-mod publisher;
 mod requests;
 mod status_writer;
 
@@ -22,18 +21,17 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::admission_probe::Finding;
+use crate::checks::{Check, OtherOperator};
 use crate::evict::Answer;
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
 use crate::operation::{ApiServer, Outcome};
-use crate::other_operator::Looked;
-use crate::proof::Proof;
 use crate::watches::Watches;
 use brupop_core::drain::PodKey;
 use brupop_core::policy::Policy;
 use drainer::Drainer;
 use memory::Memory;
-use publisher::Publisher;
+use outcomes::Publisher;
 use requests::Request;
 
 /// Longest sleep: the wall clock may jump, and a window may shut. A pass in which nothing changed makes no calls.
@@ -73,9 +71,9 @@ struct Leading {
     /// When nodes may be opted in again, after one could not be.
     opt_in_from: Duration,
     /// That our admission rules are in force.
-    admission: Proof,
+    admission: Check,
     /// That no other operator is here.
-    alone: Proof,
+    alone: Check,
     /// When the schedule next allows updates to start; `None` while it does.
     opens: Option<Timestamp>,
     /// All are conditional writes or dry runs, so they may be dropped half-way.
@@ -86,7 +84,7 @@ struct Leading {
 enum Completed {
     Request(Box<Request>, Outcome),
     Probe(Finding),
-    LookedAround(Looked),
+    LookedAround(OtherOperator),
 }
 
 impl Leading {
@@ -96,8 +94,8 @@ impl Leading {
             drainer: Drainer::default(),
             memory: Memory::default(),
             opt_in_from: Duration::ZERO,
-            admission: Proof::new(interval),
-            alone: Proof::new(interval),
+            admission: Check::new(interval),
+            alone: Check::new(interval),
             opens: None,
             under_way: FuturesUnordered::new(),
         }

@@ -1,10 +1,9 @@
 //! Watches; a change that matters wakes the reconciler.
 
+mod drains;
 mod follow;
-mod pods;
 #[cfg(test)]
 mod unreadable;
-mod workloads;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,9 +15,9 @@ use tokio::sync::Notify;
 
 use brupop_core::cluster::{Cluster, Entry};
 use brupop_core::objects::{Ledger, PodItem, WatchedNode};
+pub(crate) use drains::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES};
+pub use drains::{PodWatches, WorkloadWatches};
 use follow::{Outage, Signals, Watch, Watched, of};
-pub use pods::PodWatches;
-pub use workloads::WorkloadWatches;
 
 /// Objects per page of a list. A page is in memory as a whole before it is read, and each of its objects may have more
 /// than a megabyte.

@@ -15,8 +15,7 @@ use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::lease::{Claim, replacement};
-use super::{Action, Memory, Timing, View, leads_until, step};
+use super::{ElectionState, ElectionStep, LeaseRecord, SeenLease, Timing, leads_until, replacement, step};
 
 /// Until when this process may act as the leader; `None` = it may not. The value changes with each renewal.
 pub type Elected = watch::Receiver<Option<Instant>>;
@@ -49,7 +48,7 @@ pub async fn run(
         election,
         epoch: Instant::now(),
         lease: None,
-        memory: Memory::default(),
+        state: ElectionState::default(),
         failing: false,
     };
     tokio::select! {
@@ -62,11 +61,11 @@ pub async fn run(
 
 struct Candidate {
     client: Client,
-    leases: Api<Item<Claim>>,
+    leases: Api<Item<LeaseRecord>>,
     election: Election,
     epoch: Instant,
-    lease: Option<Item<Claim>>,
-    memory: Memory,
+    lease: Option<Item<LeaseRecord>>,
+    state: ElectionState,
     failing: bool,
 }
 
@@ -77,12 +76,12 @@ impl Candidate {
         loop {
             let until = self.leads_until();
             elected.send_if_modified(|current| std::mem::replace(current, until) != until);
-            let action = if synced { self.next() } else { Action::Wait(Duration::MAX) };
+            let action = if synced { self.next() } else { ElectionStep::Wait(Duration::MAX) };
             let wake = match action {
-                Action::Wait(at) => self.epoch.checked_add(at),
-                Action::Acquire | Action::Renew => {
+                ElectionStep::Wait(at) => self.epoch.checked_add(at),
+                ElectionStep::Acquire | ElectionStep::Renew => {
                     // Events do not cut this short: one of them is the echo of this very call.
-                    self.claim().await;
+                    self.acquire_or_renew().await;
                     continue;
                 }
             };
@@ -115,38 +114,39 @@ impl Candidate {
     }
 
     /// The Lease as it was read. One that cannot be read counts as another's, which is taken over after the usual time.
-    fn view(&self) -> Option<View<'_>> {
+    fn seen_lease(&self) -> Option<SeenLease<'_>> {
         let Timing { duration, .. } = self.election.timing;
         self.lease.as_ref().map(|lease| match &lease.body {
-            Ok(claim) => claim.view(duration),
-            Err(_) => View { holder: Some("?"), duration },
+            Ok(record) => record.seen(duration),
+            Err(_) => SeenLease { holder: Some("?"), duration },
         })
     }
 
-    fn next(&self) -> Action {
-        step(self.view(), &self.memory, &self.election.us, &self.election.timing, self.now())
+    fn next(&self) -> ElectionStep {
+        step(self.seen_lease(), &self.state, &self.election.us, &self.election.timing, self.now())
     }
 
     fn leads_until(&self) -> Option<Instant> {
-        leads_until(self.view(), &self.memory, &self.election.us, &self.election.timing)
+        leads_until(self.seen_lease(), &self.state, &self.election.us, &self.election.timing)
             .map(|until| self.epoch + until)
     }
 
     /// Is this version of the Lease as new as ours, or newer?
-    fn is_news(&self, lease: &Item<Claim>) -> bool {
-        let version = |lease: &Item<Claim>| lease.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    fn is_news(&self, lease: &Item<LeaseRecord>) -> bool {
+        let version =
+            |lease: &Item<LeaseRecord>| lease.metadata.resource_version.as_ref()?.parse::<u64>().ok();
         self.lease.as_ref().and_then(version) <= version(lease)
     }
 
-    fn saw(&mut self, lease: Option<Item<Claim>>) {
+    fn saw(&mut self, lease: Option<Item<LeaseRecord>>) {
         if lease.as_ref().is_some_and(|lease| !self.is_news(lease)) {
             return;
         }
-        let version = |lease: &Option<Item<Claim>>| {
+        let version = |lease: &Option<Item<LeaseRecord>>| {
             lease.as_ref().and_then(|lease| lease.metadata.resource_version.clone())
         };
         if version(&lease) != version(&self.lease) {
-            self.memory.first_seen = self.now();
+            self.state.first_seen = self.now();
             if let Some(Err(why)) = lease.as_ref().map(|lease| &lease.body) {
                 tracing::warn!(lease = self.election.lease, %why, "the Lease cannot be read; it will be taken over");
             }
@@ -155,16 +155,16 @@ impl Candidate {
     }
 
     /// Acquires or renews the Lease, on condition that it still has the version that was read.
-    async fn claim(&mut self) {
+    async fn acquire_or_renew(&mut self) {
         let sent = self.now();
-        let claim = self.claim_read();
+        let record = self.record_read();
         let Election { us, timing, .. } = &self.election;
-        let answer = self.write(claim.claimed(us, timing.duration, Timestamp::now())).await;
+        let answer = self.write(record.held_by(us, timing.duration, Timestamp::now())).await;
         match answer {
             Ok(Ok(lease)) => {
                 self.saw(Some(lease));
-                self.memory.renewed = Some(sent);
-                self.memory.not_before = Duration::ZERO;
+                self.state.renewed = Some(sent);
+                self.state.not_before = Duration::ZERO;
                 if std::mem::take(&mut self.failing) {
                     tracing::info!(lease = self.election.lease, "the Lease can be read and written again");
                 }
@@ -183,7 +183,7 @@ impl Candidate {
     }
 
     async fn read_again(&mut self) {
-        self.memory.not_before = self.now() + self.election.timing.retry;
+        self.state.not_before = self.now() + self.election.timing.retry;
         let read = timeout(self.election.timing.call, self.leases.get_opt(&self.election.lease)).await;
         match read {
             Ok(Ok(lease)) => self.saw(lease),
@@ -192,13 +192,13 @@ impl Candidate {
         }
     }
 
-    fn claim_read(&self) -> Claim {
+    fn record_read(&self) -> LeaseRecord {
         self.lease.as_ref().and_then(Item::ok).cloned().unwrap_or_default()
     }
 
     /// Puts this Lease in the place of the one that was read, on condition that that is still there; or creates it, if
     /// there is none.
-    async fn write(&self, spec: LeaseSpec) -> Result<kube::Result<Item<Claim>>, Elapsed> {
+    async fn write(&self, spec: LeaseSpec) -> Result<kube::Result<Item<LeaseRecord>>, Elapsed> {
         let Election { namespace, lease: name, timing, .. } = &self.election;
         let read = self.lease.as_ref();
         let lease = replacement(read, name, spec);
@@ -212,12 +212,12 @@ impl Candidate {
     }
 
     async fn release(&mut self) {
-        let claim = self.claim_read();
+        let record = self.record_read();
         let Election { us, timing, .. } = &self.election;
-        if claim.holder.as_ref() != Some(us) {
+        if record.holder.as_ref() != Some(us) {
             return;
         }
-        match self.write(claim.released(us, timing.duration, Timestamp::now())).await {
+        match self.write(record.released(us, timing.duration, Timestamp::now())).await {
             Ok(Ok(_)) => tracing::info!(lease = self.election.lease, "gave back the Lease"),
             Ok(Err(error)) => self.failed("given back", &describe(&error)),
             Err(_) => self.failed("given back", "no answer in time"),
@@ -226,7 +226,7 @@ impl Candidate {
 
     /// Logs the first of several failures in a row, and delays the next call.
     fn failed(&mut self, what: &str, error: &str) {
-        self.memory.not_before = self.memory.not_before.max(self.now() + self.election.timing.retry);
+        self.state.not_before = self.state.not_before.max(self.now() + self.election.timing.retry);
         if !std::mem::replace(&mut self.failing, true) {
             tracing::warn!(lease = self.election.lease, error, "the Lease could not be {what}; trying again");
         }

@@ -1,28 +1,28 @@
-//! Reads the objects for a plan, once.
+//! Reads the objects for a plan, once: also the pods of the nodes whose turn comes first, and the workloads that matter.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use brupop_api::{BottlerocketShadow, Item, names};
 use brupop_runtime::{ClusterConfig, client::ClientError};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
-use kube::{Client, Resource};
+use kube::core::ApiResource;
+use kube::{Client, Error, Resource};
 use serde::de::DeserializeOwned;
 
-use super::workloads::DaemonSets;
-use super::{Output, PlanArgs, leader, plan, table, workloads};
-use crate::leadership::lease::Claim;
-use crate::watches::{PAGE, PAGE_OF_FOREIGN};
+use super::{Output, PlanArgs, leader, plan, table};
+use crate::leadership::LeaseRecord;
+use crate::watches::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, PAGE, PAGE_OF_FOREIGN};
 use brupop_core::cluster::Cluster;
 use brupop_core::drain::DrainPlan;
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Now};
 use brupop_core::policy::Policy;
+use brupop_core::workloads::{self, Found, Kind, Scale, Workload, owner};
 use brupop_core::{decide, drain};
 
-/// The pods of at most so many nodes, in the order of their turns, are looked at: as many as the leader watches at
-/// once.
-const LOOKED_AT: usize = 256;
 /// At least so many nodes are looked at in one round.
 const AT_ONCE: usize = 16;
 
@@ -42,7 +42,7 @@ pub enum PlanError {
         what: &'static str,
         /// What the API server said.
         #[source]
-        source: Box<kube::Error>,
+        source: Box<Error>,
     },
     /// The plan cannot be printed.
     #[error("cannot print the plan as JSON")]
@@ -59,7 +59,7 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
     let (client, namespace) = (config.client()?, args.namespace.as_deref().unwrap_or(config.namespace()));
     let mut cluster = read(&client, namespace).await?;
     if !policy.durations.workloads.is_zero() {
-        workloads::look(&client, &mut cluster).await?;
+        look_at_workloads(&client, &mut cluster).await?;
     }
     let time = Timestamp::now();
     let text = time.to_string();
@@ -67,12 +67,12 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
     let own_node = leaders_node(&client, namespace).await?;
     let mut daemon_sets = DaemonSets::default();
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
-    while cluster.entries.values().filter(|entry| entry.drain.is_some()).count() < LOOKED_AT {
+    while cluster.entries.values().filter(|entry| entry.drain.is_some()).count() < MAX_POD_WATCHES {
         let leader = leader(&cluster, own_node.as_deref());
         let observed = observe::observe(&cluster, &policy, &leader, now);
         let candidates = decide::candidates(&observed.fleet, &observed.views).into_iter();
-        let room = usize::try_from(observed.fleet.limit).unwrap_or(LOOKED_AT);
-        let first = candidates.take(room.clamp(AT_ONCE, LOOKED_AT));
+        let room = usize::try_from(observed.fleet.limit).unwrap_or(MAX_POD_WATCHES);
+        let first = candidates.take(room.clamp(AT_ONCE, MAX_POD_WATCHES));
         let unknown = first.filter(|&index| !observed.views[index].pods.known);
         let next: Vec<String> = unknown.map(|index| observed.views[index].shadow_name.to_owned()).collect();
         if next.is_empty() {
@@ -86,7 +86,7 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
     observed.fleet.ledger_term = Some(observed.fleet.term);
     let plan = plan(&observed);
     Ok(match args.output {
-        Output::Table => table::of(&plan),
+        Output::Table => table(&plan),
         Output::Json => serde_json::to_string_pretty(&plan)? + "\n",
     })
 }
@@ -94,7 +94,7 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
 /// The node of the reconciler that leads. Its turn comes last.
 async fn leaders_node(client: &Client, namespace: &str) -> Result<Option<String>, PlanError> {
     let failed = |source| PlanError::Read { what: "the Lease and its holder", source: Box::new(source) };
-    let leases = Api::<Item<Claim>>::namespaced(client.clone(), namespace);
+    let leases = Api::<Item<LeaseRecord>>::namespaced(client.clone(), namespace);
     let lease = leases.get_opt(names::LEASE).await.map_err(failed)?;
     let Some(holder) = lease.and_then(|lease| lease.ok()?.holder.clone()) else { return Ok(None) };
     let pods = Api::<PodItem>::namespaced(client.clone(), namespace);
@@ -135,7 +135,7 @@ async fn look_at_pods(
         let of_node = foreign().fields(&format!("spec.nodeName={node}"));
         let pods: Vec<PodItem> = all("the pods", &Api::all(client.clone()), of_node).await?;
         let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
-        daemon_sets.look(client, &pods).await?;
+        daemon_sets.find(client, &pods).await?;
         let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
         let entry = cluster.entry(&shadow);
         entry.obstacle = drain::obstacle(|| pods.iter(), &budgets, ours, orphaned);
@@ -158,5 +158,58 @@ where
             Some(token) => params.continue_token = Some(token),
             None => return Ok(found),
         }
+    }
+}
+
+/// Looks at the workloads that the leader would wait for, and notes their state in the cluster.
+async fn look_at_workloads(client: &Client, cluster: &mut Cluster) -> Result<(), PlanError> {
+    let monitored = cluster.monitored();
+    let owners: BTreeSet<&String> = monitored.values().flatten().collect();
+    let mut found = BTreeMap::new();
+    for owner in owners {
+        let Some(workload) = Workload::parse(owner).filter(|_| found.len() < MAX_WORKLOAD_WATCHES) else {
+            continue;
+        };
+        found.insert(owner.as_str(), find(client, &workload).await?);
+    }
+    // Workloads beyond the limit, or of other kinds, are not waited for.
+    let known = |owner: &str| Some(found.get(owner).copied().unwrap_or(Found::Unknown));
+    cluster.note_evicted(&monitored, |owners| workloads::evicted(owners, known));
+    Ok(())
+}
+
+/// The `DaemonSet`s that made pods, as far as they were looked for, by owner.
+#[derive(Default)]
+struct DaemonSets(BTreeMap<String, Found>);
+
+impl DaemonSets {
+    /// Looks for those that made these pods and were not looked for before.
+    async fn find(&mut self, client: &Client, pods: &[PodItem]) -> Result<(), PlanError> {
+        for owner in pods.iter().filter_map(owner) {
+            let Some(workload) = Workload::parse(&owner).filter(|it| it.kind == Kind::DaemonSet) else {
+                continue;
+            };
+            if let Entry::Vacant(unknown) = self.0.entry(owner) {
+                unknown.insert(find(client, &workload).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has this pod lost the one that made it?
+    fn orphaned(&self, pod: &PodItem) -> bool {
+        workloads::orphaned(pod, |owner| self.0.get(owner).copied())
+    }
+}
+
+async fn find(client: &Client, workload: &Workload) -> Result<Found, PlanError> {
+    let resource = ApiResource::from_gvk(&workload.kind.full_name());
+    let api = Api::<Item<Scale>>::namespaced_with(client.clone(), &workload.namespace, &resource);
+    // This lists one by name, because the reconciler's account may list workloads, but not get them.
+    let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
+    match api.list(&named).await {
+        Ok(list) => Ok(Found::of(workload.kind, list.items.first())),
+        Err(Error::Api(status)) if status.code == 403 => Ok(Found::Unknown),
+        Err(source) => Err(PlanError::Read { what: "the workloads", source: Box::new(source) }),
     }
 }

@@ -88,7 +88,7 @@ fn who_runs_who_starts_who_waits_and_who_does_not() {
             ("c", Next::Stays, "CannotDrain"),
         ]
     );
-    let text = table::of(&plan);
+    let text = table(&plan);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "1 of 2 in update");
     assert!(lines[4].starts_with("d     1.19.4   1.20.0  waits (1)  LimitReached"), "{text}");
@@ -115,7 +115,7 @@ fn a_plan_is_printable_whatever_agents_say() {
     let mut observed = observed(vec![lies, fails, stuck, node("brs-d", false)], &slots, &versions);
     observed.unreadable.insert(3, HOSTILE.to_owned());
     let plan = plan(&observed);
-    let text = table::of(&plan);
+    let text = table(&plan);
     assert!(text.lines().all(is_printable) && text.lines().count() == 6, "{text}");
     let shown = r"1.0.0\u{1b}[2J\nnode-9  1.20.0\u{9b}\u{202e}";
     // The first line names the halted version, and each node's has something to tell.

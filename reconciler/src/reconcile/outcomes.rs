@@ -1,17 +1,22 @@
-//! Takes in what came of requests: notes what to wait for, logs, counts, and publishes Events.
+//! Takes in what came of requests: notes what to wait for, logs, counts, and publishes Events, a few at a time.
 
 use std::time::Duration;
+
+use brupop_runtime::errors::describe;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType, Recorder};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::timeout;
 
 use super::in_flight::Wrote;
 use super::requests::{Context, Key, Request};
 use super::{Completed, Reconciler};
 use crate::admission_probe::Finding;
+use crate::checks::OtherOperator;
 use crate::evict::Answer;
 use crate::operation::{Operation, Outcome};
-use crate::other_operator::Looked;
 use brupop_core::drain::PodKey;
 use brupop_core::status::EventText;
-use tokio::task::JoinError;
 
 /// No node is labelled for so long after one could not be: most likely none can.
 const OPT_IN_PAUSE: Duration = Duration::from_secs(30);
@@ -49,23 +54,7 @@ impl Reconciler {
                 in_flight.failed("", now);
             }
             Outcome::Refused(why) | Outcome::Denied(why) | Outcome::NodeDenied(why) => {
-                // One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals
-                // are a mistake of ours, or there is a rule against it.
-                match in_flight.refused(request.seen, now) {
-                    1 => tracing::debug!(node, reason, object, why, "refused"),
-                    3 => {
-                        tracing::error!(
-                            node,
-                            version,
-                            state,
-                            reason,
-                            object,
-                            why,
-                            "refused three times in a row"
-                        );
-                    }
-                    _ => {}
-                }
+                log_refusal(in_flight.refused(request.seen, now), &request, &why);
             }
             Outcome::Failed(why) => {
                 let news = in_flight.failed(&why, now);
@@ -182,12 +171,79 @@ impl Reconciler {
         }
     }
 
-    fn looked_around(&mut self, looked: &Looked) {
+    fn looked_around(&mut self, looked: &OtherOperator) {
         let now = self.now();
         if self.leading.alone.found(looked, now)
             && let Err(why) = self.leading.alone.holds()
         {
             tracing::error!(why, "no update starts");
         }
+    }
+}
+
+/// At most so many Events are under way at once; further ones are dropped.
+const MAX_EVENTS: usize = 64;
+/// Longest wait for the answer to an Event; after that it is dropped.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals are a mistake of
+/// ours, or there is a rule against it.
+fn log_refusal(in_a_row: u32, request: &Request, why: &str) {
+    let object = request.operation.as_str();
+    let Context { node, version, state, reason, .. } = &request.context;
+    match in_a_row {
+        1 => tracing::debug!(node, reason, object, why, "refused"),
+        3 => tracing::error!(node, version, state, reason, object, why, "refused three times in a row"),
+        _ => {}
+    }
+}
+
+/// Publishes Events.
+pub(super) struct Publisher {
+    recorder: Recorder,
+    under_way: JoinSet<()>,
+}
+
+impl Publisher {
+    pub(super) fn new(recorder: Recorder) -> Self {
+        Self { recorder, under_way: JoinSet::new() }
+    }
+
+    /// Publishes the Event of this context, if there is one, on each of its objects.
+    pub(super) fn publish(&mut self, context: Context) {
+        let Some(event) = context.event else { return };
+        for object in context.objects {
+            self.publish_on(object, event.clone());
+        }
+    }
+
+    /// Waits until none is under way.
+    pub(super) async fn finish(&mut self) {
+        while self.under_way.join_next().await.is_some() {}
+    }
+
+    fn publish_on(&mut self, object: ObjectReference, text: EventText) {
+        while self.under_way.try_join_next().is_some() {}
+        if self.under_way.len() >= MAX_EVENTS {
+            tracing::debug!(reason = text.reason, "too many Events are being published; one is dropped");
+            return;
+        }
+        let recorder = self.recorder.clone();
+        self.under_way.spawn(async move {
+            let (note, action) = text.printable();
+            let event = Event {
+                type_: if text.warning { EventType::Warning } else { EventType::Normal },
+                reason: text.reason.to_owned(),
+                note: Some(note),
+                action,
+                secondary: None,
+            };
+            let error = match timeout(EVENT_TIMEOUT, recorder.publish(&event, &object)).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => describe(&error),
+                Err(_) => "no answer in time".to_owned(),
+            };
+            tracing::debug!(reason = event.reason, error, "an Event could not be published");
+        });
     }
 }

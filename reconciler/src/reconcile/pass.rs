@@ -14,7 +14,7 @@ use super::requests::{self, Context, Key, Request};
 use super::{Completed, Reconciler};
 use crate::metrics::LastPass;
 use crate::operation::Operation;
-use crate::{admission_probe, evict, other_operator};
+use crate::{admission_probe, checks, evict};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
@@ -174,7 +174,7 @@ impl Reconciler {
             return;
         }
         self.leading.alone.begin();
-        let looked = other_operator::look(self.api.client.clone(), self.api.namespace.clone());
+        let looked = checks::look_for_other_operator(self.api.client.clone(), self.api.namespace.clone());
         self.leading.under_way.push(looked.map(Completed::LookedAround).boxed());
     }
 

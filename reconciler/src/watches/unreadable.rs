@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::leadership::lease::Claim;
+use crate::leadership::LeaseRecord;
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode};
 use brupop_core::workloads::Scale;
 
@@ -210,7 +210,7 @@ async fn check_all(mutations: &[Mutation]) {
     check::<Item<Ledger>>((), |fleet| fleet.body.is_ok(), &fleet, mutations).await;
     let lease = json!({"spec": {"holderIdentity": "h", "leaseDurationSeconds": 15, "renewTime": FAR,
         "acquireTime": FAR, "leaseTransitions": 2}});
-    check::<Item<Claim>>((), |lease| lease.body.is_ok(), &lease, mutations).await;
+    check::<Item<LeaseRecord>>((), |lease| lease.body.is_ok(), &lease, mutations).await;
     let workload =
         json!({"spec": {"replicas": 2}, "status": {"observedGeneration": 2, "availableReplicas": 2}});
     let replica_sets = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "ReplicaSet"));

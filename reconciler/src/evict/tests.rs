@@ -1,0 +1,168 @@
+use super::*;
+use kube::core::response::{StatusCause, StatusDetails};
+
+fn pod(name: &str) -> PodKey {
+    PodKey { namespace: "shop".into(), name: name.into(), uid: format!("uid-{name}") }
+}
+
+#[test]
+fn a_pod_is_evicted_by_its_uid_in_the_words_of_the_api() {
+    let eviction = serde_json::to_value(eviction(&pod("a"))).unwrap();
+    assert_eq!(eviction["deleteOptions"], serde_json::json!({"preconditions": {"uid": "uid-a"}}));
+    assert_eq!((&eviction["apiVersion"], &eviction["kind"]), (&"policy/v1".into(), &"Eviction".into()));
+}
+
+#[test]
+fn each_answer_is_understood() {
+    let status = |code, cause: Option<&str>| {
+        let causes = cause.map(|reason| StatusCause {
+            reason: reason.into(),
+            message: "the cause".into(),
+            field: String::new(),
+        });
+        let details = StatusDetails {
+            causes: causes.into_iter().collect(),
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            retry_after_seconds: 10,
+        };
+        Status { code, message: "the message".into(), details: Some(details), ..Status::default() }
+    };
+    for (code, cause, answer) in [
+        (404, None, Answer::Gone),
+        (409, None, Answer::Gone),
+        (429, Some("DisruptionBudget"), Answer::Blocked("the cause".into(), Duration::from_secs(10))),
+        (429, None, Answer::Blocked("the message".into(), Duration::from_secs(10))),
+        (403, Some("NamespaceTerminating"), Answer::Leaving),
+        (403, None, Answer::Failed("the message".into())),
+        (500, None, Answer::Failed("the message".into())),
+    ] {
+        assert_eq!(Answer::of(&status(code, cause)), answer, "{code} {cause:?}");
+    }
+    let hostile = Status { code: 500, message: "\u{1b}[2J\n".repeat(200), ..Status::default() };
+    let Answer::Failed(why) = Answer::of(&hostile) else { panic!("it failed") };
+    assert!(why.starts_with("\\u{1b}[2J\\n\\u{1b}") && why.len() <= MAX_MESSAGE, "{why}");
+}
+
+fn plan(names: &[&str]) -> DrainPlan {
+    DrainPlan { evict: names.iter().map(|name| pod(name)).collect(), ..DrainPlan::default() }
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn blocked() -> Answer {
+    Answer::Blocked("budget cart needs 2".into(), Duration::ZERO)
+}
+
+#[test]
+fn a_blocked_pod_is_tried_again_and_holds_up_no_other() {
+    let mut evictions = Evictions::default();
+    let plan = plan(&["a", "b"]);
+    assert_eq!(evictions.due(&plan, ms(0)), [&pod("a"), &pod("b")]);
+    evictions.begin(pod("a"));
+    assert_eq!(evictions.due(&plan, ms(0)), [&pod("b")]);
+    assert!(evictions.answered(&pod("a"), &blocked(), ms(0)));
+    assert_eq!(evictions.next(&plan, ms(0)), Some(RETRY));
+    assert_eq!(evictions.due(&plan, ms(4999)), [&pod("b")]);
+    let now = RETRY;
+    assert_eq!(evictions.due(&plan, now).len(), 2);
+    evictions.begin(pod("a"));
+    assert!(!evictions.answered(&pod("a"), &blocked(), now), "the same again is no news");
+    assert_eq!(evictions.next(&plan, now), Some(now + RETRY));
+    assert_eq!(
+        evictions.held_up_by(&plan, Timestamp::MIN).unwrap(),
+        "shop/a is not evicted: budget cart needs 2"
+    );
+    evictions.begin(pod("a"));
+    assert!(evictions.answered(&pod("a"), &Answer::Accepted, now), "that it goes now is news");
+    assert_eq!(evictions.held_up_by(&plan, Timestamp::MIN), None);
+}
+
+#[test]
+fn a_budget_that_allows_more_ends_the_wait_of_what_was_refused() {
+    let mut evictions = Evictions::default();
+    let plan = plan(&["a", "b", "c"]);
+    for name in ["a", "b", "c"] {
+        evictions.begin(pod(name));
+    }
+    evictions.answered(&pod("a"), &blocked(), ms(0));
+    evictions.answered(&pod("b"), &Answer::Accepted, ms(0));
+    evictions.retry("elsewhere", ms(100));
+    assert!(evictions.due(&plan, ms(100)).is_empty());
+    evictions.retry("shop", ms(100));
+    assert_eq!(evictions.due(&plan, ms(100)), [&pod("a")]);
+}
+
+#[test]
+fn a_refusal_that_crosses_a_budget_that_allows_more_is_not_waited_on_for_long() {
+    let mut evictions = Evictions::default();
+    let plan = plan(&["a"]);
+    let mut now = ms(0);
+    for _ in 0..8 {
+        evictions.begin(pod("a"));
+        evictions.answered(&pod("a"), &blocked(), now);
+        now = evictions.next(&plan, now).unwrap();
+    }
+    evictions.begin(pod("a"));
+    evictions.retry("shop", now);
+    assert!(evictions.due(&plan, now).is_empty(), "its call is on its way");
+    evictions.answered(&pod("a"), &blocked(), now);
+    assert_eq!(evictions.next(&plan, now), Some(now + RETRY));
+}
+
+#[test]
+fn an_accepted_eviction_is_not_repeated_while_the_pod_leaves() {
+    let mut evictions = Evictions::default();
+    let plan = plan(&["a"]);
+    evictions.begin(pod("a"));
+    evictions.answered(&pod("a"), &Answer::Accepted, ms(0));
+    assert!(evictions.due(&plan, ms(29_999)).is_empty());
+    assert_eq!(evictions.due(&plan, ms(30_000)).len(), 1);
+}
+
+#[test]
+fn a_pod_that_does_not_go_is_named_when_it_should_be_gone() {
+    let by: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
+    let plan = DrainPlan { leaving: vec![(by, pod("cart"))], ..DrainPlan::default() };
+    let said = |seconds| Evictions::default().held_up_by(&plan, by + SignedDuration::from_secs(seconds));
+    assert_eq!((said(9), said(-119)), (None, None));
+    assert_eq!(said(-120).unwrap(), "shop/cart is terminating, and has until 2026-11-21T04:00:00Z to end");
+    assert!(said(10).unwrap().starts_with("shop/cart should have ended by 2026-11-21T04:00:00Z"));
+    assert_eq!(said(10), said(1000), "the same words as long as it stands");
+}
+
+#[test]
+fn an_unmanaged_pod_is_named() {
+    let plan = DrainPlan { unmanaged: vec![pod("debug")], ..DrainPlan::default() };
+    assert!(
+        Evictions::default()
+            .held_up_by(&plan, Timestamp::MIN)
+            .unwrap()
+            .contains("shop/debug has no controller")
+    );
+}
+
+#[test]
+fn pods_that_are_gone_are_forgotten() {
+    let mut evictions = Evictions::default();
+    for name in ["a", "b"] {
+        evictions.begin(pod(name));
+    }
+    evictions.answered(&pod("a"), &blocked(), ms(0));
+    evictions.retain([].into_iter());
+    assert_eq!(evictions.tried.keys().collect::<Vec<_>>(), [&pod("b")], "a call on its way is kept");
+}
+
+#[test]
+fn the_wait_that_the_api_server_asks_for_is_kept() {
+    let mut evictions = Evictions::default();
+    let plan = plan(&["a"]);
+    evictions.begin(pod("a"));
+    let wait = Duration::from_secs(10);
+    evictions.answered(&pod("a"), &Answer::Blocked("the budget is being counted".into(), wait), ms(0));
+    assert_eq!(evictions.next(&plan, ms(0)), Some(wait));
+}

@@ -1,0 +1,152 @@
+use super::*;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const US: &str = "us";
+
+fn timing() -> Timing {
+    Timing::of(Duration::from_secs(15))
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "a Lease that is there, among those that are not")]
+fn held_by(holder: &str) -> Option<SeenLease<'_>> {
+    Some(SeenLease { holder: Some(holder), duration: seconds(15) })
+}
+
+#[test]
+fn the_table() {
+    let seen = |first_seen| ElectionState { first_seen: seconds(first_seen), ..ElectionState::default() };
+    let renewed = |at| ElectionState { renewed: Some(seconds(at)), ..ElectionState::default() };
+    let failed = |until| ElectionState { not_before: seconds(until), ..seen(0) };
+    for (what, lease, state, now, expected) in [
+        ("none yet", None, seen(0), 0, ElectionStep::Acquire),
+        ("released", held_by(""), seen(9), 9, ElectionStep::Acquire),
+        (
+            "no holder",
+            Some(SeenLease { holder: None, duration: seconds(15) }),
+            seen(9),
+            9,
+            ElectionStep::Acquire,
+        ),
+        ("another's, just seen", held_by("other"), seen(100), 100, ElectionStep::Wait(seconds(115))),
+        (
+            "another's, nearly silent for too long",
+            held_by("other"),
+            seen(100),
+            114,
+            ElectionStep::Wait(seconds(115)),
+        ),
+        ("another's, silent for too long", held_by("other"), seen(100), 115, ElectionStep::Acquire),
+        (
+            "silent, but our last call failed",
+            held_by("other"),
+            failed(20),
+            16,
+            ElectionStep::Wait(seconds(20)),
+        ),
+        ("ours, fresh", held_by(US), renewed(100), 104, ElectionStep::Wait(seconds(105))),
+        ("ours, due", held_by(US), renewed(100), 105, ElectionStep::Renew),
+        ("ours, before a restart", held_by(US), seen(100), 100, ElectionStep::Renew),
+    ] {
+        assert_eq!(step(lease, &state, US, &timing(), seconds(now)), expected, "{what}");
+    }
+}
+
+#[test]
+fn we_lead_only_by_a_renewal_of_our_own_and_only_while_the_lease_is_ours() {
+    let renewed = ElectionState { renewed: Some(seconds(100)), ..ElectionState::default() };
+    assert_eq!(leads_until(held_by(US), &renewed, US, &timing()), Some(seconds(110)));
+    assert_eq!(leads_until(held_by("other"), &renewed, US, &timing()), None);
+    assert_eq!(leads_until(None, &renewed, US, &timing()), None);
+    assert_eq!(leads_until(held_by(US), &ElectionState::default(), US, &timing()), None);
+}
+
+proptest! {
+    /// Whatever the instants: who renewed at `renewed` has stopped before anyone who saw that renewal, which is
+    /// later than it was sent, takes over.
+    #[test]
+    fn a_leader_stops_before_its_successor_begins(
+        duration in 3_u64..300,
+        renewed in 0_u64..1_000_000,
+        delay in 0_u64..100_000,
+        not_before in 0_u64..2_000_000,
+        now in 0_u64..3_000_000,
+    ) {
+        let timing = Timing::of(seconds(duration));
+        let leader = ElectionState { renewed: Some(seconds(renewed)), ..ElectionState::default() };
+        let stops = leads_until(held_by(US), &leader, US, &timing).unwrap();
+        let heir = ElectionState {
+            first_seen: seconds(renewed + delay),
+            not_before: seconds(not_before),
+            ..ElectionState::default()
+        };
+        let lease = Some(SeenLease { holder: Some(US), duration: timing.duration });
+        if step(lease, &heir, "heir", &timing, seconds(now)) == ElectionStep::Acquire {
+            prop_assert!(seconds(now) > stops);
+        }
+    }
+
+    /// A wait always ends in an action, and never lies in the past.
+    #[test]
+    fn every_wait_ends(
+        holder in proptest::option::of("[a-c]?"),
+        first_seen in 0_u64..1000,
+        renewed in proptest::option::of(0_u64..1000),
+        not_before in 0_u64..1000,
+        now in 0_u64..2000,
+    ) {
+        let state = ElectionState {
+            first_seen: seconds(first_seen),
+            renewed: renewed.map(seconds),
+            not_before: seconds(not_before),
+        };
+        let lease = Some(SeenLease { holder: holder.as_deref(), duration: seconds(15) });
+        if let ElectionStep::Wait(until) = step(lease, &state, "a", &timing(), seconds(now)) {
+            prop_assert!(until > seconds(now));
+            prop_assert!(!matches!(step(lease, &state, "a", &timing(), until), ElectionStep::Wait(_)));
+        }
+    }
+}
+
+const OURS: Duration = Duration::from_secs(15);
+
+fn read(spec: &Value) -> Item<LeaseRecord> {
+    let metadata = json!({"name": "l", "uid": "u", "resourceVersion": "7", "finalizers": ["x/y"],
+        "ownerReferences": [{}], "managedFields": [{"time": "10000-01-01T23:58:59Z"}]});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+#[test]
+fn nobody_waits_longer_than_the_longest() {
+    let duration = |seconds: Value| {
+        let item = read(&json!({"holderIdentity": "other", "leaseDurationSeconds": seconds}));
+        item.ok().unwrap().seen(OURS).duration.as_secs()
+    };
+    assert_eq!(duration(json!(2_147_483_647)), 300);
+    assert_eq!(duration(json!(60)), 60);
+    assert_eq!(duration(json!(-1)), 15);
+    assert_eq!(duration(json!(null)), 15);
+}
+
+#[test]
+fn times_that_cannot_be_read_cost_nothing() {
+    let far = "10000-01-01T23:58:59.000000Z";
+    let item = read(&json!({"holderIdentity": "us", "renewTime": far, "acquireTime": far}));
+    let now: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
+    let spec = item.ok().unwrap().held_by("us", OURS, now);
+    assert_eq!(spec.acquire_time, Some(MicroTime(now)));
+}
+
+#[test]
+fn a_replacement_carries_nothing_planted() {
+    let item = read(&json!({"holderIdentity": "other", "leaseTransitions": 3, "strategy": "x"}));
+    let spec = item.ok().unwrap().held_by("us", OURS, Timestamp::UNIX_EPOCH);
+    let lease = serde_json::to_value(replacement(Some(&item), "l", spec)).unwrap();
+    assert_eq!(lease["metadata"], json!({"name": "l", "uid": "u", "resourceVersion": "7"}));
+    let kept = ["holderIdentity", "leaseTransitions"].map(|field| lease["spec"][field].clone());
+    assert_eq!((kept, lease["spec"].get("strategy")), ([json!("us"), json!(4)], None));
+}
