@@ -41,7 +41,7 @@ async fn updates_start_only_in_their_window() -> Result<()> {
     for node in NODES {
         fleet.until_node(node, "waits for the window", |seen| seen.reason == "OutsideWindow").await?;
         let said = fleet.progressing(node).await?.message;
-        ensure!(said.contains("it opens at 2099-01-01T00:00:00Z"), "{said}");
+        ensure!(said.contains("the window opens at 2099-01-01T00:00:00Z"), "{said}");
     }
     fleet.wait_for_metrics("reconciler", &[r#"brupop_nodes_reason{reason="OutsideWindow"} 3"#]).await?;
     one_node_is_updated_now(&fleet).await?;
@@ -144,7 +144,7 @@ async fn a_one_shot_starts_the_whole_fleet(fleet: &Fleet) -> Result<()> {
     fleet.publish(SECOND)?;
     let fires = configured(fleet, [20, 40, 80], |due| vec![("SCHEDULER_CRON_EXPRESSION", once(due))]).await?;
     let mut audit = fleet.control_plane.audit().from_now();
-    let opens = format!("it opens at {fires}");
+    let opens = format!("the window opens at {fires}");
     await_until("the next window is said", DEADLINE, async || {
         fleet.progressing("node-0").await.ok().filter(|condition| condition.message.contains(&opens))
     })
@@ -208,7 +208,7 @@ async fn a_window_closes_while_a_node_is_updated(fleet: &Fleet) -> Result<()> {
     .await?;
     let (begun, others) = one_begins(fleet).await?;
     ensure!(Timestamp::now() < shuts, "the window is shut already");
-    let opens = format!("it opens at {}", opened(shuts) + SignedDuration::from_hours(1));
+    let opens = format!("the window opens at {}", opened(shuts) + SignedDuration::from_hours(1));
     for node in &others {
         fleet.until_node(node, "waits for the next window", |seen| seen.reason == "OutsideWindow").await?;
         let said = fleet.progressing(node).await?.message;
