@@ -165,6 +165,7 @@ impl Port {
 
 /// Many connections that are opened again whenever they are closed. They are closed when this is dropped.
 pub struct Flood {
+    size: usize,
     done: Arc<AtomicUsize>,
     _thread: OwnRuntime,
 }
@@ -187,7 +188,12 @@ impl Flood {
                 }
             });
         }
-        Ok(Self { done, _thread: thread })
+        Ok(Self { size, done, _thread: thread })
+    }
+
+    /// How many connections there are.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// How many times a connection has sent all that it was to send.

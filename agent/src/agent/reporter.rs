@@ -74,7 +74,7 @@ impl Reporter {
         let patch = match write.patch(&observed) {
             Ok(patch) => Patch::<BottlerocketShadow>::Json(patch),
             Err(misfit) => {
-                tracing::error!(%misfit, "this report is a mistake, and is not made");
+                tracing::error!(%misfit, "this report is a mistake of the agent, and is not made");
                 return Err(Pause::ShadowOr(REREAD_MAX));
             }
         };

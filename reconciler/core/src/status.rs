@@ -191,8 +191,8 @@ pub struct DesiredFleetStatus {
     pub halted: Option<String>,
     /// Has the failure budget of a version been spent?
     pub halt: DesiredCondition,
-    /// Is no node in mid-update?
-    pub idle: DesiredCondition,
+    /// Is no node in mid-update? `None` = a write of the ledger is on its way, which may give out a slot.
+    pub idle: Option<DesiredCondition>,
     /// Are our admission rules in force? `None` = not tried out yet.
     pub admission: Option<DesiredCondition>,
     /// Is another operator here? `None` = not looked yet.
@@ -210,15 +210,14 @@ impl DesiredFleetStatus {
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
                 && is_stored(&self.halt)
-                && is_stored(&self.idle)
                 && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(is_stored))
         })
     }
 
-    /// The conditions that are not known from the beginning, by their types.
+    /// The conditions that may not be known, by their types.
     fn may_be_unknown(&self) -> impl Iterator<Item = (&'static str, Option<&DesiredCondition>)> {
-        [(ADMISSION_ENFORCED, self.admission.as_ref()), (OTHER_OPERATOR, self.other_operator.as_ref())]
-            .into_iter()
+        let known = [&self.idle, &self.admission, &self.other_operator].map(Option::as_ref);
+        [IDLE, ADMISSION_ENFORCED, OTHER_OPERATOR].into_iter().zip(known)
     }
 
     /// What is in the way of all updates, if this fleet does not say so yet.
@@ -233,7 +232,7 @@ impl DesiredFleetStatus {
     pub fn patch(&self, fleet: &BottlerocketFleet, now: &str) -> Value {
         let generation = generation(&fleet.metadata);
         let conditions = fleet.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        // A condition that is not known yet is applied as it is stored: if it were left out, it would be removed.
+        // A condition that is not known is applied as it is stored: if it were left out, it would be removed.
         let kept = |type_| conditions.iter().find(|condition| condition.type_ == type_).cloned();
         let known = self.may_be_unknown().filter_map(|(type_, wanted)| {
             wanted.map(|wanted| wanted.stored_over(conditions, generation, now)).or_else(|| kept(type_))
@@ -245,8 +244,8 @@ impl DesiredFleetStatus {
         if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
             status["halted"] = json!(halted);
         }
-        let always = [&self.halt, &self.idle].map(|wanted| wanted.stored_over(conditions, generation, now));
-        status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
+        let halt = self.halt.stored_over(conditions, generation, now);
+        status["conditions"] = json!(known.chain([halt]).collect::<Vec<_>>());
         json!({
             "apiVersion": BottlerocketFleet::api_version(&()),
             "kind": BottlerocketFleet::kind(&()),

@@ -12,6 +12,7 @@ use brupop_runtime::logs::Quota;
 
 use super::in_flight::InFlight;
 use super::requests::Key;
+use crate::operation::{Operation, Outcome};
 
 /// So many denials in a row are no accident.
 const DENIALS_IN_A_ROW: u32 = 3;
@@ -83,6 +84,16 @@ impl Memory {
     /// What is remembered of the node of this shadow.
     pub(super) fn node(&mut self, name: &str) -> &mut NodeMemory {
         self.nodes.entry(name.to_owned()).or_default()
+    }
+
+    /// Books a change of a Node that was denied, or made. A grant has the key of its shadow, and changes the Node first.
+    pub(super) fn note_denial(&mut self, key: &Key, operation: &Operation, outcome: &Outcome, now: Duration) {
+        let (Key::Node(shadow) | Key::Shadow(shadow)) = key else { return };
+        match outcome {
+            Outcome::NodeDenied(why) => self.node(shadow).denials.denied(why, now),
+            Outcome::Written(_) if operation.changes_node() => self.node(shadow).denials.resolved(),
+            _ => {}
+        }
     }
 
     /// Why the API server takes no change of each of these nodes, by name of the shadow; and when the first of these is
@@ -160,6 +171,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::operation::Confirm;
     use brupop_core::drain::DrainPlan;
     use serde_json::json;
 
@@ -191,6 +203,32 @@ mod tests {
         memory.node("brs-n").denials.resolved();
         memory.node("brs-n").denials.denied("frozen", NOW);
         assert!(held(&memory, 2).is_empty(), "one in a row");
+    }
+
+    #[test]
+    fn a_node_denied_within_a_grant_is_booked_as_any_other() {
+        let patch = || json_patch::Patch(vec![]);
+        let confirm = || Confirm { node: "n".into(), patch: patch(), marker: None };
+        let grant = Operation::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
+        let spec = Operation::PatchShadow { name: "brs-n".into(), patch: patch() };
+        let (of_node, of_shadow) = (Key::Node("brs-n".into()), Key::Shadow("brs-n".into()));
+        let frozen = Outcome::NodeDenied("frozen".into());
+        let mut memory = Memory::default();
+        let held =
+            |memory: &Memory| memory.denied(NOW).0.values().map(ToString::to_string).collect::<Vec<_>>();
+        memory.note_denial(&of_node, &Operation::ConfirmDrained(confirm()), &frozen, NOW);
+        memory.note_denial(&of_shadow, &grant, &frozen, NOW);
+        assert!(held(&memory).is_empty());
+        memory.note_denial(&of_shadow, &grant, &frozen, NOW);
+        assert_eq!(held(&memory), ["frozen"]);
+        memory.note_denial(&of_shadow, &spec, &Outcome::Written(None), NOW);
+        memory.note_denial(&of_shadow, &grant, &Outcome::Refused(String::new()), NOW);
+        assert_eq!(held(&memory), ["frozen"], "neither has changed the Node");
+        memory.note_denial(&of_shadow, &grant, &Outcome::Written(None), NOW);
+        assert!(held(&memory).is_empty());
+        let shadow_denied = Outcome::Denied("the shadow".into());
+        (0..3).for_each(|_| memory.note_denial(&of_shadow, &grant, &shadow_denied, NOW));
+        assert!(held(&memory).is_empty(), "that is no change of the Node");
     }
 
     #[test]

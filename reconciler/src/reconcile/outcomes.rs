@@ -33,7 +33,7 @@ impl Reconciler {
     fn request_completed(&mut self, request: Request, outcome: Outcome) {
         let now = self.now();
         let object = request.operation.as_str();
-        self.note_denial(&request, &outcome);
+        self.leading.memory.note_denial(&request.key, &request.operation, &outcome, now);
         if !matches!(outcome, Outcome::Written(_)) {
             self.metrics.wrote(object, outcome.as_str());
         }
@@ -107,21 +107,6 @@ impl Reconciler {
             tracing::info!(node, version, state, reason, object, "written");
         }
         self.publisher.publish(context);
-    }
-
-    /// Books a change of a Node that was denied, or made. A grant has the key of its shadow, and changes the Node first.
-    fn note_denial(&mut self, request: &Request, outcome: &Outcome) {
-        let (Key::Node(shadow) | Key::Shadow(shadow)) = &request.key else { return };
-        match outcome {
-            Outcome::NodeDenied(why) => {
-                let now = self.now();
-                self.leading.memory.node(shadow).denials.denied(why, now);
-            }
-            Outcome::Written(_) if request.operation.changes_node() => {
-                self.leading.memory.node(shadow).denials.resolved();
-            }
-            _ => {}
-        }
     }
 
     /// Says that a node could not be labelled. The same answer is said once for all nodes, since it is mostly the same

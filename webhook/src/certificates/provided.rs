@@ -93,7 +93,16 @@ impl Provided {
             let served = match event {
                 Some(Ok(Some(secret))) => self.serve(&secret),
                 Some(Ok(None)) => Err(ProvidedError::Absent { secret: secret() }),
-                Some(Err(error)) => Err(ProvidedError::Watch { secret: secret(), source: Box::new(error) }),
+                Some(Err(error)) => {
+                    // What is served stays. The watch goes on without a sign, so each failure has a line of its own.
+                    self.metrics.certificate_failures.inc();
+                    let error = ProvidedError::Watch { secret: secret(), source: Box::new(error) };
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the Secret is not watched; trying again"
+                    );
+                    continue;
+                }
                 None => return,
             };
             self.on_outcome(served, &mut log);

@@ -55,7 +55,7 @@ pub(super) fn trusted(read: &Bundles) -> String {
     }
 }
 
-/// The generations in the Secret that can be used. Others are left out, so that new ones take their targets.
+/// The generations in the Secret that can be used. Others are left out, so that new ones take their places.
 pub(super) fn read(secret: &Item<StoredSecret>) -> Vec<CertificateGeneration> {
     let Some(data) = secret.ok().and_then(|secret| secret.data(DATA_KEY)) else { return Vec::new() };
     let entries: Vec<Value> = serde_json::from_slice(&data).unwrap_or_else(|error| {

@@ -66,7 +66,7 @@ pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
         println!("from the first change of a spec to the last node's Idle: {}", seconds(took));
     }
     if let Some(median) = median(outcomes.values().filter_map(overhead).collect()) {
-        println!("overhead per node, beyond what host and drain duration: {} (median)", seconds(median));
+        println!("overhead per node, beyond what host and drain took: {} (median)", seconds(median));
     }
     if let Some((memory, threads)) = footprint(fleet) {
         println!("an agent has {:.1} MiB resident at most, and {threads} thread(s)", memory / 1024.0);
