@@ -41,14 +41,15 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
         ensure!(events.contains(told), "{events}");
     }
     metrics_agree(&fleet, 4).await?;
-    readme_commands_run(&fleet).await?;
+    documented_commands_run(&fleet).await?;
     fleet.check()
 }
 
-/// What the README tells people to type for a running cluster does run.
-async fn readme_commands_run(fleet: &Fleet) -> Result<()> {
-    let readme = include_str!("../../../README.md");
-    let blocks = readme.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+/// What the documents tell people to type for a running cluster does run.
+async fn documented_commands_run(fleet: &Fleet) -> Result<()> {
+    let documents =
+        [include_str!("../../../README.md"), include_str!("../../../docs/operations.md")].join("\n");
+    let blocks = documents.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
     let commands: Vec<&str> = blocks
         .flat_map(str::lines)
         // What installs and uninstalls has a path in it.
