@@ -140,7 +140,7 @@ where
                     }
                     Err(error) => {
                         if failures.is_new(&error.to_string()) {
-                            tracing::warn!(%error, "a connection was lost before it was accepted");
+                            tracing::warn!(%error, "connections cannot be accepted");
                         }
                         sleep(ACCEPT_PAUSE).await;
                     }

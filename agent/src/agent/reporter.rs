@@ -39,7 +39,7 @@ impl Reporter {
             shadows: Api::namespaced(client, namespace),
             name: brupop_api::names::shadow_name(node),
             copy: ShadowCopy::default(),
-            failing: Retry::new("the report to the API server"),
+            failing: Retry::new("writing the shadow's status"),
             refused: 0,
             taken: 0,
         }
@@ -74,7 +74,7 @@ impl Reporter {
         let patch = match write.patch(&observed) {
             Ok(patch) => Patch::<BottlerocketShadow>::Json(patch),
             Err(misfit) => {
-                tracing::error!(%misfit, "this report is a mistake of the agent, and is not made");
+                tracing::error!(%misfit, "the agent made a status that does not fit the shadow; this is a bug");
                 return Err(Pause::ShadowOr(REREAD_MAX));
             }
         };
@@ -109,7 +109,10 @@ impl Reporter {
         if self.taken < REPORTS_ON_END {
             return Pause::None;
         }
-        tracing::warn!(reports = self.taken, "the shadow does not keep what is reported");
+        tracing::warn!(
+            reports = self.taken,
+            "the API server accepts each status, but the shadow does not keep it; the agent reports less often"
+        );
         Pause::For(jittered(REREAD_MAX, 0.2))
     }
 
@@ -134,5 +137,5 @@ fn log_report(write: &Write<'_>) {
         _ => None,
     });
     let fields: Vec<String> = write.sets.iter().map(|(field, _)| format!("{field:?}")).collect();
-    tracing::info!(state, problem, says = message, fields = fields.join(","), "reported");
+    tracing::info!(state, problem, says = message, fields = fields.join(","), "wrote the shadow's status");
 }
