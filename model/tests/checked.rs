@@ -28,7 +28,7 @@ fn two_leaders_one_of_them_stale() {
 }
 
 #[test]
-fn one_node_with_every_fault_of_hosts_and_agents() {
+fn one_node_with_every_fault() {
     let faults = Faults { agent_crashes: 1, stale_agents: 1, fall_backs: 1, own_reboots: 1, ..Faults::NONE };
     holds(Config { faults, ..ONE });
     let faults = Faults { failed_commands: 1, deadlines: 1, people: 1, ..Faults::NONE };
@@ -42,7 +42,7 @@ fn an_agent_that_falls_silent_keeps_no_slot() {
 }
 
 #[test]
-fn an_agent_that_lies_halts_nothing_and_costs_its_own_update() {
+fn an_agent_that_lies_halts_nothing() {
     let faults = Faults { lies: 2, fall_backs: 1, ..Faults::NONE };
     holds(Config { halts: true, faults, ..ONE });
     let faults = Faults { lies: 1, silent_agents: 1, ..Faults::NONE };
@@ -50,7 +50,7 @@ fn an_agent_that_lies_halts_nothing_and_costs_its_own_update() {
 }
 
 #[test]
-fn failures_halt_a_version_and_a_person_lifts_what_they_saw() {
+fn people_lift_the_halts_that_they_saw() {
     let faults = Faults { fall_backs: 2, acknowledgements: 2, ..Faults::NONE };
     holds(Config { halts: true, faults, ..SMALL });
     let faults = Faults { fall_backs: 1, own_reboots: 1, deadlines: 2, acknowledgements: 1, ..Faults::NONE };
@@ -74,7 +74,7 @@ fn people_cordon_and_uncordon_at_any_time() {
 }
 
 #[test]
-fn pods_that_come_back_each_time_are_left_by_every_leader() {
+fn stubborn_pods_are_left_by_every_leader() {
     let faults = Faults { takeovers: 1, stale_leaders: 1, ..Faults::NONE };
     holds(Config { stubborn: true, attempts: 1, faults, ..ONE });
     let faults = Faults { people: 2, deadlines: 1, fall_backs: 1, ..Faults::NONE };
@@ -82,7 +82,7 @@ fn pods_that_come_back_each_time_are_left_by_every_leader() {
 }
 
 #[test]
-fn shadows_that_are_deleted_are_made_again_and_nothing_stays_marked() {
+fn deleted_shadows_are_made_again() {
     let faults = Faults { deletions: 1, people: 1, fall_backs: 1, deadlines: 1, ..Faults::NONE };
     holds(Config { faults, ..ONE });
     let faults = Faults { deletions: 1, stale_leaders: 1, ..Faults::NONE };
@@ -90,7 +90,7 @@ fn shadows_that_are_deleted_are_made_again_and_nothing_stays_marked() {
 }
 
 #[test]
-fn nodes_that_are_replaced_are_updated_and_their_failures_stay_counted() {
+fn replaced_nodes_are_updated_and_stay_counted() {
     let faults = Faults { replacements: 1, fall_backs: 1, deadlines: 1, ..Faults::NONE };
     holds(Config { halts: true, attempts: 1, faults, ..SMALL });
     let faults = Faults { replacements: 1, deletions: 1, stale_agents: 1, ..Faults::NONE };

@@ -147,7 +147,7 @@ fn drained_is_taken_back_when_somebody_uncordons() {
 }
 
 #[test]
-fn a_failure_is_counted_in_the_patch_that_gives_its_slot_back() {
+fn a_failure_counted_as_its_slot_returns() {
     let faults = Faults { fall_backs: 1, ..Faults::NONE };
     is_found(Safeguard::Counted, "a failure that is over is counted", Config { halts: true, faults, ..ONE });
 }

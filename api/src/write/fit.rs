@@ -150,13 +150,15 @@ impl Field<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
     use crate::write::apply;
     use crate::{BottlerocketShadow, State};
     use serde_json::json;
 
     #[test]
-    fn what_does_not_fit_is_an_error_and_changes_nothing() {
+    fn what_does_not_fit_changes_nothing() {
         let shadow: BottlerocketShadow =
             serde_json::from_value(json!({"metadata": {"name": "brs-n"}, "spec": {"state": "Idle"},
             "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow"}))
@@ -181,6 +183,36 @@ mod tests {
             assert_eq!(after == shadow, !fits, "{says}");
             let is_object = !matches!(object, Object::Node(_));
             assert_eq!(write.patch(&json!(shadow)).is_ok(), fits || !is_object, "{says}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_tested_is_told_by_the_object() {
+        let (spec, status, node) =
+            (Object::ShadowSpec("brs-n"), Object::ShadowStatus("brs-n"), Object::Node("n"));
+        let (number, state) = (Value::Number(1), Value::State(State::Idle));
+        let (slots, text) = (Value::Slots(Cow::default()), Value::text("?"));
+        for (object, field, value, tested, set) in [
+            (spec, Field::Generation, &number, true, false),
+            (spec, Field::StatusAttempt, &number, true, false),
+            (spec, Field::StatusAttempt, &state, false, false),
+            (spec, Field::Marker, &text, false, false),
+            (status, Field::SpecAttempt, &number, true, false),
+            (status, Field::Term, &number, false, false),
+            (node, Field::Uid, &text, true, false),
+            (node, Field::OsImage, &text, true, false),
+            (node, Field::Marker, &text, true, false),
+            (node, Field::SpecState, &state, false, false),
+            (Object::Fleet, Field::Generation, &number, true, false),
+            (Object::Fleet, Field::Slots, &slots, true, false),
+            (Object::Fleet, Field::Slots, &Value::Absent, false, false),
+            (Object::Fleet, Field::Term, &number, true, true),
+            (Object::Fleet, Field::SpecAttempt, &number, false, false),
+        ] {
+            let fits = |tests, sets| Write { object, tests, sets }.fits().is_ok();
+            let row = vec![(field, value.clone())];
+            let told = (fits(row.clone(), vec![]), fits(vec![], row));
+            assert_eq!(told, (tested, set), "{object:?}, {field:?}: {value:?}");
         }
     }
 }

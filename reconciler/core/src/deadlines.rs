@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_back_off_doubles_and_ends_at_a_day() {
+    fn the_back_off_doubles_to_a_day() {
         let base = SignedDuration::from_mins(2);
         for (failures, minutes) in
             [(0, 2), (1, 2), (2, 4), (3, 8), (9, 512), (10, 1024), (11, 1440), (32, 1440), (u64::MAX, 1440)]
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_failed_together_do_not_come_back_together() {
+    fn nodes_failed_together_come_back_apart() {
         let waits: std::collections::BTreeSet<_> =
             (0..20).map(|node| back_off(SignedDuration::from_mins(2), 1, &format!("uid-{node}"))).collect();
         assert!(waits.len() > 10, "{waits:?}");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_cannot_be_read_is_not_waited_for() {
+    fn an_unreadable_time_is_not_waited_for() {
         let mut clock = Clock::new(Timestamp::UNIX_EPOCH);
         assert!(clock.passed_or_unknown(Some("soon"), SignedDuration::from_secs(60)));
         assert!(!clock.passed(None, SignedDuration::from_secs(60)));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_backs_off_says_why_and_until_when() {
+    fn a_node_says_until_when_it_waits() {
         let failures = |count| Failures {
             count,
             attempt: 7,

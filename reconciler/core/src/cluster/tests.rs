@@ -141,7 +141,7 @@ fn of_two_agents_the_ready_one_counts() {
 }
 
 #[test]
-fn what_was_evicted_in_an_earlier_update_is_forgotten() {
+fn earlier_updates_evictions_are_forgotten() {
     let mut cluster = Cluster::default();
     node("n", true).put(&mut cluster);
     let monitored = BTreeMap::from([("brs-n".to_owned(), vec!["apps/v1/ReplicaSet/shop/cart".to_owned()])]);
@@ -157,7 +157,7 @@ fn what_was_evicted_in_an_earlier_update_is_forgotten() {
 }
 
 #[test]
-fn an_agents_pod_that_becomes_readable_is_counted_no_more() {
+fn a_readable_agents_pod_is_not_counted() {
     let mut cluster = Cluster::default();
     assert!(agent("a", None, true).put(&mut cluster));
     assert!(!agent("a", None, false).put(&mut cluster), "it still cannot be read");

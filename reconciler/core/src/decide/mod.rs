@@ -208,7 +208,8 @@ fn undo_when_ready<'a>(
     }
 }
 
-/// The counts of the fleet's status, which are columns of `kubectl get brf`. A node that cannot look for updates is neither up to date nor behind.
+/// The counts of the fleet's status, which are columns of `kubectl get brf`. A node that cannot look for updates is
+/// neither up to date nor behind.
 fn counts(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Counts {
     let in_use = u64::try_from(fleet.slots.len()).unwrap_or(u64::MAX);
     let mut counts = Counts { in_use, ..Counts::default() };

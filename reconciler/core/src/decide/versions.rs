@@ -381,8 +381,9 @@ fn newest_halts<'r>(records: &Records<'r>) -> BTreeMap<&'r str, (Option<Timestam
     newest
 }
 
-/// What a person types to lift the halts, as the end of a sentence; empty if no halt can be lifted. A merge patch replaces the whole list, so the command names all halts, and keeps what stands
-/// there for other versions that the ledger knows, as far as there is room: it has been acknowledged.
+/// What a person types to lift the halts, as the end of a sentence; empty if no halt can be lifted. A merge patch
+/// replaces the whole list, so the command names all halts, and keeps what stands there for other versions that the
+/// ledger knows, as far as there is room: it has been acknowledged.
 pub fn how_to_lift(
     namespace: &str,
     versions: &BTreeMap<String, VersionRecord>,

@@ -61,7 +61,7 @@ fn the_table() {
 }
 
 #[test]
-fn a_plan_names_workloads_once_and_what_holds_it_up() {
+fn a_plan_names_each_workload_once() {
     let pods = [
         pod("b", Some("ReplicaSet"), "Running", &json!({})),
         pod("a", Some("ReplicaSet"), "Running", &json!({})),
@@ -96,7 +96,7 @@ fn an_unreadable_pod_holds_its_drain_up() {
 }
 
 #[test]
-fn our_own_pods_go_last_and_only_those_that_were_listed() {
+fn only_our_listed_pods_go_last() {
     let cart = |more: &Value| pod("cart-0", Some("ReplicaSet"), "Running", more);
     let [webhook, anew] =
         ["brupop-webhook-0", "brupop-webhook-1"].map(|it| pod(it, Some("ReplicaSet"), "Running", &json!({})));

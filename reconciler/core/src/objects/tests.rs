@@ -24,7 +24,7 @@ fn the_version_is_read_out_of_the_image() {
 }
 
 #[test]
-fn what_a_patch_quotes_is_as_it_was_read() {
+fn a_patch_quotes_what_was_read() {
     let taint = json!({"key": "a", "effect": "NoExecute", "timeAdded": "2026-11-21T04:00:00.5Z", "novel": 1});
     let node = node(json!({
         "metadata": {"name": "n", "uid": "u", "labels": {"kubernetes.io/os": "linux"}, "managedFields": []},
@@ -54,7 +54,7 @@ fn heartbeats_change_nothing() {
 }
 
 #[test]
-fn a_marker_that_cannot_be_read_is_an_error() {
+fn an_unreadable_marker_is_an_error() {
     let with = |marker: &str| {
         node(json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker, "other": "x"}}}))
     };

@@ -20,7 +20,7 @@ fn shadow(conditions: &Value) -> BottlerocketShadow {
 }
 
 #[test]
-fn the_time_of_a_condition_is_that_of_its_status() {
+fn a_conditions_time_is_its_statuss() {
     let first = wanted(ConditionStatus::False, "NoUpdate");
     let patch = shadow_patch(&shadow(&json!([])), slice::from_ref(&first), "2026-11-21T04:00:00Z");
     assert_eq!(
@@ -47,7 +47,7 @@ fn the_time_of_a_condition_is_that_of_its_status() {
 }
 
 #[test]
-fn a_condition_that_stays_is_written_once_for_each_generation_of_the_spec() {
+fn a_condition_is_written_once_for_each_generation() {
     let stays = [wanted(ConditionStatus::False, "NoUpdate")];
     let patch = shadow_patch(&shadow(&json!([])), &stays, "2026-11-21T04:00:00Z");
     let mut read = shadow(&patch["status"]["conditions"]);
@@ -63,7 +63,7 @@ fn a_condition_that_stays_is_written_once_for_each_generation_of_the_spec() {
 }
 
 #[test]
-fn an_update_that_is_overdue_says_so_until_it_is_not() {
+fn an_overdue_update_says_so() {
     let progressing = wanted(ConditionStatus::True, "ReturningToService");
     let both = [progressing.clone(), DesiredCondition::overdue(&progressing)];
     let patch = shadow_patch(&shadow(&json!([])), &both, "2026-11-21T04:00:00Z");
@@ -83,7 +83,7 @@ fn messages_are_as_the_schema_takes_them() {
 }
 
 #[test]
-fn the_fleet_keeps_a_condition_that_was_not_looked_at_yet() {
+fn the_fleet_keeps_conditions_not_known_yet() {
     let mut wanted = DesiredFleetStatus {
         limit: 1,
         counts: Counts { nodes: 3, ..Counts::default() },

@@ -30,7 +30,7 @@ fn what_an_expression_means_without_a_duration() {
 }
 
 #[test]
-fn a_one_shot_that_fires_daily_needs_a_duration() {
+fn a_daily_one_shot_needs_a_duration() {
     for text in ["0 0 3 * * * *", "0 0 3 * * MON-FRI *", "0 * * * * * *", "*/2 * * * * * *"] {
         let sentence = Schedule::new(text, TimeZone::UTC, None).unwrap_err();
         assert!(sentence.contains("SCHEDULER_WINDOW_DURATION, such as 4h"), "{text}: {sentence}");
@@ -62,7 +62,7 @@ fn a_window_is_open_while_it_matches() {
 }
 
 #[test]
-fn a_one_shot_opens_a_window_of_a_day() {
+fn a_one_shot_opens_for_a_day() {
     let mondays = schedule("0 0 3 * * MON *");
     for (time, expected) in [
         ("2026-11-23T02:59:59Z", false), // a Monday
@@ -80,7 +80,7 @@ fn open(schedule: &Schedule, time: &str) -> bool {
 }
 
 #[test]
-fn a_window_is_open_for_its_length_in_its_time_zone() {
+fn a_window_is_open_in_its_time_zone() {
     let nights = opening("0 22 * * MON-FRI", "Europe/Berlin", 4);
     assert_eq!(nights.kind, Kind::After(SignedDuration::from_hours(4)));
     for (time, expected) in [
@@ -111,7 +111,7 @@ fn seven_fields_may_have_a_duration_too() {
 }
 
 #[test]
-fn what_the_clock_skips_in_spring_comes_later_and_what_it_repeats_in_autumn_comes_once() {
+fn a_skipped_hour_delays_a_repeated_counts_once() {
     // 02:30 does not exist in Berlin on 2026-03-29, and comes twice on 2026-10-25.
     let nightly = opening("30 2 * * *", "Europe/Berlin", 1);
     let fires = |from: &str| nightly.next(at(from)).unwrap().to_string();
@@ -164,7 +164,7 @@ fn more_than_any_window_leaves_is_noticed() {
 }
 
 #[test]
-fn what_does_not_fit_into_the_rest_does_not_start() {
+fn what_does_not_fit_does_not_start() {
     let window = schedule("* * 10-11 * * * *");
     let two_hours = opening("0 10 * * *", "UTC", 2);
     let ends = at("2026-11-20T11:40:00Z");
@@ -180,7 +180,7 @@ fn what_does_not_fit_into_the_rest_does_not_start() {
 }
 
 #[test]
-fn an_expression_of_years_gone_by_never_opens_again() {
+fn an_expression_of_past_years_never_opens() {
     let now = at("2026-11-22T12:00:00Z");
     for (text, ever) in [
         ("* * * * * * *", true),

@@ -18,7 +18,7 @@ fn a_workload_is_read_as_it_is_written() {
 }
 
 #[test]
-fn the_first_that_is_not_available_is_missing_once_all_are_known() {
+fn the_first_unavailable_workload_is_missing() {
     let owners = ["a", "b", "c"].map(str::to_owned);
     for (what, found, expected) in [
         ("all are back", [Some(Found::Available), Some(Found::Gone), Some(Found::Unknown)], Evicted::Back),
@@ -36,7 +36,7 @@ fn the_first_that_is_not_available_is_missing_once_all_are_known() {
 }
 
 #[test]
-fn available_means_as_many_as_it_wants_by_its_controllers_last_look() {
+fn available_means_all_wanted_replicas() {
     let found = |kind, generation: i64, object: Value| {
         let mut object = object;
         object["metadata"] = json!({"name": "cart", "namespace": "shop", "generation": generation});

@@ -27,7 +27,7 @@ fn halt_of(record: &VersionRecord) -> (&str, &str) {
 }
 
 #[test]
-fn an_acknowledgement_lifts_halts_up_to_its_time_and_no_others() {
+fn an_acknowledgement_lifts_halts_up_to_its_time() {
     for (halted_at, lifts) in [
         ("2026-11-21T02:00:00Z", Some("2026-11-21T02:00:00Z")),
         ("2026-11-21T03:00:00+01:00", Some("2026-11-21T02:00:00Z")),
@@ -58,7 +58,7 @@ fn an_acknowledgement_lifts_halts_up_to_its_time_and_no_others() {
 }
 
 #[test]
-fn a_halt_of_a_time_that_has_not_come_is_lifted_by_that_very_time() {
+fn a_future_halt_needs_its_very_time() {
     let mut ahead = halted(failed(&["a"]));
     "2026-11-21T04:30:00Z".clone_into(&mut ahead.halted.as_mut().unwrap().at);
     for (halted_at, lifts) in [("2026-11-21T04:30:00Z", true), ("2026-11-21T04:30:01Z", false), (NOW, false)]
@@ -71,7 +71,7 @@ fn a_halt_of_a_time_that_has_not_come_is_lifted_by_that_very_time() {
 
 /// Somebody has typed a time of another zone; once it has come, it lifts nothing that came in between.
 #[test]
-fn what_is_counted_while_a_line_lies_ahead_is_later_than_the_line() {
+fn a_failure_is_later_than_a_future_line() {
     let said = said("2026-11-21T05:00:00Z");
     let fleet = FleetFacts { acknowledged: &said, slots: &NO_SLOTS, ..fleet() };
     let at: Timestamp = moment(&fleet, NEW, &VersionRecord::default()).parse().unwrap();
@@ -82,7 +82,7 @@ fn what_is_counted_while_a_line_lies_ahead_is_later_than_the_line() {
 }
 
 #[test]
-fn a_halt_whose_time_nobody_can_read_is_given_one() {
+fn a_halt_without_readable_time_gets_one() {
     let mut timeless = halted(failed(&["a"]));
     "9999-99-99T00:00:00Z".clone_into(&mut timeless.halted.as_mut().unwrap().at);
     let fleet = FleetFacts { slots: &NO_SLOTS, ..fleet() };
@@ -124,7 +124,7 @@ fn what_was_acknowledged_lifts_no_later_halt() {
 }
 
 #[test]
-fn a_failure_while_it_is_halted_must_be_acknowledged_too() {
+fn a_failure_under_halt_must_be_acknowledged() {
     let fell_back = failures("FellBack");
     let seen = halted(failed(&["a"]));
     let further = record(&fleet(), Some(seen.clone()), &[over(Some(&fell_back))]).unwrap();
@@ -156,7 +156,7 @@ fn a_failure_while_it_is_halted_must_be_acknowledged_too() {
 }
 
 #[test]
-fn a_slot_that_is_taken_again_by_a_late_request_counts_nothing_anew() {
+fn a_slot_taken_late_counts_nothing_anew() {
     let fell_back = failures("FellBack");
     let halted = record(&fleet(), None, &[over(Some(&fell_back))]).unwrap();
     let later = FleetFacts { now: "2026-11-21T05:00:00Z", ..fleet() };
@@ -175,7 +175,7 @@ fn a_slot_that_is_taken_again_by_a_late_request_counts_nothing_anew() {
 }
 
 #[test]
-fn of_two_halted_versions_each_has_its_own_word() {
+fn two_halted_versions_have_their_own_words() {
     let other = "1.21.0";
     let versions: BTreeMap<String, VersionRecord> =
         [NEW, other].map(|version| (version.to_owned(), halted(failed(&["a"])))).into();
@@ -213,7 +213,7 @@ enum Event {
 proptest! {
     /// Whatever the clocks of the leaders say: a halt is lifted if a person has seen all that was counted by then, and once.
     #[test]
-    fn whoever_lifts_a_halt_has_seen_all_of_it(
+    fn who_lifts_a_halt_has_seen_it(
         events in prop::collection::vec(
             (prop::sample::select(&[Event::Fails, Event::Says, Event::TakesOut, Event::Nothing][..]), -2..3_i64),
             0..24,

@@ -17,7 +17,7 @@ use super::{next_state, sets, write};
 use crate::facts::{FleetFacts, Gate, NodeView};
 
 #[test]
-fn nothing_is_written_unless_the_ledger_shows_our_term() {
+fn nothing_is_written_without_our_term() {
     for ledger_term in [None, Some(3), Some(5)] {
         let fleet = FleetFacts { ledger_term, ..fleet() };
         assert_eq!(decide(&fleet, &idle()).effect, None);
@@ -26,7 +26,7 @@ fn nothing_is_written_unless_the_ledger_shows_our_term() {
 }
 
 #[test]
-fn a_labelled_node_gets_a_shadow_and_an_unlabelled_one_loses_it() {
+fn the_label_decides_whether_there_is_a_shadow() {
     let mut view = idle();
     view.shadow = None;
     assert_eq!(decide(&fleet(), &view).effect, Some(Effect::CreateShadow { attempt: None }));
@@ -43,7 +43,7 @@ fn a_labelled_node_gets_a_shadow_and_an_unlabelled_one_loses_it() {
 }
 
 #[test]
-fn a_shadow_of_another_node_of_the_same_name_goes() {
+fn the_shadow_of_an_earlier_node_goes() {
     let mut view = idle();
     view.owner_uid = Some("an earlier node");
     assert_eq!(decide(&fleet(), &view).effect, Some(Effect::DeleteShadow { uid: UID }));
@@ -69,7 +69,7 @@ fn only_slots_that_are_taken_test_the_pause() {
 
     let mut over = idle();
     shadow(&mut over, |shadow| {
-        shadow.spec.attempt = Some(1);
+        (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1));
         shadow.status.target_version = Some(OLD);
     });
     let returned = slots(&super::world::fleet(), &[over]).write.unwrap();
@@ -95,7 +95,7 @@ fn a_slot_comes_before_the_spec_moves() {
 
 /// A change of an idle node that could otherwise begin.
 #[test]
-fn who_cannot_look_for_updates_is_neither_up_to_date_nor_behind() {
+fn who_cannot_refresh_is_not_counted() {
     let counted = |target, problem| {
         let mut view = idle();
         shadow(&mut view, |it| (it.status.target_version, it.status.problem) = (target, problem));
@@ -116,7 +116,7 @@ fn says(view: &mut NodeView<'static>, problem: Problem, message: Option<&'static
 }
 
 #[test]
-fn whatever_else_an_agent_says_holds_no_update_up() {
+fn other_problems_hold_no_update_up() {
     for problem in Problem::ALL.into_iter().filter(|problem| !problem.prevents_refresh()) {
         let mut view = idle();
         // Not even in the words of another problem.
@@ -126,7 +126,7 @@ fn whatever_else_an_agent_says_holds_no_update_up() {
 }
 
 #[test]
-fn an_idle_node_says_why_it_does_not_begin() {
+fn an_idle_node_says_why_it_waits() {
     let paused_after_failure: Change = |s| {
         s.time.backing_off = true;
         node(s, |n| n.paused = true);
@@ -193,7 +193,7 @@ fn gates_hold_new_updates_back_and_nothing_else() {
 }
 
 #[test]
-fn beside_another_operator_nothing_starts_and_what_has_begun_is_finished() {
+fn beside_another_operator_nothing_starts() {
     let beside = FleetFacts { alone: false, ..without_slots() };
     assert_eq!(decide(&beside, &idle()).reason, Reason::OtherOperator);
     let mut asked_for = idle();
@@ -220,7 +220,7 @@ fn a_halted_version_is_not_begun() {
 }
 
 #[test]
-fn a_node_that_is_away_counts_from_the_moment_its_slot_is_given_back() {
+fn an_absent_node_counts_without_its_slot() {
     let mut away = updating(Idle, Idle);
     node(&mut away, |node| node.ready = false);
     let mut other = idle();
@@ -232,7 +232,7 @@ fn a_node_that_is_away_counts_from_the_moment_its_slot_is_given_back() {
 }
 
 #[test]
-fn a_person_who_asks_for_an_update_now_does_not_end_a_back_off() {
+fn update_now_ends_no_back_off() {
     let mut view = idle();
     node(&mut view, |node| node.update_now = true);
     view.time.backing_off = true;
@@ -240,7 +240,7 @@ fn a_person_who_asks_for_an_update_now_does_not_end_a_back_off() {
 }
 
 #[test]
-fn a_new_leader_has_a_higher_term_than_anybody_ever_had() {
+fn a_new_leader_has_the_highest_term() {
     let mut view = updating(StagedAndPerformedUpdate, Idle);
     shadow(&mut view, |shadow| shadow.spec.leader_term = Some(9));
     let ledger = BottlerocketFleetStatus { term: Some(4), ..BottlerocketFleetStatus::default() };
@@ -254,7 +254,7 @@ fn a_new_leader_has_a_higher_term_than_anybody_ever_had() {
 }
 
 #[test]
-fn what_upstream_left_in_mid_update_takes_its_slots_like_everybody_else() {
+fn what_upstream_left_takes_slots_in_turn() {
     let mut views = [updating(RebootedIntoUpdate, StagedAndPerformedUpdate); 3];
     for (at, view) in views.iter_mut().enumerate() {
         shadow(view, |shadow| {
@@ -295,7 +295,7 @@ fn left(name: &'static str, state: State, updated: bool, cordoned: bool) -> Node
 type Row<'r> = (&'static str, u64, &'r [NodeView<'static>], &'r [usize], Reason<'static>);
 
 #[test]
-fn who_is_out_of_service_already_waits_for_nobody_who_is_away_nor_for_a_download() {
+fn who_is_out_of_service_goes_on_first() {
     let away = |mut view: NodeView<'static>| {
         node(&mut view, |node| node.ready = false);
         view

@@ -74,7 +74,7 @@ fn another_version_has_its_own_canary() {
 }
 
 #[test]
-fn a_canary_counts_until_it_has_failed_or_is_late() {
+fn a_canary_counts_until_failed_or_late() {
     let mut views = vec![updating(StagedAndPerformedUpdate, Idle)];
     views.extend(ready_to_begin(&["brs-o"]));
     let begin = |slot, views: &[NodeView<'_>]| {
@@ -100,7 +100,7 @@ fn a_slot_is_for_one_version() {
 }
 
 #[test]
-fn a_halt_reaches_updates_whose_reboot_has_not_begun() {
+fn a_halt_reaches_updates_before_their_reboot() {
     let halted = VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
     let versions = BTreeMap::from([(NEW.to_owned(), halted)]);
     let fleet = FleetFacts { versions: &versions, ..fleet() };

@@ -15,7 +15,7 @@ fn written(decision: &Decision<'_>) -> Marker {
 }
 
 #[test]
-fn pods_that_come_back_are_left_or_the_drain_is_given_up() {
+fn returning_pods_are_left_or_end_drain() {
     let cordoned = marker(1, false);
     let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
     let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
@@ -56,7 +56,7 @@ fn pods_that_come_back_are_left_or_the_drain_is_given_up() {
 }
 
 #[test]
-fn our_own_pods_are_listed_before_they_are_evicted() {
+fn our_pods_are_listed_before_eviction() {
     let cordoned = marker(1, false);
     let uids = ["uid-webhook".to_owned()];
     let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
@@ -66,7 +66,7 @@ fn our_own_pods_are_listed_before_they_are_evicted() {
 }
 
 #[test]
-fn autoscalers_are_kept_away_from_the_cordon_to_the_uncordon() {
+fn autoscalers_are_kept_away_while_cordoned() {
     let kept = [Field::DoNotDisrupt, Field::ScaleDownDisabled];
     let somebodys = Some(Words::Others);
     for there in [[None, None], [somebodys, None], [None, somebodys], [None, Some(Words::Ours)]] {
@@ -120,7 +120,7 @@ fn autoscalers_are_kept_away_from_the_cordon_to_the_uncordon() {
 }
 
 #[test]
-fn what_runs_is_told_by_the_node_or_nothing_fails() {
+fn the_node_tells_what_runs() {
     let mut view = idle();
     node(&mut view, |node| node.version = None);
     assert_eq!(decide(&without_slots(), &view).reason, Reason::NotBottlerocket);

@@ -23,7 +23,7 @@ fn aborts(view: &NodeView<'_>) -> Option<Abort> {
 }
 
 #[test]
-fn a_host_that_comes_back_with_the_old_version_has_fallen_back() {
+fn another_boot_with_the_old_version_fell_back() {
     let mut view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
     shadow(&mut view, |shadow| {
         shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
@@ -42,7 +42,7 @@ fn a_host_that_comes_back_with_the_old_version_has_fallen_back() {
 }
 
 #[test]
-fn a_host_that_reboots_by_itself_is_not_rebooted_again() {
+fn a_host_is_not_rebooted_again() {
     let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     rebooted(&mut view, NEW);
     let decision = decide(&fleet(), &view);
@@ -57,7 +57,7 @@ fn a_host_that_reboots_by_itself_is_not_rebooted_again() {
 }
 
 #[test]
-fn before_the_claim_an_update_can_be_given_up() {
+fn an_unclaimed_update_can_be_given_up() {
     let rows: [(&str, State, Change, Abort); 6] = [
         ("failed", ErrorReset, |_| (), Abort::StepFailed),
         ("too long", Idle, |s| s.time.step_overdue = true, Abort::DeadlineExceeded),
@@ -83,7 +83,7 @@ fn before_the_claim_an_update_can_be_given_up() {
 }
 
 #[test]
-fn an_update_that_was_given_up_is_undone_and_its_slot_given_back() {
+fn a_given_up_update_returns_its_slot() {
     let over = marker(1, true);
     let mut view = updating(Idle, Idle);
     view.node.as_mut().unwrap().marker = Some(&over);
@@ -99,7 +99,7 @@ fn an_update_that_was_given_up_is_undone_and_its_slot_given_back() {
 }
 
 #[test]
-fn a_marker_whose_attempt_is_over_is_undone_whatever_the_state() {
+fn a_marker_of_an_earlier_attempt_is_undone() {
     let over = marker(1, true);
     for state in [StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate, Idle] {
         let mut view = updating(state, state);
@@ -113,7 +113,7 @@ fn a_marker_whose_attempt_is_over_is_undone_whatever_the_state() {
 }
 
 #[test]
-fn a_silent_agent_does_not_keep_its_slot_for_ever() {
+fn a_silent_agent_loses_its_slot() {
     for state in [RebootedIntoUpdate, MonitoringUpdate] {
         let mut view = updating(state, StagedAndPerformedUpdate);
         rebooted(&mut view, NEW);
@@ -136,7 +136,7 @@ fn a_silent_agent_does_not_keep_its_slot_for_ever() {
 }
 
 #[test]
-fn a_node_in_another_boot_is_put_back_into_service_before_anything_is_written_of_it() {
+fn another_boot_is_put_back_first() {
     let marker = marker(1, true);
     for (state, version) in [
         (StagedAndPerformedUpdate, NEW),

@@ -33,7 +33,7 @@ fn patch(message: &str) -> Value {
 }
 
 #[test]
-fn one_command_lifts_all_halts_and_keeps_what_was_said() {
+fn one_command_lifts_all_halts() {
     assert_eq!(message(&[("1.0.0", VersionRecord::default())], &[]), "no version is halted");
     let one = [("1.20.0", halted("2026-11-21T02:00:00Z", "node-0 (FellBack)"))];
     assert_eq!(

@@ -9,7 +9,7 @@ use brupop_api::{Write, names};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
-const BARE: UnmanagedNode<'static> = UnmanagedNode {
+pub(super) const BARE: UnmanagedNode<'static> = UnmanagedNode {
     shadow_name: "brs-n",
     name: "n",
     uid: "u",
@@ -25,7 +25,7 @@ fn decided(node: &UnmanagedNode<'static>, gate: Gate, ledger_term: u64) -> Optio
 }
 
 #[test]
-fn only_bottlerocket_of_which_nobody_has_said_anything_is_opted_in() {
+fn only_undecided_bottlerocket_nodes_are_opted_in() {
     let os = |os_image| UnmanagedNode { os_image, ..BARE };
     let label = |label| UnmanagedNode { label: Some(label), ..BARE };
     for (says, node, gate, term, wanted) in [
@@ -48,7 +48,7 @@ fn only_bottlerocket_of_which_nobody_has_said_anything_is_opted_in() {
 }
 
 #[test]
-fn the_label_is_written_only_if_the_node_is_as_it_was_seen() {
+fn the_label_needs_the_node_as_seen() {
     let write = decided(&BARE, Gate::Open, 4).unwrap();
     let node = |uid: &str, os_image: &str, label: Option<&str>| -> Node {
         let labels = label.map(|value| BTreeMap::from([(names::UPDATER_INTERFACE_LABEL, value)]));

@@ -30,7 +30,7 @@ fn zones_take_turns() {
 }
 
 #[test]
-fn who_was_asked_for_comes_first_who_failed_and_our_own_node_last() {
+fn asked_for_first_failed_and_own_last() {
     let failures = Failures { count: 1, ..Failures::default() };
     let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x"), in_zone("d", "x")];
     shadow(&mut nodes[0], |shadow| shadow.spec.failures = Some(&failures));
@@ -40,7 +40,7 @@ fn who_was_asked_for_comes_first_who_failed_and_our_own_node_last() {
 }
 
 #[test]
-fn who_was_tried_had_no_effect_comes_after_those_who_were_not() {
+fn who_was_tried_in_vain_comes_later() {
     let mut nodes = [in_zone("a", "x"), in_zone("b", "x"), in_zone("c", "x")];
     shadow(&mut nodes[0], |shadow| shadow.spec.version = Some(NEW));
     shadow(&mut nodes[1], |shadow| shadow.spec.version = Some(OLD));

@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn the_limit_holds_in_the_ledger_that_is_written(fleet in fleet()) {
+    fn the_limit_holds_in_the_written_ledger(fleet in fleet()) {
         let before = fleet.cluster();
         let observed = fleet.observe(&before);
         let Some(write) = slots(&observed.fleet, &observed.views).write else { return Ok(()) };
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn a_node_that_is_touched_says_that_it_moves(fleet in fleet()) {
+    fn a_node_that_is_touched_says_so(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
         let chosen = slots(&observed.fleet, &observed.views);
@@ -205,7 +205,7 @@ prop_assert!(node.update_now || !view.time.young);
     }
 
     #[test]
-    fn what_has_begun_is_finished_whatever_holds_others_back(fleet in fleet(), gate in 1..4_usize) {
+    fn what_has_begun_is_finished(fleet in fleet(), gate in 1..4_usize) {
         let mut held = fleet.clone();
         held.gate = [Gate::Open, Gate::Paused, Gate::OutsideWindow, Gate::AdmissionNotEnforced][gate];
         held.alone = gate != 2;
@@ -229,7 +229,7 @@ prop_assert!(node.update_now || !view.time.young);
     }
 
     #[test]
-    fn a_node_without_label_is_at_most_put_back_into_service(fleet in fleet()) {
+    fn a_node_without_label_is_only_put_back(fleet in fleet()) {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
         let seen: BTreeSet<&str> = observed.views.iter().map(|view| view.shadow_name).collect();

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use brupop_api::fleet::Slot;
+use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::{Field, Marker, State, Value};
 use proptest::prelude::*;
 
-use super::super::{Effect, Reason, new_term, node as decide, slots};
+use super::super::{Effect, Reason, new_term, node as decide, opt_in, slots};
+use super::opt_in::BARE;
 use super::sets;
 use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, marker};
 use crate::facts::{FleetFacts, Gate, NodeView};
@@ -175,14 +176,16 @@ proptest! {
             _ => vec![],
         });
         let ledger = slots(&fleet, &views).write;
-        let (_, term) = new_term(None, &views);
-        for write in of_nodes.chain(&ledger).chain([&term]) {
+        let read = BottlerocketFleetStatus { term: Some(3), slots: arena.slots.clone(), ..Default::default() };
+        let terms = [None, Some(&read)].map(|ledger| new_term(ledger, &views).1);
+        let label = opt_in(&fleet, &BARE).unwrap();
+        for write in of_nodes.chain(&ledger).chain(&terms).chain([&label]) {
             prop_assert_eq!(write.fits(), Ok(()));
         }
     }
 
     #[test]
-    fn a_grant_stands_on_a_marked_cordoned_and_drained_node_with_a_slot(odd in odd()) {
+    fn a_grant_needs_drain_marker_and_slot(odd in odd()) {
         let odds = [odd];
         let arena = Arena::of(&odds);
         let view = arena.views(&odds)[0];
@@ -214,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn a_claimed_reboot_is_never_aborted_in_its_boot(odd in odd()) {
+    fn a_claimed_reboot_is_never_aborted(odd in odd()) {
         let odds = [odd];
         let arena = Arena::of(&odds);
         let mut view = arena.views(&odds)[0];

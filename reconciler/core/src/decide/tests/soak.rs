@@ -17,7 +17,7 @@ fn watched() -> NodeView<'static> {
 }
 
 #[test]
-fn the_watch_ends_when_the_evicted_workloads_are_back() {
+fn the_soak_ends_when_workloads_are_back() {
     for (evicted, overdue, soak_over, reason) in [
         (Evicted::Back, false, true, Reason::Finishing),
         (Evicted::Back, true, true, Reason::Finishing),
@@ -43,14 +43,14 @@ fn the_watch_ends_when_the_evicted_workloads_are_back() {
 }
 
 #[test]
-fn a_workload_that_is_missing_is_named_and_counts_against_the_version() {
+fn a_missing_workload_counts_against_the_version() {
     assert!(Reason::WorkloadsUnavailable(CART).message().contains(CART));
     assert!(Abort::WorkloadsUnavailable.is_failure());
     assert!(Abort::is_corroborated(Abort::WorkloadsUnavailable.as_str()));
 }
 
 #[test]
-fn a_version_is_not_blamed_for_a_workload_that_other_updates_may_keep_down() {
+fn other_updates_excuse_a_missing_workload() {
     let mut view = watched();
     view.evicted = Evicted::Missing(CART);
     view.time.workloads_overdue = true;
@@ -65,7 +65,7 @@ fn a_version_is_not_blamed_for_a_workload_that_other_updates_may_keep_down() {
 }
 
 #[test]
-fn a_node_that_lost_its_label_waits_for_no_workload() {
+fn a_node_without_label_waits_for_none() {
     let mut view = watched();
     view.evicted = Evicted::Missing(CART);
     node(&mut view, |node| node.labelled = false);
@@ -73,7 +73,7 @@ fn a_node_that_lost_its_label_waits_for_no_workload() {
 }
 
 #[test]
-fn a_node_that_is_given_up_in_service_keeps_no_slot_for_its_workloads() {
+fn given_up_in_service_keeps_no_slot() {
     let (shadow_uid, evicted_owners) = (UID.to_owned(), vec![CART.to_owned()]);
     let owners =
         brupop_api::Marker { shadow_uid, attempt: 1, evicted_owners, ..brupop_api::Marker::default() };

@@ -12,7 +12,7 @@ use super::{next_state, sets, write};
 use crate::facts::{FleetFacts, Gate, NodeView, PodFacts};
 
 #[test]
-fn a_staged_node_is_excluded_cordoned_drained_and_granted_in_this_order() {
+fn a_staged_node_is_taken_out_in_order() {
     let fleet = FleetFacts { exclude: true, ..fleet() };
     let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     view.time.exclusion_over = false;
@@ -82,7 +82,7 @@ fn each_step_reaches_its_milestone() {
 }
 
 #[test]
-fn no_node_is_emptied_while_its_reboot_could_not_be_granted() {
+fn no_node_is_emptied_without_admission() {
     let alone = FleetFacts { enforced: false, ..fleet() };
     for fleet in [alone, FleetFacts { exclude: true, gate: Gate::Paused, ..alone }] {
         let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
@@ -141,7 +141,7 @@ fn an_uncordoned_node_is_cordoned_and_drained_again() {
 }
 
 #[test]
-fn pods_that_came_after_the_drain_are_evicted_before_a_reboot_is_granted() {
+fn pods_after_the_drain_are_evicted_first() {
     let drained = marker(1, true);
     let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     marked(&mut view, &drained);
@@ -170,7 +170,7 @@ fn pods_that_came_after_the_drain_are_evicted_before_a_reboot_is_granted() {
 }
 
 #[test]
-fn a_drain_that_never_comes_to_a_grant_ends_by_its_deadline() {
+fn a_drain_without_grant_ends_by_deadline() {
     let drained = marker(1, true);
     let looked = |known, drained| PodFacts { known, drained, ..PodFacts::default() };
     let timed_out = Reason::Aborting(Abort::DrainTimedOut);
@@ -241,7 +241,7 @@ fn after_the_claim_only_the_node_counts() {
 }
 
 #[test]
-fn a_finished_update_frees_its_slot_and_counts_once() {
+fn a_finished_update_counts_once() {
     let mut view = updating(MonitoringUpdate, MonitoringUpdate);
     rebooted(&mut view, NEW);
     view.time.soak_over = false;
@@ -294,7 +294,7 @@ fn upstreams_shadows_in_mid_update_are_adopted() {
 }
 
 #[test]
-fn upstreams_cordon_is_adopted_only_where_upstream_can_have_made_it() {
+fn upstreams_cordon_is_adopted_after_its_states() {
     let rows = [(StagedAndPerformedUpdate, false), (RebootedIntoUpdate, true), (MonitoringUpdate, true)];
     for (state, adopted) in rows {
         for (unschedulable, excluded) in [(true, false), (false, true), (true, true)] {
@@ -338,7 +338,7 @@ fn upstreams_cordon_stays_where_the_label_is_gone() {
 }
 
 #[test]
-fn a_host_that_runs_the_update_when_it_is_adopted_is_neither_drained_nor_rebooted() {
+fn an_adopted_updated_host_is_not_drained() {
     let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     node(&mut view, |node| node.version = Some(NEW));
     let decision = decide(&fleet(), &view);
@@ -351,7 +351,7 @@ fn a_host_that_runs_the_update_when_it_is_adopted_is_neither_drained_nor_reboote
 }
 
 #[test]
-fn a_claim_of_an_earlier_boot_that_its_agent_never_takes_back_holds_up_no_grant() {
+fn a_spent_claim_holds_up_no_grant() {
     let drained = marker(1, true);
     let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     marked(&mut view, &drained);

@@ -28,7 +28,7 @@ fn taken(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Vec<String> {
 }
 
 #[test]
-fn a_node_that_cannot_be_emptied_is_passed_over_and_the_next_one_goes_on() {
+fn an_undrainable_node_is_passed_over() {
     let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
     first.pods.undrainable = Some(WHY);
     assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"]);
@@ -39,7 +39,7 @@ fn a_node_that_cannot_be_emptied_is_passed_over_and_the_next_one_goes_on() {
 }
 
 #[test]
-fn a_node_whose_pods_are_not_known_holds_its_place_until_they_are() {
+fn unknown_pods_hold_the_nodes_place() {
     let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
     first.pods.known = false;
     let next = slots(&without_slots(), &[first, second]);
@@ -50,7 +50,7 @@ fn a_node_whose_pods_are_not_known_holds_its_place_until_they_are() {
 }
 
 #[test]
-fn what_comes_up_before_the_cordon_ends_the_update_and_is_no_failure() {
+fn an_obstacle_before_the_cordon_is_no_failure() {
     let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
     view.pods.undrainable = Some(WHY);
     let decision = decide(&fleet(), &view);
@@ -82,7 +82,7 @@ fn a_drain_ends_at_its_deadline_as_configured() {
 }
 
 #[test]
-fn a_node_that_takes_no_change_gives_its_slot_back() {
+fn a_denied_node_gives_its_slot_back() {
     let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
     first.denied = Some("a rule");
     assert_eq!(taken(&without_slots(), &[first, second]), ["brs-b"]);
@@ -99,7 +99,7 @@ fn a_node_that_takes_no_change_gives_its_slot_back() {
 }
 
 #[test]
-fn a_budget_that_allows_nothing_is_waited_for_before_the_cordon() {
+fn a_shut_budget_delays_the_cordon() {
     const BUDGET: &str = "the PodDisruptionBudget shop/cart";
     let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
     first.pods.blocked = Some(BUDGET);

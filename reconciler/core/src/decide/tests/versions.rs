@@ -65,7 +65,7 @@ pub(super) fn names(record: &VersionRecord) -> Vec<&str> {
 }
 
 #[test]
-fn the_first_failure_of_a_new_version_halts_it() {
+fn the_first_failure_halts_a_new_version() {
     let fell_back = failures("FellBack");
     let mut next = idle();
     next.shadow_name = "brs-o";
@@ -104,7 +104,7 @@ fn which_failures_count() {
 }
 
 #[test]
-fn a_proven_version_is_halted_by_the_second_node_and_not_by_one_that_fails_twice() {
+fn a_proven_version_needs_two_failed_nodes() {
     let fell_back = failures("FellBack");
     let proven = |nodes: &[&str]| VersionRecord { succeeded: 3, ..failed(nodes) };
     let after = |known| record(&fleet(), Some(known), &[over(Some(&fell_back))]).unwrap();
@@ -126,7 +126,7 @@ fn nothing_is_halted_without_a_budget() {
 }
 
 #[test]
-fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
+fn an_absent_host_counts_and_keeps_its_slot() {
     let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
     shadow(&mut away, |shadow| {
         shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
@@ -187,7 +187,7 @@ fn a_host_that_does_not_come_back_counts_once_and_keeps_its_slot() {
 }
 
 #[test]
-fn a_node_that_is_deleted_counts_if_it_was_lost_before() {
+fn a_deleted_node_counts_if_lost_before() {
     let mut away = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
     away.time.not_ready_for_long = true;
     shadow(&mut away, |shadow| {
@@ -255,7 +255,7 @@ fn a_node_that_is_deleted_counts_if_it_was_lost_before() {
 }
 
 #[test]
-fn a_node_that_is_not_ready_after_its_update_counts_before_its_slot_is_given_back() {
+fn not_ready_counts_before_the_slot_returns() {
     let over = marker(1, true);
     let failures = failures("NotReady");
     let mut view = updating(Idle, Idle);

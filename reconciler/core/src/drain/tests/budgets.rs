@@ -35,7 +35,7 @@ fn over(name: &str, app: &str, expected: i32, desired: i32) -> Arc<Item<Budget>>
 }
 
 #[test]
-fn what_can_never_be_evicted_is_found_and_named() {
+fn what_can_never_be_evicted_is_named() {
     let of = |kind| pod("cart-0", Some(kind), "True");
     let cart = of("ReplicaSet");
     let unready = pod("cart-0", Some("ReplicaSet"), "False");
@@ -115,7 +115,7 @@ fn what_can_never_be_evicted_is_found_and_named() {
 }
 
 #[test]
-fn a_budget_that_allows_nothing_now_is_waited_for() {
+fn a_shut_budget_is_waited_for() {
     let of = |kind, ready| pod("cart-0", Some(kind), ready);
     let (ready, unready) = (of("ReplicaSet", "True"), of("ReplicaSet", "False"));
     let allowing = |allowed| {
@@ -141,7 +141,7 @@ fn a_budget_that_allows_nothing_now_is_waited_for() {
 }
 
 #[test]
-fn only_what_allows_more_than_before_is_asked_again() {
+fn only_larger_allowances_are_asked_again() {
     let mut budgets = Budgets::default();
     let mut look = |found: &[Item<Budget>]| budgets.relaxed(found.iter()).into_iter().collect::<Vec<_>>();
     assert!(look(&[budget("a", "x", 1), budget("b", "x", 0)]).is_empty(), "the first look");

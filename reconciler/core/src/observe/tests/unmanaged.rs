@@ -23,7 +23,7 @@ fn node(name: &str, label: Option<&str>, annotations: &Value, created: &str) -> 
 }
 
 #[test]
-fn who_is_managed_or_was_begun_with_is_no_unmanaged_node() {
+fn unmanaged_nodes_carry_nothing_of_ours() {
     let (old, new) = ("2026-11-21T03:00:00Z", "2026-11-21T03:59:00Z");
     let long = "n".repeat(names::NODE_NAME_MAX + 1);
     let none = json!({});

@@ -21,7 +21,7 @@ fn overdue(state: &str, reached: &str, node_away: bool, now: &str) -> bool {
 
 /// Each spell is too short to count, so without a bound on all of them the slot would be kept for ever.
 #[test]
-fn a_node_that_comes_and_goes_while_it_is_watched_is_overdue_in_the_end() {
+fn a_flapping_node_is_overdue_in_the_end() {
     let overdue = |now: &str| {
         [("True", 10), ("False", 100)].map(|(status, seconds)| {
             let changed = now.parse::<Timestamp>().unwrap() - SignedDuration::from_secs(seconds);
@@ -40,7 +40,7 @@ fn a_node_that_comes_and_goes_while_it_is_watched_is_overdue_in_the_end() {
 }
 
 #[test]
-fn who_is_away_is_waited_for_from_then_on_and_no_longer_than_for_what_takes_moments() {
+fn an_absence_is_waited_for_once() {
     for (state, reached) in [
         ("StagedAndPerformedUpdate", "Idle"),
         ("StagedAndPerformedUpdate", "StagedAndPerformedUpdate"),

@@ -34,7 +34,7 @@ fn watched<T>(
 }
 
 #[test]
-fn what_was_evicted_is_missing_until_it_was_seen_again() {
+fn what_was_evicted_is_missing_until_seen() {
     let since = Some("2026-11-21T03:50:00Z");
     let not_at_all = Durations { workloads: SignedDuration::ZERO, ..durations() };
     let missing = Evicted::Missing(CART);
@@ -68,7 +68,7 @@ fn owners_matter_while_their_node_is_watched() {
 }
 
 #[test]
-fn a_slot_tells_for_how_long_it_was_held() {
+fn a_slot_tells_how_long_it_lasted() {
     let seconds = |since| watched(since, Evicted::Back, NOW, &durations(), |seen| seen.time.slot_seconds);
     assert_eq!(seconds(Some("2026-11-21T03:50:00Z")), Some(600));
     assert_eq!(seconds(Some("2026-11-21T04:00:01Z")), None, "by a clock that goes ahead");
@@ -76,7 +76,7 @@ fn a_slot_tells_for_how_long_it_was_held() {
 }
 
 #[test]
-fn while_workloads_are_waited_for_no_other_deadline_ends_the_watch() {
+fn only_the_workloads_deadline_ends_their_wait() {
     // Watched since 03:58 for a minute; 15 more for workloads, and 10 for a node that is not well.
     let times = |now| {
         let see = |seen: &NodeView<'_>| (seen.time.workloads_overdue, seen.time.step_overdue);

@@ -63,7 +63,7 @@ fn a_cordon_says_whether_it_stays() {
 }
 
 #[test]
-fn what_is_left_on_the_host_is_told_by_who_could_undo_it() {
+fn what_stays_on_the_host_is_told() {
     let note = |why, attempt, current: &'static str| {
         let mut view = view();
         let shadow = view.shadow.as_mut().unwrap();
@@ -110,7 +110,7 @@ fn events_are_printable_whatever_is_quoted() {
 }
 
 #[test]
-fn a_refused_eviction_is_told_in_the_budgets_words() {
+fn a_refused_eviction_quotes_the_budget() {
     let pod = PodKey { namespace: "shop".into(), name: "cart-1".into(), uid: "u".into() };
     let why = "The disruption budget cart needs 6 healthy pods and has 6 currently";
     let event = EventText::of_refusal(&view(), &pod, why);
@@ -120,7 +120,7 @@ fn a_refused_eviction_is_told_in_the_budgets_words() {
 }
 
 #[test]
-fn who_cannot_be_opted_in_says_what_to_do() {
+fn a_refused_label_says_what_to_do() {
     let denied = |rule: &str| {
         EventText::of_no_opt_in(&format!(
             "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {rule}: x"

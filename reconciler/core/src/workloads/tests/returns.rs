@@ -39,7 +39,7 @@ fn who_comes_back_twice_is_returning() {
 }
 
 #[test]
-fn pods_that_a_slow_scheduler_bound_are_evicted_and_not_left() {
+fn pods_of_a_slow_scheduler_are_evicted() {
     let mut returns = Returns::default();
     look(&mut returns, "then", &["a1"], 0);
     returns.eviction_begins("a1");
