@@ -190,7 +190,7 @@ mod tests {
     fn a_failure_is_logged_once_for_each_reason() {
         let mut last = InFlight::default();
         let mut failed = |why| last.failed(why, s(0));
-        assert_eq!(["a", "a", "b", "a"].map(&mut failed), [true, false, true, true]);
+        assert_eq!(["a", "a", "b", "a"].map(&mut failed), [true, false, true, false]);
         last.written(None, Some(1), None, s(0));
         assert!(last.failed("a", s(0)), "it came back");
     }

@@ -232,7 +232,7 @@ impl Outage {
         Self { what, failures, log: FailureLog::default() }
     }
 
-    /// Counts each failure, and logs the first of several in a row, and those for another reason.
+    /// Counts each failure, and logs the first of several in a row, and the first for each further reason.
     pub(super) fn goes_on(&mut self, error: &watcher::Error) {
         if let watcher::Error::WatchError(status) = error
             && status.code == 410
