@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_lead_counts_hosts_and_tells_nothing_of_decisions() {
+    fn without_the_lead_only_hosts_are_counted() {
         let metrics = Metrics::default();
         metrics.passed(Some(LastPass::default()));
         metrics.passed(None);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_waited_for_until_it_comes_back() {
+    fn a_write_waits_until_it_comes_back() {
         let mut last = InFlight::default();
         assert_eq!(last.readiness(Some(5), s(0)), Ready);
         last.sent();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_waits_for_another_version_or_longer_and_longer() {
+    fn a_refusal_waits_for_another_version_or_longer() {
         let mut last = InFlight::default();
         assert_eq!(last.refused(Some(5), s(0)), 1);
         assert_eq!(last.readiness(Some(5), s(1)), Until(s(4)));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_waits_longer_and_longer_whatever_the_version() {
+    fn a_failure_waits_longer_whatever_the_version() {
         let mut last = InFlight::default();
         for (version, wait) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60)] {
             last.sent();

@@ -409,7 +409,7 @@ mod tests {
     use jiff::tz::TimeZone;
 
     #[test]
-    fn a_grant_is_taken_back_and_a_cordon_adopted_whether_the_pods_are_known_or_not() {
+    fn only_emptying_waits_until_pods_are_known() {
         let write = |object| Write { object, tests: vec![], sets: vec![] };
         let (node, shadow) = (|| write(Object::Node("n")), || write(Object::ShadowSpec("brs-n")));
         for (effect, reason, waits) in [

@@ -287,7 +287,7 @@ mod tests {
 
     /// A new leader must not act on what a dead connection left behind.
     #[tokio::test]
-    async fn a_refresh_replaces_what_a_silent_watch_knows_and_says_when_it_has() {
+    async fn a_refresh_replaces_what_a_silent_watch_knows() {
         // Each list yields another node, and then nothing more, as a dead connection does.
         let begun = Mutex::new(0);
         let watch = move || {
