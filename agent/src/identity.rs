@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_decides_and_the_environment_may_only_agree() {
+    fn my_node_name_must_agree_with_the_token() {
         for told in [None, Some(""), Some("a")] {
             assert_eq!(agreed(identity("a"), told).unwrap().node_name, "a");
         }

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn downloads_ahead_of_the_turn_that_come_to_nothing_become_rare() {
+    async fn useless_prefetches_become_rare() {
         let second = Duration::from_secs(1);
         let mut prefetches = Prefetches::not_before(Instant::now() + second);
         assert_eq!(prefetches.wait("1.20.0"), Some(second), "a fleet does not start all at once");

@@ -21,7 +21,7 @@ pub enum ProcessError {
     #[error(transparent)]
     Client(#[from] brupop_runtime::client::ClientError),
     /// The node is not known.
-    #[error("which node this is, is not known")]
+    #[error("the agent cannot find out which node it runs on")]
     Who(#[source] WhoError),
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
@@ -60,7 +60,7 @@ async fn identify(
     told: Option<&str>,
     shutdown: &Shutdown,
 ) -> Result<Option<PodIdentity>, ProcessError> {
-    let mut question = Retry::new("the question whose token this is");
+    let mut question = Retry::new("asking the API server which node the agent's token belongs to");
     loop {
         let asked = tokio::select! {
             asked = who_am_i(client.clone(), told) => asked,

@@ -99,7 +99,7 @@ async fn a_whole_update_and_then_silence() {
 /// Kills the agent at each call of the host in turn, as it is made, and as soon as each of its writes is seen, and starts
 /// it again.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_is_killed_at_every_call_and_after_every_write_still_updates() {
+async fn an_agent_killed_at_every_step_still_updates() {
     let short = Duration::from_millis(150);
     let mut world =
         World::new(Durations { refresh: short, prepare: short, activate: short, ..Durations::default() })
@@ -215,7 +215,7 @@ async fn failures_are_told_and_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_starts_in_any_order_and_refuses_a_wrong_node() {
+async fn starts_in_any_order_and_refuses_wrong_nodes() {
     let mut world = World::new(Durations::default()).await;
     world.start_agent(&[("MY_NODE_NAME", "node-1")]);
     let ended = tokio::time::timeout(DEADLINE, world.agent.as_mut().unwrap().wait()).await.unwrap().unwrap();
@@ -237,8 +237,8 @@ async fn it_starts_in_any_order_and_refuses_a_wrong_node() {
         .await
         .unwrap();
     let log = world.log();
-    let said = log.lines().filter(|line| line.contains(" WARN ")).count();
-    assert_eq!(said, 1, "{log}");
+    let warnings = log.lines().filter(|line| line.contains(" WARN ")).count();
+    assert_eq!(warnings, 1, "{log}");
     world.place.host.set_faults(Faults::default());
     idle_with_update(&world).await;
 

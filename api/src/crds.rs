@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_list_says_whether_it_is_a_set_a_map_or_one_value() {
+    fn each_list_declares_its_list_type() {
         let mut found = vec![];
         let crds = all();
         assert_eq!(crds.len(), 2);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_token_names_one_node_and_one_pod() {
+    fn a_pods_token_names_node_and_pod() {
         let whole: [(&str, &[&str]); 4] =
             [(NODE_NAME, &["n"]), (NODE_UID, &["nu"]), (POD_NAME, &["p"]), (POD_UID, &["pu"])];
         let identity = pod_identity(&extra(&whole)).unwrap();

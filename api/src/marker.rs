@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_would_escape_is_escaped_already() {
+    fn the_marker_escapes_what_the_api_server_would() {
         let owner = "x/v1/A&B <c>/shop/\u{2028}\u{2029}";
         let marker = Marker { left_owners: vec![owner.to_owned()], ..Marker::default() };
         let text = marker.render();

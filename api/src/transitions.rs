@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spec_moves_forward_by_one_or_back_to_idle() {
+    fn spec_moves_one_forward_or_to_idle() {
         let legal: Vec<(State, State)> = State::ALL
             .into_iter()
             .flat_map(|from| State::ALL.into_iter().map(move |to| (from, to)))

@@ -152,14 +152,14 @@ impl Authorizer {
     /// A token that nobody knows says nothing of the second review, which may be the one that fails.
     fn on_answer(&self, outcome: Outcome) -> Outcome {
         if outcome != Outcome::Unauthenticated && self.failures().resolved() {
-            tracing::info!("the API server tells again who callers are");
+            tracing::info!("the API server answers again whose token a caller has");
         }
         outcome
     }
 
     fn on_failure(&self, error: &(dyn Error + 'static)) -> Outcome {
         if self.failures().is_new(&describe(error)) {
-            tracing::warn!(error, "the API server does not tell who a caller is");
+            tracing::warn!(error, "the API server could not be asked whose token a caller has");
         }
         Outcome::Unavailable
     }

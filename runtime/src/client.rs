@@ -18,7 +18,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(310);
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// Neither a kubeconfig nor a service account was found.
-    #[error("no way to the Kubernetes API: run in a pod with a service account, or set KUBECONFIG")]
+    #[error("the Kubernetes API is not configured: run in a pod with a service account, or set KUBECONFIG")]
     Config(#[source] Box<kube::config::InferConfigError>),
     /// The component's name is not valid in a header.
     #[error("{0:?} cannot be sent as a user agent")]
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_retry_the_caller_sees_429_at_once_and_the_server_sees_who_calls() {
+    async fn without_retry_429_is_returned_at_once() {
         install_crypto_provider();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = cluster(listener.local_addr().unwrap()).client_without_retry().unwrap();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_server_does_not_hold_a_call_for_ever() {
+    async fn a_silent_server_does_not_hold_calls() {
         install_crypto_provider();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = cluster(listener.local_addr().unwrap()).client().unwrap();

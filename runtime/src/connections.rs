@@ -143,7 +143,7 @@ where
                     Err(error) => {
                         failed_at = Instant::now();
                         if failures.is_new(&error.to_string()) {
-                            tracing::warn!(%error, "a connection was lost before it was accepted");
+                            tracing::warn!(%error, "connections cannot be accepted");
                         }
                         sleep(ACCEPT_PAUSE).await;
                     }

@@ -126,7 +126,7 @@ impl fmt::Display for Program {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Mistake {
     /// It is almost the name of a setting.
-    #[error("{name} is no setting: take it away, or write {meant} instead, in the ConfigMap {}", of.config_map())]
+    #[error("{name} is not a setting: remove it, or write {meant} instead, in the ConfigMap {}", of.config_map())]
     Misspelt {
         /// Its name.
         name: String,
@@ -172,7 +172,7 @@ pub fn prepare(program: Program) -> Result<Vec<String>, EnvironmentError> {
 pub fn log_unknown(unknown: &[String]) {
     if !unknown.is_empty() {
         let names = unknown.join(" ");
-        tracing::warn!(names, "nobody reads these variables of the environment");
+        tracing::warn!(names, "these environment variables are not settings, and have no effect");
     }
 }
 

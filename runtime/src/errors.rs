@@ -21,12 +21,12 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
         chain.push(cause);
         last = cause;
     }
-    let mut said: Vec<Said> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     for error in chain.into_iter().rev() {
-        said.push(Said::of(error, said.last()));
+        parts.push(Part::of(error, parts.last()));
     }
     let mut sentence = String::new();
-    for Said { words, .. } in said.iter().rev() {
+    for Part { words, .. } in parts.iter().rev() {
         if sentence.is_empty() {
             sentence.clone_from(words);
         } else if !sentence.contains(words.as_str()) {
@@ -39,19 +39,19 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
 /// What the API server says in a Status. If the answer was none, and so its message is the whole body, another sentence.
 pub fn status_message(status: &Status) -> Cow<'_, str> {
     if status.reason == MADE_UP {
-        return Cow::Owned(format!("the answer, with code {}, is no Status", status.code));
+        return Cow::Owned(format!("the answer has code {} and is not a Status", status.code));
     }
     Cow::Borrowed(&status.message)
 }
 
 /// What is said of one error of a chain.
-struct Said {
+struct Part {
     words: String,
     /// Its own words, and what takes their place.
     instead: Vec<(String, String)>,
 }
 
-impl Said {
+impl Part {
     fn of(error: &(dyn Error + 'static), cause: Option<&Self>) -> Self {
         let own = error.to_string();
         if let Some(error) = error.downcast_ref::<serde_json::Error>() {

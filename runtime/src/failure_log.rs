@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_new_when_it_begins_changes_or_comes_back() {
+    fn a_changed_or_recurring_failure_is_new() {
         let mut log = FailureLog::default();
         assert!(log.is_new("gone"));
         assert!(!log.is_new("gone"));

@@ -82,6 +82,6 @@ fn refusal(status: StatusCode) -> &'static str {
         StatusCode::FORBIDDEN => {
             "this account may not get the nonResourceURL /metrics: bind it to the ClusterRole brupop-metrics-reader\n"
         }
-        _ => "the API server does not tell who you are: try again\n",
+        _ => "the API server could not be asked about this token: try again\n",
     }
 }

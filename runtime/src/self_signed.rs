@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renewed_in_time_and_after_a_jump_of_the_clock() {
+    fn renewed_in_time_and_after_clock_jumps() {
         let (made, day) = (SystemTime::UNIX_EPOCH + LIFETIME * 100, Duration::from_hours(24));
         for (now, expected) in [
             (made, false),

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_is_good_for_the_service_in_our_namespace() {
+    fn the_certificate_is_valid_for_our_service() {
         let options = parse(&["--extra-certificate-names=127.0.0.1, localhost,"]).unwrap();
         assert_eq!(options.certificate_names("ns"), ["s.ns.svc", "s.ns", "127.0.0.1", "localhost"]);
     }

@@ -102,7 +102,7 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
         && let Some(left_out) = metrics.not_a_review()
     {
         let left_out = (left_out > 0).then_some(left_out);
-        tracing::warn!(%error, bytes = body.len(), left_out, "a request was no review");
+        tracing::warn!(%error, bytes = body.len(), left_out, "a request was not an admission review");
     }
     answered
 }

@@ -115,7 +115,7 @@ fn known_kind(request: &Request) -> Result<(), Refusal> {
     Err(Rule::UnknownKind.refuse(
         "",
         format!(
-            "{}/{} {} is not known here, only {}/v2 BottlerocketShadow is: write that",
+            "the webhook does not know {}/{} {}: write {}/v2 BottlerocketShadow",
             kind.group,
             kind.version,
             kind.kind,

@@ -129,7 +129,7 @@ async fn post(
 }
 
 #[tokio::test]
-async fn a_review_is_answered_and_counted_and_anything_else_refused() {
+async fn only_reviews_are_answered_and_counted() {
     let server = start(LIMITS).await;
     let generation = generation();
     put(&server, &generation);
@@ -195,7 +195,7 @@ async fn the_certificate_is_swapped_while_connections_go_on() {
 }
 
 #[tokio::test]
-async fn after_the_signal_it_serves_on_and_then_lets_go() {
+async fn it_lingers_after_the_signal_then_ends() {
     let server = start(Limits { linger: Duration::from_secs(1), ..LIMITS }).await;
     let generation = generation();
     put(&server, &generation);
@@ -214,14 +214,14 @@ async fn after_the_signal_it_serves_on_and_then_lets_go() {
 
 /// Reads until the other side ends the connection, and returns what it said.
 async fn rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     // Whether by an end or by a reset does not matter.
-    let _ = timeout(DEADLINE, stream.read_to_end(&mut said)).await.unwrap();
-    String::from_utf8_lossy(&said).into_owned()
+    let _ = timeout(DEADLINE, stream.read_to_end(&mut received)).await.unwrap();
+    String::from_utf8_lossy(&received).into_owned()
 }
 
 #[tokio::test]
-async fn who_says_nothing_or_not_enough_is_let_go() {
+async fn silent_and_slow_callers_are_disconnected() {
     let (server, generation) = serving(QUICK).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     assert_eq!(rest(&mut silent).await, "", "no handshake");
@@ -236,8 +236,8 @@ async fn who_says_nothing_or_not_enough_is_let_go() {
     ] {
         let mut slow = connect(server.address, &[&generation]).await.unwrap();
         slow.write_all(begins).await.unwrap();
-        let said = rest(&mut slow).await;
-        assert!(!said.contains(" 200 "), "{begins:?}: {said}");
+        let received = rest(&mut slow).await;
+        assert!(!received.contains(" 200 "), "{begins:?}: {received}");
     }
     // And an idle connection after its first request.
     let mut idle = open(&server, &[&generation]).await;
@@ -252,7 +252,7 @@ async fn who_says_nothing_or_not_enough_is_let_go() {
 }
 
 #[tokio::test]
-async fn one_too_many_gets_the_place_that_is_idle_for_longest() {
+async fn one_too_many_replaces_the_longest_idle() {
     let (server, generation) = serving(Limits { connections: 4, ..LIMITS }).await;
     // One is in the middle of a request, and the others have asked one after the other.
     let mut busy = connect(server.address, &[&generation]).await.unwrap();
@@ -282,7 +282,7 @@ async fn one_too_many_gets_the_place_that_is_idle_for_longest() {
 const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x01\x82";
 
 #[tokio::test]
-async fn only_http_1_is_spoken_so_that_a_connection_carries_one_body_at_a_time() {
+async fn only_http_1_is_spoken() {
     let (server, generation) = serving(LIMITS).await;
     let both: &[&[u8]] = &[b"h2", b"http/1.1"];
     let stream = connect_for(server.address, &[&generation], both).await.unwrap();
@@ -295,28 +295,28 @@ async fn only_http_1_is_spoken_so_that_a_connection_carries_one_body_at_a_time()
     for agreed in [&[][..], &[&b"http/1.1"[..]]] {
         let mut stream = connect_for(server.address, &[&generation], agreed).await.unwrap();
         stream.write_all(HTTP_2).await.unwrap();
-        let mut said = Vec::new();
+        let mut received = Vec::new();
         // Less than the time for the head of a request: it is refused, not waited for.
-        let _ = timeout(LIMITS.head / 2, stream.read_to_end(&mut said)).await.unwrap();
+        let _ = timeout(LIMITS.head / 2, stream.read_to_end(&mut received)).await.unwrap();
         // A frame of settings is what HTTP/2 would answer with.
-        assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 4"), "{said:?}");
+        assert!(received.is_empty() || received.starts_with(b"HTTP/1.1 4"), "{received:?}");
     }
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_before_it_is_read() {
+async fn an_oversized_body_is_refused_unread() {
     let (server, generation) = serving(LIMITS).await;
     let mut stream = connect_for(server.address, &[&generation], &[b"http/1.1"]).await.unwrap();
     let head = "POST /validate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3670017\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    let said = rest(&mut stream).await;
-    assert!(said.starts_with("HTTP/1.1 413 "), "{said}");
+    let received = rest(&mut stream).await;
+    assert!(received.starts_with("HTTP/1.1 413 "), "{received}");
     // Without a length there is nothing to believe.
     let mut stream = connect_for(server.address, &[&generation], &[b"http/1.1"]).await.unwrap();
     let head = "POST /validate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    let said = rest(&mut stream).await;
-    assert!(said.starts_with("HTTP/1.1 411 "), "{said}");
+    let received = rest(&mut stream).await;
+    assert!(received.starts_with("HTTP/1.1 411 "), "{received}");
 }
 
 #[tokio::test]
@@ -332,13 +332,13 @@ async fn a_long_body_that_stalls_holds_nobody_up() {
         assert_eq!(post(&mut other, "/validate", body).await.unwrap().0, StatusCode::OK);
     }
     slow.write_all(&long.as_bytes()[500_000..]).await.unwrap();
-    let mut said = [0; 12];
-    timeout(DEADLINE, slow.read_exact(&mut said)).await.unwrap().unwrap();
-    assert_eq!(&said, b"HTTP/1.1 200");
+    let mut received = [0; 12];
+    timeout(DEADLINE, slow.read_exact(&mut received)).await.unwrap().unwrap();
+    assert_eq!(&received, b"HTTP/1.1 200");
 }
 
 #[tokio::test]
-async fn a_request_in_flight_at_the_end_is_answered_and_others_are_sent_elsewhere() {
+async fn shutdown_answers_requests_in_flight_and_closes() {
     let (server, generation) = serving(Limits { linger: Duration::from_millis(300), ..LIMITS }).await;
     let mut stream = connect_for(server.address, &[&generation], &[b"http/1.1"]).await.unwrap();
     let (first, last) = REFUSED.split_at(REFUSED.len() - 1);
@@ -366,7 +366,7 @@ async fn a_request_in_flight_at_the_end_is_answered_and_others_are_sent_elsewher
     timeout(DEADLINE, gone).await.unwrap();
     assert!(!server.task.is_finished(), "a request is in flight");
     stream.write_all(last.as_bytes()).await.unwrap();
-    let said = rest(&mut stream).await;
-    assert!(said.starts_with("HTTP/1.1 200 ") && said.contains("agent-identity"), "{said}");
+    let received = rest(&mut stream).await;
+    assert!(received.starts_with("HTTP/1.1 200 ") && received.contains("agent-identity"), "{received}");
     timeout(DEADLINE, server.task).await.unwrap().unwrap();
 }

@@ -19,7 +19,7 @@ fn object(file: &str) -> Value {
 }
 
 #[test]
-fn every_file_is_listed_and_every_listed_file_is_there() {
+fn files_and_their_list_agree() {
     let kustomization = object("kustomization.yaml");
     let names = |list: &str| -> Vec<String> {
         kustomization[list].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
@@ -80,7 +80,7 @@ fn policies_and_roles_name_what_the_code_names() {
 }
 
 #[test]
-fn the_configuration_asks_about_accounts_of_the_same_namespace_only() {
+fn the_configuration_selects_our_namespaces_accounts_only() {
     let configuration = object("webhook-configuration.yaml");
     let [entry] = configuration["webhooks"].as_array().unwrap().as_slice() else { panic!("one entry") };
     assert_eq!(

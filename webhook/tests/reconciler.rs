@@ -181,7 +181,7 @@ struct Tried {
 }
 
 #[test]
-fn each_write_of_a_shadow_that_is_decided_is_allowed() {
+fn the_reconcilers_shadow_writes_are_allowed() {
     let tried = RefCell::new(Tried::default());
     let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
     let run = TestRunner::new(config).run(&odd(), |odd| {

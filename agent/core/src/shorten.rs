@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_none_the_better_for_it() {
+    fn invalid_json_stays_invalid() {
         for text in ["<html>", "\"\\u12", "\"\\uZZZZ\"", "\"\\ud83d\"", "{\"a\": \"", "\u{0}\""] {
             assert_eq!(shortened(text, 1), text.as_bytes());
         }

@@ -37,11 +37,7 @@ impl HostSession {
             self.pace.prefetches.asked(version, self.options.refresh_interval);
         }
         self.refusals.on_answer(call, &outcome);
-        let may_have_begun = match &outcome {
-            Ok(outcome) => *outcome == Outcome::Begun,
-            // If somebody was there, it may have begun. Then its end is seen; otherwise it counts as lost.
-            Err(error) => !matches!(error, HostError::Unreachable { .. }),
-        };
+        let may_have_begun = may_have_begun(&outcome);
         if may_have_begun {
             self.pace.command.begun();
         }
@@ -78,7 +74,10 @@ impl HostSession {
             && let Some(Asked { command, .. }) = memory.asked
             && self.pace.command.is_lost()
         {
-            tracing::warn!(?command, "the host does not say what became of its command; it counts as lost");
+            tracing::warn!(
+                ?command,
+                "the host does not say how this command ended; the agent may send it again"
+            );
             memory.asked = None;
             memory.refresh_lost |= command == Command::Refresh;
         }
@@ -96,6 +95,14 @@ impl HostFailures {
     }
 }
 
+/// If the host was there but gave no answer, it may have begun. Then its end is seen; otherwise it counts as lost.
+fn may_have_begun(outcome: &Result<Outcome, HostError>) -> bool {
+    match outcome {
+        Ok(outcome) => *outcome == Outcome::Begun,
+        Err(error) => !matches!(error, HostError::Unreachable { .. }),
+    }
+}
+
 /// The word for a call that is refused.
 fn refused(call: HostCall) -> Problem {
     match call {
@@ -109,9 +116,9 @@ fn log_begun(call: HostCall, facts: &ShadowFacts<'_>, due: bool, prefetch: Optio
     if due {
         tracing::debug!("the host looks for updates");
     } else if let Some(version) = prefetch {
-        tracing::info!(version, "the host downloads an update ahead of its turn");
+        tracing::info!(version, "the host downloads an update before the node's turn");
     } else {
         let (version, attempt) = (facts.spec.version, facts.spec.attempt);
-        tracing::info!(call = call.name(), version, attempt, "the host has begun");
+        tracing::info!(call = call.name(), version, attempt, "the host has accepted the call");
     }
 }

@@ -75,9 +75,9 @@ impl HostSession {
             absence: Absence::default(),
             failures: HostFailures {
                 questions: Retry::new("Bottlerocket's API"),
-                calls: Retry::new("the call to the host"),
+                calls: Retry::new("the call of an action in Bottlerocket's API"),
                 call_problem: Problem::HostUnreachable,
-                prefetches: Retry::new("the download ahead of its turn"),
+                prefetches: Retry::new("the download before the node's turn"),
             },
             options,
         }
@@ -220,7 +220,7 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     #[test]
-    fn who_could_have_its_turn_downloads_ahead_of_it() {
+    fn a_node_ready_for_its_turn_prefetches() {
         let waits = |conditions: Json| {
             let shadow = json!({
                 "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reboot_is_refused_for_good_after_nothing_but_refusals() {
+    async fn only_refusals_make_a_reboot_refused_for_good() {
         for (claimed, accepted, waited, expected) in [
             (true, false, DEADLINE, true),
             (true, false, DEADLINE / 2, false),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reboot_may_come_for_a_while_after_it_was_accepted_or_inherited() {
+    async fn an_accepted_or_inherited_reboot_may_still_come() {
         let mut refusals = Refusals::default();
         refusals.begin_attempt(Some(1));
         assert!(refusals.reboot_may_come(), "an earlier process may have asked for it");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_command_is_refused_for_good_while_none_runs() {
+    async fn commands_are_refused_for_good_while_none_runs() {
         let mut refusals = Refusals::default();
         refusals.begin_attempt(Some(1));
         refusals.on_answer(PREPARE, &Ok(no()));

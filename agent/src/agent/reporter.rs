@@ -39,7 +39,7 @@ impl Reporter {
             shadows: Api::namespaced(client, namespace),
             name: brupop_api::names::shadow_name(node),
             copy: ShadowCopy::default(),
-            failing: Retry::new("the report to the API server"),
+            failing: Retry::new("writing the shadow's status"),
             refused: 0,
             taken: 0,
         }
@@ -110,7 +110,10 @@ impl Reporter {
         if self.taken < REPORTS_ON_END {
             return Pause::None;
         }
-        tracing::warn!(reports = self.taken, "the shadow does not keep what is reported");
+        tracing::warn!(
+            reports = self.taken,
+            "the API server accepts each status, but the shadow does not keep it; the agent reports less often"
+        );
         Pause::For(jittered(REREAD_MAX, 0.2))
     }
 
@@ -135,5 +138,5 @@ fn log_report(write: &Write<'_>) {
         _ => None,
     });
     let fields: Vec<String> = write.sets.iter().map(|(field, _)| format!("{field:?}")).collect();
-    tracing::info!(state, problem, says = message, fields = fields.join(","), "reported");
+    tracing::info!(state, problem, says = message, fields = fields.join(","), "wrote the shadow's status");
 }

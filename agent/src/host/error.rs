@@ -24,7 +24,7 @@ pub enum HostError {
         after: Duration,
     },
     /// The connection broke before the answer was there.
-    #[error("{call} got half an answer: {source}")]
+    #[error("the answer to {call} was cut off: {source}")]
     Broken {
         /// The call.
         call: &'static str,
@@ -40,7 +40,7 @@ pub enum HostError {
         limit: usize,
     },
     /// The answer cannot be read.
-    #[error("{call} got an answer that makes no sense: {why}")]
+    #[error("the answer to {call} cannot be understood: {why}")]
     Nonsense {
         /// The call.
         call: &'static str,
@@ -58,7 +58,7 @@ pub enum HostError {
         sentence: String,
     },
     /// The boot id cannot be told.
-    #[error("boot id file {}: {why}", path.display())]
+    #[error("the boot id cannot be read from {}: {why}", path.display())]
     BootId {
         /// The file.
         path: PathBuf,

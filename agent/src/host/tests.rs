@@ -34,7 +34,7 @@ fn a_status_document_is_read() {
 }
 
 #[test]
-fn the_newest_version_that_is_available_is_found_among_whatever_stands_there() {
+fn the_newest_available_version_is_found() {
     let long = format!("9.0.0-{}", "a".repeat(64));
     for (available, newest) in [
         (json!(["1.9.0", "1.20.1", "1.20.0"]), Some("1.20.1")),
@@ -94,7 +94,7 @@ fn nonsense_is_a_sentence() {
 }
 
 #[test]
-fn unknown_commands_and_outcomes_are_no_success_of_ours() {
+fn unknown_commands_and_outcomes_are_no_success() {
     let mut document = document();
     document["most_recent_command"]["cmd_type"] = json!("defragment");
     document["most_recent_command"]["cmd_status"] = json!("Unknown");

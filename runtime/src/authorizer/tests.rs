@@ -101,14 +101,14 @@ async fn callers_are_let_in_by_their_tokens() {
 }
 
 #[tokio::test]
-async fn where_a_token_is_enough_nobody_is_asked_about_rights() {
+async fn a_sufficient_token_needs_no_access_review() {
     let (_server, authorizer) = authorizer(Right::Token);
     assert_eq!(authorizer.admit(peer(1), &with("Bearer poor")).await, Ok(()));
     assert_eq!(authorizer.admit(peer(1), &with("Bearer made-up")).await, Err(StatusCode::UNAUTHORIZED));
 }
 
 #[tokio::test]
-async fn many_who_come_at_once_with_one_token_make_one_review() {
+async fn callers_sharing_a_token_share_one_review() {
     let (server, authorizer) = authorizer(Right::Get("/metrics"));
     let turns = server.turns.clone().acquire_many_owned(u32::MAX >> 3).await.unwrap();
     let came: Vec<_> = (0..50)
@@ -128,7 +128,7 @@ async fn many_who_come_at_once_with_one_token_make_one_review() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_api_server_is_away_what_is_known_still_holds() {
+async fn known_answers_hold_without_the_api_server() {
     let (server, authorizer) = authorizer(Right::Get("/metrics"));
     let come = async |authorization| authorizer.admit(peer(1), &with(authorization)).await;
     assert_eq!(come("Bearer good").await, Ok(()));
@@ -162,7 +162,7 @@ async fn a_silent_api_server_holds_nobody_for_long() {
 
 /// Ten seconds of four peers that make up tokens as fast as they can, and of two scrapers.
 #[tokio::test(start_paused = true)]
-async fn made_up_tokens_neither_cost_reviews_nor_keep_others_out() {
+async fn made_up_tokens_are_limited_without_excluding_others() {
     let (server, authorizer) = authorizer(Right::Get("/metrics"));
     assert_eq!(authorizer.admit(peer(1), &with("Bearer good")).await, Ok(()));
     tokio::time::advance(Duration::from_mins(2)).await;

@@ -198,7 +198,7 @@ async fn a_body_needs_a_length_within_the_limit() {
 }
 
 #[tokio::test]
-async fn at_the_end_what_is_idle_is_closed_and_the_rest_answered() {
+async fn shutdown_closes_idle_connections_and_answers_the_rest() {
     let server = Echo::start(PATIENT).await;
     let mut idle = connect(server.address, 1).await;
     assert!(ask(&mut idle, &post(0, "")).await.ends_with("0 bytes!"));

@@ -1,11 +1,11 @@
 use super::*;
 
-fn said(program: Program, name: &str) -> String {
+fn complaint(program: Program, name: &str) -> String {
     check(program, [name.to_owned()]).unwrap_err().to_string()
 }
 
 #[test]
-fn a_name_that_is_almost_a_setting_is_refused_with_the_setting() {
+fn a_misspelt_setting_is_refused_and_corrected() {
     for (name, meant) in [
         ("MAX_CONCURENT_UPDATE", "MAX_CONCURRENT_UPDATE"),
         ("MAX_CONCURRENT_UPDATES", "MAX_CONCURRENT_UPDATE"),
@@ -20,32 +20,32 @@ fn a_name_that_is_almost_a_setting_is_refused_with_the_setting() {
         ("LOGGING_FORMAT", "LOGGING_FORMATTER"),
         ("REQUIRE_CALLERS_TOKEN", "REQUIRE_CALLER_TOKEN"),
     ] {
-        let sentence = said(Program::Reconciler, name);
-        let advice = format!("{name} is no setting: take it away, or write {meant} instead");
+        let sentence = complaint(Program::Reconciler, name);
+        let advice = format!("{name} is not a setting: remove it, or write {meant} instead");
         assert!(sentence.starts_with(&advice) && sentence.ends_with(" brupop-configuration"), "{sentence}");
-        assert!(said(Program::Webhook, name).starts_with(&advice), "they share the map");
+        assert!(complaint(Program::Webhook, name).starts_with(&advice), "they share the map");
     }
-    let sentence = said(Program::Agent, "PREFECTH");
+    let sentence = complaint(Program::Agent, "PREFECTH");
     assert!(sentence.contains("write PREFETCH instead") && sentence.ends_with(" brupop-agent-configuration"));
-    assert!(said(Program::Agent, "LOGGING_FORMATER").ends_with(" brupop-agent-configuration"));
+    assert!(complaint(Program::Agent, "LOGGING_FORMATER").ends_with(" brupop-agent-configuration"));
 }
 
 #[test]
-fn a_setting_in_the_wrong_map_is_refused_with_the_right_one() {
+fn a_setting_in_the_wrong_configmap_is_refused() {
     for (program, name, map) in [
         (Program::Reconciler, "PREFETCH", "agent: move it to the ConfigMap brupop-agent-configuration"),
         (Program::Webhook, "REFRESH_INTERVAL", "agent: move it to the ConfigMap brupop-agent-configuration"),
         (Program::Agent, "SOAK_SECONDS", "reconciler: move it to the ConfigMap brupop-configuration"),
         (Program::Agent, "LINGER_SECONDS", "webhook: move it to the ConfigMap brupop-configuration"),
     ] {
-        assert_eq!(said(program, name), format!("{name} is a setting of the {map}"));
+        assert_eq!(complaint(program, name), format!("{name} is a setting of the {map}"));
     }
     let both = check(Program::Agent, ["PREFECTH", "SOAK_SECONDS"].map(str::to_owned)).unwrap_err();
     assert_eq!(both.to_string().matches("; ").count(), 1, "{both}");
 }
 
 #[test]
-fn settings_and_the_surroundings_of_a_process_are_taken() {
+fn settings_and_foreign_variables_are_accepted() {
     for program in Program::ALL {
         let maps = Program::ALL.into_iter().filter(|other| other.config_map() == program.config_map());
         let known = maps.flat_map(|other| other.settings().iter().copied()).chain(OF_LOGS).chain(OF_PODS);

@@ -40,8 +40,8 @@ async fn no_error_quotes_what_a_server_answered() {
         (200, r#"{"items": "hunter2"}"#, "it is JSON of another shape (line 1, column 19)"),
         (200, r#"{"metadata": {"resourceVersion": {}}, "hunter2": 1"#, "it is JSON of another shape"),
         (200, "hunter2", "it is not JSON, or nested too deeply (line 1, column 1)"),
-        (502, "<p>hunter2</p>", "the answer, with code 502, is no Status"),
-        (404, "", "the answer, with code 404, is no Status"),
+        (502, "<p>hunter2</p>", "the answer has code 502 and is not a Status"),
+        (404, "", "the answer has code 404 and is not a Status"),
     ] {
         let error = error_of(status, body).await;
         assert!(!body.contains(SECRET) || error.to_string().contains(SECRET) || status == 200, "{error}");
@@ -51,9 +51,9 @@ async fn no_error_quotes_what_a_server_answered() {
         let errors: [&(dyn Error + 'static); 5] =
             [&error, &watched, &quiet, &loud, &Ours::Transparent(error_of(status, body).await)];
         for error in errors {
-            let said = describe(error);
-            assert!(said.contains(expected) && !said.contains(SECRET), "{said}");
-            assert_eq!(said.matches(expected).count(), 1, "said twice: {said}");
+            let described = describe(error);
+            assert!(described.contains(expected) && !described.contains(SECRET), "{described}");
+            assert_eq!(described.matches(expected).count(), 1, "said twice: {described}");
         }
     }
 }

@@ -40,7 +40,7 @@ mod tests {
     fn what_is_beyond_the_quota_is_counted() {
         let s = Duration::from_secs;
         let mut quota = Quota::new(2, s(10));
-        let said: Vec<_> = [1, 1, 2, 9, 10, 11, 12, 25].map(|at| quota.take(s(at))).into();
-        assert_eq!(said, [Some(0), Some(0), None, None, Some(2), Some(0), None, Some(1)]);
+        let taken: Vec<_> = [1, 1, 2, 9, 10, 11, 12, 25].map(|at| quota.take(s(at))).into();
+        assert_eq!(taken, [Some(0), Some(0), None, None, Some(2), Some(0), None, Some(1)]);
     }
 }

@@ -1,5 +1,7 @@
 //! What is logged, and how it looks, whatever is in it.
 
+mod page;
+
 use super::*;
 use crate::Peer;
 use crate::authorizer::{Authorizer, Refusals, Right};
@@ -11,34 +13,13 @@ use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::runtime::watcher;
+use page::Page;
 use proptest::prelude::*;
 use std::error::Error;
-use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 const FORMATTERS: [&str; 4] = ["full", "compact", "pretty", "json"];
-
-/// Keeps what is written.
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Page {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
 
 fn to(page: &Page, values: &[(&str, &str)]) -> Result<Dispatch, LogError> {
     let page = page.clone();
@@ -143,7 +124,7 @@ fn only_our_crates_are_heard() {
 }
 
 #[test]
-fn a_bad_value_is_refused_with_what_to_write() {
+fn a_bad_value_is_refused_with_advice() {
     let directives = [
         "inf",
         "info,",
@@ -203,24 +184,24 @@ proptest! {
     fn no_value_forges_a_line(text in hostile()) {
         for formatter in FORMATTERS {
             for ansi in ["false", "true"] {
-                let said = logged(&[(FORMATTER, formatter), (ANSI_ENABLED, ansi)], || {
+                let output = logged(&[(FORMATTER, formatter), (ANSI_ENABLED, ansi)], || {
                     let error = io::Error::other(text.clone());
                     let error: &dyn Error = &error;
                     tracing::info_span!(target: "brupop_runtime", "agent", node = text).in_scope(|| {
                         tracing::warn!(target: "brupop_runtime", text, %text, ?text, error, "said {text}");
                     });
                 });
-                let lines: Vec<&str> = said.lines().collect();
+                let lines: Vec<&str> = output.lines().collect();
                 // The event, four fields, the span, and a blank line.
                 let expected = if formatter == "pretty" { 7 } else { 1 };
-                prop_assert_eq!(lines.len(), expected, "{} {}: {}", formatter, ansi, said);
+                prop_assert_eq!(lines.len(), expected, "{} {}: {}", formatter, ansi, output);
                 for line in lines {
                     // Colours are for terminals, and an object of JSON is for programs.
                     let plain = if formatter == "json" { line.to_owned() } else { without_colours(line) };
                     prop_assert!(is_printable(&plain), "{formatter} {ansi}: {plain:?}");
                 }
                 // Five values and the span's twice in JSON; quotes and backslashes take two bytes.
-                prop_assert!(said.len() < 2 * 7 * VALUE_MAX + 1024, "{}", said.len());
+                prop_assert!(output.len() < 2 * 7 * VALUE_MAX + 1024, "{}", output.len());
             }
         }
     }
@@ -236,8 +217,8 @@ fn quotes_keep_a_value_apart_from_its_neighbours() {
         ("a\u{2003}b", "value=\"a\u{2003}b\""),
         ("word", "value=word"),
     ] {
-        let said = logged(&[], || tracing::info!(target: "brupop_runtime", value, "said"));
-        assert_eq!(timeless(&said), format!("INFO brupop_runtime: said {expected}"));
+        let output = logged(&[], || tracing::info!(target: "brupop_runtime", value, "said"));
+        assert_eq!(timeless(&output), format!("INFO brupop_runtime: said {expected}"));
     }
 }
 
@@ -276,10 +257,10 @@ async fn no_body_of_a_response_is_logged() {
             let logging = tracing::dispatcher::set_default(&to(&page, &settings).unwrap());
             calls_that_fail(status, body).await;
             drop(logging);
-            let said = page.text();
-            assert!(!said.contains(SECRET), "{said}");
-            for told in ["a list", "a watch", "does not tell who a caller is"] {
-                assert!(said.contains(told), "{told} is missing: {said}");
+            let output = page.text();
+            assert!(!output.contains(SECRET), "{output}");
+            for told in ["a list", "a watch", "could not be asked whose token a caller has"] {
+                assert!(output.contains(told), "{told} is missing: {output}");
             }
         }
         // It is no wonder only if libraries do log it.

@@ -13,7 +13,7 @@ const PROGRAMS: [&str; 3] = ["brupop-agent", "brupop-reconciler", "brupop-webhoo
 /// Common to all three, and in the help of none.
 const OF_LOGS: [&str; 3] = ["LOGGING_FORMATTER", "LOGGING_ANSI_ENABLED", "TRACING_FILTER_DIRECTIVE"];
 /// What ends a program that has nothing against its settings and finds no cluster.
-const TAKEN: &str = "no way to the Kubernetes API";
+const TAKEN: &str = "the Kubernetes API is not configured";
 
 pub struct Programs {
     folder: PathBuf,

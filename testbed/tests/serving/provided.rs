@@ -125,7 +125,7 @@ async fn provided_certificates_are_served_and_renewals_loaded() -> Result<()> {
         });
         all.await
     };
-    said("there is no such Secret").await?;
+    said("does not exist; the webhook waits").await?;
 
     let first = CertManager::new()?;
     bed.configure("/clientConfig/caBundle", json!(ByteString(first.pem.clone().into_bytes()))).await?;
@@ -134,9 +134,9 @@ async fn provided_certificates_are_served_and_renewals_loaded() -> Result<()> {
 
     // What cannot be served changes nothing.
     first.write(&bed.control_plane, &["somebody.else.svc".to_owned()]).await?;
-    said("is not good for").await?;
+    said("is not valid for").await?;
     first.write_raw(&bed.control_plane, "garbage", "garbage").await?;
-    said("is no certificate").await?;
+    said("is not a certificate").await?;
     ensure!(agent.report("what was served goes on").await.is_none());
 
     // A renewed one by another authority: API servers that trust that one alone are served, without a restart.

@@ -17,41 +17,41 @@ use serde_json::{Map, Value};
 /// Whoever is no service account of the object's namespace is none of our business: nothing is foreign then.
 pub fn objection(review: &Value) -> Option<String> {
     let request = &review["request"];
-    caller(request)
-        .and_then(|caller| match caller {
-            Caller::Elsewhere => Ok(()),
-            Caller::Agent => our_kind(request).and_then(|()| agent::objection(request)),
-            Caller::Reconciler => our_kind(request).and_then(|()| reconciler::objection(request)),
+    account(request)
+        .and_then(|account| match account {
+            Account::Elsewhere => Ok(()),
+            Account::Agent => our_kind(request).and_then(|()| agent::objection(request)),
+            Account::Reconciler => our_kind(request).and_then(|()| reconciler::objection(request)),
         })
         .err()
 }
 
 type Objection = Result<(), String>;
 
-enum Caller {
+enum Account {
     Agent,
     Reconciler,
     Elsewhere,
 }
 
 /// Service accounts are `system:serviceaccount:<namespace>:<name>`; nothing but the namespace and the name counts.
-fn caller(request: &Value) -> Result<Caller, String> {
+fn account(request: &Value) -> Result<Account, String> {
     let namespace = text(&request["namespace"]);
     let user: Vec<&str> = text(&request["userInfo"]["username"]).split(':').collect();
     match user[..] {
-        ["system", "serviceaccount", home, account] if home == namespace => {
-            if account.contains("brupop-agent") {
-                Ok(Caller::Agent)
-            } else if account.contains("brupop-reconciler") {
-                Ok(Caller::Reconciler)
+        ["system", "serviceaccount", home, name] if home == namespace => {
+            if name.contains("brupop-agent") {
+                Ok(Account::Agent)
+            } else if name.contains("brupop-reconciler") {
+                Ok(Account::Reconciler)
             } else {
-                Err(format!("{account} is neither agent nor reconciler"))
+                Err(format!("{name} is neither agent nor reconciler"))
             }
         }
         ["system", "serviceaccount", home, _, _, ..] if home == namespace => {
             Err("no service account is named like this".to_owned())
         }
-        _ => Ok(Caller::Elsewhere),
+        _ => Ok(Account::Elsewhere),
     }
 }
 

@@ -24,7 +24,7 @@ const KEY: &str = "tls.key";
 #[derive(Debug, Error)]
 pub(crate) enum ProvidedError {
     /// It is not there.
-    #[error("there is no such Secret: waiting for {secret}")]
+    #[error("Secret {secret} does not exist; the webhook waits for it")]
     Absent { secret: String },
     /// The API server does not show it.
     #[error("Secret {secret} cannot be watched")]
@@ -44,10 +44,10 @@ pub(crate) enum ProvidedError {
         source: TlsError,
     },
     /// It is no certificate.
-    #[error("Secret {secret}: {CERTIFICATE} is no certificate")]
+    #[error("Secret {secret}: {CERTIFICATE} is not a certificate")]
     NoCertificate { secret: String },
     /// API servers would not take it for ours.
-    #[error("Secret {secret}: {CERTIFICATE} is not good for {name}")]
+    #[error("Secret {secret}: {CERTIFICATE} is not valid for {name}")]
     Name {
         secret: String,
         /// The name that API servers call us by.
@@ -99,7 +99,7 @@ impl Provided {
                     let error = ProvidedError::Watch { secret: secret(), source: Box::new(error) };
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "the Secret is not watched; trying again"
+                        "the watch of the Secret failed; the webhook watches it again"
                     );
                     continue;
                 }
@@ -123,7 +123,7 @@ impl Provided {
                 if log.is_new(&describe(&error)) {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "the certificate cannot be served"
+                        "the webhook cannot serve the certificate of the Secret"
                     );
                 }
             }
@@ -179,7 +179,7 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
 
     #[test]
-    fn a_certificate_is_checked_for_our_names_and_says_when_it_expires() {
+    fn a_certificates_names_and_expiry_are_checked() {
         let (now, policy) = (Timestamp::now(), Policy::of_lifetime(SignedDuration::from_hours(2)));
         let names = ["s.ns.svc".to_owned(), "10.0.0.1".to_owned()];
         let made = issue(&names, policy, now, now).unwrap();

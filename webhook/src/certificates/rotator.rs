@@ -121,7 +121,7 @@ impl Rotator {
         let configuration = &self.store.targets.configuration;
         if written && state.bundle.as_ref() == Some(&bundle) {
             self.metrics.ca_bundle_repairs.inc();
-            tracing::warn!(%configuration, "somebody else had changed caBundle; it is as it should be again");
+            tracing::warn!(%configuration, "somebody else had changed caBundle; the webhook has written it again");
         } else if written {
             tracing::info!(%configuration, "published the certificate authorities");
         }
@@ -134,7 +134,10 @@ impl Rotator {
         match outcome {
             Ok(look_again) => {
                 if state.log.resolved() {
-                    tracing::info!(failures = state.failures, "certificates are in order again");
+                    tracing::info!(
+                        failures = state.failures,
+                        "the certificates and caBundle are up to date again"
+                    );
                 }
                 (state.failures, state.deleted) = (0, false);
                 self.health.ready();
@@ -142,7 +145,10 @@ impl Rotator {
             }
             Err(error) => {
                 if error.is_worth_logging(state.failures) && state.log.is_new(&describe(&error)) {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "certificates are not in order");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the certificates or caBundle could not be brought up to date; the webhook tries again"
+                    );
                 }
                 state.failures = state.failures.saturating_add(1);
                 state.deleted = error.is_deleted();
@@ -170,7 +176,7 @@ impl Rotator {
                     Some(Ok(_)) if heed => break,
                     Some(Ok(_)) => {}
                     Some(Err(error)) => {
-                        tracing::debug!(error = describe(&error), "watch of the webhook configuration");
+                        tracing::debug!(error = describe(&error), "the watch of the webhook configuration failed");
                     }
                     // A watch does not end; if it does, there is still the clock.
                     None => {
@@ -222,7 +228,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_stands_still_while_time_passes_wakes_the_rotator() {
+    async fn a_clock_set_back_wakes_the_rotator() {
         // Tokio's time runs ahead, the wall clock does not: as if it had been set back again and again.
         let began = Instant::now();
         Wait::UntilClock(super::super::later(Timestamp::now(), super::super::LOOK_EVERY)).elapse().await;

@@ -60,7 +60,7 @@ pub(super) fn read(secret: &Item<StoredSecret>) -> Vec<CertificateGeneration> {
     let Some(data) = secret.ok().and_then(|secret| secret.data(DATA_KEY)) else { return Vec::new() };
     let entries: Vec<Value> = serde_json::from_slice(&data).unwrap_or_else(|error| {
         let why = Unreadable::from(error);
-        tracing::warn!(secret = secret.name(), %why, "the generations in the Secret cannot be read");
+        tracing::warn!(secret = secret.name(), %why, "the certificates in the Secret cannot be read; a new one is made");
         Vec::new()
     });
     let usable = |entry| serde_json::from_value(entry).ok().filter(is_sound);
@@ -68,7 +68,11 @@ pub(super) fn read(secret: &Item<StoredSecret>) -> Vec<CertificateGeneration> {
     let usable: Vec<_> = entries.into_iter().filter_map(usable).collect();
     if usable.len() < total {
         let damaged = total - usable.len();
-        tracing::warn!(secret = secret.name(), damaged, "generations in the Secret cannot be used");
+        tracing::warn!(
+            secret = secret.name(),
+            damaged,
+            "certificates in the Secret cannot be used; the webhook leaves them out"
+        );
     }
     usable
 }
@@ -121,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_entries_that_differ_are_patched_and_only_as_they_were_read() {
+    fn only_differing_entries_as_read_are_patched() {
         assert_eq!(publication(Some("7"), &configuration(&[Some("ab")]), "ab"), None);
         assert_eq!(publication(Some("7"), &configuration(&[]), "ab"), None);
         let patch = publication(Some("7"), &configuration(&[Some("ab"), None, Some("old")]), "ab").unwrap();
@@ -143,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_that_is_damaged_in_any_part_counts_as_nothing_and_the_others_stay() {
+    fn a_damaged_generation_is_ignored_others_stay() {
         brupop_runtime::install_crypto_provider();
         let policy = Policy::of_lifetime(SignedDuration::from_hours(1));
         let now = Timestamp::now();

@@ -21,7 +21,7 @@ fn generation(id: &str, serve_from: i64, not_after: i64) -> CertificateGeneratio
 }
 
 /// What `plan` says, in short: the generation's id and the minute of the next look, or the minute of first service.
-fn said(found: &[CertificateGeneration], names: &[&str], now: i64) -> String {
+fn summary(found: &[CertificateGeneration], names: &[&str], now: i64) -> String {
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     let minute = |time: Timestamp| (time - at(0)).total(jiff::Unit::Minute).unwrap();
     match plan(found, &names, POLICY, at(now)) {
@@ -74,12 +74,12 @@ fn the_plan_row_by_row() {
             "serve a, look at 15",
         ),
     ] {
-        assert_eq!(said(&found, names, now), expected, "{case}");
+        assert_eq!(summary(&found, names, now), expected, "{case}");
     }
 }
 
 #[test]
-fn the_bundle_holds_all_there_are_whatever_the_clock_says() {
+fn the_bundle_holds_all_authorities_at_any_time() {
     let found = [generation("b", 3601, 9000), generation("a", 0, 5400)];
     assert_eq!(bundle(&found), "authority of a\nauthority of b\n");
     assert_eq!(bundle(&[]), "");
@@ -94,7 +94,7 @@ fn the_newest_are_retained() {
 }
 
 #[test]
-fn what_cannot_be_published_is_served_only_if_there_is_nothing_better() {
+fn unpublished_certificates_are_served_as_last_resort() {
     let (old, other, new) =
         (generation("old", 0, 100), generation("other", 1, 200), generation("new", 2, 300));
     let found = [old.clone(), other.clone(), new.clone()];

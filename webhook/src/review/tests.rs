@@ -33,7 +33,7 @@ fn depth_is_limited_by_the_parser() {
 }
 
 #[test]
-fn small_objects_and_lists_are_counted_before_they_are_parsed() {
+fn objects_are_counted_before_they_are_parsed() {
     for part in ["{\"\":0}", "[0]"] {
         let list = |parts: usize| format!("[{}]", vec![part; parts].join(","));
         let error = |parts| answer(with_message(&list(parts)).as_bytes(), &Metrics::default()).err();
@@ -62,10 +62,10 @@ fn an_error_quotes_nothing_of_the_review() {
     ] {
         let body = whole.replace(from, &to);
         assert_ne!(body, whole, "{from} is not in {whole}");
-        let said = answer(body.as_bytes(), &Metrics::default()).unwrap_err().to_string();
-        assert_eq!(flaw(&said), None);
-        let quoted = ["2J", "allowed", "CREATE", "uuu"].iter().any(|part| said.contains(part));
-        assert!(!quoted && said.len() < 200, "{said}");
+        let sentence = answer(body.as_bytes(), &Metrics::default()).unwrap_err().to_string();
+        assert_eq!(flaw(&sentence), None);
+        let quoted = ["2J", "allowed", "CREATE", "uuu"].iter().any(|part| sentence.contains(part));
+        assert!(!quoted && sentence.len() < 200, "{sentence}");
     }
     let longest = whole.replace("00000000-0000-4000-8000-0000000000cc", &"u".repeat(128));
     assert!(allowed(&longest), "a uid of 128 bytes");
@@ -95,7 +95,7 @@ fn what_is_no_review_is_not_allowed() {
 
 /// The schema drops it; without the schema, it would be a place for anything.
 #[test]
-fn what_an_agent_staged_holds_version_and_time_only() {
+fn staged_holds_version_and_time_only() {
     let report = table().iter().filter(|row| row.rule() == Some("agent-report")).find_map(review).unwrap();
     for (staged, rule) in [
         (json!({"version": "1.20.0", "at": "2026-01-02T00:00:00Z"}), Rule::AgentReport),

@@ -94,7 +94,7 @@ fn managers(request: &Request) -> Result<(), Refusal> {
     }
     Err(Rule::AgentManagedFields.refuse(
         "metadata.managedFields",
-        format!("a shadow may have {MANAGERS_MAX} field managers: keep to one name for yours"),
+        format!("a shadow may have at most {MANAGERS_MAX} field managers: always use the same one"),
     ))
 }
 

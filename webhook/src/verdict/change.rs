@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_shows_what_differs_unless_that_is_too_much() {
+    fn a_diff_shows_a_bounded_difference() {
         let list = |length: usize| json!({"a": vec![0; length], "same": vec![0; 20_000]});
         assert_eq!(diff(&list(1), &list(2)), r#"[{"op":"add","path":"/spec/a/1","value":0}]"#);
         let long = diff(&list(0), &list(5_000));

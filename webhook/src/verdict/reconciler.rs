@@ -18,7 +18,7 @@ pub(super) fn decide(request: &Request, change: &Change<'_>) -> Result<Rule, Ref
         (operation, sub_resource) => Err(Rule::UnknownRequest.refuse(
             "",
             format!(
-                "{operation:?} of {:?} is nobody's business: create, update or delete a shadow, or update its status",
+                "nobody may {operation:?} {:?}: create, update or delete a shadow, or update its status",
                 if sub_resource.is_empty() { "bottlerocketshadows" } else { sub_resource }
             ),
         )),

@@ -84,7 +84,7 @@ pub(super) fn read<T: DeserializeOwned>(map: &Map<String, Value>, half: &str) ->
     // serde takes `{"Idle": null}` for a state. Nobody else does.
     let mut states = ["state", "current_state"].iter().filter_map(|field| map.get(*field));
     if let Some(state) = states.find(|state| !state.is_string()) {
-        return Err(unreadable(format!("{state} is no state")));
+        return Err(unreadable(format!("{state} is not a state")));
     }
     T::deserialize(map).map_err(|error| unreadable(error.to_string()))
 }

@@ -37,7 +37,7 @@ impl<'a> StepInput<'_, 'a> {
         let ready =
             |known: &UpdateFacts<'_>| known.state == UpdateState::Ready && self.is_ours_and_wanted(known);
         if self.memory.refused && !self.host.known().is_some_and(|known| ready(&known)) {
-            report.failure(self.host.now, &self.refuses("its commands"));
+            report.failure(self.host.now, &self.refuses("the commands of the update"));
             return Next::Wait;
         }
         match self.host.updates {

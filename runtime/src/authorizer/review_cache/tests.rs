@@ -53,7 +53,7 @@ fn a_known_token_is_soon_asked_about_again() {
 }
 
 #[test]
-fn a_peer_has_few_unknown_tokens_at_a_time() {
+fn a_peer_has_few_unknown_tokens_at_once() {
     let (mut cache, now) = (ReviewCache::default(), Instant::now());
     for number in 0..MOST_UNKNOWN_OF_PEER {
         assert_eq!(cache.look_up(token(number), peer(1), now), Lookup::Ask);
@@ -117,7 +117,7 @@ proptest! {
     #[test]
     fn never_stale_and_never_too_often(steps in prop::collection::vec(step(), 1..800)) {
         let (mut cache, mut now) = (ReviewCache::default(), Instant::now());
-        let mut said = HashMap::new();
+        let mut answers = HashMap::new();
         let mut refused: Vec<Instant> = Vec::new();
         for step in steps {
             now += Duration::from_millis(step.wait);
@@ -128,11 +128,11 @@ proptest! {
                         refused.push(now);
                     }
                     cache.store(&token(step.token), step.says, now);
-                    said.insert(step.token, (step.says, now));
+                    answers.insert(step.token, (step.says, now));
                 }
                 Lookup::Known(Outcome::Limited) => prop_assert!(!known),
                 Lookup::Known(outcome) => {
-                    let (truth, since) = said[&step.token];
+                    let (truth, since) = answers[&step.token];
                     let longest = if outcome == Outcome::Allowed { ALLOWED_FOR } else { REFUSED_FOR };
                     prop_assert!(outcome == truth && now < since + longest);
                 }

@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 
 #[test]
 fn every_row_says_something_else() {
-    let mut said = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for row in table() {
-        assert!(said.insert(row.says.to_string()), "twice: {}", row.says);
+        assert!(names.insert(row.says.to_string()), "twice: {}", row.says);
     }
     println!(
         "{} rows, {} of them for the API server",
-        said.len(),
+        names.len(),
         table().iter().filter(|row| row.is_for_the_api_server()).count()
     );
-    assert!(said.len() >= 150);
+    assert!(names.len() >= 150);
 }
 
 #[test]

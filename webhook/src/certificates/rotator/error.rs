@@ -39,10 +39,10 @@ pub(crate) enum RotationError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The generations could not be written as JSON.
-    #[error("the generations could not be written as JSON")]
+    #[error("the certificates could not be written as JSON")]
     Json(#[from] serde_json::Error),
     /// Other replicas were faster each time.
-    #[error("Secret {0} is written by somebody else all the time")]
+    #[error("somebody else keeps changing Secret {0}")]
     Race(String),
     /// Somebody changed the configuration between our look at it and our patch.
     #[error("ValidatingWebhookConfiguration {0} was changed by somebody else at the same time")]

@@ -231,7 +231,7 @@ proptest! {
     /// goes on with is published, or it has just not heard yet that it is not. And when the clocks are right again, all
     /// come to serve the same valid certificate, and then leave everything alone.
     #[test]
-    fn replicas_that_race_serve_what_is_published_and_come_to_agree(
+    fn racing_replicas_agree_and_serve_the_published(
         errors in prop::collection::vec(error(), 4),
         steps in steps(2),
     ) {
@@ -304,7 +304,7 @@ proptest! {
 
     /// Clocks that differ, by whatever, but do not jump: replicas come to rest after a few writes, and stay there.
     #[test]
-    fn clocks_that_differ_are_no_reason_to_write_for_ever(errors in prop::collection::vec(error(), 1..6)) {
+    fn differing_clocks_cause_no_endless_writes(errors in prop::collection::vec(error(), 1..6)) {
         let world = Rc::new(World::default());
         let mut replicas: Vec<_> = errors.iter().map(|error| Replica::new(&world, *error)).collect();
         settle(&mut replicas)?;

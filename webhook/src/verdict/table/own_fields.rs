@@ -101,7 +101,7 @@ fn is_known_to_writes_and_facts(name: &str, field: Field<'_>, sample: &Value) ->
 }
 
 #[test]
-fn a_field_of_the_status_stands_in_every_list() {
+fn every_list_names_each_status_field() {
     let policy: Value = serde_yaml_ng::from_str(&std::fs::read_to_string(POLICY).unwrap()).unwrap();
     let variables = policy["spec"]["variables"].as_array().unwrap();
     let own =

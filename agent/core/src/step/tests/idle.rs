@@ -28,7 +28,7 @@ fn first_words() {
 }
 
 #[test]
-fn idle_looks_for_updates_and_says_what_it_finds() {
+fn idle_refreshes_and_reports_what_it_finds() {
     let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
     let due = StepMemory { refresh_due: true, ..fresh() };
     let nothing_ended = Updates::Known(UpdateFacts {
@@ -39,10 +39,10 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
         last: None,
     });
     let failed = known(UpdateState::Idle, None, None, last(Refresh, false, 2));
-    let said = "refresh failed with exit status 1: no route";
+    let message = "refresh failed with exit status 1: no route";
     let still_failed = with(shadow(State::Idle), |spec, status| {
         spec.failures = Some(Failures::default());
-        (status.problem, status.message) = (Some(RefreshFailed), Some(said.into()));
+        (status.problem, status.message) = (Some(RefreshFailed), Some(message.into()));
     });
     let unreachable = || says(shadow(State::Idle), HostUnreachable, "no answer");
     check! {
@@ -59,13 +59,13 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
         "failed: the update stays known": old(failed), shadow(State::Idle), asked(Refresh, 1)
             => "RefreshFailed \"refresh failed with exit status 1: no route\"";
         "failed, and said":
-            old(failed), says(shadow(State::Idle), RefreshFailed, said), fresh() => "wait";
-        "the next one runs": old(Updates::Busy), says(shadow(State::Idle), RefreshFailed, said), asked(Refresh, 2)
+            old(failed), says(shadow(State::Idle), RefreshFailed, message), fresh() => "wait";
+        "the next one runs": old(Updates::Busy), says(shadow(State::Idle), RefreshFailed, message), asked(Refresh, 2)
             => "poll";
-        "the next one runs for long": old(Updates::Busy), says(shadow(State::Idle), RefreshFailed, said),
+        "the next one runs for long": old(Updates::Busy), says(shadow(State::Idle), RefreshFailed, message),
             StepMemory { busy_for_long: true, ..asked(Refresh, 2) } => "poll";
         "the next one fails, too": old(known(UpdateState::Idle, None, None, last(Refresh, false, 3))),
-            says(shadow(State::Idle), RefreshFailed, said), asked(Refresh, 2) => "wait";
+            says(shadow(State::Idle), RefreshFailed, message), asked(Refresh, 2) => "wait";
         "failed, but the API is worse: one of the two is said, not both in turn":
             old(failed), unreachable(), call_fails() => "wait";
         "failed, and the API is well again: in one write": old(failed), unreachable(), fresh()
@@ -87,7 +87,7 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
         "and is taken back then": old(available()), unreachable(), fresh() => "-StatusProblem -StatusMessage";
         "also while a command runs": old(Updates::Busy), unreachable(), fresh() => "-StatusProblem -StatusMessage";
         "what an earlier agent said without a word": old(available()),
-            with(shadow(State::Idle), |_, status| status.message = Some(said.into())), fresh() => "-StatusMessage";
+            with(shadow(State::Idle), |_, status| status.message = Some(message.into())), fresh() => "-StatusMessage";
         "works again": old(available()), still_failed, fresh() => "-StatusProblem -StatusMessage";
         "the first command since boot was killed": old(nothing_ended), shadow(State::Idle), fresh() => "wait";
         "runs what was wanted": host(NEW, NEXT_BOOT, Updates::Unknown), shadow(State::Idle), fresh()
@@ -96,7 +96,7 @@ fn idle_looks_for_updates_and_says_what_it_finds() {
 }
 
 #[test]
-fn idle_says_what_keeps_the_host_from_an_update() {
+fn idle_reports_what_prevents_an_update() {
     let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
     let saying = |problem, sentence: &str| says(idle(), problem, sentence);
     let held = |asked| StepMemory { asked, busy_for_long: true, ..fresh() };
@@ -173,7 +173,7 @@ fn idle_after_success_and_after_failure() {
 }
 
 #[test]
-fn idle_says_once_that_the_host_fell_back_if_the_reconciler_was_faster() {
+fn idle_reports_once_that_the_host_fell_back() {
     let given_up = |attempt, claim: &str, state| {
         with(shadow(State::Idle), |spec, status| {
             spec.failures = Some(Failures { count: 1, attempt, ..Failures::default() });

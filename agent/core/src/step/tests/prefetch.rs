@@ -32,17 +32,17 @@ fn waiting(version: &str) -> BottlerocketShadow {
     with(idle(), |_, status| status.staged = Some(ahead(version, 5)))
 }
 
-fn said(problem: Problem, sentence: &str) -> BottlerocketShadow {
+fn shown(problem: Problem, sentence: &str) -> BottlerocketShadow {
     says(idle(), problem, sentence)
 }
 
 /// This stands there.
 fn waits() -> BottlerocketShadow {
-    said(Problem::PrefetchBlocked, WAITS.trim_start_matches("PrefetchBlocked ").trim_matches('"'))
+    shown(Problem::PrefetchBlocked, WAITS.trim_start_matches("PrefetchBlocked ").trim_matches('"'))
 }
 
 #[test]
-fn an_idle_host_downloads_what_it_has_chosen_and_says_so() {
+fn an_idle_host_prefetches_and_reports_its_choice() {
     check! {
         "off": old(available()), idle(), fresh() => "wait";
         "not yet": old(available()), idle(), later() => "wait";
@@ -54,8 +54,8 @@ fn an_idle_host_downloads_what_it_has_chosen_and_says_so() {
         "busy": old(Updates::Busy), idle(), due() => "poll";
         "begun": old(Updates::Busy), idle(), begun(Prepare, 1) => "poll";
         "done": old(is_staged(last(Prepare, true, 5))), idle(), begun(Prepare, 1) => "StatusStaged";
-        "done and said": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
-        "done and said, agent restarted": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
+        "done and reported": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
+        "done and reported, agent restarted": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
         "while somebody's command runs": old(Updates::Busy), waiting(NEW), due() => "poll";
         "switched off": old(is_staged(last(Prepare, true, 5))), waiting(NEW), fresh() => "-StatusStaged";
         "the host has none": old(known(Idle, None, None, last(Refresh, true, 1))), idle(), due()
@@ -63,7 +63,7 @@ fn an_idle_host_downloads_what_it_has_chosen_and_says_so() {
         "the host chooses what runs": old(known(Available, Some(OLD), None, last(Refresh, true, 1))),
             with(idle(), |_, status| status.target_version = None), due() => "wait";
         "the host could not look": old(known(Available, Some(NEW), None, last(Refresh, false, 2))),
-            said(Problem::RefreshFailed, "refresh failed with exit status 1: no route"), due() => "wait";
+            shown(Problem::RefreshFailed, "refresh failed with exit status 1: no route"), due() => "wait";
         "after a boot, nothing is known to be whole": host(OLD, NEXT_BOOT, Updates::Unknown), waiting(NEW), due()
             => "StatusBootId -StatusStaged";
         "after a boot, it is downloaded again": old(available()), idle(), due() => "prepare";
@@ -71,7 +71,7 @@ fn an_idle_host_downloads_what_it_has_chosen_and_says_so() {
 }
 
 #[test]
-fn what_was_downloaded_stays_known_past_our_refresh_and_no_other_command() {
+fn only_our_refresh_leaves_the_image_trusted() {
     let other = || known(IsStaged, Some(OTHER), Some(NEW), last(Refresh, true, 7));
     let target = |mut shadow: BottlerocketShadow, at| {
         let status = shadow.status.get_or_insert_default();
@@ -100,7 +100,7 @@ fn what_was_downloaded_stays_known_past_our_refresh_and_no_other_command() {
 
 /// Its prepare may have written what the look found, or nothing.
 #[test]
-fn what_the_first_look_does_not_choose_any_more_is_dropped_and_downloaded_over() {
+fn a_prefetch_the_first_refresh_rejects_is_replaced() {
     let chooses = |chosen, second| old(known(IsStaged, chosen, Some(NEW), last(Refresh, true, second)));
     let first = |before| StepMemory { asked: Some(first_look(before)), ..later() };
     let target = |mut shadow: BottlerocketShadow| {
@@ -128,7 +128,7 @@ fn what_the_first_look_does_not_choose_any_more_is_dropped_and_downloaded_over()
 }
 
 #[test]
-fn what_a_person_staged_or_activated_is_left_alone() {
+fn manual_staging_and_activation_are_left_alone() {
     let unmarked = || with(idle(), |_, status| status.staged = Some(staged(NEW, 5)));
     check! {
         "staged": old(is_staged(last(Prepare, true, 5))), idle(), due() => WAITS;
@@ -142,10 +142,10 @@ fn what_a_person_staged_or_activated_is_left_alone() {
         "said, and switched off": old(is_ready(last(Activate, true, 6))), waits(), fresh()
             => "-StatusProblem -StatusMessage";
         "what an attempt failed of is worth more": old(is_staged(last(Prepare, true, 5))),
-            with(said(Problem::StepFailed, "the host fell back"), |spec, _| spec.failures = Some(Failures::default())), due()
+            with(shown(Problem::StepFailed, "the host fell back"), |spec, _| spec.failures = Some(Failures::default())), due()
             => "wait";
         "so is what is wrong with the API": old(is_staged(last(Prepare, true, 5))),
-            said(Problem::HostUnreachable, "no answer"), StepMemory { host_api_fails: true, ..later() } => "wait";
+            shown(Problem::HostUnreachable, "no answer"), StepMemory { host_api_fails: true, ..later() } => "wait";
         "activated what we downloaded": old(is_ready(last(Activate, true, 6))), waiting(NEW), due()
             => format!("-StatusStaged {WAITS}");
         "what our attempt activated is no person's": old(is_ready(last(Activate, true, 6))), unmarked(), due()
@@ -159,11 +159,11 @@ fn what_a_person_staged_or_activated_is_left_alone() {
 }
 
 #[test]
-fn a_download_that_fails_is_said_once_and_taken_back() {
+fn a_failed_prefetch_is_reported_once_and_withdrawn() {
     let failed = || old(known(Available, Some(NEW), None, last(Prepare, false, 2)));
     let sentence = "prefetch failed with exit status 1: no route";
     let fell_back = || {
-        with(said(Problem::StepFailed, "the host fell back"), |spec, _| {
+        with(shown(Problem::StepFailed, "the host fell back"), |spec, _| {
             spec.failures = Some(Failures::default());
         })
     };
@@ -174,24 +174,24 @@ fn a_download_that_fails_is_said_once_and_taken_back() {
             => "PrefetchFailed \"prefetch failed: prepare wrote 1.21.0, not 1.20.1\"";
         "it wrote another, and said: downloaded over when it is due":
             old(is_staged(saying("Starting update to 1.21.0\n", 5))),
-            said(Problem::PrefetchFailed, "prefetch failed: prepare wrote 1.21.0, not 1.20.1"), StepMemory { distrusted_at: Some(time(5)), ..due() }
+            shown(Problem::PrefetchFailed, "prefetch failed: prepare wrote 1.21.0, not 1.20.1"), StepMemory { distrusted_at: Some(time(5)), ..due() }
             => "prepare";
         "a person's failed": failed(), idle(), later() => "wait";
-        "said": failed(), said(Problem::PrefetchFailed, sentence), later() => "wait";
-        "said, after the next look": old(available()), said(Problem::PrefetchFailed, sentence), later() => "wait";
-        "tried again": failed(), said(Problem::PrefetchFailed, sentence), due() => "prepare";
-        "while it is tried again": old(Updates::Busy), said(Problem::PrefetchFailed, sentence), begun(Prepare, 2) => "poll";
-        "failed again": failed(), said(Problem::PrefetchFailed, sentence), begun(Prepare, 1) => "wait";
-        "worked": old(is_staged(last(Prepare, true, 5))), said(Problem::PrefetchFailed, sentence), begun(Prepare, 1)
+        "said": failed(), shown(Problem::PrefetchFailed, sentence), later() => "wait";
+        "said, after the next look": old(available()), shown(Problem::PrefetchFailed, sentence), later() => "wait";
+        "tried again": failed(), shown(Problem::PrefetchFailed, sentence), due() => "prepare";
+        "while it is tried again": old(Updates::Busy), shown(Problem::PrefetchFailed, sentence), begun(Prepare, 2) => "poll";
+        "failed again": failed(), shown(Problem::PrefetchFailed, sentence), begun(Prepare, 1) => "wait";
+        "worked": old(is_staged(last(Prepare, true, 5))), shown(Problem::PrefetchFailed, sentence), begun(Prepare, 1)
             => "StatusStaged -StatusProblem -StatusMessage";
-        "none is chosen any more": old(known(Idle, None, None, last(Refresh, true, 3))), said(Problem::PrefetchFailed, sentence), later()
+        "none is chosen any more": old(known(Idle, None, None, last(Refresh, true, 3))), shown(Problem::PrefetchFailed, sentence), later()
             => "-StatusProblem -StatusMessage -TargetVersion";
         "what an attempt failed of is worth more": failed(), fell_back(), begun(Prepare, 1) => "wait";
     }
 }
 
 #[test]
-fn a_turn_takes_what_was_downloaded_if_the_host_still_chooses_it() {
+fn a_turn_uses_a_prefetch_still_chosen() {
     let turn =
         || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(ahead(NEW, 5)));
     let asked_now = |before| StepMemory { asked: Some(call(Refresh, before)), ..began() };

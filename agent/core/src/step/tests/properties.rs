@@ -191,14 +191,14 @@ proptest! {
     }
 
     #[test]
-    fn a_report_that_was_taken_is_not_made_again(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
+    fn an_accepted_report_is_not_repeated(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
         let (stored, memory) = reported(&host, shadow, memory);
         let (again, _) = step(&host, &facts(&stored), &memory);
         prop_assert!(!matches!(again, Step::Report(_)), "reports go on and on: {again:?}");
     }
 
     #[test]
-    fn a_word_and_a_sentence_come_and_go_together(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
+    fn problem_and_message_come_and_go_together(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
         let shadow = with(shadow, |_, status| status.message = status.problem.map(|problem| problem.to_string()));
         let (stored, _) = reported(&host, shadow, memory);
         let status = stored.status.unwrap_or_default();

@@ -58,9 +58,9 @@ fn staging_step_by_step() {
         "still chosen: said": old(is_staged(last(Refresh, true, 7))), waiting(), looking() => "StatusStaged";
         "still chosen: activated": old(is_staged(last(Refresh, true, 7))), confirmed(), refreshed()
             => "activate";
-        "the trap: a later prepare failed": old(is_staged(last(Prepare, false, 6))), ours(), refreshed()
+        "a later prepare failed": old(is_staged(last(Prepare, false, 6))), ours(), refreshed()
             => "-StatusStaged";
-        "the trap, hidden by a refresh": old(is_staged(last(Refresh, true, 7))), ours(), refreshed()
+        "a later prepare failed, hidden by a refresh": old(is_staged(last(Refresh, true, 7))), ours(), refreshed()
             => "-StatusStaged";
         "ready": old(is_ready(last(Activate, true, 6))), ours(), fresh() => "StagedAndPerformedUpdate";
     }
@@ -68,7 +68,7 @@ fn staging_step_by_step() {
 
 /// A prepare may write another image than the one that it is labelled with, or none.
 #[test]
-fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
+fn only_an_image_still_chosen_is_activated() {
     let waiting =
         || with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(staged(NEW, 5)));
     let dropped = || with(waiting(), |_, status| status.staged = None);
@@ -78,11 +78,11 @@ fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
     let later = || asked(Refresh, 7);
     let chooses = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, true, second));
     let fails = |chosen, second| known(UpdateState::Staged, chosen, Some(NEW), last(Refresh, false, second));
-    let said = "refresh failed with exit status 1: no route";
+    let message = "refresh failed with exit status 1: no route";
     let failed = || {
         with(waiting(), |_, status| {
             status.staged = Some(staged(NEW, 7));
-            (status.problem, status.message) = (Some(Problem::RefreshFailed), Some(said.into()));
+            (status.problem, status.message) = (Some(Problem::RefreshFailed), Some(message.into()));
         })
     };
     let moved = || with(dropped(), |_, status| status.target_version = Some(OTHER.into()));
@@ -107,7 +107,7 @@ fn an_image_is_activated_only_if_the_look_after_its_prepare_still_chooses_it() {
 }
 
 #[test]
-fn a_prepare_is_believed_when_it_says_that_it_wrote_something_else() {
+fn a_prepare_that_wrote_another_version_is_believed() {
     let goal = || shadow(State::StagedAndPerformedUpdate);
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     let other = || old(is_staged(saying("Starting update to 1.21.0\n", 5)));
@@ -134,7 +134,7 @@ fn a_prepare_is_believed_when_it_says_that_it_wrote_something_else() {
 }
 
 #[test]
-fn what_somebody_else_staged_or_activated_is_not_ours() {
+fn others_staging_and_activation_are_not_ours() {
     let goal = || shadow(State::StagedAndPerformedUpdate);
     let ours = || with(goal(), |_, status| status.staged = Some(staged(NEW, 5)));
     check! {
@@ -156,7 +156,7 @@ fn what_somebody_else_staged_or_activated_is_not_ours() {
 
 /// The end of the host's command is awaited, however long it takes: only the reconciler's deadline gives up.
 #[test]
-fn a_host_that_is_busy_for_a_day_has_not_failed() {
+fn a_host_busy_all_day_has_not_failed() {
     for command in [Refresh, Prepare, Activate, Deactivate] {
         let shadow = shadow(State::StagedAndPerformedUpdate);
         let mut memory = asked(command, 1);
@@ -170,7 +170,7 @@ fn a_host_that_is_busy_for_a_day_has_not_failed() {
 }
 
 #[test]
-fn a_command_of_ours_that_fails_ends_the_step_once() {
+fn our_failed_command_ends_the_step_once() {
     for (command, host_says) in [
         (Refresh, known(UpdateState::Idle, None, None, last(Refresh, false, 2))),
         (Prepare, known(Available, Some(NEW), None, last(Prepare, false, 2))),
@@ -210,9 +210,9 @@ fn rebooting_needs_grant_and_claim_of_this_boot() {
     let asked_for = StepMemory { reboot_may_come: true, ..fresh() };
     let deactivated = || {
         with(goal(Some(BOOT), Some(BOOT)), |_, status| {
-            let said =
+            let message =
                 "1.20.1 is not what the host would boot next; a reboot that was asked for may still come";
-            (status.problem, status.message) = (Some(Problem::NotNextToBoot), Some(said.into()));
+            (status.problem, status.message) = (Some(Problem::NotNextToBoot), Some(message.into()));
         })
     };
     let worded =
@@ -276,7 +276,7 @@ fn monitoring_notices_a_late_fall_back_once() {
 }
 
 #[test]
-fn what_upstream_left_is_adopted_if_the_host_would_boot_it() {
+fn upstreams_image_is_adopted_if_next_to_boot() {
     let left = |wanted, reached| {
         with(shadow(wanted), |_, status| {
             status.current_state = Some(reached);
@@ -345,12 +345,12 @@ fn whatever_the_host_says_can_be_reported() {
 
 #[test]
 fn trouble_with_the_host_is_said_once() {
-    let said = |shadow: &BottlerocketShadow, reason: &str| {
+    let reported = |shadow: &BottlerocketShadow, reason: &str| {
         let write = host_trouble(&facts(shadow), Problem::HostUnreachable, reason);
         write.map(|write| words(&Step::Report(write)))
     };
-    assert_eq!(said(&shadow(State::Idle), "no socket").as_deref(), Some("HostUnreachable \"no socket\""));
+    assert_eq!(reported(&shadow(State::Idle), "no socket").as_deref(), Some("HostUnreachable \"no socket\""));
     let standing = says(shadow(State::Idle), Problem::HostUnreachable, "no socket");
-    assert_eq!(said(&standing, "no socket"), None);
-    assert_eq!(said(&standing, "half an answer").as_deref(), Some("\"half an answer\""));
+    assert_eq!(reported(&standing, "no socket"), None);
+    assert_eq!(reported(&standing, "half an answer").as_deref(), Some("\"half an answer\""));
 }

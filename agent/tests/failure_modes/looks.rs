@@ -9,7 +9,7 @@ use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults, Unu
 use crate::solo::{NEW, Solo};
 
 #[tokio::test(start_paused = true)]
-async fn whatever_makes_a_look_fail_stands_in_the_message_until_one_succeeds() {
+async fn a_refresh_failure_shows_until_one_succeeds() {
     let refresh = Call::Action(Command::Refresh);
     let rows = [
         (Faults::failing(Command::Refresh, "no route"), "refresh failed with exit status 1: no route"),
@@ -45,7 +45,7 @@ async fn whatever_makes_a_look_fail_stands_in_the_message_until_one_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_things_that_are_wrong_are_not_said_in_turn_without_end() {
+async fn two_problems_are_not_reported_in_turn() {
     let solo = Solo::idle().await;
     solo.faults(Faults::failing(Command::Refresh, "no route"));
     solo.until("the first", |status| status.message.is_some()).await;
@@ -58,7 +58,7 @@ async fn two_things_that_are_wrong_are_not_said_in_turn_without_end() {
 
 /// The document of a host that was asked once in this boot, and whose command was killed, names no update.
 #[tokio::test(start_paused = true)]
-async fn a_first_look_that_is_killed_does_not_take_back_what_was_found_before() {
+async fn a_killed_first_refresh_withdraws_no_known_target() {
     let solo = Solo::idle().await;
     let boot = solo.place.host.boot_id();
     solo.faults(Faults { lost: [Command::Refresh].into(), ..Faults::default() });
@@ -71,7 +71,7 @@ async fn a_first_look_that_is_killed_does_not_take_back_what_was_found_before() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_that_take_their_time_and_fail_are_said_once() {
+async fn slow_failing_refreshes_are_reported_once() {
     let refresh = Duration::from_secs(20);
     let mut solo = Solo::new(Durations { refresh, ..Durations::default() }, &[]).await;
     solo.start();
@@ -83,7 +83,7 @@ async fn looks_that_take_their_time_and_fail_are_said_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_that_take_longer_than_they_should_and_fail_are_said_once() {
+async fn overlong_failing_refreshes_are_reported_once() {
     let mut solo =
         Solo::new(Durations { refresh: Duration::from_mins(15), ..Durations::default() }, &[]).await;
     solo.faults(Faults::failing(Command::Refresh, "no route"));
@@ -96,7 +96,7 @@ async fn looks_that_take_longer_than_they_should_and_fail_are_said_once() {
 
 /// One problem takes the place of the other: in between it would look as if an update could begin.
 #[tokio::test(start_paused = true)]
-async fn looks_that_fail_are_not_forgotten_when_the_api_was_away() {
+async fn failed_refreshes_outlast_an_absent_api() {
     let solo = Solo::idle().await;
     solo.faults(Faults::failing(Command::Refresh, "no route"));
     let told = "refresh failed with exit status 1: no route";
@@ -114,7 +114,7 @@ async fn looks_that_fail_are_not_forgotten_when_the_api_was_away() {
 
 /// The refresh is a success, and yet the host did not get to choosing.
 #[tokio::test(start_paused = true)]
-async fn an_update_that_is_available_and_not_chosen_is_named() {
+async fn an_available_update_not_chosen_is_named() {
     let lock = |version: &str| Choice { version_lock: Some(version.into()), ..Choice::default() };
     for choice in [Choice { unused: Some(Unused::Settings), ..Choice::default() }, lock("1.19.4")] {
         let refresh = Duration::from_secs(20);
@@ -142,7 +142,7 @@ async fn an_update_that_is_available_and_not_chosen_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_held_for_long_is_said_of_an_idle_host() {
+async fn a_long_held_lock_is_reported_when_idle() {
     for (ours, told) in [
         (true, "refresh failed: it has not ended for more than 10 minutes"),
         (false, "refresh failed: another update command has held the host's lock for more than 10 minutes"),

@@ -48,7 +48,7 @@ fn is_ahead(status: &BottlerocketShadowStatus, version: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_with_a_wrong_label_is_never_activated() {
+async fn a_mislabelled_image_is_never_activated() {
     for (what, says) in
         [Change::Published, Change::Withdrawn].into_iter().flat_map(|it| [(it, false), (it, true)])
     {
@@ -101,7 +101,7 @@ async fn labelled_wrongly(meanwhile: Change) -> Solo {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_downloaded_ahead_with_a_wrong_label_is_dropped_and_downloaded_over() {
+async fn a_mislabelled_prefetch_is_replaced() {
     for turn_comes_first in [false, true] {
         let solo = labelled_wrongly(Change::Published).await;
         if turn_comes_first {
@@ -116,7 +116,7 @@ async fn what_was_downloaded_ahead_with_a_wrong_label_is_dropped_and_downloaded_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_downloaded_ahead_is_dropped_if_it_was_withdrawn_before() {
+async fn a_prefetch_withdrawn_meanwhile_is_dropped() {
     let solo = labelled_wrongly(Change::Withdrawn).await;
     solo.until("dropped", |status| status.staged.is_none() && status.target_version.is_none()).await;
     solo.place.host.publish(NEW).unwrap();
@@ -126,7 +126,7 @@ async fn what_was_downloaded_ahead_is_dropped_if_it_was_withdrawn_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_fails_after_the_download_is_repeated_and_the_download_is_not() {
+async fn a_failed_refresh_repeats_without_another_download() {
     let prepare = Duration::from_hours(2);
     let mut solo = Solo::new(Durations { prepare, ..Durations::default() }, &[]).await;
     solo.start();
@@ -134,8 +134,8 @@ async fn a_look_that_fails_after_the_download_is_repeated_and_the_download_is_no
     solo.stage(1);
     solo.until_called("prepare-update", 0).await;
     solo.faults(Faults::failing(Command::Refresh, "no route"));
-    let said = "refresh failed with exit status 1: no route";
-    solo.until(said, |status| status.message.as_deref() == Some(said)).await;
+    let message = "refresh failed with exit status 1: no route";
+    solo.until(message, |status| status.message.as_deref() == Some(message)).await;
     let (looks, words) = (solo.count("refresh-updates"), solo.statuses().len());
     solo.never("it fails, or is downloaded again", || {
         solo.count("prepare-update") > 1 || solo.status().current_state == Some(State::ErrorReset)
@@ -164,7 +164,7 @@ async fn withdrawn_for_a_moment(solo: &Solo) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_prepare_says_it_did_not_write_is_never_activated_although_it_is_still_chosen() {
+async fn an_image_the_prepare_denies_is_never_activated() {
     let prepare = Duration::from_mins(10);
     let locked = |updater: Option<&str>| {
         let (version_lock, updater_lock) = (Some(NEW.to_owned()), updater.map(str::to_owned));
@@ -219,7 +219,7 @@ async fn another_process_does_not_trust_it_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_downloaded_ahead_and_says_that_it_is_another_is_downloaded_over() {
+async fn a_prefetch_of_another_version_is_replaced() {
     for (what, told) in [
         (Change::Published, "prefetch failed: prepare wrote 1.20.2, not 1.20.1"),
         (Change::Withdrawn, "prefetch failed: prepare wrote no image: it found no update"),

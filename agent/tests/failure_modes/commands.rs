@@ -40,7 +40,7 @@ async fn a_download_of_eight_hours_is_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_is_killed_in_mid_download_awaits_the_end_of_it() {
+async fn an_agent_killed_in_mid_download_awaits_it() {
     let prepare = Duration::from_hours(8);
     let mut solo = idle(Durations { prepare, ..Durations::default() }).await;
     solo.stage(1);
@@ -52,7 +52,7 @@ async fn an_agent_that_is_killed_in_mid_download_awaits_the_end_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_somebody_holds_for_minutes_is_no_failure() {
+async fn a_lock_held_for_minutes_is_no_failure() {
     for command in [Command::Refresh, Command::Prepare, Command::Activate] {
         let solo = idle(Durations::default()).await;
         solo.faults(Faults::answer(Call::Action(command), Answer::Locked));
@@ -67,7 +67,7 @@ async fn a_lock_that_somebody_holds_for_minutes_is_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_host_says_no_with_comes_out_in_the_message_and_goes() {
+async fn a_hosts_refusal_enters_and_leaves_the_message() {
     let action = Call::Action;
     let rows = [
         (
@@ -87,12 +87,12 @@ async fn what_the_host_says_no_with_comes_out_in_the_message_and_goes() {
             "activate was refused: none staged",
         ),
         (action(Command::Activate), Answer::NotAllowed("not now".into()), "activate was refused: not now"),
-        (action(Command::Prepare), Answer::Half, "half an answer"),
+        (action(Command::Prepare), Answer::Half, "was cut off"),
         (action(Command::Prepare), Answer::Hang, "got no answer within 10 s"),
         (Call::Status, Answer::Refused("no memory".into()), "was answered with 500: no memory"),
-        (Call::Status, Answer::Half, "GET /updates/status got half an answer"),
+        (Call::Status, Answer::Half, "the answer to GET /updates/status was cut off"),
         (Call::Status, Answer::Hang, "GET /updates/status got no answer within 10 s"),
-        (Call::Status, Answer::Nonsense("<html>".into()), "makes no sense"),
+        (Call::Status, Answer::Nonsense("<html>".into()), "cannot be understood"),
         (
             action(Command::Prepare),
             Answer::NotAllowed("\u{1b}[2J\0\nnot\u{202e} now".into()),
@@ -120,7 +120,7 @@ async fn what_the_host_says_no_with_comes_out_in_the_message_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_that_is_refused_for_good_ends_the_attempt() {
+async fn a_command_refused_for_good_ends_the_attempt() {
     for (command, answer, words) in [
         (Command::Prepare, Answer::NotFound("no chosen one".into()), ": prepare was refused: no chosen one"),
         (Command::Prepare, Answer::NotAllowed("not now".into()), ": prepare was refused: not now"),
@@ -132,7 +132,7 @@ async fn a_command_that_is_refused_for_good_ends_the_attempt() {
         solo.faults(Faults::answer(Call::Action(command), answer));
         solo.stage(1);
         let status = solo.until_at(1, State::ErrorReset).await;
-        assert_eq!(status.message, Some(format!("the host refuses its commands{words}")));
+        assert_eq!(status.message, Some(format!("the host refuses the commands of the update{words}")));
         let actions = solo.actions();
         solo.never("anything more is tried", || solo.actions() != actions).await;
     }
@@ -158,7 +158,7 @@ async fn whatever_a_command_writes_can_be_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_a_command_writes_that_goes_well_does_no_harm() {
+async fn output_of_successful_commands_does_no_harm() {
     let noise = "\u{1b}[2J\0 1%\r\n".repeat(100_000);
     for words in
         [&noise, &format!("Starting update to {NEW}\n{noise}"), &format!("\n\0\nStarting update to {NEW}")]
@@ -184,7 +184,7 @@ async fn a_curious_person(solo: &Solo) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_that_meets_somebody_elses_question_is_sent_again() {
+async fn a_command_answered_busy_is_sent_again() {
     let status = Duration::from_secs(5);
     let solo = idle(Durations { status, ..Durations::default() }).await;
     solo.stage(1);
@@ -197,13 +197,13 @@ async fn a_command_that_meets_somebody_elses_question_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_does_not_say_what_it_runs_is_told_of() {
+async fn a_host_hiding_its_version_is_reported() {
     let mut solo = Solo::new(Durations::default(), &[]).await;
     for (answer, sentence) in [
         (Answer::Refused("no os-release".into()), "GET /os was answered with 500: no os-release"),
         (Answer::Nonsense(r#"{"version_id": "latest"}"#.into()), "\"latest\" is not a version"),
         (Answer::Hang, "GET /os got no answer"),
-        (Answer::Half, "GET /os got half an answer"),
+        (Answer::Half, "the answer to GET /os was cut off"),
     ] {
         solo.faults(Faults::answer(Call::Os, answer));
         solo.start();
@@ -217,7 +217,7 @@ async fn a_host_that_does_not_say_what_it_runs_is_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_that_fails_ends_the_attempt_with_its_own_words() {
+async fn a_failed_command_ends_the_attempt_quoting_stderr() {
     for (command, name) in
         [(Command::Refresh, "refresh"), (Command::Prepare, "prepare"), (Command::Activate, "activate")]
     {
@@ -242,7 +242,7 @@ async fn a_command_that_fails_ends_the_attempt_with_its_own_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_choice_that_changes_between_check_and_prepare_is_the_hosts() {
+async fn the_host_may_choose_again_before_the_prepare() {
     let lock = |version: &str| Choice { version_lock: Some(version.into()), ..Choice::default() };
     let wave = Choice { before_wave: true, ..Choice::default() };
     for (choice, target) in [(lock("1.21.0"), None), (lock("1.20.0"), Some("1.20.0")), (wave, None)] {
@@ -265,7 +265,7 @@ async fn a_choice_that_changes_between_check_and_prepare_is_the_hosts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wave_that_has_not_come_is_no_update() {
+async fn an_update_before_its_wave_is_none() {
     let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
     solo.faults(Faults { choice: Choice { before_wave: true, ..Choice::default() }, ..Faults::default() });
     solo.start();
@@ -277,7 +277,7 @@ async fn a_wave_that_has_not_come_is_no_update() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_whose_answer_never_comes_is_not_given_twice() {
+async fn an_unanswered_command_is_not_sent_twice() {
     for command in [Command::Refresh, Command::Prepare, Command::Activate] {
         let solo = idle(Durations::default()).await;
         let before = solo.count("refresh-updates");
@@ -295,7 +295,7 @@ async fn a_command_whose_answer_never_comes_is_not_given_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_boot_in_mid_update_forgets_everything_and_it_begins_again() {
+async fn a_boot_in_mid_update_begins_it_again() {
     for (command, skip) in [("prepare-update", 0), ("activate-update", 0)] {
         let long = Duration::from_mins(10);
         let solo = idle(Durations { prepare: long, activate: long, ..Durations::default() }).await;
@@ -312,7 +312,7 @@ async fn a_boot_in_mid_update_forgets_everything_and_it_begins_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_undone_is_told_until_it_is() {
+async fn a_failed_undo_is_reported_until_it_works() {
     let refusals = [
         (Answer::NotFound("none staged".into()), "deactivate was refused: none staged"),
         (Answer::NotAllowed("not now".into()), "deactivate was refused: not now"),

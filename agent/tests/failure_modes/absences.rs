@@ -20,12 +20,12 @@ async fn idle(mounted: bool) -> Solo {
 }
 
 async fn until_nobody_answers(solo: &Solo) {
-    let said = "nobody answers on ";
-    solo.until(said, |status| status.message.as_ref().is_some_and(|it| it.starts_with(said))).await;
+    let beginning = "nobody answers on ";
+    solo.until(beginning, |status| status.message.as_ref().is_some_and(|it| it.starts_with(beginning))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_started_anew_is_reached_from_a_new_container() {
+async fn a_restarted_host_api_needs_a_new_container() {
     let solo = idle(true).await;
     solo.place.host.restart_api(Duration::from_secs(1));
     until_nobody_answers(&solo).await;
@@ -49,7 +49,7 @@ async fn a_short_absence_ends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_there_and_does_not_answer_is_awaited() {
+async fn a_silent_host_api_is_waited_for() {
     let solo = idle(false).await;
     solo.faults(Faults::answer(Call::Status, Answer::Hang));
     solo.stage(1);
@@ -59,7 +59,7 @@ async fn a_server_that_is_there_and_does_not_answer_is_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_without_an_api_is_tried_again_and_again_with_few_words() {
+async fn a_host_without_api_is_retried_quietly() {
     let solo = idle(false).await;
     solo.place.host.restart_api(Duration::from_hours(2));
     until_nobody_answers(&solo).await;
@@ -71,7 +71,7 @@ async fn a_host_without_an_api_is_tried_again_and_again_with_few_words() {
 
 /// The host's API ends before the host does, and perhaps before the agent.
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_ends_while_its_host_goes_down_reboots_it_once() {
+async fn a_restart_during_shutdown_reboots_only_once() {
     let reboot = Duration::from_mins(10);
     let mut solo = Solo::new(Durations { reboot, ..Durations::default() }, &[]).await;
     solo.mount();
@@ -89,7 +89,7 @@ async fn an_agent_that_ends_while_its_host_goes_down_reboots_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reboot_that_does_not_come_is_asked_for_again_by_the_next_container() {
+async fn a_new_container_repeats_a_missing_reboot() {
     let solo = idle(true).await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;

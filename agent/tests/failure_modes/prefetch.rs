@@ -37,7 +37,7 @@ async fn turn(solo: &Solo) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_does_not_wait_for_what_was_downloaded_before_it() {
+async fn a_turn_does_not_wait_for_the_prefetch() {
     let solo = solo().await;
     downloaded(&solo, NEW).await;
     assert!(solo.statuses().iter().all(|status| status.message.is_none()), "a download takes its time");
@@ -62,14 +62,14 @@ async fn without_the_option_nothing_is_downloaded_ahead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_for_days_with_few_words_and_through_restarts() {
+async fn waits_for_days_quietly_and_through_restarts() {
     let mut solo = solo().await;
     downloaded(&solo, NEW).await;
-    let (said, looked) = (solo.statuses().len(), solo.count("refresh-updates"));
+    let (reports, looked) = (solo.statuses().len(), solo.count("refresh-updates"));
     let began = Instant::now();
     solo.until_called("refresh-updates", looked + 11).await;
     assert!(began.elapsed() > Duration::from_hours(16), "{:?}", began.elapsed());
-    assert!(solo.statuses().len() - said <= 12, "one report for each look");
+    assert!(solo.statuses().len() - reports <= 12, "one report for each look");
     for _ in 0..3 {
         solo.start();
         let looked = solo.count("refresh-updates");
@@ -92,7 +92,7 @@ async fn another_release_is_downloaded_over_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_choice_that_has_changed_when_the_turn_comes_is_not_activated() {
+async fn a_prefetch_no_longer_chosen_is_not_activated() {
     let solo = solo().await;
     downloaded(&solo, NEW).await;
     let choice = Choice { version_lock: Some("1.19.9".into()), ..Choice::default() };
@@ -103,7 +103,7 @@ async fn a_choice_that_has_changed_when_the_turn_comes_is_not_activated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_ran_on_the_host_meanwhile_makes_it_doubtful() {
+async fn any_other_command_makes_the_image_doubtful() {
     for commands in [&[Typed::Refresh][..], &[Typed::Prepare], &[Typed::Prepare, Typed::Refresh]] {
         let solo = solo().await;
         downloaded(&solo, NEW).await;
@@ -116,7 +116,7 @@ async fn whatever_ran_on_the_host_meanwhile_makes_it_doubtful() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prepare_that_failed_behind_our_back_is_not_activated() {
+async fn an_unseen_failed_prepare_is_not_activated() {
     let solo = solo().await;
     downloaded(&solo, NEW).await;
     solo.faults(Faults::failing(Command::Prepare, "connection reset"));
@@ -157,17 +157,17 @@ async fn a_person_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn downloads_that_fail_are_said_once_and_become_rare() {
+async fn failed_prefetches_are_reported_once_and_become_rare() {
     let solo = solo().await;
     solo.faults(Faults::failing(Command::Prepare, "no route"));
-    let said = "prefetch failed with exit status 1: no route";
-    solo.until(said, |status| status.message.as_deref() == Some(said)).await;
+    let told = "prefetch failed with exit status 1: no route";
+    solo.until(told, |status| status.message.as_deref() == Some(told)).await;
     let began = Instant::now();
     solo.until_called("prepare-update", 5).await;
     assert!(began.elapsed() > Duration::from_hours(4), "{:?}", began.elapsed());
     let messages: Vec<_> = solo.statuses().into_iter().map(|status| status.message).collect();
     let first = messages.iter().position(Option::is_some).unwrap();
-    assert!(messages[first..].iter().all(|message| message.as_deref() == Some(said)), "{messages:#?}");
+    assert!(messages[first..].iter().all(|message| message.as_deref() == Some(told)), "{messages:#?}");
     assert_eq!(messages.len() - first, 1, "and once only: {messages:#?}");
     assert_eq!((solo.status().crash_count, solo.status().current_state), (Some(0), Some(State::Idle)));
     solo.faults(Faults::default());
@@ -175,7 +175,7 @@ async fn downloads_that_fail_are_said_once_and_become_rare() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_refuses_to_download_is_asked_rarely() {
+async fn a_host_refusing_to_download_is_asked_rarely() {
     let solo = solo().await;
     solo.faults(Faults::answer(Call::Action(Command::Prepare), Answer::NotAllowed("not now".into())));
     solo.until_called("prepare-update", 0).await;
@@ -198,7 +198,7 @@ async fn a_version_that_is_halted_is_not_downloaded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_boot_while_it_waits_has_it_downloaded_again() {
+async fn a_boot_while_waiting_downloads_it_again() {
     let solo = solo().await;
     downloaded(&solo, NEW).await;
     let boot = solo.place.host.boot_id();
@@ -213,7 +213,7 @@ async fn a_boot_while_it_waits_has_it_downloaded_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_comes_in_mid_download_goes_on_with_it() {
+async fn a_turn_in_mid_download_goes_on() {
     let solo = solo().await;
     solo.until_called("prepare-update", 0).await;
     turn(&solo).await;

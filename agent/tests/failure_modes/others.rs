@@ -19,7 +19,7 @@ async fn what_a_person_staged_is_not_trusted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prepare_that_fails_over_an_earlier_image_is_never_activated() {
+async fn an_image_damaged_by_prepare_is_never_activated() {
     let solo = Solo::idle().await;
     solo.person(&[Typed::Prepare]).await;
     solo.faults(Faults::failing(Command::Prepare, "connection reset"));
@@ -41,7 +41,7 @@ async fn a_prepare_that_fails_over_an_earlier_image_is_never_activated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_activated_stays_so_while_nothing_is_asked_for() {
+async fn a_manual_activation_stays_while_idle() {
     let mut solo = Solo::idle().await;
     solo.person(&[Typed::Prepare, Typed::Activate]).await;
     solo.never("it is undone", || solo.count("deactivate-update") > 0).await;
@@ -50,7 +50,7 @@ async fn what_a_person_activated_stays_so_while_nothing_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_activated_after_an_attempt_was_given_up_stays_so() {
+async fn a_manual_activation_after_giving_up_stays() {
     let mut solo = Solo::idle().await;
     solo.stage(1);
     solo.until_at(1, STAGED).await;

@@ -38,7 +38,7 @@ async fn a_grant_for_another_boot_is_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reboot_that_is_inhibited_is_given_up_with_the_hosts_words() {
+async fn an_inhibited_reboot_fails_quoting_the_host() {
     for stderr in [String::new(), "\n\0\u{1b}[2J no\n".repeat(60_000)] {
         given_up_with_the_hosts_words(format!("inhibited by a shell{stderr}")).await;
     }
@@ -65,7 +65,7 @@ async fn given_up_with_the_hosts_words(stderr: String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reboot_that_does_not_come_is_asked_for_again_in_this_boot() {
+async fn a_missing_reboot_is_repeated_in_this_boot() {
     let solo = staged().await;
     solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
     solo.grant();
@@ -88,7 +88,7 @@ fn deactivate(solo: &Solo) -> (usize, tokio::time::Instant) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reboot_into_nothing_is_not_asked_for_and_its_claim_is_taken_back() {
+async fn a_deactivated_image_withdraws_the_reboot_claim() {
     let ignored = Faults { reboot_ignored: true, ..Faults::default() };
     let refused = Faults::answer(Call::Reboot, Answer::Refused("inhibited by a shell".into()));
     for (faults, accepted) in [(ignored, true), (refused, false)] {
@@ -110,7 +110,7 @@ async fn a_reboot_into_nothing_is_not_asked_for_and_its_claim_is_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_of_an_earlier_process_is_not_taken_back_at_once() {
+async fn an_inherited_claim_is_not_withdrawn_at_once() {
     let mut solo = staged().await;
     solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
     solo.grant();
@@ -124,7 +124,7 @@ async fn a_claim_of_an_earlier_process_is_not_taken_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_is_activated_again_is_rebooted_into() {
+async fn a_reactivated_image_is_rebooted_into() {
     let solo = staged().await;
     solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
     solo.grant();

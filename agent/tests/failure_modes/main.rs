@@ -1,4 +1,4 @@
-//! The agent on a simulated host, through every trap of the host's API. Time is simulated.
+//! The agent on a simulated host, through every failure mode of the host's API. Time is simulated.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
