@@ -32,11 +32,7 @@ impl Retry {
             self.since = Instant::now();
         }
         if self.log.is_new(reason) {
-            tracing::warn!(
-                reason,
-                "{} fails; the agent tries again, and logs only when the reason changes",
-                self.what
-            );
+            tracing::warn!(reason, "{} fails; the agent tries again, and logs each reason once", self.what);
         } else {
             tracing::debug!(reason, times = self.times, "{} fails again", self.what);
         }

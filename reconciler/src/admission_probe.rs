@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_news_of_one_half_is_no_less_known_for_a_silent_other() {
+    fn bad_news_of_one_half_is_enough() {
         let nothing = || Met::Nothing("timeout".into());
         let through = || Met::Nobody;
         for (webhook, policy, unknown) in [

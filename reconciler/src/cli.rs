@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_refused_by_name_with_what_to_write() {
+    fn a_bad_value_is_named_with_a_remedy() {
         for (bad, variable, hint) in [
             ("--max-concurrent-update=0", "MAX_CONCURRENT_UPDATE", "such as 2"),
             ("--max-concurrent-update=-1", "MAX_CONCURRENT_UPDATE", "such as 10%"),

@@ -9,7 +9,6 @@ use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, State};
 use brupop_runtime::authorizer::Refusals;
 use brupop_runtime::connections::Drops;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -28,42 +27,6 @@ const MAX_FAILURES: usize = 32;
 /// The kinds of objects that may be left alone because they cannot be read.
 const SKIPPED_KINDS: [&str; 4] = ["BottlerocketShadow", "Node", "Pod", "PodDisruptionBudget"];
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByState {
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByVersion {
-    bottlerocket_version: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByKind {
-    kind: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByReason {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByFailure {
-    reason: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByResult {
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByObjectAndResult {
-    object: &'static str,
-    result: &'static str,
-}
-
 /// What only the last pass of the leader knows.
 #[derive(Clone, Debug, Default)]
 pub struct LastPass {
@@ -77,7 +40,6 @@ pub struct LastPass {
     pub oldest_slot_seconds: Option<u64>,
     /// How many slots are held for longer than they may be, by the reason of their nodes.
     pub overdue: BTreeMap<&'static str, i64>,
-    /// How many versions are halted.
     pub halted: u64,
     /// Were our admission rules seen to be in force?
     pub admission_enforced: bool,
@@ -104,8 +66,8 @@ impl LastPass {
 /// The reconciler's metrics. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
-    writes: Family<ByObjectAndResult, Counter>,
-    evictions: Family<ByResult, Counter>,
+    writes: Family<[(&'static str, &'static str); 2], Counter>,
+    evictions: Family<[(&'static str, &'static str); 1], Counter>,
     /// Scrapes that were refused.
     pub scrape_refusals: Refusals,
     /// Connections that were dropped.
@@ -115,14 +77,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts a write.
     pub fn wrote(&self, object: &'static str, result: &'static str) {
-        self.writes.get_or_create(&ByObjectAndResult { object, result }).inc();
+        self.writes.get_or_create(&[("object", object), ("result", result)]).inc();
     }
 
-    /// Counts an eviction.
     pub fn evicted(&self, result: &'static str) {
-        self.evictions.get_or_create(&ByResult { result }).inc();
+        self.evictions.get_or_create(&[("result", result)]).inc();
     }
 
     /// Keeps what the last pass knows; `None` if this process does not lead any more.
@@ -135,7 +95,7 @@ impl Metrics {
     pub fn render(&self, cluster: Option<&Cluster>, watch_failures: u64) -> String {
         let mut registry = Registry::default();
         let pass = self.last_pass.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        registry.register("brupop_leader", "1 if this process leads", number(i64::from(pass.is_some())));
+        registry.register("brupop_leader", "1 if this process leads", gauge(pass.is_some()));
         registry.register("brupop_writes", "Writes to the API server", self.writes.clone());
         registry.register(
             "brupop_evictions",
@@ -169,10 +129,22 @@ impl Metrics {
     }
 }
 
-fn number(value: i64) -> Gauge {
+fn gauge(value: impl TryInto<i64>) -> Gauge {
     let gauge = Gauge::default();
-    gauge.set(value);
+    gauge.set(value.try_into().unwrap_or(i64::MAX));
     gauge
+}
+
+/// A gauge for each value of the label.
+fn gauges<V: Into<String>, N: TryInto<i64>>(
+    label: &'static str,
+    numbers: impl IntoIterator<Item = (V, N)>,
+) -> Family<[(&'static str, String); 1], Gauge> {
+    let family = Family::<_, Gauge>::default();
+    for (value, number) in numbers {
+        family.get_or_create(&[(label, value.into())]).set(number.try_into().unwrap_or(i64::MAX));
+    }
+    family
 }
 
 /// Counts by name, as the value of a label. The `most` frequent names are told apart, and all others count as `other`.
@@ -199,17 +171,15 @@ fn label(text: &str) -> String {
 fn of_hosts(registry: &mut Registry, cluster: &Cluster) {
     let readable = || cluster.shadows().filter_map(|shadow| shadow.ok());
     let reported = || readable().filter_map(|shadow| shadow.status.as_ref());
-    let states = Family::<ByState, Gauge>::default();
-    for state in State::ALL {
-        let hosts = reported().filter(|status| status.current_state == Some(state)).count();
-        states.get_or_create(&ByState { state: state.as_str() }).set(count(hosts));
-    }
-    let versions = Family::<ByVersion, Gauge>::default();
-    let reported_versions = reported().filter_map(|status| status.current_version.as_deref());
-    for (version, hosts) in tally(reported_versions, MAX_VERSIONS) {
-        versions.get_or_create(&ByVersion { bottlerocket_version: version }).set(hosts);
-    }
-    let failed = Family::<ByFailure, Gauge>::default();
+    let in_state = |state| reported().filter(|status| status.current_state == Some(state)).count();
+    let states = State::ALL.into_iter().map(|state| (state.as_str(), in_state(state)));
+    registry.register("brupop_hosts_state", "Bottlerocket hosts by state", gauges("state", states));
+    let versions = reported().filter_map(|status| status.current_version.as_deref());
+    registry.register(
+        "brupop_hosts_version",
+        "Bottlerocket hosts by version",
+        gauges("bottlerocket_version", tally(versions, MAX_VERSIONS)),
+    );
     // A node that failed after it had reached the version has nothing to try again.
     let reached = |shadow: &BottlerocketShadow| {
         let current = shadow.status.as_ref().and_then(|status| status.current_version.as_ref());
@@ -217,15 +187,10 @@ fn of_hosts(registry: &mut Registry, cluster: &Cluster) {
     };
     let failures = readable().filter(|shadow| !reached(shadow));
     let failures = failures.filter_map(|shadow| Some(shadow.spec.failures.as_ref()?.reason.as_str()));
-    for (reason, nodes) in tally(failures, MAX_FAILURES) {
-        failed.get_or_create(&ByFailure { reason }).set(nodes);
-    }
-    registry.register("brupop_hosts_state", "Bottlerocket hosts by state", states);
-    registry.register("brupop_hosts_version", "Bottlerocket hosts by version", versions);
     registry.register(
         "brupop_nodes_failed",
         "Nodes whose last update failed and that do not run its version, by reason",
-        failed,
+        gauges("reason", tally(failures, MAX_FAILURES)),
     );
     of_ledger(registry, cluster);
 }
@@ -234,69 +199,53 @@ fn of_hosts(registry: &mut Registry, cluster: &Cluster) {
 fn of_ledger(registry: &mut Registry, cluster: &Cluster) {
     let status = cluster.status();
     let slots = status.map_or(0, |status| status.slots.len());
-    registry.register("brupop_slots_in_use", "Updates under way", number(count(slots)));
-    let failures = Family::<ByVersion, Gauge>::default();
-    for (version, record) in status.into_iter().flat_map(|status| &status.versions) {
-        let by = ByVersion { bottlerocket_version: label(version) };
-        failures.get_or_create(&by).set(count(record.failures.len()));
-    }
+    registry.register("brupop_slots_in_use", "Updates under way", gauge(slots));
+    let versions = status.into_iter().flat_map(|status| &status.versions);
+    let failures = versions.map(|(version, record)| (label(version), record.failures.len()));
     registry.register(
         "brupop_version_failures",
         "Nodes that failed to reach a version, of those that the ledger remembers",
-        failures,
+        gauges("bottlerocket_version", failures),
     );
-}
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn of_pass(registry: &mut Registry, pass: &LastPass) {
-    let reasons = Family::<ByReason, Gauge>::default();
-    for reason in Reason::WORDS {
-        let nodes = pass.reasons.get(reason).copied().unwrap_or(0);
-        reasons.get_or_create(&ByReason { reason }).set(nodes);
-    }
+    let number = |of: &BTreeMap<&str, i64>, word: &str| of.get(word).copied().unwrap_or(0);
     registry.register(
         "brupop_nodes_reason",
         "Nodes, by the reason why their update progresses or waits",
-        reasons,
+        gauges("reason", Reason::WORDS.iter().map(|&word| (word, number(&pass.reasons, word)))),
     );
-    let overdue = Family::<ByReason, Gauge>::default();
-    for (reason, nodes) in &pass.overdue {
-        overdue.get_or_create(&ByReason { reason }).set(*nodes);
-    }
     registry.register(
         "brupop_slots_overdue",
         "Slots held for longer than the current step of their update may take, by reason",
-        overdue,
+        gauges("reason", pass.overdue.clone()),
     );
     registry.register(
         "brupop_oldest_slot_seconds",
         "Seconds for which the oldest slot has been held; 0 if none is in use",
-        number(i64::try_from(pass.oldest_slot_seconds.unwrap_or(0)).unwrap_or(i64::MAX)),
+        gauge(pass.oldest_slot_seconds.unwrap_or(0)),
     );
-    let limit = i64::try_from(pass.limit).unwrap_or(i64::MAX);
-    registry.register("brupop_slots_limit", "Most updates at once", number(limit));
-    let skipped = Family::<ByKind, Gauge>::default();
-    for kind in SKIPPED_KINDS {
-        skipped.get_or_create(&ByKind { kind }).set(pass.skipped.get(kind).copied().unwrap_or(0));
-    }
-    registry.register("brupop_skipped_objects", "Objects that cannot be read, by kind", skipped);
+    registry.register("brupop_slots_limit", "Most updates at once", gauge(pass.limit));
+    registry.register(
+        "brupop_skipped_objects",
+        "Objects that cannot be read, by kind",
+        gauges("kind", SKIPPED_KINDS.map(|kind| (kind, number(&pass.skipped, kind)))),
+    );
     registry.register(
         "brupop_halted_versions",
         "Halted versions, which too many nodes failed to reach",
-        number(i64::try_from(pass.halted).unwrap_or(i64::MAX)),
+        gauge(pass.halted),
     );
     registry.register(
         "brupop_admission_enforced",
         "1 if the last dry runs showed that webhook and policy are enforced",
-        number(i64::from(pass.admission_enforced)),
+        gauge(pass.admission_enforced),
     );
     registry.register(
         "brupop_other_operator",
         "1 if upstream's operator is installed, or this is not known, so that no update starts",
-        number(i64::from(pass.other_operator)),
+        gauge(pass.other_operator),
     );
 }
 
@@ -399,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_lead_counts_hosts_and_tells_nothing_of_decisions() {
+    fn without_the_lead_only_hosts_are_counted() {
         let metrics = Metrics::default();
         metrics.passed(Some(LastPass::default()));
         metrics.passed(None);

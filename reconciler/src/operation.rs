@@ -204,13 +204,11 @@ impl ApiServer {
         let apply = PatchParams::apply(names::CONDITIONS_MANAGER).force();
         let json = |patch: &JsonPatch| Patch::Json::<()>(patch.clone());
         match operation {
-            Operation::PatchShadow { name, patch } => {
-                written(self.shadows().patch(name, &params, &json(patch)).await)
-            }
+            Operation::PatchShadow { name, patch } => self.patch_shadow(name, patch).await,
             Operation::PatchNode { name, patch } => self.patch_node(name, patch).await,
             Operation::ConfirmDrained(confirm) => self.confirm(confirm).await,
             Operation::Grant { confirm, name, patch } => match self.confirm(confirm).await {
-                Outcome::Written(_) => written(self.shadows().patch(name, &params, &json(patch)).await),
+                Outcome::Written(_) => self.patch_shadow(name, patch).await,
                 unconfirmed => unconfirmed,
             },
             Operation::LabelNode { name, patch } => {
@@ -226,14 +224,7 @@ impl ApiServer {
                 let shadows = Api::<BottlerocketShadow>::namespaced(self.client.clone(), &self.namespace);
                 created(shadows.create(&PostParams::default(), shadow).await.map(|shadow| shadow.metadata))
             }
-            Operation::DeleteShadow { name, preconditions } => {
-                let params = DeleteParams::default().preconditions(preconditions.clone());
-                match self.shadows().delete(name, &params).await {
-                    Ok(_) => Outcome::Removed,
-                    Err(Error::Api(status)) if status.code == 404 => Outcome::Removed,
-                    Err(error) => failure(&error),
-                }
-            }
+            Operation::DeleteShadow { name, preconditions } => self.delete_shadow(name, preconditions).await,
             Operation::CreateFleet => {
                 let fleets = Api::<BottlerocketFleet>::namespaced(self.client.clone(), &self.namespace);
                 let fleet = BottlerocketFleet::new(names::FLEET, BottlerocketFleetSpec::default());
@@ -255,6 +246,20 @@ impl ApiServer {
         match self.is_drained(node, marker.as_ref()).await {
             Ok(true) => self.patch_node(node, patch).await,
             Ok(false) => Outcome::NotConfirmed,
+            Err(error) => failure(&error),
+        }
+    }
+
+    async fn patch_shadow(&self, name: &str, patch: &JsonPatch) -> Outcome {
+        let patch = Patch::Json::<()>(patch.clone());
+        written(self.shadows().patch(name, &PatchParams::default(), &patch).await)
+    }
+
+    async fn delete_shadow(&self, name: &str, preconditions: &Preconditions) -> Outcome {
+        let params = DeleteParams::default().preconditions(preconditions.clone());
+        match self.shadows().delete(name, &params).await {
+            Ok(_) => Outcome::Removed,
+            Err(Error::Api(status)) if status.code == 404 => Outcome::Removed,
             Err(error) => failure(&error),
         }
     }

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, FleetDecision, Reason};
+use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::observe::{Leader, Observed};
 
 pub use read::{PlanError, run};
@@ -110,27 +111,10 @@ fn plan(observed: &Observed<'_>) -> Plan {
     let candidates = decide::candidates(fleet, &observed.views).into_iter();
     let waits: Vec<usize> = candidates.filter(|index| !nexts.contains_key(index)).collect();
     nexts.extend(waits.into_iter().zip((1..).map(Next::Waits)));
-    let mut nodes: Vec<Row> = Vec::new();
-    for (index, (view, decision)) in observed.views.iter().zip(&decisions).enumerate() {
-        let next = nexts.get(&index).copied();
-        let reason = &decision.reason;
-        let slot = view.slot(fleet).is_some();
-        let next = if slot { Next::Running } else { next.unwrap_or(Next::Stays) };
-        let understood = !matches!(reason, Reason::NotUnderstood(_));
-        let shadow = view.shadow;
-        let name = names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name);
-        let target = shadow.and_then(|shadow| if slot { shadow.spec.version } else { shadow.update() });
-        nodes.push(Row {
-            node: shown(name, NAME_MAX),
-            version: shadow
-                .and_then(|shadow| shadow.status.current_version)
-                .map(|version| shown(version, VERSION_MAX)),
-            target: target.map(|version| shown(version, VERSION_MAX)),
-            next: if understood { next } else { Next::Stays },
-            reason: reason.as_str(),
-            message: shown(&reason.message(), MESSAGE_MAX),
-        });
-    }
+    let decided = observed.views.iter().zip(&decisions).enumerate();
+    let mut nodes: Vec<Row> = decided
+        .map(|(index, (view, decision))| row(fleet, view, &decision.reason, nexts.get(&index).copied()))
+        .collect();
     nodes.sort_by_key(|row| match row.next {
         Next::Running => (0, 0),
         Next::Starts => (1, 0),
@@ -143,6 +127,27 @@ fn plan(observed: &Observed<'_>) -> Plan {
         in_use: fleet.slots.len(),
         halted: halted.map(|(version, _)| shown(version, VERSION_MAX)).collect(),
         nodes,
+    }
+}
+
+/// One node of the plan; `next` is what becomes of its update if it is a candidate.
+fn row(fleet: &FleetFacts<'_>, view: &NodeView<'_>, reason: &Reason<'_>, next: Option<Next>) -> Row {
+    let slot = view.slot(fleet).is_some();
+    let next = match reason {
+        Reason::NotUnderstood(_) => Next::Stays,
+        _ if slot => Next::Running,
+        _ => next.unwrap_or(Next::Stays),
+    };
+    let name = names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name);
+    let version = view.shadow.and_then(|shadow| shadow.status.current_version);
+    let target = view.shadow.and_then(|shadow| if slot { shadow.spec.version } else { shadow.update() });
+    Row {
+        node: shown(name, NAME_MAX),
+        version: version.map(|version| shown(version, VERSION_MAX)),
+        target: target.map(|version| shown(version, VERSION_MAX)),
+        next,
+        reason: reason.as_str(),
+        message: shown(&reason.message(), MESSAGE_MAX),
     }
 }
 

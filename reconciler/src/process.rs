@@ -89,26 +89,38 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         () = shutdown.requested() => return Ok(()),
     }
 
+    let api = ApiServer { client, namespace, own_node };
+    lead_in_turn(&settings, policy, us, api, watches, metrics, shutdown).await;
+    let _ = pages.await;
+    Ok(())
+}
+
+/// Takes part in the election, and reconciles while this process leads. The Lease is given back only when no call of ours is
+/// under way any more.
+async fn lead_in_turn(
+    settings: &Settings,
+    policy: Policy,
+    us: String,
+    api: ApiServer,
+    watches: Arc<Watches>,
+    metrics: Metrics,
+    shutdown: Shutdown,
+) {
     let election = Election {
-        namespace: namespace.clone(),
+        namespace: api.namespace.clone(),
         lease: names::LEASE.to_owned(),
         us: us.clone(),
         timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
     };
     let (sender, elected) = watch::channel(None);
-    // The Lease is given back only when no call of ours is under way any more.
     let (resign, resigned) = Shutdown::by_hand();
-    let electing = tokio::spawn(leadership::run(election, client.clone(), resigned, sender));
+    let electing = tokio::spawn(leadership::run(election, api.client.clone(), resigned, sender));
     let reporter = Reporter { controller: "brupop-reconciler".into(), instance: Some(us) };
-    let recorder = Recorder::new(client.clone(), reporter);
-    let api = ApiServer { client, namespace, own_node };
+    let recorder = Recorder::new(api.client.clone(), reporter);
     let canary_interval = Duration::from_secs(settings.canary_interval_seconds);
-    Reconciler::new(policy, canary_interval, api, recorder, watches, elected, metrics)
-        .run(shutdown.clone())
-        .await;
+    Reconciler::new(policy, canary_interval, api, recorder, watches, elected, metrics).run(shutdown).await;
     resign.request();
-    let _ = tokio::join!(electing, pages);
-    Ok(())
+    let _ = electing.await;
 }
 
 /// The text of /metrics.

@@ -163,6 +163,11 @@ impl Reconciler {
                 wake = self.reconcile();
             }
         }
+        self.finish().await;
+    }
+
+    /// Waits for evictions and Events that are under way, but not for long.
+    async fn finish(&mut self) {
         let all_answered = async {
             while self.evicting.join_next().await.is_some() {}
             self.publisher.finish().await;

@@ -26,12 +26,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracker::Phase;
 
 /// Wait after an accept that failed, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Near the limit of open files, accepts fail and succeed in turn. They work again once none has failed for so long.
+const ACCEPTS_WORK_AFTER: Duration = Duration::from_mins(1);
 /// Time between two looks for connections that have come to the end of their time.
 const EXPIRY_PERIOD: Duration = Duration::from_millis(500);
 /// Most bytes that are buffered for a connection, in bytes, and so the longest head of a request.
@@ -128,17 +130,18 @@ where
     /// Accepts connections until `end`.
     async fn accept(&mut self, listener: &TcpListener, end: impl Future<Output = ()>) {
         let mut end = pin!(end);
-        let mut failures = FailureLog::default();
+        let (mut failures, mut failed_at) = (FailureLog::default(), Instant::now());
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => {
-                        if failures.resolved() {
+                        if failed_at.elapsed() >= ACCEPTS_WORK_AFTER && failures.resolved() {
                             tracing::info!("connections are accepted again");
                         }
                         self.open(stream, address.ip().into());
                     }
                     Err(error) => {
+                        failed_at = Instant::now();
                         if failures.is_new(&error.to_string()) {
                             tracing::warn!(%error, "connections cannot be accepted");
                         }

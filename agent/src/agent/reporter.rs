@@ -74,8 +74,9 @@ impl Reporter {
         let patch = match write.patch(&observed) {
             Ok(patch) => Patch::<BottlerocketShadow>::Json(patch),
             Err(misfit) => {
-                tracing::error!(%misfit, "the agent made a status that does not fit the shadow; this is a bug");
-                return Err(Pause::ShadowOr(REREAD_MAX));
+                let reason =
+                    format!("the agent made a status that does not fit the shadow; this is a bug: {misfit}");
+                return Err(Pause::ShadowOr(self.failing.failed(&reason)));
             }
         };
         match self.shadows.patch_status(&self.name, &PatchParams::default(), &patch).await {

@@ -34,7 +34,7 @@ fn retries_slow_down_to_the_interval() {
 }
 
 #[test]
-fn a_proof_stands_for_a_while_when_there_is_no_answer() {
+fn a_proof_outlasts_a_missing_answer() {
     let mut admission = Check::new(s(60));
     let unknown = finding(Met::Nothing("timeout".into()));
     admission.found(&finding(Met::Refusal), s(0));
@@ -45,7 +45,7 @@ fn a_proof_stands_for_a_while_when_there_is_no_answer() {
 }
 
 #[test]
-fn a_half_that_is_let_through_shuts_at_once_though_the_other_is_silent() {
+fn one_half_let_through_shuts_at_once() {
     let mut admission = Check::new(s(60));
     admission.found(&finding(Met::Refusal), s(0));
     let half = admission_probe::Finding { webhook: Met::Nobody, policy: Met::Nothing("timeout".into()) };
@@ -54,7 +54,7 @@ fn a_half_that_is_let_through_shuts_at_once_though_the_other_is_silent() {
 }
 
 #[test]
-fn what_is_found_counts_though_not_all_is_known() {
+fn an_operator_found_counts_before_all_is_known() {
     let looked = |found: &[&str], unknown: Option<&str>| OtherOperator {
         found: found.iter().map(ToString::to_string).collect(),
         unknown: unknown.map(str::to_owned),

@@ -6,7 +6,7 @@ fn pod(name: &str) -> PodKey {
 }
 
 #[test]
-fn a_pod_is_evicted_by_its_uid_in_the_words_of_the_api() {
+fn an_eviction_names_the_uid_of_its_pod() {
     let eviction = serde_json::to_value(eviction(&pod("a"))).unwrap();
     assert_eq!(eviction["deleteOptions"], serde_json::json!({"preconditions": {"uid": "uid-a"}}));
     assert_eq!((&eviction["apiVersion"], &eviction["kind"]), (&"policy/v1".into(), &"Eviction".into()));
@@ -59,7 +59,7 @@ fn blocked() -> Answer {
 }
 
 #[test]
-fn a_blocked_pod_is_tried_again_and_holds_up_no_other() {
+fn a_blocked_pod_holds_up_no_other() {
     let mut evictions = Evictions::default();
     let plan = plan(&["a", "b"]);
     assert_eq!(evictions.due(&plan, ms(0)), [&pod("a"), &pod("b")]);
@@ -83,7 +83,7 @@ fn a_blocked_pod_is_tried_again_and_holds_up_no_other() {
 }
 
 #[test]
-fn a_budget_that_allows_more_ends_the_wait_of_what_was_refused() {
+fn a_budget_that_allows_more_ends_the_wait() {
     let mut evictions = Evictions::default();
     let plan = plan(&["a", "b", "c"]);
     for name in ["a", "b", "c"] {
@@ -98,7 +98,7 @@ fn a_budget_that_allows_more_ends_the_wait_of_what_was_refused() {
 }
 
 #[test]
-fn a_refusal_that_crosses_a_budget_that_allows_more_is_not_waited_on_for_long() {
+fn a_refusal_that_crosses_a_budget_waits_shortly() {
     let mut evictions = Evictions::default();
     let plan = plan(&["a"]);
     let mut now = ms(0);
@@ -115,7 +115,7 @@ fn a_refusal_that_crosses_a_budget_that_allows_more_is_not_waited_on_for_long() 
 }
 
 #[test]
-fn an_accepted_eviction_is_not_repeated_while_the_pod_leaves() {
+fn no_eviction_is_repeated_while_the_pod_leaves() {
     let mut evictions = Evictions::default();
     let plan = plan(&["a"]);
     evictions.begin(pod("a"));
@@ -125,7 +125,7 @@ fn an_accepted_eviction_is_not_repeated_while_the_pod_leaves() {
 }
 
 #[test]
-fn a_pod_that_does_not_go_is_named_when_it_should_be_gone() {
+fn a_pod_that_stays_too_long_is_named() {
     let by: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
     let plan = DrainPlan { leaving: vec![(by, pod("cart"))], ..DrainPlan::default() };
     let said = |seconds| Evictions::default().held_up_by(&plan, by + SignedDuration::from_secs(seconds));
@@ -158,7 +158,7 @@ fn pods_that_are_gone_are_forgotten() {
 }
 
 #[test]
-fn the_wait_that_the_api_server_asks_for_is_kept() {
+fn the_wait_that_is_asked_for_is_kept() {
     let mut evictions = Evictions::default();
     let plan = plan(&["a"]);
     evictions.begin(pod("a"));

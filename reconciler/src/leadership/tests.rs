@@ -57,7 +57,7 @@ fn the_table() {
 }
 
 #[test]
-fn we_lead_only_by_a_renewal_of_our_own_and_only_while_the_lease_is_ours() {
+fn we_lead_by_renewing_our_own_lease() {
     let renewed = ElectionState { renewed: Some(seconds(100)), ..ElectionState::default() };
     assert_eq!(leads_until(held_by(US), &renewed, US, &timing()), Some(seconds(110)));
     assert_eq!(leads_until(held_by("other"), &renewed, US, &timing()), None);

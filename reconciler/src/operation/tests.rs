@@ -35,7 +35,7 @@ fn api_server(frozen: &'static str) -> ApiServer {
 }
 
 #[tokio::test]
-async fn a_denied_change_of_the_node_is_told_from_one_of_the_shadow() {
+async fn a_denial_is_of_node_or_shadow() {
     let patch = || JsonPatch(vec![]);
     let confirm = || Confirm { node: "n".into(), patch: patch(), marker: None };
     let node = || Operation::PatchNode { name: "n".into(), patch: patch() };
@@ -60,7 +60,7 @@ async fn a_denied_change_of_the_node_is_told_from_one_of_the_shadow() {
 }
 
 #[test]
-fn a_rule_that_says_no_is_told_from_a_test_that_does_not_hold() {
+fn a_denial_is_not_a_failed_test() {
     let cause = |message: &str| json!([{"message": message}]);
     let policy = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: nodes are frozen";
     let webhook = "admission webhook \"w.example.com\" denied the request: nodes are frozen";
@@ -82,7 +82,7 @@ fn a_rule_that_says_no_is_told_from_a_test_that_does_not_hold() {
 }
 
 #[test]
-fn what_will_be_seen_anew_is_told_from_what_did_not_get_through() {
+fn a_refusal_is_not_a_failure() {
     let of = |code| failure(&Error::Api(Status { code, ..Status::default() }.boxed()));
     for code in [404, 409, 422] {
         assert!(matches!(of(code), Outcome::Refused(_)), "{code}");

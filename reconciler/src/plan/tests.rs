@@ -51,7 +51,7 @@ fn observed<'a>(
 }
 
 #[test]
-fn who_runs_who_starts_who_waits_and_who_does_not() {
+fn rows_say_who_runs_starts_and_waits() {
     let mut running = node("brs-e", false);
     running.shadow.as_mut().unwrap().spec = SpecFacts {
         state: State::StagedAndPerformedUpdate,

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn three_denials_in_a_row_hold_a_node_for_a_while() {
+    fn three_denials_hold_a_node_for_a_while() {
         let mut memory = Memory::default();
         let held = |memory: &Memory, seconds| {
             let (denied, until) = memory.denied(Duration::from_secs(seconds));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_denied_within_a_grant_is_booked_as_any_other() {
+    fn a_denial_within_a_grant_counts() {
         let patch = || json_patch::Patch(vec![]);
         let confirm = || Confirm { node: "n".into(), patch: patch(), marker: None };
         let grant = Operation::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_said_once_until_it_is_over() {
+    fn the_same_is_said_once_while_it_lasts() {
         let mut memory = Memory::default();
         assert!(memory.leave_alone("brs-n", "?") && memory.leave_alone("brs-long", "too long"));
         assert!(!memory.leave_alone("brs-n", "?"));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_what_is_gone_but_requests_under_way() {
+    fn only_requests_under_way_outlive_their_node() {
         let mut memory = Memory::default();
         for name in ["brs-n", "brs-gone", "brs-sent"] {
             (0..3).for_each(|_| memory.node(name).denials.denied("frozen", NOW));

@@ -38,7 +38,7 @@ impl Reconciler {
             self.metrics.wrote(object, outcome.as_str());
         }
         let in_flight = self.leading.memory.in_flight(&request.key);
-        let Context { node, version, state, reason, .. } = &request.context;
+        let Context { node, reason, .. } = &request.context;
         match outcome {
             Outcome::Written(version) => self.written(request, version),
             Outcome::Removed => {
@@ -56,23 +56,22 @@ impl Reconciler {
             Outcome::Refused(why) | Outcome::Denied(why) | Outcome::NodeDenied(why) => {
                 log_refusal(in_flight.refused(request.seen, now), &request, &why);
             }
-            Outcome::Failed(why) => {
-                let news = in_flight.failed(&why, now);
-                if matches!(request.operation, Operation::LabelNode { .. }) {
-                    self.leading.opt_in_from = now + OPT_IN_PAUSE;
-                    self.not_opted_in(request.context, &why);
-                } else if news {
-                    tracing::warn!(
-                        node,
-                        version,
-                        state,
-                        reason,
-                        object,
-                        why,
-                        "a request failed; trying again"
-                    );
-                }
-            }
+            Outcome::Failed(why) => self.failed(request, &why),
+        }
+    }
+
+    /// A request failed; it is made again later.
+    fn failed(&mut self, request: Request, why: &str) {
+        let Request { key, operation, context, .. } = request;
+        let now = self.now();
+        let news = self.leading.memory.in_flight(&key).failed(why, now);
+        if matches!(operation, Operation::LabelNode { .. }) {
+            self.leading.opt_in_from = now + OPT_IN_PAUSE;
+            self.not_opted_in(context, why);
+        } else if news {
+            let Context { node, version, state, reason, .. } = &context;
+            let object = operation.as_str();
+            tracing::warn!(node, version, state, reason, object, why, "a request failed; trying again");
         }
     }
 

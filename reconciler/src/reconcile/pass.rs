@@ -78,39 +78,30 @@ impl Reconciler {
         let mut cluster = match watches.cluster() {
             Ok(cluster) => cluster,
             Err(why) => {
-                if self.fleet_log.is_new(&why) {
-                    tracing::error!(why, "the BottlerocketFleet cannot be read, so nothing is done");
-                }
-                self.metrics.passed(None);
+                self.cannot_read_fleet(&why);
                 return None;
             }
         };
         self.fleet_log.resolved();
         let (around, drainer) = self.around();
         drainer.watch(&around, &mut cluster, &mut wake);
-        let (denied, until) = self.leading.memory.denied(self.now());
-        for (name, entry) in &mut cluster.entries {
-            entry.denied = denied.get(name.as_str()).map(ToString::to_string);
-        }
-        if let Some(until) = until {
-            wake.by(until);
-        }
+        self.note_denials(&mut cluster, &mut wake);
         let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();
-        let leader = Leader {
-            term: self.leading.term.unwrap_or(0),
-            enforced: self.leading.admission.holds().is_ok(),
-            alone: self.leading.alone.holds().is_ok(),
-            own_node: own_node.as_deref(),
-        };
-        let observed = observe(&cluster, &self.policy, &leader, Now { time: now, text: &now_text });
-        wake.by_time(observed.next, now, self.now());
+        let observed = observe(
+            &cluster,
+            &self.policy,
+            &self.leader(own_node.as_deref()),
+            Now { time: now, text: &now_text },
+        );
         let Policy { schedule, durations, .. } = &self.policy;
         self.leading.opens =
             if schedule.is_open(now, durations.min_remaining) { None } else { schedule.opens(now) };
-        wake.by_time(self.leading.opens, now, self.now());
+        for at in [observed.next, self.leading.opens] {
+            wake.by_time(at, now, self.now());
+        }
         let mut pass = Pass { cluster: &cluster, observed: &observed, now, wake };
         if self.ensure_term(&mut pass) {
             self.start_probe(&mut pass);
@@ -120,6 +111,35 @@ impl Reconciler {
             self.opt_in(&mut pass);
         }
         pass.wake.at()
+    }
+
+    /// Without the fleet nothing may be decided.
+    fn cannot_read_fleet(&mut self, why: &str) {
+        if self.fleet_log.is_new(why) {
+            tracing::error!(why, "the BottlerocketFleet cannot be read, so nothing is done");
+        }
+        self.metrics.passed(None);
+    }
+
+    /// What this leader knows beside the cluster.
+    fn leader<'a>(&self, own_node: Option<&'a str>) -> Leader<'a> {
+        Leader {
+            term: self.leading.term.unwrap_or(0),
+            enforced: self.leading.admission.holds().is_ok(),
+            alone: self.leading.alone.holds().is_ok(),
+            own_node,
+        }
+    }
+
+    /// Notes of each node why the API server takes no change of it.
+    fn note_denials(&self, cluster: &mut Cluster, wake: &mut Wake) {
+        let (denied, until) = self.leading.memory.denied(self.now());
+        for (name, entry) in &mut cluster.entries {
+            entry.denied = denied.get(name.as_str()).map(ToString::to_string);
+        }
+        if let Some(until) = until {
+            wake.by(until);
+        }
     }
 
     /// Is our term in the ledger? If not, sends the request that creates the ledger, or the one that writes a new term
@@ -385,7 +405,7 @@ mod tests {
     use jiff::tz::TimeZone;
 
     #[test]
-    fn a_grant_is_taken_back_and_a_cordon_adopted_whether_the_pods_are_known_or_not() {
+    fn only_emptying_waits_until_pods_are_known() {
         let write = |object| Write { object, tests: vec![], sets: vec![] };
         let (node, shadow) = (|| write(Object::Node("n")), || write(Object::ShadowSpec("brs-n")));
         for (effect, reason, waits) in [

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shadow_is_deleted_as_it_was_read_or_not_at_all() {
+    fn a_shadow_is_deleted_only_as_read() {
         let delete = || Effect::DeleteShadow { uid: "u" };
         let Some(Operation::DeleteShadow { name, preconditions }) =
             call(Some(shadow(&json!({"resourceVersion": "41"}))), delete())
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shadow_is_created_with_the_time_from_which_its_agent_is_waited_for() {
+    fn a_new_shadow_says_since_when_it_waits() {
         let Some(Operation::CreateShadow(shadow)) = call(None, Effect::CreateShadow { attempt: Some(3) })
         else {
             panic!("it is created")

@@ -232,7 +232,7 @@ impl Outage {
         Self { what, failures, log: FailureLog::default() }
     }
 
-    /// Counts each failure, and logs the first of several in a row, and those for another reason.
+    /// Counts each failure, and logs the first of several in a row, and the first for each further reason.
     pub(super) fn goes_on(&mut self, error: &watcher::Error) {
         if let watcher::Error::WatchError(status) = error
             && status.code == 410
@@ -287,7 +287,7 @@ mod tests {
 
     /// A new leader must not act on what a dead connection left behind.
     #[tokio::test]
-    async fn a_refresh_replaces_what_a_silent_watch_knows_and_says_when_it_has() {
+    async fn a_refresh_replaces_what_a_silent_watch_knows() {
         // Each list yields another node, and then nothing more, as a dead connection does.
         let begun = Mutex::new(0);
         let watch = move || {

@@ -163,7 +163,9 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
     if let Some(marker) = node.marker
         && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
     {
-        return undo_when_ready(&node, Reason::ReturningToService, Some(Milestone::ReturnedToService));
+        // A node without changes of ours was never out of service, so no Event tells of its return.
+        let back = marker.holds_changes().then_some(Milestone::ReturnedToService);
+        return undo_when_ready(&node, Reason::ReturningToService, back);
     }
     let case = Case { fleet, view, node: &node, shadow: &shadow };
     match shadow.spec.state {

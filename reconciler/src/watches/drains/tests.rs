@@ -2,7 +2,7 @@ use super::*;
 use kube::core::Status;
 
 #[test]
-fn a_watch_that_fails_forgets_nothing_and_makes_nothing_up() {
+fn a_failing_watch_forgets_and_invents_nothing() {
     let failed = |code| {
         let status = Status { code, ..Status::default() };
         Err(watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed())))
