@@ -2,6 +2,7 @@
 
 use brupop_api::write::Misfit;
 use brupop_api::{Object, Write};
+use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::api::Preconditions;
@@ -145,44 +146,26 @@ fn operation(
     effect: &Effect<'_>,
     fleet: &FleetFacts<'_>,
 ) -> Result<Option<Operation>, Misfit> {
-    let name = || view.shadow_name.to_owned();
-    let shadow_patch = |write: &Write<'_>| {
-        // The type knows every field that a patch quotes, and absent is as good as null to the API server.
-        cluster.shadow(view.shadow_name).map(|shadow| write.patch(&json!(shadow))).transpose()
-    };
-    let node_patch = |write: &Write<'_>| {
-        cluster.node(view.shadow_name).map(|node| write.patch(&node.quoted())).transpose()
-    };
-    // What confirms that the node is drained: the write of the Node, and the marker as it was read.
-    let confirm = |write: &Write<'_>| {
-        Ok(node_patch(write)?.zip(view.node).map(|(patch, node)| Confirm {
-            node: node.name.to_owned(),
-            patch,
-            marker: node.marker.cloned(),
-        }))
-    };
+    let shadow = view.shadow_name;
+    let name = || shadow.to_owned();
     Ok(match effect {
-        Effect::Write(write) => match write.object {
-            Object::ShadowSpec(_) => {
-                shadow_patch(write)?.map(|patch| Operation::PatchShadow { name: name(), patch })
+        Effect::Write(write) => match (&write.object, patch(cluster, shadow, write)?) {
+            (Object::ShadowSpec(_), Some(patch)) => Some(Operation::PatchShadow { name: name(), patch }),
+            (Object::Node(node), Some(patch)) => {
+                Some(Operation::PatchNode { name: (*node).to_owned(), patch })
             }
-            Object::Node(node) => {
-                node_patch(write)?.map(|patch| Operation::PatchNode { name: node.to_owned(), patch })
-            }
-            // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
-            Object::ShadowStatus(_) | Object::Fleet => None,
+            _ => None,
         },
-        Effect::ConfirmDrained(write) => confirm(write)?.map(Operation::ConfirmDrained),
-        Effect::Grant { confirm: write, grant } => confirm(write)?
-            .zip(shadow_patch(grant)?)
+        Effect::ConfirmDrained(write) => confirm(cluster, view, write)?.map(Operation::ConfirmDrained),
+        Effect::Grant { confirm: write, grant } => confirm(cluster, view, write)?
+            .zip(patch(cluster, shadow, grant)?)
             .map(|(confirm, patch)| Operation::Grant { confirm, name: name(), patch }),
         Effect::CreateShadow { attempt } => view.node.map(|node| {
             let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
             Operation::CreateShadow(Box::new(shadow))
         }),
         Effect::DeleteShadow { uid } => {
-            let read =
-                cluster.shadow(view.shadow_name).and_then(|shadow| shadow.metadata.resource_version.clone());
+            let read = cluster.shadow(shadow).and_then(|shadow| shadow.metadata.resource_version.clone());
             read.map(|version| {
                 let preconditions =
                     Preconditions { uid: Some((*uid).to_owned()), resource_version: Some(version) };
@@ -191,6 +174,27 @@ fn operation(
         }
         Effect::Evict | Effect::Delete => None,
     })
+}
+
+/// The patch for a write to a node's object, as it was read.
+fn patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Result<Option<JsonPatch>, Misfit> {
+    match write.object {
+        // The type knows every field that a patch quotes, and absent is as good as null to the API server.
+        Object::ShadowSpec(_) => cluster.shadow(name).map(|shadow| write.patch(&json!(shadow))).transpose(),
+        Object::Node(_) => cluster.node(name).map(|node| write.patch(&node.quoted())).transpose(),
+        // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
+        Object::ShadowStatus(_) | Object::Fleet => Ok(None),
+    }
+}
+
+/// What confirms that the node is drained: the write of the Node, and the marker as it was read.
+fn confirm(cluster: &Cluster, view: &NodeView<'_>, write: &Write<'_>) -> Result<Option<Confirm>, Misfit> {
+    let patch = patch(cluster, view.shadow_name, write)?;
+    Ok(patch.zip(view.node).map(|(patch, node)| Confirm {
+        node: node.name.to_owned(),
+        patch,
+        marker: node.marker.cloned(),
+    }))
 }
 
 /// The request that labels this node.
