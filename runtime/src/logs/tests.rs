@@ -16,8 +16,8 @@ use kube::runtime::watcher;
 use page::Page;
 use proptest::prelude::*;
 use std::error::Error;
+use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
 
 const FORMATTERS: [&str; 4] = ["full", "compact", "pretty", "json"];
 
