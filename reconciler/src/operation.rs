@@ -5,6 +5,7 @@ use std::time::Duration;
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::IdentityOnly;
 use brupop_api::printable::printable;
+use brupop_api::write::Misfit;
 use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Item, Marker, names};
 use brupop_runtime::errors::{describe, status_message};
 use json_patch::Patch as JsonPatch;
@@ -83,6 +84,8 @@ pub enum Operation {
     },
     /// Server-side apply to the fleet's status.
     ApplyToFleet(Value),
+    /// Nothing: what was decided does not fit its object. That is a mistake of ours, and fails.
+    Misfit(Misfit),
 }
 
 /// How to make sure that a node is drained: by a fresh list of its pods, and then by a patch that tests that the Node is
@@ -141,7 +144,7 @@ impl Operation {
             | Self::LabelNode { patch, .. }
             | Self::PatchLedger(patch) => Some(json!(patch)),
             Self::ApplyToShadow { status, .. } | Self::ApplyToFleet(status) => Some(status.clone()),
-            Self::CreateShadow(_) | Self::DeleteShadow { .. } | Self::CreateFleet => None,
+            Self::CreateShadow(_) | Self::DeleteShadow { .. } | Self::CreateFleet | Self::Misfit(_) => None,
         }
     }
 
@@ -166,6 +169,7 @@ impl Operation {
             Self::CreateFleet => "fleet-create",
             Self::ApplyToShadow { .. } => "shadow-condition",
             Self::ApplyToFleet(_) => "fleet-status",
+            Self::Misfit(_) => "misfit",
         }
     }
 }
@@ -241,6 +245,7 @@ impl ApiServer {
             Operation::ApplyToFleet(status) => {
                 written(self.fleets().patch_status(names::FLEET, &apply, &Patch::Apply(status)).await)
             }
+            Operation::Misfit(misfit) => Outcome::Failed(misfit.to_string()),
         }
     }
 

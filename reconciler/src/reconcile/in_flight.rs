@@ -113,11 +113,16 @@ impl InFlight {
         self.failures
     }
 
-    /// The request failed. Returns whether it did so for another reason than the last time, and so is worth a line.
+    /// The request failed. Returns whether that is worth a line.
     pub(super) fn failed(&mut self, why: &str, now: Duration) -> bool {
+        self.postponed(now);
+        self.log.is_new(why)
+    }
+
+    /// The request was not made, as it was too early for it.
+    pub(super) fn postponed(&mut self, now: Duration) {
         self.failures += 1;
         self.wait = Wait::Time { until: now + back_off(self.failures) };
-        self.log.is_new(why)
     }
 
     /// May a request about the object be sent, if the object is known in this version?
@@ -191,6 +196,8 @@ mod tests {
         let mut last = InFlight::default();
         let mut failed = |why| last.failed(why, s(0));
         assert_eq!(["a", "a", "b", "a"].map(&mut failed), [true, false, true, true]);
+        last.postponed(s(0));
+        assert!(!last.failed("a", s(0)), "it did not end in between");
         last.written(None, Some(1), None, s(0));
         assert!(last.failed("a", s(0)), "it came back");
     }

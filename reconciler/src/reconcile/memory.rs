@@ -30,7 +30,8 @@ pub(super) struct Memory {
     ledger: InFlight,
     fleet_status: InFlight,
     pub(super) debounced_fleet: Debounced<DesiredFleetStatus>,
-    opt_in: FailureLog,
+    /// Of all nodes: the same answer is told once.
+    pub(super) opt_in: FailureLog,
 }
 
 /// What is remembered of one node.
@@ -116,16 +117,6 @@ impl Memory {
         }
     }
 
-    /// Nodes cannot be opted in. Is the reason worth a line?
-    pub(super) fn cannot_opt_in(&mut self, why: &str) -> bool {
-        self.opt_in.is_new(why)
-    }
-
-    /// A node was opted in.
-    pub(super) fn opted_in(&mut self) {
-        self.opt_in.resolved();
-    }
-
     /// Evictions of this drain are refused in these words. Are they new?
     pub(super) fn refused(&mut self, name: &str, why: &str) -> bool {
         self.node(name).refusals.insert(why.to_owned())
@@ -138,6 +129,9 @@ impl Memory {
             if entry.is_none_or(|entry| entry.shadow.is_none()) {
                 memory.explained = Explained::default();
                 memory.denials = Denials::default();
+                if !entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.is_managed()) {
+                    memory.left_alone.resolved();
+                }
             }
             if entry.is_none_or(|entry| entry.drain.is_none()) {
                 memory.refusals.clear();
@@ -240,6 +234,8 @@ mod tests {
         memory.look_after("brs-n");
         assert!(memory.leave_alone("brs-n", "!"), "it came back");
         assert!(!memory.leave_alone("brs-long", "too long"));
+        memory.prune(&cluster());
+        assert!(memory.leave_alone("brs-n", "!"), "it was left out in between");
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Reconciler {
                     reason,
                     "conflict: pods appeared on the node after it was seen drained"
                 );
-                in_flight.failed("", now);
+                in_flight.postponed(now);
             }
             Outcome::Refused(why) | Outcome::Denied(why) | Outcome::NodeDenied(why) => {
                 log_refusal(in_flight.refused(request.seen, now), &request, &why);
@@ -98,7 +98,7 @@ impl Reconciler {
         }
         self.metrics.wrote(object, "written");
         if matches!(operation, Operation::LabelNode { .. }) {
-            self.leading.memory.opted_in();
+            self.leading.memory.opt_in.resolved();
         }
         if let Some(term) = begins_term {
             self.leading.term = Some(term);
@@ -113,7 +113,7 @@ impl Reconciler {
     /// for all.
     fn not_opted_in(&mut self, context: Context, why: &str) {
         let event = EventText::of_no_opt_in(why);
-        if self.leading.memory.cannot_opt_in(&event.note) {
+        if self.leading.memory.opt_in.is_new(&event.note) {
             let (node, says) = (&context.node, &event.note);
             tracing::warn!(node, why, says, "a node was not labelled; trying again, later each time");
             self.publisher.publish(Context { event: Some(event), ..context });
@@ -168,8 +168,8 @@ impl Reconciler {
 
 /// At most so many Events are under way at once; further ones are dropped.
 const MAX_EVENTS: usize = 64;
-/// Longest wait for the answer to an Event; after that it is dropped.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest wait for the answer to an Event; after that it is dropped. A busy API server may need long.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals are a mistake of
 /// ours, or there is a rule against it.

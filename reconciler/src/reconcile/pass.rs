@@ -8,7 +8,7 @@ use brupop_api::Object;
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
 
-use super::drainer::Around;
+use super::drainer::{Around, Drainer};
 use super::in_flight::Readiness;
 use super::requests::{self, Context, Key, Request};
 use super::{Completed, Reconciler};
@@ -142,9 +142,7 @@ impl Reconciler {
             return true;
         }
         let (term, write) = decide::new_term(cluster.status(), &observed.views);
-        if let Some(request) = requests::ledger(cluster, &write, Some(term), None) {
-            self.send(pass, request);
-        }
+        self.send(pass, requests::ledger(cluster, &write, Some(term), None));
         false
     }
 
@@ -205,9 +203,7 @@ impl Reconciler {
         let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
             let event = EventText::of_halts(&slots.halted);
-            if let Some(request) = requests::ledger(pass.cluster, write, None, event) {
-                self.send(pass, request);
-            }
+            self.send(pass, requests::ledger(pass.cluster, write, None, event));
         }
         self.preflight(pass, &slots);
         let mut last_pass = LastPass {
@@ -356,7 +352,7 @@ impl Reconciler {
     }
 
     /// What a drainer needs to know, and the drainer.
-    fn around(&mut self) -> (Around<'_>, &mut super::drainer::Drainer) {
+    fn around(&mut self) -> (Around<'_>, &mut Drainer) {
         let now = self.epoch.elapsed();
         let around =
             Around { api: &self.api, watches: &self.watches, durations: &self.policy.durations, now };

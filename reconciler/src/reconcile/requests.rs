@@ -1,11 +1,11 @@
 //! An effect as a request that owns what it needs, and the Event about it.
 
+use brupop_api::write::Misfit;
 use brupop_api::{Object, Write};
-use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::api::Preconditions;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{Decision, Effect, new_shadow};
@@ -96,12 +96,12 @@ pub(super) fn ledger(
     write: &Write<'_>,
     begins_term: Option<u64>,
     event: Option<EventText>,
-) -> Option<Request> {
+) -> Request {
     let nothing = Value::Null;
     let quoted = cluster.ledger().map_or(&nothing, |ledger| &ledger.quoted);
-    Some(Request {
+    Request {
         key: Key::Ledger,
-        operation: Operation::PatchLedger(fitting(write, quoted)?),
+        operation: write.patch(quoted).map_or_else(Operation::Misfit, Operation::PatchLedger),
         seen: Key::Ledger.version_in(cluster),
         begins_term,
         context: Context {
@@ -110,13 +110,7 @@ pub(super) fn ledger(
             objects: cluster.ledger().map(|ledger| ledger.fleet.object_ref(&())).into_iter().collect(),
             ..Context::default()
         },
-    })
-}
-
-/// The patch for this write to an object as it was read. A write that makes no sense is logged, and not made.
-fn fitting(write: &Write<'_>, observed: &Value) -> Option<JsonPatch> {
-    let patch = write.patch(observed);
-    patch.inspect_err(|misfit| tracing::error!(%misfit, "this write is a mistake, and is not made")).ok()
+    }
 }
 
 /// The request for what was decided for one node; `None` for evictions, which are many.
@@ -126,33 +120,14 @@ pub(super) fn of(
     decision: &Decision<'_>,
     fleet: &FleetFacts<'_>,
 ) -> Option<Request> {
-    let name = view.shadow_name;
-    let (key, operation) = match decision.effect.as_ref()? {
-        Effect::Write(write) => patch(cluster, name, write)?,
-        Effect::ConfirmDrained(confirm) => {
-            let confirm = self::confirm(cluster, view, confirm)?;
-            (Key::Node(name.to_owned()), Operation::ConfirmDrained(confirm))
-        }
-        Effect::Grant { confirm, grant } => {
-            let confirm = self::confirm(cluster, view, confirm)?;
-            let patch = json_patch(cluster, name, grant)?;
-            (Key::Shadow(name.to_owned()), Operation::Grant { confirm, name: name.to_owned(), patch })
-        }
-        Effect::CreateShadow { attempt } => {
-            let node = view.node?;
-            let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
-            (Key::Shadow(name.to_owned()), Operation::CreateShadow(Box::new(shadow)))
-        }
-        Effect::DeleteShadow { uid } => {
-            let read = &cluster.shadow(name)?.metadata;
-            let preconditions = Preconditions {
-                uid: Some((*uid).to_owned()),
-                resource_version: Some(read.resource_version.clone()?),
-            };
-            (Key::Shadow(name.to_owned()), Operation::DeleteShadow { name: name.to_owned(), preconditions })
-        }
-        Effect::Evict | Effect::Delete => return None,
+    let name = view.shadow_name.to_owned();
+    let effect = decision.effect.as_ref()?;
+    let key = match effect {
+        Effect::Write(Write { object: Object::Node(_), .. }) | Effect::ConfirmDrained(_) => Key::Node(name),
+        _ => Key::Shadow(name),
     };
+    let operation =
+        operation(cluster, view, effect, fleet).unwrap_or_else(|misfit| Some(Operation::Misfit(misfit)))?;
     let event = decision.milestone.and_then(|milestone| EventText::of_milestone(view, milestone));
     Some(Request {
         seen: key.version_in(cluster),
@@ -163,39 +138,59 @@ pub(super) fn of(
     })
 }
 
-/// What confirms that the node is drained: the write of the Node, and the marker as it was read.
-fn confirm(cluster: &Cluster, view: &NodeView<'_>, write: &Write<'_>) -> Option<Confirm> {
-    let Object::Node(node) = write.object else { return None };
-    Some(Confirm {
-        node: node.to_owned(),
-        patch: json_patch(cluster, view.shadow_name, write)?,
-        marker: view.node?.marker.cloned(),
-    })
-}
-
-/// The key and the conditional patch for a write to a node's object, as it was read.
-fn patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<(Key, Operation)> {
-    let patch = json_patch(cluster, name, write)?;
-    match write.object {
-        Object::ShadowSpec(_) => {
-            Some((Key::Shadow(name.to_owned()), Operation::PatchShadow { name: name.to_owned(), patch }))
-        }
-        Object::Node(node) => {
-            Some((Key::Node(name.to_owned()), Operation::PatchNode { name: node.to_owned(), patch }))
-        }
-        Object::ShadowStatus(_) | Object::Fleet => None,
-    }
-}
-
-/// The patch for a write to a node's object, as it was read.
-fn json_patch(cluster: &Cluster, name: &str, write: &Write<'_>) -> Option<JsonPatch> {
-    match write.object {
+/// What is asked of the API server for this effect; nothing if it is asked elsewhere, or what it is about was not read.
+fn operation(
+    cluster: &Cluster,
+    view: &NodeView<'_>,
+    effect: &Effect<'_>,
+    fleet: &FleetFacts<'_>,
+) -> Result<Option<Operation>, Misfit> {
+    let name = || view.shadow_name.to_owned();
+    let shadow_patch = |write: &Write<'_>| {
         // The type knows every field that a patch quotes, and absent is as good as null to the API server.
-        Object::ShadowSpec(_) => fitting(write, &serde_json::to_value(cluster.shadow(name)?).ok()?),
-        Object::Node(_) => fitting(write, &cluster.node(name)?.quoted()),
-        // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
-        Object::ShadowStatus(_) | Object::Fleet => None,
-    }
+        cluster.shadow(view.shadow_name).map(|shadow| write.patch(&json!(shadow))).transpose()
+    };
+    let node_patch = |write: &Write<'_>| {
+        cluster.node(view.shadow_name).map(|node| write.patch(&node.quoted())).transpose()
+    };
+    // What confirms that the node is drained: the write of the Node, and the marker as it was read.
+    let confirm = |write: &Write<'_>| {
+        Ok(node_patch(write)?.zip(view.node).map(|(patch, node)| Confirm {
+            node: node.name.to_owned(),
+            patch,
+            marker: node.marker.cloned(),
+        }))
+    };
+    Ok(match effect {
+        Effect::Write(write) => match write.object {
+            Object::ShadowSpec(_) => {
+                shadow_patch(write)?.map(|patch| Operation::PatchShadow { name: name(), patch })
+            }
+            Object::Node(node) => {
+                node_patch(write)?.map(|patch| Operation::PatchNode { name: node.to_owned(), patch })
+            }
+            // The reconciler writes no status of a shadow here, and the ledger belongs to no node.
+            Object::ShadowStatus(_) | Object::Fleet => None,
+        },
+        Effect::ConfirmDrained(write) => confirm(write)?.map(Operation::ConfirmDrained),
+        Effect::Grant { confirm: write, grant } => confirm(write)?
+            .zip(shadow_patch(grant)?)
+            .map(|(confirm, patch)| Operation::Grant { confirm, name: name(), patch }),
+        Effect::CreateShadow { attempt } => view.node.map(|node| {
+            let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
+            Operation::CreateShadow(Box::new(shadow))
+        }),
+        Effect::DeleteShadow { uid } => {
+            let read =
+                cluster.shadow(view.shadow_name).and_then(|shadow| shadow.metadata.resource_version.clone());
+            read.map(|version| {
+                let preconditions =
+                    Preconditions { uid: Some((*uid).to_owned()), resource_version: Some(version) };
+                Operation::DeleteShadow { name: name(), preconditions }
+            })
+        }
+        Effect::Evict | Effect::Delete => None,
+    })
 }
 
 /// The request that labels this node.
@@ -206,10 +201,10 @@ pub(super) fn opt_in(cluster: &Cluster, unmanaged: &UnmanagedNode<'_>, write: &W
     Some(Request {
         seen: key.version_in(cluster),
         key,
-        operation: Operation::LabelNode {
+        operation: write.patch(&node.quoted()).map_or_else(Operation::Misfit, |patch| Operation::LabelNode {
             name: unmanaged.name.to_owned(),
-            patch: fitting(write, &node.quoted())?,
-        },
+            patch,
+        }),
         begins_term: None,
         context: Context {
             node: unmanaged.name.to_owned(),
@@ -223,15 +218,13 @@ pub(super) fn opt_in(cluster: &Cluster, unmanaged: &UnmanagedNode<'_>, write: &W
 
 #[cfg(test)]
 mod tests {
-
     use std::sync::Arc;
 
     use super::*;
+    use brupop_api::Field;
     use brupop_api::facts::ShadowFacts;
     use brupop_core::decide::Reason;
     use brupop_core::facts::NodeFacts;
-
-    use serde_json::json;
 
     const NOW: &str = "2026-11-21T04:00:00Z";
 
@@ -274,6 +267,20 @@ mod tests {
             json!({"uid": "u", "resourceVersion": "41"})
         );
         assert!(call(Some(shadow(&json!({}))), delete()).is_none(), "not without its version");
+    }
+
+    #[test]
+    fn a_mistake_of_ours_is_a_request_that_fails() {
+        let shadow = Some(shadow(&json!({})));
+        let write = |field| Write {
+            object: Object::ShadowSpec("brs-n"),
+            tests: vec![],
+            sets: vec![(field, brupop_api::Value::Number(1))],
+        };
+        let fits = call(shadow.clone(), Effect::Write(write(Field::SpecAttempt)));
+        assert!(matches!(fits, Some(Operation::PatchShadow { .. })), "{fits:?}");
+        let mistaken = call(shadow, Effect::Write(write(Field::StatusAttempt)));
+        assert!(matches!(mistaken, Some(Operation::Misfit(_))), "{mistaken:?}");
     }
 
     #[test]
