@@ -59,6 +59,7 @@ pub(crate) struct Layout<'a> {
     pub reach: Reach,
     pub presents: Presents,
     pub audit_policy: &'a str,
+    pub readable_etcd: bool,
 }
 
 /// Socket of the proxy by which the API server reaches Services.
@@ -123,6 +124,9 @@ impl Layout<'_> {
                 .arg(file("kubelet-client-certificate", &self.authority.path("admin.crt")))
                 .arg(file("kubelet-client-key", &self.authority.path("admin.key"))),
         };
+        if self.readable_etcd {
+            command.arg("--storage-media-type=application/json");
+        }
         if self.presents == Presents::Token {
             command.arg(file("admission-control-config-file", &self.admission_configuration()?));
         }
