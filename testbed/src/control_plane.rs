@@ -24,6 +24,8 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 
+mod programs;
+
 /// Longest wait for the API server to be ready; on two busy cores it takes four seconds.
 const READY_DEADLINE: Duration = Duration::from_mins(1);
 /// How often a start is tried when another process took a port.
@@ -169,72 +171,6 @@ impl ControlPlane {
         let shared = Shared { sandbox: Arc::clone(&sandbox), server, client, services };
         let binaries = binaries.to_owned();
         Ok(Self { shared, authority, binaries, options, etcd_port, api_port, processes, ready_in })
-    }
-
-    /// Kills one of the control plane's programs, and awaits its end. Until [`Self::start_again`] it is gone.
-    ///
-    /// # Errors
-    /// It does not run.
-    pub async fn kill(&mut self, program: &str) -> Result<()> {
-        let position = self.processes.iter().position(|process| process.name() == program);
-        let mut process = self.processes.remove(position.with_context(|| format!("{program} does not run"))?);
-        process.signal(Signal::KILL)?;
-        process.wait().await.map(drop)
-    }
-
-    /// Starts a program that was killed, with the same command line, on the same files.
-    ///
-    /// # Errors
-    /// There is no such program, it runs already, or it cannot be started.
-    pub fn start_again(&mut self, program: &str) -> Result<()> {
-        ensure!(self.processes.iter().all(|process| process.name() != program), "{program} runs");
-        let admin = self.kubeconfig();
-        let layout = Layout {
-            binaries: &self.binaries,
-            dir: self.dir(),
-            authority: &self.authority,
-            etcd_port: self.etcd_port,
-            api_port: self.api_port,
-            admin: &admin,
-            reach: self.options.reach,
-            presents: self.options.presents,
-            audit_policy: self.options.audit_policy.unwrap_or(AUDIT_POLICY),
-            readable_etcd: self.options.readable_etcd,
-        };
-        let command = match program {
-            "etcd" => layout.etcd()?,
-            "kube-apiserver" => layout.api_server()?,
-            "kube-controller-manager" => layout.controller_manager(),
-            "kube-scheduler" => layout.scheduler(),
-            "kwok" => layout.kwok(),
-            _ => bail!("{program} is no program of the control plane"),
-        };
-        let process = self.shared.sandbox.spawn(program, command)?;
-        self.processes.push(process);
-        Ok(())
-    }
-
-    /// Names of those programs that have ended by themselves; they are forgotten, so that they can be started again.
-    pub fn ended(&mut self) -> Vec<String> {
-        let mut ended = Vec::new();
-        self.processes.retain_mut(|process| {
-            let runs = process.check().is_ok();
-            if !runs {
-                ended.push(process.name().to_owned());
-            }
-            runs
-        });
-        ended
-    }
-
-    /// Where etcd answers.
-    pub fn etcd(&self) -> String {
-        format!("http://127.0.0.1:{}", self.etcd_port)
-    }
-
-    /// Whether the API server reaches Services; it does unless told otherwise.
-    pub fn reach_services(&self, reached: bool) {
-        self.shared.services.reach(reached);
     }
 
     /// From nothing to an API server that is ready.

@@ -134,15 +134,16 @@ impl Maker {
             Fault::Uncordon { node } => self.person(people::uncordon(client, node)),
             Fault::PauseNode { node, .. } => self.person(people::pause_node(client, node, make)),
             Fault::PauseFleet { .. } => self.person(people::pause_fleet(client, make)),
+            Fault::Acknowledge => self.person(people::acknowledge(client)),
+            Fault::DeleteFleet => self.person(people::delete_fleet(client)),
             Fault::Unlabel { node, .. } => self.person(people::label(client, node, !make)),
             Fault::UpdateNow { node, .. } => self.person(people::update_now(client, node, make)),
             Fault::EditStatus { node, what } => self.person(people::edit_status(client, node, what)),
             Fault::DeleteShadow { node } => self.person(people::delete_shadow(client, node)),
             Fault::CloseBudget { workload, .. } => self.person(people::budget(client, workload, !make)),
-            Fault::UnmanagedPod { node, .. } if make => self.person(people::pod(client, node, false)),
-            Fault::UnreadablePod { node, .. } if make => self.person(people::pod(client, node, true)),
-            Fault::UnmanagedPod { node, .. } => self.person(people::delete_pod(client, node, false)),
-            Fault::UnreadablePod { node, .. } => self.person(people::delete_pod(client, node, true)),
+            Fault::UnmanagedPod { node, .. } if make => self.person(people::pod(client, node)),
+            Fault::UnmanagedPod { node, .. } => self.person(people::delete_pod(client, node)),
+            Fault::UnreadableMarker { node, .. } => self.person(people::break_marker(client, node, make)),
             _ => {}
         }
     }

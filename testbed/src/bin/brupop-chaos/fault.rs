@@ -79,6 +79,10 @@ pub(crate) enum Fault {
     PauseNode { node: usize, ms: u64 },
     /// A person pauses the fleet.
     PauseFleet { ms: u64 },
+    /// A person lifts the halts that there are.
+    Acknowledge,
+    /// A person deletes the fleet, and with it the ledger.
+    DeleteFleet,
     /// A person takes the opt-in label away, and gives it back.
     Unlabel { node: usize, ms: u64 },
     /// A person asks for the update of a node.
@@ -91,8 +95,8 @@ pub(crate) enum Fault {
     CloseBudget { workload: String, ms: u64 },
     /// A pod without a controller runs on a node.
     UnmanagedPod { node: usize, ms: u64 },
-    /// A pod that the operator cannot read runs on a node.
-    UnreadablePod { node: usize, ms: u64 },
+    /// A Node that is not being updated has a marker that nobody can read.
+    UnreadableMarker { node: usize, ms: u64 },
     /// Somebody has an agent's token, and its agent stands still.
     Rogue { node: usize, ms: u64 },
 }
@@ -192,7 +196,7 @@ impl Fault {
             | Self::UpdateNow { ms, .. }
             | Self::CloseBudget { ms, .. }
             | Self::UnmanagedPod { ms, .. }
-            | Self::UnreadablePod { ms, .. }
+            | Self::UnreadableMarker { ms, .. }
             | Self::Rogue { ms, .. } => Some(*ms),
             _ => None,
         }

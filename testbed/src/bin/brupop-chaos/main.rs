@@ -83,7 +83,11 @@ async fn all(arguments: &Arguments) -> Result<bool> {
     let mut failed = vec![];
     for seed in first..first.saturating_add(arguments.seeds) {
         let plan = schedule::plan(seed, length, arguments.nodes.into());
-        let violated = one(arguments, &format!("seed {seed}"), plan).await?;
+        let name = format!("seed {seed}");
+        let violated = one(arguments, &name, plan).await.unwrap_or_else(|error| {
+            println!("== {name}: the test bed has failed: {error:#}");
+            vec!["test bed"]
+        });
         if arguments.expect.as_ref().is_some_and(|expected| violated.contains(&expected.as_str())) {
             return Ok(true);
         }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use brupop_api::names::{self, FLEET, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL};
+use brupop_api::names::{
+    self, FLEET, MARKER_ANNOTATION, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL,
+};
 use brupop_api::{BottlerocketFleet, BottlerocketShadow};
 use brupop_testbed::NewNode;
 use brupop_testbed::host::Host;
@@ -18,8 +20,8 @@ use crate::world::{OURS, SECRET, SHOP, open_budget};
 
 /// On nodes that a person has cordoned.
 pub(crate) const BY_HAND: &str = "example.org/cordoned-by-hand";
-/// Kubernetes takes this time, and serves it as one of the year 10000, which clients cannot read.
-const FAR: &str = "9999-12-31T23:59:59-23:59";
+/// A marker that nobody can read.
+const BROKEN: &str = "{broken";
 
 pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number}")
@@ -91,6 +93,23 @@ pub(crate) async fn pause_fleet(client: Client, paused: bool) -> Result<()> {
     Ok(())
 }
 
+/// Lifts the halts that there are.
+pub(crate) async fn acknowledge(client: Client) -> Result<()> {
+    let fleets = Api::<BottlerocketFleet>::namespaced(client, OURS);
+    let versions = fleets.get(FLEET).await?.status.unwrap_or_default().versions;
+    let halts = versions.into_iter().filter_map(|(version, record)| Some((version, record.halted?.at)));
+    let halts: Vec<Json> = halts.map(|(version, at)| json!({"version": version, "haltedAt": at})).collect();
+    let patch = Patch::Merge(json!({"spec": {"acknowledgedHalts": halts}}));
+    fleets.patch(FLEET, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+pub(crate) async fn delete_fleet(client: Client) -> Result<()> {
+    let fleets = Api::<BottlerocketFleet>::namespaced(client, OURS);
+    fleets.delete(FLEET, &DeleteParams::default()).await?;
+    Ok(())
+}
+
 pub(crate) async fn label(client: Client, node: usize, labelled: bool) -> Result<()> {
     let value = if labelled { json!(names::UPDATER_INTERFACE_VERSION) } else { Json::Null };
     patch_node(&client, node, json!({"metadata": {"labels": {UPDATER_INTERFACE_LABEL: value}}})).await
@@ -125,38 +144,43 @@ pub(crate) async fn budget(client: Client, workload: String, open: bool) -> Resu
     Ok(())
 }
 
-/// A pod without a controller, bound to this node; or one that is well, and that clients cannot read.
-pub(crate) async fn pod(client: Client, node: usize, unreadable: bool) -> Result<()> {
-    let name = pod_name(node, unreadable);
+/// A pod without a controller, bound to this node.
+pub(crate) async fn pod(client: Client, node: usize) -> Result<()> {
     let pod: Pod = from_value(json!({
-        "metadata": {"name": name},
+        "metadata": {"name": pod_name(node)},
         "spec": {
             "nodeName": node_name(node), "terminationGracePeriodSeconds": 0,
             "containers": [{"name": "c", "image": "none", "env": [{"name": "PASSWORD", "value": SECRET}]}],
         },
     }))?;
-    let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
-    pods.create(&PostParams::default(), &pod).await?;
-    if unreadable {
-        let patch = json!([{"op": "replace", "path": "/metadata/managedFields/0/time", "value": FAR}]);
-        let patch = Patch::<()>::Json(from_value(patch)?);
-        // The answer cannot be read, either.
-        let _ = pods.patch(&name, &PatchParams::default(), &patch).await;
-    }
+    Api::<Pod>::namespaced(client, SHOP).create(&PostParams::default(), &pod).await?;
     Ok(())
 }
 
-pub(crate) async fn delete_pod(client: Client, node: usize, unreadable: bool) -> Result<()> {
+pub(crate) async fn delete_pod(client: Client, node: usize) -> Result<()> {
     let now = DeleteParams::default().grace_period(0);
-    let deleted = Api::<Pod>::namespaced(client, SHOP).delete(&pod_name(node, unreadable), &now).await;
-    match deleted {
-        Err(kube::Error::Api(status)) if status.code != 404 => Err(kube::Error::Api(status).into()),
-        _ => Ok(()),
+    match Api::<Pod>::namespaced(client, SHOP).delete(&pod_name(node), &now).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => Ok(deleted.map(drop)?),
     }
 }
 
-fn pod_name(node: usize, unreadable: bool) -> String {
-    format!("{}-{node}", if unreadable { "unreadable" } else { "unmanaged" })
+fn pod_name(node: usize) -> String {
+    format!("unmanaged-{node}")
+}
+
+/// Writes a marker that nobody can read on a Node without one; or takes it away.
+pub(crate) async fn break_marker(client: Client, node: usize, broken: bool) -> Result<()> {
+    let now = Api::<Node>::all(client.clone()).get(&node_name(node)).await?;
+    let marker = now.annotations().get(MARKER_ANNOTATION);
+    if marker.map(String::as_str) != (!broken).then_some(BROKEN) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {
+        "uid": now.uid(), "resourceVersion": now.resource_version(),
+        "annotations": {MARKER_ANNOTATION: broken.then_some(BROKEN)},
+    }});
+    patch_node(&client, node, patch).await
 }
 
 /// Deletes a Node; somebody makes it again, however long that takes.

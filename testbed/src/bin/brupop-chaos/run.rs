@@ -203,7 +203,7 @@ fn say(began: Instant, fault: &Fault, what: &str, error: Option<&anyhow::Error>)
 /// No fault any more, and people have gone home; then there is one more release.
 async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize) -> Result<()> {
     println!("-- no more faults; the last release is {LAST}");
-    for program in ["etcd", "kube-apiserver"] {
+    for program in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
         // Who runs cannot be started again.
         if fleet.control_plane.signal(program, Signal::CONT).is_err() {
             fleet.control_plane.start_again(program)?;
@@ -239,8 +239,8 @@ async fn tidy_up(fleet: &Fleet, nodes: usize) -> Result<()> {
         people::update_now(client.clone(), node, false).await?;
         people::label(client.clone(), node, true).await?;
         people::uncordon_own(client.clone(), node).await?;
-        people::delete_pod(client.clone(), node, false).await?;
-        people::delete_pod(client.clone(), node, true).await?;
+        people::delete_pod(client.clone(), node).await?;
+        people::break_marker(client.clone(), node, false).await?;
     }
     Ok(())
 }

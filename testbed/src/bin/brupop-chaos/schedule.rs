@@ -49,7 +49,7 @@ fn steps(random: &mut Random, length: Duration, nodes: usize) -> Vec<Step> {
 type Make = fn(&mut Random, usize) -> Fault;
 
 /// How often each kind comes, and how it is made. What has found something, or is likely to, comes more often.
-const KINDS: [(u64, Make); 29] = [
+const KINDS: [(u64, Make); 31] = [
     (12, |random, nodes| Fault::Kill { process: process(random, nodes) }),
     (12, |random, nodes| Fault::Freeze { process: process(random, nodes), ms: random.within(500..9_000) }),
     (4, |random, nodes| Fault::DeletePod { process: process(random, nodes) }),
@@ -84,6 +84,8 @@ const KINDS: [(u64, Make); 29] = [
     (2, |random, nodes| Fault::Drain { node: node(random, nodes), ms: random.within(2_000..15_000) }),
     (3, |random, nodes| Fault::PauseNode { node: node(random, nodes), ms: random.within(1_000..15_000) }),
     (2, |random, _| Fault::PauseFleet { ms: random.within(500..8_000) }),
+    (3, |_, _| Fault::Acknowledge),
+    (2, |_, _| Fault::DeleteFleet),
     (3, |random, nodes| Fault::Unlabel { node: node(random, nodes), ms: random.within(1_000..15_000) }),
     (2, |random, nodes| Fault::UpdateNow { node: node(random, nodes), ms: random.within(5_000..20_000) }),
     (4, |random, nodes| Fault::EditStatus {
@@ -96,7 +98,10 @@ const KINDS: [(u64, Make); 29] = [
         ms: random.within(1_000..20_000),
     }),
     (3, |random, nodes| Fault::UnmanagedPod { node: node(random, nodes), ms: random.within(1_000..20_000) }),
-    (2, |random, nodes| Fault::UnreadablePod { node: node(random, nodes), ms: random.within(1_000..20_000) }),
+    (2, |random, nodes| Fault::UnreadableMarker {
+        node: node(random, nodes),
+        ms: random.within(1_000..20_000),
+    }),
     (4, |random, nodes| Fault::Rogue { node: node(random, nodes), ms: random.within(1_000..10_000) }),
 ];
 
@@ -144,8 +149,12 @@ fn process(random: &mut Random, nodes: usize) -> Process {
     }
 }
 
+/// Programs of the control plane; those that matter most more often.
+const PROGRAMS: [&str; 6] =
+    ["kube-apiserver", "kube-apiserver", "etcd", "etcd", "kube-controller-manager", "kube-scheduler"];
+
 fn plane(random: &mut Random) -> String {
-    (*random.one(&["kube-apiserver", "etcd"])).to_owned()
+    (*random.one(&PROGRAMS)).to_owned()
 }
 
 /// As text: a line for the settings, and one for each fault.

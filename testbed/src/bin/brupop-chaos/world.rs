@@ -30,7 +30,9 @@ const AUDIT_POLICY: &str = r#"{
 }"#;
 
 /// Deadlines that come to pass within seconds, so that they are part of the test.
-const PATIENCE: [(&str, &str); 14] = [
+const PATIENCE: [(&str, &str); 15] = [
+    // Certificates are renewed during each run.
+    ("CERTIFICATE_LIFETIME", "60s"),
     ("SOAK_SECONDS", "1"),
     ("WORKLOADS_DEADLINE_SECONDS", "10"),
     ("STAGE_DEADLINE_SECONDS", "20"),

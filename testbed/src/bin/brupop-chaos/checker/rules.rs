@@ -13,6 +13,10 @@ use crate::world::OURS;
 pub(crate) fn ledger(after: &Json, objects: &Objects, limit: usize) -> Vec<Violation> {
     let before = &objects.ledger;
     let mut found = vec![];
+    // A ledger that a person has deleted is made again from the updates that run.
+    if !is_kept(after) || !is_kept(before) {
+        return found;
+    }
     let slots = members(after, "/status/slots").count();
     let had = members(before, "/status/slots").count();
     if slots > limit && slots > had {
@@ -40,6 +44,11 @@ pub(crate) fn ledger(after: &Json, objects: &Objects, limit: usize) -> Vec<Viola
         }
     }
     found
+}
+
+/// Is there a ledger, and has a leader begun its term with it?
+fn is_kept(ledger: &Json) -> bool {
+    is_set(ledger, "/status/term")
 }
 
 fn is_same(one: &Json, other: &Json) -> bool {
@@ -75,7 +84,7 @@ pub(crate) fn marked_without_slot(node: &str, object: &Json, ledger: &Json) -> O
     let marker = marker(object);
     let ours = ["cordoned_at", "excluded_at"].iter().any(|field| marker[field].is_string());
     let slot = ledger["status"]["slots"].get(shadow_of(node));
-    (ours && slot.is_none())
+    (ours && slot.is_none() && is_kept(ledger))
         .then(|| Violation::new("limit", format!("{node} is marked {marker} and has no slot")))
 }
 
@@ -93,7 +102,8 @@ pub(crate) fn begins_without_slot(
     let slot = &ledger["status"]["slots"][name];
     let fits = text(slot, "/uid") == text(after, "/metadata/uid")
         && number(slot, "/attempt") == number(after, "/spec/attempt");
-    (!fits).then(|| Violation::new("limit", format!("{name} begins {} with the slot {slot}", after["spec"])))
+    (!fits && is_kept(ledger))
+        .then(|| Violation::new("limit", format!("{name} begins {} with the slot {slot}", after["spec"])))
 }
 
 /// A reboot is granted: the Node was written as drained for this attempt, cordoned, and no pod of then is left.
@@ -239,9 +249,10 @@ mod tests {
         let two = json!({"brs-n": slot, "brs-m": slot});
         let halted = json!({"2": {"halted": {"at": "t"}}});
         let none = json!({});
-        assert_eq!(violated([(FLEET, ledger_with(&two, &none))]), ["limit"]);
-        assert_eq!(violated([(SHADOW, shadow("StagedAndPerformedUpdate", 1, None))]), ["limit"]);
-        assert_eq!(violated([("minions/n", node(Some(MARKED), true))]), ["limit"]);
+        let empty = || (FLEET, ledger_with(&none, &none));
+        assert_eq!(violated([empty(), (FLEET, ledger_with(&two, &none))]), ["limit"]);
+        assert_eq!(violated([empty(), (SHADOW, shadow("StagedAndPerformedUpdate", 1, None))]), ["limit"]);
+        assert_eq!(violated([empty(), ("minions/n", node(Some(MARKED), true))]), ["limit"]);
         let halts = [(FLEET, ledger_with(&none, &halted)), (FLEET, ledger_with(&one, &halted))];
         assert_eq!(violated(halts), ["halt"]);
         let lost = [
