@@ -50,8 +50,10 @@ pub struct Options {
     pub presents: Presents,
     /// The API server's audit policy, if it is not to record everything.
     pub audit_policy: Option<&'static str>,
-    /// Does etcd hold objects as JSON, so that its revisions can be read ([`crate::revisions`])?
-    pub readable_etcd: bool,
+    /// Will its own programs be killed? Then etcd holds objects as JSON, so that its revisions can be read
+    /// ([`crate::revisions`]), and nodes need no heartbeat: kwok does not renew a Lease any more once the answer to a renewal
+    /// was lost.
+    pub under_faults: bool,
 }
 
 impl Options {
@@ -63,7 +65,7 @@ impl Options {
         reach: Reach::Loopback,
         presents: Presents::Nothing,
         audit_policy: None,
-        readable_etcd: false,
+        under_faults: false,
     };
     /// All of it.
     pub const CLUSTER: Self = Self {
@@ -73,7 +75,7 @@ impl Options {
         reach: Reach::Loopback,
         presents: Presents::Nothing,
         audit_policy: None,
-        readable_etcd: false,
+        under_faults: false,
     };
 }
 
@@ -151,7 +153,7 @@ impl ControlPlane {
             reach: options.reach,
             presents: options.presents,
             audit_policy: options.audit_policy.unwrap_or(AUDIT_POLICY),
-            readable_etcd: options.readable_etcd,
+            under_faults: options.under_faults,
         };
         let mut processes = vec![
             sandbox.spawn("etcd", layout.etcd()?)?,

@@ -1,7 +1,7 @@
 //! Every state that every object ever had, in the one order that there is: that of etcd's revisions.
 //!
 //! etcd is asked itself, by its JSON gateway, so nothing is missed while API servers are away, and nothing that they
-//! say is believed. It needs an API server that stores JSON ([`crate::Options::readable_etcd`]).
+//! say is believed. It needs an API server that stores JSON ([`crate::Options::under_faults`]).
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ impl ControlPlane {
             reach: self.options.reach,
             presents: self.options.presents,
             audit_policy: self.options.audit_policy.unwrap_or(AUDIT_POLICY),
-            readable_etcd: self.options.readable_etcd,
+            under_faults: self.options.under_faults,
         };
         let command = match program {
             "etcd" => layout.etcd()?,

@@ -69,7 +69,7 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
         status: Duration::ZERO,
     };
     let options = FleetOptions {
-        control_plane: Options { audit_policy: Some(AUDIT_POLICY), readable_etcd: true, ..Options::CLUSTER },
+        control_plane: Options { audit_policy: Some(AUDIT_POLICY), under_faults: true, ..Options::CLUSTER },
         behind_gateways: true,
         durations,
         ..FleetOptions::quick(settings.nodes, &[&PATIENCE[..], &set].concat())

@@ -45,7 +45,15 @@ impl Audited {
             _ => return vec![],
         };
         let mut found: Vec<Violation> = self.count(program, event).into_iter().collect();
-        if event.code() / 100 != 2 || event.request_uri.contains("dryRun") {
+        if event.request_uri.contains("dryRun") {
+            return found;
+        }
+        // What it asks for matters, also if a policy stands behind it.
+        if program == "reconciler" {
+            found.extend(reconcilers_write(event));
+            found.extend(refused(event));
+        }
+        if event.code() / 100 != 2 {
             return found;
         }
         let answer = event.response_object.as_ref();
@@ -55,10 +63,7 @@ impl Audited {
                 found.extend(agents_write(event));
                 self.by_agents.extend(revision.map(|revision| (revision, node_of(event).to_owned())));
             }
-            "reconciler" => {
-                found.extend(reconcilers_write(event));
-                self.by_reconciler.extend(revision);
-            }
+            "reconciler" => self.by_reconciler.extend(revision),
             _ => {}
         }
         found
@@ -133,7 +138,14 @@ fn agents_write(event: &Event) -> Option<Violation> {
     })
 }
 
-/// The reconciler has written: with the tests of what it was decided on.
+/// A policy of ours refuses what our own reconciler asks for.
+fn refused(event: &Event) -> Option<Violation> {
+    let message = &event.response_status.as_ref()?.message;
+    let by_policy = message.contains("ValidatingAdmissionPolicy 'brupop-");
+    by_policy.then(|| Violation::new("refused", format!("{} {}: {message}", event.verb, event.request_uri)))
+}
+
+/// The reconciler writes: with the tests of what it was decided on.
 fn reconcilers_write(event: &Event) -> Vec<Violation> {
     let object = event.object_ref.clone().unwrap_or_default();
     let body = event.request_object.clone().unwrap_or_default();
