@@ -149,9 +149,14 @@ fn refused(event: &Event) -> Option<Violation> {
 fn reconcilers_write(event: &Event) -> Vec<Violation> {
     let object = event.object_ref.clone().unwrap_or_default();
     let body = event.request_object.clone().unwrap_or_default();
+    // That there is nothing is tested by what it would be in.
     let has = |path: &str| {
-        let mut operations = body.as_array().into_iter().flatten();
-        operations.any(|operation| operation["op"] == "test" && text(operation, "/path") == path)
+        let mut operations =
+            body.as_array().into_iter().flatten().filter(|operation| operation["op"] == "test");
+        operations.any(|operation| {
+            let rest = path.strip_prefix(text(operation, "/path"));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') && operation["value"].is_null())
+        })
     };
     let changes = |path: &str| {
         let mut operations = body.as_array().into_iter().flatten();
@@ -220,6 +225,8 @@ mod tests {
         assert_eq!(write(json!([term, read, slots])), [""; 0]);
         assert_eq!(write(json!([read, slots])), ["tests"]);
         assert_eq!(write(json!([term, slots])), ["tests"]);
+        let nothing = json!({"op": "test", "path": "/status", "value": null});
+        assert_eq!(write(json!([nothing, slots])), [""; 0]);
         let evict = |body: Json| rules(&event(RECONCILER, "pods", "eviction", "p", &body));
         assert_eq!(evict(json!({"deleteOptions": {"preconditions": {"uid": "u"}}})), [""; 0]);
         assert_eq!(evict(json!({})), ["tests"]);
