@@ -9,6 +9,7 @@ mod random;
 mod run;
 mod schedule;
 mod shrink;
+mod watch;
 mod world;
 
 use std::path::{Path, PathBuf};

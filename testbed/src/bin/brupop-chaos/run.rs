@@ -6,22 +6,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brupop_testbed::Fleet;
-use brupop_testbed::audit::AuditReader;
 use brupop_testbed::host::{Ended, Host};
-use brupop_testbed::revisions::Revisions;
 use brupop_testbed::sandbox::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::apply::{Maker, go_on};
-use crate::checker::audit::Audited;
-use crate::checker::objects::Objects;
-use crate::checker::processes::{Memory, logs};
+use crate::checker::Violation;
+use crate::checker::processes::logs;
 use crate::checker::rest::restless;
-use crate::checker::{Found, Violation, hosts};
 use crate::fault::{Fault, Plan, Step};
-use crate::people::{self, node_name};
+use crate::people;
 use crate::schedule::{BUDGETS, LAST};
-use crate::world::{self, is_checked};
+use crate::watch::Watch;
+use crate::world;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -52,60 +49,6 @@ pub(crate) struct Report {
     pub(crate) memory: BTreeMap<String, u64>,
 }
 
-/// The checker with what it reads.
-struct Watch {
-    revisions: Revisions,
-    audit: AuditReader,
-    objects: Objects,
-    audited: Audited,
-    memory: Memory,
-    found: Found,
-    limit: usize,
-    looks: u64,
-}
-
-impl Watch {
-    fn of(fleet: &Fleet, limit: usize) -> Self {
-        Self {
-            limit,
-            revisions: Revisions::of(&fleet.control_plane.etcd(), is_checked),
-            audit: fleet.control_plane.audit().from_start(),
-            objects: Objects::default(),
-            audited: Audited::default(),
-            memory: Memory::default(),
-            found: Found::default(),
-            looks: 0,
-        }
-    }
-
-    /// Reads what is new.
-    fn look(&mut self, fleet: &Fleet) -> Result<()> {
-        while let Some(revision) = self.revisions.take() {
-            self.found.add(self.objects.take(revision, self.limit));
-        }
-        self.looks += 1;
-        // Ten times less often: these read files.
-        if self.looks % 10 == 1 {
-            for event in self.audit.read_whole_lines()? {
-                self.found.add(self.audited.take(&event));
-            }
-            self.found.add(self.audited.compare(&self.objects));
-            self.found.add(self.memory.look(&fleet.kubelets.processes()));
-            let boots: Vec<(String, Vec<Ended>)> =
-                fleet.hosts.iter().enumerate().map(|(n, host)| (node_name(n), host.ended_boots())).collect();
-            let boots = boots.iter().map(|(node, boots)| (node.as_str(), boots.as_slice()));
-            self.reboots_are_granted(boots.collect());
-        }
-        Ok(())
-    }
-
-    /// A host's boot may be known before the revision that granted its end; then it is looked at once that has come.
-    fn reboots_are_granted(&mut self, boots: Vec<(&str, &[Ended])>) {
-        let found = hosts::check(boots, &self.objects);
-        self.found.add(found);
-    }
-}
-
 /// Carries out a plan. With `stop`, only until something is found.
 ///
 /// # Errors
@@ -122,9 +65,8 @@ pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<
         calm(&mut fleet, &mut maker, nodes).await?;
         settle(&mut fleet, &mut watch).await?;
         report.settled_in = began.elapsed().as_secs();
+        watch.conclude(&fleet)?;
     }
-    watch.looks = 0;
-    watch.look(&fleet)?;
     watch.found.add(logs(&fleet.control_plane.sandbox().logs())?);
     let requested = |ended: &Ended| ended.requested;
     report.reboots = fleet.hosts.iter().flat_map(Host::ended_boots).filter(requested).count();

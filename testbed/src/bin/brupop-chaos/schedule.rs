@@ -79,7 +79,7 @@ const KINDS: [(u64, Make); 31] = [
     (6, |random, nodes| Fault::Reboots { node: node(random, nodes) }),
     (3, |random, nodes| Fault::ApiRestarts { node: node(random, nodes), ms: random.within(100..4_000) }),
     (3, |random, nodes| Fault::Recreate { node: node(random, nodes) }),
-    (4, |random, nodes| Fault::Cordon { node: node(random, nodes), ms: random.within(1_000..20_000) }),
+    (8, |random, nodes| Fault::Cordon { node: node(random, nodes), ms: random.within(2_000..50_000) }),
     (4, |random, nodes| Fault::Uncordon { node: node(random, nodes) }),
     (2, |random, nodes| Fault::Drain { node: node(random, nodes), ms: random.within(2_000..15_000) }),
     (3, |random, nodes| Fault::PauseNode { node: node(random, nodes), ms: random.within(1_000..15_000) }),

@@ -9,15 +9,12 @@ use super::objects::{Grant, Objects};
 
 /// Each reboot that a host was asked for was granted from that very boot, and claimed, and there is one for an attempt.
 /// `hosts`: the boots of each node that have ended, in order.
-pub(crate) fn check<'a>(
-    hosts: impl IntoIterator<Item = (&'a str, &'a [Ended])>,
-    objects: &Objects,
-) -> Vec<Violation> {
+pub(crate) fn check(hosts: &[(String, Vec<Ended>)], objects: &Objects) -> Vec<Violation> {
     let mut found = vec![];
     let mut used: BTreeMap<(&str, u64), &str> = BTreeMap::new();
     for (node, boots) in hosts {
         for boot in boots.iter().filter(|boot| boot.requested) {
-            let is_for = |grant: &&Grant| grant.node == node && grant.boot_id == boot.boot_id;
+            let is_for = |grant: &&Grant| grant.node == *node && grant.boot_id == boot.boot_id;
             let Some(grant) = objects.grants.iter().find(is_for) else {
                 found.push(Violation::new(
                     "reboot",
@@ -25,7 +22,7 @@ pub(crate) fn check<'a>(
                 ));
                 continue;
             };
-            if !objects.claims.contains(&(node.to_owned(), boot.boot_id.clone())) {
+            if !objects.claims.contains(&(node.clone(), boot.boot_id.clone())) {
                 found.push(Violation::new(
                     "reboot",
                     format!("{node} was rebooted from {} without a claim", boot.boot_id),
@@ -60,7 +57,7 @@ mod tests {
             ..Objects::default()
         };
         let boot = |id: &str, requested| Ended { boot_id: id.to_owned(), requested };
-        let count = |boots: &[Ended]| check([("n", boots)], &objects).len();
+        let count = |boots: &[Ended]| check(&[("n".to_owned(), boots.to_vec())], &objects).len();
         assert_eq!(count(&[boot("a", true), boot("c", false)]), 0);
         assert_eq!(count(&[boot("c", true)]), 1, "no grant");
         assert_eq!(count(&[boot("b", true)]), 1, "no claim");

@@ -12,14 +12,18 @@ use super::{Violation, rules};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeState {
     pub(crate) object: Json,
-    /// The last revision that wrote that the Node is drained, the attempt, and whether it was cordoned then.
+    /// The last revision that wrote the marker.
+    pub(crate) marked: u64,
+    /// It was last written to be drained then.
     pub(crate) drained: Option<Drained>,
 }
 
-/// A Node was written to be drained.
+/// A Node was written to be drained, after a list of its pods had shown that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drained {
-    pub(crate) revision: u64,
+    /// The write before: the list came after that, and shows each pod that was bound by then. One that tolerates the cordon
+    /// may be bound at any time.
+    pub(crate) listed_after: u64,
     pub(crate) attempt: u64,
     pub(crate) cordoned: bool,
 }
@@ -91,7 +95,11 @@ impl Objects {
         }
         if is != was && is["drained_at"].is_string() {
             let attempt = number(&is, "/attempt").unwrap_or(0);
-            state.drained = Some(Drained { revision, attempt, cordoned: is_cordoned(&after) });
+            let cordoned = is_cordoned(&after);
+            state.drained = Some(Drained { listed_after: state.marked, attempt, cordoned });
+        }
+        if is != was {
+            state.marked = revision;
         }
         if let Some(how) = rules::odd_cordon(&state.object, &after) {
             self.odd_cordons.insert(revision, format!("{name}: {how}"));

@@ -61,7 +61,7 @@ mod tests {
         let progressing = json!([{"type": "Progressing", "reason": reason}]);
         let status = json!({"current_state": "Idle", "current_version": runs, "conditions": progressing});
         Objects {
-            nodes: [("n".to_owned(), NodeState { object: node, drained: None })].into(),
+            nodes: [("n".to_owned(), NodeState { object: node, ..NodeState::default() })].into(),
             shadows: [("brs-n".to_owned(), json!({"spec": {"state": goal}, "status": status}))].into(),
             ledger: json!({"spec": {"paused": paused}}),
             ..Objects::default()

@@ -123,7 +123,7 @@ pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violati
     let marker = marker(&state.object);
     let left = objects.pods.iter().filter(|(key, pod)| {
         text(&pod.object, "/spec/nodeName") == node
-            && pod.bound < drained.revision
+            && pod.bound < drained.listed_after
             && must_go(key, pod, &marker)
     });
     left.map(|(key, pod)| violated(format!("{key} ({}) is there", text(&pod.object, "/metadata/uid"))))

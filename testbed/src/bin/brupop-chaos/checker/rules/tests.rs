@@ -27,6 +27,8 @@ fn pod(owner: &str) -> Json {
     json!({"metadata": {"uid": "p", "ownerReferences": [owner]}, "spec": {"nodeName": "n"}})
 }
 
+const CORDONED: &str = r#"{"shadow_uid":"u","attempt":1,"cordoned_at":"t"}"#;
+
 const FLEET: &str = "g/bottlerocketfleets/ns/fleet";
 const SHADOW: &str = "g/bottlerocketshadows/ns/brs-n";
 
@@ -79,7 +81,11 @@ fn each_rule_finds_what_it_is_there_for() {
     assert_eq!(violated(lost.into_iter().skip(1)), [""; 0], "the Node is gone");
     let grants = |before: Option<(&'static str, Json)>, marker: Option<&str>| {
         let start = [(FLEET, ledger_with(&one, &none)), ("minions/n", node(None, false))];
-        let end = [("minions/n", node(marker, true)), (SHADOW, shadow("RebootedIntoUpdate", 1, Some("b")))];
+        let end = [
+            ("minions/n", node(Some(CORDONED), true)),
+            ("minions/n", node(marker, true)),
+            (SHADOW, shadow("RebootedIntoUpdate", 1, Some("b"))),
+        ];
         violated(start.into_iter().chain(before).chain(end))
     };
     assert_eq!(grants(None, Some(MARKED)), [""; 0]);
