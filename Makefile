@@ -231,11 +231,13 @@ manifests-check: manifests
 	@git diff --exit-code -- manifests $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or the PrometheusRule does not match docs/alerts.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
-yaml: control-plane ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=)
+yaml: ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=), with kubectl or kustomize, or the test bed's kubectl if neither is there
 	@mkdir -p $(DIST)
 	@draft=$(DIST)/.draft.yaml; trap 'rm -f "$$draft"' EXIT; \
-	  $$(testbed/build-control-plane)/kubectl kustomize kustomize/overlays/$(OVERLAY) | \
-	  sed -E '$(if $(IMAGE),s|^( +image: ).*|\1$(IMAGE)|)' >"$$draft"; \
+	  if command -v kubectl >/dev/null; then render="kubectl kustomize"; \
+	  elif command -v kustomize >/dev/null; then render="kustomize build"; \
+	  else render="$$(testbed/build-control-plane)/kubectl kustomize"; fi; \
+	  $$render kustomize/overlays/$(OVERLAY) | sed -E '$(if $(IMAGE),s|^( +image: ).*|\1$(IMAGE)|)' >"$$draft"; \
 	  mv "$$draft" $(DIST)/bottlerocket-update-operator.yaml
 
 .PHONY: kind-cluster

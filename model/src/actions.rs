@@ -93,6 +93,8 @@ pub enum ModelAction {
     Acknowledge,
     /// A person takes out what stands there.
     TakeOut,
+    /// A person pauses the fleet, or lets it go on.
+    Pause,
 }
 
 impl ModelAction {
@@ -138,6 +140,9 @@ impl Model for Config {
             if !place.host.rebooting && !place.silent && place.node.is_some() {
                 of_agent(world, at, place, actions);
             }
+        }
+        if world.faults.pauses > 0 {
+            actions.push(ModelAction::Pause);
         }
         if world.faults.acknowledgements > 0
             && let Some(record) = world.ledger.record

@@ -16,6 +16,7 @@ use crate::tables;
 impl Fields for Ledger {
     fn get(&self, field: Field<'_>) -> Option<Value<'_>> {
         Some(match field {
+            Field::Generation => Value::Number(self.generation.into()),
             Field::Term => Value::Number(self.term.into()),
             Field::Slots => Value::Slots(Cow::Borrowed(tables::slots(self))),
             Field::VersionRecord(version) => tables::versions(self.record)

@@ -88,11 +88,18 @@ impl World {
             ModelAction::JoinNode(at) => self.join(at),
             ModelAction::Acknowledge => {
                 self.faults.acknowledgements -= 1;
+                self.ledger.generation += 1;
                 self.ledger.acknowledged = self.ledger.record.and_then(|record| record.halted);
             }
             ModelAction::TakeOut => {
                 self.faults.acknowledgements -= 1;
+                self.ledger.generation += 1;
                 self.ledger.acknowledged = None;
+            }
+            ModelAction::Pause => {
+                self.faults.pauses -= 1;
+                self.ledger.generation += 1;
+                self.ledger.paused = !self.ledger.paused;
             }
         }
         if let Some(broken) = properties::broken_rule(config, self) {

@@ -40,6 +40,10 @@ pub struct Record {
 /// The ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ledger {
+    /// The generation of the spec.
+    pub generation: u8,
+    /// A person has paused the fleet.
+    pub paused: bool,
     /// The leader's term.
     pub term: u8,
     /// The slots.

@@ -2,12 +2,12 @@
 
 use brupop_agent_core::step::{Asked, Command, HostCall, Step, StepMemory, UpdateState, step};
 use brupop_api::transitions::status_may_become;
-use brupop_api::write::apply;
 use brupop_api::{Field, State, Value, Write};
 
 use crate::actions::Lie;
 use crate::objects::{BOOTS, Shadow};
 use crate::properties;
+use crate::reconcile::took;
 use crate::state::{Config, Safeguard, Updater, started};
 use crate::view;
 use crate::world::{Place, World};
@@ -30,7 +30,7 @@ impl World {
                 let place = &mut self.places[at];
                 if let Some(shadow) = &mut place.shadow
                     && success
-                    && apply(&write, shadow).is_ok()
+                    && took(&write, shadow, &mut self.broken)
                 {
                     place.memory = memory;
                     place.claimed = if claims { Some(place.host.boot) } else { place.claimed };

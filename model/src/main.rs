@@ -63,6 +63,9 @@ struct Arguments {
     /// Times that a person acknowledges the update's halt or takes that out again, at most 3.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
     acknowledgements: u8,
+    /// Times that a person pauses the fleet or lets it go on, at most 3.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
+    pauses: u8,
     /// Failed nodes halt the update.
     #[arg(long)]
     halts: bool,
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
             deletions: arguments.deletions,
             replacements: arguments.replacements,
             acknowledgements: arguments.acknowledgements,
+            pauses: arguments.pauses,
         },
         halts: arguments.halts,
         upstream: arguments.upstream,

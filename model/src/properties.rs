@@ -137,6 +137,16 @@ pub(crate) fn too_many_try(
     (!proven && begin.enumerate().any(new) && too_many()).then_some("too many nodes try an unproven update")
 }
 
+/// Why these slots are wrong, if they are: an update begins while the fleet is paused. `begin` is as above.
+pub(crate) fn began_in_pause(
+    before: &Ledger,
+    after: &Ledger,
+    begin: impl Iterator<Item = bool>,
+) -> Option<&'static str> {
+    let new = |(at, begins): (usize, bool)| begins && before.slots[at].is_none() && after.slots[at].is_some();
+    (before.paused && begin.enumerate().any(new)).then_some("an update begins while the fleet is paused")
+}
+
 /// Why this grant is wrong, if it is one: the leader that gave it had seen that the update is halted.
 pub(crate) fn wrong_grant(before: &Shadow, after: &Shadow, saw_halt: bool) -> Option<&'static str> {
     let granted = after.grant.is_some() && before.grant != after.grant;
@@ -208,7 +218,8 @@ impl World {
     /// Every node is updated, or was refused for a reason that is written down; nothing of ours is left behind.
     fn is_settled(&self, config: &Config) -> bool {
         // With a machine lost in its reboot the limit may be used up; then others wait, and that is right.
-        let nobody_begins = self.places.iter().any(Place::is_lost) || self.ledger.is_halted();
+        let nobody_begins =
+            self.places.iter().any(Place::is_lost) || self.ledger.is_halted() || self.ledger.paused;
         self.places.iter().enumerate().all(|(at, place)| {
             let tidy = || self.ledger.slots[at].is_none() && place.is_tidy();
             place.is_lost() || (tidy() && (place.is_done(config) || nobody_begins))

@@ -1,7 +1,7 @@
 //! What the reconcilers do.
 
 use brupop_api::fleet::BottlerocketFleetStatus;
-use brupop_api::write::{Fields as _, apply};
+use brupop_api::write::{Fields, NotApplied, apply};
 use brupop_api::{Field, Object, State, Value, Write};
 use brupop_core::decide::{self, Effect};
 use brupop_core::facts::NodeView;
@@ -27,7 +27,7 @@ impl World {
             ..Default::default()
         };
         let (term, write) = decide::new_term(Some(&ledger), &views);
-        if apply(&config.weakened(write), &mut self.ledger).is_ok() {
+        if took(&config.weakened(write), &mut self.ledger, &mut self.broken) {
             self.leaders[at].term = u8::try_from(term).ok();
         }
     }
@@ -67,7 +67,7 @@ impl World {
             }
         }
         let before = self.ledger;
-        if apply(&config.weakened(write), &mut self.ledger).is_err() {
+        if !took(&config.weakened(write), &mut self.ledger, &mut self.broken) {
             return;
         }
         let halted = self.ledger.is_halted();
@@ -76,11 +76,13 @@ impl World {
                 slot.blindly = held.map_or(halted, |held| held.blindly);
             }
         }
-        let begin = views.iter().map(|it| it.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle));
+        let begin =
+            || views.iter().map(|it| it.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle));
         let counts = views.iter().map(|it| !it.time.canary_overdue);
         let wrong = properties::wrong_ledger(config, &before, &self.ledger)
             .or_else(|| properties::uncounted(config, &before, &self.ledger, &self.places))
-            .or_else(|| properties::too_many_try(config, &before, &self.ledger, begin, counts));
+            .or_else(|| properties::began_in_pause(&before, &self.ledger, begin()))
+            .or_else(|| properties::too_many_try(config, &before, &self.ledger, begin(), counts));
         if let Some(broken) = wrong {
             self.broken.get_or_insert(broken);
         }
@@ -152,7 +154,7 @@ impl World {
                 let Some(place) = self.places.get_mut(at) else { return };
                 let Some(before) = place.shadow else { return };
                 let mut shadow = before;
-                if apply(&write, &mut shadow).is_err() || shadow.term < before.term {
+                if !took(&write, &mut shadow, &mut self.broken) || shadow.term < before.term {
                     return;
                 }
                 shadow.generation += u8::from(shadow != before);
@@ -175,7 +177,7 @@ impl World {
         let Some(place) = self.places.get_mut(at) else { return false };
         let Some(before) = place.node else { return false };
         let mut node = before;
-        if apply(write, &mut node).is_err() {
+        if !took(write, &mut node, &mut self.broken) {
             return false;
         }
         if let Some((mark, read)) = node.marker.as_mut().zip(before.marker) {
@@ -205,8 +207,10 @@ impl World {
 impl Config {
     /// The write, without the tests that a sensitivity run leaves out.
     pub(crate) fn weakened<'a>(&self, mut write: Write<'a>) -> Write<'a> {
+        let object = write.object;
         let left_out = |field: Field<'_>| match self.without {
-            Some(Safeguard::Generation) => field == Field::Generation,
+            Some(Safeguard::Generation) => field == Field::Generation && object != Object::Fleet,
+            Some(Safeguard::Pause) => field == Field::Generation && object == Object::Fleet,
             Some(Safeguard::Slots) => field == Field::Slots,
             Some(Safeguard::Claim) => field == Field::StatusRebootRequested,
             Some(Safeguard::Marker) => field == Field::Marker,
@@ -222,6 +226,15 @@ impl Config {
         }
         write
     }
+}
+
+/// Was this write taken? One that makes no sense is no refusal, but a mistake in what ships.
+pub(crate) fn took(write: &Write<'_>, object: &mut impl Fields, broken: &mut Option<&'static str>) -> bool {
+    let answer = apply(write, object);
+    if let Err(NotApplied::Misfit(_)) = answer {
+        broken.get_or_insert("a write does not fit its object");
+    }
+    answer.is_ok()
 }
 
 fn position(names: &[&str], name: &str) -> usize {

@@ -35,6 +35,8 @@ pub struct Faults {
     pub replacements: u8,
     /// A person puts the update's halt into `spec.acknowledgedHalts`, or takes it out.
     pub acknowledgements: u8,
+    /// A person pauses the fleet, or lets it go on.
+    pub pauses: u8,
 }
 
 impl Faults {
@@ -54,6 +56,7 @@ impl Faults {
         deletions: 0,
         replacements: 0,
         acknowledgements: 0,
+        pauses: 0,
     };
 }
 
@@ -62,6 +65,8 @@ impl Faults {
 pub enum Safeguard {
     /// Writes of a shadow test its generation.
     Generation,
+    /// Writes of the ledger that take slots test the generation of the fleet's spec.
+    Pause,
     /// Writes of the ledger test the slots.
     Slots,
     /// Aborts and withdrawn grants test the claim.

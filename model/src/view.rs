@@ -3,7 +3,7 @@
 use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_core::facts::{Evicted, FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
+use brupop_core::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, TimeFacts};
 use brupop_core::policy::FailureBudget;
 
 use crate::ledger::{Ledger, Record};
@@ -116,6 +116,8 @@ pub(crate) fn fleet_of(
         now: TIMES[usize::from(world.clock())],
         term: leader.term.unwrap_or(0).into(),
         ledger_term: Some(ledger.term.into()),
+        generation: Some(ledger.generation.into()),
+        gate: if ledger.paused { Gate::Paused } else { Gate::Open },
         slots: tables::slots(ledger),
         versions: tables::versions(record),
         acknowledged: tables::acknowledged(ledger.acknowledged),

@@ -58,6 +58,14 @@ fn failures_halt_a_version_and_a_person_lifts_what_they_saw() {
 }
 
 #[test]
+fn nobody_begins_while_the_fleet_is_paused() {
+    let faults = Faults { pauses: 2, stale_leaders: 1, ..Faults::NONE };
+    holds(Config { attempts: 1, faults, ..ONE });
+    let faults = Faults { pauses: 2, fall_backs: 1, ..Faults::NONE };
+    holds(Config { attempts: 1, faults, ..SMALL });
+}
+
+#[test]
 fn people_cordon_and_uncordon_at_any_time() {
     let faults = Faults { people: 3, fall_backs: 1, ..Faults::NONE };
     holds(Config { faults, foreign_cordon: true, ..ONE });

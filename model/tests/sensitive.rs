@@ -41,6 +41,16 @@ fn the_test_of_the_generation() {
 }
 
 #[test]
+fn the_test_of_the_fleets_generation() {
+    let faults = Faults { stale_leaders: 1, pauses: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::Pause,
+        "an update begins while the fleet is paused",
+        Config { attempts: 1, faults, ..ONE },
+    );
+}
+
+#[test]
 fn the_test_of_the_slots() {
     let faults = Faults { stale_leaders: 1, ..Faults::NONE };
     is_found(

@@ -18,6 +18,8 @@ pub struct FleetFacts<'a> {
     pub term: u64,
     /// The term in the ledger. Nothing may be written unless it equals `term`.
     pub ledger_term: Option<u64>,
+    /// The generation of the fleet's spec, of which `gate` and `acknowledged` are.
+    pub generation: Option<u64>,
     /// The slots in use.
     pub slots: &'a BTreeMap<String, Slot>,
     /// What the ledger remembers of each version.
@@ -251,6 +253,7 @@ impl FleetFacts<'static> {
         now: "2026-11-21T04:00:00Z",
         term: 4,
         ledger_term: Some(4),
+        generation: Some(5),
         slots: &BTreeMap::new(),
         versions: &BTreeMap::new(),
         acknowledged: &[],

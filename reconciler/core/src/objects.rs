@@ -295,7 +295,7 @@ fn read_selector(json: &RawValue) -> Result<(Selector, usize), Unreadable> {
 pub struct Ledger {
     /// The object.
     pub fleet: BottlerocketFleet,
-    /// Spec and status as they were read, for the tests of patches: "no slots" may be stored as `{}` or not at all.
+    /// Generation, spec and status as they were read, for the tests of patches: "no slots" may be stored as `{}` or not at all.
     pub quoted: Value,
 }
 
@@ -316,7 +316,7 @@ impl Readable for Ledger {
             spec: BottlerocketFleetSpec::deserialize(&spec)?,
             status: status.as_ref().map(BottlerocketFleetStatus::deserialize).transpose()?,
         };
-        let mut quoted = json!({"spec": spec});
+        let mut quoted = json!({"metadata": {"generation": fleet.metadata.generation}, "spec": spec});
         if let Some(status) = status {
             quoted["status"] = status;
         }

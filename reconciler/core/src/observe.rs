@@ -15,6 +15,7 @@ use crate::drain::Obstacle;
 use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, UnmanagedNode};
 use crate::objects::{AgentPod, WatchedNode};
 use crate::policy::Policy;
+use crate::status::generation;
 
 /// Longest name of a shadow, as of any object in Kubernetes.
 const NAME_MAX: usize = 253;
@@ -96,6 +97,7 @@ fn fleet_facts<'a>(
         now: now.text,
         term: leader.term,
         ledger_term: status.and_then(|status| status.term),
+        generation: ledger.and_then(|ledger| generation(&ledger.fleet.metadata)),
         slots: status.map_or(&NO_SLOTS, |status| &status.slots),
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
         acknowledged: ledger.map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),

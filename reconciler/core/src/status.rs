@@ -149,7 +149,7 @@ impl DesiredCondition {
 }
 
 /// The generation of the spec that was read.
-fn generation(metadata: &ObjectMeta) -> Option<u64> {
+pub(crate) fn generation(metadata: &ObjectMeta) -> Option<u64> {
     metadata.generation?.try_into().ok()
 }
 
@@ -191,8 +191,8 @@ pub struct DesiredFleetStatus {
     pub halted: Option<String>,
     /// Has the failure budget of a version been spent?
     pub halt: DesiredCondition,
-    /// Is no node in mid-update? `None` = a write of the ledger is on its way, which may give out a slot.
-    pub idle: Option<DesiredCondition>,
+    /// Is no node in mid-update?
+    pub idle: DesiredCondition,
     /// Are our admission rules in force? `None` = not tried out yet.
     pub admission: Option<DesiredCondition>,
     /// Is another operator here? `None` = not looked yet.
@@ -209,15 +209,15 @@ impl DesiredFleetStatus {
                 && status.limit == Some(self.limit)
                 && status.counts == Some(self.counts)
                 && status.halted == self.halted
-                && is_stored(&self.halt)
+                && [&self.halt, &self.idle].into_iter().all(is_stored)
                 && self.may_be_unknown().all(|(_, wanted)| wanted.is_none_or(is_stored))
         })
     }
 
     /// The conditions that may not be known, by their types.
     fn may_be_unknown(&self) -> impl Iterator<Item = (&'static str, Option<&DesiredCondition>)> {
-        let known = [&self.idle, &self.admission, &self.other_operator].map(Option::as_ref);
-        [IDLE, ADMISSION_ENFORCED, OTHER_OPERATOR].into_iter().zip(known)
+        let known = [&self.admission, &self.other_operator].map(Option::as_ref);
+        [ADMISSION_ENFORCED, OTHER_OPERATOR].into_iter().zip(known)
     }
 
     /// What is in the way of all updates, if this fleet does not say so yet.
@@ -244,8 +244,8 @@ impl DesiredFleetStatus {
         if let Some(halted) = self.halted.as_deref().or(halted.filter(|text| !text.is_empty()).map(|_| "")) {
             status["halted"] = json!(halted);
         }
-        let halt = self.halt.stored_over(conditions, generation, now);
-        status["conditions"] = json!(known.chain([halt]).collect::<Vec<_>>());
+        let always = [&self.halt, &self.idle].map(|wanted| wanted.stored_over(conditions, generation, now));
+        status["conditions"] = json!(known.chain(always).collect::<Vec<_>>());
         json!({
             "apiVersion": BottlerocketFleet::api_version(&()),
             "kind": BottlerocketFleet::kind(&()),

@@ -169,8 +169,6 @@ impl Reconciler {
     pub(super) fn sum_up(&mut self, pass: &mut Pass<'_>, counts: Counts) {
         let Pass { cluster, observed, .. } = *pass;
         let Some(ledger) = cluster.ledger() else { return };
-        // A write that is on its way may give out a slot, and then the fleet would not be idle.
-        let is_ledger_known = self.is_ready(pass, &Key::Ledger);
         let busy_nodes = cluster.busy_nodes(observed.fleet.slots);
         let versions = observed.fleet.versions;
         let halted = versions.iter().filter(|(_, record)| record.halted.is_some());
@@ -181,7 +179,7 @@ impl Reconciler {
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
             halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
-            idle: is_ledger_known.then(|| DesiredCondition::idle(busy_nodes)),
+            idle: DesiredCondition::idle(busy_nodes),
             admission: admission.is_known().then(|| DesiredCondition::admission(admission.holds())),
             other_operator: alone.is_known().then(|| DesiredCondition::other_operator(alone.holds())),
         };

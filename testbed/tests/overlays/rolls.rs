@@ -11,7 +11,7 @@ use crate::apply;
 
 const OPERATOR: &str = "brupop-configuration";
 const AGENT: &str = "brupop-agent-configuration";
-/// As README.md has it.
+/// As docs/configuration.md has it.
 const PRUNE: &[&str] =
     &["--prune", "-l", "app.kubernetes.io/part-of=brupop", "--prune-allowlist=core/v1/ConfigMap"];
 
@@ -53,7 +53,8 @@ async fn a_changed_configuration_rolls_what_it_concerns() -> Result<()> {
     let file = crate::documents(&control_plane, "left-over", &[unhashed, others])?;
     apply(&control_plane, &[], "-f", &file).await?;
     ensure!(maps(&control_plane).await?.len() == 7, "{:?}", maps(&control_plane).await?);
-    ensure!(include_str!("../../../README.md").contains(&PRUNE.join(" ")), "README.md has it otherwise");
+    let document = include_str!("../../../docs/configuration.md");
+    ensure!(document.contains(&PRUNE.join(" ")), "docs/configuration.md has it otherwise");
     apply(&control_plane, PRUNE, "-k", &overlay(AGENT, "PREFETCH", "false")?).await?;
     let left = maps(&control_plane).await?;
     let of = |map: &str| left.iter().filter(|name| name.starts_with(&format!("{map}-"))).count();

@@ -41,14 +41,15 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
         ensure!(events.contains(told), "{events}");
     }
     metrics_agree(&fleet, 4).await?;
-    readme_commands_run(&fleet).await?;
+    documented_commands_run(&fleet).await?;
     fleet.check()
 }
 
-/// What the README tells people to type for a running cluster does run.
-async fn readme_commands_run(fleet: &Fleet) -> Result<()> {
-    let readme = include_str!("../../../README.md");
-    let blocks = readme.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+/// What the documents tell people to type for a running cluster does run.
+async fn documented_commands_run(fleet: &Fleet) -> Result<()> {
+    let documents =
+        [include_str!("../../../README.md"), include_str!("../../../docs/operations.md")].join("\n");
+    let blocks = documents.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
     let commands: Vec<&str> = blocks
         .flat_map(str::lines)
         // What installs and uninstalls has a path in it.
@@ -79,24 +80,37 @@ async fn kubectl(fleet: &Fleet, command: &str) -> Result<()> {
 /// What Prometheus would scrape is what the objects say.
 async fn metrics_agree(fleet: &Fleet, nodes: usize) -> Result<()> {
     let scraper = Scraper::start(&fleet.control_plane, Some(READER)).await?;
-    let mut leading = 0;
-    for process in fleet.processes("reconciler") {
-        let text = scraper.scrape(&process).await?;
+    let leads =
+        |text: &&String| text.lines().any(|line| line.starts_with("brupop_leader") && line.ends_with(" 1"));
+    let texts = await_until("one reconciler leads", DEADLINE, async || {
+        let texts = scraped(fleet, &scraper, "reconciler").await.ok()?;
+        (texts.iter().filter(leads).count() == 1).then_some(texts)
+    })
+    .await?;
+    for text in texts {
         let versions = format!(r#"brupop_hosts_version{{bottlerocket_version="{NEW}"}} {nodes}"#);
         let states = format!(r#"brupop_hosts_state{{state="Idle"}} {nodes}"#);
         ensure!(text.contains(&versions) && text.contains(&states), "{text}");
-        leading +=
-            usize::from(text.lines().any(|line| line.starts_with("brupop_leader") && line.ends_with(" 1")));
     }
-    ensure!(leading == 1, "{leading} reconcilers lead");
     let mut reviewed = false;
-    for process in fleet.processes("webhook") {
-        let text = scraper.scrape(&process).await?;
+    for text in scraped(fleet, &scraper, "webhook").await? {
         ensure!(text.contains("brupop_webhook_certificate_expiry"), "{text}");
         reviewed |= text.contains("brupop_webhook_reviews_total");
     }
     ensure!(reviewed, "no webhook has counted a review");
     Ok(())
+}
+
+/// What all processes of this component tell. Their pods may have moved a moment ago.
+async fn scraped(fleet: &Fleet, scraper: &Scraper, component: &str) -> Result<Vec<String>> {
+    let all = await_until(format!("every {component} is scraped"), DEADLINE, async || {
+        let mut texts = vec![];
+        for process in fleet.processes(component) {
+            texts.push(scraper.scrape(&process).await.ok()?);
+        }
+        (!texts.is_empty()).then_some(texts)
+    });
+    Ok(all.await?)
 }
 
 #[tokio::test(flavor = "multi_thread")]

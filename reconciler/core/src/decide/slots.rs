@@ -56,7 +56,14 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
     }));
     let halted = versions.halted.clone();
     sets.extend(versions.sets(fleet, views));
-    let write = (!sets.is_empty()).then(|| Write { object: Object::Fleet, tests: tests(fleet, &sets), sets });
+    let write = (!sets.is_empty()).then(|| {
+        let mut tests = tests(fleet, &sets);
+        if !taken.is_empty() {
+            // A patch that lingers must not begin an update once a person has paused the fleet.
+            tests.push((Field::Generation, Value::number_or_absent(fleet.generation)));
+        }
+        Write { object: Object::Fleet, tests, sets }
+    });
     Slots { write, taken, queued, preflight, halted }
 }
 

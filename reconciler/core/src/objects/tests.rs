@@ -64,11 +64,12 @@ fn a_marker_that_cannot_be_read_is_an_error() {
 
 #[test]
 fn a_ledger_keeps_what_was_read() {
-    let halves = json!({"spec": {}, "status": {"conditions": []}});
-    let mut read = halves.clone();
-    read["metadata"] = json!({"name": "fleet", "managedFields": [{"time": "10000-01-01T23:58:59Z"}]});
+    let quoted = json!({"metadata": {"generation": 2}, "spec": {}, "status": {"conditions": []}});
+    let mut read = quoted.clone();
+    read["metadata"] =
+        json!({"name": "fleet", "generation": 2, "managedFields": [{"time": "10000-01-01T23:58:59Z"}]});
     let ledger: Item<Ledger> = serde_json::from_value(read).unwrap();
     let ledger = ledger.body.unwrap();
-    assert_eq!(ledger.quoted, halves);
+    assert_eq!(ledger.quoted, quoted);
     assert!(ledger.fleet.status.unwrap().slots.is_empty());
 }

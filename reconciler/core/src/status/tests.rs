@@ -88,7 +88,7 @@ fn the_fleet_keeps_a_condition_that_was_not_looked_at_yet() {
         limit: 1,
         counts: Counts { nodes: 3, ..Counts::default() },
         halted: None,
-        idle: Some(DesiredCondition::idle(0)),
+        idle: DesiredCondition::idle(0),
         halt: DesiredCondition::halted("ns", &BTreeMap::new(), &[]),
         admission: Some(DesiredCondition::admission(Err("the webhook let through what it must refuse"))),
         other_operator: Some(DesiredCondition::other_operator(Err("upstream's is here"))),

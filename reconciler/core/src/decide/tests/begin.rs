@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
-use brupop_api::fleet::{BottlerocketFleetStatus, Halt, VersionRecord};
-use brupop_api::{Field, Problem, State, Value};
+use brupop_api::fleet::{BottlerocketFleet, BottlerocketFleetStatus, Halt, VersionRecord};
+use brupop_api::write::apply;
+use brupop_api::{Field, Problem, State, Value, Write};
 use serde_json::json;
 
 use super::super::{Effect, Reason, counts, new_shadow, new_term, node as decide, slots};
@@ -49,6 +50,31 @@ fn a_shadow_of_another_node_of_the_same_name_goes() {
     let mut view = idle();
     view.node = None;
     assert_eq!(decide(&fleet(), &view).effect, Some(Effect::DeleteShadow { uid: UID }));
+}
+
+#[test]
+fn only_slots_that_are_taken_test_the_pause() {
+    let generation = |write: &Write<'_>| write.tests.iter().any(|(field, _)| *field == Field::Generation);
+    let fleet = without_slots();
+    let taken = slots(&fleet, &[idle()]).write.unwrap();
+    let mut ledger: BottlerocketFleet = serde_json::from_value(json!({
+        "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
+        "metadata": {"name": "fleet", "generation": fleet.generation}, "spec": {},
+        "status": {"term": fleet.term},
+    }))
+    .unwrap();
+    assert!(generation(&taken) && apply(&taken, &mut ledger.clone()).is_ok());
+    ledger.metadata.generation = Some(6);
+    assert!(apply(&taken, &mut ledger).is_err(), "a person has paused the fleet meanwhile");
+
+    let mut over = idle();
+    shadow(&mut over, |shadow| {
+        shadow.spec.attempt = Some(1);
+        shadow.status.target_version = Some(OLD);
+    });
+    let returned = slots(&super::world::fleet(), &[over]).write.unwrap();
+    assert_eq!(sets(&returned, Field::Slot(SHADOW)), Some(Value::Absent));
+    assert!(!generation(&returned));
 }
 
 #[test]
