@@ -42,6 +42,9 @@ struct Arguments {
     /// A file with the faults to make, in place of those of a seed
     #[arg(long, conflicts_with_all = ["seed", "seeds"])]
     schedule: Option<PathBuf>,
+    /// Print what follows from the seed, and do nothing
+    #[arg(long)]
+    print: bool,
     /// End a run at the first violation
     #[arg(long)]
     stop: bool,
@@ -84,6 +87,10 @@ async fn all(arguments: &Arguments) -> Result<bool> {
     let mut failed = vec![];
     for seed in first..first.saturating_add(arguments.seeds) {
         let plan = schedule::plan(seed, length, arguments.nodes.into());
+        if arguments.print {
+            print!("{}", schedule::print(&plan));
+            continue;
+        }
         let name = format!("seed {seed}");
         let violated = one(arguments, &name, plan).await.unwrap_or_else(|error| {
             println!("== {name}: the test bed has failed: {error:#}");

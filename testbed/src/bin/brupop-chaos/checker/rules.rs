@@ -36,9 +36,14 @@ pub(crate) fn ledger(after: &Json, objects: &Objects, limit: usize) -> Vec<Viola
     }
     for (shadow, slot) in members(after, "/status/slots") {
         let had = before["status"]["slots"].get(shadow);
+        let is_new = !had.is_some_and(|had| is_same(had, slot));
+        let begins = objects.shadows.get(shadow).is_none_or(is_idle);
+        if is_new && begins && is_paused(before) && is_paused(after) {
+            found.push(Violation::new("pause", format!("{shadow} gets a slot in a paused fleet")));
+        }
         let version = text(slot, "/version");
         let halted = |ledger: &Json| is_set(&ledger["status"]["versions"][version], "/halted");
-        if !had.is_some_and(|had| is_same(had, slot)) && halted(before) && halted(after) {
+        if is_new && halted(before) && halted(after) {
             found
                 .push(Violation::new("halt", format!("{shadow} gets a slot for {version}, which is halted")));
         }
@@ -49,6 +54,15 @@ pub(crate) fn ledger(after: &Json, objects: &Objects, limit: usize) -> Vec<Viola
 /// Is there a ledger, and has a leader begun its term with it?
 fn is_kept(ledger: &Json) -> bool {
     is_set(ledger, "/status/term")
+}
+
+fn is_paused(ledger: &Json) -> bool {
+    ledger.pointer("/spec/paused") == Some(&Json::Bool(true))
+}
+
+/// Is nothing wanted of this shadow?
+fn is_idle(shadow: &Json) -> bool {
+    matches!(text(shadow, "/spec/state"), "Idle" | "")
 }
 
 fn is_same(one: &Json, other: &Json) -> bool {
@@ -95,7 +109,6 @@ pub(crate) fn begins_without_slot(
     after: &Json,
     ledger: &Json,
 ) -> Option<Violation> {
-    let is_idle = |object: &Json| matches!(text(object, "/spec/state"), "Idle" | "");
     if is_idle(after) || !is_idle(before) {
         return None;
     }

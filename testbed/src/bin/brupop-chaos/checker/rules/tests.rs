@@ -71,6 +71,13 @@ fn each_rule_finds_what_it_is_there_for() {
     assert_eq!(violated([empty(), ("minions/n", node(Some(MARKED), true))]), ["limit"]);
     let halts = [(FLEET, ledger_with(&none, &halted)), (FLEET, ledger_with(&one, &halted))];
     assert_eq!(violated(halts), ["halt"]);
+    let paused = |slots: &Json| {
+        let mut ledger = ledger_with(slots, &none);
+        ledger["spec"] = json!({"paused": true});
+        (FLEET, ledger)
+    };
+    assert_eq!(violated([empty(), paused(&one)]), [""; 0], "it was not paused when it was decided");
+    assert_eq!(violated([paused(&none), paused(&one)]), ["pause"]);
     let lost = [
         ("minions/n", node(None, false)),
         (SHADOW, shadow("Idle", 0, None)),
