@@ -30,6 +30,8 @@ const A_MOMENT: Duration = Duration::from_secs(1);
 pub(crate) struct Maker {
     hosts: Vec<Faults>,
     bad_images: BTreeSet<String>,
+    /// How many faults there are by which no host returns.
+    nobody_returns: usize,
     about: JoinSet<Result<()>>,
     /// Pods whose process stands still or whose gateway is bad, by what was meant.
     meant: Vec<(Process, Vec<String>)>,
@@ -38,7 +40,7 @@ pub(crate) struct Maker {
 impl Maker {
     pub(crate) fn new(nodes: usize) -> Self {
         let hosts = vec![Faults::default(); nodes];
-        Self { hosts, bad_images: BTreeSet::new(), about: JoinSet::new(), meant: vec![] }
+        Self { hosts, bad_images: BTreeSet::new(), nobody_returns: 0, about: JoinSet::new(), meant: vec![] }
     }
 
     /// Makes a fault. What people do goes on by itself.
@@ -108,7 +110,10 @@ impl Maker {
             Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = true),
             Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = true),
             Fault::StaysDown { node, .. } => self.change(fleet, *node, |f| f.stays_down = true),
-            Fault::NobodyReturns { .. } => self.change_all(fleet, |faults| faults.stays_down = true),
+            Fault::NobodyReturns { .. } => {
+                self.nobody_returns += 1;
+                self.change_all(fleet, |faults| faults.stays_down = true);
+            }
             Fault::Reboots { node } => on_host(fleet, *node, Host::reboot_now),
             Fault::ApiRestarts { node, ms } => {
                 on_host(fleet, *node, |host| host.restart_api(Duration::from_millis(*ms)));
@@ -171,7 +176,11 @@ impl Maker {
             Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = false),
             Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = false),
             Fault::StaysDown { node, .. } => self.change(fleet, *node, |f| f.stays_down = false),
-            Fault::NobodyReturns { .. } => self.change_all(fleet, |faults| faults.stays_down = false),
+            Fault::NobodyReturns { .. } => {
+                self.nobody_returns = self.nobody_returns.saturating_sub(1);
+                let still = self.nobody_returns > 0;
+                self.change_all(fleet, |faults| faults.stays_down = still);
+            }
             _ => self.ask_a_person(fleet, fault, false),
         }
         Ok(())

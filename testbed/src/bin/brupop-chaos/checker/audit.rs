@@ -17,7 +17,7 @@ const NODE_OF_TOKEN: &str = "authentication.kubernetes.io/node-name";
 /// some twenty writes of its shadow; a loop is hundreds.
 const WRITES_PER_MINUTE: usize = 90;
 /// The same of the ledger: what becomes of each node is written there.
-const LEDGER_PER_MINUTE: usize = 240;
+const LEDGER_PER_MINUTE: usize = 180;
 /// A Lease is renewed some times in its duration of four seconds.
 const RENEWALS_PER_MINUTE: usize = 240;
 
