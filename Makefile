@@ -16,6 +16,13 @@ OVERLAY ?= default
 IMAGE ?= $(if $(VERSION),ghcr.io/bottlerocket-update-operator/brupop:v$(VERSION:v%=%))
 DIST ?= dist
 
+# For `make chaos`; a SCHEDULE is a file in place of a seed, and SHRINK a number of runs to make one small that fails.
+CHAOS_SECONDS ?= 120
+SEED ?=
+SEEDS ?= 1
+SHRINK ?= 0
+SCHEDULE ?=
+
 # For `make demo`.
 NODES ?= 5
 MAX_CONCURRENT_UPDATE ?= 1
@@ -131,6 +138,21 @@ e2e: e2e-tools build control-plane ## Runs the image and the default overlay on 
 .PHONY: e2e-tools
 e2e-tools: container-tools ## Installs Debian's runc, nftables and iproute2 for it, unless they are there; needs root
 	$(call debian,runc nft ip,runc nftables iproute2)
+
+.PHONY: chaos
+chaos: control-plane build ## Makes faults from a seed while 20 nodes are updated, and checks what must hold (CHAOS_SECONDS, SEED, SEEDS, SCHEDULE, SHRINK)
+	@cargo build --locked --quiet -p brupop-testbed --bin brupop-chaos
+	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-chaos --to $(TARGET)/chaos --shrink $(SHRINK) \
+	  $(if $(SCHEDULE),--schedule $(SCHEDULE),--seconds $(CHAOS_SECONDS) --seeds $(SEEDS) $(SEED:%=--seed %))
+
+.PHONY: chaos-planted
+chaos-planted: control-plane ## Plants faults into a copy of the sources, one at a time: chaos must find each within ten minutes (PLANTED=name)
+	@cargo build --locked --quiet -p brupop-testbed --bin brupop-chaos
+	@testbed/planted/run $(TARGET) $(PLANTED)
+
+.PHONY: planted-check
+planted-check: ## Checks that the faults to plant still fit the sources
+	@testbed/planted/run --check
 
 .PHONY: bench
 bench: control-plane build ## Measures time and overhead: 8 nodes, limit 4, hosts that act at once and reboot in 2 s, nothing to drain, no node tries the version first

@@ -156,6 +156,20 @@ impl AuditReader {
         Ok(events)
     }
 
+    /// As [`Self::read`], but passes over lines that are no events: an API server that is killed leaves half of one.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read_whole_lines(&mut self) -> std::io::Result<Vec<Event>> {
+        let mut events = Vec::new();
+        let parsed = |line: &[u8]| {
+            events.extend(serde_json::from_slice(line).ok());
+            Ok(false)
+        };
+        self.each_line(parsed)?;
+        Ok(events)
+    }
+
     /// Awaits the next event that satisfies `predicate`; reading goes on behind it.
     ///
     /// # Errors
@@ -185,6 +199,10 @@ impl AuditReader {
 
     /// Hands over complete lines until `stop` says so.
     fn each(&mut self, mut stop: impl FnMut(Event) -> bool) -> std::io::Result<()> {
+        self.each_line(|line| Ok(stop(serde_json::from_slice(line)?)))
+    }
+
+    fn each_line(&mut self, mut stop: impl FnMut(&[u8]) -> std::io::Result<bool>) -> std::io::Result<()> {
         let mut file = match std::fs::File::open(&self.path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             file => file?,
@@ -199,7 +217,7 @@ impl AuditReader {
                 return Ok(());
             }
             self.position += u64::try_from(read).unwrap_or(u64::MAX);
-            if stop(serde_json::from_slice(&line)?) {
+            if stop(&line)? {
                 return Ok(());
             }
         }

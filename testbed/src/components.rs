@@ -59,6 +59,7 @@ pub(crate) struct Layout<'a> {
     pub reach: Reach,
     pub presents: Presents,
     pub audit_policy: &'a str,
+    pub under_faults: bool,
 }
 
 /// Socket of the proxy by which the API server reaches Services.
@@ -123,6 +124,9 @@ impl Layout<'_> {
                 .arg(file("kubelet-client-certificate", &self.authority.path("admin.crt")))
                 .arg(file("kubelet-client-key", &self.authority.path("admin.key"))),
         };
+        if self.under_faults {
+            command.arg("--storage-media-type=application/json");
+        }
         if self.presents == Presents::Token {
             command.arg(file("admission-control-config-file", &self.admission_configuration()?));
         }
@@ -175,6 +179,9 @@ impl Layout<'_> {
             .arg(format!("--service-cluster-ip-range={SERVICE_RANGE}"))
             // Enough for hundreds of nodes that change at once; no port, nobody else to lead.
             .args(["--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect=false", "--secure-port=0"]);
+        if self.under_faults {
+            command.arg("--node-monitor-grace-period=24h");
+        }
         command
     }
 

@@ -24,6 +24,8 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 
+mod programs;
+
 /// Longest wait for the API server to be ready; on two busy cores it takes four seconds.
 const READY_DEADLINE: Duration = Duration::from_mins(1);
 /// How often a start is tried when another process took a port.
@@ -33,6 +35,7 @@ const TOKEN_SECONDS: i64 = 3600;
 
 /// Which programs run beside etcd and the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent choices")]
 pub struct Options {
     /// kube-controller-manager: Deployments and the like get pods, budgets a status, deleted owners take along what
     /// they own.
@@ -47,6 +50,10 @@ pub struct Options {
     pub presents: Presents,
     /// The API server's audit policy, if it is not to record everything.
     pub audit_policy: Option<&'static str>,
+    /// Will its own programs be killed? Then etcd holds objects as JSON, so that its revisions can be read
+    /// ([`crate::revisions`]), and nodes need no heartbeat: kwok does not renew a Lease any more once the answer to a renewal
+    /// was lost.
+    pub under_faults: bool,
 }
 
 impl Options {
@@ -58,6 +65,7 @@ impl Options {
         reach: Reach::Loopback,
         presents: Presents::Nothing,
         audit_policy: None,
+        under_faults: false,
     };
     /// All of it.
     pub const CLUSTER: Self = Self {
@@ -67,6 +75,7 @@ impl Options {
         reach: Reach::Loopback,
         presents: Presents::Nothing,
         audit_policy: None,
+        under_faults: false,
     };
 }
 
@@ -75,6 +84,9 @@ pub struct ControlPlane {
     shared: Shared,
     authority: Authority,
     binaries: PathBuf,
+    options: Options,
+    etcd_port: u16,
+    api_port: u16,
     processes: Vec<Process>,
     ready_in: Duration,
 }
@@ -141,6 +153,7 @@ impl ControlPlane {
             reach: options.reach,
             presents: options.presents,
             audit_policy: options.audit_policy.unwrap_or(AUDIT_POLICY),
+            under_faults: options.under_faults,
         };
         let mut processes = vec![
             sandbox.spawn("etcd", layout.etcd()?)?,
@@ -158,7 +171,8 @@ impl ControlPlane {
         }
         let ready_in = began.elapsed();
         let shared = Shared { sandbox: Arc::clone(&sandbox), server, client, services };
-        Ok(Self { shared, authority, binaries: binaries.to_owned(), processes, ready_in })
+        let binaries = binaries.to_owned();
+        Ok(Self { shared, authority, binaries, options, etcd_port, api_port, processes, ready_in })
     }
 
     /// From nothing to an API server that is ready.

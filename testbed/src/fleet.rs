@@ -10,6 +10,7 @@ use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
 use tokio::task::JoinSet;
 
+use crate::gateways::Gateways;
 use crate::history::History;
 use crate::host::{Durations, Host};
 use crate::operator::{NAMESPACE, apply_overlay, binaries, programs};
@@ -38,11 +39,21 @@ pub struct FleetOptions {
     pub env: Vec<(String, String)>,
     /// How long things take on the hosts.
     pub durations: Durations,
+    /// What runs beside etcd and the API server, and how.
+    pub control_plane: Options,
+    /// Does each pod reach the API server through a gateway of its own?
+    pub behind_gateways: bool,
 }
 
 impl Default for FleetOptions {
     fn default() -> Self {
-        Self { nodes: 3, env: vec![], durations: Durations::default() }
+        Self {
+            nodes: 3,
+            env: vec![],
+            durations: Durations::default(),
+            control_plane: Options::CLUSTER,
+            behind_gateways: false,
+        }
     }
 }
 
@@ -70,6 +81,7 @@ impl FleetOptions {
                 reboot: Duration::from_millis(600),
                 status: Duration::ZERO,
             },
+            ..Self::default()
         }
     }
 }
@@ -82,6 +94,8 @@ pub struct Fleet {
     pub kubelets: Kubelets,
     /// The hosts, by number of the node.
     pub hosts: Vec<Host>,
+    /// Through which pods reach the API server, if not directly.
+    pub gateways: Option<Gateways>,
     /// The control plane.
     pub control_plane: ControlPlane,
 }
@@ -137,7 +151,7 @@ impl Fleet {
         say: impl Fn(&str),
     ) -> Result<Self> {
         say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
-        let control_plane = ControlPlane::start(Options::CLUSTER).await?;
+        let control_plane = ControlPlane::start(options.control_plane).await?;
         say(&format!("applying kustomize/overlays/default, {} nodes join", options.nodes));
         let mut env: Vec<(&str, &str)> = vec![
             ("BOTTLEROCKET_API_SOCKET", "/run/api.sock"),
@@ -146,9 +160,11 @@ impl Fleet {
             ("MIN_NODE_AGE_SECONDS", "0"),
         ];
         env.extend(options.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        let kubelets = Kubelets::start(&control_plane, install(&control_plane, &env).await?);
+        let gateways = options.behind_gateways.then(|| Gateways::of(&control_plane));
+        let programs = install(&control_plane, &env).await?;
+        let kubelets = Kubelets::start_behind(&control_plane, programs, gateways.clone());
         let history = Arc::<Mutex<History>>::default();
-        Ok(Self { watching: JoinSet::new(), history, kubelets, hosts: vec![], control_plane })
+        Ok(Self { watching: JoinSet::new(), history, kubelets, hosts: vec![], gateways, control_plane })
     }
 
     /// Keeps the history from now on.

@@ -14,7 +14,7 @@ use kube::{Client, ResourceExt as _};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
@@ -36,6 +36,7 @@ pub(crate) struct Services {
 
 #[derive(Clone, Debug, Default)]
 struct Backends {
+    unreachable: Arc<AtomicBool>,
     listening: Arc<Mutex<Listening>>,
     turn: Arc<AtomicUsize>,
 }
@@ -75,6 +76,11 @@ impl Services {
         self.backends.lock().insert((pod_uid.to_owned(), port), backend);
     }
 
+    /// Whether Services are reached at all.
+    pub(crate) fn reach(&self, reached: bool) {
+        self.backends.unreachable.store(!reached, Ordering::Relaxed);
+    }
+
     /// The pod has gone.
     pub(crate) fn forget(&self, pod_uid: &str) {
         self.backends.lock().retain(|(uid, _), _| uid != pod_uid);
@@ -88,6 +94,9 @@ impl Backends {
 
     /// The process behind a pod's address, or the next of those that serve the port of a Service, in turn.
     async fn resolve(&self, client: &Client, address: &str) -> Result<SocketAddr> {
+        if self.unreachable.load(Ordering::Relaxed) {
+            bail!("nothing is reached now");
+        }
         let (ip, port) = address.rsplit_once(':').context("no port")?;
         let port: i32 = port.parse()?;
         let of_pod = |((_, p), backend): (&(String, i32), &Backend)| {

@@ -55,6 +55,10 @@ pub struct Faults {
     pub unanswered: BTreeSet<Call>,
     /// The new image does not come up: the boot loader falls back.
     pub falls_back_on_boot: bool,
+    /// Versions whose image comes up nowhere: the boot loader falls back.
+    pub bad_images: BTreeSet<String>,
+    /// A host that goes down does not come back.
+    pub stays_down: bool,
     /// The reboot is requested (204), and nothing happens.
     pub reboot_ignored: bool,
     /// What the host's settings let it choose.

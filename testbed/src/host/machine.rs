@@ -101,6 +101,11 @@ impl Machine {
         &self.active
     }
 
+    /// The version that it boots next, if that is another image.
+    pub fn next(&self) -> Option<&Version> {
+        self.inactive.as_ref().filter(|_| self.inactive_is_next).map(|content| &content.version)
+    }
+
     /// How often the host has booted: a command that outlives its boot is lost.
     pub fn boots(&self) -> u64 {
         self.boots

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -92,6 +92,15 @@ pub struct Received {
     pub path: String,
 }
 
+/// A boot that has ended, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its boot id.
+    pub boot_id: String,
+    /// It ended because the API was asked to reboot; else the host rebooted by itself.
+    pub requested: bool,
+}
+
 /// A running host. Clones are the same host; with the last one it is gone.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -116,6 +125,9 @@ struct Shared {
     machine: Mutex<Machine>,
     faults: Mutex<Faults>,
     calls: Mutex<Vec<Received>>,
+    ended: Mutex<Vec<Ended>>,
+    /// Somebody has asked the API for the reboot that comes.
+    requested: AtomicBool,
     /// Questions for the status that are being answered.
     readers: AtomicUsize,
     boot_id: Mutex<String>,
@@ -125,6 +137,9 @@ struct Shared {
     api_away: Mutex<Duration>,
     api_ends: Notify,
 }
+
+/// Between two looks of a host that stays down.
+const LOOK: Duration = Duration::from_millis(50);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -144,6 +159,8 @@ impl Host {
             machine: Mutex::new(machine),
             faults: Mutex::new(options.faults),
             calls: Mutex::default(),
+            ended: Mutex::default(),
+            requested: AtomicBool::new(false),
             readers: AtomicUsize::new(0),
             boot_id: Mutex::default(),
             power: watch::Sender::new(HostPower::Down),
@@ -217,6 +234,11 @@ impl Host {
         Ok(())
     }
 
+    /// The boots that it has been through, in order, and why each of them ended.
+    pub fn ended_boots(&self) -> Vec<Ended> {
+        lock(&self.shared.ended).clone()
+    }
+
     /// The calls that reached it so far.
     pub fn calls(&self) -> Vec<Received> {
         lock(&self.shared.calls).clone()
@@ -273,6 +295,7 @@ impl Shared {
 
     fn request_reboot(&self) {
         if !lock(&self.faults).reboot_ignored {
+            self.requested.store(true, Ordering::Relaxed);
             self.reboot.notify_one();
         }
     }
@@ -342,9 +365,18 @@ async fn live(shared: Arc<Shared>, mut listener: UnixListener, socket: PathBuf, 
         let again = match serve(&shared, listener).await {
             End::Reboot => {
                 shared.power.send_replace(HostPower::Down);
+                let requested = shared.requested.swap(false, Ordering::Relaxed);
+                let boot_id = lock(&shared.boot_id).clone();
+                lock(&shared.ended).push(Ended { boot_id, requested });
                 tokio::time::sleep(shared.durations.reboot).await;
-                let falls_back = lock(&shared.faults).falls_back_on_boot;
-                shared.machine().boot(falls_back);
+                while lock(&shared.faults).stays_down {
+                    tokio::time::sleep(LOOK).await;
+                }
+                let faults = lock(&shared.faults).clone();
+                let mut machine = shared.machine();
+                let bad = machine.next().is_some_and(|next| faults.bad_images.contains(&next.to_string()));
+                machine.boot(faults.falls_back_on_boot || bad);
+                drop(machine);
                 shared.come_up(&socket, &boot_id_file)
             }
             End::Away(away) => {

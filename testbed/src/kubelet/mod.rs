@@ -17,7 +17,9 @@ mod status;
 
 use crate::components::free_port;
 use crate::control_plane::{ControlPlane, Shared};
+use crate::gateways::Gateways;
 use crate::host::HostPower;
+use crate::kubeconfig::Server;
 use crate::mended::Mended;
 use crate::sandbox::Signal;
 use anyhow::{Context as _, Result, ensure};
@@ -80,6 +82,8 @@ pub struct Kubelets {
 /// What the tasks share.
 struct Kubelet {
     shared: Shared,
+    /// Through which each pod reaches the API server, if not directly.
+    gateways: Option<Gateways>,
     programs: BTreeMap<String, Program>,
     state: Mutex<KubeletState>,
 }
@@ -114,8 +118,18 @@ impl Kubelets {
         control_plane: &ControlPlane,
         programs: impl IntoIterator<Item = (String, Program)>,
     ) -> Self {
+        Self::start_behind(control_plane, programs, None)
+    }
+
+    /// As [`Self::start`]; each pod reaches the API server through a gateway of its own.
+    pub fn start_behind(
+        control_plane: &ControlPlane,
+        programs: impl IntoIterator<Item = (String, Program)>,
+        gateways: Option<Gateways>,
+    ) -> Self {
         let programs = programs.into_iter().collect();
-        let kubelet = Arc::new(Kubelet { shared: control_plane.shared(), programs, state: Mutex::default() });
+        let shared = control_plane.shared();
+        let kubelet = Arc::new(Kubelet { shared, gateways, programs, state: Mutex::default() });
         let watching = tokio::spawn(watch_pods(Arc::clone(&kubelet)));
         Self { kubelet, tasks: Mutex::new(vec![watching]) }
     }
@@ -220,6 +234,15 @@ impl Kubelet {
     fn boot(&self, node: &str) -> watch::Sender<Boot> {
         let up = || watch::Sender::new(Boot { up: true, number: 0 });
         self.lock().boots.entry(node.to_owned()).or_insert_with(up).clone()
+    }
+
+    /// Where this pod finds the API server.
+    fn server(&self, pod: &str) -> Result<Server> {
+        let direct = self.shared.server.clone();
+        match &self.gateways {
+            None => Ok(direct),
+            Some(gateways) => Ok(Server { url: gateways.url(pod)?, ..direct }),
+        }
     }
 
     /// Stands for the root folder of a node's host.

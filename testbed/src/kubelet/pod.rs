@@ -154,7 +154,8 @@ impl PodTask {
         std::fs::rename(&new, &file)?;
         let credential = crate::kubeconfig::Credential::TokenFile(&file);
         let namespace = pod.namespace().unwrap_or_default();
-        shared.server.write_kubeconfig(&dir.join("kubeconfig"), &credential, &namespace)
+        let server = self.kubelet.server(&pod.name_any())?;
+        server.write_kubeconfig(&dir.join("kubeconfig"), &credential, &namespace)
     }
 
     /// A folder of the pod's own.

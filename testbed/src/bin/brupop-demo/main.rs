@@ -139,6 +139,7 @@ async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
         nodes: arguments.nodes.into(),
         env: arguments.env(),
         durations: arguments.durations(),
+        ..FleetOptions::default()
     };
     let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
     println!("-- look around, in another terminal:");

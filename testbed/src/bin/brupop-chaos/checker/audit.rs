@@ -1,0 +1,245 @@
+//! Who wrote what, by the API server's audit log.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use brupop_testbed::audit::Event;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value as Json;
+
+use super::Violation;
+use super::json::text;
+use super::objects::Objects;
+
+const AGENT: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent";
+const RECONCILER: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-reconciler";
+const NODE_OF_TOKEN: &str = "authentication.kubernetes.io/node-name";
+/// Most requests of one of our programs about one object in a minute, whatever was answered. An update of one node is
+/// some twenty writes of its shadow; a loop is hundreds.
+const WRITES_PER_MINUTE: usize = 90;
+/// The same of the ledger: what becomes of each node is written there.
+const LEDGER_PER_MINUTE: usize = 180;
+/// A Lease is renewed some times in its duration of four seconds.
+const RENEWALS_PER_MINUTE: usize = 240;
+
+/// What was read so far.
+#[derive(Debug, Default)]
+pub(crate) struct Audited {
+    /// When each of our programs last wrote each object.
+    recent: BTreeMap<(String, String), VecDeque<Timestamp>>,
+    /// The most writes of an object in a minute, by program and resource.
+    pub(crate) most: BTreeMap<(String, String), usize>,
+    /// Revisions that the reconciler wrote.
+    by_reconciler: BTreeSet<u64>,
+    /// Revisions that agents wrote, and who.
+    by_agents: BTreeMap<u64, String>,
+}
+
+impl Audited {
+    /// Takes a line; returns what it violates by itself.
+    pub(crate) fn take(&mut self, event: &Event) -> Vec<Violation> {
+        let user = event.impersonated_user.as_ref().map_or(&event.user, |user| user).username.as_str();
+        let program = match user {
+            AGENT => "agent",
+            RECONCILER => "reconciler",
+            _ if user.ends_with(":brupop-webhook") => "webhook",
+            _ => return vec![],
+        };
+        let mut found: Vec<Violation> = self.count(program, event).into_iter().collect();
+        if event.request_uri.contains("dryRun") {
+            return found;
+        }
+        // What it asks for matters, also if a policy stands behind it.
+        if program == "reconciler" {
+            found.extend(reconcilers_write(event));
+            found.extend(refused(event));
+        }
+        if event.code() / 100 != 2 {
+            return found;
+        }
+        let answer = event.response_object.as_ref();
+        let revision = answer.and_then(|object| text(object, "/metadata/resourceVersion").parse().ok());
+        match program {
+            "agent" => {
+                found.extend(agents_write(event));
+                self.by_agents.extend(revision.map(|revision| (revision, node_of(event).to_owned())));
+            }
+            "reconciler" => self.by_reconciler.extend(revision),
+            _ => {}
+        }
+        found
+    }
+
+    /// What the log and etcd's revisions say together.
+    pub(crate) fn compare(&self, objects: &Objects) -> Vec<Violation> {
+        let odd = objects.odd_cordons.iter().filter(|(revision, _)| self.by_reconciler.contains(revision));
+        let odd = odd.map(|(revision, how)| {
+            Violation::new("cordon", format!("{how} (revision {revision}, by the reconciler)"))
+        });
+        // A write that changes nothing is answered with the revision of somebody else's.
+        let theirs = self.by_agents.iter().filter(|(revision, _)| !self.by_reconciler.contains(revision));
+        let beyond = theirs.filter(|(revision, _)| objects.beyond_status.contains(revision));
+        let beyond = beyond.map(|(revision, node)| {
+            Violation::new(
+                "agent",
+                format!("the agent of {node} changed more than a status (revision {revision})"),
+            )
+        });
+        odd.chain(beyond).collect()
+    }
+
+    fn count(&mut self, program: &str, event: &Event) -> Option<Violation> {
+        let object = event.object_ref.clone().unwrap_or_default();
+        // Each Event has a name of its own; a token or a review has none.
+        if object.name.is_empty() || object.resource == "events" {
+            return None;
+        }
+        let name = format!("{} {}/{} {}", object.resource, object.namespace, object.name, object.subresource);
+        let now = event.request_received_timestamp;
+        let by = if program == "agent" { format!("agent of {}", node_of(event)) } else { program.to_owned() };
+        let times = self.recent.entry((by, name.clone())).or_default();
+        times.push_back(now);
+        let minute_ago = now - SignedDuration::from_mins(1);
+        while times.front().is_some_and(|first| *first < minute_ago) {
+            times.pop_front();
+        }
+        let writes = times.len();
+        let most = self.most.entry((program.to_owned(), object.resource.clone())).or_default();
+        *most = writes.max(*most);
+        let bound = match object.resource.as_str() {
+            "leases" => RENEWALS_PER_MINUTE,
+            "bottlerocketfleets" => LEDGER_PER_MINUTE,
+            _ => WRITES_PER_MINUTE,
+        };
+        // Once for each loop.
+        (writes == bound).then(|| {
+            Violation::new("writes", format!("{writes} writes in a minute by the {program}: {name}"))
+        })
+    }
+}
+
+/// The node that the token was issued for.
+fn node_of(event: &Event) -> &str {
+    event.user.extra.get(NODE_OF_TOKEN).and_then(|nodes| nodes.first()).map_or("", String::as_str)
+}
+
+/// An agent has written: only the status of its own shadow, and with its tests.
+fn agents_write(event: &Event) -> Option<Violation> {
+    let object = event.object_ref.clone().unwrap_or_default();
+    let own = object.resource == "bottlerocketshadows"
+        && object.subresource == "status"
+        && object.name == format!("brs-{}", node_of(event))
+        && event.verb == "patch";
+    let review = object.resource.ends_with("reviews");
+    (!own && !review).then(|| {
+        Violation::new(
+            "agent",
+            format!("the agent of {}: {} {}", node_of(event), event.verb, event.request_uri),
+        )
+    })
+}
+
+/// A policy of ours refuses what our own reconciler asks for.
+fn refused(event: &Event) -> Option<Violation> {
+    let message = &event.response_status.as_ref()?.message;
+    let by_policy = message.contains("ValidatingAdmissionPolicy 'brupop-");
+    by_policy.then(|| Violation::new("refused", format!("{} {}: {message}", event.verb, event.request_uri)))
+}
+
+/// The reconciler writes: with the tests of what it was decided on.
+fn reconcilers_write(event: &Event) -> Vec<Violation> {
+    let object = event.object_ref.clone().unwrap_or_default();
+    let body = event.request_object.clone().unwrap_or_default();
+    // That there is nothing is tested by what it would be in.
+    let has = |path: &str| {
+        let mut operations =
+            body.as_array().into_iter().flatten().filter(|operation| operation["op"] == "test");
+        operations.any(|operation| {
+            let rest = path.strip_prefix(text(operation, "/path"));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') && operation["value"].is_null())
+        })
+    };
+    let changes = |path: &str| {
+        let mut operations = body.as_array().into_iter().flatten();
+        operations.any(|operation| operation["op"] != "test" && text(operation, "/path").starts_with(path))
+    };
+    let lacks = |tests: &[&str]| -> Vec<Violation> {
+        let lost = tests.iter().filter(|test| !has(test));
+        lost.map(|test| {
+            Violation::new("tests", format!("{} {} without a test of {test}", event.verb, event.request_uri))
+        })
+        .collect()
+    };
+    let marker = "/metadata/annotations/brupop.bottlerocket.aws~1marker";
+    match (object.resource.as_str(), object.subresource.as_str()) {
+        ("pods", "eviction") if !has_uid(&body) => {
+            vec![Violation::new("tests", format!("{} without the pod's UID", event.request_uri))]
+        }
+        ("nodes", "") if changes("/spec") || changes(marker) => lacks(&["/metadata/uid", marker]),
+        ("bottlerocketshadows", "") if body.is_array() => lacks(&["/metadata/uid", "/metadata/generation"]),
+        ("bottlerocketfleets", "status") if changes("/status/slots") || changes("/status/versions") => {
+            lacks(&["/status/term", "/status/slots"])
+        }
+        _ => vec![],
+    }
+}
+
+fn has_uid(eviction: &Json) -> bool {
+    !text(eviction, "/deleteOptions/preconditions/uid").is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn event(user: &str, resource: &str, subresource: &str, name: &str, body: &Json) -> Event {
+        serde_json::from_value(json!({
+            "stage": "ResponseComplete", "requestURI": "/x", "verb": "patch",
+            "user": {"username": user, "extra": {NODE_OF_TOKEN: ["n"]}},
+            "objectRef": {"resource": resource, "subresource": subresource, "name": name},
+            "responseStatus": {"code": 200}, "requestObject": body,
+            "requestReceivedTimestamp": "2026-01-01T00:00:00Z", "stageTimestamp": "2026-01-01T00:00:00Z",
+        }))
+        .unwrap()
+    }
+
+    fn rules(event: &Event) -> Vec<&'static str> {
+        Audited::default().take(event).iter().map(|violation| violation.rule).collect()
+    }
+
+    #[test]
+    fn agents_write_their_own_status_only() {
+        let write =
+            |sub: &str, name: &str| rules(&event(AGENT, "bottlerocketshadows", sub, name, &json!([])));
+        assert_eq!(write("status", "brs-n"), [""; 0]);
+        assert_eq!(write("status", "brs-m"), ["agent"]);
+        assert_eq!(write("", "brs-n"), ["agent"]);
+    }
+
+    #[test]
+    fn lost_tests_are_seen() {
+        let slots = json!({"op": "add", "path": "/status/slots/brs-n", "value": {}});
+        let term = json!({"op": "test", "path": "/status/term", "value": 1});
+        let read = json!({"op": "test", "path": "/status/slots", "value": {}});
+        let write = |body: Json| rules(&event(RECONCILER, "bottlerocketfleets", "status", "fleet", &body));
+        assert_eq!(write(json!([term, read, slots])), [""; 0]);
+        assert_eq!(write(json!([read, slots])), ["tests"]);
+        assert_eq!(write(json!([term, slots])), ["tests"]);
+        let nothing = json!({"op": "test", "path": "/status", "value": null});
+        assert_eq!(write(json!([nothing, slots])), [""; 0]);
+        let evict = |body: Json| rules(&event(RECONCILER, "pods", "eviction", "p", &body));
+        assert_eq!(evict(json!({"deleteOptions": {"preconditions": {"uid": "u"}}})), [""; 0]);
+        assert_eq!(evict(json!({})), ["tests"]);
+        let uncordon = json!([{"op": "remove", "path": "/spec/unschedulable"}]);
+        assert_eq!(rules(&event(RECONCILER, "nodes", "", "n", &uncordon)), ["tests", "tests"]);
+    }
+
+    #[test]
+    fn a_loop_of_writes_is_seen_once() {
+        let mut audited = Audited::default();
+        let write = event(RECONCILER, "bottlerocketshadows", "status", "brs-n", &Json::Null);
+        let found: Vec<_> = (0..WRITES_PER_MINUTE * 2).flat_map(|_| audited.take(&write)).collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].rule, "writes");
+    }
+}

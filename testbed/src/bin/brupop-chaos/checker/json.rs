@@ -1,0 +1,53 @@
+//! Reading objects as they are stored.
+
+use serde_json::Value as Json;
+
+/// Ours, and named after what they are; written down here once more, so that a change of ours is noticed.
+pub(crate) const MARKER: &str = "/metadata/annotations/brupop.bottlerocket.aws~1marker";
+pub(crate) const COMPONENT: &str = "/metadata/labels/brupop.bottlerocket.aws~1component";
+pub(crate) const EXCLUDED: &str = "/metadata/labels/node.kubernetes.io~1exclude-from-external-load-balancers";
+
+pub(crate) fn text<'a>(object: &'a Json, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
+}
+
+pub(crate) fn number(object: &Json, pointer: &str) -> Option<u64> {
+    object.pointer(pointer).and_then(Json::as_u64)
+}
+
+pub(crate) fn is_set(object: &Json, pointer: &str) -> bool {
+    object.pointer(pointer).is_some_and(|value| !value.is_null())
+}
+
+/// The annotation in which the operator says what it changed on a Node; null if there is none.
+pub(crate) fn marker(node: &Json) -> Json {
+    serde_json::from_str(text(node, MARKER)).unwrap_or_default()
+}
+
+pub(crate) fn is_cordoned(node: &Json) -> bool {
+    node.pointer("/spec/unschedulable") == Some(&Json::Bool(true))
+}
+
+pub(crate) fn condition<'a>(object: &'a Json, kind: &str) -> Option<&'a Json> {
+    let conditions = object.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|condition| condition["type"] == kind)
+}
+
+pub(crate) fn is_ready(object: &Json) -> bool {
+    condition(object, "Ready").is_some_and(|condition| condition["status"] == "True")
+}
+
+/// Name of the shadow of this node.
+pub(crate) fn shadow_of(node: &str) -> String {
+    format!("brs-{node}")
+}
+
+/// Members of an object, in order.
+pub(crate) fn members<'a>(object: &'a Json, pointer: &str) -> impl Iterator<Item = (&'a String, &'a Json)> {
+    object.pointer(pointer).and_then(Json::as_object).into_iter().flatten()
+}
+
+/// Elements of a list that are texts.
+pub(crate) fn texts<'a>(object: &'a Json, pointer: &str) -> impl Iterator<Item = &'a str> {
+    object.pointer(pointer).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str)
+}

@@ -1,0 +1,53 @@
+//! What must hold whatever happens, checked from outside: from etcd's revisions, the API server's audit log, the hosts'
+//! own account of their boots, and the logs and memory of our processes. It uses no code that decides anything, and
+//! reads objects as plain JSON.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+pub(crate) mod audit;
+pub(crate) mod hosts;
+pub(crate) mod json;
+pub(crate) mod objects;
+pub(crate) mod processes;
+pub(crate) mod rest;
+pub(crate) mod rules;
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    /// The name of the rule.
+    pub(crate) rule: &'static str,
+    /// What was seen.
+    pub(crate) what: String,
+}
+
+impl Violation {
+    pub(crate) fn new(rule: &'static str, what: impl Into<String>) -> Self {
+        Self { rule, what: what.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.what)
+    }
+}
+
+/// What was found, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) violations: Vec<Violation>,
+    seen: BTreeSet<(&'static str, String)>,
+}
+
+impl Found {
+    pub(crate) fn add(&mut self, violations: impl IntoIterator<Item = Violation>) {
+        for violation in violations {
+            if self.seen.insert((violation.rule, violation.what.clone())) {
+                println!("!! {violation}");
+                self.violations.push(violation);
+            }
+        }
+    }
+}

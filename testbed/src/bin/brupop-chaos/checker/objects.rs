@@ -1,0 +1,164 @@
+//! The objects as they are after each revision, and what the revisions so far have shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use brupop_testbed::revisions::Revision;
+use serde_json::Value as Json;
+
+use super::json::{is_cordoned, marker, number, text};
+use super::{Violation, rules};
+
+/// A Node, and when it was last seen drained.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeState {
+    pub(crate) object: Json,
+    /// The last revision that wrote the marker.
+    pub(crate) marked: u64,
+    /// It was last written to be drained then.
+    pub(crate) drained: Option<Drained>,
+}
+
+/// A Node was written to be drained, after a list of its pods had shown that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drained {
+    /// The write before: the list came after that, and shows each pod that was bound by then. One that tolerates the cordon
+    /// may be bound at any time.
+    pub(crate) listed_after: u64,
+    pub(crate) attempt: u64,
+    pub(crate) cordoned: bool,
+}
+
+/// A pod, and since which revision it is bound to its node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodState {
+    pub(crate) object: Json,
+    pub(crate) bound: u64,
+}
+
+/// The right to reboot a host from one boot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Grant {
+    pub(crate) node: String,
+    pub(crate) boot_id: String,
+    pub(crate) shadow_uid: String,
+    pub(crate) attempt: u64,
+}
+
+/// The cluster after a revision.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) nodes: BTreeMap<String, NodeState>,
+    pub(crate) shadows: BTreeMap<String, Json>,
+    pub(crate) ledger: Json,
+    /// By namespace and name.
+    pub(crate) pods: BTreeMap<String, PodState>,
+    /// All grants so far.
+    pub(crate) grants: BTreeSet<Grant>,
+    /// All claims so far: node and boot id.
+    pub(crate) claims: BTreeSet<(String, String)>,
+    /// Revisions that changed more of a shadow than its status.
+    pub(crate) beyond_status: BTreeSet<u64>,
+    /// Revisions that uncordoned a Node whose marker did not say that we had cordoned it, or cordoned one without saying
+    /// so; and how.
+    pub(crate) odd_cordons: BTreeMap<u64, String>,
+    /// The last revision, and the last of those that an update is made of.
+    pub(crate) last: u64,
+    pub(crate) last_step: u64,
+}
+
+impl Objects {
+    /// Takes a revision, and returns what it violates.
+    pub(crate) fn take(&mut self, revision: Revision, limit: usize) -> Vec<Violation> {
+        self.last = revision.number;
+        let parts: Vec<&str> = revision.key.trim_start_matches("/registry/").split('/').collect();
+        match parts.as_slice() {
+            ["minions", name] => self.node(name, revision.number, revision.object),
+            ["pods", namespace, name] => {
+                self.pod(&format!("{namespace}/{name}"), revision.number, revision.object);
+                vec![]
+            }
+            [_, "bottlerocketshadows", _, name] => self.shadow(name, revision.number, revision.object),
+            [_, "bottlerocketfleets", _, "fleet"] => self.fleet(revision.number, revision.object, limit),
+            _ => vec![],
+        }
+    }
+
+    fn node(&mut self, name: &str, revision: u64, after: Option<Json>) -> Vec<Violation> {
+        let Some(after) = after else {
+            self.nodes.remove(name);
+            return vec![];
+        };
+        let state = self.nodes.entry(name.to_owned()).or_default();
+        let (was, is) = (marker(&state.object), marker(&after));
+        if was != is || is_cordoned(&state.object) != is_cordoned(&after) {
+            self.last_step = revision;
+        }
+        if is != was && is["drained_at"].is_string() {
+            let attempt = number(&is, "/attempt").unwrap_or(0);
+            let cordoned = is_cordoned(&after);
+            state.drained = Some(Drained { listed_after: state.marked, attempt, cordoned });
+        }
+        if is != was {
+            state.marked = revision;
+        }
+        if let Some(how) = rules::odd_cordon(&state.object, &after) {
+            self.odd_cordons.insert(revision, format!("{name}: {how}"));
+        }
+        state.object = after;
+        rules::marked_without_slot(name, &self.nodes[name].object, &self.ledger).into_iter().collect()
+    }
+
+    fn pod(&mut self, key: &str, revision: u64, after: Option<Json>) {
+        let Some(after) = after else {
+            self.pods.remove(key);
+            return;
+        };
+        let state = self.pods.entry(key.to_owned()).or_default();
+        let same = text(&state.object, "/metadata/uid") == text(&after, "/metadata/uid");
+        if !same || text(&state.object, "/spec/nodeName").is_empty() {
+            state.bound = revision;
+        }
+        state.object = after;
+    }
+
+    fn shadow(&mut self, name: &str, revision: u64, after: Option<Json>) -> Vec<Violation> {
+        self.last_step = revision;
+        let Some(after) = after else {
+            self.shadows.remove(name);
+            return vec![];
+        };
+        let before = self.shadows.get(name).cloned().unwrap_or_default();
+        if rules::changes_more_than_status(&before, &after) {
+            self.beyond_status.insert(revision);
+        }
+        let node = name.trim_start_matches("brs-").to_owned();
+        let claim = text(&after, "/status/reboot_requested");
+        if !claim.is_empty() {
+            self.claims.insert((node.clone(), claim.to_owned()));
+        }
+        let mut found: Vec<Violation> =
+            rules::begins_without_slot(name, &before, &after, &self.ledger).into_iter().collect();
+        let grant = text(&after, "/spec/reboot_from_boot_id");
+        if !grant.is_empty() && grant != text(&before, "/spec/reboot_from_boot_id") {
+            found.extend(rules::grant(&node, &after, self));
+            self.grants.insert(Grant {
+                node,
+                boot_id: grant.to_owned(),
+                shadow_uid: text(&after, "/metadata/uid").to_owned(),
+                attempt: number(&after, "/spec/attempt").unwrap_or(0),
+            });
+        }
+        self.shadows.insert(name.to_owned(), after);
+        found
+    }
+
+    fn fleet(&mut self, revision: u64, after: Option<Json>, limit: usize) -> Vec<Violation> {
+        let after = after.unwrap_or_default();
+        if after.pointer("/status/slots") != self.ledger.pointer("/status/slots") {
+            self.last_step = revision;
+        }
+        let found = rules::ledger(&after, self, limit);
+        self.ledger = after;
+        found
+    }
+}

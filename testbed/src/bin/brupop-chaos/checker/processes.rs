@@ -1,0 +1,104 @@
+//! What our processes say and need.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use brupop_testbed::kubelet::PodProcess;
+
+use super::Violation;
+use crate::world::SECRET;
+
+/// What no log may hold: a workload's secret, the head of a token, a key, the end of a process.
+const FORBIDDEN: [(&str, &str); 4] = [
+    (SECRET, "a secret of a workload"),
+    ("eyJhbGciOi", "a token"),
+    ("PRIVATE KEY", "a key"),
+    ("panicked at", "a panic"),
+];
+
+/// Looks through the logs of our processes, which are those whose names begin so.
+pub(crate) fn logs(folder: &Path) -> Result<Vec<Violation>> {
+    let mut found = vec![];
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("brupop-") {
+            let text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+            found.extend(text.lines().filter_map(|line| in_line(&name, line)));
+        }
+    }
+    Ok(found)
+}
+
+fn in_line(name: &str, line: &str) -> Option<Violation> {
+    let forbidden = FORBIDDEN.iter().find(|(words, _)| line.contains(words)).map(|(_, what)| *what);
+    let control = line.chars().any(|character| character.is_control() && character != '\t');
+    let bidirectional =
+        line.chars().any(|character| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
+    let what = forbidden.or((control || bidirectional).then_some("a control character"))?;
+    Some(Violation::new("logs", format!("{name} logs {what}: {}", line.escape_debug())))
+}
+
+/// The most memory that a process of each component has needed so far, in MiB.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(pub(crate) BTreeMap<String, u64>);
+
+impl Memory {
+    /// Looks at these processes; returns those that need more than they may.
+    pub(crate) fn look(&mut self, processes: &[PodProcess]) -> Vec<Violation> {
+        let mut found = vec![];
+        for process in processes {
+            let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", process.pid)) else {
+                continue;
+            };
+            let mib = resident(&status).unwrap_or(0) / 1024;
+            let most = self.0.entry(process.component.clone()).or_default();
+            *most = mib.max(*most);
+            if mib > bound(&process.component) {
+                found.push(Violation::new(
+                    "memory",
+                    format!("{} needs more than {} MiB", process.pod, bound(&process.component)),
+                ));
+            }
+        }
+        found
+    }
+}
+
+/// In MiB; for programs as they are shipped. They are allowed about thrice of what they need with a fleet of this size,
+/// and programs that are not optimized are larger.
+fn bound(component: &str) -> u64 {
+    match component {
+        "agent" => 40,
+        "webhook" => 60,
+        _ => 80,
+    }
+}
+
+/// `VmHWM`, in KiB: the most that it ever was.
+fn resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_holds_neither_secrets_nor_control_characters() {
+        let forbidden = |line: &str| in_line("brupop-agent-x", line).is_some();
+        assert!(!forbidden(r"INFO shadow: a message of the host \u{1b}[2J"));
+        for line in
+            ["\u{1b}[2J", "a\u{202e}b", "PASSWORD=hunter2-is-nobodys-business", "Bearer eyJhbGciOiJSUzI1"]
+        {
+            assert!(forbidden(line), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_most_memory_is_read() {
+        assert_eq!(resident("VmPeak:\t  9 kB\nVmHWM:\t    5120 kB\n"), Some(5120));
+    }
+}

@@ -1,0 +1,199 @@
+//! What each revision must keep to. Pure: each rule looks at an object before and after, and at the others.
+
+use serde_json::Value as Json;
+
+use super::Violation;
+use super::json::{
+    COMPONENT, EXCLUDED, is_cordoned, is_set, marker, members, number, shadow_of, text, texts,
+};
+use super::objects::{Objects, PodState};
+use crate::world::OURS;
+
+/// The ledger is written: the limit holds, no slot is lost, and no halted version gets another slot.
+pub(crate) fn ledger(after: &Json, objects: &Objects, limit: usize) -> Vec<Violation> {
+    let before = &objects.ledger;
+    let mut found = vec![];
+    // A ledger that a person has deleted is made again from the updates that run.
+    if !is_kept(after) || !is_kept(before) {
+        return found;
+    }
+    let slots = members(after, "/status/slots").count();
+    let had = members(before, "/status/slots").count();
+    if slots > limit && slots > had {
+        found.push(Violation::new(
+            "limit",
+            format!("{slots} slots are in use, {limit} may be: {}", after["status"]["slots"]),
+        ));
+    }
+    if number(after, "/status/term") < number(before, "/status/term") {
+        found.push(Violation::new("term", "the ledger's term falls".to_owned()));
+    }
+    for (shadow, slot) in members(before, "/status/slots") {
+        let kept = after["status"]["slots"].get(shadow);
+        if !kept.is_some_and(|kept| is_same(kept, slot)) {
+            found.extend(given_back(shadow, slot, objects));
+        }
+    }
+    for (shadow, slot) in members(after, "/status/slots") {
+        let had = before["status"]["slots"].get(shadow);
+        let is_new = !had.is_some_and(|had| is_same(had, slot));
+        let begins = objects.shadows.get(shadow).is_none_or(is_idle);
+        if is_new && begins && is_paused(before) && is_paused(after) {
+            found.push(Violation::new("pause", format!("{shadow} gets a slot in a paused fleet")));
+        }
+        let version = text(slot, "/version");
+        let halted = |ledger: &Json| is_set(&ledger["status"]["versions"][version], "/halted");
+        if is_new && halted(before) && halted(after) {
+            found
+                .push(Violation::new("halt", format!("{shadow} gets a slot for {version}, which is halted")));
+        }
+    }
+    found
+}
+
+/// Is there a ledger, and has a leader begun its term with it?
+fn is_kept(ledger: &Json) -> bool {
+    is_set(ledger, "/status/term")
+}
+
+fn is_paused(ledger: &Json) -> bool {
+    ledger.pointer("/spec/paused") == Some(&Json::Bool(true))
+}
+
+/// Is nothing wanted of this shadow?
+fn is_idle(shadow: &Json) -> bool {
+    matches!(text(shadow, "/spec/state"), "Idle" | "")
+}
+
+fn is_same(one: &Json, other: &Json) -> bool {
+    one["uid"] == other["uid"] && one["attempt"] == other["attempt"]
+}
+
+/// A slot is given back: its attempt must be over, for good, and nothing of it left on the Node.
+fn given_back(shadow: &str, slot: &Json, objects: &Objects) -> Option<Violation> {
+    let (uid, attempt) = (text(slot, "/uid"), number(slot, "/attempt"));
+    let violated =
+        |what: &str| Some(Violation::new("slot", format!("{shadow} loses its slot {slot}, but {what}")));
+    // With the Node goes what was out of service; the shadow follows it.
+    let node = objects.nodes.get(shadow.trim_start_matches("brs-"))?;
+    let of_node = |object: &Json| {
+        text(object, "/metadata/ownerReferences/0/uid") == text(&node.object, "/metadata/uid")
+    };
+    let of_slot = objects.shadows.get(shadow).filter(|object| text(object, "/metadata/uid") == uid);
+    if let Some(object) = of_slot.filter(|object| of_node(object)) {
+        if text(object, "/spec/state") != "Idle" {
+            return violated("its spec is not Idle");
+        }
+        if number(object, "/spec/attempt") < attempt {
+            return violated("its spec has not reached that attempt");
+        }
+    }
+    let marker = marker(&node.object);
+    let left = text(&marker, "/shadow_uid") == uid && number(&marker, "/attempt") == attempt;
+    if left { violated("its Node is still marked for that attempt") } else { None }
+}
+
+/// What is out of service because of us has a slot.
+pub(crate) fn marked_without_slot(node: &str, object: &Json, ledger: &Json) -> Option<Violation> {
+    let marker = marker(object);
+    let ours = ["cordoned_at", "excluded_at"].iter().any(|field| marker[field].is_string());
+    let slot = ledger["status"]["slots"].get(shadow_of(node));
+    (ours && slot.is_none() && is_kept(ledger))
+        .then(|| Violation::new("limit", format!("{node} is marked {marker} and has no slot")))
+}
+
+/// A spec leaves Idle: it has the slot for that very attempt.
+pub(crate) fn begins_without_slot(
+    name: &str,
+    before: &Json,
+    after: &Json,
+    ledger: &Json,
+) -> Option<Violation> {
+    if is_idle(after) || !is_idle(before) {
+        return None;
+    }
+    let slot = &ledger["status"]["slots"][name];
+    let fits = text(slot, "/uid") == text(after, "/metadata/uid")
+        && number(slot, "/attempt") == number(after, "/spec/attempt");
+    (!fits && is_kept(ledger))
+        .then(|| Violation::new("limit", format!("{name} begins {} with the slot {slot}", after["spec"])))
+}
+
+/// A reboot is granted: the Node was written as drained for this attempt, cordoned, and no pod of then is left.
+pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violation> {
+    let violated =
+        |what: String| Violation::new("drain", format!("a reboot of {node} is granted, but {what}"));
+    let Some(state) = objects.nodes.get(node) else {
+        return vec![];
+    };
+    let attempt = number(shadow, "/spec/attempt").unwrap_or(0);
+    let Some(drained) = state.drained.filter(|drained| drained.attempt == attempt) else {
+        return vec![violated("it was never written as drained for this attempt".to_owned())];
+    };
+    if !drained.cordoned {
+        return vec![violated("it was not cordoned when it was written as drained".to_owned())];
+    }
+    let marker = marker(&state.object);
+    let left = objects.pods.iter().filter(|(key, pod)| {
+        text(&pod.object, "/spec/nodeName") == node
+            && pod.bound < drained.listed_after
+            && must_go(key, pod, &marker)
+    });
+    left.map(|(key, pod)| violated(format!("{key} ({}) is there", text(&pod.object, "/metadata/uid"))))
+        .collect()
+}
+
+/// Does a drain wait until this pod is gone? Not for those of daemons, nor for mirrors of static pods; the operator's own
+/// may come back, and so may those of workloads that the marker leaves.
+fn must_go(key: &str, pod: &PodState, marker: &Json) -> bool {
+    let object = &pod.object;
+    let owner = object.pointer("/metadata/ownerReferences/0").cloned().unwrap_or_default();
+    let is_mirror = is_set(object, "/metadata/annotations/kubernetes.io~1config.mirror");
+    let is_ours = key.starts_with(OURS) && is_set(object, COMPONENT);
+    let (namespace, name) = key.split_once('/').unwrap_or_default();
+    let controlled = format!(
+        "{}/{}/{namespace}/{}",
+        text(&owner, "/apiVersion"),
+        text(&owner, "/kind"),
+        text(&owner, "/name")
+    );
+    let unowned = format!("v1/Pod/{namespace}/{name}");
+    let is_left = texts(marker, "/left_owners").any(|left| left == controlled || left == unowned);
+    text(&owner, "/kind") != "DaemonSet" && !is_mirror && !is_ours && !is_left
+}
+
+/// A cordon that came or went without the marker's word; who did it is in the audit log.
+pub(crate) fn odd_cordon(before: &Json, after: &Json) -> Option<String> {
+    let (was, is) = (marker(before), marker(after));
+    let (had, has) = (is_cordoned(before), is_cordoned(after));
+    if had && !has && !was["cordoned_at"].is_string() {
+        return Some(format!("a cordon goes that is not ours; marker {was}"));
+    }
+    if !had && has && is["cordoned_at"] == was["cordoned_at"] {
+        return Some(format!("a cordon comes that the marker does not tell; marker {is}"));
+    }
+    let excluded = |node: &Json| is_set(node, EXCLUDED);
+    if excluded(before) && !excluded(after) && !was["excluded_at"].is_string() {
+        return Some(format!("an exclusion goes that is not ours; marker {was}"));
+    }
+    None
+}
+
+/// Did spec or metadata change, or the conditions?
+pub(crate) fn changes_more_than_status(before: &Json, after: &Json) -> bool {
+    let rest = |object: &Json| {
+        let mut rest = object.clone();
+        let conditions = rest.pointer("/status/conditions").cloned();
+        for (parent, field) in [("/metadata", "resourceVersion"), ("/metadata", "generation"), ("", "status")]
+        {
+            if let Some(parent) = rest.pointer_mut(parent).and_then(Json::as_object_mut) {
+                parent.remove(field);
+            }
+        }
+        (rest, conditions)
+    };
+    rest(before) != rest(after)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+use super::*;
+use brupop_testbed::revisions::Revision;
+use serde_json::json;
+
+const MARKED: &str = r#"{"shadow_uid":"u","attempt":1,"cordoned_at":"t","drained_at":"t"}"#;
+
+fn put(number: u64, key: &str, object: Json) -> Revision {
+    Revision { number, key: format!("/registry/{key}"), object: Some(object) }
+}
+
+fn ledger_with(slots: &Json, versions: &Json) -> Json {
+    json!({"status": {"term": 1, "slots": slots, "versions": versions}})
+}
+
+fn node(marker: Option<&str>, cordoned: bool) -> Json {
+    let annotations = marker.map(|marker| json!({"brupop.bottlerocket.aws/marker": marker}));
+    json!({"metadata": {"annotations": annotations}, "spec": {"unschedulable": cordoned}})
+}
+
+fn shadow(state: &str, attempt: u64, grant: Option<&str>) -> Json {
+    let spec = json!({"state": state, "attempt": attempt, "reboot_from_boot_id": grant});
+    json!({"metadata": {"uid": "u"}, "spec": spec})
+}
+
+fn pod(owner: &str) -> Json {
+    let owner = json!({"apiVersion": "apps/v1", "kind": owner, "name": "o"});
+    json!({"metadata": {"uid": "p", "ownerReferences": [owner]}, "spec": {"nodeName": "n"}})
+}
+
+const CORDONED: &str = r#"{"shadow_uid":"u","attempt":1,"cordoned_at":"t"}"#;
+
+const FLEET: &str = "g/bottlerocketfleets/ns/fleet";
+const SHADOW: &str = "g/bottlerocketshadows/ns/brs-n";
+
+/// Takes all of them; the names of the rules that were violated.
+fn violated(revisions: impl IntoIterator<Item = (&'static str, Json)>) -> Vec<&'static str> {
+    let mut objects = Objects::default();
+    let numbered = (1..).zip(revisions).map(|(number, (key, object))| put(number, key, object));
+    let found = numbered.flat_map(|revision| objects.take(revision, 1)).collect::<Vec<_>>();
+    found.iter().map(|violation| violation.rule).collect()
+}
+
+#[test]
+fn an_update_as_it_should_be_violates_nothing() {
+    let slots = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}});
+    let good = [
+        ("minions/n", node(None, false)),
+        ("pods/shop/logs", pod("DaemonSet")),
+        (SHADOW, shadow("Idle", 0, None)),
+        (FLEET, ledger_with(&slots, &json!({}))),
+        (SHADOW, shadow("StagedAndPerformedUpdate", 1, None)),
+        ("minions/n", node(Some(MARKED), true)),
+        (SHADOW, shadow("RebootedIntoUpdate", 1, Some("b"))),
+        ("minions/n", node(None, false)),
+        (SHADOW, shadow("Idle", 1, None)),
+        (FLEET, ledger_with(&json!({}), &json!({}))),
+    ];
+    assert_eq!(violated(good), [""; 0]);
+}
+
+#[test]
+fn each_rule_finds_what_it_is_there_for() {
+    let slot = json!({"uid": "u", "attempt": 1, "version": "2"});
+    let one = json!({"brs-n": slot});
+    let two = json!({"brs-n": slot, "brs-m": slot});
+    let halted = json!({"2": {"halted": {"at": "t"}}});
+    let none = json!({});
+    let empty = || (FLEET, ledger_with(&none, &none));
+    assert_eq!(violated([empty(), (FLEET, ledger_with(&two, &none))]), ["limit"]);
+    assert_eq!(violated([empty(), (SHADOW, shadow("StagedAndPerformedUpdate", 1, None))]), ["limit"]);
+    assert_eq!(violated([empty(), ("minions/n", node(Some(MARKED), true))]), ["limit"]);
+    let halts = [(FLEET, ledger_with(&none, &halted)), (FLEET, ledger_with(&one, &halted))];
+    assert_eq!(violated(halts), ["halt"]);
+    let paused = |slots: &Json| {
+        let mut ledger = ledger_with(slots, &none);
+        ledger["spec"] = json!({"paused": true});
+        (FLEET, ledger)
+    };
+    assert_eq!(violated([empty(), paused(&one)]), [""; 0], "it was not paused when it was decided");
+    assert_eq!(violated([paused(&none), paused(&one)]), ["pause"]);
+    let lost = [
+        ("minions/n", node(None, false)),
+        (SHADOW, shadow("Idle", 0, None)),
+        (FLEET, ledger_with(&one, &none)),
+        (FLEET, ledger_with(&none, &none)),
+    ];
+    assert_eq!(violated(lost.clone()), ["slot"]);
+    assert_eq!(violated(lost.into_iter().skip(1)), [""; 0], "the Node is gone");
+    let grants = |before: Option<(&'static str, Json)>, marker: Option<&str>| {
+        let start = [(FLEET, ledger_with(&one, &none)), ("minions/n", node(None, false))];
+        let end = [
+            ("minions/n", node(Some(CORDONED), true)),
+            ("minions/n", node(marker, true)),
+            (SHADOW, shadow("RebootedIntoUpdate", 1, Some("b"))),
+        ];
+        violated(start.into_iter().chain(before).chain(end))
+    };
+    assert_eq!(grants(None, Some(MARKED)), [""; 0]);
+    assert_eq!(grants(None, None), ["drain"], "never drained");
+    assert_eq!(grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(MARKED)), ["drain"], "a pod is there");
+    let left = MARKED.replace('}', r#","left_owners":["apps/v1/ReplicaSet/shop/o"]}"#);
+    assert_eq!(grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(&left)), [""; 0]);
+}
+
+#[test]
+fn cordons_go_with_the_markers_word() {
+    let (ours, theirs, free) = (node(Some(MARKED), true), node(None, true), node(None, false));
+    assert_eq!(odd_cordon(&ours, &free), None);
+    assert_eq!(odd_cordon(&free, &ours), None);
+    assert!(odd_cordon(&theirs, &free).is_some());
+    assert!(odd_cordon(&free, &theirs).is_some());
+}
+
+#[test]
+fn a_status_is_told_from_the_rest() {
+    let before = json!({"metadata": {"generation": 1}, "spec": {}, "status": {"message": "a"}});
+    let after = json!({"metadata": {"generation": 1}, "spec": {}, "status": {"message": "b"}});
+    assert!(!changes_more_than_status(&before, &after));
+    let after = json!({"metadata": {"generation": 2}, "spec": {"state": "Idle"}, "status": {}});
+    assert!(changes_more_than_status(&before, &after));
+    let after = json!({"metadata": {}, "spec": {}, "status": {"conditions": []}});
+    assert!(changes_more_than_status(&before, &after));
+}

@@ -1,0 +1,210 @@
+//! What can be done to a cluster and to the operator on it.
+
+use serde::{Deserialize, Serialize};
+
+/// All that a run depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) settings: Settings,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// How the operator is set, as far as that varies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    /// How many nodes there are.
+    pub(crate) nodes: usize,
+    /// How many may be updated at once.
+    pub(crate) limit: usize,
+    /// After how many failures a version is halted: one that no node has reached, and any other; or `unlimited`.
+    pub(crate) failures: [String; 2],
+    /// How long a node is out of load balancers before its drain, in seconds.
+    pub(crate) exclusion: u64,
+}
+
+/// A fault, and when it comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Step {
+    /// Milliseconds after the start.
+    pub(crate) at: u64,
+    #[serde(flatten)]
+    pub(crate) fault: Fault,
+}
+
+/// A fault. What has `ms` is taken back after so many milliseconds; nodes are numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "fault", rename_all = "kebab-case")]
+pub(crate) enum Fault {
+    /// Every repository has a new release; a bad one comes up on no host.
+    Publish { version: String, bad: bool },
+    /// A process is killed (SIGKILL); its kubelet starts it again.
+    Kill { process: Process },
+    /// A process stands still (SIGSTOP, SIGCONT).
+    Freeze { process: Process, ms: u64 },
+    /// A pod of ours is deleted; its controller makes another one.
+    DeletePod { process: Process },
+    /// A program of the control plane is killed, and started again.
+    KillPlane { program: String, ms: u64 },
+    /// A program of the control plane stands still.
+    FreezePlane { program: String, ms: u64 },
+    /// What a process says to the API server, or hears from it, is slow or lost.
+    Network { process: Process, weather: Bad, ms: u64 },
+    /// The API server reaches no webhook.
+    WebhookUnreachable { ms: u64 },
+    /// A host answers a call wrongly.
+    HostAnswers { node: usize, call: HostCall, answer: HostAnswer, ms: u64 },
+    /// A host's command is started, and fails.
+    CommandFails { node: usize, call: HostCall, ms: u64 },
+    /// A host falls back when it boots.
+    FallsBack { node: usize, ms: u64 },
+    /// A host says that it reboots, and does not.
+    RebootIgnored { node: usize, ms: u64 },
+    /// A host that goes down does not come back.
+    StaysDown { node: usize, ms: u64 },
+    /// No host that goes down comes back.
+    NobodyReturns { ms: u64 },
+    /// A host reboots by itself.
+    Reboots { node: usize },
+    /// A host's API is started anew.
+    ApiRestarts { node: usize, ms: u64 },
+    /// A Node is deleted, and made again under the same name.
+    Recreate { node: usize },
+    /// A person cordons a node, and later uncordons it.
+    Cordon { node: usize, ms: u64 },
+    /// A person uncordons a node, whoever cordoned it.
+    Uncordon { node: usize },
+    /// A person cordons a node and evicts its pods, and later uncordons it.
+    Drain { node: usize, ms: u64 },
+    /// A person pauses a node.
+    PauseNode { node: usize, ms: u64 },
+    /// A person pauses the fleet.
+    PauseFleet { ms: u64 },
+    /// A person lifts the halts that there are.
+    Acknowledge,
+    /// A person deletes the fleet, and with it the ledger.
+    DeleteFleet,
+    /// A person takes the opt-in label away, and gives it back.
+    Unlabel { node: usize, ms: u64 },
+    /// A person asks for the update of a node.
+    UpdateNow { node: usize, ms: u64 },
+    /// A person writes into the status of a shadow.
+    EditStatus { node: usize, what: Edit },
+    /// A person deletes a shadow.
+    DeleteShadow { node: usize },
+    /// A budget allows no disruption.
+    CloseBudget { workload: String, ms: u64 },
+    /// A pod without a controller runs on a node.
+    UnmanagedPod { node: usize, ms: u64 },
+    /// A Node that is not being updated has a marker that nobody can read.
+    UnreadableMarker { node: usize, ms: u64 },
+    /// Somebody has an agent's token, and its agent stands still.
+    Rogue { node: usize, ms: u64 },
+}
+
+/// A process of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Process {
+    /// The reconciler that holds the Lease.
+    Leader,
+    /// One of the reconcilers.
+    Reconciler(usize),
+    /// One of the webhooks.
+    Webhook(usize),
+    /// The agent on a node.
+    Agent(usize),
+}
+
+/// Bad weather between a process and the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Bad {
+    /// Half a second later.
+    Slow,
+    /// Half open.
+    Silent,
+    /// Requests arrive, answers do not.
+    Deaf,
+    /// Connections are cut, watches with them.
+    Shut,
+}
+
+/// A call of a host's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum HostCall {
+    Os,
+    Status,
+    Refresh,
+    Prepare,
+    Activate,
+    Reboot,
+}
+
+/// A wrong answer of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum HostAnswer {
+    /// 423
+    Locked,
+    /// 404
+    NotFound,
+    /// 409
+    NotAllowed,
+    /// 500
+    Refused,
+    /// 200, and no answer to the question.
+    Nonsense,
+    /// Half an answer.
+    Half,
+    /// None.
+    Hang,
+    /// The command is carried out, and there is no answer.
+    Unanswered,
+}
+
+/// What a person writes into a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Edit {
+    Crashes,
+    NoTarget,
+    StateIdle,
+    NoAttempt,
+}
+
+impl Fault {
+    /// After how many milliseconds it is taken back.
+    pub(crate) fn lasts(&self) -> Option<u64> {
+        match self {
+            Self::Freeze { ms, .. }
+            | Self::KillPlane { ms, .. }
+            | Self::FreezePlane { ms, .. }
+            | Self::Network { ms, .. }
+            | Self::WebhookUnreachable { ms }
+            | Self::HostAnswers { ms, .. }
+            | Self::CommandFails { ms, .. }
+            | Self::FallsBack { ms, .. }
+            | Self::RebootIgnored { ms, .. }
+            | Self::StaysDown { ms, .. }
+            | Self::NobodyReturns { ms }
+            | Self::Cordon { ms, .. }
+            | Self::Drain { ms, .. }
+            | Self::PauseNode { ms, .. }
+            | Self::PauseFleet { ms }
+            | Self::Unlabel { ms, .. }
+            | Self::UpdateNow { ms, .. }
+            | Self::CloseBudget { ms, .. }
+            | Self::UnmanagedPod { ms, .. }
+            | Self::UnreadableMarker { ms, .. }
+            | Self::Rogue { ms, .. } => Some(*ms),
+            _ => None,
+        }
+    }
+
+    /// The word for its kind, as in a schedule.
+    pub(crate) fn kind(&self) -> String {
+        let json = serde_json::to_value(self).unwrap_or_default();
+        json["fault"].as_str().unwrap_or_default().to_owned()
+    }
+}

@@ -1,0 +1,164 @@
+//! `make chaos`: the shipped operator on a real control plane, with faults from a seed, and a checker that shares no
+//! code with what decides.
+
+mod apply;
+mod checker;
+mod fault;
+mod people;
+mod random;
+mod run;
+mod schedule;
+mod shrink;
+mod watch;
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+
+use fault::{Plan, Step};
+use run::{Report, run};
+
+/// Makes faults in a simulated cluster while the operator updates it, and checks what must hold whatever happens.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "brupop-chaos", version)]
+struct Arguments {
+    /// The faults follow from it; any, if it is not given
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many seeds are run, one after the other: this one and those that follow
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// How long faults are made
+    #[arg(long, default_value_t = 120)]
+    seconds: u64,
+    /// How many nodes
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=100))]
+    nodes: u16,
+    /// A file with the faults to make, in place of those of a seed
+    #[arg(long, conflicts_with_all = ["seed", "seeds"])]
+    schedule: Option<PathBuf>,
+    /// Print what follows from the seed, and do nothing
+    #[arg(long)]
+    print: bool,
+    /// End a run at the first violation
+    #[arg(long)]
+    stop: bool,
+    /// Run seeds until this rule is violated, and fail if it never is
+    #[arg(long)]
+    expect: Option<String>,
+    /// Make a schedule that fails small, in at most so many runs
+    #[arg(long, default_value_t = 0)]
+    shrink: usize,
+    /// Folder for schedules, and for the logs of runs that fail
+    #[arg(long, default_value = "target/chaos")]
+    to: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    // The test bed's guardian takes everything away as soon as the fleet is dropped, or this process is gone.
+    tokio::select! {
+        passed = Box::pin(all(&arguments)) => Ok(if passed? { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
+        _ = interrupted.recv() => Ok(ExitCode::from(130)),
+        _ = terminated.recv() => Ok(ExitCode::from(143)),
+    }
+}
+
+/// Runs what is asked for; returns whether nothing was found.
+async fn all(arguments: &Arguments) -> Result<bool> {
+    std::fs::create_dir_all(&arguments.to).with_context(|| arguments.to.display().to_string())?;
+    if let Some(file) = &arguments.schedule {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let violated = one(arguments, &file.display().to_string(), schedule::parse(&text)?).await?;
+        return Ok(violated.is_empty());
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let first = arguments.seed.unwrap_or(now.as_secs());
+    let length = Duration::from_secs(arguments.seconds);
+    let mut failed = vec![];
+    for seed in first..first.saturating_add(arguments.seeds) {
+        let plan = schedule::plan(seed, length, arguments.nodes.into());
+        if arguments.print {
+            print!("{}", schedule::print(&plan));
+            continue;
+        }
+        let name = format!("seed {seed}");
+        let violated = one(arguments, &name, plan).await.unwrap_or_else(|error| {
+            println!("== {name}: the test bed has failed: {error:#}");
+            vec!["test bed"]
+        });
+        if arguments.expect.as_ref().is_some_and(|expected| violated.contains(&expected.as_str())) {
+            return Ok(true);
+        }
+        if !violated.is_empty() {
+            failed.push(seed);
+        }
+    }
+    if arguments.seeds > 1 {
+        println!("-- {} seeds from {first} on; violations in {failed:?}", arguments.seeds);
+    }
+    Ok(failed.is_empty() && arguments.expect.is_none())
+}
+
+/// One plan; made small if it fails. The rules that were violated.
+async fn one(arguments: &Arguments, name: &str, plan: Plan) -> Result<Vec<&'static str>> {
+    let folder = arguments.to.join(name.replace(['/', ' '], "-"));
+    let file = folder.with_extension("jsonl");
+    std::fs::write(&file, schedule::print(&plan))?;
+    println!("== {name}: {} faults, in {}; {:?}", plan.steps.len(), file.display(), plan.settings);
+    let stop = arguments.stop || arguments.shrink > 0 || arguments.expect.is_some();
+    let report = run(&plan, stop, Some(&folder)).await?;
+    print(name, &report);
+    if let Some(violation) = report.violations.first()
+        && arguments.shrink > 0
+    {
+        let rule = violation.rule;
+        let fails = async |steps: &[Step]| {
+            let smaller = Plan { settings: plan.settings.clone(), steps: steps.to_vec() };
+            let report = Box::pin(run(&smaller, true, None)).await?;
+            let again = report.violations.iter().any(|violation| violation.rule == rule);
+            println!("== {} faults: {}", steps.len(), if again { "fails" } else { "passes" });
+            Ok(again)
+        };
+        let steps = shrink::shrink(plan.steps.clone(), arguments.shrink, fails).await?;
+        write_small(&folder, rule, &Plan { steps, ..plan })?;
+    }
+    Ok(report.violations.iter().map(|violation| violation.rule).collect())
+}
+
+fn write_small(folder: &Path, rule: &str, plan: &Plan) -> Result<()> {
+    let (file, text) = (folder.with_extension("small.jsonl"), schedule::print(plan));
+    println!("== these {} faults still violate \"{rule}\" ({}):\n{text}", plan.steps.len(), file.display());
+    std::fs::write(&file, text).with_context(|| file.display().to_string())
+}
+
+fn print(name: &str, report: &Report) {
+    let made: usize = report.made.values().sum();
+    println!(
+        "== {name}: {made} faults, {} reboots granted, {} asked for, at rest after {} s",
+        report.grants, report.reboots, report.settled_in
+    );
+    println!("   faults: {}", join(report.made.iter().map(|(kind, count)| format!("{kind} {count}"))));
+    let writes = report.writes.iter().map(|((program, of), most)| format!("{program} {of} {most}"));
+    println!("   most writes of an object in a minute: {}", join(writes));
+    println!("   most memory, MiB: {}", join(report.memory.iter().map(|(of, most)| format!("{of} {most}"))));
+    for violation in &report.violations {
+        println!("   VIOLATED {violation}");
+    }
+    if report.violations.is_empty() {
+        println!("   nothing was violated");
+    }
+}
+
+fn join(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}

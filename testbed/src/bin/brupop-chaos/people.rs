@@ -1,0 +1,235 @@
+//! What people and tenants do to a cluster, by the API server.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use brupop_api::names::{
+    self, FLEET, MARKER_ANNOTATION, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL,
+};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow};
+use brupop_testbed::NewNode;
+use brupop_testbed::host::Host;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value as Json, from_value, json};
+
+use crate::fault::Edit;
+use crate::world::{OURS, SECRET, SHOP, open_budget};
+
+/// On nodes that a person has cordoned.
+pub(crate) const BY_HAND: &str = "example.org/cordoned-by-hand";
+/// A marker that nobody can read.
+const BROKEN: &str = "{broken";
+
+pub(crate) fn node_name(number: usize) -> String {
+    format!("node-{number}")
+}
+
+async fn patch_node(client: &Client, node: usize, patch: Json) -> Result<()> {
+    let nodes = Api::<Node>::all(client.clone());
+    nodes.patch(&node_name(node), &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+/// Sets or removes an annotation.
+async fn annotate(client: &Client, node: usize, annotation: &str, set: bool) -> Result<()> {
+    let value = if set { json!("true") } else { Json::Null };
+    patch_node(client, node, json!({"metadata": {"annotations": {annotation: value}}})).await
+}
+
+/// Cordons a node that is not cordoned.
+pub(crate) async fn cordon(client: Client, node: usize) -> Result<()> {
+    let nodes = Api::<Node>::all(client.clone());
+    let now = nodes.get(&node_name(node)).await?;
+    if now.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true) {
+        return Ok(());
+    }
+    let (uid, version) = (now.uid(), now.resource_version());
+    let patch = json!({
+        "metadata": {"uid": uid, "resourceVersion": version, "annotations": {BY_HAND: "true"}},
+        "spec": {"unschedulable": true},
+    });
+    patch_node(&client, node, patch).await
+}
+
+/// Uncordons a node, whoever cordoned it.
+pub(crate) async fn uncordon(client: Client, node: usize) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": {BY_HAND: null}}, "spec": {"unschedulable": null}});
+    patch_node(&client, node, patch).await
+}
+
+/// Uncordons a node that a person has cordoned.
+pub(crate) async fn uncordon_own(client: Client, node: usize) -> Result<()> {
+    let now = Api::<Node>::all(client.clone()).get(&node_name(node)).await?;
+    if now.annotations().contains_key(BY_HAND) { uncordon(client, node).await } else { Ok(()) }
+}
+
+/// As `kubectl drain`, once over.
+pub(crate) async fn drain(client: Client, node: usize) -> Result<()> {
+    cordon(client.clone(), node).await?;
+    let on_node = ListParams::default().fields(&format!("spec.nodeName={}", node_name(node)));
+    let pods = Api::<Pod>::namespaced(client, SHOP);
+    for pod in pods.list_metadata(&on_node).await? {
+        // Its budget may be against it.
+        let _ = pods.evict(&pod.name_any(), &EvictParams::default()).await;
+    }
+    Ok(())
+}
+
+pub(crate) async fn pause_node(client: Client, node: usize, paused: bool) -> Result<()> {
+    annotate(&client, node, PAUSE_ANNOTATION, paused).await
+}
+
+pub(crate) async fn update_now(client: Client, node: usize, now: bool) -> Result<()> {
+    annotate(&client, node, UPDATE_NOW_ANNOTATION, now).await
+}
+
+pub(crate) async fn pause_fleet(client: Client, paused: bool) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"paused": paused}}));
+    let fleets = Api::<BottlerocketFleet>::namespaced(client, OURS);
+    fleets.patch(FLEET, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Lifts the halts that there are.
+pub(crate) async fn acknowledge(client: Client) -> Result<()> {
+    let fleets = Api::<BottlerocketFleet>::namespaced(client, OURS);
+    let versions = fleets.get(FLEET).await?.status.unwrap_or_default().versions;
+    let halts = versions.into_iter().filter_map(|(version, record)| Some((version, record.halted?.at)));
+    let halts: Vec<Json> = halts.map(|(version, at)| json!({"version": version, "haltedAt": at})).collect();
+    let patch = Patch::Merge(json!({"spec": {"acknowledgedHalts": halts}}));
+    fleets.patch(FLEET, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+pub(crate) async fn delete_fleet(client: Client) -> Result<()> {
+    let fleets = Api::<BottlerocketFleet>::namespaced(client, OURS);
+    fleets.delete(FLEET, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+pub(crate) async fn label(client: Client, node: usize, labelled: bool) -> Result<()> {
+    let value = if labelled { json!(names::UPDATER_INTERFACE_VERSION) } else { Json::Null };
+    patch_node(&client, node, json!({"metadata": {"labels": {UPDATER_INTERFACE_LABEL: value}}})).await
+}
+
+pub(crate) async fn edit_status(client: Client, node: usize, what: Edit) -> Result<()> {
+    let status = match what {
+        Edit::Crashes => json!({"crash_count": 7}),
+        Edit::NoTarget => json!({"target_version": null}),
+        Edit::StateIdle => json!({"current_state": "Idle"}),
+        Edit::NoAttempt => json!({"attempt": null}),
+    };
+    let shadows = Api::<BottlerocketShadow>::namespaced(client, OURS);
+    let patch = Patch::Merge(json!({"status": status}));
+    let name = names::shadow_name(&node_name(node));
+    shadows.patch_status(&name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+pub(crate) async fn delete_shadow(client: Client, node: usize) -> Result<()> {
+    let shadows = Api::<BottlerocketShadow>::namespaced(client, OURS);
+    shadows.delete(&names::shadow_name(&node_name(node)), &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// A budget allows no disruption, or as many as it usually does.
+pub(crate) async fn budget(client: Client, workload: String, open: bool) -> Result<()> {
+    let closed = json!({"maxUnavailable": 0, "minAvailable": null});
+    let spec = if open { open_budget(&workload) } else { closed };
+    let budgets = Api::<PodDisruptionBudget>::namespaced(client, SHOP);
+    budgets.patch(&workload, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
+    Ok(())
+}
+
+/// A pod without a controller, bound to this node.
+pub(crate) async fn pod(client: Client, node: usize) -> Result<()> {
+    let pod: Pod = from_value(json!({
+        "metadata": {"name": pod_name(node)},
+        "spec": {
+            "nodeName": node_name(node), "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": "none", "env": [{"name": "PASSWORD", "value": SECRET}]}],
+        },
+    }))?;
+    Api::<Pod>::namespaced(client, SHOP).create(&PostParams::default(), &pod).await?;
+    Ok(())
+}
+
+pub(crate) async fn delete_pod(client: Client, node: usize) -> Result<()> {
+    let now = DeleteParams::default().grace_period(0);
+    match Api::<Pod>::namespaced(client, SHOP).delete(&pod_name(node), &now).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => Ok(deleted.map(drop)?),
+    }
+}
+
+fn pod_name(node: usize) -> String {
+    format!("unmanaged-{node}")
+}
+
+/// Writes a marker that nobody can read on a Node without one; or takes it away.
+pub(crate) async fn break_marker(client: Client, node: usize, broken: bool) -> Result<()> {
+    let now = Api::<Node>::all(client.clone()).get(&node_name(node)).await?;
+    let marker = now.annotations().get(MARKER_ANNOTATION);
+    if marker.map(String::as_str) != (!broken).then_some(BROKEN) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {
+        "uid": now.uid(), "resourceVersion": now.resource_version(),
+        "annotations": {MARKER_ANNOTATION: broken.then_some(BROKEN)},
+    }});
+    patch_node(&client, node, patch).await
+}
+
+/// Deletes a Node; somebody makes it again, however long that takes.
+pub(crate) async fn recreate(client: Client, node: usize, host: Host) -> Result<()> {
+    let nodes = Api::<Node>::all(client.clone());
+    nodes.delete(&node_name(node), &DeleteParams::default()).await?;
+    let mut new = NewNode::numbered(node)?;
+    (new.os_image, new.boot_id) = (host.pretty_name(), host.boot_id());
+    let mut tried = new.create(&client).await;
+    for _ in 0..60 {
+        match &tried {
+            Ok(_) => break,
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(500)).await,
+        }
+        if nodes.get_opt(&node_name(node)).await.is_ok_and(|node| node.is_some()) {
+            break;
+        }
+        tried = new.create(&client).await;
+    }
+    // Its kubelet tells what it is.
+    host.reboot_now();
+    tried.map(drop).context("the Node is not made again")
+}
+
+/// Tries with an agent's token what no agent may do, and then to lie about its own host.
+pub(crate) async fn rogue(client: Client, node: usize, nodes: usize) -> Result<()> {
+    let (own, other) =
+        (names::shadow_name(&node_name(node)), names::shadow_name(&node_name((node + 1) % nodes)));
+    let shadows = Api::<BottlerocketShadow>::namespaced(client.clone(), OURS);
+    let params = PatchParams::default();
+    let lie = |status: Json| Patch::Merge(json!({"status": status}));
+    // Whatever is answered: the checker looks at what is stored.
+    let _ = shadows.patch_status(&other, &params, &lie(json!({"message": "I was here"}))).await;
+    let spec = Patch::Merge(json!({"spec": {"state": "RebootedIntoUpdate"}}));
+    let _ = shadows.patch(&own, &params, &spec).await;
+    let labels = Patch::Merge(json!({"metadata": {"labels": {"mine": "true"}}}));
+    let _ = shadows.patch(&own, &params, &labels).await;
+    let _ = shadows.patch_status(&own, &params, &labels).await;
+    let _ = shadows.delete(&other, &DeleteParams::default()).await;
+    let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+    let _ = Api::<Node>::all(client).patch(&node_name(node), &params, &cordon).await;
+    let lies: BTreeMap<&str, Json> = BTreeMap::from([
+        ("control characters", json!({"message": "\u{1b}[2J\nforged\u{202e}"})),
+        ("a release", json!({"target_version": "9.9.9"})),
+        ("a reboot", json!({"reboot_requested": "11111111-2222-4333-8444-555555555555"})),
+        ("the end", json!({"current_state": "Idle", "target_version": null})),
+    ]);
+    for (_, status) in lies {
+        let _ = shadows.patch_status(&own, &params, &lie(status)).await;
+    }
+    Ok(())
+}

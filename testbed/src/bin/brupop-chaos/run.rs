@@ -1,0 +1,230 @@
+//! One run: a cluster, the faults of a schedule, and what the checker finds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brupop_testbed::Fleet;
+use brupop_testbed::host::{Ended, Host};
+use brupop_testbed::sandbox::Signal;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::apply::{Maker, go_on};
+use crate::checker::Violation;
+use crate::checker::processes::logs;
+use crate::checker::rest::restless;
+use crate::fault::{Fault, Plan, Step};
+use crate::people;
+use crate::schedule::{BUDGETS, LAST};
+use crate::watch::Watch;
+use crate::world;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// Longest that a fault may take to be made: what is to be signalled may be hard to find.
+const MAKING: Duration = Duration::from_secs(5);
+/// How long the API server may take to answer again once the faults have stopped.
+const ANSWERS: Duration = Duration::from_mins(2);
+/// After the faults: how long nothing may happen before everything must be at rest; and how long all of it may take. A
+/// budget takes an evicted pod for gone for two minutes, although a StatefulSet has made it again under the same name.
+const NO_PROGRESS: Duration = Duration::from_mins(3);
+const LONGEST: Duration = Duration::from_mins(15);
+/// For how long everything must be at rest.
+const AT_REST: Duration = Duration::from_secs(2);
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) violations: Vec<Violation>,
+    /// Faults that were made, by kind.
+    pub(crate) made: BTreeMap<String, usize>,
+    /// Reboots that were granted, and those that hosts were asked for.
+    pub(crate) grants: usize,
+    pub(crate) reboots: usize,
+    /// Seconds from the last fault to rest.
+    pub(crate) settled_in: u64,
+    /// The most writes of one object in a minute, by program and resource.
+    pub(crate) writes: BTreeMap<(String, String), usize>,
+    /// The most memory of a process, by component, in MiB.
+    pub(crate) memory: BTreeMap<String, u64>,
+}
+
+/// Carries out a plan. With `stop`, only until something is found.
+///
+/// # Errors
+/// The test bed itself has failed.
+pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<Report> {
+    let nodes = plan.settings.nodes;
+    let mut fleet = world::start(&plan.settings).await?;
+    let mut watch = Watch::of(&fleet, plan.settings.limit);
+    let mut maker = Maker::new(nodes);
+    let mut report = Report::default();
+    make_faults(&mut fleet, &mut watch, &mut maker, &mut report, &plan.steps, stop).await?;
+    if !stop || watch.found.violations.is_empty() {
+        let began = Instant::now();
+        calm(&mut fleet, &mut maker, nodes).await?;
+        settle(&mut fleet, &mut watch).await?;
+        report.settled_in = began.elapsed().as_secs();
+        watch.conclude(&fleet)?;
+    }
+    watch.found.add(logs(&fleet.control_plane.sandbox().logs())?);
+    let requested = |ended: &Ended| ended.requested;
+    report.reboots = fleet.hosts.iter().flat_map(Host::ended_boots).filter(requested).count();
+    report.grants = watch.objects.grants.len();
+    report.writes = watch.audited.most;
+    report.memory = watch.memory.0;
+    report.violations = watch.found.violations;
+    if let Some(folder) = keep.filter(|_| !report.violations.is_empty()) {
+        keep_evidence(&fleet, folder)?;
+    }
+    Ok(report)
+}
+
+/// Makes the faults in their turn, and takes each back in its own.
+async fn make_faults(
+    fleet: &mut Fleet,
+    watch: &mut Watch,
+    maker: &mut Maker,
+    report: &mut Report,
+    steps: &[Step],
+    stop: bool,
+) -> Result<()> {
+    let mut line: BTreeMap<(u64, usize), (bool, &Fault)> = BTreeMap::new();
+    for (number, step) in steps.iter().enumerate() {
+        line.insert((step.at, number), (true, &step.fault));
+    }
+    let mut down = BTreeSet::new();
+    let began = Instant::now();
+    // What is not taken back when the last one is made, is taken back with all the rest.
+    while line.values().any(|(make, _)| *make)
+        && let Some(entry) = line.first_entry()
+    {
+        let at = Duration::from_millis(entry.key().0);
+        if began.elapsed() >= at {
+            let ((_, number), (make, fault)) = entry.remove_entry();
+            if let Fault::KillPlane { program, .. } = fault {
+                if make {
+                    down.insert(program.clone())
+                } else {
+                    down.remove(program)
+                };
+            }
+            if make {
+                let done =
+                    timeout(MAKING, maker.make(fleet, fault)).await.context("it takes too long").flatten();
+                say(began, fault, "", done.as_ref().err());
+                *report.made.entry(fault.kind()).or_default() += 1;
+                if let Some(ms) = fault.lasts() {
+                    let until = u64::try_from(began.elapsed().as_millis())? + ms;
+                    line.insert((until, steps.len() + number), (false, fault));
+                }
+            } else {
+                let taken_back = maker.take_back(fleet, fault);
+                say(began, fault, "no more: ", taken_back.as_ref().err());
+            }
+            continue;
+        }
+        watch.look(fleet)?;
+        for program in Maker::mend(fleet, &down)? {
+            println!("   {program} had ended, and is started again");
+        }
+        if stop && !watch.found.violations.is_empty() {
+            return Ok(());
+        }
+        sleep(LOOK.min(at.saturating_sub(began.elapsed()))).await;
+    }
+    Ok(())
+}
+
+fn say(began: Instant, fault: &Fault, what: &str, error: Option<&anyhow::Error>) {
+    let fault = serde_json::to_string(fault).unwrap_or_default();
+    let error = error.map(|error| format!(" (in vain: {error:#})")).unwrap_or_default();
+    println!("{:>7.1} s  {what}{fault}{error}", began.elapsed().as_secs_f32());
+}
+
+/// No fault any more, and people have gone home; then there is one more release.
+async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize) -> Result<()> {
+    println!("-- no more faults; the last release is {LAST}");
+    for program in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        // Who runs cannot be started again.
+        if fleet.control_plane.signal(program, Signal::CONT).is_err() {
+            fleet.control_plane.start_again(program)?;
+        }
+    }
+    if let Some(gateways) = &fleet.gateways {
+        gateways.clear();
+    }
+    fleet.control_plane.reach_services(true);
+    maker.heal_hosts(fleet);
+    go_on(fleet);
+    maker.until_people_are_done().await;
+    let began = Instant::now();
+    loop {
+        match timeout(MAKING * 4, tidy_up(fleet, nodes)).await.context("no answer").flatten() {
+            Ok(()) => break,
+            Err(error) if began.elapsed() > ANSWERS => return Err(error.context("nobody can tidy up")),
+            Err(_) => sleep(LOOK * 10).await,
+        }
+    }
+    fleet.publish(LAST)
+}
+
+/// What people have done and not undone.
+async fn tidy_up(fleet: &Fleet, nodes: usize) -> Result<()> {
+    let client = fleet.client();
+    people::pause_fleet(client.clone(), false).await?;
+    for workload in BUDGETS {
+        people::budget(client.clone(), workload.to_owned(), true).await?;
+    }
+    for node in 0..nodes {
+        people::pause_node(client.clone(), node, false).await?;
+        people::update_now(client.clone(), node, false).await?;
+        people::label(client.clone(), node, true).await?;
+        people::uncordon_own(client.clone(), node).await?;
+        people::delete_pod(client.clone(), node).await?;
+        people::break_marker(client.clone(), node, false).await?;
+    }
+    Ok(())
+}
+
+/// Awaits that everything is at rest.
+async fn settle(fleet: &mut Fleet, watch: &mut Watch) -> Result<()> {
+    let began = Instant::now();
+    let (mut step, mut stepped) = (0, Instant::now());
+    let mut rested: Option<Instant> = None;
+    loop {
+        watch.look(fleet)?;
+        for program in Maker::mend(fleet, &BTreeSet::new())? {
+            println!("   {program} had ended, and is started again");
+        }
+        if watch.objects.last_step != step {
+            (step, stepped) = (watch.objects.last_step, Instant::now());
+        }
+        let restless = restless(&watch.objects, LAST);
+        if restless.is_empty() {
+            if rested.get_or_insert_with(Instant::now).elapsed() > AT_REST {
+                return Ok(());
+            }
+        } else {
+            rested = None;
+        }
+        if stepped.elapsed() > NO_PROGRESS || began.elapsed() > LONGEST {
+            watch.found.add(restless.into_iter().map(|what| Violation::new("rest", what)));
+            return Ok(());
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Copies logs and audit log to where they stay.
+fn keep_evidence(fleet: &Fleet, folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    std::fs::copy(fleet.control_plane.audit().path(), folder.join("audit.log"))?;
+    for entry in std::fs::read_dir(fleet.control_plane.sandbox().logs())? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), folder.join(entry.file_name()))?;
+    }
+    println!("-- logs and audit log are in {}", folder.display());
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! How the operator is set, and which faults come when: a pure function of the seed; and as text, one fault a line.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::fault::{Bad, Edit, Fault, HostAnswer, HostCall, Plan, Process, Settings, Step};
+use crate::random::Random;
+
+/// Releases, and when they come, in per cent of the time.
+const RELEASES: [(&str, u64, bool); 3] = [("1.20.0", 3, false), ("1.21.0", 35, true), ("1.22.0", 60, false)];
+/// The last release, which is published when the faults have stopped.
+pub(crate) const LAST: &str = "1.30.0";
+/// Between two faults, in milliseconds.
+const GAP: std::ops::Range<u64> = 300..3_000;
+
+/// Deployments and the like with a budget; see `world.rs`.
+pub(crate) const BUDGETS: [&str; 3] = ["cart", "web", "db"];
+
+/// What follows from a seed.
+pub(crate) fn plan(seed: u64, length: Duration, nodes: usize) -> Plan {
+    let mut random = Random::new(seed);
+    let few = (3, ["2", "4"].map(str::to_owned));
+    // So many that what is kept of the last few may not be enough.
+    let many = (nodes.min(12), ["unlimited", "unlimited"].map(str::to_owned));
+    let (limit, failures) = if random.within(0..3) == 0 { many } else { few };
+    let settings = Settings { nodes, limit, failures, exclusion: random.within(0..2) };
+    Plan { settings, steps: steps(&mut random, length, nodes) }
+}
+
+fn steps(random: &mut Random, length: Duration, nodes: usize) -> Vec<Step> {
+    let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    let mut steps: Vec<Step> = RELEASES
+        .map(|(version, percent, bad)| Step {
+            at: length * percent / 100,
+            fault: Fault::Publish { version: version.to_owned(), bad },
+        })
+        .into();
+    let mut at = 1_000;
+    while at < length {
+        steps.push(Step { at, fault: fault(random, nodes) });
+        at += random.within(GAP);
+    }
+    steps.sort_by_key(|step| step.at);
+    steps
+}
+
+/// Makes a fault of one kind.
+type Make = fn(&mut Random, usize) -> Fault;
+
+/// How often each kind comes, and how it is made. What has found something, or is likely to, comes more often.
+const KINDS: [(u64, Make); 31] = [
+    (12, |random, nodes| Fault::Kill { process: process(random, nodes) }),
+    (12, |random, nodes| Fault::Freeze { process: process(random, nodes), ms: random.within(500..9_000) }),
+    (4, |random, nodes| Fault::DeletePod { process: process(random, nodes) }),
+    (3, |random, _| Fault::KillPlane { program: plane(random), ms: random.within(200..5_000) }),
+    (3, |random, _| Fault::FreezePlane { program: plane(random), ms: random.within(200..5_000) }),
+    (16, |random, nodes| Fault::Network {
+        process: process(random, nodes),
+        weather: *random.one(&[Bad::Slow, Bad::Silent, Bad::Deaf, Bad::Shut]),
+        ms: random.within(500..12_000),
+    }),
+    (3, |random, _| Fault::WebhookUnreachable { ms: random.within(500..8_000) }),
+    (12, |random, nodes| Fault::HostAnswers {
+        node: node(random, nodes),
+        call: *random.one(&CALLS),
+        answer: *random.one(&ANSWERS),
+        ms: random.within(500..10_000),
+    }),
+    (6, |random, nodes| Fault::CommandFails {
+        node: node(random, nodes),
+        call: *random.one(&[HostCall::Refresh, HostCall::Prepare, HostCall::Activate]),
+        ms: random.within(500..8_000),
+    }),
+    (3, |random, nodes| Fault::FallsBack { node: node(random, nodes), ms: random.within(2_000..15_000) }),
+    (3, |random, nodes| Fault::RebootIgnored { node: node(random, nodes), ms: random.within(2_000..15_000) }),
+    (4, |random, nodes| Fault::StaysDown { node: node(random, nodes), ms: random.within(3_000..40_000) }),
+    (3, |random, _| Fault::NobodyReturns { ms: random.within(15_000..60_000) }),
+    (6, |random, nodes| Fault::Reboots { node: node(random, nodes) }),
+    (3, |random, nodes| Fault::ApiRestarts { node: node(random, nodes), ms: random.within(100..4_000) }),
+    (3, |random, nodes| Fault::Recreate { node: node(random, nodes) }),
+    (8, |random, nodes| Fault::Cordon { node: node(random, nodes), ms: random.within(2_000..50_000) }),
+    (4, |random, nodes| Fault::Uncordon { node: node(random, nodes) }),
+    (2, |random, nodes| Fault::Drain { node: node(random, nodes), ms: random.within(2_000..15_000) }),
+    (3, |random, nodes| Fault::PauseNode { node: node(random, nodes), ms: random.within(1_000..15_000) }),
+    (3, |random, _| Fault::PauseFleet { ms: random.within(500..12_000) }),
+    (3, |_, _| Fault::Acknowledge),
+    (2, |_, _| Fault::DeleteFleet),
+    (3, |random, nodes| Fault::Unlabel { node: node(random, nodes), ms: random.within(1_000..15_000) }),
+    (2, |random, nodes| Fault::UpdateNow { node: node(random, nodes), ms: random.within(5_000..20_000) }),
+    (4, |random, nodes| Fault::EditStatus {
+        node: node(random, nodes),
+        what: *random.one(&[Edit::Crashes, Edit::NoTarget, Edit::StateIdle, Edit::NoAttempt]),
+    }),
+    (5, |random, nodes| Fault::DeleteShadow { node: node(random, nodes) }),
+    (4, |random, _| Fault::CloseBudget {
+        workload: (*random.one(&BUDGETS)).to_owned(),
+        ms: random.within(1_000..20_000),
+    }),
+    (3, |random, nodes| Fault::UnmanagedPod { node: node(random, nodes), ms: random.within(1_000..20_000) }),
+    (2, |random, nodes| Fault::UnreadableMarker {
+        node: node(random, nodes),
+        ms: random.within(1_000..20_000),
+    }),
+    (4, |random, nodes| Fault::Rogue { node: node(random, nodes), ms: random.within(1_000..10_000) }),
+];
+
+const CALLS: [HostCall; 6] = [
+    HostCall::Os,
+    HostCall::Status,
+    HostCall::Refresh,
+    HostCall::Prepare,
+    HostCall::Activate,
+    HostCall::Reboot,
+];
+const ANSWERS: [HostAnswer; 8] = [
+    HostAnswer::Locked,
+    HostAnswer::NotFound,
+    HostAnswer::NotAllowed,
+    HostAnswer::Refused,
+    HostAnswer::Nonsense,
+    HostAnswer::Half,
+    HostAnswer::Hang,
+    HostAnswer::Unanswered,
+];
+
+fn fault(random: &mut Random, nodes: usize) -> Fault {
+    let all: u64 = KINDS.iter().map(|(weight, _)| weight).sum();
+    let mut drawn = random.within(0..all);
+    for (weight, make) in &KINDS {
+        if drawn < *weight {
+            return make(random, nodes);
+        }
+        drawn -= weight;
+    }
+    Fault::Reboots { node: 0 }
+}
+
+fn node(random: &mut Random, nodes: usize) -> usize {
+    usize::try_from(random.within(0..u64::try_from(nodes).unwrap_or(1))).unwrap_or(0)
+}
+
+fn process(random: &mut Random, nodes: usize) -> Process {
+    match random.within(0..10) {
+        0..4 => Process::Leader,
+        4 => Process::Reconciler(node(random, 2)),
+        5 | 6 => Process::Webhook(node(random, 2)),
+        _ => Process::Agent(node(random, nodes)),
+    }
+}
+
+/// Programs of the control plane; those that matter most more often.
+const PROGRAMS: [&str; 6] =
+    ["kube-apiserver", "kube-apiserver", "etcd", "etcd", "kube-controller-manager", "kube-scheduler"];
+
+fn plane(random: &mut Random) -> String {
+    (*random.one(&PROGRAMS)).to_owned()
+}
+
+/// As text: a line for the settings, and one for each fault.
+pub(crate) fn print(plan: &Plan) -> String {
+    let steps = plan.steps.iter().map(serde_json::to_string);
+    let lines = [serde_json::to_string(&plan.settings)].into_iter().chain(steps);
+    lines.map(|line| line.unwrap_or_default() + "\n").collect()
+}
+
+/// Reads what [`print`] wrote.
+///
+/// # Errors
+/// The first line holds no settings, or another is no fault.
+pub(crate) fn parse(text: &str) -> Result<Plan> {
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let first = lines.next().context("an empty schedule")?;
+    let settings = serde_json::from_str(first).with_context(|| first.to_owned())?;
+    let steps = lines.map(|line| serde_json::from_str(line).with_context(|| line.to_owned()));
+    Ok(Plan { settings, steps: steps.collect::<Result<_>>()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_follows_from_its_seed_and_survives_being_written() {
+        let long = Duration::from_hours(1);
+        let seven = plan(7, long, 20);
+        assert_eq!(seven, plan(7, long, 20));
+        assert_ne!(seven, plan(8, long, 20));
+        assert!(seven.steps.is_sorted_by_key(|step| step.at));
+        assert_eq!(parse(&print(&seven)).unwrap(), seven);
+        let kinds: std::collections::BTreeSet<_> = seven.steps.iter().map(|step| step.fault.kind()).collect();
+        assert_eq!(kinds.len(), KINDS.len() + 1, "{kinds:?}");
+    }
+}

@@ -1,0 +1,155 @@
+//! The cluster that has to bear it: a fleet behind gateways, with workloads of several kinds.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brupop_testbed::host::Durations;
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{Fleet, FleetOptions, Options};
+use serde_json::{Value as Json, json};
+
+use crate::fault::Settings;
+
+/// Stands in the workloads' environment, and must stand in no log.
+pub(crate) const SECRET: &str = "hunter2-is-nobodys-business";
+/// The namespace of the workloads.
+pub(crate) const SHOP: &str = "shop";
+
+/// Writes only; with their bodies those of our own programs, which write no Secret but the webhook's.
+const AUDIT_POLICY: &str = r#"{
+  "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+  "omitStages": ["RequestReceived", "ResponseStarted"], "omitManagedFields": true,
+  "rules": [
+    {"level": "RequestResponse", "verbs": ["create", "update", "patch", "delete"], "users": [
+      "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent",
+      "system:serviceaccount:brupop-bottlerocket-aws:brupop-reconciler"]},
+    {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+     "users": ["system:serviceaccount:brupop-bottlerocket-aws:brupop-webhook"]},
+    {"level": "None"}
+  ]
+}"#;
+
+/// Deadlines that come to pass within seconds, so that they are part of the test.
+const PATIENCE: [(&str, &str); 15] = [
+    // Certificates are renewed during each run.
+    ("CERTIFICATE_LIFETIME", "60s"),
+    ("SOAK_SECONDS", "1"),
+    ("WORKLOADS_DEADLINE_SECONDS", "10"),
+    ("STAGE_DEADLINE_SECONDS", "20"),
+    ("DRAIN_DEADLINE_SECONDS", "15"),
+    ("REBOOT_DEADLINE_SECONDS", "8"),
+    ("SETTLE_DEADLINE_SECONDS", "12"),
+    ("BACK_OFF_BASE_SECONDS", "1"),
+    ("CANARY_INTERVAL_SECONDS", "3"),
+    ("REFRESH_INTERVAL", "2s"),
+    ("POLL_INTERVAL", "100ms"),
+    ("HOST_TIMEOUT", "2s"),
+    ("REBOOT_REPEAT_INTERVAL", "2s"),
+    ("REFUSED_DEADLINE", "8s"),
+    ("LEASE_DURATION_SECONDS", "4"),
+];
+
+/// Starts it; returns when every agent has reported.
+pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
+    let [of_new_version, of_any] = &settings.failures;
+    let (limit, exclusion) = (settings.limit.to_string(), settings.exclusion.to_string());
+    let set = [
+        ("MAX_CONCURRENT_UPDATE", limit.as_str()),
+        ("MAX_FAILURES_OF_NEW_VERSION", of_new_version),
+        ("MAX_FAILURES", of_any),
+        ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", &exclusion),
+    ];
+    let moment = Duration::from_millis(150);
+    let durations = Durations {
+        refresh: Duration::from_millis(50),
+        prepare: moment * 2,
+        activate: moment,
+        deactivate: moment,
+        reboot: moment * 4,
+        status: Duration::ZERO,
+    };
+    let options = FleetOptions {
+        control_plane: Options { audit_policy: Some(AUDIT_POLICY), under_faults: true, ..Options::CLUSTER },
+        behind_gateways: true,
+        durations,
+        ..FleetOptions::quick(settings.nodes, &[&PATIENCE[..], &set].concat())
+    };
+    let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
+    println!(
+        "-- workloads: three with budgets, one without, a daemon, one that comes back wherever it is evicted"
+    );
+    let file = fleet.control_plane.dir().join("workloads.json");
+    std::fs::write(&file, workloads().to_string())?;
+    fleet.control_plane.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await?;
+    let rolled_out = ["-n", SHOP, "rollout", "status", "--timeout=90s", "deployment/cart"];
+    fleet.control_plane.kubectl(rolled_out).await?;
+    Ok(fleet)
+}
+
+fn workloads() -> Json {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}});
+    let items = [
+        namespace,
+        workload("apps/v1", "Deployment", "cart", &json!({"replicas": 16}), &json!({})),
+        budget("cart", &json!({"maxUnavailable": 4})),
+        workload("apps/v1", "Deployment", "web", &json!({"replicas": 10}), &json!({})),
+        budget("web", &json!({"minAvailable": "70%"})),
+        workload("apps/v1", "StatefulSet", "db", &json!({"replicas": 3, "serviceName": "db"}), &json!({})),
+        budget("db", &json!({"maxUnavailable": 1})),
+        workload("apps/v1", "Deployment", "cache", &json!({"replicas": 5}), &json!({})),
+        workload("apps/v1", "DaemonSet", "logs", &json!({}), &json!({})),
+        workload(
+            "apps/v1",
+            "Deployment",
+            "sticky",
+            &json!({"replicas": 1}),
+            &json!({"tolerations": [{"operator": "Exists"}]}),
+        ),
+    ];
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+fn workload(api_version: &str, kind: &str, name: &str, more: &Json, of_pods: &Json) -> Json {
+    let labels = json!({"app": name});
+    let mut pod = json!({
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": name, "image": "none", "env": [{"name": "PASSWORD", "value": SECRET}]}],
+    });
+    let mut object = json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": SHOP},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}},
+    });
+    json_patch::merge(&mut pod, of_pods);
+    json_patch::merge(&mut object["spec"], more);
+    object["spec"]["template"]["spec"] = pod;
+    object
+}
+
+fn budget(name: &str, spec: &Json) -> Json {
+    let mut object = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": SHOP},
+        "spec": {"selector": {"matchLabels": {"app": name}}},
+    });
+    json_patch::merge(&mut object["spec"], spec);
+    object
+}
+
+/// The spec that the budget of a workload has when it is open.
+pub(crate) fn open_budget(name: &str) -> Json {
+    match name {
+        "cart" => json!({"maxUnavailable": 4, "minAvailable": null}),
+        "web" => json!({"minAvailable": "70%", "maxUnavailable": null}),
+        _ => json!({"maxUnavailable": 1, "minAvailable": null}),
+    }
+}
+
+/// Is this the key in etcd of an object that the checker looks at?
+pub(crate) fn is_checked(key: &str) -> bool {
+    let Some(rest) = key.strip_prefix("/registry/") else { return false };
+    let (resource, _) = rest.split_once('/').unwrap_or((rest, ""));
+    matches!(resource, "minions" | "pods") || rest.starts_with(brupop_api::names::GROUP)
+}
+
+/// The namespace of the operator.
+pub(crate) const OURS: &str = NAMESPACE;

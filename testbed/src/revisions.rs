@@ -1,0 +1,169 @@
+//! Every state that every object ever had, in the one order that there is: that of etcd's revisions.
+//!
+//! etcd is asked itself, by its JSON gateway, so nothing is missed while API servers are away, and nothing that they
+//! say is believed. It needs an API server that stores JSON ([`crate::Options::under_faults`]).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use http_body_util::BodyExt as _;
+use hyper_util::rt::TokioIo;
+use k8s_openapi::ByteString;
+use serde::Deserialize;
+use serde_json::Value as Json;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Pause before etcd is asked again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// One change of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revision {
+    /// Its place in the order; objects show it as their `resourceVersion`.
+    pub number: u64,
+    /// The object's key, such as `/registry/minions/node-0`.
+    pub key: String,
+    /// The object as it is from then on; `None`: it is deleted.
+    pub object: Option<Json>,
+}
+
+/// The revisions of the objects whose keys are `wanted`, from the first on.
+pub struct Revisions {
+    received: mpsc::UnboundedReceiver<Revision>,
+    _watching: JoinSet<()>,
+}
+
+impl Revisions {
+    /// Begins to read them from etcd at this address.
+    pub fn of(etcd: &str, wanted: fn(&str) -> bool) -> Self {
+        let (sender, received) = mpsc::unbounded_channel();
+        let mut watching = JoinSet::new();
+        watching.spawn(follow(etcd.trim_start_matches("http://").to_owned(), wanted, sender));
+        Self { received, _watching: watching }
+    }
+
+    /// The next one, once it has come.
+    pub async fn next(&mut self) -> Option<Revision> {
+        self.received.recv().await
+    }
+
+    /// The next one, if it has come.
+    pub fn take(&mut self) -> Option<Revision> {
+        self.received.try_recv().ok()
+    }
+}
+
+/// A line of the answer to a watch.
+#[derive(Deserialize)]
+struct Line {
+    result: Watched,
+}
+
+#[derive(Deserialize)]
+struct Watched {
+    #[serde(default)]
+    events: Vec<Event>,
+    #[serde(default)]
+    canceled: bool,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type", default)]
+    kind: String,
+    kv: KeyValue,
+}
+
+#[derive(Deserialize)]
+struct KeyValue {
+    key: ByteString,
+    mod_revision: String,
+    value: Option<ByteString>,
+}
+
+async fn follow(etcd: String, wanted: fn(&str) -> bool, sender: mpsc::UnboundedSender<Revision>) {
+    let mut next = 1;
+    while !sender.is_closed() {
+        if let Err(error) = watch(&etcd, wanted, &sender, &mut next).await {
+            tracing::debug!(error = format!("{error:#}"), "etcd");
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Reads from revision `next` on, until the connection ends.
+async fn watch(
+    etcd: &str,
+    wanted: fn(&str) -> bool,
+    sender: &mpsc::UnboundedSender<Revision>,
+    next: &mut u64,
+) -> Result<()> {
+    let stream = TcpStream::connect(etcd).await?;
+    let (mut client, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let mut connections = JoinSet::new();
+    connections.spawn(connection);
+    // From `/registry/` to `/registry0`.
+    let range = r#""key": "L3JlZ2lzdHJ5Lw==", "range_end": "L3JlZ2lzdHJ5MA==""#;
+    let body = format!(r#"{{"create_request": {{{range}, "start_revision": "{next}"}}}}"#);
+    let request = http::Request::post("/v3/watch").header("host", etcd).body(body)?;
+    let mut answer = client.send_request(request).await?.into_body();
+    let mut rest: Vec<u8> = Vec::new();
+    while let Some(frame) = answer.frame().await {
+        let Ok(bytes) = frame?.into_data() else { continue };
+        rest.extend_from_slice(&bytes);
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            let watched = serde_json::from_slice::<Line>(&line).context("a line of etcd")?.result;
+            ensure!(!watched.canceled, "etcd has ended the watch");
+            for event in watched.events {
+                let revision = event.read(wanted)?;
+                *next = revision.0 + 1;
+                if let Some(revision) = revision.1 {
+                    sender.send(revision)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Event {
+    /// Its revision; and what changed, if that is wanted.
+    fn read(self, wanted: fn(&str) -> bool) -> Result<(u64, Option<Revision>)> {
+        let number = self.kv.mod_revision.parse()?;
+        let key = String::from_utf8(self.kv.key.0)?;
+        if !wanted(&key) {
+            return Ok((number, None));
+        }
+        let object = match self.kv.value.filter(|_| self.kind != "DELETE") {
+            None => None,
+            Some(value) => {
+                let mut object: Json = serde_json::from_slice(&value.0).with_context(|| key.clone())?;
+                if let Some(metadata) = object.get_mut("metadata").and_then(Json::as_object_mut) {
+                    metadata.remove("managedFields");
+                }
+                Some(object)
+            }
+        };
+        Ok((number, Some(Revision { number, key, object })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_etcd_is_read() {
+        let line = r#"{"result":{"header":{"revision":"9"},"events":[
+            {"kv":{"key":"L2E=","mod_revision":"8","value":"eyJtZXRhZGF0YSI6eyJtYW5hZ2VkRmllbGRzIjpbXX19"}},
+            {"type":"DELETE","kv":{"key":"L2E=","mod_revision":"9"}}]}}"#;
+        let events = serde_json::from_str::<Line>(line).unwrap().result.events;
+        let read: Vec<_> = events.into_iter().map(|event| event.read(|_| true).unwrap().1.unwrap()).collect();
+        let object = Some(serde_json::json!({"metadata": {}}));
+        assert_eq!(read[0], Revision { number: 8, key: "/a".to_owned(), object });
+        assert_eq!(read[1], Revision { number: 9, key: "/a".to_owned(), object: None });
+    }
+}
