@@ -201,7 +201,7 @@ model: ## Checks the model in larger worlds; prints states and time (some minute
 	model/check
 
 .PHONY: check
-check: fmt-check lint manifests-check overlays-check ## Checks format, lints, generated manifests, overlays, purity of the decisions
+check: fmt-check lint manifests-check overlays-check planted-check ## Checks format, lints, generated manifests, overlays, purity of the decisions
 	@.ci/pure-crates
 
 .PHONY: fmt
