@@ -151,7 +151,7 @@ chaos-planted: control-plane ## Plants faults into a copy of the sources, one at
 	@testbed/planted/run $(TARGET) $(PLANTED)
 
 .PHONY: planted-check
-planted-check: ## Checks that the faults to plant still fit the sources
+planted-check:
 	@testbed/planted/run --check
 
 .PHONY: bench
