@@ -41,6 +41,21 @@ enum Kind {
     After(SignedDuration),
 }
 
+impl Kind {
+    /// Of an expression whose fire times are at least `gap` apart; without it, there is but one.
+    fn of_shots(gap: Option<SignedDuration>, duration: Option<SignedDuration>) -> Result<Self, String> {
+        match duration {
+            Some(duration) => Ok(Self::After(duration)),
+            None if gap.is_some_and(|gap| gap <= ONE_SHOT) => {
+                Err("it fires again within a day, so say how long each window stays open: set \
+                     SCHEDULER_WINDOW_DURATION, such as 4h"
+                    .to_owned())
+            }
+            None => Ok(Self::After(ONE_SHOT)),
+        }
+    }
+}
+
 /// When updates may start; always by default.
 #[derive(Clone, Debug)]
 pub struct Schedule {
@@ -83,24 +98,14 @@ impl Schedule {
             return Err(format!("it never fires: {hint}"));
         }
         let gap = fires.windows(2).map(|pair| pair[1].duration_since(pair[0])).min();
-        let each_second = gap == Some(SignedDuration::from_secs(1));
-        let kind = match duration {
-            None if text.split_whitespace().eq(ALWAYS.split_whitespace()) => Kind::Always,
-            None if each_second => Kind::WhileMatching,
-            None if gap.is_some_and(|gap| gap <= ONE_SHOT) => {
-                return Err("it fires again within a day, so say how long each window stays open: set \
-                            SCHEDULER_WINDOW_DURATION, such as 4h"
-                    .to_owned());
-            }
-            None => Kind::After(ONE_SHOT),
-            Some(_) if each_second => {
+        let kind = match (gap == Some(SignedDuration::from_secs(1)), duration) {
+            (_, None) if text.split_whitespace().eq(ALWAYS.split_whitespace()) => return Ok(Self::default()),
+            (true, None) => Kind::WhileMatching,
+            (true, Some(_)) => {
                 return Err(format!("it fires each second, so it has no times at which to open: {hint}"));
             }
-            Some(duration) => Kind::After(duration),
+            (false, _) => Kind::of_shots(gap, duration)?,
         };
-        if kind == Kind::Always {
-            return Ok(Self::default());
-        }
         Ok(Self { cron: Some(cron), kind, zone })
     }
 

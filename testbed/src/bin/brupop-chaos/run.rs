@@ -27,7 +27,7 @@ const MAKING: Duration = Duration::from_secs(5);
 /// How long the API server may take to answer again once the faults have stopped.
 const ANSWERS: Duration = Duration::from_mins(2);
 /// After the faults: how long nothing may happen before everything must be at rest; and how long all of it may take. A
-/// budget takes an evicted pod for gone for two minutes, although its controller has made it again under the same name.
+/// budget takes an evicted pod for gone for two minutes, although a `StatefulSet` has made it again under the same name.
 const NO_PROGRESS: Duration = Duration::from_mins(3);
 const LONGEST: Duration = Duration::from_mins(15);
 /// For how long everything must be at rest.
