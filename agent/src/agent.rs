@@ -121,7 +121,8 @@ impl Agent {
                 return pause;
             }
         }
-        if step != Step::Poll {
+        // A host that refuses a call because it is busy is asked again less and less often.
+        if !matches!(step, Step::Poll | Step::Call(_)) {
             self.host.stop_polling();
         }
         self.carry_out(step, memory, host, facts, shadow).await

@@ -62,6 +62,7 @@ impl HostSession {
     /// The host has accepted the call.
     fn on_begun(&mut self, call: HostCall, generation: u64) {
         self.failures.calls.resolved();
+        self.stop_polling();
         self.pace.repeats.accepted(call, generation, self.options.reboot_repeat_interval);
         if call == HostCall::Command(Command::Refresh) {
             self.pace.refresh_begun(self.options.refresh_interval);

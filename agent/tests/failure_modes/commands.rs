@@ -134,6 +134,7 @@ async fn a_command_refused_for_good_ends_the_attempt() {
         let status = solo.until_at(1, State::ErrorReset).await;
         assert_eq!(status.message, Some(format!("the host refuses the commands of the update{words}")));
         let actions = solo.actions();
+        assert!(actions.len() < 300, "{}: the host is asked without pause", actions.len());
         solo.never("anything more is tried", || solo.actions() != actions).await;
     }
 }
