@@ -129,12 +129,12 @@ pub(crate) fn too_many_try(
     let most = config.budget().unproven?;
     let proven = before.record.is_some_and(|record| record.succeeded > 0)
         || after.record.is_some_and(|record| record.succeeded > 0);
-    let new = |(at, begins): (usize, bool)| begins && before.slots[at].is_none() && after.slots[at].is_some();
     let trying = |(at, counts): &(usize, bool)| {
         after.slots[*at].is_some_and(|held| !held.counted && (*counts || before.slots[*at].is_none()))
     };
     let too_many = || counts.enumerate().filter(trying).count() as u64 > most;
-    (!proven && begin.enumerate().any(new) && too_many()).then_some("too many nodes try an unproven update")
+    (!proven && any_begins(before, after, begin) && too_many())
+        .then_some("too many nodes try an unproven update")
 }
 
 /// Why these slots are wrong, if they are: an update begins while the fleet is paused. `begin` is as above.
@@ -143,8 +143,13 @@ pub(crate) fn began_in_pause(
     after: &Ledger,
     begin: impl Iterator<Item = bool>,
 ) -> Option<&'static str> {
-    let new = |(at, begins): (usize, bool)| begins && before.slots[at].is_none() && after.slots[at].is_some();
-    (before.paused && begin.enumerate().any(new)).then_some("an update begins while the fleet is paused")
+    (before.paused && any_begins(before, after, begin))
+        .then_some("an update begins while the fleet is paused")
+}
+
+/// Does any update begin with these slots?
+fn any_begins(before: &Ledger, after: &Ledger, begin: impl Iterator<Item = bool>) -> bool {
+    begin.enumerate().any(|(at, begins)| begins && before.slots[at].is_none() && after.slots[at].is_some())
 }
 
 /// Why this grant is wrong, if it is one: the leader that gave it had seen that the update is halted.

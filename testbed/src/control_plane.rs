@@ -3,9 +3,7 @@
 use crate::audit::AuditLog;
 use crate::binaries::control_plane_binaries;
 use crate::certificates::Authority;
-use crate::components::{
-    AUDIT_POLICY, FIRST_SERVICE, Layout, audit_log, egress_socket, free_port, webhook_token,
-};
+use crate::components::{FIRST_SERVICE, audit_log, egress_socket, free_port, webhook_token};
 pub use crate::components::{Presents, Reach};
 use crate::kubeconfig::{Credential, Server};
 use crate::sandbox::{Process, Sandbox, Signal, tail};
@@ -143,36 +141,31 @@ impl ControlPlane {
         // Bound before the API server starts, which looks for it.
         let services = Services::serve(&egress_socket(dir), client.clone())?;
 
-        let layout = Layout {
-            binaries,
-            dir,
-            authority: &authority,
+        let shared = Shared { sandbox: Arc::clone(&sandbox), server, client, services };
+        let mut started = Self {
+            shared,
+            authority,
+            binaries: binaries.to_owned(),
+            options,
             etcd_port,
             api_port,
-            admin: &admin,
-            reach: options.reach,
-            presents: options.presents,
-            audit_policy: options.audit_policy.unwrap_or(AUDIT_POLICY),
-            under_faults: options.under_faults,
+            processes: vec![],
+            ready_in: Duration::ZERO,
         };
-        let mut processes = vec![
-            sandbox.spawn("etcd", layout.etcd()?)?,
-            sandbox.spawn("kube-apiserver", layout.api_server()?)?,
-        ];
-        wait_until_ready(&client, &mut processes).await?;
-        if options.controllers {
-            processes.push(sandbox.spawn("kube-controller-manager", layout.controller_manager())?);
+        started.start_program("etcd")?;
+        started.start_program("kube-apiserver")?;
+        wait_until_ready(&started.shared.client, &mut started.processes).await?;
+        for (wanted, program) in [
+            (options.controllers, "kube-controller-manager"),
+            (options.scheduler, "kube-scheduler"),
+            (options.kwok, "kwok"),
+        ] {
+            if wanted {
+                started.start_program(program)?;
+            }
         }
-        if options.scheduler {
-            processes.push(sandbox.spawn("kube-scheduler", layout.scheduler())?);
-        }
-        if options.kwok {
-            processes.push(sandbox.spawn("kwok", layout.kwok())?);
-        }
-        let ready_in = began.elapsed();
-        let shared = Shared { sandbox: Arc::clone(&sandbox), server, client, services };
-        let binaries = binaries.to_owned();
-        Ok(Self { shared, authority, binaries, options, etcd_port, api_port, processes, ready_in })
+        started.ready_in = began.elapsed();
+        Ok(started)
     }
 
     /// From nothing to an API server that is ready.

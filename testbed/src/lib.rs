@@ -37,4 +37,4 @@ pub use kubelet::{Kubelets, Program};
 pub use nodes::{NewNode, make_nodes};
 pub use sandbox::Sandbox;
 pub use scrape::Scraper;
-pub use waiting::{Elapsed, await_progress, await_until};
+pub use waiting::{Elapsed, await_progress, await_signal, await_until};

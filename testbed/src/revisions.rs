@@ -44,11 +44,6 @@ impl Revisions {
         Self { received, _watching: watching }
     }
 
-    /// The next one, once it has come.
-    pub async fn next(&mut self) -> Option<Revision> {
-        self.received.recv().await
-    }
-
     /// The next one, if it has come.
     pub fn take(&mut self) -> Option<Revision> {
         self.received.try_recv().ok()

@@ -1,7 +1,9 @@
 //! The one way in which tests wait: for a condition, with a deadline.
 
+use std::io;
 use std::time::Duration;
 use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// Pause between two looks at a condition.
@@ -41,6 +43,19 @@ pub async fn await_until<T>(
     tokio::time::timeout_at(began + deadline, looks)
         .await
         .map_err(|_| Elapsed { what: what.into(), waited: began.elapsed() })
+}
+
+/// Awaits SIGINT or SIGTERM. Returns what has happened in a word, and the exit status that shells have for it.
+///
+/// # Errors
+/// Signals cannot be caught.
+pub async fn await_signal() -> io::Result<(&'static str, u8)> {
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    Ok(tokio::select! {
+        _ = interrupted.recv() => ("interrupted", 130),
+        _ = terminated.recv() => ("terminated", 143),
+    })
 }
 
 /// As [`await_until`], but the deadline bounds the lack of progress, not the speed of the machine: it begins again with

@@ -1,4 +1,4 @@
-//! The control plane's programs one by one: killed, started again, looked at.
+//! The control plane's programs one by one: started, killed, started again, looked at.
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -7,7 +7,7 @@ use crate::components::{AUDIT_POLICY, Layout};
 use crate::sandbox::Signal;
 
 impl ControlPlane {
-    /// Kills one of the control plane's programs, and awaits its end. Until [`Self::start_again`] it is gone.
+    /// Kills one of the control plane's programs, and awaits its end. Until [`Self::start_program`] it is gone.
     ///
     /// # Errors
     /// It does not run.
@@ -18,11 +18,11 @@ impl ControlPlane {
         process.wait().await.map(drop)
     }
 
-    /// Starts a program that was killed, with the same command line, on the same files.
+    /// Starts a program; one that was killed with the same command line, on the same files.
     ///
     /// # Errors
     /// There is no such program, it runs already, or it cannot be started.
-    pub fn start_again(&mut self, program: &str) -> Result<()> {
+    pub fn start_program(&mut self, program: &str) -> Result<()> {
         ensure!(self.processes.iter().all(|process| process.name() != program), "{program} runs");
         let admin = self.kubeconfig();
         let layout = Layout {

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::fault::{Bad, Fault, HostAnswer, HostCall, Process};
 use crate::people::{self, node_name};
-use crate::world::OURS;
+use brupop_testbed::operator::NAMESPACE;
 
 /// Longest that a person waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -32,6 +32,8 @@ pub(crate) struct Maker {
     bad_images: BTreeSet<String>,
     /// How many faults there are by which no host returns.
     nobody_returns: usize,
+    /// Programs of the control plane that are to be gone for now.
+    down: BTreeSet<String>,
     about: JoinSet<Result<()>>,
     /// Pods whose process stands still or whose gateway is bad, by what was meant.
     meant: Vec<(Process, Vec<String>)>,
@@ -39,8 +41,14 @@ pub(crate) struct Maker {
 
 impl Maker {
     pub(crate) fn new(nodes: usize) -> Self {
-        let hosts = vec![Faults::default(); nodes];
-        Self { hosts, bad_images: BTreeSet::new(), nobody_returns: 0, about: JoinSet::new(), meant: vec![] }
+        Self {
+            hosts: vec![Faults::default(); nodes],
+            bad_images: BTreeSet::new(),
+            nobody_returns: 0,
+            down: BTreeSet::new(),
+            about: JoinSet::new(),
+            meant: vec![],
+        }
     }
 
     /// Makes a fault. What people do goes on by itself.
@@ -56,7 +64,7 @@ impl Maker {
             Fault::Kill { process } => self.signal(fleet, *process, Signal::KILL).await?,
             Fault::Freeze { process, .. } => self.signal(fleet, *process, Signal::STOP).await?,
             Fault::DeletePod { process } => {
-                let pods = Api::<Pod>::namespaced(fleet.client(), OURS);
+                let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
                 for pod in self.pods(fleet, *process).await? {
                     let pods = pods.clone();
                     self.person(
@@ -64,7 +72,10 @@ impl Maker {
                     );
                 }
             }
-            Fault::KillPlane { program, .. } => fleet.control_plane.kill(program).await?,
+            Fault::KillPlane { program, .. } => {
+                self.down.insert(program.clone());
+                fleet.control_plane.kill(program).await?;
+            }
             Fault::FreezePlane { program, .. } => fleet.control_plane.signal(program, Signal::STOP)?,
             Fault::Network { process, weather, .. } => {
                 let pods = self.pods(fleet, *process).await?;
@@ -157,7 +168,10 @@ impl Maker {
     pub(crate) fn take_back(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
         match fault {
             Fault::Freeze { .. } | Fault::Rogue { .. } => go_on(fleet),
-            Fault::KillPlane { program, .. } => fleet.control_plane.start_again(program)?,
+            Fault::KillPlane { program, .. } => {
+                self.down.remove(program);
+                fleet.control_plane.start_program(program)?;
+            }
             Fault::FreezePlane { program, .. } => fleet.control_plane.signal(program, Signal::CONT)?,
             Fault::Network { process, .. } => {
                 if let Some(place) = self.meant.iter().position(|(meant, _)| meant == process) {
@@ -192,12 +206,24 @@ impl Maker {
     }
 
     /// Starts what has ended of the control plane by itself.
-    pub(crate) fn mend(fleet: &mut Fleet, down: &BTreeSet<String>) -> Result<Vec<String>> {
-        let ended = fleet.control_plane.ended();
-        for program in ended.iter().filter(|program| !down.contains(*program)) {
-            fleet.control_plane.start_again(program)?;
+    pub(crate) fn mend(&self, fleet: &mut Fleet) -> Result<()> {
+        for program in fleet.control_plane.ended().iter().filter(|program| !self.down.contains(*program)) {
+            fleet.control_plane.start_program(program)?;
+            println!("   {program} had ended, and is started again");
         }
-        Ok(ended)
+        Ok(())
+    }
+
+    /// No program of the control plane is gone or stands still any more.
+    pub(crate) fn raise_plane(&mut self, fleet: &mut Fleet) -> Result<()> {
+        self.down.clear();
+        for program in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+            // Who runs cannot be started again.
+            if fleet.control_plane.signal(program, Signal::CONT).is_err() {
+                fleet.control_plane.start_program(program)?;
+            }
+        }
+        Ok(())
     }
 
     /// Awaits what people are about.
@@ -228,7 +254,7 @@ impl Maker {
 
     async fn signal(&self, fleet: &Fleet, process: Process, signal: Signal) -> Result<()> {
         for pod in self.pods(fleet, process).await? {
-            fleet.kubelets.signal(OURS, &pod, signal);
+            fleet.kubelets.signal(NAMESPACE, &pod, signal);
         }
         Ok(())
     }
@@ -258,7 +284,7 @@ impl Maker {
 
 /// The pod that holds the Lease.
 async fn leader(fleet: &Fleet) -> Result<String> {
-    let lease = Api::<Lease>::namespaced(fleet.client(), OURS).get(LEASE).await?;
+    let lease = Api::<Lease>::namespaced(fleet.client(), NAMESPACE).get(LEASE).await?;
     let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
     let of = |process: &PodProcess| holder.starts_with(&process.pod);
     let pods = fleet.processes("reconciler");
@@ -268,15 +294,15 @@ async fn leader(fleet: &Fleet) -> Result<String> {
 /// Nothing of ours stands still any more.
 pub(crate) fn go_on(fleet: &Fleet) {
     for process in fleet.kubelets.processes() {
-        fleet.kubelets.signal(OURS, &process.pod, Signal::CONT);
+        fleet.kubelets.signal(NAMESPACE, &process.pod, Signal::CONT);
     }
 }
 
 fn set_weather(fleet: &Fleet, pods: &[String], weather: Weather) {
-    for (gateways, pod) in
-        fleet.gateways.iter().flat_map(|gateways| pods.iter().map(move |pod| (gateways, pod)))
-    {
-        gateways.set(pod, weather);
+    if let Some(gateways) = &fleet.gateways {
+        for pod in pods {
+            gateways.set(pod, weather);
+        }
     }
 }
 

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
+use brupop_testbed::await_signal;
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
 
 use fault::{Plan, Step};
 use run::{Report, run};
@@ -63,13 +63,10 @@ struct Arguments {
 async fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let _installed = rustls::crypto::ring::default_provider().install_default();
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
     // The test bed's guardian takes everything away as soon as the fleet is dropped, or this process is gone.
     tokio::select! {
         passed = Box::pin(all(&arguments)) => Ok(if passed? { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
-        _ = interrupted.recv() => Ok(ExitCode::from(130)),
-        _ = terminated.recv() => Ok(ExitCode::from(143)),
+        signal = await_signal() => Ok(ExitCode::from(signal?.1)),
     }
 }
 

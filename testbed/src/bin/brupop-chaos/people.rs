@@ -1,6 +1,7 @@
 //! What people and tenants do to a cluster, by the API server.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brupop_api::names::{
@@ -9,17 +10,23 @@ use brupop_api::names::{
 use brupop_api::{BottlerocketFleet, BottlerocketShadow};
 use brupop_testbed::NewNode;
 use brupop_testbed::host::Host;
+use brupop_testbed::operator::NAMESPACE;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
+use tokio::time::{sleep, timeout};
 
 use crate::fault::Edit;
-use crate::world::{OURS, SECRET, SHOP, open_budget};
+use crate::world::{SHOP, open_budget, pod_spec};
 
 /// On nodes that a person has cordoned.
 pub(crate) const BY_HAND: &str = "example.org/cordoned-by-hand";
+/// Longest that a Node is tried to be made again: the API server may be away.
+const RECREATING: Duration = Duration::from_secs(30);
+/// Pause between two tries.
+const RETRY: Duration = Duration::from_millis(500);
 /// A marker that nobody can read.
 const BROKEN: &str = "{broken";
 
@@ -88,14 +95,14 @@ pub(crate) async fn update_now(client: Client, node: usize, now: bool) -> Result
 
 pub(crate) async fn pause_fleet(client: Client, paused: bool) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": {"paused": paused}}));
-    let fleets = Api::<BottlerocketFleet>::namespaced(client, OURS);
+    let fleets = Api::<BottlerocketFleet>::namespaced(client, NAMESPACE);
     fleets.patch(FLEET, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
 /// Lifts the halts that there are.
 pub(crate) async fn acknowledge(client: Client) -> Result<()> {
-    let fleets = Api::<BottlerocketFleet>::namespaced(client, OURS);
+    let fleets = Api::<BottlerocketFleet>::namespaced(client, NAMESPACE);
     let versions = fleets.get(FLEET).await?.status.unwrap_or_default().versions;
     let halts = versions.into_iter().filter_map(|(version, record)| Some((version, record.halted?.at)));
     let halts: Vec<Json> = halts.map(|(version, at)| json!({"version": version, "haltedAt": at})).collect();
@@ -105,7 +112,7 @@ pub(crate) async fn acknowledge(client: Client) -> Result<()> {
 }
 
 pub(crate) async fn delete_fleet(client: Client) -> Result<()> {
-    let fleets = Api::<BottlerocketFleet>::namespaced(client, OURS);
+    let fleets = Api::<BottlerocketFleet>::namespaced(client, NAMESPACE);
     fleets.delete(FLEET, &DeleteParams::default()).await?;
     Ok(())
 }
@@ -122,7 +129,7 @@ pub(crate) async fn edit_status(client: Client, node: usize, what: Edit) -> Resu
         Edit::StateIdle => json!({"current_state": "Idle"}),
         Edit::NoAttempt => json!({"attempt": null}),
     };
-    let shadows = Api::<BottlerocketShadow>::namespaced(client, OURS);
+    let shadows = Api::<BottlerocketShadow>::namespaced(client, NAMESPACE);
     let patch = Patch::Merge(json!({"status": status}));
     let name = names::shadow_name(&node_name(node));
     shadows.patch_status(&name, &PatchParams::default(), &patch).await?;
@@ -130,7 +137,7 @@ pub(crate) async fn edit_status(client: Client, node: usize, what: Edit) -> Resu
 }
 
 pub(crate) async fn delete_shadow(client: Client, node: usize) -> Result<()> {
-    let shadows = Api::<BottlerocketShadow>::namespaced(client, OURS);
+    let shadows = Api::<BottlerocketShadow>::namespaced(client, NAMESPACE);
     shadows.delete(&names::shadow_name(&node_name(node)), &DeleteParams::default()).await?;
     Ok(())
 }
@@ -146,13 +153,9 @@ pub(crate) async fn budget(client: Client, workload: String, open: bool) -> Resu
 
 /// A pod without a controller, bound to this node.
 pub(crate) async fn pod(client: Client, node: usize) -> Result<()> {
-    let pod: Pod = from_value(json!({
-        "metadata": {"name": pod_name(node)},
-        "spec": {
-            "nodeName": node_name(node), "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "c", "image": "none", "env": [{"name": "PASSWORD", "value": SECRET}]}],
-        },
-    }))?;
+    let mut pod = json!({"metadata": {"name": pod_name(node)}, "spec": pod_spec("c")});
+    pod["spec"]["nodeName"] = json!(node_name(node));
+    let pod: Pod = from_value(pod)?;
     Api::<Pod>::namespaced(client, SHOP).create(&PostParams::default(), &pod).await?;
     Ok(())
 }
@@ -189,27 +192,24 @@ pub(crate) async fn recreate(client: Client, node: usize, host: Host) -> Result<
     nodes.delete(&node_name(node), &DeleteParams::default()).await?;
     let mut new = NewNode::numbered(node)?;
     (new.os_image, new.boot_id) = (host.pretty_name(), host.boot_id());
-    let mut tried = new.create(&client).await;
-    for _ in 0..60 {
-        match &tried {
-            Ok(_) => break,
-            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(500)).await,
+    let made = timeout(RECREATING, async {
+        while new.create(&client).await.is_err()
+            && !nodes.get_opt(&node_name(node)).await.is_ok_and(|node| node.is_some())
+        {
+            sleep(RETRY).await;
         }
-        if nodes.get_opt(&node_name(node)).await.is_ok_and(|node| node.is_some()) {
-            break;
-        }
-        tried = new.create(&client).await;
-    }
+    })
+    .await;
     // Its kubelet tells what it is.
     host.reboot_now();
-    tried.map(drop).context("the Node is not made again")
+    made.context("the Node is not made again")
 }
 
 /// Tries with an agent's token what no agent may do, and then to lie about its own host.
 pub(crate) async fn rogue(client: Client, node: usize, nodes: usize) -> Result<()> {
     let (own, other) =
         (names::shadow_name(&node_name(node)), names::shadow_name(&node_name((node + 1) % nodes)));
-    let shadows = Api::<BottlerocketShadow>::namespaced(client.clone(), OURS);
+    let shadows = Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE);
     let params = PatchParams::default();
     let lie = |status: Json| Patch::Merge(json!({"status": status}));
     // Whatever is answered: the checker looks at what is stored.

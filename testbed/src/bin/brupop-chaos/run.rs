@@ -1,13 +1,12 @@
 //! One run: a cluster, the faults of a schedule, and what the checker finds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use brupop_testbed::Fleet;
 use brupop_testbed::host::{Ended, Host};
-use brupop_testbed::sandbox::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::apply::{Maker, go_on};
@@ -64,7 +63,7 @@ pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<
     if !stop || watch.found.violations.is_empty() {
         let began = Instant::now();
         calm(&mut fleet, &mut maker, nodes).await?;
-        settle(&mut fleet, &mut watch).await?;
+        settle(&mut fleet, &mut watch, &maker).await?;
         report.settled_in = began.elapsed().as_secs();
         watch.conclude(&fleet)?;
     }
@@ -94,7 +93,6 @@ async fn make_faults(
     for (number, step) in steps.iter().enumerate() {
         line.insert((step.at, number), (true, &step.fault));
     }
-    let mut down = BTreeSet::new();
     let began = Instant::now();
     // What is not taken back when the last one is made, is taken back with all the rest.
     while line.values().any(|(make, _)| *make)
@@ -103,13 +101,6 @@ async fn make_faults(
         let at = Duration::from_millis(entry.key().0);
         if began.elapsed() >= at {
             let ((_, number), (make, fault)) = entry.remove_entry();
-            if let Fault::KillPlane { program, .. } = fault {
-                if make {
-                    down.insert(program.clone())
-                } else {
-                    down.remove(program)
-                };
-            }
             if make {
                 let done =
                     timeout(MAKING, maker.make(fleet, fault)).await.context("it takes too long").flatten();
@@ -126,9 +117,7 @@ async fn make_faults(
             continue;
         }
         watch.look(fleet)?;
-        for program in Maker::mend(fleet, &down)? {
-            println!("   {program} had ended, and is started again");
-        }
+        maker.mend(fleet)?;
         if stop && !watch.found.violations.is_empty() {
             return Ok(());
         }
@@ -146,12 +135,7 @@ fn say(began: Instant, fault: &Fault, what: &str, error: Option<&anyhow::Error>)
 /// No fault any more, and people have gone home; then there is one more release.
 async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize) -> Result<()> {
     println!("-- no more faults; the last release is {LAST}");
-    for program in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
-        // Who runs cannot be started again.
-        if fleet.control_plane.signal(program, Signal::CONT).is_err() {
-            fleet.control_plane.start_again(program)?;
-        }
-    }
+    maker.raise_plane(fleet)?;
     if let Some(gateways) = &fleet.gateways {
         gateways.clear();
     }
@@ -189,15 +173,13 @@ async fn tidy_up(fleet: &Fleet, nodes: usize) -> Result<()> {
 }
 
 /// Awaits that everything is at rest.
-async fn settle(fleet: &mut Fleet, watch: &mut Watch) -> Result<()> {
+async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker) -> Result<()> {
     let began = Instant::now();
     let (mut step, mut stepped) = (0, Instant::now());
     let mut rested: Option<Instant> = None;
     loop {
         watch.look(fleet)?;
-        for program in Maker::mend(fleet, &BTreeSet::new())? {
-            println!("   {program} had ended, and is started again");
-        }
+        maker.mend(fleet)?;
         if watch.objects.last_step != step {
             (step, stepped) = (watch.objects.last_step, Instant::now());
         }

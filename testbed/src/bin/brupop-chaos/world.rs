@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use brupop_testbed::host::Durations;
-use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions, Options};
 use serde_json::{Value as Json, json};
 
@@ -91,11 +90,11 @@ fn workloads() -> Json {
     let items = [
         namespace,
         workload("apps/v1", "Deployment", "cart", &json!({"replicas": 16}), &json!({})),
-        budget("cart", &json!({"maxUnavailable": 4})),
+        budget("cart"),
         workload("apps/v1", "Deployment", "web", &json!({"replicas": 10}), &json!({})),
-        budget("web", &json!({"minAvailable": "70%"})),
+        budget("web"),
         workload("apps/v1", "StatefulSet", "db", &json!({"replicas": 3, "serviceName": "db"}), &json!({})),
-        budget("db", &json!({"maxUnavailable": 1})),
+        budget("db"),
         workload("apps/v1", "Deployment", "cache", &json!({"replicas": 5}), &json!({})),
         workload("apps/v1", "DaemonSet", "logs", &json!({}), &json!({})),
         workload(
@@ -111,10 +110,7 @@ fn workloads() -> Json {
 
 fn workload(api_version: &str, kind: &str, name: &str, more: &Json, of_pods: &Json) -> Json {
     let labels = json!({"app": name});
-    let mut pod = json!({
-        "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": name, "image": "none", "env": [{"name": "PASSWORD", "value": SECRET}]}],
-    });
+    let mut pod = pod_spec(name);
     let mut object = json!({
         "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": SHOP},
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}},
@@ -125,17 +121,25 @@ fn workload(api_version: &str, kind: &str, name: &str, more: &Json, of_pods: &Js
     object
 }
 
-fn budget(name: &str, spec: &Json) -> Json {
+/// The spec of a pod that has the secret and ends at once.
+pub(crate) fn pod_spec(container: &str) -> Json {
+    json!({
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": container, "image": "none", "env": [{"name": "PASSWORD", "value": SECRET}]}],
+    })
+}
+
+fn budget(name: &str) -> Json {
     let mut object = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": name, "namespace": SHOP},
         "spec": {"selector": {"matchLabels": {"app": name}}},
     });
-    json_patch::merge(&mut object["spec"], spec);
+    json_patch::merge(&mut object["spec"], &open_budget(name));
     object
 }
 
-/// The spec that the budget of a workload has when it is open.
+/// What the spec of a workload's budget says when it is open, as a merge patch.
 pub(crate) fn open_budget(name: &str) -> Json {
     match name {
         "cart" => json!({"maxUnavailable": 4, "minAvailable": null}),
@@ -150,6 +154,3 @@ pub(crate) fn is_checked(key: &str) -> bool {
     let (resource, _) = rest.split_once('/').unwrap_or((rest, ""));
     matches!(resource, "minions" | "pods") || rest.starts_with(brupop_api::names::GROUP)
 }
-
-/// The namespace of the operator.
-pub(crate) const OURS: &str = NAMESPACE;

@@ -13,9 +13,8 @@ use anyhow::Result;
 use brupop_core::policy::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Durations;
-use brupop_testbed::{Fleet, FleetOptions};
+use brupop_testbed::{Fleet, FleetOptions, await_signal};
 use clap::{Parser, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Updates a fleet of simulated Bottlerocket hosts by the shipped programs, on a real control plane.
 #[derive(Clone, Debug, Parser)]
@@ -124,13 +123,10 @@ fn ended(by: &str, code: u8) -> ExitCode {
 async fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let _installed = rustls::crypto::ring::default_provider().install_default();
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
     // The test bed's guardian takes everything away as soon as the fleet is dropped, or this process is gone.
     tokio::select! {
         result = demonstrate(&arguments) => result,
-        _ = interrupted.recv() => Ok(ended("interrupted", 130)),
-        _ = terminated.recv() => Ok(ended("terminated", 143)),
+        signal = await_signal() => signal.map(|(by, code)| ended(by, code)).map_err(Into::into),
     }
 }
 

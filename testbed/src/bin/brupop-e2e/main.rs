@@ -13,10 +13,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use brupop_testbed::await_signal;
 use brupop_testbed::machines::namespaces::{self, Unfit};
 use clap::Parser;
 use cluster::Cluster;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, timeout};
 
 /// Updates Bottlerocket hosts by the shipped image, on real kubelets in namespaces of this machine. Needs root.
@@ -61,8 +61,6 @@ async fn main() -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
     let run = async {
         if arguments.inside {
             show(&arguments).await.map(|()| ExitCode::SUCCESS)
@@ -75,8 +73,7 @@ async fn main() -> Result<ExitCode> {
             eprintln!("Error: {error:#}");
             Ok(ExitCode::FAILURE)
         }),
-        _ = interrupted.recv() => Ok(ExitCode::from(130)),
-        _ = terminated.recv() => Ok(ExitCode::from(143)),
+        signal = await_signal() => Ok(ExitCode::from(signal?.1)),
     }
 }
 

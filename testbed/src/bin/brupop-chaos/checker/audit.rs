@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
 use super::Violation;
-use super::json::text;
+use super::json::{MARKER, shadow_of, text};
 use super::objects::Objects;
 
 const AGENT: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent";
@@ -127,7 +127,7 @@ fn agents_write(event: &Event) -> Option<Violation> {
     let object = event.object_ref.clone().unwrap_or_default();
     let own = object.resource == "bottlerocketshadows"
         && object.subresource == "status"
-        && object.name == format!("brs-{}", node_of(event))
+        && object.name == shadow_of(node_of(event))
         && event.verb == "patch";
     let review = object.resource.ends_with("reviews");
     (!own && !review).then(|| {
@@ -169,12 +169,11 @@ fn reconcilers_write(event: &Event) -> Vec<Violation> {
         })
         .collect()
     };
-    let marker = "/metadata/annotations/brupop.bottlerocket.aws~1marker";
     match (object.resource.as_str(), object.subresource.as_str()) {
         ("pods", "eviction") if !has_uid(&body) => {
             vec![Violation::new("tests", format!("{} without the pod's UID", event.request_uri))]
         }
-        ("nodes", "") if changes("/spec") || changes(marker) => lacks(&["/metadata/uid", marker]),
+        ("nodes", "") if changes("/spec") || changes(MARKER) => lacks(&["/metadata/uid", MARKER]),
         ("bottlerocketshadows", "") if body.is_array() => lacks(&["/metadata/uid", "/metadata/generation"]),
         ("bottlerocketfleets", "status") if changes("/status/slots") || changes("/status/versions") => {
             lacks(&["/status/term", "/status/slots"])

@@ -7,7 +7,7 @@ use super::json::{
     COMPONENT, EXCLUDED, is_cordoned, is_set, marker, members, number, shadow_of, text, texts,
 };
 use super::objects::{Objects, PodState};
-use crate::world::OURS;
+use brupop_testbed::operator::NAMESPACE;
 
 /// The ledger is written: the limit holds, no slot is lost, and no halted version gets another slot.
 pub(crate) fn ledger(after: &Json, objects: &Objects, limit: usize) -> Vec<Violation> {
@@ -149,7 +149,7 @@ fn must_go(key: &str, pod: &PodState, marker: &Json) -> bool {
     let object = &pod.object;
     let owner = object.pointer("/metadata/ownerReferences/0").cloned().unwrap_or_default();
     let is_mirror = is_set(object, "/metadata/annotations/kubernetes.io~1config.mirror");
-    let is_ours = key.starts_with(OURS) && is_set(object, COMPONENT);
+    let is_ours = key.starts_with(NAMESPACE) && is_set(object, COMPONENT);
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     let controlled = format!(
         "{}/{}/{namespace}/{}",
