@@ -92,8 +92,9 @@ impl Agent {
         let answers = match self.host.observe().await {
             Ok(answers) => answers,
             Err(delay) => {
+                self.reporter.nothing_to_report();
                 let told = self.report_host_failure(&facts, &shadow).await;
-                return told.unwrap_or(Pause::ShadowOr(delay));
+                return told.filter(|pause| *pause != Pause::None).unwrap_or(Pause::ShadowOr(delay));
             }
         };
         let span = tracing::info_span!("host", version = answers.version);
@@ -108,6 +109,7 @@ impl Agent {
         shadow: &Arc<BottlerocketShadow>,
     ) -> Pause {
         self.host.prompt(&mut self.memory, host, facts, shadow);
+        self.host.note_busy(&self.memory, host);
         let (step, memory) = step(host, facts, &self.memory);
         // Only now: a call that is still to be made, or whose end is not known, may yet fail.
         if step == Step::Wait && self.host.calls_work() {

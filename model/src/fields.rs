@@ -8,14 +8,15 @@ use brupop_core::decide::Abort;
 
 use crate::ledger::{Held, Ledger, Record};
 use crate::objects::{
-    BOOTS, Failed, LIVES, Mark, Node, SHADOWS, Shadow, UIDS, VERSIONS, index_in, known_text, name_of, number,
-    said_staged, saying_staged, small, time, to_number,
+    BOOTS, FLEET_UID, Failed, LIVES, Mark, Node, SHADOWS, Shadow, UIDS, VERSIONS, index_in, known_text,
+    name_of, number, said_staged, saying_staged, small, time, to_number,
 };
 use crate::tables;
 
 impl Fields for Ledger {
     fn get(&self, field: Field<'_>) -> Option<Value<'_>> {
         Some(match field {
+            Field::Uid => Value::text(FLEET_UID),
             Field::Generation => Value::Number(self.generation.into()),
             Field::Term => Value::Number(self.term.into()),
             Field::Slots => Value::Slots(Cow::Borrowed(tables::slots(self))),

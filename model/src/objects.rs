@@ -16,6 +16,8 @@ pub const LIVES: usize = 4;
 pub const VERSIONS: [&str; 2] = ["1.0.0", "1.1.0"];
 /// The boots that a host can be in.
 pub const BOOTS: [&str; 10] = ["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"];
+/// UID of the fleet.
+pub(crate) const FLEET_UID: &str = "fleet";
 /// Names of shadows.
 pub const SHADOWS: [&str; NODES_MAX] = ["brs-0", "brs-1", "brs-2"];
 /// Names of nodes.

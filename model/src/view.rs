@@ -7,7 +7,9 @@ use brupop_core::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFact
 use brupop_core::policy::FailureBudget;
 
 use crate::ledger::{Ledger, Record};
-use crate::objects::{BOOTS, COMMAND_TIME, NODES, Node, SHADOWS, Shadow, TIMES, UIDS, VERSIONS, said_staged};
+use crate::objects::{
+    BOOTS, COMMAND_TIME, FLEET_UID, NODES, Node, SHADOWS, Shadow, TIMES, UIDS, VERSIONS, said_staged,
+};
 use crate::state::{Config, Host, Safeguard};
 use crate::tables;
 use crate::world::{Leader, World};
@@ -116,6 +118,7 @@ pub(crate) fn fleet_of(
         now: TIMES[usize::from(world.clock())],
         term: leader.term.unwrap_or(0).into(),
         ledger_term: Some(ledger.term.into()),
+        uid: Some(FLEET_UID),
         generation: Some(ledger.generation.into()),
         gate: if ledger.paused { Gate::Paused } else { Gate::Open },
         slots: tables::slots(ledger),

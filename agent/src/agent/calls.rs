@@ -69,6 +69,16 @@ impl HostSession {
         }
     }
 
+    /// A host that got a call, gave no answer to it, and is busy now has begun with it: it is there.
+    pub(super) fn note_busy(&mut self, memory: &StepMemory, host: &HostFacts<'_>) {
+        if host.updates == Updates::Busy
+            && memory.asked.is_some()
+            && self.failures.call_problem == Problem::HostUnreachable
+        {
+            self.failures.calls.resolved();
+        }
+    }
+
     /// Forgets a command that had begun and of whose end the host says nothing. It may then be asked for again.
     pub(super) fn forget_lost(&self, memory: &mut StepMemory, host: &HostFacts<'_>) {
         if host.updates != Updates::Busy

@@ -29,6 +29,8 @@ pub(super) struct Reporter {
     failing: Retry,
     /// Reports in a row that were refused because the shadow had changed.
     refused: u32,
+    /// The last of them was not followed by another look at the shadow.
+    must_read: bool,
     /// Reports in a row that were taken.
     taken: u32,
 }
@@ -41,13 +43,14 @@ impl Reporter {
             copy: ShadowCopy::default(),
             failing: Retry::new("writing the shadow's status"),
             refused: 0,
+            must_read: false,
             taken: 0,
         }
     }
 
     /// The newest shadow; read again if reports are refused although the watch brings nothing.
     pub(super) async fn newest(&mut self) -> Seen {
-        if self.refused > 1
+        if std::mem::take(&mut self.must_read)
             && let Some(known) = self.copy.current()
         {
             match self.shadows.get_opt(&self.name).await {
@@ -91,6 +94,7 @@ impl Reporter {
             }
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {
                 self.refused = self.refused.saturating_add(1);
+                self.must_read = self.refused > 1;
                 let reason = status_message(&status);
                 tracing::debug!(code = status.code, %reason, "the shadow has changed meanwhile");
                 if self.refused > 2 {

@@ -120,6 +120,18 @@ async fn a_hosts_refusal_enters_and_leaves_the_message() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_host_that_answers_busy_is_there() {
+    let prepare = Duration::from_hours(1);
+    let solo = idle(Durations { prepare, ..Durations::default() }).await;
+    solo.faults(Faults { unanswered: [Call::Action(Command::Prepare)].into(), ..Faults::default() });
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    let told: Vec<_> = solo.statuses().into_iter().filter_map(|status| status.message).collect();
+    assert!(told.is_empty(), "the download had begun, though its call got no answer: {told:?}");
+    assert_eq!(solo.count("prepare-update"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_command_refused_for_good_ends_the_attempt() {
     for (command, answer, words) in [
         (Command::Prepare, Answer::NotFound("no chosen one".into()), ": prepare was refused: no chosen one"),

@@ -15,6 +15,9 @@ use crate::policy::Durations;
 
 /// How long a condition must stay the same before it is written: one that passes at once is not worth a request.
 const SETTLED: Duration = Duration::from_millis(400);
+/// What changes all the time is written this often nevertheless: whoever makes one node change must not keep the fleet's
+/// status from being written.
+const WRITTEN_AT_LATEST: Duration = Duration::from_secs(5);
 
 /// A node that has not been Ready for so long since its host began its reboot may be lost. Whoever repairs nodes by
 /// replacing them waits for this long at least.
@@ -292,10 +295,18 @@ pub fn back_off_text(failures: &Failures, base: SignedDuration, uid: &str) -> Op
     ))
 }
 
-/// What is wanted of one object, and since when. It is written only once it has been wanted for a moment, for most
-/// reasons last no longer.
+/// What is wanted of one object. It is written only once it has been wanted for a moment, for most reasons last no longer;
+/// or once others have been wanted before it for long enough.
 #[derive(Debug)]
-pub struct Debounced<W>(Option<(W, Duration)>);
+pub struct Debounced<W>(Option<Wanted<W>>);
+
+#[derive(Debug)]
+struct Wanted<W> {
+    what: W,
+    since: Duration,
+    /// Since when this, or something else before it, could not be written.
+    waiting_since: Duration,
+}
 
 impl<W> Default for Debounced<W> {
     fn default() -> Self {
@@ -306,12 +317,14 @@ impl<W> Default for Debounced<W> {
 impl<W: PartialEq> Debounced<W> {
     /// This is wanted now. Returns when to ask again; `None` if it has been wanted for long enough to be written.
     pub fn waits_until(&mut self, wanted: W, now: Duration) -> Option<Duration> {
-        let since = match &self.0 {
-            Some((before, since)) if *before == wanted => *since,
-            _ => now,
+        let (since, waiting_since) = match &self.0 {
+            Some(before) if before.what == wanted => (before.since, before.waiting_since),
+            Some(before) => (now, before.waiting_since),
+            None => (now, now),
         };
-        self.0 = Some((wanted, since));
-        let due = since + SETTLED;
+        let due = (since + SETTLED).min(waiting_since + WRITTEN_AT_LATEST);
+        let waiting_since = if now < due { waiting_since } else { now };
+        self.0 = Some(Wanted { what: wanted, since, waiting_since });
         (now < due).then_some(due)
     }
 
@@ -374,8 +387,19 @@ mod tests {
         assert_eq!(debounced.waits_until(2, ms(100)), Some(ms(500)), "another reason begins anew");
         assert_eq!(debounced.waits_until(2, ms(499)), Some(ms(500)));
         assert_eq!(debounced.waits_until(2, ms(500)), None);
+        assert_eq!(debounced.waits_until(2, ms(550)), None, "as long as it is not written");
         debounced.forget();
         assert_eq!(debounced.waits_until(2, ms(600)), Some(ms(1000)));
+    }
+
+    #[test]
+    fn what_always_changes_is_written_now_and_then() {
+        let mut debounced = Debounced::default();
+        let due = (0..600).filter(|tick| {
+            let now = Duration::from_millis(100) * *tick;
+            debounced.waits_until(*tick, now).is_none()
+        });
+        assert_eq!(due.collect::<Vec<_>>(), (1..12).map(|nth| nth * 50).collect::<Vec<_>>());
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct FleetFacts<'a> {
     pub term: u64,
     /// The term in the ledger. Nothing may be written unless it equals `term`.
     pub ledger_term: Option<u64>,
+    /// The UID of the fleet.
+    pub uid: Option<&'a str>,
     /// The generation of the fleet's spec, of which `gate` and `acknowledged` are.
     pub generation: Option<u64>,
     /// The slots in use.
@@ -253,6 +255,7 @@ impl FleetFacts<'static> {
         now: "2026-11-21T04:00:00Z",
         term: 4,
         ledger_term: Some(4),
+        uid: Some("fleet-uid"),
         generation: Some(5),
         slots: &BTreeMap::new(),
         versions: &BTreeMap::new(),

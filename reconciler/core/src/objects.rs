@@ -10,7 +10,7 @@ use brupop_api::item::{self, Readable, Unreadable, lenient_time, null_as_default
 use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketFleetStatus, Item, names};
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::core::Selector;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
@@ -295,7 +295,7 @@ fn read_selector(json: &RawValue) -> Result<(Selector, usize), Unreadable> {
 pub struct Ledger {
     /// The object.
     pub fleet: BottlerocketFleet,
-    /// Generation, spec and status as they were read, for the tests of patches: "no slots" may be stored as `{}` or not at all.
+    /// UID, generation, spec and status as they were read, for the tests of patches: "no slots" may be stored as `{}` or not at all.
     pub quoted: Value,
 }
 
@@ -316,7 +316,8 @@ impl Readable for Ledger {
             spec: BottlerocketFleetSpec::deserialize(&spec)?,
             status: status.as_ref().map(BottlerocketFleetStatus::deserialize).transpose()?,
         };
-        let mut quoted = json!({"metadata": {"generation": fleet.metadata.generation}, "spec": spec});
+        let ObjectMeta { uid, generation, .. } = &fleet.metadata;
+        let mut quoted = json!({"metadata": {"uid": uid, "generation": generation}, "spec": spec});
         if let Some(status) = status {
             quoted["status"] = status;
         }

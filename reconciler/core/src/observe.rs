@@ -97,6 +97,7 @@ fn fleet_facts<'a>(
         now: now.text,
         term: leader.term,
         ledger_term: status.and_then(|status| status.term),
+        uid: ledger.and_then(|ledger| ledger.fleet.metadata.uid.as_deref()),
         generation: ledger.and_then(|ledger| generation(&ledger.fleet.metadata)),
         slots: status.map_or(&NO_SLOTS, |status| &status.slots),
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),

@@ -1,6 +1,7 @@
 //! What people see: the conditions of shadows and of the fleet, and the texts of Events.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use brupop_api::conditions::{
     ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, IDLE, OTHER_OPERATOR, OVERDUE, PROGRESSING,
@@ -274,9 +275,14 @@ impl EventText {
         Self { reason, warning, note, action: format!("UpdateAttempt{attempt}") }
     }
 
-    /// Note and action as they are published: they may quote agents, hosts and API servers.
+    /// Note and action as they are published: they may quote agents, hosts and API servers. Events that differ in nothing but
+    /// their notes would be merged, and the later note lost; so the action tells them apart.
     pub fn printable(&self) -> (String, String) {
-        (printable(&self.note, MAX_NOTE).into_owned(), printable(&self.action, MAX_ACTION).into_owned())
+        let mut hasher = DefaultHasher::new();
+        self.note.hash(&mut hasher);
+        let which = format!("-{:08x}", hasher.finish() & 0xffff_ffff);
+        let action = printable(&self.action, MAX_ACTION - which.len());
+        (printable(&self.note, MAX_NOTE).into_owned(), format!("{action}{which}"))
     }
 
     /// The Event of this milestone.

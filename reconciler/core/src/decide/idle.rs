@@ -99,7 +99,7 @@ fn first<'a>(obstacles: impl IntoIterator<Item = (bool, Reason<'a>)>) -> Result<
     obstacles.into_iter().find(|(is_there, _)| *is_there).map_or(Ok(()), |(_, reason)| Err(reason))
 }
 
-/// The nodes (by index into the views) that could start, in their order, regardless of the limit.
+/// The nodes (by index into the views, which are sorted by name) that could start, in their order, regardless of the limit.
 pub fn candidates<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<usize> {
     let has_slot = |index: usize| fleet.slots.contains_key(views[index].shadow_name);
     Candidates::new(fleet, views, has_slot, |_| true).collect()
@@ -135,7 +135,8 @@ impl<'s, 'a> Candidates<'s, 'a> {
                 order.push(index);
             }
         }
-        order.sort_by_cached_key(|&index| (candidates.rank(index), views[index].shadow_name));
+        // Among equals they stay sorted by name.
+        order.sort_by_cached_key(|&index| candidates.rank(index));
         for index in order {
             candidates.waiting.entry(candidates.zone(index)).or_default().push_back(index);
         }
@@ -169,7 +170,7 @@ impl Iterator for Candidates<'_, '_> {
         let firsts = self.waiting.iter().filter_map(|(zone, nodes)| Some((*zone, *nodes.front()?)));
         let (zone, _) = firsts.min_by_key(|&(zone, index)| {
             let going_on = self.busy.get(&zone).copied().unwrap_or(0);
-            (self.rank(index), going_on, self.views[index].shadow_name)
+            (self.rank(index), going_on, index)
         })?;
         *self.busy.entry(zone).or_default() += 1;
         self.waiting.get_mut(&zone)?.pop_front()

@@ -159,9 +159,9 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
         return Decision::carry_out(Effect::DeleteShadow { uid: shadow.uid }, Reason::NodeReplaced);
     }
     // A shadow that is being adopted gets its marker first, and then the attempt of its slot.
-    let attempt = shadow.spec.attempt.or_else(|| view.slot(fleet).map(|slot| slot.attempt));
+    let attempt = || shadow.spec.attempt.or_else(|| view.slot(fleet).map(|slot| slot.attempt));
     if let Some(marker) = node.marker
-        && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
+        && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt())
     {
         // A node without changes of ours was never out of service, so no Event tells of its return.
         let back = marker.holds_changes().then_some(Milestone::ReturnedToService);

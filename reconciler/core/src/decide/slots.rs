@@ -28,11 +28,13 @@ pub struct Slots<'a> {
     pub halted: Vec<Halted<'a>>,
 }
 
-/// Gives back the slots of updates that are over, and takes slots for nodes that may begin.
+/// Gives back the slots of updates that are over, and takes slots for nodes that may begin. The views are sorted by name of
+/// the shadow.
 pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Slots::default();
     }
+    debug_assert!(views.is_sorted_by_key(|view| view.shadow_name), "the views are sorted");
     let holders = Holders::of(fleet, views);
     let over = holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
     let holding: Vec<_> =
@@ -59,7 +61,8 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
     let write = (!sets.is_empty()).then(|| {
         let mut tests = tests(fleet, &sets);
         if !taken.is_empty() {
-            // A patch that lingers must not begin an update once a person has paused the fleet.
+            // A patch that lingers must not begin an update once a person has paused the fleet, or made a new one.
+            tests.push((Field::Uid, Value::text_or_absent(fleet.uid)));
             tests.push((Field::Generation, Value::number_or_absent(fleet.generation)));
         }
         Write { object: Object::Fleet, tests, sets }
@@ -93,12 +96,10 @@ struct Holders<'a> {
 
 impl<'a> Holders<'a> {
     fn of(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Self {
-        let by_name: BTreeMap<&str, usize> =
-            views.iter().enumerate().map(|(index, view)| (view.shadow_name, index)).collect();
         let none = || vec![false; views.len()];
         let mut holders = Self { have: none(), keep: none(), freed: vec![] };
         for (name, slot) in fleet.slots {
-            let index = by_name.get(name.as_str()).copied();
+            let index = views.binary_search_by_key(&name.as_str(), |view| view.shadow_name).ok();
             let over = is_over(slot, index.map(|index| &views[index]));
             if over {
                 holders.freed.push((name, index));

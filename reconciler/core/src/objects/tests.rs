@@ -64,10 +64,9 @@ fn an_unreadable_marker_is_an_error() {
 
 #[test]
 fn a_ledger_keeps_what_was_read() {
-    let quoted = json!({"metadata": {"generation": 2}, "spec": {}, "status": {"conditions": []}});
+    let quoted = json!({"metadata": {"uid": "u", "generation": 2}, "spec": {}, "status": {"conditions": []}});
     let mut read = quoted.clone();
-    read["metadata"] =
-        json!({"name": "fleet", "generation": 2, "managedFields": [{"time": "10000-01-01T23:58:59Z"}]});
+    read["metadata"] = json!({"name": "fleet", "uid": "u", "generation": 2, "managedFields": [{"time": "10000-01-01T23:58:59Z"}]});
     let ledger: Item<Ledger> = serde_json::from_value(read).unwrap();
     let ledger = ledger.body.unwrap();
     assert_eq!(ledger.quoted, quoted);

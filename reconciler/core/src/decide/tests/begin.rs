@@ -57,15 +57,23 @@ fn only_slots_that_are_taken_test_the_pause() {
     let generation = |write: &Write<'_>| write.tests.iter().any(|(field, _)| *field == Field::Generation);
     let fleet = without_slots();
     let taken = slots(&fleet, &[idle()]).write.unwrap();
-    let mut ledger: BottlerocketFleet = serde_json::from_value(json!({
+    let ledger: BottlerocketFleet = serde_json::from_value(json!({
         "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
-        "metadata": {"name": "fleet", "generation": fleet.generation}, "spec": {},
+        "metadata": {"name": "fleet", "uid": fleet.uid, "generation": fleet.generation}, "spec": {},
         "status": {"term": fleet.term},
     }))
     .unwrap();
     assert!(generation(&taken) && apply(&taken, &mut ledger.clone()).is_ok());
-    ledger.metadata.generation = Some(6);
-    assert!(apply(&taken, &mut ledger).is_err(), "a person has paused the fleet meanwhile");
+    let with = |change: fn(&mut BottlerocketFleet)| {
+        let mut ledger = ledger.clone();
+        change(&mut ledger);
+        apply(&taken, &mut ledger)
+    };
+    assert!(with(|it| it.metadata.generation = Some(6)).is_err(), "a person has paused the fleet meanwhile");
+    assert!(
+        with(|it| it.metadata.uid = Some("u".into())).is_err(),
+        "a person has made a new fleet meanwhile"
+    );
 
     let mut over = idle();
     shadow(&mut over, |shadow| {
@@ -304,7 +312,7 @@ fn who_is_out_of_service_goes_on_first() {
     let by_a_person = left("brs-b", StagedAndPerformedUpdate, false, true);
     let cordoned = left("brs-c", RebootedIntoUpdate, false, true);
     let updated = left("brs-d", RebootedIntoUpdate, true, true);
-    let dead = away(idle());
+    let dead = NodeView { shadow_name: "brs-0", ..away(idle()) };
     let (by_limit, by_others) = (Reason::LimitReached, Reason::LimitUsedByUnavailableNodes);
     let rows: [Row<'_>; 11] = [
         ("updated before others", 1, &[staged, cordoned, updated], &[2], by_limit),
@@ -317,7 +325,7 @@ fn who_is_out_of_service_goes_on_first() {
         ("a person's cordon before the reboot", 1, &[dead, by_a_person], &[], by_others),
         ("a dead one takes its part from those in service", 2, &[dead, staged, updated], &[2], by_limit),
         ("who cannot come back now lets those pass who can", 1, &[away(cordoned), updated], &[1], by_limit),
-        ("and those who download", 2, &[away(cordoned), staged], &[1], by_limit),
+        ("and those who download", 2, &[staged, away(cordoned)], &[0], by_limit),
     ];
     for (says, limit, views, taken, why) in rows {
         let fleet = FleetFacts { limit, ..without_slots() };

@@ -67,7 +67,7 @@ struct Arena {
 
 impl Arena {
     fn of(odds: &[Odd]) -> Self {
-        let names: Vec<String> = (0..odds.len()).map(|index| format!("brs-{index}")).collect();
+        let names: Vec<String> = (0..odds.len()).map(|index| format!("brs-{index:02}")).collect();
         let slots = names
             .iter()
             .zip(odds)
