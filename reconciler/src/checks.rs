@@ -1,29 +1,33 @@
-//! What must be so before updates start, and is checked again and again: that our admission rules are in force (see
-//! [`admission_probe`](crate::admission_probe)), and that no other operator is here. Two operators would cordon, drain and
-//! reboot the same nodes, and act on the same shadows.
+//! What must be so before updates start, and is checked again and again: that our admission rules are in force, as dry-run
+//! writes prove that only they refuse; and that no other operator is here. Two operators would cordon, drain and reboot the
+//! same nodes, and act on the same shadows.
 //!
 //! The `DaemonSet` of upstream's operator has the name of ours and is replaced when ours is applied; its Deployments are not.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::Duration;
 
-use brupop_api::Item;
 use brupop_api::item::IdentityOnly;
-use brupop_runtime::errors::describe;
+use brupop_api::names;
+use brupop_api::names::canary::{NODE_ANNOTATION, POLICY_RULE, STATUS_MESSAGE, WEBHOOK_RULE};
+use brupop_api::{BottlerocketShadow, Item};
+use brupop_runtime::errors::{describe, status_message};
+use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::Api;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use kube::core::Status;
 use kube::{Client, Error};
+use serde_json::json;
 
 /// What a check found.
-pub trait Finding {
-    /// Is it as it must be?
-    ///
-    /// # Errors
-    /// What was found instead, in a sentence.
-    fn holds(&self) -> Result<(), String>;
-
-    /// Does it say too little? Then the finding before stays valid for a while.
-    fn is_unknown(&self) -> bool;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Is it as it must be? `Err` says in a sentence what was found instead.
+    pub holds: Result<(), String>,
+    /// It says too little, so the finding before stays valid for a while.
+    pub is_unknown: bool,
 }
 
 /// Wait after a check that failed; doubled with each further one, up to the interval.
@@ -63,15 +67,15 @@ impl Check {
     }
 
     /// A check ended. Returns whether the result differs from the one before.
-    pub fn found(&mut self, finding: &impl Finding, now: Duration) -> bool {
+    pub fn found(&mut self, finding: Finding, now: Duration) -> bool {
         self.called = false;
-        let result = finding.holds();
+        let Finding { holds: result, is_unknown } = finding;
         let proven = result.is_ok();
         let wait = if proven { self.interval } else { self.retry.min(self.interval) };
         self.retry = if proven { FIRST_RETRY } else { self.retry.saturating_mul(2).min(self.interval) };
         self.next = now + wait;
         if let Some((Ok(()), at)) = &self.found
-            && finding.is_unknown()
+            && is_unknown
             && now < *at + self.interval * STANDS_FOR
         {
             return false;
@@ -102,48 +106,143 @@ const NAMESPACE: &str = "brupop-bottlerocket-aws";
 /// Upstream's Deployments (1.x). The role of the reconciler lists them, too.
 const DEPLOYMENTS: [&str; 2] = ["brupop-controller-deployment", "brupop-apiserver"];
 
-/// What was seen of upstream's operator.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OtherOperator {
-    /// Its Deployments, as `<namespace>/<name>`.
-    found: Vec<String>,
-    /// Why it is not known whether one of them is here, if that is so.
-    unknown: Option<String>,
-}
-
 /// Asks for upstream's Deployments, in our namespace and in upstream's own.
-pub async fn look_for_other_operator(client: Client, namespace: String) -> OtherOperator {
-    let mut looked = OtherOperator::default();
+pub async fn look_for_other_operator(client: Client, namespace: String) -> Finding {
+    let (mut found, mut unknown) = (vec![], None);
     for namespace in BTreeSet::from([namespace.as_str(), NAMESPACE]) {
         let deployments = Api::<Item<IdentityOnly<Deployment>>>::namespaced(client.clone(), namespace);
         for name in DEPLOYMENTS {
             match deployments.get(name).await {
-                Ok(_) => looked.found.push(format!("{namespace}/{name}")),
+                Ok(_) => found.push(format!("{namespace}/{name}")),
                 Err(Error::Api(status)) if status.code == 404 => {}
-                Err(error) => looked.unknown = Some(describe(&error)),
+                Err(error) => unknown = Some(describe(&error)),
             }
         }
     }
-    looked
+    other_operator(&found, unknown.as_deref())
 }
 
-impl Finding for OtherOperator {
-    fn holds(&self) -> Result<(), String> {
-        if !self.found.is_empty() {
-            let found = self.found.join(", ");
-            return Err(format!(
-                "upstream's operator is installed, too (Deployments {found}), and two operators would reboot the same \
-                 nodes: take one of them away, as docs/from-upstream.md says"
-            ));
+/// What these Deployments of upstream's operator mean, and an answer that is missing (`unknown` says why).
+fn other_operator(found: &[String], unknown: Option<&str>) -> Finding {
+    let holds = match (found, unknown) {
+        ([], None) => Ok(()),
+        ([], Some(why)) => {
+            Err(format!("it is not known whether upstream's operator is installed, too: {why}"))
         }
-        match &self.unknown {
-            Some(why) => Err(format!("it is not known whether upstream's operator is installed, too: {why}")),
-            None => Ok(()),
+        (found, _) => Err(format!(
+            "upstream's operator is installed, too (Deployments {}), and two operators would reboot the same nodes: take \
+             one of them away, as docs/from-upstream.md says",
+            found.join(", ")
+        )),
+    };
+    Finding { holds, is_unknown: found.is_empty() && unknown.is_some() }
+}
+
+/// On so many objects the writes are tried at most, as long as the answers say nothing about our rules.
+const TRIED_ON: usize = 3;
+
+/// The answer to a dry-run write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Met {
+    /// Our own rule refused it.
+    Refusal,
+    /// It was let through.
+    Nobody,
+    /// Something else refused it: this.
+    Else(String),
+    /// No answer, or one that says nothing about the rule.
+    Nothing(String),
+}
+
+/// What the answers to both dry-run writes mean: the one that only the webhook refuses, and the one that only the policy
+/// refuses.
+fn admission(webhook: &Met, policy: &Met) -> Finding {
+    let sentence = |rule: &str, met: &Met| match met {
+        Met::Refusal => None,
+        Met::Nobody => Some(format!("{rule} did not refuse the dry run: the request was allowed")),
+        Met::Else(what) => Some(format!("{rule} did not refuse the dry run: {what}")),
+        Met::Nothing(why) => Some(format!("it is not known whether {rule} is enforced: {why}")),
+    };
+    let missing = [
+        sentence("the validating webhook", webhook),
+        sentence("the ValidatingAdmissionPolicy of the reconciler", policy),
+    ];
+    let missing: Vec<String> = missing.into_iter().flatten().collect();
+    let both = [webhook, policy];
+    Finding {
+        holds: if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) },
+        // An answer is missing, while the other shows no rule to be out of force.
+        is_unknown: both.iter().any(|met| matches!(met, Met::Nothing(_)))
+            && !both.iter().any(|met| matches!(met, Met::Else(_) | Met::Nobody)),
+    }
+}
+
+/// Makes both dry-run writes on the shadows and the Nodes of these names, in their order, until an answer says something
+/// about our rules. An object may be such that no write of it gets as far as them: a stolen node sees to that for its own.
+pub async fn try_out_admission(client: Client, namespace: String, nodes: Vec<String>) -> Finding {
+    let params = PatchParams { dry_run: true, ..PatchParams::default() };
+    let message = Patch::Merge(json!({"status": {"message": STATUS_MESSAGE}}));
+    let annotation = Patch::Merge(json!({"metadata": {"annotations": {NODE_ANNOTATION: "refuse me"}}}));
+    let shadows = Api::<Item<IdentityOnly<BottlerocketShadow>>>::namespaced(client.clone(), &namespace);
+    let nodes_api = Api::<Item<IdentityOnly<Node>>>::all(client);
+    let (shadows, nodes_api, params, message, annotation) =
+        (&shadows, &nodes_api, &params, &message, &annotation);
+    let webhook = stream::iter(nodes.clone()).then(|node| async move {
+        let answer = shadows.patch_status(&names::shadow_name(&node), params, message).await;
+        met(answer.map(drop), is_our_webhook)
+    });
+    let policy = stream::iter(nodes).then(|node| async move {
+        met(nodes_api.patch(&node, params, annotation).await.map(drop), is_our_policy)
+    });
+    let (webhook, policy) = tokio::join!(first_conclusive(webhook), first_conclusive(policy));
+    admission(&webhook, &policy)
+}
+
+/// Nodes to try the writes on: a few, from all over the list, and others each time.
+pub fn spread<'n>(nodes: &[&'n str], number: usize) -> Vec<&'n str> {
+    let tried = nodes.len().min(TRIED_ON);
+    (0..tried).map(|nth| nodes[(number + nth * nodes.len() / tried) % nodes.len()]).collect()
+}
+
+/// The first answer that is our rule's refusal, or that shows it not to be in force; else the first of the others, for
+/// those after it are most likely the same.
+async fn first_conclusive(answers: impl Stream<Item = Met>) -> Met {
+    let (mut answers, mut other) = (pin!(answers), None);
+    while let Some(answer) = answers.next().await {
+        match answer {
+            met @ (Met::Refusal | Met::Nobody) => return met,
+            met => drop(other.get_or_insert(met)),
         }
     }
+    other.unwrap_or_else(|| Met::Nothing("there is no node for the dry runs".to_owned()))
+}
 
-    fn is_unknown(&self) -> bool {
-        self.found.is_empty() && self.unknown.is_some()
+/// `admission webhook "<name>" denied the request: <rule> (<field>): …`
+fn is_our_webhook(message: &str) -> bool {
+    ["admission webhook", "denied", WEBHOOK_RULE].iter().all(|part| message.contains(part))
+}
+
+/// `… ValidatingAdmissionPolicy '<name>' with binding '<name>' denied request: <rule>: …`
+fn is_our_policy(message: &str) -> bool {
+    ["ValidatingAdmissionPolicy", "denied", POLICY_RULE].iter().all(|part| message.contains(part))
+}
+
+fn met(answer: Result<(), Error>, ours: impl Fn(&str) -> bool) -> Met {
+    match answer {
+        Ok(()) => Met::Nobody,
+        Err(Error::Api(status)) => refusal(&status, ours),
+        Err(error) => Met::Nothing(describe(&error)),
+    }
+}
+
+fn refusal(status: &Status, ours: impl Fn(&str) -> bool) -> Met {
+    match status.code {
+        400..500 if ours(&status.message) => Met::Refusal,
+        // The object is gone, or the server is too busy: this says nothing about the rule.
+        404 | 429 | 503 | 504 => Met::Nothing(status_message(status).into_owned()),
+        // This includes 500, "failed calling webhook": no write gets past it, but then no write of an update would,
+        // either.
+        _ => Met::Else(status_message(status).into_owned()),
     }
 }
 

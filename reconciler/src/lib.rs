@@ -1,14 +1,13 @@
 //! Carries out what `brupop-core` decides: watch → decide → request.
 //!
 //! - What is watched: `watches` keeps objects up to date, and wakes the loop.
-//! - What is asked of the API server: `operation` writes, [`evict`] empties nodes, `admission_probe` and `checks` make sure that
-//!   updates may start, and `leadership` holds the Lease.
+//! - What is asked of the API server: `operation` writes, [`evict`] empties nodes, `checks` make sure that updates may
+//!   start, and `leadership` holds the Lease.
 //! - The process and its subcommands: [`process`] wires all of it, `reconcile` is its one loop; [`cli`], [`plan`],
 //!   `metrics`.
 //!
 //! Read the core first, then `reconcile/pass.rs`, which calls it.
 
-mod admission_probe;
 mod checks;
 pub mod cli;
 pub mod evict;

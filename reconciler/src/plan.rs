@@ -1,25 +1,39 @@
 //! `brupop-reconciler plan` prints which nodes would start now, in which order, and why the others do not. It writes
 //! nothing.
 //!
-//! It calls the same functions as the reconciler, on objects that it reads once.
+//! It calls the same functions as the reconciler, on objects that it reads once: also the pods of the nodes whose turn comes
+//! first, and the workloads that matter.
 
-mod read;
-
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
-use brupop_api::names;
 use brupop_api::printable::printable;
+use brupop_api::{BottlerocketShadow, Item, names};
+use brupop_runtime::{ClusterConfig, client::ClientError};
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use kube::api::{Api, ListParams};
+use kube::core::ApiResource;
+use kube::{Client, Error, Resource};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use crate::leadership::LeaseRecord;
+use crate::watches::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, PAGE, PAGE_OF_FOREIGN};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, FleetDecision, Reason};
+use brupop_core::drain::{self, DrainPlan};
 use brupop_core::facts::{FleetFacts, NodeView};
-use brupop_core::observe::{Leader, Observed};
+use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
+use brupop_core::observe::{self, Leader, Now, Observed};
+use brupop_core::policy::Policy;
+use brupop_core::workloads::{self, Found, Kind, Scale, Workload, owner};
 
-pub use read::{PlanError, run};
+/// At least so many nodes are looked at in one round.
+const AT_ONCE: usize = 16;
 
 /// What is asked of `plan`.
 #[derive(Clone, Debug, Args)]
@@ -85,6 +99,194 @@ pub struct Plan {
     pub halted: Vec<String>,
     /// The nodes: those in mid-update, those that start, those that wait in their order, the rest by name.
     pub nodes: Vec<Row>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// No way to the API server.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The schedule cannot be understood.
+    #[error("{0}")]
+    Policy(String),
+    /// Something cannot be read.
+    #[error("cannot read {what}")]
+    Read {
+        /// What.
+        what: &'static str,
+        /// What the API server said.
+        #[source]
+        source: Box<Error>,
+    },
+    /// The plan cannot be printed.
+    #[error("cannot print the plan as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Makes a plan of the cluster and returns it as text.
+///
+/// # Errors
+/// The cluster cannot be read, or the settings cannot be understood.
+pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<String, PlanError> {
+    let policy = policy.map_err(PlanError::Policy)?;
+    let config = ClusterConfig::infer("brupop-reconciler-plan").await?;
+    let (client, namespace) = (config.client()?, args.namespace.as_deref().unwrap_or(config.namespace()));
+    let mut cluster = read(&client, namespace).await?;
+    if !policy.durations.workloads.is_zero() {
+        look_at_workloads(&client, &mut cluster).await?;
+    }
+    let time = Timestamp::now();
+    let text = time.to_string();
+    let now = Now { time, text: &text };
+    let own_node = leaders_node(&client, namespace).await?;
+    let mut daemon_sets = DaemonSets::default();
+    // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
+    while cluster.entries.values().filter(|entry| entry.drain.is_some()).count() < MAX_POD_WATCHES {
+        let leader = leader(&cluster, own_node.as_deref());
+        let observed = observe::observe(&cluster, &policy, &leader, now);
+        let candidates = decide::candidates(&observed.fleet, &observed.views).into_iter();
+        let room = usize::try_from(observed.fleet.limit).unwrap_or(MAX_POD_WATCHES);
+        let first = candidates.take(room.clamp(AT_ONCE, MAX_POD_WATCHES));
+        let unknown = first.filter(|&index| !observed.views[index].pods.known);
+        let next: Vec<String> = unknown.map(|index| observed.views[index].shadow_name.to_owned()).collect();
+        if next.is_empty() {
+            break;
+        }
+        look_at_pods(&client, namespace, &mut cluster, &mut daemon_sets, next).await?;
+    }
+    let leader = leader(&cluster, own_node.as_deref());
+    let mut observed = observe::observe(&cluster, &policy, &leader, now);
+    // Decide as if this process led, even if none has led yet.
+    observed.fleet.ledger_term = Some(observed.fleet.term);
+    let plan = plan(&observed);
+    Ok(match args.output {
+        Output::Table => table(&plan),
+        Output::Json => serde_json::to_string_pretty(&plan)? + "\n",
+    })
+}
+
+/// The node of the reconciler that leads. Its turn comes last.
+async fn leaders_node(client: &Client, namespace: &str) -> Result<Option<String>, PlanError> {
+    let failed = |source| PlanError::Read { what: "the Lease and its holder", source: Box::new(source) };
+    let leases = Api::<Item<LeaseRecord>>::namespaced(client.clone(), namespace);
+    let lease = leases.get_opt(names::LEASE).await.map_err(failed)?;
+    let Some(holder) = lease.and_then(|lease| lease.ok()?.holder.clone()) else { return Ok(None) };
+    let pods = Api::<PodItem>::namespaced(client.clone(), namespace);
+    Ok(pods.get_opt(&holder).await.map_err(failed)?.and_then(|pod| pod.ok()?.node.clone()))
+}
+
+async fn read(client: &Client, namespace: &str) -> Result<Cluster, PlanError> {
+    let any = || ListParams::default().limit(PAGE);
+    let nodes: Vec<WatchedNode> = all("the Nodes", &Api::all(client.clone()), any()).await?;
+    let shadows: Vec<Item<BottlerocketShadow>> =
+        all("the shadows", &Api::namespaced(client.clone(), namespace), any()).await?;
+    let fleets: Vec<Item<Ledger>> =
+        all("the fleet", &Api::namespaced(client.clone(), namespace), any()).await?;
+    let of_agents = any().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+    let agents: Vec<PodItem> =
+        all("the agents' pods", &Api::namespaced(client.clone(), namespace), of_agents).await?;
+    let mut cluster = Cluster::default();
+    cluster.replace(nodes);
+    cluster.replace(shadows);
+    cluster.replace(agents);
+    cluster.replace(fleets.into_iter().filter(|fleet| fleet.name() == names::FLEET));
+    Ok(cluster)
+}
+
+async fn look_at_pods(
+    client: &Client,
+    namespace: &str,
+    cluster: &mut Cluster,
+    daemon_sets: &mut DaemonSets,
+    shadows: Vec<String>,
+) -> Result<(), PlanError> {
+    let foreign = || ListParams::default().limit(PAGE_OF_FOREIGN);
+    let budgets: Vec<Item<Budget>> =
+        all("the PodDisruptionBudgets", &Api::all(client.clone()), foreign()).await?;
+    let budgets: Vec<Arc<Item<Budget>>> = budgets.into_iter().map(Arc::new).collect();
+    for shadow in shadows {
+        let Some(node) = names::node_of_shadow(&shadow) else { continue };
+        let of_node = foreign().fields(&format!("spec.nodeName={node}"));
+        let pods: Vec<PodItem> = all("the pods", &Api::all(client.clone()), of_node).await?;
+        let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
+        daemon_sets.find(client, &pods).await?;
+        let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
+        let entry = cluster.entry(&shadow);
+        entry.obstacle = drain::obstacle(|| pods.iter(), &budgets, ours, orphaned);
+        entry.drain = Some(Arc::new(DrainPlan::of(&pods, ours, orphaned, entry.marker())));
+    }
+    Ok(())
+}
+
+/// All objects, page by page.
+async fn all<K>(what: &'static str, api: &Api<K>, mut params: ListParams) -> Result<Vec<K>, PlanError>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut found = Vec::new();
+    loop {
+        let page = api.list(&params).await;
+        let mut page = page.map_err(|source| PlanError::Read { what, source: Box::new(source) })?;
+        found.append(&mut page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Looks at the workloads that the leader would wait for, and notes their state in the cluster.
+async fn look_at_workloads(client: &Client, cluster: &mut Cluster) -> Result<(), PlanError> {
+    let monitored = cluster.monitored();
+    let owners: BTreeSet<&String> = monitored.values().flatten().collect();
+    let mut found = BTreeMap::new();
+    for owner in owners {
+        let Some(workload) = Workload::parse(owner).filter(|_| found.len() < MAX_WORKLOAD_WATCHES) else {
+            continue;
+        };
+        found.insert(owner.as_str(), find(client, &workload).await?);
+    }
+    // Workloads beyond the limit, or of other kinds, are not waited for.
+    let known = |owner: &str| Some(found.get(owner).copied().unwrap_or(Found::Unknown));
+    cluster.note_evicted(&monitored, |owners| workloads::evicted(owners, known));
+    Ok(())
+}
+
+/// The `DaemonSet`s that made pods, as far as they were looked for, by owner.
+#[derive(Default)]
+struct DaemonSets(BTreeMap<String, Found>);
+
+impl DaemonSets {
+    /// Looks for those that made these pods and were not looked for before.
+    async fn find(&mut self, client: &Client, pods: &[PodItem]) -> Result<(), PlanError> {
+        for owner in pods.iter().filter_map(owner) {
+            let Some(workload) = Workload::parse(&owner).filter(|it| it.kind == Kind::DaemonSet) else {
+                continue;
+            };
+            if let Entry::Vacant(unknown) = self.0.entry(owner) {
+                unknown.insert(find(client, &workload).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has this pod lost the one that made it?
+    fn orphaned(&self, pod: &PodItem) -> bool {
+        workloads::orphaned(pod, |owner| self.0.get(owner).copied())
+    }
+}
+
+async fn find(client: &Client, workload: &Workload) -> Result<Found, PlanError> {
+    let resource = ApiResource::from_gvk(&workload.kind.full_name());
+    let api = Api::<Item<Scale>>::namespaced_with(client.clone(), &workload.namespace, &resource);
+    // This lists one by name, because the reconciler's account may list workloads, but not get them.
+    let named = ListParams::default().fields(&format!("metadata.name={}", workload.name));
+    match api.list(&named).await {
+        Ok(list) => Ok(Found::of(workload.kind, list.items.first())),
+        Err(Error::Api(status)) if status.code == 403 => Ok(Found::Unknown),
+        Err(source) => Err(PlanError::Read { what: "the workloads", source: Box::new(source) }),
+    }
 }
 
 /// What a leader would know now. What its last admission probe saw is in the fleet's conditions.

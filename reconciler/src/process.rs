@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::cli::Settings;
-use crate::leadership::{self, Election, Timing};
+use crate::leadership::{self, Elected, Election, Timing};
 use crate::metrics::Metrics;
 use crate::operation::ApiServer;
 use crate::reconcile::Reconciler;
@@ -67,6 +67,8 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let certificate = SelfSigned::new(&us, Arc::clone(&resolver))?;
     let namespace = cluster.namespace().to_owned();
     let client = cluster.client_without_retry()?;
+    // A busy API server loses no Event.
+    let events = cluster.client()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace, "reconciler started");
 
     let (health, metrics) = (Health::starting("the watches have not synced yet"), Metrics::default());
@@ -89,8 +91,19 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         () = shutdown.requested() => return Ok(()),
     }
 
-    let api = ApiServer { client, namespace, own_node };
-    lead_in_turn(&settings, policy, us, api, watches, metrics, shutdown).await;
+    let election = Election {
+        namespace: namespace.clone(),
+        lease: names::LEASE.to_owned(),
+        us: us.clone(),
+        timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
+    };
+    let recorder =
+        Recorder::new(events, Reporter { controller: "brupop-reconciler".into(), instance: Some(us) });
+    let canary_interval = Duration::from_secs(settings.canary_interval_seconds);
+    let api = ApiServer { client: client.clone(), namespace, own_node };
+    let reconciler =
+        |elected| Reconciler::new(policy, canary_interval, api, recorder, watches, elected, metrics);
+    lead_in_turn(election, client, reconciler, shutdown).await;
     let _ = pages.await;
     Ok(())
 }
@@ -98,27 +111,15 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
 /// Takes part in the election, and reconciles while this process leads. The Lease is given back only when no call of ours is
 /// under way any more.
 async fn lead_in_turn(
-    settings: &Settings,
-    policy: Policy,
-    us: String,
-    api: ApiServer,
-    watches: Arc<Watches>,
-    metrics: Metrics,
+    election: Election,
+    client: Client,
+    reconciler: impl FnOnce(Elected) -> Reconciler,
     shutdown: Shutdown,
 ) {
-    let election = Election {
-        namespace: api.namespace.clone(),
-        lease: names::LEASE.to_owned(),
-        us: us.clone(),
-        timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
-    };
     let (sender, elected) = watch::channel(None);
     let (resign, resigned) = Shutdown::by_hand();
-    let electing = tokio::spawn(leadership::run(election, api.client.clone(), resigned, sender));
-    let reporter = Reporter { controller: "brupop-reconciler".into(), instance: Some(us) };
-    let recorder = Recorder::new(api.client.clone(), reporter);
-    let canary_interval = Duration::from_secs(settings.canary_interval_seconds);
-    Reconciler::new(policy, canary_interval, api, recorder, watches, elected, metrics).run(shutdown).await;
+    let electing = tokio::spawn(leadership::run(election, client, resigned, sender));
+    reconciler(elected).run(shutdown).await;
     resign.request();
     let _ = electing.await;
 }

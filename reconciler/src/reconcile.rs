@@ -1,7 +1,6 @@
 //! The one loop: changes, answers and deadlines wake it; then it observes, decides and starts calls.
 
 mod drainer;
-mod in_flight;
 mod memory;
 mod outcomes;
 mod pass;
@@ -20,8 +19,7 @@ use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::admission_probe::Finding;
-use crate::checks::{Check, OtherOperator};
+use crate::checks::{Check, Finding};
 use crate::evict::Answer;
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
@@ -84,7 +82,7 @@ struct Leading {
 enum Completed {
     Request(Box<Request>, Outcome),
     Probe(Finding),
-    LookedAround(OtherOperator),
+    LookedAround(Finding),
 }
 
 impl Leading {

@@ -1,23 +1,25 @@
-//! Watches; a change that matters wakes the reconciler.
+//! Watches keep what they bring, and a change that matters wakes the reconciler.
 
 mod drains;
-mod follow;
-#[cfg(test)]
-mod unreadable;
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brupop_api::{BottlerocketShadow, Item, names};
-use kube::runtime::watcher;
-use kube::{Api, Client};
-use tokio::sync::Notify;
+use brupop_runtime::errors::describe;
+use brupop_runtime::{FailureLog, patient};
+use futures::{Stream, StreamExt as _};
+use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
+use kube::runtime::watcher::{self, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 
-use brupop_core::cluster::{Cluster, Entry};
+use brupop_core::cluster::{Cluster, Entry, Member};
 use brupop_core::objects::{Ledger, PodItem, WatchedNode};
 pub(crate) use drains::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES};
 pub use drains::{PodWatches, WorkloadWatches};
-use follow::{Outage, Signals, Watch, Watched, of};
 
 /// Objects per page of a list. A page is in memory as a whole before it is read, and each of its objects may have more
 /// than a megabyte.
@@ -28,10 +30,7 @@ pub(crate) const PAGE_OF_FOREIGN: u32 = 20;
 /// The watches that keep the cluster up to date.
 pub struct Watches {
     cluster: Arc<Mutex<Cluster>>,
-    nodes: Watch,
-    shadows: Watch,
-    fleet: Watch,
-    agents: Watch,
+    all: [Watch; 4],
     /// Notified of each change that matters, except those of nodes' pods.
     pub changed: Arc<Notify>,
     /// Notified of each change of a pod on a node whose pods are watched.
@@ -43,57 +42,44 @@ pub struct Watches {
 impl Watches {
     /// Begins to watch all Nodes, and the shadows, the fleet and the agents' pods of our namespace.
     pub fn start(client: &Client, namespace: &str) -> Self {
-        let (changed, failures) = (Arc::<Notify>::default(), Arc::<AtomicU64>::default());
+        let (cluster, changed) = (Arc::<Mutex<Cluster>>::default(), Arc::<Notify>::default());
+        let failures = Arc::<AtomicU64>::default();
         let signals = || (Arc::clone(&changed), Arc::clone(&failures));
         let everything = || watcher::Config::default().page_size(PAGE);
+        let of_fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
+        let of_agents = foreign().labels(&format!("{}=agent", names::COMPONENT_LABEL));
         let nodes = Api::<WatchedNode>::all(client.clone());
         let shadows = Api::<Item<BottlerocketShadow>>::namespaced(client.clone(), namespace);
+        let fleet = Api::<Item<Ledger>>::namespaced(client.clone(), namespace);
         let agents = Api::<PodItem>::namespaced(client.clone(), namespace);
-        let of_agents = foreign().labels(&format!("{}=agent", names::COMPONENT_LABEL));
-        let fleet = Api::namespaced(client.clone(), namespace);
-        let of_fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
-        let cluster = Arc::<Mutex<Cluster>>::default();
-        let nodes =
-            Watch::start("Nodes", move || watcher(nodes.clone(), everything()), of(&cluster), signals());
-        let shadows =
-            Watch::start("shadows", move || watcher(shadows.clone(), everything()), of(&cluster), signals());
-        let agents = Watch::start(
-            "the agents' pods",
-            move || watcher(agents.clone(), of_agents.clone()),
-            of(&cluster),
-            signals(),
-        );
-        let fleet = Watch::start(
-            "the fleet",
-            move || watcher(fleet.clone(), of_fleet.clone()),
-            of::<Item<Ledger>>(&cluster),
-            signals(),
-        );
-        Self { cluster, nodes, shadows, fleet, agents, changed, pods_changed: Arc::default(), failures }
+        let all = [
+            in_cluster("Nodes", nodes, everything(), &cluster, signals()),
+            in_cluster("shadows", shadows, everything(), &cluster, signals()),
+            in_cluster("the fleet", fleet, of_fleet, &cluster, signals()),
+            in_cluster("the agents' pods", agents, of_agents, &cluster, signals()),
+        ];
+        Self { cluster, all, changed, pods_changed: Arc::default(), failures }
     }
 
     /// Lists everything again. A silent watch may be silent because nothing happens, or because its connection is dead;
     /// in the second case it may be minutes behind before that is noticed.
     pub fn refresh(&self) {
-        self.nodes.refresh();
-        self.shadows.refresh();
-        self.fleet.refresh();
-        self.agents.refresh();
+        self.all.iter().for_each(Watch::refresh);
     }
 
     /// Has each watch listed its objects once?
     pub fn synced(&self) -> bool {
-        self.nodes.synced() && self.shadows.synced() && self.fleet.synced() && self.agents.synced()
+        self.all.iter().all(Watch::synced)
     }
 
     /// Has each watch listed its objects since the last [`refresh`](Self::refresh)?
     pub fn is_fresh(&self) -> bool {
-        self.nodes.is_fresh() && self.shadows.is_fresh() && self.fleet.is_fresh() && self.agents.is_fresh()
+        self.all.iter().all(Watch::is_fresh)
     }
 
     /// Waits until each watch has listed its objects.
     pub async fn wait_until_synced(&self) {
-        for watch in [&self.nodes, &self.shadows, &self.fleet, &self.agents] {
+        for watch in &self.all {
             // An error would mean that the task of a watch has ended; it ends only with this process.
             let _ = watch.listed.clone().wait_for(|times| *times > 0).await;
         }
@@ -121,3 +107,261 @@ impl Watches {
 fn foreign() -> watcher::Config {
     watcher::Config::default().page_size(PAGE_OF_FOREIGN)
 }
+
+/// Where the objects of a watch are kept.
+trait Kept<K>: Send + 'static {
+    /// Takes the event in. Returns whether a decision could be another.
+    fn take(&mut self, event: watcher::Event<K>) -> bool;
+}
+
+/// Keeps the objects of one kind in the cluster.
+struct InCluster<K> {
+    cluster: Arc<Mutex<Cluster>>,
+    /// Those of a list that is not complete yet.
+    listed: Vec<K>,
+}
+
+/// A watch of these objects, which keeps them in the cluster.
+fn in_cluster<K>(
+    what: &'static str,
+    api: Api<K>,
+    config: watcher::Config,
+    cluster: &Arc<Mutex<Cluster>>,
+    signals: Signals,
+) -> Watch
+where
+    K: Member + Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let kept = InCluster { cluster: Arc::clone(cluster), listed: vec![] };
+    Watch::start(what, move || watcher(api.clone(), config.clone()), kept, signals)
+}
+
+impl<K: Member + Send + 'static> Kept<K> for InCluster<K> {
+    fn take(&mut self, event: watcher::Event<K>) -> bool {
+        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            watcher::Event::Init => {
+                self.listed.clear();
+                false
+            }
+            watcher::Event::InitApply(object) => {
+                self.listed.push(object);
+                false
+            }
+            watcher::Event::InitDone => {
+                cluster.replace(std::mem::take(&mut self.listed));
+                true
+            }
+            watcher::Event::Apply(object) => object.put(&mut cluster),
+            watcher::Event::Delete(object) => {
+                K::remove(object.name(), &mut cluster);
+                true
+            }
+        }
+    }
+}
+
+/// Keeps the objects of one watch in a store of its own.
+struct InStore<K: Resource<DynamicType = ()> + Clone + 'static> {
+    store: Store<K>,
+    writer: Writer<K>,
+    matters: fn(&K, &K) -> bool,
+    revision: Arc<AtomicU64>,
+}
+
+impl<K> Kept<K> for InStore<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+{
+    fn take(&mut self, event: watcher::Event<K>) -> bool {
+        let (stores, matters) = match &event {
+            watcher::Event::Init | watcher::Event::InitApply(_) => (false, false),
+            watcher::Event::InitDone | watcher::Event::Delete(_) => (true, true),
+            watcher::Event::Apply(new) => {
+                let old = self.store.get(&ObjectRef::from_obj(new));
+                (true, old.is_none_or(|old| (self.matters)(&old, new)))
+            }
+        };
+        self.writer.apply_watcher_event(&event);
+        self.revision.fetch_add(stores.into(), Ordering::Relaxed);
+        matters
+    }
+}
+
+/// A watch with a store of its own.
+struct Watched<K: Resource<DynamicType = ()> + 'static> {
+    store: Store<K>,
+    /// How many changes there were, also those that wake nobody.
+    revision: Arc<AtomicU64>,
+    watch: Watch,
+}
+
+impl<K> Watched<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+{
+    fn start<S>(
+        what: &'static str,
+        begin: impl Fn() -> S + Send + 'static,
+        matters: fn(&K, &K) -> bool,
+        signals: Signals,
+    ) -> Self
+    where
+        S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+    {
+        let (store, writer) = reflector::store();
+        let revision = Arc::<AtomicU64>::default();
+        let kept = InStore { store: store.clone(), writer, matters, revision: Arc::clone(&revision) };
+        Self { store, revision, watch: Watch::start(what, begin, kept, signals) }
+    }
+
+    fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Relaxed)
+    }
+
+    fn synced(&self) -> bool {
+        self.watch.synced()
+    }
+}
+
+/// What is notified of changes that matter, and counts failures.
+type Signals = (Arc<Notify>, Arc<AtomicU64>);
+
+/// The task that follows a watch; dropping this ends it.
+struct Watch {
+    /// How many lists were asked for: one at the start, and one more for each refresh.
+    wanted: watch::Sender<u64>,
+    /// The number of the last list that is complete; 0 before the first.
+    listed: watch::Receiver<u64>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Watch {
+    /// Follows the stream that `begin` makes, and a new one after each [`refresh`](Self::refresh).
+    fn start<K, S>(
+        what: &'static str,
+        begin: impl Fn() -> S + Send + 'static,
+        kept: impl Kept<K>,
+        (changed, failures): Signals,
+    ) -> Self
+    where
+        K: Send + 'static,
+        S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+    {
+        let (wanted, asked) = watch::channel(1);
+        let (list_done, listed) = watch::channel(0);
+        let follower = Follower { kept, changed, outage: Outage::new(what.to_owned(), failures), list_done };
+        let task = tokio::spawn(follower.follow(begin, asked));
+        Self { wanted, listed, task }
+    }
+
+    fn refresh(&self) {
+        self.wanted.send_modify(|times| *times += 1);
+    }
+
+    fn synced(&self) -> bool {
+        *self.listed.borrow() > 0
+    }
+
+    fn is_fresh(&self) -> bool {
+        *self.listed.borrow() == *self.wanted.borrow()
+    }
+}
+
+struct Follower<P> {
+    kept: P,
+    changed: Arc<Notify>,
+    outage: Outage,
+    list_done: watch::Sender<u64>,
+}
+
+impl<P> Follower<P> {
+    async fn follow<K, S>(mut self, begin: impl Fn() -> S, mut asked: watch::Receiver<u64>)
+    where
+        P: Kept<K>,
+        S: Stream<Item = watcher::Result<watcher::Event<K>>>,
+    {
+        loop {
+            let times = *asked.borrow_and_update();
+            let mut events = std::pin::pin!(patient(begin()));
+            loop {
+                let event = tokio::select! {
+                    anew = asked.changed() => match anew {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                    event = events.next() => event,
+                };
+                match event {
+                    Some(Ok(event)) => self.on_event(event, times),
+                    Some(Err(error)) => self.outage.goes_on(&error),
+                    None => return,
+                }
+            }
+        }
+    }
+
+    fn on_event<K>(&mut self, event: watcher::Event<K>, times: u64)
+    where
+        P: Kept<K>,
+    {
+        if !matches!(event, watcher::Event::Init) {
+            self.outage.is_over();
+        }
+        let done = matches!(event, watcher::Event::InitDone);
+        let matters = self.kept.take(event);
+        if done {
+            self.list_done.send_replace(times);
+        }
+        if matters {
+            self.changed.notify_one();
+        }
+    }
+}
+
+/// A watch that fails, until it yields something again.
+struct Outage {
+    what: String,
+    failures: Arc<AtomicU64>,
+    log: FailureLog,
+}
+
+impl Outage {
+    fn new(what: String, failures: Arc<AtomicU64>) -> Self {
+        Self { what, failures, log: FailureLog::default() }
+    }
+
+    /// Counts each failure, and logs the first of several in a row, and the first for each further reason.
+    fn goes_on(&mut self, error: &watcher::Error) {
+        if let watcher::Error::WatchError(status) = error
+            && status.code == 410
+        {
+            tracing::debug!(
+                what = self.what,
+                "the watch was interrupted for too long, and starts again from a new list"
+            );
+            return;
+        }
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let error = describe(error);
+        if self.log.is_new(&error) {
+            tracing::warn!(what = self.what, error, "a watch failed; trying again");
+        }
+    }
+
+    /// The watch has yielded something; that a list begins is nothing yet, for each try begins with one.
+    fn is_over(&mut self) {
+        if self.log.resolved() {
+            tracing::info!(what = self.what, "the watch works again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,11 @@
 use super::*;
-use crate::admission_probe::{self, Met};
 
 fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn finding(webhook: Met) -> admission_probe::Finding {
-    admission_probe::Finding { webhook, policy: Met::Refusal }
+fn finding(webhook: &Met) -> Finding {
+    admission(webhook, &Met::Refusal)
 }
 
 #[test]
@@ -16,10 +15,10 @@ fn shut_until_proven_and_whenever_disproven() {
     assert_eq!(admission.due(), Some(s(0)));
     admission.begin();
     assert_eq!(admission.due(), None);
-    assert!(admission.found(&finding(Met::Refusal), s(1)));
+    assert!(admission.found(finding(&Met::Refusal), s(1)));
     assert_eq!((admission.holds(), admission.due()), (Ok(()), Some(s(61))));
-    assert!(!admission.found(&finding(Met::Refusal), s(61)));
-    assert!(admission.found(&finding(Met::Nobody), s(121)));
+    assert!(!admission.found(finding(&Met::Refusal), s(61)));
+    assert!(admission.found(finding(&Met::Nobody), s(121)));
     assert!(admission.holds().unwrap_err().contains("was allowed"));
     assert_eq!(admission.due(), Some(s(122)), "tried again soon");
 }
@@ -28,7 +27,7 @@ fn shut_until_proven_and_whenever_disproven() {
 fn retries_slow_down_to_the_interval() {
     let mut admission = Check::new(s(10));
     for (now, next) in [(0, 1), (1, 3), (3, 7), (7, 15), (15, 25), (25, 35)] {
-        admission.found(&finding(Met::Else("x".into())), s(now));
+        admission.found(finding(&Met::Else("x".into())), s(now));
         assert_eq!(admission.due(), Some(s(next)));
     }
 }
@@ -36,40 +35,119 @@ fn retries_slow_down_to_the_interval() {
 #[test]
 fn a_proof_outlasts_a_missing_answer() {
     let mut admission = Check::new(s(60));
-    let unknown = finding(Met::Nothing("timeout".into()));
-    admission.found(&finding(Met::Refusal), s(0));
-    assert!(!admission.found(&unknown, s(179)));
+    let unknown = finding(&Met::Nothing("timeout".into()));
+    admission.found(finding(&Met::Refusal), s(0));
+    assert!(!admission.found(unknown.clone(), s(179)));
     assert_eq!(admission.holds(), Ok(()));
-    assert!(admission.found(&unknown, s(180)));
+    assert!(admission.found(unknown.clone(), s(180)));
     assert!(admission.holds().unwrap_err().contains("timeout"));
 }
 
 #[test]
 fn one_half_let_through_shuts_at_once() {
     let mut admission = Check::new(s(60));
-    admission.found(&finding(Met::Refusal), s(0));
-    let half = admission_probe::Finding { webhook: Met::Nobody, policy: Met::Nothing("timeout".into()) };
-    assert!(admission.found(&half, s(60)));
+    admission.found(finding(&Met::Refusal), s(0));
+    let half = super::admission(&Met::Nobody, &Met::Nothing("timeout".into()));
+    assert!(admission.found(half, s(60)));
     assert!(admission.holds().unwrap_err().contains("was allowed"));
 }
 
 #[test]
 fn an_operator_found_counts_before_all_is_known() {
-    let looked = |found: &[&str], unknown: Option<&str>| OtherOperator {
-        found: found.iter().map(ToString::to_string).collect(),
-        unknown: unknown.map(str::to_owned),
-    };
-    assert_eq!(looked(&[], None).holds(), Ok(()));
-    let both = looked(&["a/brupop-apiserver"], Some("timeout"));
-    let why = both.holds().unwrap_err();
+    assert_eq!(other_operator(&[], None).holds, Ok(()));
+    let both = other_operator(&["a/brupop-apiserver".to_owned()], Some("timeout"));
+    let why = both.holds.unwrap_err();
     assert!(why.contains("a/brupop-apiserver") && why.contains("docs/from-upstream.md"), "{why}");
-    assert!(!both.is_unknown());
-    let silent = looked(&[], Some("timeout"));
-    assert!(silent.is_unknown() && silent.holds().unwrap_err().contains("too: timeout"));
+    assert!(!both.is_unknown);
+    let silent = other_operator(&[], Some("timeout"));
+    assert!(silent.is_unknown && silent.holds.unwrap_err().contains("too: timeout"));
 }
 
 #[test]
 fn the_role_that_is_shipped_names_them_all() {
     let shipped = include_str!("../../../manifests/reconciler-cluster-role.yaml");
     assert!(shipped.contains(&format!("resourceNames: [{}]", DEPLOYMENTS.join(", "))), "{DEPLOYMENTS:?}");
+}
+
+#[test]
+fn only_a_refusal_of_our_own_rule_counts() {
+    let status = |code, message: &str| {
+        Err(Error::Api(Status { code, message: message.into(), ..Status::default() }.boxed()))
+    };
+    let webhook = |answer| met(answer, is_our_webhook);
+    let denied = |by: &str, rule: &str| {
+        status(403, &format!(r#"admission webhook "{by}" denied the request: {rule} (status.message): x"#))
+    };
+    assert_eq!(
+        webhook(denied("shadows.brupop.bottlerocket.aws", "reconciler-conditions-only")),
+        Met::Refusal
+    );
+    assert!(matches!(webhook(denied("shadows.brupop.bottlerocket.aws", "agent-own-fields")), Met::Else(_)));
+    assert!(matches!(webhook(denied("no-dry-runs.example.org", "ask the platform team")), Met::Else(_)));
+    assert_eq!(webhook(Ok(())), Met::Nobody);
+    assert!(matches!(webhook(status(403, "User cannot patch resource")), Met::Else(_)));
+    assert!(matches!(webhook(status(500, "failed calling webhook: connection refused")), Met::Else(_)));
+    assert!(matches!(webhook(status(404, "not found")), Met::Nothing(_)));
+    assert!(matches!(webhook(status(429, "too many requests")), Met::Nothing(_)));
+
+    let policy = |rule: &str| {
+        let message = format!(
+            r#"nodes "n" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: {rule}: x"#
+        );
+        met(status(403, &message), is_our_policy)
+    };
+    assert_eq!(policy("reconciler-node-annotations"), Met::Refusal);
+    assert!(matches!(policy("nodes-are-frozen"), Met::Else(_)));
+}
+
+#[tokio::test]
+async fn one_odd_object_says_nothing_of_the_rules() {
+    let odd = || Met::Else("the cost limit is exceeded".into());
+    let first = |answers: [Met; 3]| first_conclusive(stream::iter(answers));
+    assert_eq!(first([odd(), Met::Refusal, Met::Nobody]).await, Met::Refusal);
+    assert_eq!(first([odd(), Met::Nobody, Met::Refusal]).await, Met::Nobody);
+    assert_eq!(first([odd(), Met::Nothing(String::new()), odd()]).await, odd());
+}
+
+#[test]
+fn other_nodes_are_tried_each_time() {
+    let nodes = ["a", "b", "c", "d", "e", "f"];
+    assert_eq!(spread(&nodes, 0), ["a", "c", "e"]);
+    assert_eq!(spread(&nodes, 7), ["b", "d", "f"]);
+    assert_eq!(spread(&nodes[..2], 1), ["b", "a"]);
+    assert_eq!(spread(&[], 1), [""; 0]);
+}
+
+#[test]
+fn the_policy_that_is_shipped_says_the_rule() {
+    let shipped = include_str!("../../../manifests/reconciler-policy.yaml");
+    assert!(shipped.contains(&format!("{POLICY_RULE}: ")), "{POLICY_RULE}");
+}
+
+#[test]
+fn both_rules_must_be_in_force() {
+    let through = || Met::Nobody;
+    assert_eq!(admission(&Met::Refusal, &Met::Refusal).holds, Ok(()));
+    let why = admission(&through(), &Met::Refusal).holds.unwrap_err();
+    assert!(why.contains("webhook") && !why.contains("Policy"), "{why}");
+    let why = admission(&Met::Refusal, &through()).holds.unwrap_err();
+    assert!(why.contains("ValidatingAdmissionPolicy"), "{why}");
+}
+
+#[test]
+fn bad_news_of_one_half_is_enough() {
+    let nothing = || Met::Nothing("timeout".into());
+    let through = || Met::Nobody;
+    for (webhook, policy, unknown) in [
+        (nothing(), nothing(), true),
+        (Met::Refusal, nothing(), true),
+        (nothing(), Met::Refusal, true),
+        (through(), nothing(), false),
+        (nothing(), through(), false),
+        (Met::Refusal, through(), false),
+        (Met::Refusal, Met::Refusal, false),
+    ] {
+        let finding = admission(&webhook, &policy);
+        assert_eq!(finding.is_unknown, unknown, "{finding:?}");
+    }
 }

@@ -63,10 +63,10 @@ fn rows_say_who_runs_starts_and_waits() {
     let mut stuck = node("brs-c", false);
     stuck.pods.undrainable = Some("the PodDisruptionBudget shop/cart wants all of its 2 pods healthy");
     let views = vec![
-        node("brs-d", false),
-        node("brs-b", true),
         node("brs-a", false),
+        node("brs-b", true),
         stuck,
+        node("brs-d", false),
         running,
         node("brs-f", false),
     ];

@@ -1,5 +1,9 @@
-//! What a leader remembers beside what the watches show: of each node, and of the fleet. All of it is forgotten with the
-//! lead, and what is remembered of a node is forgotten with the node. Pure: the clock is an argument.
+//! What a leader remembers beside what the watches show: of each node, of the fleet, and of the last request about each
+//! object. All of it is forgotten with the lead, and what is remembered of a node is forgotten with the node. Pure: the clock
+//! is an argument.
+//!
+//! An object is left alone until what was written has come back through its watch, so that no write is repeated, or decided,
+//! on a stale view; and what changed nothing is not written again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,8 +13,9 @@ use brupop_core::deadlines::Debounced;
 use brupop_core::status::{DesiredCondition, DesiredFleetStatus};
 use brupop_runtime::FailureLog;
 use brupop_runtime::logs::Quota;
+use brupop_runtime::waits::doubled;
+use serde_json::Value;
 
-use super::in_flight::InFlight;
 use super::requests::Key;
 use crate::operation::{Operation, Outcome};
 
@@ -160,108 +165,161 @@ impl Denials {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
+/// Longest wait for a change to come back; after that, the watch is assumed to have missed it.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Wait after the first failure; doubled with each further one.
+const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
+/// Longest wait after failures.
+const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
+/// Writes of one object for one reason, with no other between them. An update needs fewer; somebody undoes what is written.
+const WRITES_ON_END: u32 = 16;
 
-    use super::*;
-    use crate::operation::Confirm;
-    use brupop_core::drain::DrainPlan;
-    use serde_json::json;
+/// The last request about one object. Instants are durations since any fixed moment of a monotonic clock.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    wait: Wait,
+    /// Failures, refusals and writes without effect in a row.
+    failures: u32,
+    /// Refusals among them.
+    refusals: u32,
+    /// For which reason the object was last written, and how often in a row.
+    written_for: (&'static str, u32),
+    /// The last write, if it changed nothing: the object's `resourceVersion`, and the patch. Somebody else may hold a field
+    /// that it should remove, or a webhook puts back what it changes.
+    idle: Option<(u64, Value)>,
+    log: FailureLog,
+}
 
-    const NOW: Duration = Duration::from_secs(1);
+#[derive(Clone, Debug, Default)]
+enum Wait {
+    /// It waits for nothing.
+    #[default]
+    Nothing,
+    /// The request is under way.
+    Answer,
+    /// It waits for this version of the object, or a later one.
+    Version { at_least: u64, until: Duration },
+    /// It waits for any version other than this.
+    Change { from: Option<u64>, until: Duration },
+    /// It waits for this instant.
+    Time { until: Duration },
+}
 
-    fn cluster() -> Cluster {
-        let node = json!({"metadata": {"name": "n"}, "spec": {}, "status": {}});
-        let mut cluster = Cluster::default();
-        cluster.entry("brs-n").node = Some(Arc::new(serde_json::from_value(node).unwrap()));
-        cluster
+/// May a request about the object be sent?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readiness {
+    /// Yes.
+    Ready,
+    /// Not while one is under way.
+    UnderWay,
+    /// Not before the object changes, or this instant comes.
+    Until(Duration),
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrote {
+    /// It changed the object.
+    Change,
+    /// It changed the object, as others for the same reason did before; the next one waits. Is it the first that is so?
+    Again {
+        /// It is.
+        first: bool,
+    },
+    /// It changed nothing. Is it the first such write in a row?
+    Nothing { first: bool },
+}
+
+impl InFlight {
+    /// A request is sent.
+    pub(super) fn sent(&mut self) {
+        self.wait = Wait::Answer;
     }
 
-    #[test]
-    fn three_denials_hold_a_node_for_a_while() {
-        let mut memory = Memory::default();
-        let held = |memory: &Memory, seconds| {
-            let (denied, until) = memory.denied(Duration::from_secs(seconds));
-            assert_eq!(denied.is_empty(), until.is_none());
-            denied.values().map(ToString::to_string).collect::<Vec<_>>()
+    /// Is a request under way?
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.wait, Wait::Answer)
+    }
+
+    /// The request was carried out, for this reason, on the object in version `seen`, which is in version `written` now.
+    pub(super) fn written(
+        &mut self,
+        reason: &'static str,
+        seen: Option<u64>,
+        written: Option<u64>,
+        patch: Option<Value>,
+        now: Duration,
+    ) -> Wrote {
+        if let Some(idle) = seen.filter(|_| seen == written).zip(patch) {
+            let first = self.idle.replace(idle).is_none();
+            // The patch may name the time, and so be another one each time.
+            self.wait_for_change(seen, now);
+            return Wrote::Nothing { first };
+        }
+        let (before, times) = self.written_for;
+        let times = if before == reason && !reason.is_empty() { times.saturating_add(1) } else { 1 };
+        let until = now + LONGEST_WAIT;
+        let wait = written.map_or(Wait::Nothing, |at_least| Wait::Version { at_least, until });
+        let surplus = times.saturating_sub(WRITES_ON_END);
+        let wait = if surplus > 0 { Wait::Time { until: now + back_off(surplus) } } else { wait };
+        *self = Self { wait, written_for: (reason, times), ..Self::default() };
+        if surplus > 0 { Wrote::Again { first: surplus == 1 } } else { Wrote::Change }
+    }
+
+    /// Would this patch of the object in this version change nothing once more?
+    pub(super) fn would_repeat(&self, seen: Option<u64>, patch: impl FnOnce() -> Option<Value>) -> bool {
+        self.idle
+            .as_ref()
+            .is_some_and(|(version, last)| seen == Some(*version) && patch().as_ref() == Some(last))
+    }
+
+    /// The request removed the object whose version was `from`.
+    pub(super) fn removed(&mut self, from: Option<u64>, now: Duration) {
+        *self = Self { wait: Wait::Change { from, until: now + LONGEST_WAIT }, ..Self::default() };
+    }
+
+    /// The request was refused, because the object is no longer as it was in version `from`. If it still is, the mistake is
+    /// ours; so the wait is limited. Returns how often in a row this has happened.
+    pub(super) fn refused(&mut self, from: Option<u64>, now: Duration) -> u32 {
+        self.wait_for_change(from, now);
+        self.refusals = self.refusals.saturating_add(1);
+        self.refusals
+    }
+
+    fn wait_for_change(&mut self, from: Option<u64>, now: Duration) {
+        self.failures = self.failures.saturating_add(1);
+        let until = now + back_off(self.failures).max(FIRST_BACK_OFF * 4);
+        self.wait = Wait::Change { from, until };
+    }
+
+    /// The request failed. Returns whether that is worth a line.
+    pub(super) fn failed(&mut self, why: &str, now: Duration) -> bool {
+        self.postponed(now);
+        self.log.is_new(why)
+    }
+
+    /// The request was not made, as it was too early for it.
+    pub(super) fn postponed(&mut self, now: Duration) {
+        self.failures = self.failures.saturating_add(1);
+        self.wait = Wait::Time { until: now + back_off(self.failures) };
+    }
+
+    /// May a request about the object be sent, if the object is known in this version?
+    pub(super) fn readiness(&self, version: Option<u64>, now: Duration) -> Readiness {
+        let until = match self.wait {
+            Wait::Nothing => return Readiness::Ready,
+            Wait::Answer => return Readiness::UnderWay,
+            Wait::Version { at_least, .. } if version >= Some(at_least) => return Readiness::Ready,
+            Wait::Change { from, .. } if version != from => return Readiness::Ready,
+            Wait::Version { until, .. } | Wait::Change { until, .. } | Wait::Time { until } => until,
         };
-        for times in 1..=3 {
-            assert!(held(&memory, 0).is_empty(), "{times}");
-            memory.node("brs-n").denials.denied("frozen", NOW);
-        }
-        assert_eq!(held(&memory, 300), ["frozen"]);
-        assert!(held(&memory, 301).is_empty());
-        memory.node("brs-n").denials.denied("frozen", Duration::from_secs(301));
-        assert!(held(&memory, 302).is_empty(), "the others are forgotten");
-        memory.node("brs-n").denials.resolved();
-        memory.node("brs-n").denials.denied("frozen", NOW);
-        assert!(held(&memory, 2).is_empty(), "one in a row");
-    }
-
-    #[test]
-    fn a_denial_within_a_grant_counts() {
-        let patch = || json_patch::Patch(vec![]);
-        let confirm = || Confirm { node: "n".into(), patch: patch(), marker: None };
-        let grant = Operation::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
-        let spec = Operation::PatchShadow { name: "brs-n".into(), patch: patch() };
-        let (of_node, of_shadow) = (Key::Node("brs-n".into()), Key::Shadow("brs-n".into()));
-        let frozen = Outcome::NodeDenied("frozen".into());
-        let mut memory = Memory::default();
-        let held =
-            |memory: &Memory| memory.denied(NOW).0.values().map(ToString::to_string).collect::<Vec<_>>();
-        memory.note_denial(&of_node, &Operation::ConfirmDrained(confirm()), &frozen, NOW);
-        memory.note_denial(&of_shadow, &grant, &frozen, NOW);
-        assert!(held(&memory).is_empty());
-        memory.note_denial(&of_shadow, &grant, &frozen, NOW);
-        assert_eq!(held(&memory), ["frozen"]);
-        memory.note_denial(&of_shadow, &spec, &Outcome::Written(None), NOW);
-        memory.note_denial(&of_shadow, &grant, &Outcome::Refused(String::new()), NOW);
-        assert_eq!(held(&memory), ["frozen"], "neither has changed the Node");
-        memory.note_denial(&of_shadow, &grant, &Outcome::Written(None), NOW);
-        assert!(held(&memory).is_empty());
-        let shadow_denied = Outcome::Denied("the shadow".into());
-        (0..3).for_each(|_| memory.note_denial(&of_shadow, &grant, &shadow_denied, NOW));
-        assert!(held(&memory).is_empty(), "that is no change of the Node");
-    }
-
-    #[test]
-    fn the_same_is_said_once_while_it_lasts() {
-        let mut memory = Memory::default();
-        assert!(memory.leave_alone("brs-n", "?") && memory.leave_alone("brs-long", "too long"));
-        assert!(!memory.leave_alone("brs-n", "?"));
-        assert!(memory.leave_alone("brs-n", "!"), "something else is news");
-        memory.look_after("brs-n");
-        assert!(memory.leave_alone("brs-n", "!"), "it came back");
-        assert!(!memory.leave_alone("brs-long", "too long"));
-        memory.prune(&cluster());
-        assert!(memory.leave_alone("brs-n", "!"), "it was left out in between");
-    }
-
-    #[test]
-    fn only_requests_under_way_outlive_their_node() {
-        let mut memory = Memory::default();
-        for name in ["brs-n", "brs-gone", "brs-sent"] {
-            (0..3).for_each(|_| memory.node(name).denials.denied("frozen", NOW));
-        }
-        memory.in_flight(&Key::Shadow("brs-sent".into())).sent();
-        memory.prune(&cluster());
-        assert_eq!(memory.nodes.keys().collect::<Vec<_>>(), ["brs-n", "brs-sent"]);
-        assert!(memory.denied(NOW).0.is_empty(), "the shadow is gone, and its update with it");
-    }
-
-    #[test]
-    fn a_refusal_is_published_once_a_drain() {
-        let mut memory = Memory::default();
-        let mut cluster = cluster();
-        cluster.entry("brs-n").drain = Some(Arc::new(DrainPlan::default()));
-        let published = ["a", "b", "a", "b"].map(|why| {
-            memory.prune(&cluster);
-            memory.refused("brs-n", why)
-        });
-        assert_eq!(published, [true, true, false, false], "though two budgets take turns");
-        cluster.entry("brs-n").drain = None;
-        memory.prune(&cluster);
-        assert!(memory.refused("brs-n", "a"), "another drain");
+        if now >= until { Readiness::Ready } else { Readiness::Until(until) }
     }
 }
+
+fn back_off(failures: u32) -> Duration {
+    doubled(FIRST_BACK_OFF, failures.saturating_sub(1), LONGEST_BACK_OFF)
+}
+
+#[cfg(test)]
+mod tests;

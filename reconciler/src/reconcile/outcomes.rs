@@ -8,11 +8,10 @@ use kube::runtime::events::{Event, EventType, Recorder};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
-use super::in_flight::Wrote;
+use super::memory::Wrote;
 use super::requests::{Context, Key, Request};
 use super::{Completed, Reconciler};
-use crate::admission_probe::Finding;
-use crate::checks::OtherOperator;
+use crate::checks::Finding;
 use crate::evict::Answer;
 use crate::operation::{Operation, Outcome};
 use brupop_core::drain::PodKey;
@@ -25,8 +24,8 @@ impl Reconciler {
     pub(super) fn completed(&mut self, completed: Completed) {
         match completed {
             Completed::Request(request, outcome) => self.request_completed(*request, outcome),
-            Completed::Probe(finding) => self.probe_completed(&finding),
-            Completed::LookedAround(looked) => self.looked_around(&looked),
+            Completed::Probe(finding) => self.probe_completed(finding),
+            Completed::LookedAround(looked) => self.looked_around(looked),
         }
     }
 
@@ -81,18 +80,29 @@ impl Reconciler {
         let (now, object) = (self.now(), operation.as_str());
         let Context { node, version, state, reason, .. } = &context;
         let in_flight = self.leading.memory.in_flight(&key);
-        if let Wrote::Nothing { first } = in_flight.written(seen, version_written, operation.patch(), now) {
-            self.metrics.wrote(object, "unchanged");
-            if first {
+        // Conditions change with the words of agents, and have a brake of their own.
+        let written_for = if matches!(key, Key::Node(_) | Key::Shadow(_)) { *reason } else { "" };
+        let wrote = in_flight.written(written_for, seen, version_written, operation.patch(), now);
+        match wrote {
+            Wrote::Change | Wrote::Nothing { first: false } | Wrote::Again { first: false } => {}
+            Wrote::Nothing { .. } => {
                 let why = "somebody else owns a field, or a webhook restores it";
+                let what = "a write changed nothing; waiting until the object changes";
+                tracing::warn!(node, reason, object, why, "{what}");
+            }
+            Wrote::Again { .. } => {
+                let why = "somebody undoes it each time, or the API server does not keep all of it";
                 tracing::warn!(
                     node,
                     reason,
                     object,
                     why,
-                    "a write changed nothing; waiting until the object changes"
+                    "the same was written many times; writing less often"
                 );
             }
+        }
+        if matches!(wrote, Wrote::Nothing { .. }) {
+            self.metrics.wrote(object, "unchanged");
             return;
         }
         self.metrics.wrote(object, "written");
@@ -140,7 +150,7 @@ impl Reconciler {
         }
     }
 
-    fn probe_completed(&mut self, finding: &Finding) {
+    fn probe_completed(&mut self, finding: Finding) {
         let now = self.now();
         if self.leading.admission.found(finding, now) {
             match self.leading.admission.holds() {
@@ -155,7 +165,7 @@ impl Reconciler {
         }
     }
 
-    fn looked_around(&mut self, looked: &OtherOperator) {
+    fn looked_around(&mut self, looked: Finding) {
         let now = self.now();
         if self.leading.alone.found(looked, now)
             && let Err(why) = self.leading.alone.holds()

@@ -9,12 +9,12 @@ use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
 
 use super::drainer::{Around, Drainer};
-use super::in_flight::Readiness;
+use super::memory::Readiness;
 use super::requests::{self, Context, Key, Request};
 use super::{Completed, Reconciler};
 use crate::metrics::LastPass;
 use crate::operation::Operation;
-use crate::{admission_probe, checks, evict};
+use crate::{checks, evict};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
@@ -179,8 +179,9 @@ impl Reconciler {
             return;
         }
         let number = self.leading.admission.begin();
-        let tried_on = admission_probe::spread(&nodes, number).into_iter().map(str::to_owned).collect();
-        let tried = admission_probe::try_out(self.api.client.clone(), self.api.namespace.clone(), tried_on);
+        let tried_on = checks::spread(&nodes, number).into_iter().map(str::to_owned).collect();
+        let (client, namespace) = (self.api.client.clone(), self.api.namespace.clone());
+        let tried = checks::try_out_admission(client, namespace, tried_on);
         self.leading.under_way.push(tried.map(Completed::Probe).boxed());
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use brupop_api::Item;
 use brupop_runtime::watch_one;
@@ -12,6 +13,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
 use super::{Outage, Signals, Watched, Watches, foreign};
 use brupop_core::drain::{self, Budgets};
@@ -100,6 +102,8 @@ fn on_node(node: &str) -> watcher::Config {
     foreign().fields(&format!("spec.nodeName={node}"))
 }
 
+/// A workload of which nothing is known for so long is not waited for any more: its node would hold up those behind it.
+const UNANSWERED: Duration = Duration::from_mins(1);
 /// At most so many workloads are watched at once. Further ones are not looked at.
 pub(crate) const MAX_WORKLOAD_WATCHES: usize = 512;
 
@@ -184,13 +188,20 @@ async fn follow(
     let api = Api::<Item<Scale>>::namespaced_with(client, &workload.namespace, &resource);
     let mut events = std::pin::pin!(watch_one(api, &workload.name));
     let mut outage = Outage::new(workload.to_string(), failures);
-    while let Some(event) = events.next().await {
-        match &event {
-            Ok(_) => outage.is_over(),
-            Err(error) => outage.goes_on(error),
-        }
+    let unanswered = Instant::now() + UNANSWERED;
+    loop {
         let before = *sender.borrow();
-        let found = after(before, workload.kind, event);
+        let found = tokio::select! {
+            event = events.next() => {
+                let Some(event) = event else { return };
+                match &event {
+                    Ok(_) => outage.is_over(),
+                    Err(error) => outage.goes_on(error),
+                }
+                after(before, workload.kind, event)
+            }
+            () = sleep_until(unanswered), if before.is_none() => Some(Found::Unknown),
+        };
         sender.send_replace(found);
         if found != before {
             revision.fetch_add(1, Ordering::Relaxed);
