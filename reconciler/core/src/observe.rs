@@ -61,7 +61,8 @@ pub struct Observed<'a> {
 pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, now: Now<'a>) -> Observed<'a> {
     let mut clock = Clock::new(now.time);
     let fleet = fleet_facts(cluster, policy, leader, now, &mut clock);
-    let mut nodes = Observer { policy, own_node: leader.own_node, clock, slots: fleet.slots };
+    let mut nodes = Observer { policy, own_node: leader.own_node, clock };
+    let mut slots = fleet.slots.iter().peekable();
     let (mut views, mut unreadable, mut too_long) = (vec![], BTreeMap::new(), vec![]);
     for (name, entry) in &cluster.entries {
         if entry.shadow.is_none() && !entry.node.as_ref().is_some_and(|node| node.is_managed()) {
@@ -71,7 +72,10 @@ pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, n
             too_long.push(name.as_str());
             continue;
         }
-        let (view, why) = nodes.view(name, entry);
+        // Entries and slots are both sorted by name.
+        while slots.next_if(|(held, _)| *held < name).is_some() {}
+        let slot = slots.peek().filter(|(held, _)| *held == name).map(|(_, slot)| *slot);
+        let (view, why) = nodes.view(name, entry, slot);
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }
@@ -130,12 +134,16 @@ struct Observer<'a, 'c> {
     policy: &'c Policy,
     own_node: Option<&'a str>,
     clock: Clock,
-    slots: &'a BTreeMap<String, Slot>,
 }
 
 impl<'a> Observer<'a, '_> {
-    /// The view of this name, and why it cannot be interpreted if so.
-    fn view(&mut self, name: &'a str, entry: &'a Entry) -> (NodeView<'a>, Option<String>) {
+    /// The view of this name, and of the slot of this name if there is one; and why it cannot be interpreted if so.
+    fn view(
+        &mut self,
+        name: &'a str,
+        entry: &'a Entry,
+        slot: Option<&'a Slot>,
+    ) -> (NodeView<'a>, Option<String>) {
         let mut unreadable = None;
         let agent_ready = entry.agent().is_some_and(AgentPod::is_ready);
         let node = entry.node.as_ref().map(|node| self.node(node, agent_ready, &mut unreadable));
@@ -148,7 +156,6 @@ impl<'a> Observer<'a, '_> {
             None => None,
         };
         let marker = node.and_then(|node| node.marker);
-        let slot = self.slots.get(name);
         let times = Times::of(entry, marker, shadow.as_ref(), slot, &self.policy.durations);
         let view = NodeView {
             shadow_name: name,
