@@ -9,6 +9,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 SHIPPED := $(TARGET)/shipped
 
 CARGO_DENY_VERSION := 0.20.2
+ACTIONLINT_VERSION := 1.7.12
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 
 # For `make yaml`: which overlay, which image if not the released one, and the folder to write to.
@@ -201,7 +202,7 @@ model: ## Checks the model in larger worlds; prints states and time (some minute
 	model/check
 
 .PHONY: check
-check: fmt-check lint manifests-check overlays-check planted-check ## Checks format, lints, generated manifests, overlays, purity of the decisions
+check: fmt-check lint manifests-check overlays-check planted-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions
 	@.ci/pure-crates
 
 .PHONY: fmt
@@ -219,6 +220,10 @@ lint: ## Runs clippy, warnings denied
 .PHONY: deny
 deny: ## Checks licences, bans and sources of our dependencies
 	@.ci/cargo-deny $(CARGO_DENY_VERSION) check --hide-inclusion-graph bans licenses sources
+
+.PHONY: workflows-check
+workflows-check: ## Checks GitHub's workflows, with actionlint
+	@.ci/actionlint $(ACTIONLINT_VERSION)
 
 .PHONY: manifests
 manifests: ## Generates the custom resource definitions from api/, and the PrometheusRule from docs/alerts.yaml
