@@ -11,6 +11,7 @@ SHIPPED := $(TARGET)/shipped
 CARGO_DENY_VERSION := 0.20.2
 ACTIONLINT_VERSION := 1.7.12
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
+SAMPLE := kustomize/components/prometheus-sample
 
 # For `make yaml`: which overlay, which image if not the released one, and the folder to write to.
 OVERLAY ?= default
@@ -226,14 +227,16 @@ workflows-check: ## Checks GitHub's workflows, with actionlint
 	@.ci/actionlint $(ACTIONLINT_VERSION)
 
 .PHONY: manifests
-manifests: ## Generates the custom resource definitions from api/, and the PrometheusRule from docs/alerts.yaml
+manifests: ## Generates the custom resource definitions from api/, and what the Prometheus components have of docs/alerts.yaml and docs/scrape.yaml
 	cargo run --locked --quiet -p brupop-api --example crds -- manifests
 	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' docs/alerts.yaml | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
+	@cp docs/alerts.yaml $(SAMPLE)/alerts.yaml
+	@sed 's/names: \[brupop-bottlerocket-aws\]/own_namespace: true/' docs/scrape.yaml >$(SAMPLE)/scrape.yaml
 
 .PHONY: manifests-check
 manifests-check: manifests
-	@git diff --exit-code -- manifests $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or the PrometheusRule does not match docs/alerts.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
+	@git diff --exit-code -- manifests $(PROMETHEUS_RULE) $(SAMPLE) || { echo "manifests/ does not match api/, or the Prometheus components do not match docs/alerts.yaml and docs/scrape.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
 yaml: ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=), with kubectl or kustomize, or the test bed's kubectl if neither is there
