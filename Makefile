@@ -9,7 +9,9 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 SHIPPED := $(TARGET)/shipped
 
 CARGO_DENY_VERSION := 0.20.2
+ACTIONLINT_VERSION := 1.7.12
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
+SAMPLE := kustomize/components/prometheus-sample
 
 # For `make yaml`: which overlay, which image if not the released one, and the folder to write to.
 OVERLAY ?= default
@@ -201,7 +203,7 @@ model: ## Checks the model in larger worlds; prints states and time (some minute
 	model/check
 
 .PHONY: check
-check: fmt-check lint manifests-check overlays-check planted-check ## Checks format, lints, generated manifests, overlays, purity of the decisions
+check: fmt-check lint manifests-check overlays-check planted-check workflows-check ## Checks format, lints, generated manifests, overlays, workflows, purity of the decisions
 	@.ci/pure-crates
 
 .PHONY: fmt
@@ -220,15 +222,21 @@ lint: ## Runs clippy, warnings denied
 deny: ## Checks licences, bans and sources of our dependencies
 	@.ci/cargo-deny $(CARGO_DENY_VERSION) check --hide-inclusion-graph bans licenses sources
 
+.PHONY: workflows-check
+workflows-check: ## Checks GitHub's workflows, with actionlint
+	@.ci/actionlint $(ACTIONLINT_VERSION)
+
 .PHONY: manifests
-manifests: ## Generates the custom resource definitions from api/, and the PrometheusRule from docs/alerts.yaml
+manifests: ## Generates the custom resource definitions from api/, and what the Prometheus components have of docs/alerts.yaml and docs/scrape.yaml
 	cargo run --locked --quiet -p brupop-api --example crds -- manifests
 	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' docs/alerts.yaml | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
+	@cp docs/alerts.yaml $(SAMPLE)/alerts.yaml
+	@sed 's/names: \[brupop-bottlerocket-aws\]/own_namespace: true/' docs/scrape.yaml >$(SAMPLE)/scrape.yaml
 
 .PHONY: manifests-check
 manifests-check: manifests
-	@git diff --exit-code -- manifests $(PROMETHEUS_RULE) || { echo "manifests/ does not match api/, or the PrometheusRule does not match docs/alerts.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
+	@git diff --exit-code -- manifests $(PROMETHEUS_RULE) $(SAMPLE) || { echo "manifests/ does not match api/, or the Prometheus components do not match docs/alerts.yaml and docs/scrape.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
 yaml: ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=), with kubectl or kustomize, or the test bed's kubectl if neither is there

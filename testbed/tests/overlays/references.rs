@@ -10,6 +10,8 @@ use crate::cases::{Case, ELSEWHERE, PREFIX, SUFFIX};
 
 /// What cert-manager makes, under a name that no prefix changes.
 const MADE_BY_CERT_MANAGER: &str = "brupop-webhook-tls";
+/// The label of the operator's own pods.
+const COMPONENT: &str = "brupop.bottlerocket.aws/component";
 /// By which variables our programs are told what their containers call these ports, and which they take else.
 const LISTENERS: [(&str, &str, u64); 3] = [
     ("admission", "ADMISSION_ADDRESS", 8443),
@@ -21,9 +23,8 @@ const LISTENERS: [(&str, &str, u64); 3] = [
 pub fn wrong(objects: &[Json]) -> Vec<String> {
     let mut wrong = Vec::new();
     let workloads: Vec<_> = workloads(objects).collect();
-    let images: BTreeSet<_> =
-        workloads.iter().map(|workload| container(workload)["image"].as_str()).collect();
-    if workloads.len() != 3 || images.len() != 1 {
+    let images: Vec<_> = operators(objects).map(|workload| container(workload)["image"].as_str()).collect();
+    if images.len() != 3 || images.iter().collect::<BTreeSet<_>>().len() != 1 {
         wrong.push(format!("not one image for three workloads: {images:?}"));
     }
     for workload in &workloads {
@@ -66,8 +67,14 @@ pub fn foreign(objects: &[Json], case: &Case) -> Vec<String> {
     wrong
 }
 
+/// Those that run the operator's own programs.
+pub fn operators(objects: &[Json]) -> impl Iterator<Item = &Json> {
+    workloads(objects)
+        .filter(|object| object["spec"]["template"]["metadata"]["labels"].get(COMPONENT).is_some())
+}
+
 /// `DaemonSet` and Deployments.
-pub fn workloads(objects: &[Json]) -> impl Iterator<Item = &Json> {
+fn workloads(objects: &[Json]) -> impl Iterator<Item = &Json> {
     objects.iter().filter(|object| object.pointer("/spec/template/spec/containers").is_some())
 }
 
@@ -101,8 +108,18 @@ fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
             wrong.push(format!("{name}: there is no {kind} {of}"));
         }
     };
-    needs("PriorityClass", &pod["priorityClassName"]);
+    if let Some(class) = pod.get("priorityClassName") {
+        needs("PriorityClass", class);
+    }
     needs("ServiceAccount", &pod["serviceAccountName"]);
+    for volume in items(&pod["volumes"]) {
+        for (source, field, kind) in [("configMap", "name", "ConfigMap"), ("secret", "secretName", "Secret")]
+        {
+            if let Some(source) = volume.get(source) {
+                needs(kind, &source[field]);
+            }
+        }
+    }
     for from in items(&container["envFrom"]) {
         needs("ConfigMap", &from["configMapRef"]["name"]);
     }

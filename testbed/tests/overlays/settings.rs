@@ -7,7 +7,7 @@ use brupop_testbed::operator::binaries;
 use serde_json::Value as Json;
 use tokio::process::Command;
 
-use crate::references::{container, items, text, workloads};
+use crate::references::{container, items, operators, text};
 
 const PROGRAMS: [&str; 3] = ["brupop-agent", "brupop-reconciler", "brupop-webhook"];
 /// Common to all three, and in the help of none.
@@ -34,7 +34,7 @@ impl Programs {
     /// What is wrong with the settings, in the programs' own words.
     pub async fn refuse(&self, objects: &[Json]) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
-        for workload in workloads(objects) {
+        for workload in operators(objects) {
             let container = container(workload);
             let program = text(&container["command"][0]).trim_start_matches('/').to_owned();
             let env = environment(objects, container)?;

@@ -94,7 +94,7 @@ async fn what_it_does_not_know_is_refused(control_plane: &ControlPlane) -> Resul
 
 /// So that finding nothing proves something.
 async fn what_does_not_fit_is_found(control_plane: &ControlPlane) -> Result<()> {
-    let case = Case::new("default", &["network-policy", "cert-manager"]);
+    let case = Case::new("default", &["network-policy", "cert-manager", "prometheus-sample"]);
     let objects = rendered(control_plane, &case.write(control_plane)?).await?;
     ensure!(references::wrong(&objects).is_empty(), "{:?}", references::wrong(&objects));
     let of_webhook = json!({"brupop.bottlerocket.aws/component": "webhook"});
@@ -111,6 +111,9 @@ async fn what_does_not_fit_is_found(control_plane: &ControlPlane) -> Result<()> 
         ("Deployment", "/spec/selector/matchLabels", json!({})),
         ("Role", "/rules/5/resourceNames/0", json!("brupop-agent")),
         ("Certificate", "/spec/secretName", json!("another")),
+        // Only the sample's has volumes with these.
+        ("Deployment", "/spec/template/spec/volumes/0/configMap/name", json!("another")),
+        ("Deployment", "/spec/template/spec/volumes/1/secret/secretName", json!("another")),
     ] {
         let mut objects = objects.clone();
         // The first with such a path is the agent's, or the reconciler's.
