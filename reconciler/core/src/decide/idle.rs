@@ -17,14 +17,14 @@ impl<'a> Case<'_, 'a> {
     /// Wanted: nothing. What is left of the last update is undone first; then the next one begins if the node has a
     /// slot.
     pub(super) fn idle(self) -> Decision<'a> {
-        let Self { fleet, view, node, shadow } = self;
+        let Self { fleet, view, node, shadow, slot } = self;
         if node.marker.is_some() {
             return undo_when_ready(node, Reason::Finishing, None);
         }
         if !node.labelled {
             return Decision::carry_out(Effect::DeleteShadow { uid: shadow.uid }, Reason::NotLabelled);
         }
-        let slot = match view.slot(fleet) {
+        let slot = match slot {
             Some(slot) if Some(slot.attempt) > shadow.spec.attempt => slot,
             Some(_) => return Decision::wait(Reason::Finishing),
             None => return Decision::wait(startable(fleet, view).err().unwrap_or(Reason::LimitReached)),
@@ -135,8 +135,8 @@ impl<'s, 'a> Candidates<'s, 'a> {
                 order.push(index);
             }
         }
-        // Among equals they stay sorted by name.
-        order.sort_by_cached_key(|&index| candidates.rank(index));
+        // Among equals they stay sorted by name. Most are equals, so there is little to sort.
+        order.sort_by_key(|&index| candidates.rank(index));
         for index in order {
             candidates.waiting.entry(candidates.zone(index)).or_default().push_back(index);
         }

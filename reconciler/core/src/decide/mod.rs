@@ -12,7 +12,7 @@ mod versions;
 mod writes;
 
 use brupop_api::facts::ShadowFacts;
-use brupop_api::fleet::Counts;
+use brupop_api::fleet::{Counts, Slot};
 use brupop_api::{Field, Object, State, Value, Write, names};
 
 use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode};
@@ -98,6 +98,7 @@ struct Case<'c, 'a> {
     view: &'c NodeView<'a>,
     node: &'c NodeFacts<'a>,
     shadow: &'c ShadowFacts<'a>,
+    slot: Option<&'a Slot>,
 }
 
 impl<'a> Decision<'a> {
@@ -133,7 +134,10 @@ pub struct FleetDecision<'a> {
 pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
     let Observed { fleet, views, unreadable, .. } = observed;
     let slots = slots(fleet, views);
-    let mut nodes: Vec<Decision<'o>> = views.iter().map(|view| node(fleet, view)).collect();
+    let held = held(fleet, views);
+    let with_slots = views.iter().zip(held.iter().copied());
+    let mut nodes: Vec<Decision<'o>> =
+        with_slots.clone().map(|(view, slot)| node_holding(fleet, view, slot)).collect();
     let starting =
         slots.taken.iter().map(|&at| (at, Reason::Starting(slots::version_for(&views[at]).unwrap_or(""))));
     for (at, reason) in slots.queued.iter().copied().chain(starting) {
@@ -144,12 +148,28 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
     for (&at, why) in unreadable {
         nodes[at] = Decision::wait(Reason::NotUnderstood(why));
     }
-    let counts = counts(fleet, views);
+    let counts = counts(fleet, with_slots);
     FleetDecision { slots, nodes, counts }
+}
+
+/// The slot of each view. Views and slots are sorted by name, so it is found by walking along both.
+fn held<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<Option<&'a Slot>> {
+    let mut slots = fleet.slots.iter().peekable();
+    let of = |view: &NodeView<'a>| {
+        while slots.next_if(|(name, _)| name.as_str() < view.shadow_name).is_some() {}
+        let (_, slot) = slots.peek().filter(|(name, _)| *name == view.shadow_name)?;
+        Some(*slot).filter(|slot| view.shadow.is_some_and(|shadow| shadow.uid == slot.uid))
+    };
+    views.iter().map(of).collect()
 }
 
 /// What to do for one node now.
 pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
+    node_holding(fleet, view, view.slot(fleet))
+}
+
+/// The same for a node that has this slot.
+fn node_holding<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slot>) -> Decision<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Decision::wait(Reason::NotLeading);
     }
@@ -159,15 +179,15 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
         return Decision::carry_out(Effect::DeleteShadow { uid: shadow.uid }, Reason::NodeReplaced);
     }
     // A shadow that is being adopted gets its marker first, and then the attempt of its slot.
-    let attempt = || shadow.spec.attempt.or_else(|| view.slot(fleet).map(|slot| slot.attempt));
+    let attempt = shadow.spec.attempt.or_else(|| slot.map(|slot| slot.attempt));
     if let Some(marker) = node.marker
-        && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt())
+        && (marker.shadow_uid != shadow.uid || Some(marker.attempt) != attempt)
     {
         // A node without changes of ours was never out of service, so no Event tells of its return.
         let back = marker.holds_changes().then_some(Milestone::ReturnedToService);
         return undo_when_ready(&node, Reason::ReturningToService, back);
     }
-    let case = Case { fleet, view, node: &node, shadow: &shadow };
+    let case = Case { fleet, view, node: &node, shadow: &shadow, slot };
     match shadow.spec.state {
         State::Idle | State::ErrorReset => case.idle(),
         _ if shadow.spec.attempt.is_none() => case.adopt(),
@@ -212,15 +232,18 @@ fn undo_when_ready<'a>(
 
 /// The counts of the fleet's status, which are columns of `kubectl get brf`. A node that cannot look for updates is
 /// neither up to date nor behind.
-fn counts(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> Counts {
+fn counts<'v, 'a: 'v>(
+    fleet: &FleetFacts<'_>,
+    views: impl Iterator<Item = (&'v NodeView<'a>, Option<&'a Slot>)>,
+) -> Counts {
     let in_use = u64::try_from(fleet.slots.len()).unwrap_or(u64::MAX);
     let mut counts = Counts { in_use, ..Counts::default() };
-    for view in views {
+    for (view, slot) in views {
         counts.nodes += u64::from(view.node.is_some_and(|node| node.labelled));
         let Some(shadow) = view.shadow.filter(|shadow| shadow.status.current_version.is_some()) else {
             continue;
         };
-        if view.slot(fleet).is_some() {
+        if slot.is_some() {
             continue;
         }
         counts.pending += u64::from(shadow.update().is_some());

@@ -77,8 +77,8 @@ impl<'a> Case<'_, 'a> {
     /// cordon that is there before that is a person's. So is every cordon of a node without the label: the policy
     /// `brupop-reconciler` keeps such nodes from us, and the update is given up.
     pub(super) fn adopt(self) -> Decision<'a> {
-        let Self { fleet, view, node, shadow } = self;
-        let Some(slot) = view.slot(fleet) else {
+        let Self { fleet, node, shadow, .. } = self;
+        let Some(slot) = self.slot else {
             return Decision::wait(if fleet.alone { Reason::LimitReached } else { Reason::OtherOperator });
         };
         let starting = Reason::Starting(shadow.spec.version.unwrap_or(""));
@@ -151,8 +151,8 @@ impl<'a> Case<'_, 'a> {
     }
 
     fn empty_then_grant(self) -> Decision<'a> {
-        let Self { fleet, view, node, shadow } = self;
-        if view.slot(fleet).is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
+        let Self { fleet, node, shadow, slot, .. } = self;
+        if slot.is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
             return Decision::wait(Reason::LimitReached);
         }
         if !node.ready {
@@ -242,7 +242,7 @@ impl<'a> Case<'_, 'a> {
 
     /// Wanted: the node in service for a while with the new version.
     pub(super) fn monitoring(self) -> Decision<'a> {
-        let Self { fleet, view, node, shadow } = self;
+        let Self { fleet, view, node, shadow, .. } = self;
         if !node.ready {
             // It was in service; whether it comes back is no longer a matter of this step alone.
             if view.time.step_overdue {

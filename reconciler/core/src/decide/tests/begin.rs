@@ -107,7 +107,7 @@ fn who_cannot_refresh_is_not_counted() {
     let counted = |target, problem| {
         let mut view = idle();
         shadow(&mut view, |it| (it.status.target_version, it.status.problem) = (target, problem));
-        let counts = counts(&without_slots(), &[view]);
+        let counts = counts(&without_slots(), [(&view, None)].into_iter());
         (counts.nodes, counts.updated, counts.pending)
     };
     assert_eq!(counted(None, None), (1, 1, 0));

@@ -6,7 +6,7 @@ use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::{Field, Marker, State, Value};
 use proptest::prelude::*;
 
-use super::super::{Effect, Reason, new_term, node as decide, opt_in, slots};
+use super::super::{Effect, Reason, held, new_term, node as decide, opt_in, slots};
 use super::opt_in::BARE;
 use super::sets;
 use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, marker};
@@ -117,6 +117,19 @@ impl Arena {
 }
 
 proptest! {
+    #[test]
+    fn a_walk_finds_the_slots_of_all(odds in prop::collection::vec(odd(), 1..12), missing in any::<u8>()) {
+        let mut arena = Arena::of(&odds);
+        // Of shadows before, between and after those that are there.
+        for name in ["brs", "brs-00a", "brs-05a", "brs-z"] {
+            arena.slots.insert(name.to_owned(), Slot::default());
+        }
+        let mut views = arena.views(&odds);
+        views.remove(usize::from(missing) % views.len());
+        let fleet = arena.fleet(500, Gate::Open);
+        prop_assert_eq!(held(&fleet, &views), views.iter().map(|view| view.slot(&fleet)).collect::<Vec<_>>());
+    }
+
     #[test]
     fn no_slot_is_taken_beyond_the_limit(
         odds in prop::collection::vec(odd(), 1..12),
