@@ -19,8 +19,6 @@ const DEADLINE: Duration = Duration::from_mins(2);
 const OVERLAY: &str = "kustomize/overlays/default";
 /// Stands before the commands of the earlier operator's containers.
 const EARLIER: &str = "/earlier";
-/// The port that the earlier programs do not listen on, by its name in today's containers.
-const NOT_YET: &str = "metrics";
 
 /// One of the operator's three workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,10 +163,9 @@ fn list(control_plane: &ControlPlane, name: &str, items: &[&Json]) -> Result<Pat
 /// # Errors
 /// The earlier programs cannot be built, or today's are not.
 pub async fn programs_of_both(env: &[(&str, &str)]) -> Result<Vec<(String, Program)>> {
-    let earlier = programs(&earlier_operator().await?, env).into_iter().map(|(command, mut program)| {
-        program.ports.retain(|(port, _)| port != NOT_YET);
-        (format!("{EARLIER}{command}"), program)
-    });
+    let earlier = programs(&earlier_operator().await?, env)
+        .into_iter()
+        .map(|(command, program)| (format!("{EARLIER}{command}"), program));
     Ok(programs(&todays_programs()?, env).into_iter().chain(earlier).collect())
 }
 

@@ -22,8 +22,6 @@ use went_well::went_well;
 const DEADLINE: Duration = Duration::from_mins(2);
 const NODES: usize = 4;
 const LIMIT: usize = 3;
-/// What today's policies say to the earlier reconciler, whose evictions name no UID.
-const REFUSAL: &str = "reconciler-eviction: ";
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,12 +88,7 @@ async fn exchange(direction: Direction, steps: &[&[Component]]) -> Result<()> {
             host(&fleet, node)?.set_faults(Faults::default());
         }
         until_updated(&fleet, rebooting).await?;
-        let reconciler_is_earlier = left.contains(&Reconciler) == (direction == Direction::Forth);
-        if reconciler_is_earlier {
-            its_evictions_are_refused(&fleet).await?;
-        } else {
-            until_updated(&fleet, &downloading).await?;
-        }
+        until_updated(&fleet, &downloading).await?;
     }
     if direction == Direction::Back {
         before.delete_what_is_not_in(&after, &fleet.control_plane).await?;
@@ -155,21 +148,8 @@ async fn until_updated(fleet: &Fleet, node: &str) -> Result<()> {
         .await
 }
 
-/// The drain of the node that was downloading waits for a reconciler that evicts as today's policies want it.
-async fn its_evictions_are_refused(fleet: &Fleet) -> Result<()> {
-    let audit = fleet.control_plane.audit();
-    audit.wait_for_audit("an eviction that is refused", DEADLINE, is_refused_eviction).await?;
-    Ok(())
-}
-
-fn is_refused_eviction(event: &Event) -> bool {
-    event.object_ref.as_ref().is_some_and(|object| object.subresource == "eviction")
-        && event.code() == 403
-        && says(event).contains(REFUSAL)
-}
-
-/// No write was refused but evictions of the earlier reconciler, and none found no webhook. A conditional write that came
-/// too late (409, 422) is nothing to speak of.
+/// No write was refused, and none found no webhook. A conditional write that came too late (409, 422) is nothing to speak
+/// of.
 fn nobody_was_refused(mut audit: AuditReader) -> Result<()> {
     let mut refused = audit.read()?;
     refused.retain(|event| {
@@ -177,7 +157,6 @@ fn nobody_was_refused(mut audit: AuditReader) -> Result<()> {
             && matches!(event.verb.as_str(), "create" | "update" | "patch" | "delete")
             && (event.code() == 403 || says(event).contains("failed calling webhook"))
             && !event.request_uri.contains("dryRun")
-            && !is_refused_eviction(event)
     });
     ensure!(refused.is_empty(), "{refused:#?}");
     Ok(())
