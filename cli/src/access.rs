@@ -94,7 +94,9 @@ impl fmt::Display for Right {
 
 /// Does this refusal come from RBAC, and not from an admission rule? The API server gives both the same code and reason.
 fn is_about_rights(status: &Status) -> bool {
-    status.code == 403 && status.message.contains(" cannot ") && status.message.contains(" resource ")
+    status.code == 403
+        && status.message.contains(" is forbidden: User ")
+        && status.message.contains(" cannot ")
 }
 
 #[cfg(test)]
@@ -121,9 +123,12 @@ mod tests {
     fn a_refusal_of_an_admission_rule_is_quoted() {
         let policy = "bottlerocketfleets \"fleet\" is forbidden: ValidatingAdmissionPolicy 'freeze' denied request: not today";
         let said = refused(policy);
-        assert!(
-            said.starts_with("could not patch bottlerocketfleets") && said.ends_with("not today"),
-            "{said}"
+        assert_eq!(
+            said,
+            format!(
+                "the API server refuses to let you patch bottlerocketfleets.brupop.bottlerocket.aws in the namespace ns: \
+                 {policy}"
+            )
         );
     }
 }

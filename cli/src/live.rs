@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
+use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::Ledger;
 use brupop_runtime::errors::describe;
@@ -24,13 +25,15 @@ use crate::report::status;
 const SHORTEST: Duration = Duration::from_millis(200);
 /// After so many draws' time without a change it is drawn all the same on a terminal, for the ages.
 const STALE: u32 = 5;
+/// Clears the rest of a line, and goes on to the next.
+const END_OF_LINE: &str = "\u{1b}[K\n";
 
 /// Ends only with an error, as when the caller may not watch.
 pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Error> {
     let shadows = watcher(server.ours::<Item<BottlerocketShadow>>(), Config::default());
     let mut shadows = pin!(patient(shadows));
     let mut ledgers = pin!(watch_one(server.ours::<Item<Ledger>>(), names::FLEET));
-    let (mut seen, mut screen) = (Seen::default(), Screen::new(output));
+    let (mut seen, mut screen) = (Brought::default(), Screen::new(output));
     let mut tick = ticks();
     loop {
         tokio::select! {
@@ -75,17 +78,19 @@ fn trouble(error: watcher::Error, server: &ApiServer, kind: Kind) -> Result<Stri
 
 /// What the watches have brought.
 #[derive(Default)]
-struct Seen {
+struct Brought {
     shadows: Option<BTreeMap<String, Item<BottlerocketShadow>>>,
     listed: BTreeMap<String, Item<BottlerocketShadow>>,
-    /// `Some(None)` = there is none, or it cannot be read.
-    ledger: Option<Option<BottlerocketFleet>>,
+    /// `None` = there is none, or it cannot be read.
+    ledger: Option<BottlerocketFleet>,
+    /// Has the watch of the ledger told anything?
+    ledger_told: bool,
     /// What is wrong with a watch now.
     trouble: Option<String>,
     changed: bool,
 }
 
-impl Seen {
+impl Brought {
     fn shadow(&mut self, event: Event<Item<BottlerocketShadow>>) {
         let known = self.shadows.get_or_insert_default();
         match event {
@@ -99,7 +104,8 @@ impl Seen {
     }
 
     fn ledger(&mut self, found: Option<Item<Ledger>>) {
-        self.ledger = Some(found.and_then(|item| item.body.ok()).map(|ledger| ledger.fleet));
+        self.ledger = found.and_then(|item| item.body.ok()).map(|ledger| ledger.fleet);
+        self.ledger_told = true;
         self.now();
     }
 
@@ -113,8 +119,8 @@ impl Seen {
 
     /// The fleet, once both watches have brought something.
     fn fleet(&self) -> Option<Fleet> {
-        let (shadows, ledger) = (self.shadows.as_ref()?, self.ledger.as_ref()?);
-        Some(Fleet { ledger: ledger.clone(), shadows: shadows.values().cloned().collect() })
+        let shadows = self.shadows.as_ref().filter(|_| self.ledger_told)?;
+        Some(Fleet { ledger: self.ledger.clone(), shadows: shadows.values().cloned().collect() })
     }
 }
 
@@ -131,7 +137,7 @@ impl Screen {
         Self { output, last: String::new(), idle_ticks: 0 }
     }
 
-    fn draw(&mut self, seen: &mut Seen) -> Result<(), Error> {
+    fn draw(&mut self, seen: &mut Brought) -> Result<(), Error> {
         let size = terminal().filter(|_| self.output == Output::Table);
         self.idle_ticks += 1;
         let stale = size.is_some() && self.idle_ticks >= STALE;
@@ -140,7 +146,7 @@ impl Screen {
         let page = Page { now: Timestamp::now(), columns: size.map(|size| size.columns) };
         let mut text = rendered(&status::of(&fleet), self.output, &page)?;
         if let (Some(trouble), Output::Table) = (&seen.trouble, self.output) {
-            text += &format!("\n{} {}\n", Tone::Bad.paint("Trouble:"), shown(trouble, 512));
+            text.extend(["\n", &Tone::Bad.paint("Trouble:"), " ", &shown(trouble, MESSAGE_MAX), "\n"]);
         }
         match size {
             Some(size) => write_out(&framed(&text, size)),
@@ -166,10 +172,10 @@ fn framed(text: &str, size: Size) -> String {
     let shown = if lines.len() > room { room.saturating_sub(1) } else { lines.len() };
     let mut frame = "\u{1b}[H".to_owned();
     for line in &lines[..shown] {
-        frame += &format!("{line}\u{1b}[K\n");
+        frame.extend([line, END_OF_LINE]);
     }
     if shown < lines.len() {
-        frame += &format!("… {} more lines\u{1b}[K\n", lines.len() - shown);
+        frame.extend(["… ", &(lines.len() - shown).to_string(), " more lines", END_OF_LINE]);
     }
     frame + "\u{1b}[J"
 }

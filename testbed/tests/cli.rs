@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{FLEET, LEASE, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION};
+use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::host::Faults;
 use brupop_testbed::operator::NAMESPACE;
@@ -175,7 +176,7 @@ async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Re
     reader.says("why node-9", &["the node has no shadow", node]).await?;
     let asked = audit.read()?;
     let refused = asked.iter().filter(|event| event.user.username == "reader" && event.verb == "patch");
-    ensure!(refused.map(|event| event.code()).eq([403]), "{asked:#?}");
+    ensure!(refused.map(Event::code).eq([403]), "{asked:#?}");
     Ok(())
 }
 

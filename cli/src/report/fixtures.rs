@@ -17,7 +17,7 @@ pub(crate) fn page() -> Page {
 
 pub(crate) fn shadow(
     node: &str,
-    spec: Value,
+    spec: &Value,
     mut status: Value,
     progressing: [&str; 3],
 ) -> Item<BottlerocketShadow> {
@@ -36,13 +36,13 @@ pub(crate) fn item(node: &str, mut object: Value) -> Item<BottlerocketShadow> {
 /// A shadow whose node is idle, and runs the old version.
 pub(crate) fn idle(node: &str, progressing: [&str; 3]) -> Item<BottlerocketShadow> {
     let status = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0"});
-    shadow(node, json!({"state": "Idle"}), status, progressing)
+    shadow(node, &json!({"state": "Idle"}), status, progressing)
 }
 
 /// A shadow whose node is up to date.
 pub(crate) fn updated(node: &str) -> Item<BottlerocketShadow> {
     let status = json!({"current_state": "Idle", "current_version": "1.20.0"});
-    shadow(node, json!({"state": "Idle"}), status, ["False", "NoUpdate", "the host knows of no update"])
+    shadow(node, &json!({"state": "Idle"}), status, ["False", "NoUpdate", "the host knows of no update"])
 }
 
 /// A shadow whose node is being drained.
@@ -51,11 +51,11 @@ pub(crate) fn draining(node: &str) -> Item<BottlerocketShadow> {
         "state_transition_timestamp": "2026-11-21T03:50:00Z"});
     let status = json!({"current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4",
         "target_version": "1.20.0", "attempt": 2});
-    shadow(node, spec, status, ["True", "Draining", "pods are being evicted from the node"])
+    shadow(node, &spec, status, ["True", "Draining", "pods are being evicted from the node"])
 }
 
 /// A fleet with this spec and status.
-pub(crate) fn ledger(spec: Value, status: Value) -> Ledger {
+pub(crate) fn ledger(spec: &Value, status: &Value) -> Ledger {
     let metadata = json!({"name": "fleet", "namespace": NS, "uid": "f", "generation": 3});
     let item: Item<Ledger> =
         serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap();
@@ -83,11 +83,11 @@ pub(crate) fn fleet() -> BottlerocketFleet {
             condition("OtherOperator", "False", "upstream's operator is not installed"),
         ],
     });
-    ledger(json!({"paused": false}), status).fleet
+    ledger(&json!({"paused": false}), &status).fleet
 }
 
 /// A Node with these labels and annotations.
-pub(crate) fn node(labels: Value, annotations: Value) -> WatchedNode {
+pub(crate) fn node(labels: &Value, annotations: &Value) -> WatchedNode {
     let metadata = json!({"name": "node-0", "uid": "n", "labels": labels, "annotations": annotations});
     serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata})).unwrap()
 }

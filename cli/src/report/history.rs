@@ -17,7 +17,7 @@ const EVENTS: usize = 200;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct History {
     /// The one that was seen first comes first.
-    pub versions: Vec<Version>,
+    pub versions: Vec<Outcome>,
     /// When an update last finished.
     pub last_finished: Option<String>,
     pub events: Vec<EventRow>,
@@ -28,7 +28,7 @@ pub(crate) struct History {
 /// What became of a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Version {
+pub(crate) struct Outcome {
     pub version: String,
     pub first_seen: Option<String>,
     /// How many nodes have reached it.
@@ -56,7 +56,7 @@ pub(crate) struct Failure {
 pub(crate) fn of(past: &Past) -> History {
     let status = past.ledger.status.as_ref();
     let records = status.into_iter().flat_map(|status| &status.versions);
-    let mut versions: Vec<Version> = records.map(|(version, record)| of_version(version, record)).collect();
+    let mut versions: Vec<Outcome> = records.map(|(version, record)| of_version(version, record)).collect();
     versions.sort_by(|one, other| one.first_seen.cmp(&other.first_seen));
     History {
         versions,
@@ -66,13 +66,13 @@ pub(crate) fn of(past: &Past) -> History {
     }
 }
 
-fn of_version(of: &str, record: &VersionRecord) -> Version {
+fn of_version(of: &str, record: &VersionRecord) -> Outcome {
     let failures = record.failures.iter().map(|failure| Failure {
         node: name(&failure.node),
         at: time(&failure.at),
         reason: word(&failure.reason),
     });
-    Version {
+    Outcome {
         version: version(of),
         first_seen: record.first_seen.as_deref().map(time),
         succeeded: record.succeeded,
@@ -89,7 +89,7 @@ impl View for History {
             || "No update has finished yet\n".to_owned(),
             |at| format!("The last update finished {} ago\n", age(at, page.now)),
         );
-        let rows = self.versions.iter().map(|version| version.row(page)).collect();
+        let rows = self.versions.iter().map(|outcome| outcome.row(page)).collect();
         let head = ["VERSION", "FIRST SEEN", "REACHED BY", "FAILED ON", "HALTED"];
         let versions = table(&head, rows, page);
         finished
@@ -99,7 +99,7 @@ impl View for History {
     }
 }
 
-impl Version {
+impl Outcome {
     fn row(&self, page: &Page) -> Vec<Cell> {
         let failed = |it: &Failure| format!("{} ({}, {} ago)", it.node, it.reason, age(&it.at, page.now));
         let failures: Vec<String> = self.failures.iter().map(failed).collect();

@@ -53,11 +53,11 @@ pub(crate) fn latest(mut events: Vec<Event>, most: usize) -> Vec<EventRow> {
     events.sort_by_key(|event| Reverse(event.at));
     events.truncate(most);
     events.reverse();
-    events.into_iter().map(EventRow::of).collect()
+    events.iter().map(EventRow::of).collect()
 }
 
 impl EventRow {
-    fn of(event: Event) -> Self {
+    fn of(event: &Event) -> Self {
         Self {
             at: event.at.map(|at| at.to_string()),
             kind: shown(&event.kind, WORD_MAX),

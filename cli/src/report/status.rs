@@ -112,14 +112,14 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
         halted: halted(status),
         ..Status::default()
     };
-    let mut states = BTreeMap::<_, usize>::new();
+    let mut counts = BTreeMap::<_, usize>::new();
     let mut waiting = BTreeMap::<String, Waiting>::new();
     for item in &fleet.shadows {
         let Some(shadow) = item.ok() else {
             view.unreadable.push(name(item.name()));
             continue;
         };
-        *states.entry((state(shadow), runs(shadow))).or_default() += 1;
+        *counts.entry((state(shadow), runs(shadow))).or_default() += 1;
         let slot = status.and_then(|status| status.slots.get(item.name()));
         match standing(shadow, slot) {
             Standing::UpToDate => view.up_to_date += 1,
@@ -128,7 +128,7 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
         }
     }
     view.states =
-        states.into_iter().map(|((state, version), nodes)| Count { state, version, nodes }).collect();
+        counts.into_iter().map(|((state, version), nodes)| Count { state, version, nodes }).collect();
     view.states.sort_by_key(|count| Reverse(count.nodes));
     view.waiting = waiting.into_values().collect();
     view.waiting.sort_by_key(|waiting| Reverse(waiting.nodes.len()));
@@ -252,7 +252,7 @@ impl Status {
             self.in_use,
         );
         let mut line = |tone: Tone, what: &str, about: &str| {
-            text += &format!("{} {about}\n", tone.paint(what));
+            text.extend([&tone.paint(what), " ", about, "\n"]);
         };
         if self.paused {
             line(Tone::Attention, "Paused:", "no update starts before `kubectl brupop resume`");

@@ -34,7 +34,7 @@ fn a_fleet_in_mid_update() {
         draining("node-0"),
         shadow(
             "node-1",
-            rebooted,
+            &rebooted,
             runs,
             ["True", "ReturningToService", "the node is being put back into service"],
         ),
@@ -63,7 +63,7 @@ fn a_fleet_that_is_held_back() {
         {"type": "OtherOperator", "status": "True", "reason": "NotRuledOut", "message": "brupop-apiserver is in the namespace x",
             "lastTransitionTime": "2026-11-21T01:00:00Z"},
     ]});
-    let ledger = Some(ledger(json!({"paused": true}), status).fleet);
+    let ledger = Some(ledger(&json!({"paused": true}), &status).fleet);
     assert_snapshot!("status_held_back", text(&status::of(&Fleet { ledger, shadows: vec![] })));
     assert_snapshot!("status_without_operator", text(&status::of(&Fleet { ledger: None, shadows: vec![] })));
 }
@@ -105,7 +105,7 @@ fn a_node_that_waits() {
     let spec = json!({"state": "Idle", "failures": {"count": 2, "attempt": 3, "at": "2026-11-21T03:20:00Z", "reason": "FellBack"}});
     let status = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0",
         "problem": "RefreshFailed", "message": "the repository does not answer"});
-    let waits = shadow("node-1", spec, status, ["False", "BackingOff", "the last attempt was given up"]);
+    let waits = shadow("node-1", &spec, status, ["False", "BackingOff", "the last attempt was given up"]);
     assert_snapshot!("why_backing_off", text(&why::of("node-1", &about(waits)).unwrap()));
     let unknown = idle("node-1", ["False", "OfAnotherRelease", "a later release has reasons of its own"]);
     assert_snapshot!("why_of_another_release", text(&why::of("node-1", &about(unknown)).unwrap()));
@@ -114,10 +114,10 @@ fn a_node_that_waits() {
 #[test]
 fn a_node_without_a_shadow() {
     let without = |node| AboutNode { shadow: None, ledger: None, node, events: vec![], notes: vec![] };
-    let unlabelled = why::of("node-0", &without(Ok(Some(node(json!({}), json!({})))))).unwrap();
+    let unlabelled = why::of("node-0", &without(Ok(Some(node(&json!({}), &json!({})))))).unwrap();
     assert_eq!(unlabelled.reason.as_deref(), Some("NotLabelled"));
     assert_snapshot!("why_not_labelled", text(&unlabelled));
-    let labelled = node(json!({"bottlerocket.aws/updater-interface-version": "2.0.0"}), json!({}));
+    let labelled = node(&json!({"bottlerocket.aws/updater-interface-version": "2.0.0"}), &json!({}));
     let labelled = why::of("node-0", &without(Ok(Some(labelled)))).unwrap();
     assert_eq!((labelled.reason, labelled.message.contains("has not created its shadow")), (None, true));
     let hidden = why::of("node-0", &without(Err("you may not get nodes".to_owned()))).unwrap();
@@ -167,7 +167,7 @@ fn nobody_else_drives_the_terminal() {
     let status =
         json!({"current_state": "Idle", "current_version": evil, "target_version": evil, "message": evil});
     let shadow =
-        || shadow(evil, json!({"state": "Idle", "version": evil}), status.clone(), ["False", evil, evil]);
+        || shadow(evil, &json!({"state": "Idle", "version": evil}), status.clone(), ["False", evil, evil]);
     let mut ledger = fleet();
     let record = ledger.status.as_mut().unwrap().versions.remove("1.19.9").unwrap();
     ledger.status.as_mut().unwrap().versions.insert(evil.to_owned(), record);

@@ -1,7 +1,7 @@
 //! Why one node moves or waits.
 
 use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
-use brupop_api::{BottlerocketShadow, State, names};
+use brupop_api::{BottlerocketShadow, Problem, State, names};
 use brupop_core::decide::Reason;
 use brupop_core::objects::WatchedNode;
 use serde::Serialize;
@@ -99,7 +99,7 @@ fn of_shadow(shadow: &BottlerocketShadow) -> Why {
         target: status.target_version.as_deref().map(version),
         state: status.current_state.map(State::as_str),
         goal: Some(shadow.spec.state.as_str()),
-        problem: status.problem.map(|problem| problem.as_str()),
+        problem: status.problem.map(Problem::as_str),
         agent_says: status.message.as_deref().map(sentence),
         last_failure: failure.map(|failed| Failure {
             reason: word(&failed.reason),
@@ -146,7 +146,7 @@ impl View for Why {
         let lines = self.lines(page);
         let width = lines.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
         for (key, value) in lines {
-            text += &format!("{key:<width$}  {value}\n");
+            text.extend([&format!("{key:<width$}  {value}"), "\n"]);
         }
         text + &section("EVENTS", &events(&self.events, page)) + &notes(&self.notes)
     }

@@ -10,7 +10,7 @@ fn merged(change: &Change) -> &Value {
 
 #[test]
 fn a_pause_is_written_once() {
-    let fleet = |paused: bool| ledger(json!({"paused": paused}), json!({})).fleet;
+    let fleet = |paused: bool| ledger(&json!({"paused": paused}), &json!({})).fleet;
     assert_eq!(
         *merged(&pause_fleet(&fleet(false), true)),
         json!({"metadata": {"uid": "f"}, "spec": {"paused": true}})
@@ -20,10 +20,11 @@ fn a_pause_is_written_once() {
     assert_eq!(pause_fleet(&fleet(false), false).body, None);
 }
 
+type Steers = fn(&WatchedNode) -> Change;
+
 #[test]
 fn annotations_are_written_where_they_change_something() {
     let (pause, now) = (names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION);
-    type Steers = fn(&WatchedNode) -> Change;
     let cases: [(Steers, Value, Option<Value>); 14] = [
         (pause_node, json!({}), Some(json!({pause: "true"}))),
         (pause_node, json!({pause: "false"}), Some(json!({pause: "true"}))),
@@ -42,7 +43,7 @@ fn annotations_are_written_where_they_change_something() {
         (not_now, json!({pause: "true"}), None),
     ];
     for (number, (steer, annotations, expected)) in cases.into_iter().enumerate() {
-        let change = steer(&node(json!({}), annotations));
+        let change = steer(&node(&json!({}), &annotations));
         let expected =
             expected.map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
         assert_eq!(change.body, expected.map(Body::Merge), "case {number}");
@@ -52,7 +53,7 @@ fn annotations_are_written_where_they_change_something() {
 fn halted(acknowledged: &Value) -> Ledger {
     let halt = json!({"halted": {"at": "2026-11-21T03:00:00Z", "reason": "r"}});
     let status = json!({"slots": {}, "versions": {"1.20.0": halt, "1.21.0": {"succeeded": 3}}});
-    ledger(json!({"paused": false, "acknowledgedHalts": acknowledged}), status)
+    ledger(&json!({"paused": false, "acknowledgedHalts": acknowledged}), &status)
 }
 
 fn lifted(version: &str) -> Value {
@@ -95,7 +96,7 @@ fn a_version_that_is_not_halted_is_not_lifted() {
     let refused = |version| resume_version(&halted(&json!([])), version).unwrap_err().to_string();
     assert_eq!(refused("1.21.0"), "the version 1.21.0 is not halted; halted are: 1.20.0");
     assert_eq!(refused("9.9.9"), "the version 9.9.9 is not halted; halted are: 1.20.0");
-    let none = resume_version(&ledger(json!({}), json!({})), "1.0.0").unwrap_err().to_string();
+    let none = resume_version(&ledger(&json!({}), &json!({})), "1.0.0").unwrap_err().to_string();
     assert_eq!(none, "the version 1.0.0 is not halted; halted are: none");
 }
 
