@@ -180,12 +180,14 @@ async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Re
     Ok(())
 }
 
-/// Kubelets of the test bed run nothing for anybody, so what is seen is the request.
+/// Kubelets of the test bed run nothing for anybody, so what is seen is the request, and that the API server's answer comes
+/// back through the WebSocket. `make e2e` asks real ones.
 async fn the_plan_is_asked_of_the_leader(fleet: &Fleet, admin: &Person) -> Result<()> {
     let lease = Api::<Lease>::namespaced(fleet.client(), NAMESPACE).get(LEASE).await?;
     let leader = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
     let mut audit = fleet.control_plane.audit().from_now();
-    admin.is_refused("plan -o json", &["could not create pods/exec in the namespace"]).await?;
+    let pod = format!("the plan could not be made in the pod {leader}: ");
+    admin.is_refused("plan -o json", &[&pod, "/brupop-bottlerocket-aws/"]).await?;
     let asked = audit.wait_for("the command", DEADLINE, |event| {
         event.is_about("pods", &leader)
             && event.object_ref.as_ref().is_some_and(|it| it.subresource == "exec")
