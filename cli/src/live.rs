@@ -18,15 +18,19 @@ use crate::Error;
 use crate::access::Kind;
 use crate::arguments::Output;
 use crate::gather::{ApiServer, Fleet};
-use crate::page::{Page, Size, Tone, rendered, shown, terminal, write_out};
+use crate::page::{Page, Size, Tone, rendered, shown, terminal, tinted, write_out, write_to_terminal};
 use crate::report::status;
 
 /// At most so often it is drawn, however much changes.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// After so many draws' time without a change it is drawn all the same on a terminal, for the ages.
+/// On a terminal it is drawn after so many times [`SHORTEST`] though nothing has changed, for the ages.
 const STALE: u32 = 5;
+/// Goes to the first line, and has the terminal cut long lines.
+const BEGIN: &str = "\u{1b}[H\u{1b}[?7l";
 /// Clears the rest of a line, and goes on to the next.
 const END_OF_LINE: &str = "\u{1b}[K\n";
+/// Clears what is below, and has the terminal wrap long lines again.
+const END: &str = "\u{1b}[J\u{1b}[?7h";
 
 /// Ends only with an error, as when the caller may not watch.
 pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Error> {
@@ -149,7 +153,7 @@ impl Screen {
             text.extend(["\n", &Tone::Bad.paint("Trouble:"), " ", &shown(trouble, MESSAGE_MAX), "\n"]);
         }
         match size {
-            Some(size) => write_out(&framed(&text, size)),
+            Some(size) => write_to_terminal(&framed(&tinted(&text), size)),
             None if text == self.last => Ok(()),
             None => {
                 let separator = match self.output {
@@ -170,26 +174,55 @@ fn framed(text: &str, size: Size) -> String {
     let room = usize::from(size.rows).saturating_sub(1);
     let lines: Vec<&str> = text.lines().collect();
     let shown = if lines.len() > room { room.saturating_sub(1) } else { lines.len() };
-    let mut frame = "\u{1b}[H".to_owned();
+    let mut frame = BEGIN.to_owned();
     for line in &lines[..shown] {
         frame.extend([line, END_OF_LINE]);
     }
     if shown < lines.len() {
         frame.extend(["… ", &(lines.len() - shown).to_string(), " more lines", END_OF_LINE]);
     }
-    frame + "\u{1b}[J"
+    frame + END
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::fixtures::updated;
 
     #[test]
     fn a_frame_fits_the_terminal() {
-        let size = |rows| Size { columns: 80, rows };
-        let frame = framed("a\nb\nc\n", size(4));
-        assert_eq!(frame, "\u{1b}[Ha\u{1b}[K\nb\u{1b}[K\nc\u{1b}[K\n\u{1b}[J");
-        let frame = framed("a\nb\nc\n", size(3));
-        assert_eq!(frame, "\u{1b}[Ha\u{1b}[K\n… 2 more lines\u{1b}[K\n\u{1b}[J");
+        let lines = |rows| {
+            let frame = framed("a\nb\nc\n", Size { columns: 80, rows });
+            let inner = frame.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END)).unwrap().to_owned();
+            inner.split_terminator(END_OF_LINE).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(4), ["a", "b", "c"]);
+        assert_eq!(lines(3), ["a", "… 2 more lines"]);
+    }
+
+    #[test]
+    fn what_watches_bring_is_shown_once_both_have_spoken() {
+        let mut brought = Brought::default();
+        let names = |brought: &Brought| {
+            let fleet = brought.fleet()?;
+            Some(fleet.shadows.iter().map(Item::name).collect::<Vec<_>>().join(" "))
+        };
+        brought.shadow(Event::Init);
+        brought.shadow(Event::InitApply(updated("a")));
+        brought.shadow(Event::InitApply(updated("b")));
+        brought.shadow(Event::InitDone);
+        assert_eq!(names(&brought), None);
+        brought.ledger(None);
+        assert_eq!(names(&brought).as_deref(), Some("brs-a brs-b"));
+        brought.shadow(Event::Delete(updated("a")));
+        brought.shadow(Event::Apply(updated("c")));
+        brought.failed("no route".to_owned());
+        assert_eq!((names(&brought).as_deref(), brought.trouble.is_some()), (Some("brs-b brs-c"), true));
+        // A list anew: nothing is gone before it is complete.
+        brought.shadow(Event::Init);
+        brought.shadow(Event::InitApply(updated("d")));
+        assert_eq!(names(&brought).as_deref(), Some("brs-b brs-c"));
+        brought.shadow(Event::InitDone);
+        assert_eq!((names(&brought).as_deref(), brought.trouble), (Some("brs-d"), None));
     }
 }

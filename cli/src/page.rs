@@ -2,6 +2,8 @@
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use brupop_api::printable::printable;
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
@@ -134,6 +136,20 @@ pub(crate) fn write_out(text: &str) -> Result<(), Error> {
     }
 }
 
+/// Writes to the terminal that standard output is: [`write_out`] would take control of the cursor for a colour.
+pub(crate) fn write_to_terminal(text: &str) -> Result<(), Error> {
+    let mut out = std::io::stdout().lock();
+    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
+}
+
+/// The text without colours if standard output is to have none.
+pub(crate) fn tinted(text: &str) -> String {
+    match AutoStream::choice(&std::io::stdout()) {
+        ColorChoice::Never => strip_str(text).to_string(),
+        _ => text.to_owned(),
+    }
+}
+
 /// The size of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
@@ -173,8 +189,7 @@ mod tests {
     fn a_long_cell_is_wrapped_to_the_terminal() {
         let page = |columns| Page { now: Timestamp::UNIX_EPOCH, columns };
         let rows = || vec![vec![Tone::Bad.cell("a"), Cell::new("one two three four five six seven")]];
-        let plain =
-            |columns| anstream::adapter::strip_str(&table(&["X", "WHY"], rows(), &page(columns))).to_string();
+        let plain = |columns| strip_str(&table(&["X", "WHY"], rows(), &page(columns))).to_string();
         assert_eq!(plain(None), "X  WHY\na  one two three four five six seven\n");
         assert!(plain(Some(20)).lines().count() > 2 && plain(Some(20)).lines().all(|line| line.len() <= 20));
         assert!(table(&["X", "WHY"], rows(), &page(None)).contains("\u{1b}["));

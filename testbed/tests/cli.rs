@@ -61,7 +61,12 @@ impl Person {
 
     fn command(&self, words: &str) -> Result<Command> {
         let mut command = Command::new(program()?);
-        command.args(words.split(' ')).env_clear().env("KUBECONFIG", &self.kubeconfig);
+        command
+            .args(words.split(' '))
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(["--context", "testbed"]);
+        command.env_clear();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         Ok(command)
     }
@@ -101,6 +106,7 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     let admin = Person::admin(&fleet);
 
     a_reader_sees_and_changes_nothing(&fleet, &reader).await?;
+    colours_are_shown_to_those_who_want_them(&reader).await?;
     Person::with(&fleet, "nobody", None)
         .await?
         .is_refused(
@@ -149,6 +155,20 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
     an_update_is_asked_for(&fleet, &admin).await?;
     what_happened_is_told(&fleet, &admin).await?;
     fleet.check()
+}
+
+/// As on a terminal, where nobody has to ask for colours.
+async fn colours_are_shown_to_those_who_want_them(reader: &Person) -> Result<()> {
+    for (variables, coloured) in [(&["CLICOLOR_FORCE"][..], true), (&["CLICOLOR_FORCE", "NO_COLOR"], false)] {
+        let mut command = reader.command("status")?;
+        command.envs(variables.iter().map(|variable| (variable, "1")));
+        let output = timeout(DEADLINE, command.output()).await??;
+        ensure!(
+            output.status.success() && output.stdout.contains(&0x1b) == coloured,
+            "{variables:?}: {output:?}"
+        );
+    }
+    Ok(())
 }
 
 async fn a_reader_sees_and_changes_nothing(fleet: &Fleet, reader: &Person) -> Result<()> {
