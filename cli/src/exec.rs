@@ -17,6 +17,8 @@ use crate::page::{shown, write_out};
 const CONTAINER: &str = "reconciler";
 /// What it is asked to run.
 const COMMAND: [&str; 4] = ["/brupop-reconciler", "plan", "--output", "json"];
+/// From Kubernetes 1.35 on `create` is asked for, before that `get`.
+const RIGHT: &str = "get and create";
 /// Most bytes of an answer: a plan of 5,000 nodes has less than half of it.
 const ANSWER_MAX: u64 = 16 << 20;
 
@@ -28,7 +30,7 @@ pub(crate) async fn plan(server: &ApiServer, output: Output) -> Result<(), Error
     let words = if output == Output::Table { &COMMAND[..2] } else { &COMMAND[..] };
     let streams = AttachParams { container: Some(CONTAINER.to_owned()), ..AttachParams::default() };
     let process = pods.exec(&pod, words.iter().copied(), &streams).await;
-    let process = process.map_err(|error| server.right("create", Kind::Exec).failed(error))?;
+    let process = process.map_err(|error| server.right(RIGHT, Kind::Exec).failed(error))?;
     let said = finish(process).await.map_err(|why| Error::Plan { pod: pod.clone(), why })?;
     match output {
         Output::Table | Output::Json => write_out(&escaped(&said)),

@@ -11,10 +11,14 @@ use brupop_api::conditions::{Condition, PROGRESSING};
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, TIME_MAX, VERSION_MAX, WORD_MAX};
 use brupop_api::{BottlerocketShadow, names};
 use comfy_table::Cell;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::objects::Event;
 use crate::page::{Page, Tone, View, age, shown, table};
+
+/// Two Events that are published together are no further apart.
+const TOGETHER: SignedDuration = SignedDuration::from_secs(2);
 
 /// What a command has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -48,12 +52,27 @@ pub(crate) struct EventRow {
     pub message: String,
 }
 
-/// The last of these Events, the latest of them last. Two Events of one moment stay in their order.
+/// The last of these Events, the latest of them last. What the reconciler tells on a shadow and on its Node is told once.
 pub(crate) fn latest(mut events: Vec<Event>, most: usize) -> Vec<EventRow> {
     events.sort_by_key(|event| Reverse(event.at));
-    events.truncate(most);
-    events.reverse();
-    events.iter().map(EventRow::of).collect()
+    let mut rows: Vec<EventRow> = vec![];
+    let mut times: Vec<Option<Timestamp>> = vec![];
+    for event in events {
+        let row = EventRow::of(&event);
+        let soon_after = |later: Option<Timestamp>| {
+            later.zip(event.at).is_some_and(|(later, at)| later.duration_since(at) <= TOGETHER)
+        };
+        let near = rows.iter().zip(&times).rev().take_while(|(_, later)| soon_after(**later));
+        if near.into_iter().all(|(later, _)| !later.repeats(&row)) {
+            rows.push(row);
+            times.push(event.at);
+        }
+        if rows.len() == most {
+            break;
+        }
+    }
+    rows.reverse();
+    rows
 }
 
 impl EventRow {
@@ -67,6 +86,12 @@ impl EventRow {
             count: event.count,
             message: shown(&event.message, MESSAGE_MAX),
         }
+    }
+
+    /// Do both tell the same of one node?
+    fn repeats(&self, other: &Self) -> bool {
+        let told = |row: &Self| (row.about().to_owned(), row.reason.clone(), row.message.clone());
+        self.kind != other.kind && told(self) == told(other)
     }
 
     /// The node that it is about, or the kind of another object.

@@ -24,7 +24,7 @@ pub(crate) struct Why {
     /// A stable word; absent while nobody has given a reason.
     pub reason: Option<String>,
     pub message: String,
-    /// Since when it moves, or waits.
+    /// Since when it moves, or waits, be it for other reasons before this one.
     pub since: Option<String>,
     pub moves: bool,
     /// What would have to change; absent for a reason that this program does not know.
