@@ -7,6 +7,8 @@ SHELL := /bin/bash
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # The programs as they ship: the image contains them, and tests and demo run them.
 SHIPPED := $(TARGET)/shipped
+# And kubectl's plugin, which has dependencies of its own, and is in no image.
+PLUGIN := $(TARGET)/plugin
 
 CARGO_DENY_VERSION := 0.20.2
 ACTIONLINT_VERSION := 1.7.12
@@ -49,8 +51,9 @@ help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 .PHONY: build
-build: ## Builds the three programs as they ship: static
+build: ## Builds the three programs as they ship, static, and kubectl's plugin kubectl-brupop
 	image/programs $(SHIPPED)
+	image/programs $(PLUGIN) brupop-cli
 
 .PHONY: container
 container: ## Builds the image from Dockerfile, with docker, podman or buildah, whichever is there (IMAGE=...)
@@ -70,8 +73,8 @@ reproduce: container-tools ## Builds the last commit twice, in different folders
 	@image/reproduce
 
 .PHONY: dist
-dist: build yaml container-tools ## Writes the release into dist/: programs, image and list of packages for this architecture, manifest, checksums (VERSION=...)
-	@IMAGE=$(IMAGE) image/dist $(SHIPPED) $(DIST)
+dist: build yaml container-tools ## Writes the release into dist/: programs, plugin, image and list of packages for this architecture, manifest, checksums (VERSION=...)
+	@IMAGE=$(IMAGE) image/dist $(SHIPPED) $(PLUGIN) $(DIST)
 
 .PHONY: container-tools
 container-tools: ## Installs Debian's buildah and jq, unless they are there; needs root
@@ -135,7 +138,7 @@ e2e: e2e-tools build control-plane ## Runs the image and the default overlay on 
 	@$(TARGET)/debug/brupop-e2e --check
 	@testbed/build-nodes >/dev/null
 	@env -u IMAGE -u VERSION image/archive $(SHIPPED) $(TARGET)/e2e.oci.tar >/dev/null
-	@exec $(TARGET)/debug/brupop-e2e --image $(TARGET)/e2e.oci.tar $(if $(filter true,$(STAY)),--stay)
+	@exec $(TARGET)/debug/brupop-e2e --image $(TARGET)/e2e.oci.tar --plugin $(PLUGIN)/kubectl-brupop $(if $(filter true,$(STAY)),--stay)
 
 .PHONY: e2e-tools
 e2e-tools: container-tools ## Installs Debian's runc, nftables and iproute2 for it, unless they are there; needs root

@@ -2,7 +2,9 @@
 
 use http::{HeaderValue, header::USER_AGENT};
 use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
 use tower::timeout::TimeoutLayer;
@@ -20,6 +22,9 @@ pub enum ClientError {
     /// Neither a kubeconfig nor a service account was found.
     #[error("the Kubernetes API is not configured: run in a pod with a service account, or set KUBECONFIG")]
     Config(#[source] Box<kube::config::InferConfigError>),
+    /// There is no such kubeconfig or no such context, or it cannot be used.
+    #[error("the kubeconfig cannot be used")]
+    Kubeconfig(#[source] Box<KubeconfigError>),
     /// The component's name is not valid in a header.
     #[error("{0:?} cannot be sent as a user agent")]
     UserAgent(String),
@@ -43,6 +48,25 @@ impl ClusterConfig {
     pub async fn infer(component: &str) -> Result<Self, ClientError> {
         install_crypto_provider();
         let config = Config::infer().await.map_err(|error| ClientError::Config(Box::new(error)))?;
+        Self::of(config, component)
+    }
+
+    /// The cluster of a kubeconfig: of this file, otherwise of `KUBECONFIG` or `~/.kube/config`; in this context, otherwise in
+    /// the current one. `component` is as in [`ClusterConfig::infer`].
+    ///
+    /// # Errors
+    /// There is no such kubeconfig or context, or it cannot be read.
+    pub async fn of_kubeconfig(
+        component: &str,
+        file: Option<&Path>,
+        context: Option<&str>,
+    ) -> Result<Self, ClientError> {
+        install_crypto_provider();
+        let unusable = |error| ClientError::Kubeconfig(Box::new(error));
+        let read = file.map_or_else(Kubeconfig::read, Kubeconfig::read_from).map_err(unusable)?;
+        let options =
+            KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+        let config = Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)?;
         Self::of(config, component)
     }
 

@@ -6,6 +6,7 @@
 mod drain;
 mod idle;
 mod reason;
+mod remedy;
 mod slots;
 mod update;
 mod versions;

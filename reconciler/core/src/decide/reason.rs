@@ -29,8 +29,29 @@ macro_rules! words {
             pub fn message(&self) -> Cow<'static, str> {
                 match self { $(Self::$variant $(($field))? => text(format_args!($text)),)* }
             }
+
+            /// The one with this stable word, without what else it says; `None` if no word is so, as one of another release.
+            pub fn of_word(word: &str) -> Option<Self> {
+                $(if word == stringify!($variant) {
+                    return Some(Self::$variant $((<$type as Detail>::UNKNOWN))?);
+                })*
+                None
+            }
         }
     };
+}
+
+/// What a word does not tell.
+trait Detail {
+    const UNKNOWN: Self;
+}
+
+impl Detail for &str {
+    const UNKNOWN: Self = "";
+}
+
+impl Detail for Abort {
+    const UNKNOWN: Self = Self::StepFailed;
 }
 
 fn text(text: fmt::Arguments<'_>) -> Cow<'static, str> {
@@ -190,6 +211,14 @@ impl Abort {
 mod tests {
     use super::*;
     use brupop_api::conditions::REASONS_AGAINST_PREFETCH;
+
+    #[test]
+    fn every_word_is_known_again() {
+        for word in Reason::WORDS {
+            assert_eq!(Reason::of_word(word).map(|reason| reason.as_str()), Some(*word));
+        }
+        assert_eq!(Reason::of_word("Dreaming"), None);
+    }
 
     #[test]
     fn agents_heed_words_that_are_written() {

@@ -1,7 +1,12 @@
 //! Confinement, limits and probes are in force, as the manifests have them.
 
+use std::path::Path;
+use std::process::Stdio;
+
 use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::machines::processes::{Confined, running};
+use serde_json::Value;
+use tokio::process::Command;
 
 use crate::cluster::Cluster;
 
@@ -16,7 +21,7 @@ const NOBODY: u32 = 65532;
 
 /// # Errors
 /// Something is not in force.
-pub async fn see(cluster: &Cluster) -> Result<()> {
+pub async fn see(cluster: &Cluster, plugin: &Path) -> Result<()> {
     println!("-- what the kernel says of the containers' processes");
     for (program, object, groups) in PROGRAMS {
         let limit = "-o=jsonpath={.spec.template.spec.containers[0].resources.limits.memory}";
@@ -44,9 +49,31 @@ pub async fn see(cluster: &Cluster) -> Result<()> {
         cluster.kubectl(&["exec", "deploy/brupop-reconciler", "--", "/brupop-reconciler", "plan"]).await?;
     ensure!(cluster.machines.iter().all(|machine| plan.contains(machine.name())), "no plan: {plan}");
     println!("{}", indented(&plan));
+    plan_by_plugin(cluster, plugin).await?;
     let log = cluster.kubectl(&["logs", "deploy/brupop-webhook", "--tail=3"]).await?;
     ensure!(!log.is_empty(), "the webhook has no log");
     println!("-- kubectl logs deploy/brupop-webhook\n{}", indented(&log));
+    Ok(())
+}
+
+/// The plugin finds the pod that leads, and speaks with the program in it over a WebSocket.
+async fn plan_by_plugin(cluster: &Cluster, plugin: &Path) -> Result<()> {
+    println!("-- kubectl brupop plan -o json");
+    let output = Command::new(plugin)
+        .args(["plan", "-o", "json"])
+        .env_clear()
+        .env("KUBECONFIG", cluster.control_plane.kubeconfig())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .with_context(|| format!("{} cannot be run", plugin.display()))?;
+    ensure!(output.status.success(), "kubectl brupop plan: {}", String::from_utf8_lossy(&output.stderr));
+    let plan: Value = serde_json::from_slice(&output.stdout)?;
+    let nodes = plan["nodes"].as_array().context("no nodes")?;
+    let planned = |name: &str| nodes.iter().any(|node| node["node"] == name);
+    ensure!(cluster.machines.iter().all(|machine| planned(machine.name())), "no plan: {plan}");
+    println!("   {} nodes, limit {}", nodes.len(), plan["limit"]);
     Ok(())
 }
 

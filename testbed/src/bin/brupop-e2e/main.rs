@@ -8,7 +8,7 @@ mod shop;
 mod socket;
 mod trespass;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,6 +29,9 @@ struct Arguments {
     /// The operator's image, an OCI archive
     #[arg(long, required_unless_present = "check")]
     image: Option<PathBuf>,
+    /// kubectl's plugin, kubectl-brupop
+    #[arg(long, required_unless_present = "check")]
+    plugin: Option<PathBuf>,
     /// Seconds after which it is given up
     #[arg(long, default_value_t = 900)]
     deadline_seconds: u64,
@@ -51,8 +54,10 @@ async fn main() -> Result<ExitCode> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter("error,kube_client=off").init();
     let arguments = Arguments::parse();
     if !arguments.inside {
-        let (image, scratch) = (arguments.image.clone().unwrap_or_default(), std::env::temp_dir());
-        if let Err(error) = namespaces::check(&[&image, &scratch]).await {
+        let (image, plugin) = (arguments.image.clone(), arguments.plugin.clone());
+        let (image, plugin, scratch) =
+            (image.unwrap_or_default(), plugin.unwrap_or_default(), std::env::temp_dir());
+        if let Err(error) = namespaces::check(&[&image, &plugin, &scratch]).await {
             eprintln!("Error: {error}");
             let refused = matches!(error, Unfit::Kernel(_));
             return Ok(ExitCode::from(if refused { REFUSED } else { 1 }));
@@ -80,10 +85,11 @@ async fn main() -> Result<ExitCode> {
 async fn show(arguments: &Arguments) -> Result<()> {
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let image = arguments.image.as_deref().context("no image")?;
+    let plugin = arguments.plugin.as_deref().context("no plugin")?;
     let began = Instant::now();
     let deadline = Duration::from_secs(arguments.deadline_seconds);
     let mut cluster = timeout(deadline, Cluster::start(image)).await??;
-    let seen = timeout(deadline.saturating_sub(began.elapsed()), see(&mut cluster)).await;
+    let seen = timeout(deadline.saturating_sub(began.elapsed()), see(&mut cluster, plugin)).await;
     let result = seen.map_err(anyhow::Error::from).flatten();
     if let Err(error) = &result {
         eprintln!("-- {error:#}\n{}", cluster.report().await);
@@ -97,9 +103,9 @@ async fn show(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-async fn see(cluster: &mut Cluster) -> Result<()> {
+async fn see(cluster: &mut Cluster, plugin: &Path) -> Result<()> {
     cluster.until_agents_report().await?;
-    as_shipped::see(cluster).await?;
+    as_shipped::see(cluster, plugin).await?;
     trespass::see(cluster).await?;
     roll_out::see(cluster).await?;
     host_network::see(cluster).await?;

@@ -1,0 +1,176 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Shows what the Bottlerocket update operator does with a fleet and why, and steers it
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "kubectl-brupop",
+    bin_name = "kubectl brupop",
+    version,
+    after_help = "Put the program kubectl-brupop into PATH, and kubectl finds it. All that it shows and does can be had with plain \
+                  kubectl, too: `kubectl brupop help COMMAND` says how."
+)]
+pub struct Arguments {
+    /// Where the operator is.
+    #[command(flatten)]
+    pub target: Target,
+    /// How to print
+    #[arg(long, short, global = true, value_enum, default_value = "table")]
+    pub output: Output,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where the operator is.
+#[derive(Clone, Debug, Args)]
+pub struct Target {
+    /// Namespace of the operator
+    #[arg(long, short, global = true, default_value = "brupop-bottlerocket-aws")]
+    pub namespace: String,
+    /// Context of the kubeconfig, if not the current one
+    #[arg(long, global = true)]
+    pub context: Option<String>,
+    /// File of the kubeconfig, if neither KUBECONFIG nor ~/.kube/config
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// How something is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+    /// For programs and people.
+    Yaml,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Show the fleet at a glance: how far it is, what moves now, who waits and why
+    ///
+    /// With plain kubectl: `kubectl get brf,brs -n NAMESPACE` (`-w`), and `kubectl describe` for the sentences.
+    Status {
+        /// Show it anew whenever something changes, until Ctrl-C
+        #[arg(long, short)]
+        watch: bool,
+    },
+    /// Show why a node's update moves or waits, and what would have to change
+    ///
+    /// With plain kubectl: `kubectl describe brs brs-NODE -n NAMESPACE`, `kubectl events -n NAMESPACE --for brs/brs-NODE` and
+    /// `kubectl events -n default --for node/NODE`. docs/operations.md has a table of what to do about each reason.
+    Why {
+        /// Name of the node
+        node: String,
+    },
+    /// Show which nodes would be updated now, in which order, and why the others would not
+    ///
+    /// This runs `/brupop-reconciler plan` in the pod of the reconciler that leads, because the answer depends on its
+    /// settings. With plain kubectl: `kubectl exec -n NAMESPACE deploy/brupop-reconciler -- /brupop-reconciler plan`.
+    Plan,
+    /// Show what became of each version, and the operator's Events
+    ///
+    /// The cluster keeps Events for an hour, unless its API server is told otherwise. With plain kubectl: `status.versions` in
+    /// `kubectl get brf fleet -n NAMESPACE -o yaml`, and `kubectl events -n NAMESPACE`.
+    History,
+    /// What changes something.
+    #[command(flatten)]
+    Steer(Steering),
+    /// Print the completions of a shell
+    ///
+    /// They complete `kubectl-brupop`. For bash: `source <(kubectl brupop completion bash)`.
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// What changes something.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Steering {
+    /// Pause the fleet, or one node
+    ///
+    /// While the fleet is paused, no update starts, and what has begun is finished. A node that is paused in mid-update is
+    /// put back into service, unless its reboot has begun. With plain kubectl:
+    /// `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":true}}'`, and
+    /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause=true`.
+    Pause {
+        /// The node; without it, the whole fleet
+        node: Option<String>,
+    },
+    /// Take a pause back, of the fleet or of one node
+    ///
+    /// With plain kubectl: `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":false}}'`, and
+    /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause-`.
+    Resume {
+        /// The node; without it, the whole fleet
+        node: Option<String>,
+    },
+    /// Ask for a node's update now: before others, and outside the maintenance window
+    ///
+    /// This stays in effect until it is cancelled. With plain kubectl: `kubectl annotate node NODE
+    /// brupop.bottlerocket.aws/update-now=true`, and to cancel it `brupop.bottlerocket.aws/update-now-`.
+    UpdateNow {
+        /// Name of the node
+        node: String,
+        /// Take it back
+        #[arg(long)]
+        cancel: bool,
+    },
+    /// Lift the halt of a version that too many nodes failed to reach
+    ///
+    /// It lifts the halt as it is seen now: if another node has failed meanwhile, nothing is changed. With plain kubectl: the
+    /// command that the fleet's condition Halted names (`kubectl describe brf fleet -n NAMESPACE`).
+    ResumeVersion {
+        /// The version, as in `kubectl brupop status`
+        version: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn documented_commands_are_understood() {
+        let documents =
+            [include_str!("../../README.md"), include_str!("../../docs/operations.md")].join("\n");
+        let commands: Vec<&str> =
+            documents.lines().filter_map(|line| line.strip_prefix("kubectl brupop ")).collect();
+        assert!(commands.len() > 10, "{commands:?}");
+        for words in commands {
+            let parsed = Arguments::try_parse_from(std::iter::once("kubectl-brupop").chain(words.split(' ')));
+            assert!(parsed.is_ok(), "{words}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn everything_has_a_help_text() {
+        let mut command = Arguments::command();
+        command.build();
+        let mut about: Vec<(String, bool)> = vec![];
+        for command in std::iter::once(&command).chain(command.get_subcommands()) {
+            about.push((command.get_name().to_owned(), command.get_about().is_some()));
+            let of = |argument: &clap::Arg| {
+                (format!("{} {}", command.get_name(), argument.get_id()), argument.get_help().is_some())
+            };
+            about.extend(command.get_arguments().map(of));
+        }
+        assert!(about.len() > 50, "{about:?}");
+        about.retain(|(_, told)| !told);
+        assert_eq!(about, []);
+    }
+}

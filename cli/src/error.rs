@@ -1,0 +1,70 @@
+//! Why something could not be done.
+
+use brupop_runtime::client::ClientError;
+
+use crate::access::Right;
+use crate::steer::NotSteered;
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no way to the API server.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The caller lacks a right.
+    #[error("you may not {0}; {hint}", hint = .0.given_by())]
+    Forbidden(Right),
+    /// The API server refuses a request for another reason.
+    #[error("the API server refuses to let you {what}: {why}")]
+    Refused {
+        /// What was tried.
+        what: Right,
+        /// What it said.
+        why: String,
+    },
+    /// A request failed on its way, or its answer did.
+    #[error("could not {what}")]
+    Request {
+        /// What was tried.
+        what: Right,
+        /// What happened.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The object changed between reading and writing.
+    #[error(
+        "{0} has changed since it was read, so nothing was written: look at it again, and repeat the command"
+    )]
+    Changed(String),
+    /// There is no such thing.
+    #[error("there is no {0}")]
+    Missing(String),
+    /// An object cannot be understood.
+    #[error("{what} cannot be read: {why}")]
+    Unreadable {
+        /// The object.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// What was asked for makes no sense now.
+    #[error(transparent)]
+    NotSteered(#[from] NotSteered),
+    /// The program in the reconciler's pod failed.
+    #[error("the plan could not be made in the pod {pod}: {why}")]
+    Plan {
+        /// The pod.
+        pod: String,
+        /// What it said.
+        why: String,
+    },
+    /// The result cannot be written as JSON.
+    #[error("cannot write JSON")]
+    Json(#[from] serde_json::Error),
+    /// The result cannot be written as YAML.
+    #[error("cannot write YAML")]
+    Yaml(#[from] serde_yaml_ng::Error),
+    /// The result cannot be printed.
+    #[error("cannot write to standard output")]
+    Print(#[from] std::io::Error),
+}

@@ -1,0 +1,214 @@
+//! From the API server to values, and from patches to the API server.
+
+use std::fmt::Debug;
+
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
+use brupop_core::objects::{Ledger, WatchedNode};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::Error;
+use crate::access::{Kind, Right};
+use crate::objects::{Event, Holder, readable};
+use crate::report::Done;
+use crate::steer::{Body, Change};
+
+/// How many objects are asked for at once.
+const PAGE: u32 = 500;
+/// Where Kubernetes keeps Events about objects without a namespace.
+const EVENTS_OF_NODES: &str = "default";
+/// By whom the reconciler says its Events are.
+const REPORTER: &str = "brupop-reconciler";
+
+/// The API server, and the namespace of the operator there.
+pub(crate) struct ApiServer {
+    pub client: Client,
+    pub namespace: String,
+}
+
+/// The fleet as it is now.
+#[derive(Clone, Debug)]
+pub(crate) struct Fleet {
+    pub ledger: Option<BottlerocketFleet>,
+    pub shadows: Vec<Item<BottlerocketShadow>>,
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct AboutNode {
+    pub shadow: Option<Item<BottlerocketShadow>>,
+    pub ledger: Option<BottlerocketFleet>,
+    /// The Node; `Err` = nobody let us look. It is looked for only if there is no shadow.
+    pub node: Result<Option<WatchedNode>, String>,
+    pub events: Vec<Event>,
+    /// What could not be looked at, and why.
+    pub notes: Vec<String>,
+}
+
+/// What has happened to the fleet.
+#[derive(Clone, Debug)]
+pub(crate) struct Past {
+    pub ledger: BottlerocketFleet,
+    pub events: Vec<Event>,
+    pub notes: Vec<String>,
+}
+
+impl ApiServer {
+    /// All objects of a kind in the operator's namespace.
+    pub fn ours<T: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>>(&self) -> Api<T> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Ledger and shadows.
+    pub async fn fleet(&self) -> Result<Fleet, Error> {
+        let ledger = self.ledger_if_any().await?.map(|ledger| ledger.fleet);
+        let shadows = list(&self.ours(), ListParams::default(), self.right("list", Kind::Shadows)).await?;
+        Ok(Fleet { ledger, shadows })
+    }
+
+    /// The ledger.
+    pub async fn ledger(&self) -> Result<Ledger, Error> {
+        let missing =
+            || Error::Missing(format!("fleet in the namespace {}: is the operator there?", self.namespace));
+        self.ledger_if_any().await?.ok_or_else(missing)
+    }
+
+    async fn ledger_if_any(&self) -> Result<Option<Ledger>, Error> {
+        let ledgers: Api<Item<Ledger>> = self.ours();
+        let found = ledgers.get_opt(names::FLEET).await;
+        let found = found.map_err(|error| self.right("get", Kind::Fleet).failed(error))?;
+        found.map(|item| item.body.map_err(|why| unreadable("the fleet", &why))).transpose()
+    }
+
+    /// A node's shadow and recent Events; the Node, if it has no shadow.
+    pub async fn about_node(&self, node: &str) -> Result<AboutNode, Error> {
+        let (shadow_name, shadows) = (names::shadow_name(node), self.ours::<Item<BottlerocketShadow>>());
+        let shadow = shadows.get_opt(&shadow_name).await;
+        let shadow = shadow.map_err(|error| self.right("get", Kind::Shadows).failed(error))?;
+        let found = if shadow.is_some() { Ok(None) } else { self.node(node).await };
+        let node_seen = match found {
+            Err(Error::Forbidden(right)) => Err(Error::Forbidden(right).to_string()),
+            other => Ok(other?),
+        };
+        let ledger = self.ledger_if_any().await?.map(|ledger| ledger.fleet);
+        let mut notes = vec![];
+        let about = |kind: &str, name: &str| format!("involvedObject.kind={kind},involvedObject.name={name}");
+        let of_shadow = about("BottlerocketShadow", &shadow_name);
+        let mut events = self.events(&self.namespace, &of_shadow, &mut notes).await?;
+        events.extend(self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes).await?);
+        Ok(AboutNode { shadow, ledger, node: node_seen, events, notes })
+    }
+
+    /// The ledger, and the reconciler's Events.
+    pub async fn past(&self) -> Result<Past, Error> {
+        let ledger = self.ledger().await?.fleet;
+        let (by_us, mut notes) = (format!("reportingComponent={REPORTER}"), vec![]);
+        let mut events = self.events(&self.namespace, &by_us, &mut notes).await?;
+        events.extend(self.events(EVENTS_OF_NODES, &by_us, &mut notes).await?);
+        Ok(Past { ledger, events, notes })
+    }
+
+    /// The Events that these fields select. Whoever may not read them is told so in a note, and sees the rest.
+    async fn events(
+        &self,
+        namespace: &str,
+        fields: &str,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Event>, Error> {
+        let events = Api::<Item<Event>>::namespaced(self.client.clone(), namespace);
+        let right = Right::new("list", Kind::Events, namespace);
+        match list(&events, ListParams::default().fields(fields), right).await {
+            Ok(events) => Ok(readable(events)),
+            Err(Error::Forbidden(right)) => {
+                notes.push(Error::Forbidden(right).to_string());
+                Ok(vec![])
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The Node of this name.
+    pub async fn node(&self, name: &str) -> Result<Option<WatchedNode>, Error> {
+        let nodes = Api::<WatchedNode>::all(self.client.clone());
+        nodes.get_opt(name).await.map_err(|error| self.right("get", Kind::Nodes).failed(error))
+    }
+
+    /// The pod that leads.
+    pub async fn leader(&self) -> Result<Option<String>, Error> {
+        let leases: Api<Item<Holder>> = self.ours();
+        let found = leases.get_opt(names::LEASE).await;
+        let found = found.map_err(|error| self.right("get", Kind::Lease).failed(error))?;
+        let Some(lease) = found else { return Ok(None) };
+        lease.body.map(|holder| holder.0).map_err(|why| unreadable("the Lease brupop-reconciler", &why))
+    }
+
+    /// Changes the fleet, if there is anything to change.
+    pub async fn change_fleet(&self, change: Change) -> Result<Done, Error> {
+        // Nothing is needed of the answer.
+        let fleets: Api<Item<Ledger>> = self.ours();
+        change_one(&fleets, names::FLEET, "the fleet", change, self.right("patch", Kind::Fleet)).await
+    }
+
+    /// Changes a Node, if there is anything to change.
+    pub async fn change_node(&self, name: &str, change: Change) -> Result<Done, Error> {
+        let nodes = Api::<WatchedNode>::all(self.client.clone());
+        change_one(&nodes, name, &format!("the Node {name}"), change, self.right("patch", Kind::Nodes)).await
+    }
+
+    pub fn right(&self, verb: &'static str, kind: Kind) -> Right {
+        Right::new(verb, kind, &self.namespace)
+    }
+}
+
+fn unreadable(what: &str, why: &brupop_api::item::Unreadable) -> Error {
+    Error::Unreadable { what: what.to_owned(), why: why.to_string() }
+}
+
+async fn change_one<K>(
+    api: &Api<K>,
+    name: &str,
+    what: &str,
+    change: Change,
+    right: Right,
+) -> Result<Done, Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let Change { body, says } = change;
+    let changed = body.is_some();
+    let params = PatchParams::default();
+    let answer = match body {
+        None => return Ok(Done { changed, says }),
+        Some(Body::Merge(patch)) => api.patch(name, &params, &Patch::Merge(patch)).await,
+        Some(Body::Json(patch)) => api.patch(name, &params, &Patch::<()>::Json(patch)).await,
+    };
+    match answer {
+        Ok(_) => Ok(Done { changed, says }),
+        // A test of the patch, or the UID that it names, is that of what was read.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {
+            Err(Error::Changed(what.to_owned()))
+        }
+        Err(error) => Err(right.failed(error)),
+    }
+}
+
+/// All objects, page by page.
+async fn list<K>(api: &Api<K>, mut params: ListParams, right: Right) -> Result<Vec<K>, Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    params.limit = Some(PAGE);
+    let mut found = vec![];
+    loop {
+        let mut page = match api.list(&params).await {
+            Ok(page) => page,
+            Err(error) => return Err(right.failed(error)),
+        };
+        found.append(&mut page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(found),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `kubectl brupop` as a library, so that its parts can be tested.
+//!
+//! - [`gather`] reads objects and writes patches; it is the only part that talks to the API server, with [`exec`] and [`live`].
+//! - [`report`] turns objects into views, and [`steer`] into patches: pure functions.
+//! - A view is printed as a table for people, or as JSON or YAML for programs ([`page`]).
+
+mod access;
+mod arguments;
+mod error;
+mod exec;
+mod gather;
+mod live;
+mod objects;
+mod page;
+mod report;
+mod steer;
+
+use brupop_core::objects::WatchedNode;
+use brupop_runtime::ClusterConfig;
+use clap::CommandFactory as _;
+use jiff::Timestamp;
+
+pub use arguments::Arguments;
+use arguments::{Command, Steering, Target};
+pub use error::Error;
+use gather::ApiServer;
+use page::Page;
+use report::{Done, history, status, why};
+use steer::Change;
+
+/// The name by which kubectl finds the program.
+const PROGRAM: &str = "kubectl-brupop";
+
+/// Does what is asked for.
+///
+/// # Errors
+/// It could not be done; the error says why, and names the right that is missing.
+pub async fn run(arguments: Arguments) -> Result<(), Error> {
+    let Arguments { target, output, command } = arguments;
+    let server = async || connect(&target).await;
+    let page = || Page { now: Timestamp::now(), columns: page::terminal().map(|size| size.columns) };
+    match command {
+        Command::Status { watch: true } => live::watch(&server().await?, output).await,
+        Command::Status { watch: false } => {
+            page::print(&status::of(&server().await?.fleet().await?), output, &page())
+        }
+        Command::Why { node } => {
+            let found = server().await?.about_node(&node).await?;
+            page::print(&why::of(&node, &found)?, output, &page())
+        }
+        Command::Plan => exec::plan(&server().await?, output).await,
+        Command::History => page::print(&history::of(&server().await?.past().await?), output, &page()),
+        Command::Steer(steering) => {
+            page::print(&carry_out(&server().await?, steering).await?, output, &page())
+        }
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), PROGRAM, &mut script);
+            page::write_out(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+async fn connect(target: &Target) -> Result<ApiServer, Error> {
+    let Target { namespace, context, kubeconfig } = target;
+    let config = if context.is_none() && kubeconfig.is_none() {
+        ClusterConfig::infer(PROGRAM).await?
+    } else {
+        ClusterConfig::of_kubeconfig(PROGRAM, kubeconfig.as_deref(), context.as_deref()).await?
+    };
+    Ok(ApiServer { client: config.client()?, namespace: namespace.clone() })
+}
+
+/// Steers, and says what is so now.
+async fn carry_out(server: &ApiServer, steering: Steering) -> Result<Done, Error> {
+    match steering {
+        Steering::Pause { node: None } => pause_fleet(server, true).await,
+        Steering::Resume { node: None } => pause_fleet(server, false).await,
+        Steering::Pause { node: Some(node) } => change_node(server, &node, steer::pause_node).await,
+        Steering::Resume { node: Some(node) } => change_node(server, &node, steer::resume_node).await,
+        Steering::UpdateNow { node, cancel: false } => change_node(server, &node, steer::update_now).await,
+        Steering::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
+        Steering::ResumeVersion { version } => {
+            let change = steer::resume_version(&server.ledger().await?, &version)?;
+            server.change_fleet(change).await
+        }
+    }
+}
+
+async fn pause_fleet(server: &ApiServer, paused: bool) -> Result<Done, Error> {
+    let change = steer::pause_fleet(&server.ledger().await?.fleet, paused);
+    server.change_fleet(change).await
+}
+
+async fn change_node(
+    server: &ApiServer,
+    name: &str,
+    change: impl FnOnce(&WatchedNode) -> Change,
+) -> Result<Done, Error> {
+    let missing = || Error::Missing(format!("Node {name}"));
+    let node = server.node(name).await?.ok_or_else(missing)?;
+    server.change_node(name, change(&node)).await
+}

@@ -1,0 +1,228 @@
+//! `status -w`: the fleet at a glance, drawn anew whenever something changes.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use brupop_api::crds::MESSAGE_MAX;
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
+use brupop_core::objects::Ledger;
+use brupop_runtime::errors::describe;
+use brupop_runtime::{patient, watch_one};
+use futures::{Stream, StreamExt as _};
+use jiff::Timestamp;
+use kube::runtime::watcher::{self, Config, Event, watcher};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::Error;
+use crate::access::Kind;
+use crate::arguments::Output;
+use crate::gather::{ApiServer, Fleet};
+use crate::page::{Page, Size, Tone, rendered, shown, terminal, tinted, write_out, write_to_terminal};
+use crate::report::status;
+
+/// At most so often it is drawn, however much changes.
+const SHORTEST: Duration = Duration::from_millis(200);
+/// On a terminal it is drawn after so many times [`SHORTEST`] though nothing has changed, for the ages.
+const STALE: u32 = 5;
+/// Goes to the first line, and has the terminal cut long lines.
+const BEGIN: &str = "\u{1b}[H\u{1b}[?7l";
+/// Clears the rest of a line, and goes on to the next.
+const END_OF_LINE: &str = "\u{1b}[K\n";
+/// Clears what is below, and has the terminal wrap long lines again.
+const END: &str = "\u{1b}[J\u{1b}[?7h";
+
+/// Ends only with an error, as when the caller may not watch.
+pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Error> {
+    let shadows = watcher(server.ours::<Item<BottlerocketShadow>>(), Config::default());
+    let mut shadows = pin!(patient(shadows));
+    let mut ledgers = pin!(watch_one(server.ours::<Item<Ledger>>(), names::FLEET));
+    let (mut seen, mut screen) = (Brought::default(), Screen::new(output));
+    let mut tick = ticks();
+    loop {
+        tokio::select! {
+            event = next(&mut shadows) => match event {
+                Ok(event) => seen.shadow(event),
+                Err(error) => seen.failed(trouble(error, server, Kind::Shadows)?),
+            },
+            event = next(&mut ledgers) => match event {
+                Ok(found) => seen.ledger(found),
+                Err(error) => seen.failed(trouble(error, server, Kind::Fleet)?),
+            },
+            _ = tick.tick() => screen.draw(&mut seen)?,
+        }
+    }
+}
+
+fn ticks() -> Interval {
+    let mut tick = interval(SHORTEST);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick
+}
+
+/// Watches do not end, but for errors.
+async fn next<T>(events: &mut (impl Stream<Item = watcher::Result<T>> + Unpin)) -> watcher::Result<T> {
+    events.next().await.unwrap_or(Err(watcher::Error::NoResourceVersion))
+}
+
+/// An error that passes, in words; `Err` is one that does not.
+fn trouble(error: watcher::Error, server: &ApiServer, kind: Kind) -> Result<String, Error> {
+    let words = describe(&error);
+    let (verb, source) = match error {
+        watcher::Error::InitialListFailed(source) => ("list", source),
+        watcher::Error::WatchStartFailed(source) | watcher::Error::WatchFailed(source) => ("watch", source),
+        watcher::Error::WatchError(status) => ("watch", kube::Error::Api(status)),
+        watcher::Error::NoResourceVersion => return Ok(words),
+    };
+    match server.right(verb, kind).failed(source) {
+        forbidden @ Error::Forbidden(_) => Err(forbidden),
+        _ => Ok(words),
+    }
+}
+
+/// What the watches have brought.
+#[derive(Default)]
+struct Brought {
+    shadows: Option<BTreeMap<String, Item<BottlerocketShadow>>>,
+    listed: BTreeMap<String, Item<BottlerocketShadow>>,
+    /// `None` = there is none, or it cannot be read.
+    ledger: Option<BottlerocketFleet>,
+    /// Has the watch of the ledger told anything?
+    ledger_told: bool,
+    /// What is wrong with a watch now.
+    trouble: Option<String>,
+    changed: bool,
+}
+
+impl Brought {
+    fn shadow(&mut self, event: Event<Item<BottlerocketShadow>>) {
+        let known = self.shadows.get_or_insert_default();
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(item) => drop(self.listed.insert(item.name().to_owned(), item)),
+            Event::InitDone => *known = std::mem::take(&mut self.listed),
+            Event::Apply(item) => drop(known.insert(item.name().to_owned(), item)),
+            Event::Delete(item) => drop(known.remove(item.name())),
+        }
+        self.now();
+    }
+
+    fn ledger(&mut self, found: Option<Item<Ledger>>) {
+        self.ledger = found.and_then(|item| item.body.ok()).map(|ledger| ledger.fleet);
+        self.ledger_told = true;
+        self.now();
+    }
+
+    fn now(&mut self) {
+        (self.trouble, self.changed) = (None, true);
+    }
+
+    fn failed(&mut self, words: String) {
+        (self.trouble, self.changed) = (Some(words), true);
+    }
+
+    /// The fleet, once both watches have brought something.
+    fn fleet(&self) -> Option<Fleet> {
+        let shadows = self.shadows.as_ref().filter(|_| self.ledger_told)?;
+        Some(Fleet { ledger: self.ledger.clone(), shadows: shadows.values().cloned().collect() })
+    }
+}
+
+/// Where it is drawn.
+struct Screen {
+    output: Output,
+    /// What was drawn last.
+    last: String,
+    idle_ticks: u32,
+}
+
+impl Screen {
+    fn new(output: Output) -> Self {
+        Self { output, last: String::new(), idle_ticks: 0 }
+    }
+
+    fn draw(&mut self, seen: &mut Brought) -> Result<(), Error> {
+        let size = terminal().filter(|_| self.output == Output::Table);
+        self.idle_ticks += 1;
+        let stale = size.is_some() && self.idle_ticks >= STALE;
+        let Some(fleet) = seen.fleet().filter(|_| seen.changed || stale) else { return Ok(()) };
+        (seen.changed, self.idle_ticks) = (false, 0);
+        let page = Page { now: Timestamp::now(), columns: size.map(|size| size.columns) };
+        let mut text = rendered(&status::of(&fleet), self.output, &page)?;
+        if let (Some(trouble), Output::Table) = (&seen.trouble, self.output) {
+            text.extend(["\n", &Tone::Bad.paint("Trouble:"), " ", &shown(trouble, MESSAGE_MAX), "\n"]);
+        }
+        match size {
+            Some(size) => write_to_terminal(&framed(&tinted(&text), size)),
+            None if text == self.last => Ok(()),
+            None => {
+                let separator = match self.output {
+                    Output::Yaml => "---\n",
+                    Output::Table if !self.last.is_empty() => "\n",
+                    Output::Table | Output::Json => "",
+                };
+                let written = write_out(&format!("{separator}{text}"));
+                self.last = text;
+                written
+            }
+        }
+    }
+}
+
+/// The text in place of what the terminal shows: each line over an old one, as many as it has room for.
+fn framed(text: &str, size: Size) -> String {
+    let room = usize::from(size.rows).saturating_sub(1);
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = if lines.len() > room { room.saturating_sub(1) } else { lines.len() };
+    let mut frame = BEGIN.to_owned();
+    for line in &lines[..shown] {
+        frame.extend([line, END_OF_LINE]);
+    }
+    if shown < lines.len() {
+        frame.extend(["… ", &(lines.len() - shown).to_string(), " more lines", END_OF_LINE]);
+    }
+    frame + END
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixtures::updated;
+
+    #[test]
+    fn a_frame_fits_the_terminal() {
+        let lines = |rows| {
+            let frame = framed("a\nb\nc\n", Size { columns: 80, rows });
+            let inner = frame.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END)).unwrap().to_owned();
+            inner.split_terminator(END_OF_LINE).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(4), ["a", "b", "c"]);
+        assert_eq!(lines(3), ["a", "… 2 more lines"]);
+    }
+
+    #[test]
+    fn what_watches_bring_is_shown_once_both_have_spoken() {
+        let mut brought = Brought::default();
+        let names = |brought: &Brought| {
+            let fleet = brought.fleet()?;
+            Some(fleet.shadows.iter().map(Item::name).collect::<Vec<_>>().join(" "))
+        };
+        brought.shadow(Event::Init);
+        brought.shadow(Event::InitApply(updated("a")));
+        brought.shadow(Event::InitApply(updated("b")));
+        brought.shadow(Event::InitDone);
+        assert_eq!(names(&brought), None);
+        brought.ledger(None);
+        assert_eq!(names(&brought).as_deref(), Some("brs-a brs-b"));
+        brought.shadow(Event::Delete(updated("a")));
+        brought.shadow(Event::Apply(updated("c")));
+        brought.failed("no route".to_owned());
+        assert_eq!((names(&brought).as_deref(), brought.trouble.is_some()), (Some("brs-b brs-c"), true));
+        // A list anew: nothing is gone before it is complete.
+        brought.shadow(Event::Init);
+        brought.shadow(Event::InitApply(updated("d")));
+        assert_eq!(names(&brought).as_deref(), Some("brs-b brs-c"));
+        brought.shadow(Event::InitDone);
+        assert_eq!((names(&brought).as_deref(), brought.trouble), (Some("brs-d"), None));
+    }
+}

@@ -1,0 +1,105 @@
+//! Objects for the tests of reports and of steering.
+
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item};
+use brupop_core::objects::{Ledger, WatchedNode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::objects::Event;
+use crate::page::Page;
+
+pub(crate) const NS: &str = "brupop-bottlerocket-aws";
+
+/// What all tests take for the present.
+pub(crate) fn page() -> Page {
+    Page { now: "2026-11-21T04:00:00Z".parse().unwrap(), columns: None }
+}
+
+pub(crate) fn shadow(
+    node: &str,
+    spec: &Value,
+    mut status: Value,
+    progressing: [&str; 3],
+) -> Item<BottlerocketShadow> {
+    let [is, reason, message] = progressing;
+    let condition = json!({"type": "Progressing", "status": is, "reason": reason, "message": message,
+        "lastTransitionTime": "2026-11-21T03:30:00Z"});
+    status["conditions"] = json!([condition]);
+    item(node, json!({"spec": spec, "status": status}))
+}
+
+pub(crate) fn item(node: &str, mut object: Value) -> Item<BottlerocketShadow> {
+    object["metadata"] = json!({"name": format!("brs-{node}"), "namespace": NS, "uid": "u", "generation": 4});
+    serde_json::from_value(object).unwrap()
+}
+
+/// A shadow whose node is idle, and runs the old version.
+pub(crate) fn idle(node: &str, progressing: [&str; 3]) -> Item<BottlerocketShadow> {
+    let status = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0"});
+    shadow(node, &json!({"state": "Idle"}), status, progressing)
+}
+
+/// A shadow whose node is up to date.
+pub(crate) fn updated(node: &str) -> Item<BottlerocketShadow> {
+    let status = json!({"current_state": "Idle", "current_version": "1.20.0"});
+    shadow(node, &json!({"state": "Idle"}), status, ["False", "NoUpdate", "the host knows of no update"])
+}
+
+/// A shadow whose node is being drained.
+pub(crate) fn draining(node: &str) -> Item<BottlerocketShadow> {
+    let spec = json!({"state": "StagedAndPerformedUpdate", "version": "1.20.0", "attempt": 2,
+        "state_transition_timestamp": "2026-11-21T03:50:00Z"});
+    let status = json!({"current_state": "StagedAndPerformedUpdate", "current_version": "1.19.4",
+        "target_version": "1.20.0", "attempt": 2});
+    shadow(node, &spec, status, ["True", "Draining", "pods are being evicted from the node"])
+}
+
+/// A fleet with this spec and status.
+pub(crate) fn ledger(spec: &Value, status: &Value) -> Ledger {
+    let metadata = json!({"name": "fleet", "namespace": NS, "uid": "f", "generation": 3});
+    let item: Item<Ledger> =
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap();
+    item.body.unwrap()
+}
+
+/// A fleet with a slot for node-0, and a halted version.
+pub(crate) fn fleet() -> BottlerocketFleet {
+    let condition = |type_: &str, is: &str, message: &str| {
+        json!({"type": type_, "status": is, "reason": "R", "message": message,
+            "lastTransitionTime": "2026-11-21T01:00:00Z"})
+    };
+    let status = json!({
+        "term": 1, "limit": 2,
+        "slots": {"brs-node-0": {"uid": "u", "attempt": 2, "since": "2026-11-21T03:45:00Z", "version": "1.20.0"}},
+        "versions": {
+            "1.19.9": {"firstSeen": "2026-11-19T04:00:00Z", "succeeded": 0,
+                "failures": [{"node": "node-4", "at": "2026-11-21T03:00:00Z", "reason": "FellBack"}],
+                "halted": {"at": "2026-11-21T03:00:00Z", "reason": "1 node failed to reach it, and 1 may: node-4 (FellBack)"}},
+            "1.20.0": {"firstSeen": "2026-11-21T02:30:00Z", "succeeded": 2, "acknowledgedAt": "2026-11-21T02:00:00Z"},
+        },
+        "lastFinished": "2026-11-21T03:44:00Z",
+        "conditions": [
+            condition("AdmissionEnforced", "True", "webhook and policy refused the dry runs, as they must"),
+            condition("OtherOperator", "False", "upstream's operator is not installed"),
+        ],
+    });
+    ledger(&json!({"paused": false}), &status).fleet
+}
+
+/// A Node with these labels and annotations.
+pub(crate) fn node(labels: &Value, annotations: &Value) -> WatchedNode {
+    let metadata = json!({"name": "node-0", "uid": "n", "labels": labels, "annotations": annotations});
+    serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata})).unwrap()
+}
+
+pub(crate) fn event(kind: &str, name: &str, at: &str, reason: &str, message: &str) -> Event {
+    Event {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        at: at.parse::<Timestamp>().ok(),
+        type_: if reason == "DrainBlocked" { "Warning" } else { "Normal" }.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        count: 1,
+    }
+}

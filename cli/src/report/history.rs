@@ -1,0 +1,120 @@
+//! What became of each version, and what the operator told of.
+
+use brupop_api::crds::NAME_MAX;
+use brupop_api::fleet::VersionRecord;
+use comfy_table::Cell;
+use serde::Serialize;
+
+use super::{EventRow, events, latest, name, notes, or_dash, sentence, time, version, word};
+use crate::gather::Past;
+use crate::page::{Page, Tone, View, age, section, shown, table};
+
+/// So many Events are shown.
+const EVENTS: usize = 200;
+
+/// What has happened to the fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct History {
+    /// The one that was seen first comes first.
+    pub versions: Vec<Outcome>,
+    /// When an update last finished.
+    pub last_finished: Option<String>,
+    pub events: Vec<EventRow>,
+    /// What could not be looked at.
+    pub notes: Vec<String>,
+}
+
+/// What became of a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Outcome {
+    pub version: String,
+    pub first_seen: Option<String>,
+    /// How many nodes have reached it.
+    pub succeeded: u64,
+    /// The nodes that failed to reach it last.
+    pub failures: Vec<Failure>,
+    /// Why no further node is updated to it.
+    pub halted: Option<String>,
+    /// When the last failure was counted that halts it.
+    pub halted_at: Option<String>,
+    /// Up to when a person has lifted its halts.
+    pub acknowledged_at: Option<String>,
+}
+
+/// A node that failed to reach a version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Failure {
+    pub node: String,
+    pub at: String,
+    pub reason: String,
+}
+
+/// What has happened to the fleet.
+pub(crate) fn of(past: &Past) -> History {
+    let status = past.ledger.status.as_ref();
+    let records = status.into_iter().flat_map(|status| &status.versions);
+    let mut versions: Vec<Outcome> = records.map(|(version, record)| of_version(version, record)).collect();
+    versions.sort_by(|one, other| one.first_seen.cmp(&other.first_seen));
+    History {
+        versions,
+        last_finished: status.and_then(|status| status.last_finished.as_deref()).map(time),
+        events: latest(past.events.clone(), EVENTS),
+        notes: past.notes.clone(),
+    }
+}
+
+fn of_version(of: &str, record: &VersionRecord) -> Outcome {
+    let failures = record.failures.iter().map(|failure| Failure {
+        node: name(&failure.node),
+        at: time(&failure.at),
+        reason: word(&failure.reason),
+    });
+    Outcome {
+        version: version(of),
+        first_seen: record.first_seen.as_deref().map(time),
+        succeeded: record.succeeded,
+        failures: failures.collect(),
+        halted: record.halted.as_ref().map(|halt| sentence(&halt.reason)),
+        halted_at: record.halted.as_ref().map(|halt| time(&halt.at)),
+        acknowledged_at: record.acknowledged_at.as_deref().map(time),
+    }
+}
+
+impl View for History {
+    fn text(&self, page: &Page) -> String {
+        let finished = self.last_finished.as_deref().map_or_else(
+            || "No update has finished yet\n".to_owned(),
+            |at| format!("The last update finished {} ago\n", age(at, page.now)),
+        );
+        let rows = self.versions.iter().map(|outcome| outcome.row(page)).collect();
+        let head = ["VERSION", "FIRST SEEN", "REACHED BY", "FAILED ON", "HALTED"];
+        let versions = table(&head, rows, page);
+        finished
+            + &section("VERSIONS", &versions)
+            + &section("EVENTS", &events(&self.events, page))
+            + &notes(&self.notes)
+    }
+}
+
+impl Outcome {
+    fn row(&self, page: &Page) -> Vec<Cell> {
+        let failed = |it: &Failure| format!("{} ({}, {} ago)", it.node, it.reason, age(&it.at, page.now));
+        let failures: Vec<String> = self.failures.iter().map(failed).collect();
+        let failures = if failures.is_empty() { "-".to_owned() } else { failures.join(", ") };
+        let halted = match (&self.halted, &self.acknowledged_at) {
+            (Some(why), _) => Tone::Bad.cell(why),
+            (None, Some(at)) => Cell::new(format!("lifted up to {at}")),
+            (None, None) => Cell::new("-"),
+        };
+        vec![
+            Cell::new(&self.version),
+            Cell::new(or_dash(self.first_seen.as_deref().map(|at| age(at, page.now)).as_deref())),
+            Cell::new(format!("{} nodes", self.succeeded)),
+            Cell::new(shown(&failures, 2 * NAME_MAX)),
+            halted,
+        ]
+    }
+}

@@ -1,0 +1,165 @@
+//! From what was read to what is shown: pure functions. Every text is made printable on the way, for agents, hosts and other
+//! people have their words in it.
+
+pub(crate) mod history;
+pub(crate) mod status;
+pub(crate) mod why;
+
+use std::cmp::Reverse;
+
+use brupop_api::conditions::{Condition, PROGRESSING};
+use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, TIME_MAX, VERSION_MAX, WORD_MAX};
+use brupop_api::{BottlerocketShadow, names};
+use comfy_table::Cell;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::objects::Event;
+use crate::page::{Page, Tone, View, age, shown, table};
+
+/// Two Events that are published together are no further apart.
+const TOGETHER: SignedDuration = SignedDuration::from_secs(2);
+
+/// What a command has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Done {
+    /// Was anything written?
+    pub changed: bool,
+    /// What is so now.
+    pub says: String,
+}
+
+impl View for Done {
+    fn text(&self, _: &Page) -> String {
+        let says = shown(&self.says, 2 * MESSAGE_MAX);
+        if self.changed { Tone::Good.paint(&says) + "\n" } else { says + "\n" }
+    }
+}
+
+/// An Event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EventRow {
+    /// When it happened last.
+    pub at: Option<String>,
+    pub kind: String,
+    pub object: String,
+    #[serde(rename = "type")]
+    pub type_: String,
+    pub reason: String,
+    pub count: u64,
+    pub message: String,
+}
+
+/// The last of these Events, the latest of them last. What the reconciler tells on a shadow and on its Node is told once.
+pub(crate) fn latest(mut events: Vec<Event>, most: usize) -> Vec<EventRow> {
+    events.sort_by_key(|event| Reverse(event.at));
+    let mut rows: Vec<EventRow> = vec![];
+    let mut times: Vec<Option<Timestamp>> = vec![];
+    for event in events {
+        let row = EventRow::of(&event);
+        let soon_after = |later: Option<Timestamp>| {
+            later.zip(event.at).is_some_and(|(later, at)| later.duration_since(at) <= TOGETHER)
+        };
+        let near = rows.iter().zip(&times).rev().take_while(|(_, later)| soon_after(**later));
+        if near.into_iter().all(|(later, _)| !later.repeats(&row)) {
+            rows.push(row);
+            times.push(event.at);
+        }
+        if rows.len() == most {
+            break;
+        }
+    }
+    rows.reverse();
+    rows
+}
+
+impl EventRow {
+    fn of(event: &Event) -> Self {
+        Self {
+            at: event.at.map(|at| at.to_string()),
+            kind: shown(&event.kind, WORD_MAX),
+            object: shown(&event.name, NAME_MAX),
+            type_: shown(&event.type_, WORD_MAX),
+            reason: shown(&event.reason, WORD_MAX),
+            count: event.count,
+            message: shown(&event.message, MESSAGE_MAX),
+        }
+    }
+
+    /// Do both tell the same of one node?
+    fn repeats(&self, other: &Self) -> bool {
+        let told = |row: &Self| (row.about().to_owned(), row.reason.clone(), row.message.clone());
+        self.kind != other.kind && told(self) == told(other)
+    }
+
+    /// The node that it is about, or the kind of another object.
+    fn about(&self) -> &str {
+        match self.kind.as_str() {
+            "BottlerocketShadow" => names::node_of_shadow(&self.object).unwrap_or(&self.object),
+            "Node" => &self.object,
+            kind => kind,
+        }
+    }
+}
+
+/// Events as a table.
+pub(crate) fn events(rows: &[EventRow], page: &Page) -> String {
+    let row = |event: &EventRow| {
+        let again = if event.count > 1 { format!(" (x{})", event.count) } else { String::new() };
+        let reason = event.reason.clone() + &again;
+        vec![
+            Cell::new(event.at.as_deref().map_or("-".to_owned(), |at| age(at, page.now))),
+            Cell::new(event.about()),
+            if event.type_ == "Warning" { Tone::Attention.cell(&reason) } else { Cell::new(&reason) },
+            Cell::new(&event.message),
+        ]
+    };
+    table(&["AGE", "ABOUT", "EVENT", "MESSAGE"], rows.iter().map(row).collect(), page)
+}
+
+/// Lines that say what could not be looked at.
+pub(crate) fn notes(notes: &[String]) -> String {
+    let line = |note: &String| format!("{} {note}\n", Tone::Attention.paint("Not shown:"));
+    notes.iter().map(line).collect()
+}
+
+/// The condition that says why a shadow's node moves or waits.
+fn progressing(shadow: &BottlerocketShadow) -> Option<&Condition> {
+    condition(shadow, PROGRESSING)
+}
+
+fn condition<'a>(shadow: &'a BottlerocketShadow, type_: &str) -> Option<&'a Condition> {
+    shadow.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+fn version(text: &str) -> String {
+    shown(text, VERSION_MAX)
+}
+
+fn time(text: &str) -> String {
+    shown(text, TIME_MAX)
+}
+
+fn name(text: &str) -> String {
+    shown(text, NAME_MAX)
+}
+
+fn word(text: &str) -> String {
+    shown(text, WORD_MAX)
+}
+
+fn sentence(text: &str) -> String {
+    shown(text, MESSAGE_MAX)
+}
+
+/// `-` for what is not there.
+fn or_dash(text: Option<&str>) -> &str {
+    text.unwrap_or("-")
+}
+
+#[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! The fleet at a glance.
+
+mod text;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, OVERDUE};
+use brupop_api::fleet::Slot;
+use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State, names};
+use brupop_core::decide::Reason;
+use serde::Serialize;
+
+use super::{condition, name, progressing, sentence, time, version, word};
+use crate::gather::Fleet;
+
+/// Stands for the reason of a node about which the reconciler has said nothing.
+const SILENT: &str = "-";
+
+/// The fleet at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Status {
+    /// A person has paused the fleet.
+    pub paused: bool,
+    /// How many nodes may be updated at once; absent while no reconciler has said so.
+    pub limit: Option<u64>,
+    /// How many slots are in use.
+    pub in_use: usize,
+    /// All nodes that have a shadow.
+    pub nodes: usize,
+    /// Those of them that run what their host would choose.
+    pub up_to_date: usize,
+    /// What keeps all updates from starting, in sentences.
+    pub obstacles: Vec<String>,
+    /// Versions that no further node is updated to.
+    pub halted: Vec<HaltedVersion>,
+    /// How many nodes are in which state, with which version.
+    pub states: Vec<Count>,
+    /// The nodes that are being updated.
+    pub moving: Vec<Moving>,
+    /// The others that are not up to date, by what they wait for.
+    pub waiting: Vec<Waiting>,
+    /// Shadows that cannot be read.
+    pub unreadable: Vec<String>,
+}
+
+/// A version that no further node is updated to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HaltedVersion {
+    pub version: String,
+    /// When the last failure was counted.
+    pub at: String,
+    pub why: String,
+}
+
+/// Nodes in one state with one version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Count {
+    pub state: Option<&'static str>,
+    pub version: Option<String>,
+    pub nodes: usize,
+}
+
+/// A node that is being updated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Moving {
+    pub node: String,
+    /// The state that it has reached.
+    pub state: Option<&'static str>,
+    /// The state that it is to reach.
+    pub goal: &'static str,
+    pub reason: String,
+    pub message: String,
+    /// Since when it is to reach that state.
+    pub since: Option<String>,
+    /// Since when it is being updated: its slot was taken then.
+    pub updating_since: Option<String>,
+    /// The version that it runs.
+    pub runs: Option<String>,
+    pub to: Option<String>,
+    /// It holds its slot for longer than the step may take.
+    pub overdue: bool,
+}
+
+/// Nodes that wait for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Waiting {
+    pub reason: String,
+    pub nodes: Vec<String>,
+    /// The sentence of the first of them.
+    pub message: String,
+}
+
+/// The fleet at a glance.
+pub(crate) fn of(fleet: &Fleet) -> Status {
+    let status = fleet.ledger.as_ref().and_then(|ledger| ledger.status.as_ref());
+    let mut view = Status {
+        paused: fleet.ledger.as_ref().is_some_and(|ledger| ledger.spec.paused),
+        limit: status.and_then(|status| status.limit),
+        in_use: status.map_or(0, |status| status.slots.len()),
+        nodes: fleet.shadows.len(),
+        obstacles: obstacles(status),
+        halted: halted(status),
+        ..Status::default()
+    };
+    let mut counts = BTreeMap::<_, usize>::new();
+    let mut waiting = BTreeMap::<String, Waiting>::new();
+    for item in &fleet.shadows {
+        let Some(shadow) = item.ok() else {
+            view.unreadable.push(name(item.name()));
+            continue;
+        };
+        *counts.entry((state(shadow), runs(shadow))).or_default() += 1;
+        let slot = status.and_then(|status| status.slots.get(item.name()));
+        match standing(shadow, slot) {
+            Standing::UpToDate => view.up_to_date += 1,
+            Standing::Moves => view.moving.push(moving(item, shadow, slot)),
+            Standing::Waits => wait(&mut waiting, item, shadow),
+        }
+    }
+    view.states =
+        counts.into_iter().map(|((state, version), nodes)| Count { state, version, nodes }).collect();
+    view.states.sort_by_key(|count| Reverse(count.nodes));
+    view.waiting = waiting.into_values().collect();
+    view.waiting.sort_by_key(|waiting| Reverse(waiting.nodes.len()));
+    view
+}
+
+enum Standing {
+    UpToDate,
+    Moves,
+    Waits,
+}
+
+/// Where the node is, as reconciler and ledger say.
+fn standing(shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Standing {
+    let said = progressing(shadow);
+    let moves = said.is_some_and(|said| said.status == ConditionStatus::True);
+    if slot.is_some() || shadow.spec.state != State::Idle || moves {
+        Standing::Moves
+    } else if said.is_some_and(|said| said.reason == Reason::NoUpdate.as_str()) {
+        Standing::UpToDate
+    } else {
+        Standing::Waits
+    }
+}
+
+fn moving(item: &Item<BottlerocketShadow>, shadow: &BottlerocketShadow, slot: Option<&Slot>) -> Moving {
+    let said = progressing(shadow);
+    // While the spec is Idle, the update that the slot is for has not begun, or has ended.
+    let to = match shadow.spec.state {
+        State::Idle => slot.and_then(|slot| slot.version.as_deref()),
+        _ => shadow.spec.version.as_deref(),
+    };
+    Moving {
+        node: node_of(item),
+        state: state(shadow),
+        goal: shadow.spec.state.as_str(),
+        reason: word(said.map_or(SILENT, |said| &said.reason)),
+        message: said.map(|said| sentence(&said.message)).unwrap_or_default(),
+        since: shadow.spec.state_transition_timestamp.as_deref().map(time),
+        updating_since: slot.and_then(|slot| slot.since.as_deref()).map(time),
+        runs: runs(shadow),
+        to: to.map(version),
+        overdue: condition(shadow, OVERDUE).is_some_and(|it| it.status == ConditionStatus::True),
+    }
+}
+
+fn wait(
+    waiting: &mut BTreeMap<String, Waiting>,
+    item: &Item<BottlerocketShadow>,
+    shadow: &BottlerocketShadow,
+) {
+    let said = progressing(shadow);
+    let reason = word(said.map_or(SILENT, |said| &said.reason));
+    let group = waiting.entry(reason.clone()).or_insert_with(|| Waiting {
+        reason,
+        nodes: vec![],
+        message: said.map_or_else(
+            || "the reconciler has said nothing about these nodes yet: see whether one leads".to_owned(),
+            |said| sentence(&said.message),
+        ),
+    });
+    group.nodes.push(node_of(item));
+}
+
+/// What keeps all updates from starting.
+fn obstacles(status: Option<&BottlerocketFleetStatus>) -> Vec<String> {
+    let Some(status) = status else {
+        return vec!["no reconciler has written the fleet's status yet".to_owned()];
+    };
+    let wrong = |condition: &&Condition| match condition.type_.as_str() {
+        ADMISSION_ENFORCED => condition.status != ConditionStatus::True,
+        OTHER_OPERATOR => condition.status == ConditionStatus::True,
+        _ => false,
+    };
+    let said =
+        |condition: &Condition| format!("{}: {}", word(&condition.type_), sentence(&condition.message));
+    status.conditions.iter().filter(wrong).map(said).collect()
+}
+
+fn halted(status: Option<&BottlerocketFleetStatus>) -> Vec<HaltedVersion> {
+    let versions = status.into_iter().flat_map(|status| &status.versions);
+    let halted = versions.filter_map(|(halted, record)| {
+        let halt = record.halted.as_ref()?;
+        Some(HaltedVersion { version: version(halted), at: time(&halt.at), why: sentence(&halt.reason) })
+    });
+    halted.collect()
+}
+
+fn node_of(item: &Item<BottlerocketShadow>) -> String {
+    name(names::node_of_shadow(item.name()).unwrap_or(item.name()))
+}
+
+fn state(shadow: &BottlerocketShadow) -> Option<&'static str> {
+    Some(shadow.status.as_ref()?.current_state?.as_str())
+}
+
+fn runs(shadow: &BottlerocketShadow) -> Option<String> {
+    Some(version(shadow.status.as_ref()?.current_version.as_deref()?))
+}

@@ -1,0 +1,117 @@
+//! The fleet at a glance, as a text for people.
+
+use comfy_table::Cell;
+
+use super::super::or_dash;
+use super::{Count, HaltedVersion, Moving, Status, Waiting};
+use crate::page::{Page, Tone, View, age, section, table};
+
+/// Characters of the progress bar.
+const BAR: usize = 30;
+/// So many nodes that wait for one reason are named to people; programs are told all.
+const NAMED: usize = 6;
+impl View for Status {
+    fn text(&self, page: &Page) -> String {
+        let mut text = self.head(page);
+        text += &section("VERSIONS", &self.states(page));
+        text += &section("MOVING", &self.moving(page));
+        text += &section("WAITING", &self.waiting(page));
+        text
+    }
+}
+
+impl Status {
+    fn head(&self, page: &Page) -> String {
+        let waits: usize = self.waiting.iter().map(|group| group.nodes.len()).sum();
+        let limit = self.limit.map_or("?".to_owned(), |limit| limit.to_string());
+        let mut text = format!(
+            "{} {} of {} nodes up to date, {} moving, {waits} waiting; {} of {limit} slots in use\n",
+            bar(self.up_to_date, self.moving.len(), self.nodes),
+            self.up_to_date,
+            self.nodes,
+            self.moving.len(),
+            self.in_use,
+        );
+        let mut line = |tone: Tone, what: &str, about: &str| {
+            text.extend([&tone.paint(what), " ", about, "\n"]);
+        };
+        if self.paused {
+            line(Tone::Attention, "Paused:", "no update starts before `kubectl brupop resume`");
+        }
+        for obstacle in &self.obstacles {
+            line(Tone::Bad, "Nothing starts:", obstacle);
+        }
+        for HaltedVersion { version, at, why } in &self.halted {
+            let age = age(at, page.now);
+            let about = format!("{age} ago: {why}; to go on: `kubectl brupop resume-version {version}`");
+            line(Tone::Bad, &format!("Halted {version}"), &about);
+        }
+        if !self.unreadable.is_empty() {
+            line(Tone::Bad, "Cannot be read:", &self.unreadable.join(", "));
+        }
+        text
+    }
+
+    fn states(&self, page: &Page) -> String {
+        let row = |count: &Count| {
+            vec![
+                Cell::new(or_dash(count.version.as_deref())),
+                Cell::new(or_dash(count.state)),
+                Cell::new(count.nodes),
+            ]
+        };
+        table(&["VERSION", "STATE", "NODES"], self.states.iter().map(row).collect(), page)
+    }
+
+    fn moving(&self, page: &Page) -> String {
+        let age = |since: Option<&String>| since.map_or("-".to_owned(), |since| age(since, page.now));
+        let row = |moving: &Moving| {
+            let tone = if moving.overdue { Tone::Bad } else { Tone::Moving };
+            let overdue = if moving.overdue { " (overdue)" } else { "" };
+            vec![
+                Cell::new(&moving.node),
+                tone.cell(&format!("{}{overdue}", moving.reason)),
+                Cell::new(moving.goal),
+                Cell::new(age(moving.since.as_ref())),
+                Cell::new(age(moving.updating_since.as_ref())),
+                Cell::new(moving.way()),
+            ]
+        };
+        let head = ["NODE", "REASON", "STATE TO REACH", "SINCE", "UPDATING", "FROM → TO"];
+        table(&head, self.moving.iter().map(row).collect(), page)
+    }
+
+    fn waiting(&self, page: &Page) -> String {
+        let row = |waiting: &Waiting| {
+            let named = waiting.nodes.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = waiting.nodes.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            vec![
+                Tone::Attention.cell(&waiting.reason),
+                Cell::new(waiting.nodes.len()),
+                Cell::new(named + &more),
+                Cell::new(&waiting.message),
+            ]
+        };
+        table(&["REASON", "NODES", "WHICH", "WHY"], self.waiting.iter().map(row).collect(), page)
+    }
+}
+
+impl Moving {
+    /// From which version to which. Once the host runs the new one, nobody knows the old one any more.
+    fn way(&self) -> String {
+        match (self.runs.as_deref(), self.to.as_deref()) {
+            (runs, None) => or_dash(runs).to_owned(),
+            (runs, Some(to)) if runs == Some(to) => format!("→ {to}"),
+            (runs, Some(to)) => format!("{} → {to}", or_dash(runs)),
+        }
+    }
+}
+
+/// How many are done, and how many are on their way.
+fn bar(done: usize, moving: usize, all: usize) -> String {
+    let share = |part: usize| (BAR * part).checked_div(all).unwrap_or(0);
+    let (done, begun) = (share(done), share(done + moving));
+    let (moving, rest) = ("▒".repeat(begun - done), "░".repeat(BAR - begun));
+    format!("{}{}{rest}", Tone::Good.paint(&"█".repeat(done)), Tone::Moving.paint(&moving))
+}

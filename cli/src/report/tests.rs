@@ -1,0 +1,207 @@
+use anstream::adapter::strip_str;
+use brupop_api::printable::is_unprintable;
+use brupop_core::decide::Reason;
+use insta::assert_snapshot;
+use serde_json::json;
+
+use super::fixtures::{draining, event, fleet, idle, item, ledger, node, page, shadow, updated};
+use super::{history, latest, status, why};
+use crate::arguments::Output;
+use crate::gather::{AboutNode, Fleet, Past};
+use crate::page::{Page, View, rendered};
+
+fn text(view: &impl View) -> String {
+    strip_str(&view.text(&page())).to_string()
+}
+
+fn yaml(view: &impl View) -> String {
+    rendered(view, Output::Yaml, &page()).unwrap()
+}
+
+fn about(shadow: brupop_api::Item<brupop_api::BottlerocketShadow>) -> AboutNode {
+    AboutNode { shadow: Some(shadow), ledger: Some(fleet()), node: Ok(None), events: vec![], notes: vec![] }
+}
+
+const LIMIT: [&str; 3] =
+    ["False", "LimitReached", "queued: concurrency limit reached (MAX_CONCURRENT_UPDATE)"];
+
+#[test]
+fn a_fleet_in_mid_update() {
+    let rebooted = json!({"state": "RebootedIntoUpdate", "version": "1.20.0", "attempt": 1,
+        "state_transition_timestamp": "2026-11-21T03:58:30Z"});
+    let runs = json!({"current_state": "RebootedIntoUpdate", "current_version": "1.20.0", "attempt": 1});
+    let mut shadows = vec![
+        draining("node-0"),
+        shadow(
+            "node-1",
+            &rebooted,
+            runs,
+            ["True", "ReturningToService", "the node is being put back into service"],
+        ),
+        updated("node-2"),
+        updated("node-3"),
+        idle("node-4", ["False", "VersionHalted", "too many nodes failed to reach 1.19.9"]),
+        item("node-5", json!({"spec": {"state": "Idle"}})),
+        item("node-6", json!({"spec": {"state": "Dreaming"}})),
+    ];
+    shadows.extend((10..18).map(|number| idle(&format!("node-{number}"), LIMIT)));
+    let view = status::of(&Fleet { ledger: Some(fleet()), shadows });
+    assert_eq!((view.nodes, view.up_to_date, view.moving.len()), (15, 2, 2));
+    assert_snapshot!("status", text(&view));
+    assert_snapshot!("status_yaml", yaml(&view));
+    let narrow = view.text(&Page { columns: Some(60), ..page() });
+    assert!(
+        strip_str(&narrow).to_string().lines().filter(|line| line.starts_with("LimitReached")).count() == 1
+    );
+}
+
+#[test]
+fn a_fleet_that_is_held_back() {
+    let status = json!({"conditions": [
+        {"type": "AdmissionEnforced", "status": "False", "reason": "NotRefused", "message": "the webhook let it through",
+            "lastTransitionTime": "2026-11-21T01:00:00Z"},
+        {"type": "OtherOperator", "status": "True", "reason": "NotRuledOut", "message": "brupop-apiserver is in the namespace x",
+            "lastTransitionTime": "2026-11-21T01:00:00Z"},
+    ]});
+    let ledger = Some(ledger(&json!({"paused": true}), &status).fleet);
+    assert_snapshot!("status_held_back", text(&status::of(&Fleet { ledger, shadows: vec![] })));
+    assert_snapshot!("status_without_operator", text(&status::of(&Fleet { ledger: None, shadows: vec![] })));
+}
+
+#[test]
+fn a_node_that_moves() {
+    let mut found = about(draining("node-0"));
+    found.events = vec![
+        event(
+            "BottlerocketShadow",
+            "brs-node-0",
+            "2026-11-21T03:51:00Z",
+            "DrainBlocked",
+            "shop/cart-1 is not evicted: its budget",
+        ),
+        event(
+            "BottlerocketShadow",
+            "brs-node-0",
+            "2026-11-21T03:45:00Z",
+            "UpdateStarted",
+            "the update from 1.19.4 to 1.20.0 begins",
+        ),
+        event(
+            "Node",
+            "node-0",
+            "2026-11-21T03:50:00Z",
+            "NodeNotSchedulable",
+            "Node node-0 status is now: NodeNotSchedulable",
+        ),
+    ];
+    found.notes = vec!["you may not list events in the namespace default".to_owned()];
+    let view = why::of("node-0", &found).unwrap();
+    assert_snapshot!("why_draining", text(&view));
+    assert_snapshot!("why_draining_yaml", yaml(&view));
+}
+
+#[test]
+fn a_node_that_waits() {
+    let spec = json!({"state": "Idle", "failures": {"count": 2, "attempt": 3, "at": "2026-11-21T03:20:00Z", "reason": "FellBack"}});
+    let status = json!({"current_state": "Idle", "current_version": "1.19.4", "target_version": "1.20.0",
+        "problem": "RefreshFailed", "message": "the repository does not answer"});
+    let waits = shadow("node-1", &spec, status, ["False", "BackingOff", "the last attempt was given up"]);
+    assert_snapshot!("why_backing_off", text(&why::of("node-1", &about(waits)).unwrap()));
+    let unknown = idle("node-1", ["False", "OfAnotherRelease", "a later release has reasons of its own"]);
+    assert_snapshot!("why_of_another_release", text(&why::of("node-1", &about(unknown)).unwrap()));
+}
+
+#[test]
+fn a_node_without_a_shadow() {
+    let without = |node| AboutNode { shadow: None, ledger: None, node, events: vec![], notes: vec![] };
+    let unlabelled = why::of("node-0", &without(Ok(Some(node(&json!({}), &json!({})))))).unwrap();
+    assert_eq!(unlabelled.reason.as_deref(), Some("NotLabelled"));
+    assert_snapshot!("why_not_labelled", text(&unlabelled));
+    let labelled = node(&json!({"bottlerocket.aws/updater-interface-version": "2.0.0"}), &json!({}));
+    let labelled = why::of("node-0", &without(Ok(Some(labelled)))).unwrap();
+    assert_eq!((labelled.reason, labelled.message.contains("has not created its shadow")), (None, true));
+    let hidden = why::of("node-0", &without(Err("you may not get nodes".to_owned()))).unwrap();
+    assert_eq!(hidden.notes, ["you may not get nodes"]);
+    let none = why::of("node-9", &without(Ok(None))).unwrap_err().to_string();
+    assert_eq!(none, "there is no Node node-9, and no shadow of it");
+}
+
+#[test]
+fn what_happened() {
+    let events = vec![
+        event(
+            "BottlerocketFleet",
+            "fleet",
+            "2026-11-21T03:00:01Z",
+            "VersionHalted",
+            "1.19.9: too many nodes failed",
+        ),
+        event("BottlerocketShadow", "brs-node-2", "2026-11-21T03:44:00Z", "Updated", "the node runs 1.20.0"),
+    ];
+    let view = history::of(&Past { ledger: fleet(), events, notes: vec![] });
+    assert_snapshot!("history", text(&view));
+    assert_snapshot!("history_yaml", yaml(&view));
+}
+
+#[test]
+fn the_latest_events_are_kept_in_order() {
+    let events =
+        (0..5).map(|minute| event("Node", "n", &format!("2026-11-21T03:0{minute}:00Z"), "R", "m")).rev();
+    let at: Vec<_> = latest(events.collect(), 2).into_iter().filter_map(|event| event.at).collect();
+    assert_eq!(at, ["2026-11-21T03:03:00Z", "2026-11-21T03:04:00Z"]);
+}
+
+#[test]
+fn what_is_told_on_shadow_and_node_is_told_once() {
+    let told = |kind, name, at, message| event(kind, name, at, "Cordoned", message);
+    let (shadow, node) = ("BottlerocketShadow", "Node");
+    let events = vec![
+        told(shadow, "brs-a", "2026-11-21T03:00:00.1Z", "for 1"),
+        told(node, "a", "2026-11-21T03:00:00.3Z", "for 1"),
+        told(shadow, "brs-b", "2026-11-21T03:00:00.2Z", "for 1"),
+        // Each of these says something new.
+        told(node, "a", "2026-11-21T03:00:01Z", "for 2"),
+        told(shadow, "brs-a", "2026-11-21T03:00:09Z", "for 1"),
+        told(shadow, "brs-a", "2026-11-21T03:00:10Z", "for 1"),
+    ];
+    let rows = latest(events, 9);
+    let said: Vec<_> = rows.iter().map(|row| (row.about(), row.message.as_str())).collect();
+    assert_eq!(said, [("b", "for 1"), ("a", "for 1"), ("a", "for 2"), ("a", "for 1"), ("a", "for 1")]);
+}
+
+#[test]
+fn every_reason_is_explained() {
+    for word in Reason::WORDS {
+        let view = why::of("node-1", &about(idle("node-1", ["False", word, "a sentence"]))).unwrap();
+        assert!(view.remedy.is_some(), "{word}");
+        assert!(text(&view).contains("to go on  "), "{word}");
+    }
+}
+
+/// Agents write versions and messages, and whoever creates Events writes all of them.
+#[test]
+fn nobody_else_drives_the_terminal() {
+    let evil = "a\u{1b}[2J\nb\u{202e}c";
+    let status =
+        json!({"current_state": "Idle", "current_version": evil, "target_version": evil, "message": evil});
+    let shadow =
+        || shadow(evil, &json!({"state": "Idle", "version": evil}), status.clone(), ["False", evil, evil]);
+    let mut ledger = fleet();
+    let record = ledger.status.as_mut().unwrap().versions.remove("1.19.9").unwrap();
+    ledger.status.as_mut().unwrap().versions.insert(evil.to_owned(), record);
+    let mut found = about(shadow());
+    found.events = vec![event(evil, evil, "2026-11-21T03:00:00Z", evil, evil)];
+    let past = Past { ledger: ledger.clone(), events: found.events.clone(), notes: vec![] };
+    let fleet =
+        Fleet { ledger: Some(ledger), shadows: vec![shadow(), draining(evil), item(evil, json!({}))] };
+    let (status, why, history) = (status::of(&fleet), why::of(evil, &found).unwrap(), history::of(&past));
+    let texts = [text(&status), text(&why), text(&history)];
+    let programs = [&yaml(&status), &yaml(&why), &yaml(&history)].map(String::clone);
+    for shown in texts.iter().chain(&programs) {
+        assert!(shown.contains("u{1b}"), "{shown}");
+        let lines: Vec<&str> = shown.lines().filter(|line| line.contains(is_unprintable)).collect();
+        assert_eq!(lines, [""; 0]);
+        // The line break is none.
+        assert!(shown.lines().all(|line| !line.starts_with('b')), "{shown}");
+    }
+}

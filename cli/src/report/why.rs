@@ -1,0 +1,197 @@
+//! Why one node moves or waits.
+
+use brupop_api::conditions::{Condition, ConditionStatus, OVERDUE};
+use brupop_api::{BottlerocketShadow, Problem, State, names};
+use brupop_core::decide::Reason;
+use brupop_core::objects::WatchedNode;
+use serde::Serialize;
+
+use super::{
+    EventRow, condition, events, latest, name, notes, or_dash, progressing, sentence, time, version, word,
+};
+use crate::Error;
+use crate::gather::AboutNode;
+use crate::page::{Page, Tone, View, age, section};
+
+/// So many Events are shown.
+const EVENTS: usize = 20;
+
+/// Why one node moves or waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Why {
+    pub node: String,
+    /// A stable word; absent while nobody has given a reason.
+    pub reason: Option<String>,
+    pub message: String,
+    /// Since when it moves, or waits, be it for other reasons before this one.
+    pub since: Option<String>,
+    pub moves: bool,
+    /// What would have to change; absent for a reason that this program does not know.
+    pub remedy: Option<&'static str>,
+    /// What it holds its slot for too long for.
+    pub overdue: Option<String>,
+    pub runs: Option<String>,
+    /// The version that its host would choose now.
+    pub target: Option<String>,
+    /// The state that it has reached.
+    pub state: Option<&'static str>,
+    /// The state that it is to reach; absent if the node has no shadow.
+    pub goal: Option<&'static str>,
+    /// What is wrong on the host, as its agent says.
+    pub problem: Option<&'static str>,
+    /// The agent's words.
+    pub agent_says: Option<String>,
+    pub last_failure: Option<Failure>,
+    /// Since when it holds a slot.
+    pub updating_since: Option<String>,
+    pub events: Vec<EventRow>,
+    /// What could not be looked at.
+    pub notes: Vec<String>,
+}
+
+/// The last failed attempt since the last success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Failure {
+    pub reason: String,
+    pub at: String,
+    /// How many attempts have failed since the last success.
+    pub count: u64,
+}
+
+/// Why the node of this name moves or waits.
+pub(crate) fn of(node: &str, found: &AboutNode) -> Result<Why, Error> {
+    let mut why = match &found.shadow {
+        Some(item) => match &item.body {
+            Ok(shadow) => of_shadow(shadow),
+            Err(why) => {
+                return Err(Error::Unreadable {
+                    what: format!("the shadow {}", name(item.name())),
+                    why: why.to_string(),
+                });
+            }
+        },
+        None => without_shadow(node, &found.node)?,
+    };
+    let slots = found.ledger.as_ref().and_then(|ledger| ledger.status.as_ref()).map(|status| &status.slots);
+    let slot = slots.and_then(|slots| slots.get(&names::shadow_name(node)));
+    why.updating_since = slot.and_then(|slot| slot.since.as_deref()).map(time);
+    why.node = name(node);
+    why.events = latest(found.events.clone(), EVENTS);
+    why.notes.extend(found.notes.iter().cloned());
+    Ok(why)
+}
+
+fn of_shadow(shadow: &BottlerocketShadow) -> Why {
+    let status = shadow.status.clone().unwrap_or_default();
+    let said = progressing(shadow);
+    let silent = "the reconciler has said nothing about this node yet: see whether one leads";
+    let failure = shadow.spec.failures.as_ref();
+    Why {
+        reason: said.map(|said| word(&said.reason)),
+        message: said.map_or(silent.to_owned(), |said| sentence(&said.message)),
+        since: said.map(|said| time(&said.last_transition_time)),
+        moves: said.is_some_and(|said| said.status == ConditionStatus::True),
+        remedy: said.and_then(remedy),
+        overdue: condition(shadow, OVERDUE).map(|overdue| sentence(&overdue.message)),
+        runs: status.current_version.as_deref().map(version),
+        target: status.target_version.as_deref().map(version),
+        state: status.current_state.map(State::as_str),
+        goal: Some(shadow.spec.state.as_str()),
+        problem: status.problem.map(Problem::as_str),
+        agent_says: status.message.as_deref().map(sentence),
+        last_failure: failure.map(|failed| Failure {
+            reason: word(&failed.reason),
+            at: time(&failed.at),
+            count: failed.count,
+        }),
+        ..Why::default()
+    }
+}
+
+fn remedy(said: &Condition) -> Option<&'static str> {
+    Reason::of_word(&said.reason).map(|reason| reason.remedy())
+}
+
+/// What is known of a node that has no shadow.
+fn without_shadow(node: &str, seen: &Result<Option<WatchedNode>, String>) -> Result<Why, Error> {
+    let of_reason = |reason: Reason<'_>| Why {
+        reason: Some(reason.as_str().to_owned()),
+        message: reason.message().into_owned(),
+        remedy: Some(reason.remedy()),
+        ..Why::default()
+    };
+    Ok(match seen {
+        Ok(None) => return Err(Error::Missing(format!("Node {0}, and no shadow of it", name(node)))),
+        Ok(Some(node)) if !node.is_managed() => of_reason(Reason::NotLabelled),
+        Ok(Some(_)) => Why {
+            message: "the node is labelled, and the reconciler has not created its shadow: see whether one leads, and the \
+                      Events of the Node"
+                .to_owned(),
+            ..Why::default()
+        },
+        Err(why) => Why {
+            message: "the node has no shadow: either it is not labelled, or there is no such Node".to_owned(),
+            notes: vec![why.clone()],
+            ..Why::default()
+        },
+    })
+}
+
+impl View for Why {
+    fn text(&self, page: &Page) -> String {
+        let reason = or_dash(self.reason.as_deref());
+        let mut text = format!("{}: {}\n{}\n\n", self.node, self.standing().0.paint(reason), self.message);
+        let lines = self.lines(page);
+        let width = lines.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+        for (key, value) in lines {
+            text.extend([&format!("{key:<width$}  {value}"), "\n"]);
+        }
+        text + &section("EVENTS", &events(&self.events, page)) + &notes(&self.notes)
+    }
+}
+
+impl Why {
+    /// In which tone its reason is told, and what it has been doing since then.
+    fn standing(&self) -> (Tone, &'static str) {
+        if self.moves {
+            (Tone::Moving, "moves for")
+        } else if self.reason.as_deref() == Some(Reason::NoUpdate.as_str()) {
+            (Tone::Good, "idle for")
+        } else {
+            (Tone::Attention, "waits for")
+        }
+    }
+
+    fn lines(&self, page: &Page) -> Vec<(&'static str, String)> {
+        let since = |since: &String| format!("{} ({since})", age(since, page.now));
+        let version = || {
+            let runs = self.runs.as_deref()?;
+            let other = self.target.as_deref().filter(|target| *target != runs);
+            Some(other.map_or(runs.to_owned(), |to| format!("{runs}, and the host would update to {to}")))
+        };
+        let state = || {
+            let goal = self.goal?;
+            let state = or_dash(self.state);
+            Some(if state == goal { state.to_owned() } else { format!("{state}, and is to reach {goal}") })
+        };
+        let failed = |it: &Failure| {
+            format!("{} ({}), {} since the last success", it.reason, age(&it.at, page.now), it.count)
+        };
+        [
+            ("to go on", self.remedy.map(str::to_owned)),
+            (self.standing().1, self.since.as_ref().map(since)),
+            ("updating for", self.updating_since.as_ref().map(since)),
+            ("overdue", self.overdue.as_deref().map(|overdue| Tone::Bad.paint(overdue))),
+            ("runs", version()),
+            ("state", state()),
+            ("problem", self.problem.map(|problem| Tone::Attention.paint(problem))),
+            ("agent says", self.agent_says.clone()),
+            ("last failure", self.last_failure.as_ref().map(failed)),
+        ]
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect()
+    }
+}

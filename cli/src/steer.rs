@@ -1,0 +1,172 @@
+//! What people change, as patches: from what was read and what they ask for.
+//!
+//! Annotations and the pause are merge patches, like those that docs/operations.md tells people to type, and name the UID of
+//! the object that was read. The list of lifted halts is replaced as a whole, so its patch tests that it is as it was read.
+
+use brupop_api::crds::ACKNOWLEDGED_HALTS_MAX;
+use brupop_api::fleet::AcknowledgedHalt;
+use brupop_api::{BottlerocketFleet, names};
+use brupop_core::objects::{Ledger, WatchedNode};
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
+use serde_json::{Value, json};
+
+/// Where the halts stand that people have lifted.
+const ACKNOWLEDGED: [&str; 2] = ["spec", "acknowledgedHalts"];
+
+/// A change, and what there is to say once it is made.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Change {
+    /// `None` = all is as it should be, and nothing is written.
+    pub body: Option<Body>,
+    pub says: String,
+}
+
+/// What is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Body {
+    Merge(Value),
+    Json(Patch),
+}
+
+/// Why there is no change to make.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotSteered {
+    /// The version is not halted.
+    #[error("the version {version} is not halted; halted are: {halted}")]
+    NotHalted {
+        /// The version.
+        version: String,
+        /// Those that are.
+        halted: String,
+    },
+    /// There is no room for another one.
+    #[error(
+        "the fleet has no room for another lifted halt: remove entries from spec.acknowledgedHalts that are no longer needed \
+         (kubectl edit brf fleet)"
+    )]
+    NoRoom,
+}
+
+impl Change {
+    fn none(says: String) -> Self {
+        Self { body: None, says }
+    }
+
+    fn merge(patch: Value, says: String) -> Self {
+        Self { body: Some(Body::Merge(patch)), says }
+    }
+}
+
+/// Pauses the fleet, or takes the pause back.
+pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> Change {
+    let word = if paused { "paused" } else { "not paused" };
+    if fleet.spec.paused == paused {
+        return Change::none(format!("the fleet is {word} already"));
+    }
+    let patch = json!({"metadata": {"uid": fleet.metadata.uid}, "spec": {"paused": paused}});
+    let says = if paused {
+        "the fleet is paused: no update starts, and what has begun is finished"
+    } else {
+        "the fleet is no longer paused"
+    };
+    Change::merge(patch, says.to_owned())
+}
+
+/// Pauses a node.
+pub(crate) fn pause_node(node: &WatchedNode) -> Change {
+    let name = node.name();
+    match annotation(node, names::PAUSE_ANNOTATION).as_deref() {
+        // As the reconciler takes it.
+        Some(value) if value != "false" => Change::none(format!("the node {name} is paused already")),
+        _ => annotate(node, names::PAUSE_ANNOTATION, Some("true"), format!("the node {name} is paused")),
+    }
+}
+
+/// Takes the pause of a node back.
+pub(crate) fn resume_node(node: &WatchedNode) -> Change {
+    let name = node.name();
+    match annotation(node, names::PAUSE_ANNOTATION).as_deref() {
+        None | Some("false") => Change::none(format!("the node {name} is not paused")),
+        Some(_) => {
+            annotate(node, names::PAUSE_ANNOTATION, None, format!("the node {name} is no longer paused"))
+        }
+    }
+}
+
+/// Asks for the update of a node now.
+pub(crate) fn update_now(node: &WatchedNode) -> Change {
+    let name = node.name();
+    if annotation(node, names::UPDATE_NOW_ANNOTATION).as_deref() == Some("true") {
+        return Change::none(format!("the update of the node {name} is asked for already"));
+    }
+    let says = format!(
+        "the update of the node {name} is asked for: it begins before others, also outside the window, and this stays so \
+         until it is cancelled; `kubectl brupop why {name}` says whether anything else is in its way"
+    );
+    annotate(node, names::UPDATE_NOW_ANNOTATION, Some("true"), says)
+}
+
+/// Asks no longer for the update of a node.
+pub(crate) fn not_now(node: &WatchedNode) -> Change {
+    let name = node.name();
+    if annotation(node, names::UPDATE_NOW_ANNOTATION).is_none() {
+        return Change::none(format!("the update of the node {name} is not asked for"));
+    }
+    let says = format!("the update of the node {name} is no longer asked for");
+    annotate(node, names::UPDATE_NOW_ANNOTATION, None, says)
+}
+
+fn annotation(node: &WatchedNode, key: &str) -> Option<String> {
+    node.quoted()["metadata"]["annotations"][key].as_str().map(str::to_owned)
+}
+
+fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) -> Change {
+    Change::merge(json!({"metadata": {"uid": node.uid(), "annotations": {key: value}}}), says)
+}
+
+/// Lifts the halt of a version up to its last failure, as it was read.
+pub(crate) fn resume_version(ledger: &Ledger, version: &str) -> Result<Change, NotSteered> {
+    let Ledger { fleet, quoted } = ledger;
+    let versions = fleet.status.as_ref().map(|status| &status.versions);
+    let record = |version: &str| versions.and_then(|versions| versions.get(version));
+    let Some(halt) = record(version).and_then(|record| record.halted.as_ref()) else {
+        let halted = versions.into_iter().flatten().filter(|(_, record)| record.halted.is_some());
+        let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
+        let halted = if halted.is_empty() { "none".to_owned() } else { halted.join(", ") };
+        return Err(NotSteered::NotHalted { version: version.to_owned(), halted });
+    };
+    let lifted = AcknowledgedHalt { version: version.to_owned(), halted_at: halt.at.clone() };
+    if fleet.spec.acknowledged_halts.contains(&lifted) {
+        return Ok(Change::none(format!(
+            "the halt of {version} is lifted already: the reconciler will heed it"
+        )));
+    }
+    let mut all: Vec<AcknowledgedHalt> =
+        fleet.spec.acknowledged_halts.iter().filter(|other| other.version != version).cloned().collect();
+    if all.len() >= ACKNOWLEDGED_HALTS_MAX {
+        // What the ledger knows nothing of any more, nothing rests on.
+        all.retain(|other| record(&other.version).is_some());
+    }
+    if all.len() >= ACKNOWLEDGED_HALTS_MAX {
+        return Err(NotSteered::NoRoom);
+    }
+    all.push(lifted);
+    let halted_at = ["status", "versions", version, "halted", "at"];
+    let as_read = quoted["spec"]["acknowledgedHalts"].clone();
+    let patch = Patch(vec![
+        test(&["metadata", "uid"], json!(fleet.metadata.uid)),
+        test(&ACKNOWLEDGED, as_read),
+        test(&halted_at, json!(halt.at)),
+        PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(ACKNOWLEDGED), value: json!(all) }),
+    ]);
+    let says = format!("the halt of {version} is lifted: nodes may be updated to it again");
+    Ok(Change { body: Some(Body::Json(patch)), says })
+}
+
+fn test(path: &[&str], value: Value) -> PatchOperation {
+    PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path.iter().copied()), value })
+}
+
+#[cfg(test)]
+mod tests;

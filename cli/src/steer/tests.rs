@@ -1,0 +1,117 @@
+use serde_json::json;
+
+use super::*;
+use crate::report::fixtures::{ledger, node};
+
+fn merged(change: &Change) -> &Value {
+    let Some(Body::Merge(patch)) = &change.body else { panic!("{change:?}") };
+    patch
+}
+
+#[test]
+fn a_pause_is_written_once() {
+    let fleet = |paused: bool| ledger(&json!({"paused": paused}), &json!({})).fleet;
+    assert_eq!(
+        *merged(&pause_fleet(&fleet(false), true)),
+        json!({"metadata": {"uid": "f"}, "spec": {"paused": true}})
+    );
+    assert_eq!(merged(&pause_fleet(&fleet(true), false))["spec"], json!({"paused": false}));
+    assert_eq!(pause_fleet(&fleet(true), true), Change::none("the fleet is paused already".to_owned()));
+    assert_eq!(pause_fleet(&fleet(false), false).body, None);
+}
+
+type Steers = fn(&WatchedNode) -> Change;
+
+#[test]
+fn annotations_are_written_where_they_change_something() {
+    let (pause, now) = (names::PAUSE_ANNOTATION, names::UPDATE_NOW_ANNOTATION);
+    let cases: [(Steers, Value, Option<Value>); 14] = [
+        (pause_node, json!({}), Some(json!({pause: "true"}))),
+        (pause_node, json!({pause: "false"}), Some(json!({pause: "true"}))),
+        (pause_node, json!({pause: "true"}), None),
+        // Whatever else stands there pauses the node, too.
+        (pause_node, json!({pause: "by eve"}), None),
+        (resume_node, json!({}), None),
+        (resume_node, json!({pause: "false"}), None),
+        (resume_node, json!({pause: "true"}), Some(json!({pause: null}))),
+        (resume_node, json!({pause: ""}), Some(json!({pause: null}))),
+        (update_now, json!({pause: "true"}), Some(json!({now: "true"}))),
+        (update_now, json!({now: "soon"}), Some(json!({now: "true"}))),
+        (update_now, json!({now: "true"}), None),
+        (not_now, json!({now: "true"}), Some(json!({now: null}))),
+        (not_now, json!({now: "soon"}), Some(json!({now: null}))),
+        (not_now, json!({pause: "true"}), None),
+    ];
+    for (number, (steer, annotations, expected)) in cases.into_iter().enumerate() {
+        let change = steer(&node(&json!({}), &annotations));
+        let expected =
+            expected.map(|annotations| json!({"metadata": {"uid": "n", "annotations": annotations}}));
+        assert_eq!(change.body, expected.map(Body::Merge), "case {number}");
+    }
+}
+
+fn halted(acknowledged: &Value) -> Ledger {
+    let halt = json!({"halted": {"at": "2026-11-21T03:00:00Z", "reason": "r"}});
+    let status = json!({"slots": {}, "versions": {"1.20.0": halt, "1.21.0": {"succeeded": 3}}});
+    ledger(&json!({"paused": false, "acknowledgedHalts": acknowledged}), &status)
+}
+
+fn lifted(version: &str) -> Value {
+    json!({"version": version, "haltedAt": "2026-11-21T03:00:00Z"})
+}
+
+#[test]
+fn a_halt_is_lifted_as_it_was_read() {
+    let earlier = json!({"version": "1.20.0", "haltedAt": "2026-11-20T03:00:00Z"});
+    for (before, after) in [
+        (json!(null), json!([lifted("1.20.0")])),
+        (json!([earlier]), json!([lifted("1.20.0")])),
+        (json!([lifted("1.18.0")]), json!([lifted("1.18.0"), lifted("1.20.0")])),
+    ] {
+        let mut ledger = halted(&json!([]));
+        ledger.fleet.spec.acknowledged_halts = serde_json::from_value(before.clone()).unwrap_or_default();
+        if before.is_null() {
+            ledger.quoted["spec"] = json!({});
+        } else {
+            ledger.quoted["spec"]["acknowledgedHalts"] = before.clone();
+        }
+        let change = resume_version(&ledger, "1.20.0").unwrap();
+        let Some(Body::Json(patch)) = change.body else { panic!("{change:?}") };
+        let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
+        assert_eq!(
+            json!(patch),
+            json!([
+                test("/metadata/uid", json!("f")),
+                test("/spec/acknowledgedHalts", before),
+                test("/status/versions/1.20.0/halted/at", json!("2026-11-21T03:00:00Z")),
+                {"op": "add", "path": "/spec/acknowledgedHalts", "value": after},
+            ])
+        );
+    }
+    assert_eq!(resume_version(&halted(&json!([lifted("1.20.0")])), "1.20.0").unwrap().body, None);
+}
+
+#[test]
+fn a_version_that_is_not_halted_is_not_lifted() {
+    let refused = |version| resume_version(&halted(&json!([])), version).unwrap_err().to_string();
+    assert_eq!(refused("1.21.0"), "the version 1.21.0 is not halted; halted are: 1.20.0");
+    assert_eq!(refused("9.9.9"), "the version 9.9.9 is not halted; halted are: 1.20.0");
+    let none = resume_version(&ledger(&json!({}), &json!({})), "1.0.0").unwrap_err().to_string();
+    assert_eq!(none, "the version 1.0.0 is not halted; halted are: none");
+}
+
+#[test]
+fn a_full_list_loses_what_nothing_rests_on() {
+    let forgotten: Vec<Value> =
+        (0..ACKNOWLEDGED_HALTS_MAX).map(|minor| lifted(&format!("1.{minor}.9"))).collect();
+    let change = resume_version(&halted(&json!(forgotten)), "1.20.0").unwrap();
+    let Some(Body::Json(patch)) = change.body else { panic!("{change:?}") };
+    assert_eq!(json!(patch)[3]["value"], json!([lifted("1.20.0")]));
+
+    let mut full = halted(&json!(forgotten));
+    let versions = &mut full.fleet.status.as_mut().unwrap().versions;
+    for entry in &full.fleet.spec.acknowledged_halts {
+        versions.insert(entry.version.clone(), brupop_api::fleet::VersionRecord::default());
+    }
+    assert_eq!(resume_version(&full, "1.20.0"), Err(NotSteered::NoRoom));
+}
