@@ -2,6 +2,7 @@
 //! people have their words in it.
 
 pub(crate) mod history;
+mod remedy;
 pub(crate) mod status;
 pub(crate) mod why;
 

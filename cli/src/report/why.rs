@@ -7,7 +7,8 @@ use brupop_core::objects::WatchedNode;
 use serde::Serialize;
 
 use super::{
-    EventRow, condition, events, latest, name, notes, or_dash, progressing, sentence, time, version, word,
+    EventRow, condition, events, latest, name, notes, or_dash, progressing, remedy, sentence, time, version,
+    word,
 };
 use crate::Error;
 use crate::gather::AboutNode;
@@ -93,7 +94,7 @@ fn of_shadow(shadow: &BottlerocketShadow) -> Why {
         message: said.map_or(silent.to_owned(), |said| sentence(&said.message)),
         since: said.map(|said| time(&said.last_transition_time)),
         moves: said.is_some_and(|said| said.status == ConditionStatus::True),
-        remedy: said.and_then(remedy),
+        remedy: said.and_then(remedy_of),
         overdue: condition(shadow, OVERDUE).map(|overdue| sentence(&overdue.message)),
         runs: status.current_version.as_deref().map(version),
         target: status.target_version.as_deref().map(version),
@@ -110,8 +111,8 @@ fn of_shadow(shadow: &BottlerocketShadow) -> Why {
     }
 }
 
-fn remedy(said: &Condition) -> Option<&'static str> {
-    Reason::of_word(&said.reason).map(|reason| reason.remedy())
+fn remedy_of(said: &Condition) -> Option<&'static str> {
+    Reason::of_word(&said.reason).map(|reason| remedy::of(&reason))
 }
 
 /// What is known of a node that has no shadow.
@@ -119,7 +120,7 @@ fn without_shadow(node: &str, seen: &Result<Option<WatchedNode>, String>) -> Res
     let of_reason = |reason: Reason<'_>| Why {
         reason: Some(reason.as_str().to_owned()),
         message: reason.message().into_owned(),
-        remedy: Some(reason.remedy()),
+        remedy: Some(remedy::of(&reason)),
         ..Why::default()
     };
     Ok(match seen {

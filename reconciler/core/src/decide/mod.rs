@@ -6,7 +6,6 @@
 mod drain;
 mod idle;
 mod reason;
-mod remedy;
 mod slots;
 mod update;
 mod versions;

@@ -1,16 +1,14 @@
 //! What would have to change for a node to go on: one sentence for each reason.
 
-use super::Reason;
+use brupop_core::decide::Reason;
 
 /// A match over all reasons, of which a new one has to be among them.
 macro_rules! remedies {
     ($($variant:ident => $remedy:literal,)*) => {
-        impl Reason<'_> {
-            /// What would have to change for the node's update to begin or go on, and who can change it. A node that moves by
-            /// itself needs nothing; then the sentence says what comes next.
-            pub fn remedy(&self) -> &'static str {
-                match self { $(Self::$variant { .. } => $remedy,)* }
-            }
+        /// What would have to change for the node's update to begin or go on, and who can change it. A node that moves by itself
+        /// needs nothing; then the sentence says what comes next.
+        pub(super) fn of(reason: &Reason<'_>) -> &'static str {
+            match reason { $(Reason::$variant { .. } => $remedy,)* }
         }
     };
 }
@@ -91,7 +89,7 @@ mod tests {
 
     #[test]
     fn remedies_are_sentences_of_their_own() {
-        let remedies = Reason::WORDS.iter().filter_map(|word| Some(Reason::of_word(word)?.remedy()));
+        let remedies = Reason::WORDS.iter().filter_map(|word| Some(of(&Reason::of_word(word)?)));
         let mut remedies: Vec<&str> = remedies.filter(|remedy| !remedy.starts_with("nothing: ")).collect();
         assert!(remedies.len() > 30, "{}", remedies.len());
         assert!(
