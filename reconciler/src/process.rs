@@ -82,21 +82,13 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         metrics_endpoint::serve(metrics_listener, resolver, scrapers, render, drops, shutdown.clone());
     let renewal = certificate.run(shutdown.clone());
     let pages = tokio::spawn(async move { tokio::join!(health_pages, metrics_pages, renewal) });
-    let own_node = tokio::select! {
-        node = own_node(&client) => node,
+    let (own_node, ()) = tokio::select! {
+        ready = async { (own_node(&client).await, watches.wait_until_synced().await) } => ready,
         () = shutdown.requested() => return Ok(()),
     };
-    tokio::select! {
-        () = watches.wait_until_synced() => health.ready(),
-        () = shutdown.requested() => return Ok(()),
-    }
+    health.ready();
 
-    let election = Election {
-        namespace: namespace.clone(),
-        lease: names::LEASE.to_owned(),
-        us: us.clone(),
-        timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
-    };
+    let election = election(&settings, &namespace, &us);
     let recorder =
         Recorder::new(events, Reporter { controller: "brupop-reconciler".into(), instance: Some(us) });
     let canary_interval = Duration::from_secs(settings.canary_interval_seconds);
@@ -106,6 +98,15 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     lead_in_turn(election, client, reconciler, shutdown).await;
     let _ = pages.await;
     Ok(())
+}
+
+fn election(settings: &Settings, namespace: &str, us: &str) -> Election {
+    Election {
+        namespace: namespace.to_owned(),
+        lease: names::LEASE.to_owned(),
+        us: us.to_owned(),
+        timing: Timing::of(Duration::from_secs(settings.lease_duration_seconds)),
+    }
 }
 
 /// Takes part in the election, and reconciles while this process leads. The Lease is given back only when no call of ours is

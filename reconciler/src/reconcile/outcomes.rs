@@ -83,24 +83,7 @@ impl Reconciler {
         // Conditions change with the words of agents, and have a brake of their own.
         let written_for = if matches!(key, Key::Node(_) | Key::Shadow(_)) { *reason } else { "" };
         let wrote = in_flight.written(written_for, seen, version_written, operation.patch(), now);
-        match wrote {
-            Wrote::Change | Wrote::Nothing { first: false } | Wrote::Again { first: false } => {}
-            Wrote::Nothing { .. } => {
-                let why = "somebody else owns a field, or a webhook restores it";
-                let what = "a write changed nothing; waiting until the object changes";
-                tracing::warn!(node, reason, object, why, "{what}");
-            }
-            Wrote::Again { .. } => {
-                let why = "somebody undoes it each time, or the API server does not keep all of it";
-                tracing::warn!(
-                    node,
-                    reason,
-                    object,
-                    why,
-                    "the same was written many times; writing less often"
-                );
-            }
-        }
+        log_write_without_effect(wrote, &context, object);
         if matches!(wrote, Wrote::Nothing { .. }) {
             self.metrics.wrote(object, "unchanged");
             return;
@@ -179,6 +162,22 @@ impl Reconciler {
 const MAX_EVENTS: usize = 64;
 /// Longest wait for the answer to an Event; after that it is dropped. A busy API server may need long.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Says, once, that writes have no effect, or none that lasts.
+fn log_write_without_effect(wrote: Wrote, Context { node, reason, .. }: &Context, object: &str) {
+    let (why, what) = match wrote {
+        Wrote::Nothing { first: true } => (
+            "somebody else owns a field, or a webhook restores it",
+            "a write changed nothing; waiting until the object changes",
+        ),
+        Wrote::Again { first: true } => (
+            "somebody undoes it each time, or the API server does not keep all of it",
+            "the same was written many times; writing less often",
+        ),
+        Wrote::Change | Wrote::Nothing { first: false } | Wrote::Again { first: false } => return,
+    };
+    tracing::warn!(node, reason, object, why, "{what}");
+}
 
 /// One refusal comes from a stale view, and the next version of the object settles it. Repeated refusals are a mistake of
 /// ours, or there is a rule against it.
