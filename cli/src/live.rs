@@ -15,7 +15,7 @@ use kube::runtime::watcher::{self, Config, Event, watcher};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::Error;
-use crate::access::Kind;
+use crate::access::{Kind, Right};
 use crate::arguments::Output;
 use crate::gather::{ApiServer, Fleet};
 use crate::page::{Page, Size, Tone, rendered, shown, terminal, tinted, write_out, write_to_terminal};
@@ -37,19 +37,19 @@ pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Erro
     let shadows = watcher(server.ours::<Item<BottlerocketShadow>>(), Config::default());
     let mut shadows = pin!(patient(shadows));
     let mut ledgers = pin!(watch_one(server.ours::<Item<Ledger>>(), names::FLEET));
-    let (mut seen, mut screen) = (Brought::default(), Screen::new(output));
+    let (mut brought, mut screen) = (Brought::default(), Screen::new(output));
     let mut tick = ticks();
     loop {
         tokio::select! {
             event = next(&mut shadows) => match event {
-                Ok(event) => seen.shadow(event),
-                Err(error) => seen.failed(trouble(error, server, Kind::Shadows)?),
+                Ok(event) => brought.shadow(event),
+                Err(error) => brought.failed(error, |verb| server.right(verb, Kind::Shadows))?,
             },
             event = next(&mut ledgers) => match event {
-                Ok(found) => seen.ledger(found),
-                Err(error) => seen.failed(trouble(error, server, Kind::Fleet)?),
+                Ok(found) => brought.ledger(found),
+                Err(error) => brought.failed(error, |verb| server.right(verb, Kind::Fleet))?,
             },
-            _ = tick.tick() => screen.draw(&mut seen)?,
+            _ = tick.tick() => screen.draw(&mut brought)?,
         }
     }
 }
@@ -63,21 +63,6 @@ fn ticks() -> Interval {
 /// Watches do not end, but for errors.
 async fn next<T>(events: &mut (impl Stream<Item = watcher::Result<T>> + Unpin)) -> watcher::Result<T> {
     events.next().await.unwrap_or(Err(watcher::Error::NoResourceVersion))
-}
-
-/// An error that passes, in words; `Err` is one that does not.
-fn trouble(error: watcher::Error, server: &ApiServer, kind: Kind) -> Result<String, Error> {
-    let words = describe(&error);
-    let (verb, source) = match error {
-        watcher::Error::InitialListFailed(source) => ("list", source),
-        watcher::Error::WatchStartFailed(source) | watcher::Error::WatchFailed(source) => ("watch", source),
-        watcher::Error::WatchError(status) => ("watch", kube::Error::Api(status)),
-        watcher::Error::NoResourceVersion => return Ok(words),
-    };
-    match server.right(verb, kind).failed(source) {
-        forbidden @ Error::Forbidden(_) => Err(forbidden),
-        _ => Ok(words),
-    }
 }
 
 /// What the watches have brought.
@@ -96,29 +81,50 @@ struct Brought {
 
 impl Brought {
     fn shadow(&mut self, event: Event<Item<BottlerocketShadow>>) {
-        let known = self.shadows.get_or_insert_default();
         match event {
             Event::Init => self.listed.clear(),
             Event::InitApply(item) => drop(self.listed.insert(item.name().to_owned(), item)),
-            Event::InitDone => *known = std::mem::take(&mut self.listed),
-            Event::Apply(item) => drop(known.insert(item.name().to_owned(), item)),
-            Event::Delete(item) => drop(known.remove(item.name())),
+            Event::InitDone => self.shadows = Some(std::mem::take(&mut self.listed)),
+            Event::Apply(item) => {
+                self.shadows.get_or_insert_default().insert(item.name().to_owned(), item);
+            }
+            Event::Delete(item) => drop(self.shadows.get_or_insert_default().remove(item.name())),
         }
         self.now();
     }
 
     fn ledger(&mut self, found: Option<Item<Ledger>>) {
-        self.ledger = found.and_then(|item| item.body.ok()).map(|ledger| ledger.fleet);
-        self.ledger_told = true;
         self.now();
+        self.ledger_told = true;
+        let read = found.map(|item| item.body).transpose();
+        self.trouble = read.as_ref().err().map(|why| format!("the fleet cannot be read: {why}"));
+        self.ledger = read.ok().flatten().map(|ledger| ledger.fleet);
     }
 
     fn now(&mut self) {
         (self.trouble, self.changed) = (None, true);
     }
 
-    fn failed(&mut self, words: String) {
-        (self.trouble, self.changed) = (Some(words), true);
+    /// Watches go on after an error. It ends the command if the caller lacks a right, or if nothing was brought before.
+    fn failed(
+        &mut self,
+        error: watcher::Error,
+        right: impl FnOnce(&'static str) -> Right,
+    ) -> Result<(), Error> {
+        (self.trouble, self.changed) = (Some(describe(&error)), true);
+        let (verb, source) = match error {
+            watcher::Error::InitialListFailed(source) => ("list", source),
+            watcher::Error::WatchStartFailed(source) | watcher::Error::WatchFailed(source) => {
+                ("watch", source)
+            }
+            watcher::Error::WatchError(status) => ("watch", kube::Error::Api(status)),
+            watcher::Error::NoResourceVersion => return Ok(()),
+        };
+        match right(verb).failed(source) {
+            forbidden @ Error::Forbidden(_) => Err(forbidden),
+            first if self.fleet().is_none() => Err(first),
+            _ => Ok(()),
+        }
     }
 
     /// The fleet, once both watches have brought something.
@@ -141,15 +147,15 @@ impl Screen {
         Self { output, last: String::new(), idle_ticks: 0 }
     }
 
-    fn draw(&mut self, seen: &mut Brought) -> Result<(), Error> {
+    fn draw(&mut self, brought: &mut Brought) -> Result<(), Error> {
         let size = terminal().filter(|_| self.output == Output::Table);
         self.idle_ticks += 1;
         let stale = size.is_some() && self.idle_ticks >= STALE;
-        let Some(fleet) = seen.fleet().filter(|_| seen.changed || stale) else { return Ok(()) };
-        (seen.changed, self.idle_ticks) = (false, 0);
+        let Some(fleet) = brought.fleet().filter(|_| brought.changed || stale) else { return Ok(()) };
+        (brought.changed, self.idle_ticks) = (false, 0);
         let page = Page { now: Timestamp::now(), columns: size.map(|size| size.columns) };
         let mut text = rendered(&status::of(&fleet), self.output, &page)?;
-        if let (Some(trouble), Output::Table) = (&seen.trouble, self.output) {
+        if let (Some(trouble), Output::Table) = (&brought.trouble, self.output) {
             text.extend(["\n", &Tone::Bad.paint("Trouble:"), " ", &shown(trouble, MESSAGE_MAX), "\n"]);
         }
         match size {
@@ -201,22 +207,41 @@ mod tests {
     }
 
     #[test]
+    fn only_a_missing_right_ends_what_has_begun() {
+        let failed = |code: u16, begun: bool| {
+            let message = "brs is forbidden: User \"eve\" cannot watch resource".to_owned();
+            let status = kube::core::Status { code, message, ..kube::core::Status::default() };
+            let mut brought = Brought::default();
+            if begun {
+                brought.ledger(None);
+                brought.shadow(Event::InitDone);
+            }
+            let right = |verb| Right::new(verb, Kind::Shadows, "ns");
+            brought.failed(watcher::Error::WatchError(Box::new(status)), right)
+        };
+        assert!(failed(500, true).is_ok());
+        assert!(matches!(failed(500, false), Err(Error::Refused { .. })));
+        assert!(matches!(failed(403, true), Err(Error::Forbidden(_))));
+    }
+
+    #[test]
     fn what_watches_bring_is_shown_once_both_have_spoken() {
         let mut brought = Brought::default();
         let names = |brought: &Brought| {
             let fleet = brought.fleet()?;
             Some(fleet.shadows.iter().map(Item::name).collect::<Vec<_>>().join(" "))
         };
+        brought.ledger(None);
         brought.shadow(Event::Init);
         brought.shadow(Event::InitApply(updated("a")));
+        assert_eq!(names(&brought), None);
         brought.shadow(Event::InitApply(updated("b")));
         brought.shadow(Event::InitDone);
-        assert_eq!(names(&brought), None);
-        brought.ledger(None);
         assert_eq!(names(&brought).as_deref(), Some("brs-a brs-b"));
         brought.shadow(Event::Delete(updated("a")));
         brought.shadow(Event::Apply(updated("c")));
-        brought.failed("no route".to_owned());
+        let right = |verb| Right::new(verb, Kind::Shadows, "ns");
+        brought.failed(watcher::Error::NoResourceVersion, right).unwrap();
         assert_eq!((names(&brought).as_deref(), brought.trouble.is_some()), (Some("brs-b brs-c"), true));
         // A list anew: nothing is gone before it is complete.
         brought.shadow(Event::Init);

@@ -43,10 +43,10 @@ pub(crate) enum Tone {
 impl Tone {
     fn color(self) -> (Color, AnsiColor) {
         match self {
-            Self::Good => (Color::Green, AnsiColor::Green),
-            Self::Moving => (Color::Cyan, AnsiColor::Cyan),
-            Self::Attention => (Color::Yellow, AnsiColor::Yellow),
-            Self::Bad => (Color::Red, AnsiColor::Red),
+            Self::Good => (Color::DarkGreen, AnsiColor::Green),
+            Self::Moving => (Color::DarkCyan, AnsiColor::Cyan),
+            Self::Attention => (Color::DarkYellow, AnsiColor::Yellow),
+            Self::Bad => (Color::DarkRed, AnsiColor::Red),
         }
     }
 

@@ -149,7 +149,9 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
         .for_each(|host| host.set_faults(Faults { falls_back_on_boot: true, ..Faults::default() }));
     fleet.publish(NEW)?;
     fleet.until_node("node-2", "is left alone", |seen| seen.reason == "NodePaused").await?;
-    fleet.until_node("node-1", "is held back", |seen| seen.reason == "FleetPaused").await?;
+    for node in ["node-0", "node-1"] {
+        fleet.until_node(node, "is held back", |seen| seen.reason == "FleetPaused").await?;
+    }
     reader.says("why node-1", &["node-1: FleetPaused", "kubectl brupop resume", "update to 1.20.0"]).await?;
     let status: Json = serde_json::from_str(&reader.says("status -o json", &[]).await?)?;
     let waiting = |number: usize| (&status["waiting"][number]["reason"], &status["waiting"][number]["nodes"]);
