@@ -63,7 +63,8 @@ pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, n
     let fleet = fleet_facts(cluster, policy, leader, now, &mut clock);
     let mut nodes = Observer { policy, own_node: leader.own_node, clock };
     let mut slots = fleet.slots.iter().peekable();
-    let (mut views, mut unreadable, mut too_long) = (vec![], BTreeMap::new(), vec![]);
+    let mut views = Vec::with_capacity(cluster.entries.len());
+    let (mut unreadable, mut too_long) = (BTreeMap::new(), vec![]);
     for (name, entry) in &cluster.entries {
         if entry.shadow.is_none() && !entry.node.as_ref().is_some_and(|node| node.is_managed()) {
             continue;
