@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{Ledger, WatchedNode};
+use brupop_runtime::requests::list_all;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
@@ -193,22 +194,9 @@ where
     }
 }
 
-/// All objects, page by page.
-async fn list<K>(api: &Api<K>, mut params: ListParams, right: Right) -> Result<Vec<K>, Error>
+async fn list<K>(api: &Api<K>, params: ListParams, right: Right) -> Result<Vec<K>, Error>
 where
-    K: Resource + Clone + DeserializeOwned + Debug,
+    K: Clone + DeserializeOwned + Debug,
 {
-    params.limit = Some(PAGE);
-    let mut found = vec![];
-    loop {
-        let mut page = match api.list(&params).await {
-            Ok(page) => page,
-            Err(error) => return Err(right.failed(error)),
-        };
-        found.append(&mut page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(found),
-        }
-    }
+    list_all(api, params.limit(PAGE)).await.map_err(|error| right.failed(error))
 }

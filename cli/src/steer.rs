@@ -76,28 +76,25 @@ pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> Change {
 /// Pauses a node.
 pub(crate) fn pause_node(node: &WatchedNode) -> Change {
     let name = node.name();
-    match annotation(node, names::PAUSE_ANNOTATION).as_deref() {
-        // As the reconciler takes it.
-        Some(value) if value != "false" => Change::none(format!("the node {name} is paused already")),
-        _ => annotate(node, names::PAUSE_ANNOTATION, Some("true"), format!("the node {name} is paused")),
+    if node.is_paused() {
+        return Change::none(format!("the node {name} is paused already"));
     }
+    annotate(node, names::PAUSE_ANNOTATION, Some("true"), format!("the node {name} is paused"))
 }
 
 /// Takes the pause of a node back.
 pub(crate) fn resume_node(node: &WatchedNode) -> Change {
     let name = node.name();
-    match annotation(node, names::PAUSE_ANNOTATION).as_deref() {
-        None | Some("false") => Change::none(format!("the node {name} is not paused")),
-        Some(_) => {
-            annotate(node, names::PAUSE_ANNOTATION, None, format!("the node {name} is no longer paused"))
-        }
+    if !node.is_paused() {
+        return Change::none(format!("the node {name} is not paused"));
     }
+    annotate(node, names::PAUSE_ANNOTATION, None, format!("the node {name} is no longer paused"))
 }
 
 /// Asks for the update of a node now.
 pub(crate) fn update_now(node: &WatchedNode) -> Change {
     let name = node.name();
-    if annotation(node, names::UPDATE_NOW_ANNOTATION).as_deref() == Some("true") {
+    if node.is_asked_for() {
         return Change::none(format!("the update of the node {name} is asked for already"));
     }
     let says = format!(
@@ -110,15 +107,11 @@ pub(crate) fn update_now(node: &WatchedNode) -> Change {
 /// Asks no longer for the update of a node.
 pub(crate) fn not_now(node: &WatchedNode) -> Change {
     let name = node.name();
-    if annotation(node, names::UPDATE_NOW_ANNOTATION).is_none() {
+    if node.annotation(names::UPDATE_NOW_ANNOTATION).is_none() {
         return Change::none(format!("the update of the node {name} is not asked for"));
     }
     let says = format!("the update of the node {name} is no longer asked for");
     annotate(node, names::UPDATE_NOW_ANNOTATION, None, says)
-}
-
-fn annotation(node: &WatchedNode, key: &str) -> Option<String> {
-    node.quoted()["metadata"]["annotations"][key].as_str().map(str::to_owned)
 }
 
 fn annotate(node: &WatchedNode, key: &str, value: Option<&str>, says: String) -> Change {

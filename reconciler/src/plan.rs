@@ -12,12 +12,12 @@ use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, Item, names};
-use brupop_runtime::{ClusterConfig, client::ClientError};
+use brupop_runtime::{ClusterConfig, client::ClientError, requests::list_all};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::core::ApiResource;
-use kube::{Client, Error, Resource};
+use kube::{Client, Error};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -219,21 +219,11 @@ async fn look_at_pods(
     Ok(())
 }
 
-/// All objects, page by page.
-async fn all<K>(what: &'static str, api: &Api<K>, mut params: ListParams) -> Result<Vec<K>, PlanError>
+async fn all<K>(what: &'static str, api: &Api<K>, params: ListParams) -> Result<Vec<K>, PlanError>
 where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let mut found = Vec::new();
-    loop {
-        let page = api.list(&params).await;
-        let mut page = page.map_err(|source| PlanError::Read { what, source: Box::new(source) })?;
-        found.append(&mut page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(found),
-        }
-    }
+    list_all(api, params).await.map_err(|source| PlanError::Read { what, source: Box::new(source) })
 }
 
 /// Looks at the workloads that the leader would wait for, and notes their state in the cluster.

@@ -91,8 +91,9 @@ impl EventRow {
 
     /// Do both tell the same of one node?
     fn repeats(&self, other: &Self) -> bool {
-        let told = |row: &Self| (row.about().to_owned(), row.reason.clone(), row.message.clone());
-        self.kind != other.kind && told(self) == told(other)
+        self.kind != other.kind
+            && self.about() == other.about()
+            && (&self.reason, &self.message) == (&other.reason, &other.message)
     }
 
     /// The node that it is about, or the kind of another object.

@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 use crate::cluster::{Cluster, Entry};
 use crate::deadlines::{Clock, Times};
 use crate::drain::Obstacle;
-use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, UnmanagedNode};
+use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, UnmanagedNode, in_order};
 use crate::objects::{AgentPod, WatchedNode};
 use crate::policy::Policy;
 use crate::status::generation;
@@ -60,12 +60,17 @@ pub struct Observed<'a> {
 /// Turns objects and the time into facts.
 pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, now: Now<'a>) -> Observed<'a> {
     let mut clock = Clock::new(now.time);
-    let fleet = fleet_facts(cluster, policy, leader, now, &mut clock);
+    let mut fleet = fleet_facts(cluster, policy, leader, now, &mut clock);
     let mut nodes = Observer { policy, own_node: leader.own_node, clock };
-    let mut slots = fleet.slots.iter().peekable();
+    let mut slot_of = in_order(fleet.slots);
+    let mut labelled = 0;
     let mut views = Vec::with_capacity(cluster.entries.len());
     let (mut unreadable, mut too_long) = (BTreeMap::new(), vec![]);
     for (name, entry) in &cluster.entries {
+        if let Some(node) = entry.node.as_ref().filter(|node| node.facts.labelled) {
+            labelled += 1;
+            fleet.all_ready &= node.facts.readiness.is_some_and(|readiness| readiness.ready);
+        }
         if entry.shadow.is_none() && !entry.node.as_ref().is_some_and(|node| node.is_managed()) {
             continue;
         }
@@ -73,16 +78,15 @@ pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, n
             too_long.push(name.as_str());
             continue;
         }
-        // Entries and slots are both sorted by name.
-        while slots.next_if(|(held, _)| *held < name).is_some() {}
-        let slot = slots.peek().filter(|(held, _)| *held == name).map(|(_, slot)| *slot);
-        let (view, why) = nodes.view(name, entry, slot);
+        let (view, why) = nodes.view(name, entry, slot_of(name));
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }
+    fleet.limit = policy.limit.of(labelled);
     Observed { fleet, views, unreadable, too_long, next: nodes.clock.next }
 }
 
+/// All but what follows from the nodes: `limit` and `all_ready`.
 fn fleet_facts<'a>(
     cluster: &'a Cluster,
     policy: &Policy,
@@ -94,7 +98,6 @@ fn fleet_facts<'a>(
     static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
 
     let (ledger, status, pause) = (cluster.ledger(), cluster.status(), policy.durations.pause);
-    let labelled = || cluster.nodes().map(|(_, node)| &node.facts).filter(|node| node.labelled);
     let last_finished = status.and_then(|status| status.last_finished.as_deref());
     let window_open = policy.schedule.is_open(now.time, policy.durations.min_remaining);
     let paused = ledger.is_some_and(|ledger| ledger.fleet.spec.paused);
@@ -108,11 +111,11 @@ fn fleet_facts<'a>(
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
         acknowledged: ledger.map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
         budget: policy.failures,
-        limit: policy.limit.of(labelled().fold(0, |number, _| number + 1)),
+        limit: 0,
         gate: gate(paused, leader.enforced, window_open),
         enforced: leader.enforced,
         alone: leader.alone,
-        all_ready: labelled().all(|node| node.readiness.is_some_and(|readiness| readiness.ready)),
+        all_ready: true,
         pausing_between_updates: pause.is_positive() && !clock.passed_or_unknown(last_finished, pause),
         exclude: policy.durations.exclusion.is_positive(),
         force: policy.force,

@@ -197,8 +197,8 @@ enum Wait {
     Nothing,
     /// The request is under way.
     Answer,
-    /// It waits for this version of the object, or a later one.
-    Version { at_least: u64, until: Duration },
+    /// It waits for this version of the object, or a later one, and for `earliest`.
+    Version { at_least: u64, earliest: Duration, until: Duration },
     /// It waits for any version other than this.
     Change { from: Option<u64>, until: Duration },
     /// It waits for this instant.
@@ -221,11 +221,8 @@ pub(super) enum Readiness {
 pub(super) enum Wrote {
     /// It changed the object.
     Change,
-    /// It changed the object, as others for the same reason did before; the next one waits. Is it the first that is so?
-    Again {
-        /// It is.
-        first: bool,
-    },
+    /// It changed the object, as many did before it for the same reason. Is it the first for which the next one waits?
+    Again { first: bool },
     /// It changed nothing. Is it the first such write in a row?
     Nothing { first: bool },
 }
@@ -258,10 +255,12 @@ impl InFlight {
         }
         let (before, times) = self.written_for;
         let times = if before == reason && !reason.is_empty() { times.saturating_add(1) } else { 1 };
-        let until = now + LONGEST_WAIT;
-        let wait = written.map_or(Wait::Nothing, |at_least| Wait::Version { at_least, until });
         let surplus = times.saturating_sub(WRITES_ON_END);
-        let wait = if surplus > 0 { Wait::Time { until: now + back_off(surplus) } } else { wait };
+        let earliest = if surplus > 0 { now + back_off(surplus) } else { now };
+        let wait = match written {
+            Some(at_least) => Wait::Version { at_least, earliest, until: earliest + LONGEST_WAIT },
+            None => Wait::Time { until: earliest },
+        };
         *self = Self { wait, written_for: (reason, times), ..Self::default() };
         if surplus > 0 { Wrote::Again { first: surplus == 1 } } else { Wrote::Change }
     }
@@ -309,7 +308,7 @@ impl InFlight {
         let until = match self.wait {
             Wait::Nothing => return Readiness::Ready,
             Wait::Answer => return Readiness::UnderWay,
-            Wait::Version { at_least, .. } if version >= Some(at_least) => return Readiness::Ready,
+            Wait::Version { at_least, earliest, .. } if version >= Some(at_least) => earliest,
             Wait::Change { from, .. } if version != from => return Readiness::Ready,
             Wait::Version { until, .. } | Wait::Change { until, .. } | Wait::Time { until } => until,
         };

@@ -10,6 +10,7 @@ use crate::page::{Page, Tone, View, age, section, table};
 const BAR: usize = 30;
 /// So many nodes that wait for one reason are named to people; programs are told all.
 const NAMED: usize = 6;
+
 impl View for Status {
     fn text(&self, page: &Page) -> String {
         let mut text = self.head(page);

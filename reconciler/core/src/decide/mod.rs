@@ -15,7 +15,7 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Counts, Slot};
 use brupop_api::{Field, Object, State, Value, Write, names};
 
-use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode};
+use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode, in_order};
 use crate::observe::Observed;
 pub use idle::candidates;
 pub use reason::{Abort, Reason};
@@ -152,15 +152,10 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
     FleetDecision { slots, nodes, counts }
 }
 
-/// The slot of each view. Views and slots are sorted by name, so it is found by walking along both.
+/// The slot of each view; these are sorted by name.
 fn held<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<Option<&'a Slot>> {
-    let mut slots = fleet.slots.iter().peekable();
-    let of = |view: &NodeView<'a>| {
-        while slots.next_if(|(name, _)| name.as_str() < view.shadow_name).is_some() {}
-        let (_, slot) = slots.peek().filter(|(name, _)| *name == view.shadow_name)?;
-        Some(*slot).filter(|slot| view.shadow.is_some_and(|shadow| shadow.uid == slot.uid))
-    };
-    views.iter().map(of).collect()
+    let mut find = in_order(fleet.slots);
+    views.iter().map(|view| find(view.shadow_name).filter(|slot| view.holds(slot))).collect()
 }
 
 /// What to do for one node now.

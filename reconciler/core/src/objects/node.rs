@@ -218,6 +218,21 @@ impl WatchedNode {
         self.facts.labelled || self.facts.marker.is_some()
     }
 
+    /// The value of this annotation, if it is one of those that matter here.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.facts.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Has a person paused it?
+    pub fn is_paused(&self) -> bool {
+        self.facts.paused
+    }
+
+    /// Has a person asked for its update now?
+    pub fn is_asked_for(&self) -> bool {
+        self.facts.update_now
+    }
+
     /// The value of the opt-in label.
     pub(crate) fn opt_in_label(&self) -> Option<&str> {
         self.facts.labels.as_ref()?.get(names::UPDATER_INTERFACE_LABEL).map(String::as_str)

@@ -163,6 +163,18 @@ fn writes_that_somebody_undoes_slow_down() {
 }
 
 #[test]
+fn a_write_that_slows_down_still_waits_to_come_back() {
+    let mut last = InFlight::default();
+    for version in 0..17 {
+        last.written("Cordoning", Some(version), Some(version + 1), None, s(0));
+    }
+    assert_eq!(last.readiness(Some(16), s(2)), Until(s(31)), "decided on what it replaced");
+    assert_eq!(last.readiness(Some(17), s(0)), Until(s(1)));
+    assert_eq!(last.readiness(Some(17), s(1)), Ready);
+    assert_eq!(last.readiness(Some(16), s(31)), Ready, "the watch missed it");
+}
+
+#[test]
 fn what_changed_nothing_waits_though_its_patch_differs() {
     let mut last = InFlight::default();
     for (nth, wait) in [(1, 4), (2, 4), (3, 4), (4, 8), (5, 16)] {
