@@ -11,6 +11,7 @@ SHIPPED := $(TARGET)/shipped
 PLUGIN := $(TARGET)/plugin
 
 CARGO_DENY_VERSION := 0.20.2
+CARGO_MUTANTS_VERSION := 27.1.0
 ACTIONLINT_VERSION := 1.7.12
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 SAMPLE := kustomize/components/prometheus-sample
@@ -223,7 +224,7 @@ lint: ## Runs clippy, warnings denied
 
 .PHONY: deny
 deny: ## Checks licences, bans and sources of our dependencies
-	@.ci/cargo-deny $(CARGO_DENY_VERSION) check --hide-inclusion-graph bans licenses sources
+	@.ci/cargo-tool deny $(CARGO_DENY_VERSION) check --hide-inclusion-graph bans licenses sources
 
 .PHONY: workflows-check
 workflows-check: ## Checks GitHub's workflows, with actionlint

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::fault::{Bad, Fault, HostAnswer, HostCall, Process};
 use crate::people::{self, node_name};
+use crate::refuser::Refuser;
 use brupop_testbed::operator::NAMESPACE;
 
 /// Longest that a person waits for an answer.
@@ -37,18 +38,20 @@ pub(crate) struct Maker {
     about: JoinSet<Result<()>>,
     /// Pods whose process stands still or whose gateway is bad, by what was meant.
     meant: Vec<(Process, Vec<String>)>,
+    refuser: Refuser,
 }
 
 impl Maker {
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self {
+    pub(crate) fn new(nodes: usize) -> Result<Self> {
+        Ok(Self {
             hosts: vec![Faults::default(); nodes],
             bad_images: BTreeSet::new(),
             nobody_returns: 0,
             down: BTreeSet::new(),
             about: JoinSet::new(),
             meant: vec![],
-        }
+            refuser: Refuser::start()?,
+        })
     }
 
     /// Makes a fault. What people do goes on by itself.
@@ -139,8 +142,23 @@ impl Maker {
         match fault.clone() {
             Fault::Recreate { node } => {
                 if let Some(host) = fleet.hosts.get(node).cloned() {
-                    self.person(people::recreate(client, node, host));
+                    self.person(async move {
+                        people::remove_node(client.clone(), node).await?;
+                        people::add_node(client, node, host).await
+                    });
                 }
+            }
+            Fault::Leave { node, .. } if make => self.person(people::remove_node(client, node)),
+            Fault::Leave { node, .. } => {
+                if let Some(host) = fleet.hosts.get(node).cloned() {
+                    self.person(people::add_node(client, node, host));
+                }
+            }
+            Fault::SetLimit { limit } => self.person(people::set_limit(client, limit)),
+            Fault::Throttled { .. } => self.person(people::throttle(client, make)),
+            Fault::Refused { code, .. } => {
+                let refusing = make.then(|| self.refuser.configuration(code));
+                self.person(people::refuse(client, refusing));
             }
             Fault::Cordon { node, .. } if make => self.person(people::cordon(client, node)),
             Fault::Drain { node, .. } if make => self.person(people::drain(client, node)),

@@ -67,8 +67,16 @@ pub(crate) enum Fault {
     Reboots { node: usize },
     /// A host's API is started anew.
     ApiRestarts { node: usize, ms: u64 },
+    /// The API server answers what our programs ask with 429.
+    Throttled { ms: u64 },
+    /// A webhook of a tenant's refuses what our programs write, with this code.
+    Refused { code: u16, ms: u64 },
     /// A Node is deleted, and made again under the same name.
     Recreate { node: usize },
+    /// A Node is deleted, and added later under the same name.
+    Leave { node: usize, ms: u64 },
+    /// A person sets how many nodes may be updated at once.
+    SetLimit { limit: usize },
     /// A person cordons a node, and later uncordons it.
     Cordon { node: usize, ms: u64 },
     /// A person uncordons a node, whoever cordoned it.
@@ -182,6 +190,9 @@ impl Fault {
             | Self::FreezePlane { ms, .. }
             | Self::Network { ms, .. }
             | Self::WebhookUnreachable { ms }
+            | Self::Throttled { ms }
+            | Self::Refused { ms, .. }
+            | Self::Leave { ms, .. }
             | Self::HostAnswers { ms, .. }
             | Self::CommandFails { ms, .. }
             | Self::FallsBack { ms, .. }

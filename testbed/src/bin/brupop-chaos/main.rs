@@ -6,6 +6,7 @@ mod checker;
 mod fault;
 mod people;
 mod random;
+mod refuser;
 mod run;
 mod schedule;
 mod shrink;

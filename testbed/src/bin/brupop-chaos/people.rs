@@ -11,7 +11,10 @@ use brupop_api::{BottlerocketFleet, BottlerocketShadow};
 use brupop_testbed::NewNode;
 use brupop_testbed::host::Host;
 use brupop_testbed::operator::NAMESPACE;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
@@ -19,6 +22,7 @@ use serde_json::{Value as Json, from_value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::fault::Edit;
+use crate::refuser;
 use crate::world::{SHOP, open_budget, pod_spec};
 
 /// On nodes that a person has cordoned.
@@ -27,6 +31,10 @@ pub(crate) const BY_HAND: &str = "example.org/cordoned-by-hand";
 const RECREATING: Duration = Duration::from_secs(30);
 /// Pause between two tries.
 const RETRY: Duration = Duration::from_millis(500);
+/// The share of the API server that is none.
+const THROTTLED: &str = "brupop-chaos-throttled";
+/// All accounts of the operator.
+pub(crate) const OURS: &str = "system:serviceaccounts:brupop-bottlerocket-aws";
 /// A marker that nobody can read.
 const BROKEN: &str = "{broken";
 
@@ -186,10 +194,18 @@ pub(crate) async fn break_marker(client: Client, node: usize, broken: bool) -> R
     patch_node(&client, node, patch).await
 }
 
-/// Deletes a Node; somebody makes it again, however long that takes.
-pub(crate) async fn recreate(client: Client, node: usize, host: Host) -> Result<()> {
+/// Deletes a Node.
+pub(crate) async fn remove_node(client: Client, node: usize) -> Result<()> {
+    Api::<Node>::all(client).delete(&node_name(node), &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Makes a Node that is not there, however long that takes; its host boots.
+pub(crate) async fn add_node(client: Client, node: usize, host: Host) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
-    nodes.delete(&node_name(node), &DeleteParams::default()).await?;
+    if nodes.get_opt(&node_name(node)).await?.is_some() {
+        return Ok(());
+    }
     let mut new = NewNode::numbered(node)?;
     (new.os_image, new.boot_id) = (host.pretty_name(), host.boot_id());
     let made = timeout(RECREATING, async {
@@ -203,6 +219,73 @@ pub(crate) async fn recreate(client: Client, node: usize, host: Host) -> Result<
     // Its kubelet tells what it is.
     host.reboot_now();
     made.context("the Node is not made again")
+}
+
+/// As `kubectl set env deployment/brupop-reconciler MAX_CONCURRENT_UPDATE=…`.
+pub(crate) async fn set_limit(client: Client, limit: usize) -> Result<()> {
+    let container =
+        json!({"name": "reconciler", "env": [{"name": "MAX_CONCURRENT_UPDATE", "value": limit.to_string()}]});
+    let patch = Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [container]}}}}));
+    let deployments = Api::<Deployment>::namespaced(client, NAMESPACE);
+    deployments.patch("brupop-reconciler", &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Gives our programs no share of the API server at all, or their usual one.
+pub(crate) async fn throttle(client: Client, throttled: bool) -> Result<()> {
+    let schemas = Api::<FlowSchema>::all(client.clone());
+    if !throttled {
+        return gone(schemas.delete(THROTTLED, &DeleteParams::default()).await.map(drop));
+    }
+    let level = from_value(json!({
+        "metadata": {"name": THROTTLED},
+        "spec": {"type": "Limited", "limited": {
+            "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
+            "limitResponse": {"type": "Reject"},
+        }},
+    }))?;
+    let levels = Api::<PriorityLevelConfiguration>::all(client);
+    there(levels.create(&PostParams::default(), &level).await.map(drop))?;
+    let group = json!({"kind": "Group", "group": {"name": OURS}});
+    let schema = from_value(json!({
+        "metadata": {"name": THROTTLED},
+        "spec": {
+            "matchingPrecedence": 1, "priorityLevelConfiguration": {"name": THROTTLED},
+            "rules": [{
+                "subjects": [group],
+                "resourceRules": [{
+                    "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"],
+                    "clusterScope": true,
+                }],
+            }],
+        },
+    }))?;
+    there(schemas.create(&PostParams::default(), &schema).await.map(drop))
+}
+
+/// A tenant's webhook refuses what our programs write, or no longer does.
+pub(crate) async fn refuse(client: Client, refusing: Option<Json>) -> Result<()> {
+    let hooks = Api::<ValidatingWebhookConfiguration>::all(client);
+    match refusing {
+        Some(hook) => there(hooks.create(&PostParams::default(), &from_value(hook)?).await.map(drop)),
+        None => gone(hooks.delete(refuser::NAME, &DeleteParams::default()).await.map(drop)),
+    }
+}
+
+/// What was to be made is there already.
+fn there(made: kube::Result<()>) -> Result<()> {
+    match made {
+        Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
+        made => Ok(made?),
+    }
+}
+
+/// What was to be deleted is not there.
+fn gone(deleted: kube::Result<()>) -> Result<()> {
+    match deleted {
+        Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
+        deleted => Ok(deleted?),
+    }
 }
 
 /// Tries with an agent's token what no agent may do, and then to lie about its own host.

@@ -56,8 +56,8 @@ pub(crate) struct Report {
 pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<Report> {
     let nodes = plan.settings.nodes;
     let mut fleet = world::start(&plan.settings).await?;
-    let mut watch = Watch::of(&fleet, plan.settings.limit);
-    let mut maker = Maker::new(nodes);
+    let mut watch = Watch::of(&fleet);
+    let mut maker = Maker::new(nodes)?;
     let mut report = Report::default();
     make_faults(&mut fleet, &mut watch, &mut maker, &mut report, &plan.steps, stop).await?;
     if !stop || watch.found.violations.is_empty() {
@@ -157,11 +157,14 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize) -> Result<()> 
 /// What people have done and not undone.
 async fn tidy_up(fleet: &Fleet, nodes: usize) -> Result<()> {
     let client = fleet.client();
+    people::throttle(client.clone(), false).await?;
+    people::refuse(client.clone(), None).await?;
     people::pause_fleet(client.clone(), false).await?;
     for workload in BUDGETS {
         people::budget(client.clone(), workload.to_owned(), true).await?;
     }
-    for node in 0..nodes {
+    for (node, host) in fleet.hosts.iter().enumerate().take(nodes) {
+        people::add_node(client.clone(), node, host.clone()).await?;
         people::pause_node(client.clone(), node, false).await?;
         people::update_now(client.clone(), node, false).await?;
         people::label(client.clone(), node, true).await?;

@@ -49,7 +49,7 @@ fn steps(random: &mut Random, length: Duration, nodes: usize) -> Vec<Step> {
 type Make = fn(&mut Random, usize) -> Fault;
 
 /// How often each kind comes, and how it is made. What has found something, or is likely to, comes more often.
-const KINDS: [(u64, Make); 31] = [
+const KINDS: [(u64, Make); 35] = [
     (12, |random, nodes| Fault::Kill { process: process(random, nodes) }),
     (12, |random, nodes| Fault::Freeze { process: process(random, nodes), ms: random.within(500..9_000) }),
     (4, |random, nodes| Fault::DeletePod { process: process(random, nodes) }),
@@ -79,6 +79,10 @@ const KINDS: [(u64, Make); 31] = [
     (6, |random, nodes| Fault::Reboots { node: node(random, nodes) }),
     (3, |random, nodes| Fault::ApiRestarts { node: node(random, nodes), ms: random.within(100..4_000) }),
     (3, |random, nodes| Fault::Recreate { node: node(random, nodes) }),
+    (2, |random, nodes| Fault::Leave { node: node(random, nodes), ms: random.within(2_000..15_000) }),
+    (4, |random, _| Fault::Throttled { ms: random.within(500..6_000) }),
+    (5, |random, _| Fault::Refused { code: *random.one(&[409, 429, 500]), ms: random.within(500..6_000) }),
+    (3, |random, _| Fault::SetLimit { limit: usize::from(*random.one(&[1_u8, 2, 3, 4, 6])) }),
     (8, |random, nodes| Fault::Cordon { node: node(random, nodes), ms: random.within(2_000..50_000) }),
     (4, |random, nodes| Fault::Uncordon { node: node(random, nodes) }),
     (2, |random, nodes| Fault::Drain { node: node(random, nodes), ms: random.within(2_000..15_000) }),

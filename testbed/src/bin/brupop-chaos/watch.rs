@@ -28,12 +28,11 @@ pub(crate) struct Watch {
     pub(crate) memory: Memory,
     pub(crate) found: Found,
     boots: Vec<(String, Vec<Ended>)>,
-    limit: usize,
     looks: u64,
 }
 
 impl Watch {
-    pub(crate) fn of(fleet: &Fleet, limit: usize) -> Self {
+    pub(crate) fn of(fleet: &Fleet) -> Self {
         Self {
             revisions: Revisions::of(&fleet.control_plane.etcd(), is_checked),
             audit: fleet.control_plane.audit().from_start(),
@@ -42,7 +41,6 @@ impl Watch {
             memory: Memory::default(),
             found: Found::default(),
             boots: vec![],
-            limit,
             looks: 0,
         }
     }
@@ -50,7 +48,7 @@ impl Watch {
     /// Reads what is new.
     pub(crate) fn look(&mut self, fleet: &Fleet) -> Result<()> {
         while let Some(revision) = self.revisions.take() {
-            self.found.add(self.objects.take(revision, self.limit));
+            self.found.add(self.objects.take(revision));
         }
         self.looks += 1;
         if self.looks.is_multiple_of(FILES) {

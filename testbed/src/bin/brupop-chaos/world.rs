@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use brupop_testbed::host::Durations;
+use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{Fleet, FleetOptions, Options};
 use serde_json::{Value as Json, json};
 
 use crate::fault::Settings;
+use crate::people;
 
 /// Stands in the workloads' environment, and must stand in no log.
 pub(crate) const SECRET: &str = "hunter2-is-nobodys-business";
@@ -51,12 +53,11 @@ const PATIENCE: [(&str, &str); 15] = [
 /// Starts it; returns when every agent has reported.
 pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
     let [of_new_version, of_any] = &settings.failures;
-    let (limit, exclusion) = (settings.limit.to_string(), settings.exclusion.to_string());
+    let exclusion = settings.exclusion.to_string();
     let set = [
-        ("MAX_CONCURRENT_UPDATE", limit.as_str()),
-        ("MAX_FAILURES_OF_NEW_VERSION", of_new_version),
-        ("MAX_FAILURES", of_any),
-        ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", &exclusion),
+        ("MAX_FAILURES_OF_NEW_VERSION", of_new_version.as_str()),
+        ("MAX_FAILURES", of_any.as_str()),
+        ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", exclusion.as_str()),
     ];
     let moment = Duration::from_millis(150);
     let durations = Durations {
@@ -74,6 +75,7 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
         ..FleetOptions::quick(settings.nodes, &[&PATIENCE[..], &set].concat())
     };
     let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
+    people::set_limit(fleet.client(), settings.limit).await?;
     println!(
         "-- workloads: three with budgets, one without, a daemon, one that comes back wherever it is evicted"
     );
@@ -82,6 +84,8 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
     fleet.control_plane.kubectl(["apply".as_ref(), "-f".as_ref(), file.as_os_str()]).await?;
     let rolled_out = ["-n", SHOP, "rollout", "status", "--timeout=90s", "deployment/cart"];
     fleet.control_plane.kubectl(rolled_out).await?;
+    let replaced = ["-n", NAMESPACE, "rollout", "status", "--timeout=90s", "deployment/brupop-reconciler"];
+    fleet.control_plane.kubectl(replaced).await?;
     Ok(fleet)
 }
 

@@ -176,10 +176,27 @@ fn reconcilers_write(event: &Event) -> Vec<Violation> {
         ("nodes", "") if changes("/spec") || changes(MARKER) => lacks(&["/metadata/uid", MARKER]),
         ("bottlerocketshadows", "") if body.is_array() => lacks(&["/metadata/uid", "/metadata/generation"]),
         ("bottlerocketfleets", "status") if changes("/status/slots") || changes("/status/versions") => {
-            lacks(&["/status/term", "/status/slots"])
+            let mut found = lacks(&["/status/term", "/status/slots"]);
+            // A term that begins takes over the slots of updates that run.
+            if !changes("/status/term") && takes_slot(&body) {
+                found.extend(lacks(&["/metadata/uid", "/metadata/generation"]));
+            }
+            found
         }
         _ => vec![],
     }
+}
+
+/// Does the patch set a slot that is not among those that it tests?
+fn takes_slot(patch: &Json) -> bool {
+    let operations = || patch.as_array().into_iter().flatten();
+    let tested = operations()
+        .find(|operation| operation["op"] == "test" && text(operation, "/path") == "/status/slots")
+        .map_or(&Json::Null, |operation| &operation["value"]);
+    operations().any(|operation| {
+        let slot = text(operation, "/path").strip_prefix("/status/slots/");
+        operation["op"] == "add" && slot.is_some_and(|slot| tested.get(slot).is_none())
+    })
 }
 
 fn has_uid(eviction: &Json) -> bool {
@@ -220,12 +237,18 @@ mod tests {
         let slots = json!({"op": "add", "path": "/status/slots/brs-n", "value": {}});
         let term = json!({"op": "test", "path": "/status/term", "value": 1});
         let read = json!({"op": "test", "path": "/status/slots", "value": {}});
+        let uid = json!({"op": "test", "path": "/metadata/uid", "value": "u"});
+        let generation = json!({"op": "test", "path": "/metadata/generation", "value": 1});
         let write = |body: Json| rules(&event(RECONCILER, "bottlerocketfleets", "status", "fleet", &body));
-        assert_eq!(write(json!([term, read, slots])), [""; 0]);
-        assert_eq!(write(json!([read, slots])), ["tests"]);
-        assert_eq!(write(json!([term, slots])), ["tests"]);
+        assert_eq!(write(json!([term, read, uid, generation, slots])), [""; 0]);
+        assert_eq!(write(json!([read, uid, generation, slots])), ["tests"]);
+        assert_eq!(write(json!([term, uid, generation, slots])), ["tests"]);
+        assert_eq!(write(json!([term, read, uid, slots])), ["tests"], "a pause may have come");
+        let had = json!({"op": "test", "path": "/status/slots", "value": {"brs-n": {}}});
+        assert_eq!(write(json!([term, had, slots])), [""; 0], "it is no new one");
         let nothing = json!({"op": "test", "path": "/status", "value": null});
-        assert_eq!(write(json!([nothing, slots])), [""; 0]);
+        let begins = json!({"op": "add", "path": "/status/term", "value": 2});
+        assert_eq!(write(json!([nothing, begins, slots])), [""; 0]);
         let evict = |body: Json| rules(&event(RECONCILER, "pods", "eviction", "p", &body));
         assert_eq!(evict(json!({"deleteOptions": {"preconditions": {"uid": "u"}}})), [""; 0]);
         assert_eq!(evict(json!({})), ["tests"]);

@@ -50,6 +50,8 @@ pub(crate) struct Objects {
     pub(crate) nodes: BTreeMap<String, NodeState>,
     pub(crate) shadows: BTreeMap<String, Json>,
     pub(crate) ledger: Json,
+    /// How many nodes the leader of this term may update at once.
+    pub(crate) limit: usize,
     /// By namespace and name.
     pub(crate) pods: BTreeMap<String, PodState>,
     /// All grants so far.
@@ -68,7 +70,7 @@ pub(crate) struct Objects {
 
 impl Objects {
     /// Takes a revision, and returns what it violates.
-    pub(crate) fn take(&mut self, revision: Revision, limit: usize) -> Vec<Violation> {
+    pub(crate) fn take(&mut self, revision: Revision) -> Vec<Violation> {
         self.last = revision.number;
         let parts: Vec<&str> = revision.key.trim_start_matches("/registry/").split('/').collect();
         match parts.as_slice() {
@@ -78,7 +80,7 @@ impl Objects {
                 vec![]
             }
             [_, "bottlerocketshadows", _, name] => self.shadow(name, revision.number, revision.object),
-            [_, "bottlerocketfleets", _, "fleet"] => self.fleet(revision.number, revision.object, limit),
+            [_, "bottlerocketfleets", _, "fleet"] => self.fleet(revision.number, revision.object),
             _ => vec![],
         }
     }
@@ -152,12 +154,16 @@ impl Objects {
         found
     }
 
-    fn fleet(&mut self, revision: u64, after: Option<Json>, limit: usize) -> Vec<Violation> {
+    fn fleet(&mut self, revision: u64, after: Option<Json>) -> Vec<Violation> {
         let after = after.unwrap_or_default();
         if after.pointer("/status/slots") != self.ledger.pointer("/status/slots") {
             self.last_step = revision;
         }
-        let found = rules::ledger(&after, self, limit);
+        // Who begins a term is one of the reconcilers of now, and its settings stay as they are.
+        if number(&after, "/status/term") != number(&self.ledger, "/status/term") {
+            self.limit = rules::highest_limit(self.pods.values().map(|pod| &pod.object));
+        }
+        let found = rules::ledger(&after, self);
         self.ledger = after;
         found
     }

@@ -10,8 +10,8 @@ use super::objects::{Objects, PodState};
 use brupop_testbed::operator::NAMESPACE;
 
 /// The ledger is written: the limit holds, no slot is lost, and no halted version gets another slot.
-pub(crate) fn ledger(after: &Json, objects: &Objects, limit: usize) -> Vec<Violation> {
-    let before = &objects.ledger;
+pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
+    let (before, limit) = (&objects.ledger, objects.limit);
     let mut found = vec![];
     // A ledger that a person has deleted is made again from the updates that run.
     if !is_kept(after) || !is_kept(before) {
@@ -49,6 +49,18 @@ pub(crate) fn ledger(after: &Json, objects: &Objects, limit: usize) -> Vec<Viola
         }
     }
     found
+}
+
+/// The highest limit that a reconciler among these pods is set to.
+pub(crate) fn highest_limit<'a>(pods: impl Iterator<Item = &'a Json>) -> usize {
+    let reconcilers = pods.filter(|pod| text(pod, COMPONENT) == "reconciler");
+    let limit_of = |pod: &Json| {
+        let variables = pod.pointer("/spec/containers/0/env").and_then(Json::as_array);
+        let limit = variables.into_iter().flatten().find(|set| set["name"] == "MAX_CONCURRENT_UPDATE");
+        limit.and_then(|set| text(set, "/value").parse().ok())
+    };
+    // As shipped.
+    reconcilers.map(|pod| limit_of(pod).unwrap_or(1)).max().unwrap_or(0)
 }
 
 /// Is there a ledger, and has a leader begun its term with it?

@@ -27,6 +27,12 @@ fn pod(owner: &str) -> Json {
     json!({"metadata": {"uid": "p", "ownerReferences": [owner]}, "spec": {"nodeName": "n"}})
 }
 
+fn reconciler(limit: usize) -> Json {
+    let set = json!([{"name": "MAX_CONCURRENT_UPDATE", "value": limit.to_string()}]);
+    let labels = json!({"brupop.bottlerocket.aws/component": "reconciler"});
+    json!({"metadata": {"labels": labels}, "spec": {"containers": [{"env": set}]}})
+}
+
 const CORDONED: &str = r#"{"shadow_uid":"u","attempt":1,"cordoned_at":"t"}"#;
 
 const FLEET: &str = "g/bottlerocketfleets/ns/fleet";
@@ -35,8 +41,9 @@ const SHADOW: &str = "g/bottlerocketshadows/ns/brs-n";
 /// Takes all of them; the names of the rules that were violated.
 fn violated(revisions: impl IntoIterator<Item = (&'static str, Json)>) -> Vec<&'static str> {
     let mut objects = Objects::default();
+    objects.pods.insert("brupop/reconciler".to_owned(), PodState { object: reconciler(1), bound: 0 });
     let numbered = (1..).zip(revisions).map(|(number, (key, object))| put(number, key, object));
-    let found = numbered.flat_map(|revision| objects.take(revision, 1)).collect::<Vec<_>>();
+    let found = numbered.flat_map(|revision| objects.take(revision)).collect::<Vec<_>>();
     found.iter().map(|violation| violation.rule).collect()
 }
 
@@ -120,4 +127,16 @@ fn a_status_is_told_from_the_rest() {
     assert!(changes_more_than_status(&before, &after));
     let after = json!({"metadata": {}, "spec": {}, "status": {"conditions": []}});
     assert!(changes_more_than_status(&before, &after));
+}
+
+#[test]
+fn the_limit_is_that_of_the_reconcilers_when_the_term_begins() {
+    let slots = json!({"brs-n": {"uid": "u", "attempt": 1}, "brs-m": {"uid": "v", "attempt": 1}});
+    let ledger = |term: u64, slots: &Json| json!({"status": {"term": term, "slots": slots}});
+    let begins = (FLEET, ledger(2, &json!({})));
+    let raised = ("pods/brupop/other", reconciler(2));
+    let takes = (FLEET, ledger(2, &slots));
+    assert_eq!(violated([begins.clone(), takes.clone()]), ["limit"]);
+    assert_eq!(violated([raised.clone(), begins.clone(), takes.clone()]), [""; 0]);
+    assert_eq!(violated([begins, raised, takes]), ["limit"], "nobody with that setting leads");
 }
