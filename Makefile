@@ -28,6 +28,10 @@ SEEDS ?= 1
 SHRINK ?= 0
 SCHEDULE ?=
 
+# For `make mutants`: what is changed (`--re decide/slots`, `--shard 1/8`, ...), or only what differs from this commit.
+MUTANTS ?=
+IN_DIFF ?=
+
 # For `make demo`.
 NODES ?= 5
 MAX_CONCURRENT_UPDATE ?= 1
@@ -200,6 +204,12 @@ bench-verdict: ## Measures a review without the network: from its bytes to the b
 .PHONY: fuzz
 fuzz: ## Fuzzes the webhook's parser and its verdict (FUZZ_SECONDS or FUZZ_RUNS of each)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_RUNS=$(FUZZ_RUNS) webhook/fuzz/run
+
+.PHONY: mutants
+mutants: ## Changes what decides, place by place, and expects that a test fails each time (MUTANTS='--re decide/slots', IN_DIFF=commit; hours for all)
+	@mkdir -p $(TARGET)/mutants
+	@$(if $(IN_DIFF),git diff $(IN_DIFF) >$(TARGET)/mutants/diff)
+	@.ci/cargo-tool mutants $(CARGO_MUTANTS_VERSION) --output $(TARGET)/mutants $(if $(IN_DIFF),--in-diff $(TARGET)/mutants/diff) $(MUTANTS)
 
 .PHONY: model
 model: ## Checks the model in larger worlds; prints states and time (some minutes)
