@@ -275,6 +275,12 @@ impl EventText {
         Self { reason, warning, note, action: format!("UpdateAttempt{attempt}") }
     }
 
+    /// Is it published on the Node, too? What begins and what ends an update is, and all that is wrong. The steps between
+    /// are on the shadow only: each Event is a write to the API server.
+    pub fn concerns_node(&self) -> bool {
+        self.warning || matches!(self.reason, "UpdateStarted" | "UpdateAdopted" | "Updated")
+    }
+
     /// Note and action as they are published: they may quote agents, hosts and API servers. Events that differ in nothing but
     /// their notes would be merged, and the later note lost; so the action tells them apart.
     pub fn printable(&self) -> (String, String) {

@@ -65,7 +65,8 @@ impl Context {
     ) -> Self {
         let name = view.shadow_name;
         let shadow = cluster.shadow(name);
-        let node = cluster.node(name).map(|node| node.object_ref(&()));
+        let on_node = shadow.is_none() || event.as_ref().is_some_and(EventText::concerns_node);
+        let node = cluster.node(name).filter(|_| on_node).map(|node| node.object_ref(&()));
         let facts = view.shadow;
         Self {
             node: brupop_api::names::node_of_shadow(name).unwrap_or(name).to_owned(),

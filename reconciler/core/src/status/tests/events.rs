@@ -26,20 +26,21 @@ fn view() -> NodeView<'static> {
 
 #[test]
 fn each_milestone_has_its_word() {
-    for (milestone, word, warning) in [
-        (Milestone::Started, "UpdateStarted", false),
-        (Milestone::Adopted, "UpdateAdopted", false),
-        (Milestone::Cordoned, "Cordoned", false),
-        (Milestone::CordonedAgain, "CordonedAgain", true),
-        (Milestone::PodsLeft, "PodsLeft", true),
-        (Milestone::Drained, "Drained", false),
-        (Milestone::RebootGranted, "RebootGranted", false),
-        (Milestone::ReturnedToService, "ReturnedToService", false),
-        (Milestone::Updated, "Updated", false),
-        (Milestone::Aborted(Abort::FellBack), "UpdateAborted", true),
+    for (milestone, word, warning, on_node) in [
+        (Milestone::Started, "UpdateStarted", false, true),
+        (Milestone::Adopted, "UpdateAdopted", false, true),
+        (Milestone::Cordoned, "Cordoned", false, false),
+        (Milestone::CordonedAgain, "CordonedAgain", true, true),
+        (Milestone::PodsLeft, "PodsLeft", true, true),
+        (Milestone::Drained, "Drained", false, false),
+        (Milestone::RebootGranted, "RebootGranted", false, false),
+        (Milestone::ReturnedToService, "ReturnedToService", false, false),
+        (Milestone::Updated, "Updated", false, true),
+        (Milestone::Aborted(Abort::FellBack), "UpdateAborted", true, true),
     ] {
         let event = EventText::of_milestone(&view(), milestone).unwrap();
         assert_eq!((event.reason, event.warning), (word, warning), "{milestone:?}");
+        assert_eq!(event.concerns_node(), on_node, "{milestone:?}");
         assert_eq!(event.action, "UpdateAttempt4");
     }
 }
