@@ -49,7 +49,7 @@ struct Arguments {
     /// End a run at the first violation
     #[arg(long)]
     stop: bool,
-    /// Run seeds until this rule is violated, and fail if it never is
+    /// Run seeds, or the file, until this rule is violated, and fail if it never is
     #[arg(long)]
     expect: Option<String>,
     /// Make a schedule that fails small, in at most so many runs
@@ -76,8 +76,12 @@ async fn all(arguments: &Arguments) -> Result<bool> {
     std::fs::create_dir_all(&arguments.to).with_context(|| arguments.to.display().to_string())?;
     if let Some(file) = &arguments.schedule {
         let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        let violated = one(arguments, &file.display().to_string(), schedule::parse(&text)?).await?;
-        return Ok(violated.is_empty());
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        let violated = one(arguments, &name, schedule::parse(&text)?).await?;
+        return Ok(match &arguments.expect {
+            Some(rule) => violated.contains(&rule.as_str()),
+            None => violated.is_empty(),
+        });
     }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let first = arguments.seed.unwrap_or(now.as_secs());
