@@ -63,9 +63,12 @@ const NAME: &str = r"^[0-9a-z.-]*$";
 /// In CamelCase.
 const WORD: &str = r"^[A-Z][A-Za-z]*$";
 
-/// Argo CD and Helm do not delete a definition that has these: with it would go all shadows, and the ledger.
-const KEPT: [(&str, &str); 2] =
-    [("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"), ("helm.sh/resource-policy", "keep")];
+/// Argo CD, Helm and Flux do not delete a definition that has these: with it would go all shadows, and the ledger.
+const KEPT: [(&str, &str); 3] = [
+    ("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"),
+    ("helm.sh/resource-policy", "keep"),
+    ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
+];
 
 /// Both definitions, in the order in which they are installed.
 pub fn all() -> Vec<CustomResourceDefinition> {
