@@ -247,8 +247,24 @@ mod tests {
         let why = list.items[1].body.as_ref().unwrap_err().to_string();
         assert!(why.contains("line 1, column") && !why.contains("hunter2"), "{why}");
         assert_eq!(list.items[1].metadata.resource_version.as_deref(), Some("7"));
+        let identity = list.items[1].metadata.clone();
+        let known = [identity.namespace, identity.name, identity.uid].map(Option::unwrap_or_default);
+        assert_eq!(known, ["ns", "bad", "u"], "an Event about it has to find it");
         let read = list.items[0].ok().unwrap();
         assert_eq!((read.metadata.generation, &read.metadata.managed_fields), (Some(2), &None));
+    }
+
+    #[test]
+    fn metadata_keeps_what_is_needed() {
+        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "v"});
+        let read: Metadata = serde_json::from_value(json!({
+            "namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "7", "generation": 2,
+            "ownerReferences": [owner], "labels": {"a": "b"}, "managedFields": [3],
+        }))
+        .unwrap();
+        let expected = json!({"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "7",
+            "generation": 2, "ownerReferences": [owner]});
+        assert_eq!(serde_json::to_value(ObjectMeta::from(read)).unwrap(), expected);
     }
 
     #[test]

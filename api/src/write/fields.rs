@@ -258,3 +258,25 @@ impl Fields for BottlerocketFleet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn our_taint_comes_beside_others_and_goes_alone() {
+        let theirs = json!({"key": "theirs", "effect": "NoExecute"});
+        let mut node: Node =
+            serde_json::from_value(json!({"metadata": {}, "spec": {"taints": [theirs]}})).unwrap();
+        let ours = json!({"key": "brupop.bottlerocket.aws/updating", "effect": "PreferNoSchedule"});
+        for (value, expected) in [
+            (Value::Set, json!([theirs, ours])),
+            (Value::Set, json!([theirs, ours])),
+            (Value::Absent, json!([theirs])),
+        ] {
+            node.set(Field::UpdatingTaint, &value);
+            assert_eq!(json!(node.spec.as_ref().unwrap().taints), expected);
+        }
+    }
+}

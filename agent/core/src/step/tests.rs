@@ -108,6 +108,7 @@ fn words(step: &Step<'_>) -> String {
                 Value::Absent => format!("-{field:?}"),
                 Value::State(state) => state.to_string(),
                 Value::Problem(problem) => problem.to_string(),
+                Value::Staged(staged) if staged.prefetched => format!("{field:?}(ahead)"),
                 Value::Text(text) if *field == Field::StatusMessage => {
                     format!("{text:?}")
                 }

@@ -177,3 +177,16 @@ fn a_leaders_knowledge_goes_and_the_objects_stay() {
     entry.forget_what_leaders_know();
     assert!(entry.node.is_some() && entry.denied.is_none() && entry.evicted.is_none());
 }
+
+#[test]
+fn what_the_watches_bring_outlives_a_leader() {
+    let mut cluster = Cluster::default();
+    for event in [Event::Node(1, true), Event::Shadow(1, true), Event::Agent(1, Some(1), true)] {
+        event.happen(&mut cluster);
+    }
+    let entry = cluster.entry("brs-n1");
+    (entry.denied, entry.evicted) = (Some("a rule".into()), Some(None));
+    entry.forget_what_leaders_know();
+    assert!(entry.node.is_some() && entry.shadow.is_some() && !entry.agents.is_empty());
+    assert!(entry.denied.is_none() && entry.evicted.is_none());
+}

@@ -53,7 +53,7 @@ fn an_idle_host_prefetches_and_reports_its_choice() {
         "nobody looked since boot": old(Updates::Unknown), idle(), due() => "wait";
         "busy": old(Updates::Busy), idle(), due() => "poll";
         "begun": old(Updates::Busy), idle(), begun(Prepare, 1) => "poll";
-        "done": old(is_staged(last(Prepare, true, 5))), idle(), begun(Prepare, 1) => "StatusStaged";
+        "done": old(is_staged(last(Prepare, true, 5))), idle(), begun(Prepare, 1) => "StatusStaged(ahead)";
         "done and reported": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
         "done and reported, agent restarted": old(is_staged(last(Prepare, true, 5))), waiting(NEW), due() => "wait";
         "while somebody's command runs": old(Updates::Busy), waiting(NEW), due() => "poll";
@@ -80,9 +80,9 @@ fn only_our_refresh_leaves_the_image_trusted() {
         shadow
     };
     check! {
-        "our refresh": old(is_staged(last(Refresh, true, 7))), waiting(NEW), begun(Refresh, 5) => "StatusStaged";
+        "our refresh": old(is_staged(last(Refresh, true, 7))), waiting(NEW), begun(Refresh, 5) => "StatusStaged(ahead)";
         "our refresh, failed": old(is_staged(last(Refresh, false, 7))), waiting(NEW), begun(Refresh, 5)
-            => "StatusStaged RefreshFailed \"refresh failed with exit status 1: no route\"";
+            => "StatusStaged(ahead) RefreshFailed \"refresh failed with exit status 1: no route\"";
         "our refresh, but something ran before it":
             old(is_staged(last(Refresh, true, 7))), waiting(NEW), begun(Refresh, 6) => format!("-StatusStaged {WAITS}");
         "somebody's refresh": old(is_staged(last(Refresh, true, 7))), waiting(NEW), later() => format!("-StatusStaged {WAITS}");
@@ -90,7 +90,7 @@ fn only_our_refresh_leaves_the_image_trusted() {
         "somebody's prepare that failed": old(is_staged(last(Prepare, false, 7))), waiting(NEW), later()
             => format!("-StatusStaged {WAITS}");
         "another is chosen now": old(other()), waiting(NEW), begun(Refresh, 5)
-            => "StatusStaged TargetVersion";
+            => "StatusStaged(ahead) TargetVersion";
         "and is downloaded over it": old(other()), target(idle(), 7), due() => "prepare";
         "over it, and failed": old(known(IsStaged, Some(OTHER), Some(NEW), last(Prepare, false, 8))),
             target(idle(), 7), begun(Prepare, 7)
@@ -123,7 +123,7 @@ fn a_prefetch_the_first_refresh_rejects_is_replaced() {
         "downloaded over": chooses(Some(OTHER), 7), target(idle()), distrusted(7) => "prepare";
         "but not if something ran since": chooses(Some(OTHER), 9), target(idle()), distrusted(7) => WAITS;
         "the first look failed": old(known(IsStaged, None, Some(NEW), last(Refresh, false, 7))), waiting(NEW), first(5)
-            => "StatusStaged RefreshFailed \"refresh failed with exit status 1: no route\"";
+            => "StatusStaged(ahead) RefreshFailed \"refresh failed with exit status 1: no route\"";
     }
 }
 
@@ -151,7 +151,7 @@ fn manual_staging_and_activation_are_left_alone() {
         "what our attempt activated is no person's": old(is_ready(last(Activate, true, 6))), unmarked(), due()
             => "deactivate";
         "what our attempt had staged when it was given up": old(is_staged(last(Prepare, true, 5))), unmarked(), due()
-            => "StatusStaged";
+            => "StatusStaged(ahead)";
         "unsaid in another state": old(known(Ready, Some(OTHER), Some(OTHER), last(Activate, true, 9))),
             with(waiting(NEW), |_, status| status.target_version = Some(OTHER.into())), due()
             => format!("-StatusStaged {WAITS}");
@@ -183,7 +183,7 @@ fn a_failed_prefetch_is_reported_once_and_withdrawn() {
         "while it is tried again": old(Updates::Busy), shown(Problem::PrefetchFailed, sentence), begun(Prepare, 2) => "poll";
         "failed again": failed(), shown(Problem::PrefetchFailed, sentence), begun(Prepare, 1) => "wait";
         "worked": old(is_staged(last(Prepare, true, 5))), shown(Problem::PrefetchFailed, sentence), begun(Prepare, 1)
-            => "StatusStaged -StatusProblem -StatusMessage";
+            => "StatusStaged(ahead) -StatusProblem -StatusMessage";
         "none is chosen any more": old(known(Idle, None, None, last(Refresh, true, 3))), shown(Problem::PrefetchFailed, sentence), later()
             => "-StatusProblem -StatusMessage -TargetVersion";
         "what an attempt failed of is worth more": failed(), fell_back(), begun(Prepare, 1) => "wait";
@@ -201,14 +201,14 @@ fn a_turn_uses_a_prefetch_still_chosen() {
     check! {
         "the echo keeps it": old(is_staged(last(Prepare, true, 5))), echo(), fresh() => "StatusAttempt";
         "the echo, when the download has just ended": old(is_staged(last(Prepare, true, 5))),
-            with(echo(), |_, status| status.staged = None), begun(Prepare, 1) => "StatusStaged StatusAttempt";
+            with(echo(), |_, status| status.staged = None), begun(Prepare, 1) => "StatusStaged(ahead) StatusAttempt";
         "look again": old(is_staged(last(Prepare, true, 5))), turn(), began() => "refresh";
         "look again, restarted": old(is_staged(last(Prepare, true, 5))), turn(), fresh() => "refresh";
         "still chosen: said before it is activated": old(is_staged(last(Refresh, true, 7))), turn(), asked_now(5)
             => "StatusStaged";
-        "another is chosen": old(other(7)), turn(), asked_now(5) => "StatusStaged TargetVersion";
+        "another is chosen": old(other(7)), turn(), asked_now(5) => "StatusStaged(ahead) TargetVersion";
         "none is chosen": old(known(IsStaged, None, Some(NEW), last(Refresh, true, 7))), turn(), asked_now(5)
-            => "StatusStaged -TargetVersion";
+            => "StatusStaged(ahead) -TargetVersion";
         "something ran meanwhile": old(is_staged(last(Refresh, true, 7))), turn(), asked_now(6) => "-StatusStaged";
         "restarted after the look: doubtful": old(is_staged(last(Refresh, true, 7))), turn(), fresh() => "refresh";
         "and so it is downloaded": old(is_staged(last(Refresh, true, 8))), unsaid(), asked_now(7) => "prepare";
