@@ -5,7 +5,7 @@ use kube::CustomResourceExt as _;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::printable::PATTERN;
-use crate::{BottlerocketFleet, BottlerocketShadow};
+use crate::{BottlerocketFleet, BottlerocketPool, BottlerocketShadow};
 
 /// Longest name of a Kubernetes object, in characters.
 pub const NAME_MAX: usize = 253;
@@ -37,6 +37,8 @@ pub const BOOT_ID_MAX: usize = 64;
 pub const MESSAGE_MAX: usize = 1024;
 /// Longest time that is accepted; RFC 3339 with nanoseconds has 35 characters.
 pub const TIME_MAX: usize = 64;
+/// Most versions that the status of a pool counts nodes of.
+pub const POOL_VERSIONS_MAX: usize = 8;
 /// Highest count that is accepted: every JSON parser reads it exactly.
 pub const COUNTER_MAX: u64 = 9_007_199_254_740_991;
 
@@ -63,6 +65,22 @@ const NAME: &str = r"^[0-9a-z.-]*$";
 /// In CamelCase.
 const WORD: &str = r"^[A-Z][A-Za-z]*$";
 
+/// Longest name or value of a label.
+const LABEL_MAX: usize = 63;
+const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+const LABEL_KEY: &str = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+/// What cron expressions consist of, as far as characters go.
+const CRON: &str = r"^[0-9A-Za-z*/,#? -]+$";
+/// Hours, minutes, seconds.
+const DURATION: &str = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,6}s)?$";
+const TIME_ZONE: &str = r"^[A-Za-z][A-Za-z0-9_+/-]*$";
+/// The rule for limits.
+pub(crate) const MAX_UNAVAILABLE_RULE: &str =
+    "type(self) == int ? self >= 1 && self <= 100000 : self.matches('^(100|[1-9][0-9]?)%$')";
+/// What to write instead.
+pub(crate) const MAX_UNAVAILABLE_HINT: &str =
+    "write a number from 1, such as 2, or a percentage from 1% to 100%, such as \"10%\"";
+
 /// Argo CD, Helm and Flux do not delete a definition that has these: with it would go all shadows, and the ledger.
 const KEPT: [(&str, &str); 3] = [
     ("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"),
@@ -70,14 +88,14 @@ const KEPT: [(&str, &str); 3] = [
     ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
 ];
 
-/// Both definitions, in the order in which they are installed.
+/// All definitions, in the order in which they are installed.
 pub fn all() -> Vec<CustomResourceDefinition> {
     let kept = |mut crd: CustomResourceDefinition| {
         let annotations = crd.metadata.annotations.get_or_insert_default();
         annotations.extend(KEPT.map(|(key, value)| (key.to_owned(), value.to_owned())));
         crd
     };
-    [BottlerocketShadow::crd(), BottlerocketFleet::crd()].map(kept).into()
+    [BottlerocketShadow::crd(), BottlerocketFleet::crd(), BottlerocketPool::crd()].map(kept).into()
 }
 
 pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
@@ -95,6 +113,48 @@ pub(crate) fn two_names(generator: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": NAME_MAX, "pattern": NAME})
+}
+
+pub(crate) fn name_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "nullable": true, "maxLength": NAME_MAX, "pattern": NAME})
+}
+
+pub(crate) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-int-or-string": true})
+}
+
+pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 16,
+        "additionalProperties": {"type": "string", "maxLength": LABEL_MAX, "pattern": LABEL_VALUE},
+    })
+}
+
+pub(crate) fn label_key(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "maxLength": NAME_MAX + 1 + LABEL_MAX, "pattern": LABEL_KEY})
+}
+
+pub(crate) fn label_values(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": 32, "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "maxLength": LABEL_MAX, "pattern": LABEL_VALUE},
+    })
+}
+
+pub(crate) fn label_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": LABEL_MAX, "pattern": LABEL_VALUE})
+}
+
+pub(crate) fn cron(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 9, "maxLength": 128, "pattern": CRON})
+}
+
+pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 2, "maxLength": 32, "pattern": DURATION})
+}
+
+pub(crate) fn time_zone(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 64, "pattern": TIME_ZONE})
 }
 
 pub(crate) fn word(_: &mut SchemaGenerator) -> Schema {
@@ -177,7 +237,7 @@ mod tests {
     fn each_list_declares_its_list_type() {
         let mut found = vec![];
         let crds = all();
-        assert_eq!(crds.len(), 2);
+        assert_eq!(crds.len(), 3);
         unsaid("", &json!(crds), &mut found);
         // Not a field of ours: these belong to the definitions themselves.
         found.retain(|path| path.contains("openAPIV3Schema"));

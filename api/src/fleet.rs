@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
+use crate::pool::UnpooledNodes;
 
 /// What people ask of the fleet.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +43,16 @@ pub struct BottlerocketFleetSpec {
     #[schemars(length(max = crate::crds::ACKNOWLEDGED_HALTS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
     pub acknowledged_halts: Vec<AcknowledgedHalt>,
+    /// How many nodes may be unavailable at once in the whole fleet, in pools and out of them: a number from 1, or a
+    /// percentage of the labelled nodes from 1% to 100%. Without it, pools have their own limits only, and
+    /// `MAX_CONCURRENT_UPDATE` limits the nodes that no pool selects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::max_unavailable")]
+    #[x_kube(validation = Rule::new(crate::crds::MAX_UNAVAILABLE_RULE).message(crate::crds::MAX_UNAVAILABLE_HINT))]
+    pub max_unavailable: Option<IntOrString>,
+    /// What becomes of nodes that no pool selects.
+    #[serde(default)]
+    pub unpooled_nodes: UnpooledNodes,
 }
 
 /// The halts of one version up to a time, which are lifted. Those that come later are not, so this may stay.
@@ -117,6 +129,10 @@ pub struct Slot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::version_or_null")]
     pub version: Option<String>,
+    /// The pool that owned the node then, and in which the slot counts for as long as it is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::name_or_null")]
+    pub pool: Option<String>,
     /// The host claimed its reboot, and its node was not Ready for long: if the Node is deleted now, the update has failed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lost: bool,

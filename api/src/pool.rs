@@ -1,0 +1,255 @@
+//! `BottlerocketPool` v1alpha1: a part of the fleet, and how and when its nodes are updated. People write the spec, the
+//! reconciler writes the status, and no decision reads a status.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::conditions::Condition;
+
+/// How and when the nodes of this pool are updated.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "brupop.bottlerocket.aws",
+    version = "v1alpha1",
+    kind = "BottlerocketPool",
+    namespaced,
+    shortname = "brp",
+    category = "bottlerocket",
+    validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a pool has at most 63 characters"),
+    status = "BottlerocketPoolStatus",
+    derive = "PartialEq",
+    doc = "A part of the fleet: which nodes it has, and how and when they are updated.",
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
+    printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedNodes"),
+    printcolumn(name = "Updating", type_ = "integer", json_path = ".status.updatingNodes"),
+    printcolumn(name = "Pending", type_ = "integer", json_path = ".status.pendingNodes"),
+    printcolumn(name = "Blocked", type_ = "integer", json_path = ".status.blockedNodes"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Progressing")].reason"#
+    ),
+    printcolumn(name = "Next Window", type_ = "date", json_path = ".status.nextWindow.start", priority = 1),
+    printcolumn(name = "Limit", type_ = "integer", json_path = ".status.unavailableLimit", priority = 1),
+    printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.priority", priority = 1),
+    printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct BottlerocketPoolSpec {
+    /// Which nodes the pool selects, by their labels; `{}` selects all. Of the pools that select a node, the one of the highest
+    /// priority owns it.
+    pub node_selector: NodeSelector,
+    /// Decides between pools that select the same node: the highest priority owns it. If that is a tie, no update of the
+    /// node starts.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1000))]
+    pub priority: u64,
+    /// No new update starts while this is true. Nodes that are cordoned already are finished.
+    #[serde(default)]
+    pub paused: bool,
+    /// How many nodes of the pool may be unavailable at once: a number from 1, or a percentage of its nodes from 1% to 100%,
+    /// which is rounded down, but to no less than 1. Nodes that are not Ready count.
+    #[serde(default = "one")]
+    #[schemars(schema_with = "crate::crds::max_unavailable")]
+    #[x_kube(validation = Rule::new(crate::crds::MAX_UNAVAILABLE_RULE).message(crate::crds::MAX_UNAVAILABLE_HINT))]
+    pub max_unavailable: IntOrString,
+    /// Updates start only while one of these windows is open; without any, at all times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub windows: Vec<Window>,
+    /// In these spans of time no update starts, whatever the windows say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub freezes: Vec<Freeze>,
+    /// Which versions the nodes may be updated to. The hosts choose; this only vetoes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<Versions>,
+}
+
+fn one() -> IntOrString {
+    IntOrString::Int(1)
+}
+
+/// Which nodes a pool selects: those that meet all of this. It is a `LabelSelector` that always parses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct NodeSelector {
+    /// Labels that a node must have, with these values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::crds::labels")]
+    pub match_labels: BTreeMap<String, String>,
+    /// What else must hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub match_expressions: Vec<NodeRequirement>,
+}
+
+/// What must hold for the label with this key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)")
+    .message("In and NotIn need values; Exists and DoesNotExist take none"))]
+pub struct NodeRequirement {
+    /// The key.
+    #[schemars(schema_with = "crate::crds::label_key")]
+    pub key: String,
+    /// How the label's value relates to `values`.
+    pub operator: Operator,
+    /// The values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::crds::label_values")]
+    pub values: Vec<String>,
+}
+
+/// As in a `LabelSelector`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Operator {
+    /// The label has one of the values.
+    In,
+    /// The label has none of the values, or is not there.
+    NotIn,
+    /// The label is there.
+    Exists,
+    /// The label is not there.
+    DoesNotExist,
+}
+
+/// A maintenance window that comes again and again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Window {
+    /// When it opens: a cron expression of five fields (minute hour day month weekday), such as `0 2 * * SAT`.
+    #[schemars(schema_with = "crate::crds::cron")]
+    pub schedule: String,
+    /// How long it stays open, in hours, minutes and seconds, such as `4h` or `1h30m`; at most a week.
+    #[schemars(schema_with = "crate::crds::duration")]
+    pub duration: String,
+    /// The time zone of the schedule: a name of the IANA database, such as `Europe/Berlin`.
+    #[serde(default = "utc")]
+    #[schemars(schema_with = "crate::crds::time_zone")]
+    pub time_zone: String,
+}
+
+fn utc() -> String {
+    "UTC".to_owned()
+}
+
+/// A span of time in which no update starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = Rule::new("self.start < self.end").message("start comes before end"))]
+pub struct Freeze {
+    /// What people call it.
+    #[schemars(schema_with = "crate::crds::label_name")]
+    pub name: String,
+    /// When it begins, such as `2026-12-20T00:00:00+01:00`.
+    #[schemars(schema_with = "crate::crds::time")]
+    pub start: String,
+    /// When it is over: the first moment at which updates may start again.
+    #[schemars(schema_with = "crate::crds::time")]
+    pub end: String,
+}
+
+/// Which versions are allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Versions {
+    /// This version and later ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::version_or_null")]
+    pub at_least: Option<String>,
+    /// Earlier versions than this one, by the order of semantic versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::version_or_null")]
+    pub below: Option<String>,
+}
+
+/// What becomes of nodes that no pool selects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum UnpooledNodes {
+    /// The reconciler's environment variables steer them.
+    #[default]
+    Environment,
+    /// No update of them starts.
+    Hold,
+}
+
+/// What people see of a pool; the reconciler writes it, and decides nothing by it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BottlerocketPoolStatus {
+    /// The generation of the spec that all of this is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub observed_generation: Option<u64>,
+    /// Figures of its nodes.
+    #[serde(flatten)]
+    pub counts: PoolCounts,
+    /// The window that is open, or the next one; none if the pool has no windows, or none opens any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_window: Option<NextWindow>,
+    /// How many of its nodes run which version: the most frequent ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = crate::crds::POOL_VERSIONS_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
+    pub versions: Vec<VersionCount>,
+    /// Conditions of the pool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = crate::crds::CONDITIONS_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Figures of a pool's nodes. All are of nodes that are opted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PoolCounts {
+    /// Nodes that the pool owns.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub nodes: u64,
+    /// Nodes for which there is no update.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub updated_nodes: u64,
+    /// Nodes whose update is under way.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub updating_nodes: u64,
+    /// Nodes whose update has not begun, and only waits for its turn or its time.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub pending_nodes: u64,
+    /// Nodes whose update cannot begin because of something about the node; its shadow's condition Progressing says what.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub blocked_nodes: u64,
+    /// Nodes that are out of service, whatever the reason.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub unavailable_nodes: u64,
+    /// How many may be.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub unavailable_limit: u64,
+}
+
+/// A window.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NextWindow {
+    /// When it opens, or has opened.
+    #[schemars(schema_with = "crate::crds::time")]
+    pub start: String,
+    /// When it closes.
+    #[schemars(schema_with = "crate::crds::time")]
+    pub end: String,
+}
+
+/// How many nodes run a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VersionCount {
+    /// The version.
+    #[schemars(schema_with = "crate::crds::version")]
+    pub version: String,
+    /// How many nodes run it.
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub nodes: u64,
+}
