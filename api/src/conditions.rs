@@ -52,5 +52,17 @@ pub enum ConditionStatus {
 }
 
 /// Reasons for which a waiting node must not prefetch: it lacks more than its turn.
-pub const REASONS_AGAINST_PREFETCH: [&str; 6] =
-    ["VersionHalted", "BackingOff", "FleetPaused", "NodePaused", "NodeNotReady", "OtherOperator"];
+pub const REASONS_AGAINST_PREFETCH: [&str; 12] = [
+    "VersionHalted",
+    "BackingOff",
+    "FleetPaused",
+    "NodePaused",
+    "NodeNotReady",
+    "OtherOperator",
+    "Frozen",
+    "PoolPaused",
+    "PoolInvalid",
+    "PoolConflict",
+    "NoPool",
+    "VersionNotAllowed",
+];

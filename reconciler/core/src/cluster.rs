@@ -9,6 +9,7 @@ use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Evicted;
 use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
+use crate::ownership::{Owner, WatchedPool};
 
 /// What is known of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,8 @@ pub struct Cluster {
     pub entries: BTreeMap<String, Entry>,
     /// The ledger, if there is one.
     pub ledger: Option<Arc<Item<Ledger>>>,
+    /// The pools, by name.
+    pub pools: BTreeMap<String, Arc<WatchedPool>>,
     /// The entry in which each agent's pod is, by the pod's name; `None` if it cannot be read.
     agents: BTreeMap<String, Option<String>>,
 }
@@ -28,6 +31,8 @@ pub struct Entry {
     pub node: Option<Arc<WatchedNode>>,
     /// The shadow, if there is one; perhaps it cannot be read.
     pub shadow: Option<Arc<Item<BottlerocketShadow>>>,
+    /// Which pool owns the Node; `None` = see [`Cluster::assign_pools`].
+    pub owner: Option<Owner>,
     /// The pods of its agent, by name.
     pub agents: BTreeMap<String, AgentPod>,
     /// What a drain has to do, while the node's pods are watched and known.
@@ -84,9 +89,12 @@ pub trait Member: Sized {
 
 impl Member for WatchedNode {
     fn put(self, cluster: &mut Cluster) -> bool {
-        let node = &mut cluster.entry(&names::shadow_name(self.name())).node;
-        let changed = node.as_ref().is_none_or(|old| !old.same_facts(&self));
-        *node = Some(Arc::new(self));
+        let entry = cluster.entry(&names::shadow_name(self.name()));
+        let changed = entry.node.as_ref().is_none_or(|old| !old.same_facts(&self));
+        if changed {
+            entry.owner = None;
+        }
+        entry.node = Some(Arc::new(self));
         changed
     }
 

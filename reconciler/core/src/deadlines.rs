@@ -91,6 +91,11 @@ impl Clock {
         Self { now, next: None }
     }
 
+    /// At this time an answer changes that is not this clock's.
+    pub(crate) fn wake_at(&mut self, at: Option<Timestamp>) {
+        self.next = [self.next, at].into_iter().flatten().min();
+    }
+
     /// Has so much time passed since then? No, if there is no time, or it cannot be read.
     fn passed(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
         parsed(since).is_some_and(|since| self.is_older(since, wait))

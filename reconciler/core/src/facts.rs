@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
+use brupop_api::crds::SLOTS_MAX;
 use brupop_api::{Marker, names};
+use jiff::Timestamp;
 
 use crate::policy::FailureBudget;
+use crate::pool::{PoolGate, Rules};
 
 /// What holds for the whole fleet.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +33,16 @@ pub struct FleetFacts<'a> {
     pub acknowledged: &'a [AcknowledgedHalt],
     /// After how many failed nodes a version is halted.
     pub budget: FailureBudget,
-    /// How many nodes may be updated at once.
+    /// How many nodes that no pool owns may be updated at once.
     pub limit: u64,
+    /// How many opted-in nodes no pool owns, if the environment steers them.
+    pub unpooled: u64,
+    /// How many nodes may be updated at once in the whole fleet.
+    pub ceiling: u64,
+    /// The pools, sorted by name.
+    pub pools: &'a [PoolFacts<'a>],
+    /// When the environment's window opens next.
+    pub opens: Until,
     /// May new updates start?
     pub gate: Gate,
     /// Were our own admission rules seen to be in force? `gate` says this only if the fleet is not paused.
@@ -60,10 +71,72 @@ pub(crate) fn in_order<'a>(
 }
 
 impl FleetFacts<'_> {
+    /// How many nodes may be updated at once in all.
+    pub fn total_limit(&self) -> u64 {
+        let unpooled = if self.unpooled > 0 || self.pools.is_empty() { self.limit } else { 0 };
+        let of_pools = self.pools.iter().filter(|pool| pool.nodes > 0).map(|pool| pool.limit);
+        of_pools.fold(unpooled, u64::saturating_add).min(self.ceiling)
+    }
+
     /// Does this node wait because an update ended not long ago?
     pub(crate) fn must_pause(&self, node: &NodeFacts<'_>) -> bool {
         self.pausing_between_updates && !node.update_now
     }
+}
+
+/// A pool, as decisions see it.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolFacts<'a> {
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// How many opted-in nodes it owns.
+    pub nodes: u64,
+    /// How many of its nodes may be updated at once.
+    pub limit: u64,
+    /// Does it let updates start now?
+    pub starts: PoolGate<'a>,
+    /// Does it let updates that have begun go on to the cordon?
+    pub goes_on: PoolGate<'a>,
+    /// Its rules, if they can be understood.
+    pub rules: Option<&'a Rules>,
+}
+
+/// The pools at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Pools<'a> {
+    /// All of them, sorted by name.
+    pub all: Vec<PoolFacts<'a>>,
+    /// The earliest time at which the clock alone changes one of them.
+    pub next: Option<Timestamp>,
+}
+
+/// No pools.
+pub static NO_POOLS: Pools<'static> = Pools { all: Vec::new(), next: None };
+
+/// A time that comes, as the end of a sentence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Until {
+    /// It is not known.
+    #[default]
+    Unknown,
+    /// It never comes.
+    Never,
+    /// Then.
+    At(Timestamp),
+}
+
+/// Who says how and when a node is updated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steering<'a> {
+    /// No pool owns it: the environment variables do.
+    #[default]
+    Environment,
+    /// The pool with this index.
+    Pool(usize),
+    /// These pools contend for it, so nobody does.
+    Conflict(&'a str),
+    /// No pool owns it, and the fleet says to hold such nodes.
+    Nobody,
 }
 
 /// May new updates start anywhere?
@@ -84,6 +157,8 @@ pub enum Gate {
 pub struct NodeView<'a> {
     /// Name of the shadow, also when there is none.
     pub shadow_name: &'a str,
+    /// Who steers it.
+    pub steering: Steering<'a>,
     /// The Node; `None` when it is gone.
     pub node: Option<NodeFacts<'a>>,
     /// The shadow; `None` when there is none.
@@ -282,6 +357,10 @@ impl FleetFacts<'static> {
         all_ready: true,
         pausing_between_updates: false,
         limit: 1,
+        unpooled: 1,
+        ceiling: SLOTS_MAX,
+        pools: &[],
+        opens: Until::Unknown,
         gate: Gate::Open,
         exclude: false,
     };

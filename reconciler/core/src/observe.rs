@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use brupop_api::facts::ShadowFacts;
+use brupop_api::crds::SLOTS_MAX;
 use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::pool::UnpooledNodes;
 use brupop_api::{BottlerocketShadow, Marker};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -12,9 +14,13 @@ use kube::ResourceExt as _;
 use crate::cluster::{Cluster, Entry};
 use crate::deadlines::{Clock, Times};
 use crate::drain::Obstacle;
-use crate::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, UnmanagedNode, in_order};
+use crate::facts::{
+    Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, Pools, Steering, UnmanagedNode, Until, in_order,
+};
 use crate::objects::{AgentPod, WatchedNode};
+use crate::ownership::Owner;
 use crate::policy::Policy;
+use crate::pool;
 use crate::status::generation;
 
 /// Longest name of a shadow, as of any object in Kubernetes.
@@ -58,10 +64,22 @@ pub struct Observed<'a> {
 }
 
 /// Turns objects and the time into facts.
-pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, now: Now<'a>) -> Observed<'a> {
+pub fn observe<'a>(
+    cluster: &'a Cluster,
+    pools: &'a Pools<'a>,
+    policy: &Policy,
+    leader: &Leader<'a>,
+    now: Now<'a>,
+) -> Observed<'a> {
     let mut clock = Clock::new(now.time);
-    let mut fleet = fleet_facts(cluster, policy, leader, now, &mut clock);
-    let mut nodes = Observer { policy, own_node: leader.own_node, clock };
+    let mut fleet = fleet_facts(cluster, pools, policy, leader, now, &mut clock);
+    let mut nodes = Observer {
+        policy,
+        own_node: leader.own_node,
+        has_pools: !pools.all.is_empty(),
+        unpooled: unpooled(cluster),
+        clock,
+    };
     let mut slot_of = in_order(fleet.slots);
     let mut labelled = 0;
     let mut views = Vec::with_capacity(cluster.entries.len());
@@ -69,6 +87,7 @@ pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, n
     for (name, entry) in &cluster.entries {
         if let Some(node) = entry.node.as_ref().filter(|node| node.facts.labelled) {
             labelled += 1;
+            fleet.unpooled += u64::from(nodes.steering(entry) == Steering::Environment);
             fleet.all_ready &= node.facts.readiness.is_some_and(|readiness| readiness.ready);
         }
         if entry.shadow.is_none() && !entry.node.as_ref().is_some_and(|node| node.is_managed()) {
@@ -82,13 +101,24 @@ pub fn observe<'a>(cluster: &'a Cluster, policy: &Policy, leader: &Leader<'a>, n
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }
-    fleet.limit = policy.limit.of(labelled);
-    Observed { fleet, views, unreadable, too_long, next: nodes.clock.next }
+    let ceiling = cluster.ledger().and_then(|ledger| ledger.fleet.spec.max_unavailable.as_ref());
+    // The schema lets nothing else pass; the lowest limit is the safe one.
+    let ceiling = ceiling.map(|text| pool::limit(text).unwrap_or_default().of(labelled));
+    fleet.limit = ceiling.unwrap_or_else(|| policy.limit.of(fleet.unpooled));
+    fleet.ceiling = ceiling.unwrap_or(SLOTS_MAX);
+    let next = [nodes.clock.next, pools.next].into_iter().flatten().min();
+    Observed { fleet, views, unreadable, too_long, next }
 }
 
-/// All but what follows from the nodes: `limit` and `all_ready`.
+/// What becomes of nodes that no pool owns.
+fn unpooled(cluster: &Cluster) -> UnpooledNodes {
+    cluster.ledger().map_or_else(UnpooledNodes::default, |ledger| ledger.fleet.spec.unpooled_nodes)
+}
+
+/// All but what follows from the nodes: limits, counts and `all_ready`.
 fn fleet_facts<'a>(
     cluster: &'a Cluster,
+    pools: &'a Pools<'a>,
     policy: &Policy,
     leader: &Leader<'a>,
     now: Now<'a>,
@@ -100,6 +130,9 @@ fn fleet_facts<'a>(
     let (ledger, status, pause) = (cluster.ledger(), cluster.status(), policy.durations.pause);
     let last_finished = status.and_then(|status| status.last_finished.as_deref());
     let window_open = policy.schedule.is_open(now.time, policy.durations.min_remaining);
+    let opens = if window_open { None } else { policy.schedule.opens(now.time) };
+    clock.wake_at(opens);
+    let opens = opens.map_or(Until::Never, Until::At);
     let paused = ledger.is_some_and(|ledger| ledger.fleet.spec.paused);
     FleetFacts {
         now: now.text,
@@ -112,6 +145,10 @@ fn fleet_facts<'a>(
         acknowledged: ledger.map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
         budget: policy.failures,
         limit: 0,
+        unpooled: 0,
+        ceiling: 0,
+        pools: &pools.all,
+        opens,
         gate: gate(paused, leader.enforced, window_open),
         enforced: leader.enforced,
         alone: leader.alone,
@@ -137,10 +174,23 @@ fn gate(paused: bool, admission_enforced: bool, window_open: bool) -> Gate {
 struct Observer<'a, 'c> {
     policy: &'c Policy,
     own_node: Option<&'a str>,
+    has_pools: bool,
+    unpooled: UnpooledNodes,
     clock: Clock,
 }
 
 impl<'a> Observer<'a, '_> {
+    fn steering(&self, entry: &'a Entry) -> Steering<'a> {
+        match (&entry.owner, self.unpooled) {
+            (Some(Owner::Pool(index)), _) => Steering::Pool(*index),
+            (Some(Owner::Conflict(pools)), _) => Steering::Conflict(pools),
+            // Where nobody has looked for the owner, nothing starts.
+            (None, _) if self.has_pools => Steering::Nobody,
+            (_, UnpooledNodes::Environment) => Steering::Environment,
+            (_, UnpooledNodes::Hold) => Steering::Nobody,
+        }
+    }
+
     /// The view of this name, and of the slot of this name if there is one; and why it cannot be interpreted if so.
     fn view(
         &mut self,
@@ -163,6 +213,7 @@ impl<'a> Observer<'a, '_> {
         let times = Times::of(entry, marker, shadow.as_ref(), slot, &self.policy.durations);
         let view = NodeView {
             shadow_name: name,
+            steering: self.steering(entry),
             node,
             shadow,
             owner_uid: shadow.and(entry.shadow()).and_then(owner_uid),

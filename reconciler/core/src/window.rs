@@ -24,10 +24,12 @@ const LARGEST_SHIFT: SignedDuration = SignedDuration::from_hours(3);
 const LONGEST_WINDOW_MINUTES: u32 = 7 * 24 * 60;
 /// So many fire times may fall into an hour that the clock skips, at steps of ten minutes.
 const SKIPPED_AT_MOST: u32 = 24;
+/// Of windows that overlap for longer than this, the end is not looked for.
+const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(31 * 24);
 const ALWAYS: &str = "* * * * * * *";
 const HINT: &str = "write seven fields (second minute hour day month weekday year), such as \
                     \"* * * * * * *\" for always or \"* * 2-4 * * SAT *\" for Saturdays from 2 to 5 o'clock";
-const DURATION_HINT: &str = "with SCHEDULER_WINDOW_DURATION write when the window opens in five fields (minute hour day \
+const DURATION_HINT: &str = "with a duration, write when the window opens in five fields (minute hour day \
                              month weekday), such as \"0 2 * * SAT\", or in seven";
 
 /// What the expression means.
@@ -135,6 +137,22 @@ impl Schedule {
                 false
             }
         }
+    }
+
+    /// The window of a fixed length that is open, or the first that opens: from its first fire time to its end. Windows that
+    /// overlap count as one.
+    pub(crate) fn span(&self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        let Kind::After(length) = self.kind else { return None };
+        let start = self.next(now.saturating_sub(length).ok()?)?;
+        let mut end = start.saturating_add(length).ok()?;
+        while let Some(next) = self.next(end.saturating_sub(length).ok()?).filter(|next| *next <= end) {
+            let later = next.saturating_add(length).ok()?;
+            if later <= end || end.duration_since(start) > LONGEST_SPAN {
+                break;
+            }
+            end = later;
+        }
+        Some((start, end))
     }
 
     /// Is there a window, the first of them, in which so much is left when it opens?

@@ -32,6 +32,9 @@ impl<'a> Case<'_, 'a> {
             // Without the webhook we could empty the node, but neither grant its reboot nor give the update up.
             return Decision::wait(Reason::AdmissionNotEnforced);
         }
+        if let Some(why) = self.closed() {
+            return self.abort(why);
+        }
         if view.pods.undrainable.is_some() && !fleet.force {
             return self.abort(Abort::CannotDrain);
         }

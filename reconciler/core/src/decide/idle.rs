@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use brupop_api::State;
 
 use super::versions::is_full;
+use super::pool::{self, Stage};
+use super::room::{Group, group};
 use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
 use crate::facts::{FleetFacts, Gate, NodeView};
 
@@ -81,7 +83,10 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (record.is_some_and(|record| record.halted.is_some()), Reason::VersionHalted(version)),
         (view.time.backing_off, Reason::BackingOff),
         (record.is_none() && is_full(fleet), Reason::TooManyVersionsHalted),
-        (fleet.gate == Gate::OutsideWindow && !node.update_now, Reason::OutsideWindow),
+    ])?;
+    pool::allows(fleet, view, &node, Stage::Start)?;
+    pool::allows_version(fleet, view, version)?;
+    first([
         (fleet.gate == Gate::Paused, Reason::FleetPaused),
         (fleet.gate == Gate::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
         (!fleet.alone, Reason::OtherOperator),
@@ -102,14 +107,15 @@ fn first<'a>(obstacles: impl IntoIterator<Item = (bool, Reason<'a>)>) -> Result<
 /// The nodes (by index into the views, which are sorted by name) that could start, in their order, regardless of the limit.
 pub fn candidates<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<usize> {
     let has_slot = |index: usize| fleet.slots.contains_key(views[index].shadow_name);
-    Candidates::new(fleet, views, has_slot, |_| true).collect()
+    let mut candidates = Candidates::new(fleet, views, has_slot, |_| true);
+    std::iter::from_fn(|| candidates.next_of(|_| true)).collect()
 }
 
-/// An iterator over the candidates. Each node that it yields makes its zone busier.
+/// The candidates. Each node that is taken from them makes its zone busier.
 pub(super) struct Candidates<'s, 'a> {
     views: &'s [NodeView<'a>],
-    /// Each zone's nodes in their order. Only the first of each zone is compared.
-    waiting: BTreeMap<Option<&'a str>, VecDeque<usize>>,
+    /// The nodes of each pool and zone, in their order. Only the first of each is compared.
+    waiting: BTreeMap<(Group, Option<&'a str>), VecDeque<usize>>,
     busy: BTreeMap<Option<&'a str>, usize>,
 }
 
@@ -138,12 +144,25 @@ impl<'s, 'a> Candidates<'s, 'a> {
         // Among equals they stay sorted by name. Most are equals, so there is little to sort.
         order.sort_by_key(|&index| candidates.rank(index));
         for index in order {
-            candidates.waiting.entry(candidates.zone(index)).or_default().push_back(index);
+            let (group, zone) = (group(&views[index]), candidates.zone(index));
+            candidates.waiting.entry((group, zone)).or_default().push_back(index);
         }
         candidates
     }
 
-    /// The nodes that were not yielded.
+    /// The next of those whose groups have room.
+    pub(super) fn next_of(&mut self, has_room: impl Fn(Group) -> bool) -> Option<usize> {
+        let with_room = self.waiting.iter().filter(|((group, _), _)| has_room(*group));
+        let firsts = with_room.filter_map(|(key, nodes)| Some((*key, *nodes.front()?)));
+        let (key, _) = firsts.min_by_key(|&((_, zone), index)| {
+            let going_on = self.busy.get(&zone).copied().unwrap_or(0);
+            (self.rank(index), going_on, index)
+        })?;
+        *self.busy.entry(key.1).or_default() += 1;
+        self.waiting.get_mut(&key)?.pop_front()
+    }
+
+    /// The nodes that were not taken.
     pub(super) fn rest(self) -> impl Iterator<Item = usize> + use<'s, 'a> {
         self.waiting.into_values().flatten()
     }
@@ -163,16 +182,4 @@ impl<'s, 'a> Candidates<'s, 'a> {
     }
 }
 
-impl Iterator for Candidates<'_, '_> {
-    type Item = usize;
 
-    fn next(&mut self) -> Option<usize> {
-        let firsts = self.waiting.iter().filter_map(|(zone, nodes)| Some((*zone, *nodes.front()?)));
-        let (zone, _) = firsts.min_by_key(|&(zone, index)| {
-            let going_on = self.busy.get(&zone).copied().unwrap_or(0);
-            (self.rank(index), going_on, index)
-        })?;
-        *self.busy.entry(zone).or_default() += 1;
-        self.waiting.get_mut(&zone)?.pop_front()
-    }
-}

@@ -5,7 +5,9 @@
 
 mod drain;
 mod idle;
+mod pool;
 mod reason;
+mod room;
 mod slots;
 mod update;
 mod versions;

@@ -6,6 +6,8 @@ use std::fmt;
 
 use brupop_api::conditions::ConditionStatus;
 
+use crate::facts::Until;
+
 /// An enum whose variants' names are words for objects and metrics. The text beside each is what people are told.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident $(<$life:lifetime>)? {
@@ -50,6 +52,10 @@ impl Detail for &str {
     const UNKNOWN: Self = "";
 }
 
+impl Detail for Until {
+    const UNKNOWN: Self = Self::Unknown;
+}
+
 impl Detail for Abort {
     const UNKNOWN: Self = Self::StepFailed;
 }
@@ -78,7 +84,14 @@ Reason<'a> {
          can check changes of it",
     FleetPaused => "a person paused the fleet (spec.paused of the BottlerocketFleet)",
     NodePaused => "a person paused this node (annotation brupop.bottlerocket.aws/pause)",
-    OutsideWindow => "outside of the maintenance window, or too little is left of it",
+    OutsideWindow(until: Until) => "outside of the maintenance window, or too little is left of it; the window opens {until}",
+    Frozen(until: Until) => "a freeze of its pool holds the node (spec.freezes); it is over {until}",
+    PoolPaused => "a person paused the pool of this node (spec.paused of its BottlerocketPool)",
+    PoolInvalid(why: &'a str) => "the pool of this node cannot be understood, so it holds its nodes: {why}",
+    PoolConflict(pools: &'a str) =>
+        "the pools {pools} select this node with the same priority, so none of them owns it (spec.priority)",
+    NoPool => "no pool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
+    VersionNotAllowed(version: &'a str) => "the pool of this node does not allow {version} (spec.versions)",
     AdmissionNotEnforced =>
         "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",
     OtherOperator => "another operator may update these nodes, too: see the fleet's condition OtherOperator",
@@ -104,10 +117,11 @@ Reason<'a> {
     NodeChangesDenied(why: &'a str) =>
         "the API server refuses changes of the Node, so it could be neither cordoned nor uncordoned: {why}",
     LimitReached =>
-        "queued: concurrency limit reached, or pausing between updates (MAX_CONCURRENT_UPDATE, \
-         PAUSE_BETWEEN_UPDATES_SECONDS)",
+        "queued: concurrency limit reached, or pausing between updates (spec.maxUnavailable of its pool or of the \
+         fleet, MAX_CONCURRENT_UPDATE, PAUSE_BETWEEN_UPDATES_SECONDS)",
     LimitUsedByUnavailableNodes =>
-        "nodes that are out of service for other reasons use up the concurrency limit (MAX_CONCURRENT_UPDATE)",
+        "nodes that are out of service for other reasons use up the concurrency limit (spec.maxUnavailable of its \
+         pool or of the fleet, MAX_CONCURRENT_UPDATE)",
     Starting(version: &'a str) => "the update to {version} begins",
     Staging(version: &'a str) => "the host is downloading and activating {version}",
     ExcludedFromLoadBalancers =>
@@ -147,8 +161,20 @@ Abort {
     OtherTarget => "the host would now update to another version, or to none",
     VersionHalted => "too many other nodes failed to reach the version",
     NodePaused => "a person paused this node",
+    PoolClosed => "before the node was cordoned, its pool no longer allowed the update",
     NotLabelled => "the node lost its opt-in label",
 }}
+
+/// Of a window or a freeze, at the end of its sentence.
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("at a time that is not known"),
+            Self::Never => f.write_str("never again"),
+            Self::At(at) => write!(f, "at {at}"),
+        }
+    }
+}
 
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,6 +218,7 @@ impl Abort {
             Self::OtherTarget
                 | Self::VersionHalted
                 | Self::NodePaused
+                | Self::PoolClosed
                 | Self::NotLabelled
                 | Self::CannotDrain
                 | Self::BudgetAllowsNone
@@ -229,6 +256,12 @@ mod tests {
             Reason::NodePaused,
             Reason::NodeNotReady,
             Reason::OtherOperator,
+            Reason::Frozen(Until::Unknown),
+            Reason::PoolPaused,
+            Reason::PoolInvalid(""),
+            Reason::PoolConflict(""),
+            Reason::NoPool,
+            Reason::VersionNotAllowed(""),
         ];
         assert_eq!(reasons.map(|reason| reason.as_str()), REASONS_AGAINST_PREFETCH);
         assert!(reasons.iter().all(|reason| reason.status() == ConditionStatus::False));

@@ -2,7 +2,7 @@
 //! slots back and takes new ones.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
@@ -10,6 +10,8 @@ use brupop_api::{Field, Object, State, Value, Write};
 
 use super::Reason;
 use super::idle::Candidates;
+use super::pool;
+use super::room::{Group, Room, group};
 use super::versions::{Halted, Versions};
 use crate::facts::{FleetFacts, NodeFacts, NodeView};
 
@@ -52,6 +54,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
             attempt: next_attempt(&shadow),
             since: Some(fleet.now.to_owned()),
             version: version_for(view).map(str::to_owned),
+            pool: pool::of(fleet, view).map(|pool| pool.name.to_owned()),
             ..Slot::default()
         };
         Some((Field::Slot(shadow.name), Value::Slot(slot)))
@@ -109,6 +112,20 @@ impl<'a> Holders<'a> {
             }
         }
         holders
+    }
+
+    /// The slots that are kept, and the groups to which their nodes belong now.
+    fn kept(
+        &self,
+        fleet: &FleetFacts<'a>,
+        views: &[NodeView<'a>],
+    ) -> impl Iterator<Item = (&'a Slot, Option<Group>)> {
+        let freed: BTreeSet<&str> = self.freed.iter().map(|(name, _)| *name).collect();
+        let kept = fleet.slots.iter().filter(move |(name, _)| !freed.contains(name.as_str()));
+        kept.map(|(name, slot)| {
+            let index = views.binary_search_by_key(&name.as_str(), |view| view.shadow_name).ok();
+            (slot, index.map(|index| group(&views[index])))
+        })
     }
 }
 
@@ -172,20 +189,18 @@ fn choose<'a>(
     versions: &Versions<'a>,
     mut canaries: Canaries<'a>,
 ) -> Choice<'a> {
-    let Running { taken, left_over, mut places, why } = choose_running(fleet, views, holders);
+    let Running { taken, left_over, mut room } = choose_running(fleet, views, holders);
     let mut choice = Choice { taken, queued: vec![], preflight: vec![] };
     let mut candidates =
         Candidates::new(fleet, views, |at| holders.have[at], |version| !versions.halts(version));
-    while places > 0
-        && let Some(index) = candidates.next()
-    {
+    while let Some(index) = candidates.next_of(|group| room.has(group)) {
         if let Some(version) = version_for(&views[index])
             && !canaries.take(version)
         {
             choice.queued.push((index, Reason::VersionUnproven(version)));
             continue;
         }
-        places -= 1;
+        room.take(group(&views[index]));
         if views[index].node.is_some_and(|node| fleet.must_pause(&node)) {
             choice.queued.push((index, Reason::PausingBetweenUpdates));
         } else if views[index].pods.known {
@@ -195,41 +210,45 @@ fn choose<'a>(
             choice.preflight.push(index);
         }
     }
-    choice.queued.extend(candidates.rest().chain(left_over).map(|index| (index, why)));
+    let rest = candidates.rest().chain(left_over);
+    choice.queued.extend(rest.map(|index| (index, room.why(group(&views[index])))));
     choice
 }
 
 /// Which updates that run without a slot get one.
-struct Running<'a> {
+struct Running {
     taken: Vec<usize>,
     left_over: Vec<usize>,
     /// How many nodes may begin beside them.
-    places: usize,
-    /// What all others wait for.
-    why: Reason<'a>,
+    room: Room,
 }
 
 /// Nodes down for other reasons use up the limit, but do not block a node that is already out of service; among those,
 /// one that only needs uncordoning goes first.
-fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &Holders<'a>) -> Running<'a> {
-    let limit = usize::try_from(fleet.limit).unwrap_or(usize::MAX);
-    let kept = fleet.slots.len() - holders.freed.len();
+fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &Holders<'a>) -> Running {
+    let mut room = Room::beside(fleet, holders.kept(fleet, views));
     let goes_on = |at: &usize| runs(&views[*at]) && (fleet.alone || !is_others(&views[*at]));
     let running = (0..views.len()).filter(|at| !holders.have[*at] && goes_on(at));
-    let (mut taken, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&views[at]));
-    taken.sort_by_key(|&at| !only_comes_back(&views[at]));
+    let (mut at_once, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&views[at]));
+    at_once.sort_by_key(|&at| !only_comes_back(&views[at]));
     others.sort_by_key(|&at| is_unavailable(&views[at]));
-    let mut left_over = taken.split_off(taken.len().min(limit.saturating_sub(kept)));
-    let unavailable = (0..views.len())
-        .filter(|&at| !holders.keep[at] && is_unavailable(&views[at]) && !taken.contains(&at))
-        .count();
-    let room = limit.saturating_sub(kept + taken.len() + unavailable);
-    let used_up = kept + taken.len() == 0 && room == 0;
-    let why = if used_up { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
-    left_over.extend(others.split_off(others.len().min(room)));
-    let places = room - others.len();
-    taken.append(&mut others);
-    Running { taken, left_over, places, why }
+    let (mut taken, mut left_over) = (vec![], vec![]);
+    let mut take = |at: usize, room: &mut Room, taken: &mut Vec<usize>| {
+        let group = group(&views[at]);
+        if room.has(group) {
+            room.take(group);
+            taken.push(at);
+        } else {
+            left_over.push(at);
+        }
+    };
+    at_once.into_iter().for_each(|at| take(at, &mut room, &mut taken));
+    let unavailable = |at: &usize| !holders.keep[*at] && is_unavailable(&views[*at]) && !taken.contains(at);
+    for at in (0..views.len()).filter(unavailable) {
+        room.note_unavailable(group(&views[at]));
+    }
+    others.into_iter().for_each(|at| take(at, &mut room, &mut taken));
+    Running { taken, left_over, room }
 }
 
 /// Does an update of this node run?

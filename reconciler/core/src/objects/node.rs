@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::facts::Words;
@@ -31,6 +32,8 @@ const ANNOTATIONS: [&str; 5] = [
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// Most bytes of these labels, or of these annotations. The marker is the longest, with up to 4 KiB.
 const KEPT_MAX: usize = 16 * 1024;
+/// Most bytes of all labels. A Node with more is not updated: no pool could tell whether it selects it.
+const ALL_LABELS_MAX: usize = 64 * 1024;
 /// Longest name of an OS image. A kubelet may report one of more than a megabyte.
 const OS_IMAGE_MAX: usize = 256;
 /// Most bytes of taints, as JSON.
@@ -54,6 +57,8 @@ pub struct WatchedNode {
 pub(crate) struct Facts {
     pub(crate) created: Option<Timestamp>,
     pub(crate) labels: Option<BTreeMap<String, String>>,
+    /// All of its labels, for the selectors of pools; none if it is overgrown.
+    pub(crate) all_labels: BTreeMap<String, String>,
     pub(crate) annotations: Option<BTreeMap<String, String>>,
     /// It has so many labels or annotations that the API server might refuse changes of it.
     pub(crate) overgrown: bool,
@@ -88,8 +93,8 @@ struct Shape {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {
-    #[serde(default, deserialize_with = "labels")]
-    labels: Kept,
+    #[serde(default)]
+    labels: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "annotations")]
     annotations: Kept,
     #[serde(default, deserialize_with = "lenient_time")]
@@ -123,8 +128,12 @@ struct NodeInfo {
     os_image: String,
 }
 
-fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
-    Keep { keys: Some(&LABELS), most_bytes: KEPT_MAX }.read(deserializer)
+/// The labels that matter here, and all of them.
+fn labels(json: Option<&RawValue>) -> Result<(Kept, Kept), Unreadable> {
+    let json = json.map_or("null", RawValue::get);
+    let read = |keep: Keep| keep.read(&mut serde_json::Deserializer::from_str(json));
+    let ours = read(Keep { keys: Some(&LABELS), most_bytes: KEPT_MAX })?;
+    Ok((ours, read(Keep { keys: None, most_bytes: ALL_LABELS_MAX })?))
 }
 
 fn annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
@@ -162,8 +171,11 @@ impl Facts {
         if json!(spec.taints).to_string().len() > TAINTS_MAX {
             return Err(Unreadable::TooLong("taints"));
         }
-        let overgrown = metadata.labels.count.max(metadata.annotations.count) > ENTRIES_MAX;
-        let labels = metadata.labels.complete("labels")?;
+        let (labels, all_labels) = labels(metadata.labels.as_deref())?;
+        let count = all_labels.count.max(metadata.annotations.count);
+        let all_labels = all_labels.complete("labels").ok().filter(|_| count <= ENTRIES_MAX);
+        let overgrown = all_labels.is_none();
+        let labels = labels.complete("labels")?;
         let annotations = metadata.annotations.complete("annotations")?;
         let label = |key| labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
         let annotation = |key| annotations.as_ref().and_then(|them| them.get(key)).map(String::as_str);
@@ -186,6 +198,7 @@ impl Facts {
                 .map(|text| Marker::parse(text).map_err(|error| error.to_string())),
             labels,
             annotations,
+            all_labels: all_labels.flatten().unwrap_or_default(),
             overgrown,
             unschedulable: spec.unschedulable,
             taints: spec.taints,
@@ -231,6 +244,11 @@ impl WatchedNode {
     /// Has a person asked for its update now?
     pub fn is_asked_for(&self) -> bool {
         self.facts.update_now
+    }
+
+    /// All of its labels; none if it has too many.
+    pub(crate) fn all_labels(&self) -> &BTreeMap<String, String> {
+        &self.facts.all_labels
     }
 
     /// The value of the opt-in label.

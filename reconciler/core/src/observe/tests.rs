@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::*;
 use crate::deadlines::back_off;
 use crate::decide::{self, Effect, Reason};
+use crate::facts::NO_POOLS;
 use crate::objects::Readiness;
 use crate::policy::{Durations, Limit};
 use brupop_api::{Item, names};
@@ -92,7 +93,7 @@ fn cluster(
 fn observe_at<'a>(cluster: &'a Cluster, durations: &'a Durations, now: &'a str) -> Observed<'a> {
     let policy = Policy { limit: Limit::Percent(50), durations: *durations, ..Policy::default() };
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: Some("n") };
-    observe(cluster, &policy, &leader, Now { time: now.parse().unwrap(), text: now })
+    observe(cluster, &NO_POOLS, &policy, &leader, Now { time: now.parse().unwrap(), text: now })
 }
 
 #[test]

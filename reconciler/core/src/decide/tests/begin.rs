@@ -14,7 +14,7 @@ use super::world::{
     without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{FleetFacts, Gate, NodeView};
+use crate::facts::{Until, FleetFacts, Gate, NodeView};
 
 #[test]
 fn nothing_is_written_without_our_term() {
@@ -182,7 +182,7 @@ fn an_idle_node_says_why_it_waits() {
 fn gates_hold_new_updates_back_and_nothing_else() {
     for (gate, reason) in [
         (Gate::Paused, Reason::FleetPaused),
-        (Gate::OutsideWindow, Reason::OutsideWindow),
+        (Gate::OutsideWindow, Reason::OutsideWindow(Until::Unknown)),
         (Gate::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
     ] {
         let closed = FleetFacts { gate, ..without_slots() };

@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, Entry};
 use crate::decide::new_shadow;
 use crate::decide::{Decision, Effect};
 use crate::drain::{DrainPlan, Obstacle, PodKey};
-use crate::facts::Gate;
+use crate::facts::{Gate, NO_POOLS};
 use crate::objects::{AgentPod, Readiness};
 use crate::observe::{Leader, Now, Observed, observe};
 use crate::policy::{Durations, Limit, Policy};
@@ -93,7 +93,7 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
             let since = (!dice.rarely(4)).then(|| dice.ago());
             let counted = dice.rarely(6);
             slots
-                .insert(shadow.clone(), Slot { uid, attempt, since, version, lost: dice.rarely(8), counted });
+                .insert(shadow.clone(), Slot { uid, attempt, since, version, pool: None, lost: dice.rarely(8), counted });
         }
     }
     let failed = |dice: &mut Dice<'_>| {
@@ -183,6 +183,7 @@ impl Fleet {
             let read = |object: &serde_json::Value| serde_json::from_value(object.clone()).unwrap();
             let entry = Entry {
                 node: place.node.as_ref().map(|node| Arc::new(serde_json::from_value(json!(node)).unwrap())),
+                owner: None,
                 shadow: place.shadow.as_ref().map(|shadow| Arc::new(read(&json!(shadow)))),
                 agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
                 drain: place.plan.clone().map(Arc::new),
@@ -205,7 +206,7 @@ impl Fleet {
             alone: self.alone,
             own_node: Some("n0"),
         };
-        let mut observed = observe(cluster, &policy, &leader, Now { time: NOW.parse().unwrap(), text: NOW });
+        let mut observed = observe(cluster, &NO_POOLS, &policy, &leader, Now { time: NOW.parse().unwrap(), text: NOW });
         observed.fleet.gate = self.gate;
         observed
     }

@@ -1,0 +1,76 @@
+//! What the pool of a node, or the environment, says of its update.
+
+use super::{Abort, Case, Reason};
+use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, PoolFacts, Steering};
+use crate::pool::PoolGate;
+
+/// How far an update has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It has not begun.
+    Start,
+    /// It has begun; the node is not cordoned yet.
+    Cordon,
+}
+
+/// The pool that steers this node.
+pub(super) fn of<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<&'a PoolFacts<'a>> {
+    match view.steering {
+        Steering::Pool(index) => fleet.pools.get(index),
+        _ => None,
+    }
+}
+
+/// Does whoever steers this node let its update start, or go on to the cordon?
+///
+/// # Errors
+/// Why not.
+pub(super) fn allows<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    node: &NodeFacts<'a>,
+    stage: Stage,
+) -> Result<(), Reason<'a>> {
+    let gate = match (view.steering, of(fleet, view)) {
+        (Steering::Conflict(pools), _) => return Err(Reason::PoolConflict(pools)),
+        (Steering::Environment, _) if fleet.gate == Gate::OutsideWindow && stage == Stage::Start => {
+            PoolGate::OutsideWindow(fleet.opens)
+        }
+        (Steering::Environment, _) => PoolGate::Open,
+        (Steering::Pool(_), Some(pool)) if stage == Stage::Start => pool.starts,
+        (Steering::Pool(_), Some(pool)) => pool.goes_on,
+        (Steering::Pool(_) | Steering::Nobody, _) => return Err(Reason::NoPool),
+    };
+    match gate {
+        PoolGate::Invalid(why) => Err(Reason::PoolInvalid(why)),
+        PoolGate::Paused => Err(Reason::PoolPaused),
+        PoolGate::Frozen(until) if !node.update_now => Err(Reason::Frozen(until)),
+        PoolGate::OutsideWindow(until) if !node.update_now => Err(Reason::OutsideWindow(until)),
+        PoolGate::Open | PoolGate::Frozen(_) | PoolGate::OutsideWindow(_) => Ok(()),
+    }
+}
+
+/// Does it allow this version?
+///
+/// # Errors
+/// It does not.
+pub(super) fn allows_version<'a>(
+    fleet: &FleetFacts<'a>,
+    view: &NodeView<'a>,
+    version: &'a str,
+) -> Result<(), Reason<'a>> {
+    let allowed = of(fleet, view).and_then(|pool| pool.rules).is_none_or(|rules| rules.allow(version));
+    if allowed { Ok(()) } else { Err(Reason::VersionNotAllowed(version)) }
+}
+
+impl Case<'_, '_> {
+    /// The update has begun, perhaps hours ago, and the node is not cordoned yet: is it given up because the pool no longer
+    /// allows it? Where the environment steers, what has begun is finished.
+    pub(super) fn closed(self) -> Option<Abort> {
+        let Self { fleet, view, node, shadow, .. } = self;
+        let version = shadow.spec.version.unwrap_or_default();
+        let still_allowed = allows(fleet, view, node, Stage::Cordon)
+            .and_then(|()| allows_version(fleet, view, version));
+        still_allowed.err().map(|_| Abort::PoolClosed)
+    }
+}

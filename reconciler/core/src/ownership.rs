@@ -1,0 +1,147 @@
+//! Which pool owns a node: of those that select it, the one of the highest priority.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use brupop_api::Item;
+use brupop_api::pool::BottlerocketPoolStatus;
+use jiff::{SignedDuration, Timestamp};
+use kube::core::SelectorExt as _;
+
+use crate::cluster::{Cluster, Member};
+use crate::facts::{PoolFacts, Pools};
+use crate::pool::{Pool, PoolGate};
+
+/// Which pool owns a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// No pool selects it.
+    Nobody,
+    /// The pool with this index, in the order of their names.
+    Pool(usize),
+    /// These have the same priority.
+    Conflict(String),
+}
+
+/// A pool as it is watched, readable or not.
+#[derive(Clone, Debug)]
+pub struct WatchedPool {
+    /// The object.
+    pub item: Item<Pool>,
+    /// Why it cannot be understood, if so.
+    pub invalid: Option<String>,
+}
+
+impl WatchedPool {
+    /// The status that is stored.
+    pub fn stored(&self) -> Option<&BottlerocketPoolStatus> {
+        self.item.ok().map(|pool| &pool.stored)
+    }
+
+    /// Does it select a node with these labels? If not even its selector can be read, nobody knows which nodes it was
+    /// meant for, so it holds all.
+    fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.item.ok().is_none_or(|pool| pool.selector.matches(labels))
+    }
+
+    fn priority(&self) -> u64 {
+        self.item.ok().map_or(u64::MAX, |pool| pool.priority)
+    }
+
+    /// The pool as decisions see it, with so many opted-in nodes.
+    fn facts(&self, nodes: u64, now: Timestamp, min_remaining: SignedDuration) -> PoolFacts<'_> {
+        let rules = self.item.ok().and_then(|pool| pool.rules.as_ref().ok());
+        let gate = |remaining| match (&self.invalid, rules) {
+            (None, Some(rules)) => rules.gate(now, remaining),
+            (why, _) => PoolGate::Invalid(why.as_deref().unwrap_or_default()),
+        };
+        PoolFacts {
+            name: self.item.name(),
+            nodes,
+            limit: rules.map_or(1, |rules| rules.limit(nodes)),
+            starts: gate(min_remaining),
+            goes_on: gate(SignedDuration::ZERO),
+            rules,
+        }
+    }
+}
+
+impl Member for Item<Pool> {
+    fn put(self, cluster: &mut Cluster) -> bool {
+        let invalid = match &self.body {
+            Ok(pool) => pool.rules.as_ref().err().map(ToString::to_string),
+            Err(why) => Some(why.to_string()),
+        };
+        let name = self.name().to_owned();
+        cluster.pools.insert(name, Arc::new(WatchedPool { item: self, invalid }));
+        cluster.forget_owners();
+        true
+    }
+
+    fn remove(name: &str, cluster: &mut Cluster) {
+        cluster.pools.remove(name);
+        cluster.forget_owners();
+    }
+
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
+    fn names(cluster: &Cluster) -> BTreeSet<String> {
+        cluster.pools.keys().cloned().collect()
+    }
+}
+
+impl Cluster {
+    fn forget_owners(&mut self) {
+        self.entries.values_mut().for_each(|entry| entry.owner = None);
+    }
+
+    /// Finds the owners of nodes that are new, or whose labels have changed, or of all once a pool has changed.
+    pub fn assign_pools(&mut self) {
+        let Self { entries, pools, .. } = self;
+        for entry in entries.values_mut() {
+            if let (None, Some(node)) = (&entry.owner, &entry.node) {
+                entry.owner = Some(owner(node.all_labels(), pools));
+            }
+        }
+    }
+
+    /// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of
+    /// them. With less than `min_remaining` of its window left, a pool starts nothing.
+    pub fn pools_at(&self, now: Timestamp, min_remaining: SignedDuration) -> Pools<'_> {
+        let mut nodes = vec![0; self.pools.len()];
+        for entry in self.entries.values() {
+            if let (Some(Owner::Pool(index)), Some(node)) = (&entry.owner, &entry.node)
+                && let Some(count) = nodes.get_mut(*index)
+            {
+                *count += u64::from(node.facts.labelled);
+            }
+        }
+        let facts = self.pools.values().zip(nodes).map(|(pool, nodes)| pool.facts(nodes, now, min_remaining));
+        let all: Vec<_> = facts.collect();
+        let next = all.iter().filter_map(|pool| pool.rules?.next_change(now, min_remaining)).min();
+        Pools { all, next }
+    }
+}
+
+/// The owner of a node with these labels.
+fn owner(labels: &BTreeMap<String, String>, pools: &BTreeMap<String, Arc<WatchedPool>>) -> Owner {
+    let mut selecting = pools.values().enumerate().filter(|(_, pool)| pool.selects(labels));
+    let Some(first) = selecting.next() else { return Owner::Nobody };
+    let (mut highest, mut tied) = (first, None);
+    for pool in selecting {
+        match pool.1.priority().cmp(&highest.1.priority()) {
+            std::cmp::Ordering::Greater => (highest, tied) = (pool, None),
+            std::cmp::Ordering::Equal => tied = tied.or(Some(pool)),
+            std::cmp::Ordering::Less => {}
+        }
+    }
+    match tied {
+        None => Owner::Pool(highest.0),
+        Some((_, other)) => Owner::Conflict(format!("{} and {}", highest.1.item.name(), other.item.name())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

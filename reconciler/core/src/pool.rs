@@ -1,0 +1,253 @@
+//! Pools: what people wrote, as rules; which pool owns a node; and whether a pool lets updates start now.
+
+use std::fmt;
+
+use brupop_api::BottlerocketPool;
+use brupop_api::item::{self, Readable, Unreadable};
+use brupop_api::pool::{BottlerocketPoolSpec, Freeze, NodeSelector, Operator, Window};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::core::{Expression, Selector};
+use semver::Version;
+use serde::Deserialize;
+
+use crate::facts::Until;
+use crate::policy::Limit;
+use crate::window::Schedule;
+
+/// Longest window.
+const WINDOW_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// A pool as it is watched.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// Namespace, name, UID, generation.
+    pub metadata: ObjectMeta,
+    /// The status, to tell what is stored already. No decision reads it.
+    pub stored: brupop_api::BottlerocketPoolStatus,
+    /// Which nodes it selects.
+    pub selector: Selector,
+    /// Of the pools that select a node, the one of the highest priority owns it.
+    pub priority: u64,
+    /// What it says of these nodes; if that cannot be understood, why.
+    pub rules: Result<Rules, Invalid>,
+}
+
+impl Readable for Pool {
+    type Kind = BottlerocketPool;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        #[derive(Deserialize)]
+        struct Shape {
+            metadata: item::Metadata,
+            spec: BottlerocketPoolSpec,
+            #[serde(default, deserialize_with = "or_default")]
+            status: brupop_api::BottlerocketPoolStatus,
+        }
+        /// A status that cannot be read is written anew.
+        fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+        where
+            D: serde::Deserializer<'de>,
+            T: Default + serde::de::DeserializeOwned,
+        {
+            let value = serde_json::Value::deserialize(deserializer)?;
+            Ok(T::deserialize(value).unwrap_or_default())
+        }
+        let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        Ok(Self {
+            metadata: metadata.into(),
+            stored: status,
+            selector: selector(&spec.node_selector),
+            priority: spec.priority,
+            rules: Rules::of(&spec),
+        })
+    }
+}
+
+fn selector(selector: &NodeSelector) -> Selector {
+    let labels = selector.match_labels.iter().map(|(key, value)| Expression::Equal(key.clone(), value.clone()));
+    let expressions = selector.match_expressions.iter().map(|requirement| {
+        let (key, values) = (requirement.key.clone(), requirement.values.iter().cloned().collect());
+        match requirement.operator {
+            Operator::In => Expression::In(key, values),
+            Operator::NotIn => Expression::NotIn(key, values),
+            Operator::Exists => Expression::Exists(key),
+            Operator::DoesNotExist => Expression::DoesNotExist(key),
+        }
+    });
+    labels.chain(expressions).collect()
+}
+
+/// What a pool says of its nodes.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    paused: bool,
+    limit: Limit,
+    windows: Vec<Schedule>,
+    freezes: Vec<(Timestamp, Timestamp)>,
+    at_least: Option<Version>,
+    below: Option<Version>,
+}
+
+/// What cannot be understood: the field, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// The path of the field.
+    pub field: String,
+    /// What is wrong, and what to write instead.
+    pub why: String,
+}
+
+impl Invalid {
+    fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { field: field.into(), why: why.into() }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.why)
+    }
+}
+
+impl Rules {
+    /// The rules that this spec means. The webhook asks this, too, before a pool is stored.
+    ///
+    /// # Errors
+    /// The first field that cannot be understood.
+    pub fn of(spec: &BottlerocketPoolSpec) -> Result<Self, Invalid> {
+        let windows = spec.windows.iter().enumerate().map(|(nth, window)| schedule(nth, window));
+        let freezes = spec.freezes.iter().enumerate().map(|(nth, freeze)| span(nth, freeze));
+        let versions = spec.versions.clone().unwrap_or_default();
+        Ok(Self {
+            paused: spec.paused,
+            limit: limit(&spec.max_unavailable)
+                .map_err(|why| Invalid::new("spec.maxUnavailable", why))?,
+            windows: windows.collect::<Result<_, _>>()?,
+            freezes: freezes.collect::<Result<_, _>>()?,
+            at_least: version("spec.versions.atLeast", versions.at_least.as_deref())?,
+            below: version("spec.versions.below", versions.below.as_deref())?,
+        })
+    }
+
+    /// How many of so many nodes may be unavailable at once.
+    pub(crate) fn limit(&self, nodes: u64) -> u64 {
+        self.limit.of(nodes)
+    }
+
+    /// May updates start now, if so much of a window must be left?
+    pub(crate) fn gate(&self, now: Timestamp, remaining: SignedDuration) -> PoolGate<'_> {
+        let is_open = |window: &Schedule| window.is_open(now, remaining);
+        if self.paused {
+            PoolGate::Paused
+        } else if let Some(end) = self.frozen_until(now) {
+            PoolGate::Frozen(Until::At(end))
+        } else if self.windows.is_empty() || self.windows.iter().any(is_open) {
+            PoolGate::Open
+        } else {
+            let opens = self.windows.iter().filter_map(|window| window.opens(now)).min();
+            PoolGate::OutsideWindow(opens.map_or(Until::Never, Until::At))
+        }
+    }
+
+    /// When the freeze, or freezes that follow each other without a gap, is over.
+    fn frozen_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let after = |at: Timestamp| {
+            let covers = self.freezes.iter().filter(|(start, end)| *start <= at && at < *end);
+            covers.map(|(_, end)| *end).max()
+        };
+        let mut until = after(now)?;
+        while let Some(later) = after(until) {
+            until = later;
+        }
+        Some(until)
+    }
+
+    /// The next time after this one at which the clock alone changes the gate.
+    pub(crate) fn next_change(&self, now: Timestamp, remaining: SignedDuration) -> Option<Timestamp> {
+        let of_freezes = self.freezes.iter().flat_map(|(start, end)| [*start, *end]);
+        let of_windows = self.windows.iter().flat_map(|window| {
+            let closes = window.span(now).filter(|(start, _)| *start <= now).map(|(_, end)| end);
+            let too_late = closes.and_then(|end| end.checked_sub(remaining).ok());
+            [window.opens(now), too_late, closes].into_iter().flatten()
+        });
+        of_freezes.chain(of_windows).filter(|at| *at > now).min()
+    }
+
+    /// The window that is open, or the first that opens.
+    pub(crate) fn next_window(&self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        self.windows.iter().filter_map(|window| window.span(now)).min()
+    }
+
+    /// May nodes be updated to this version? One that is no semantic version is allowed only where nothing is said.
+    pub(crate) fn allow(&self, version: &str) -> bool {
+        if self.at_least.is_none() && self.below.is_none() {
+            return true;
+        }
+        let Ok(version) = Version::parse(version) else { return false };
+        self.at_least.as_ref().is_none_or(|least| version >= *least)
+            && self.below.as_ref().is_none_or(|bound| version < *bound)
+    }
+}
+
+/// How many nodes may be unavailable, from a number or a percentage.
+///
+/// # Errors
+/// What to write instead.
+pub fn limit(text: &IntOrString) -> Result<Limit, String> {
+    let text = match text {
+        IntOrString::Int(number) => number.to_string(),
+        IntOrString::String(text) => text.clone(),
+    };
+    let limit = text.parse().ok().filter(|limit| *limit != Limit::Unlimited);
+    limit.ok_or_else(|| "write a number from 1, such as 2, or a percentage from 1% to 100%, such as \"10%\"".to_owned())
+}
+
+fn version(field: &str, text: Option<&str>) -> Result<Option<Version>, Invalid> {
+    text.map(|text| {
+        Version::parse(text).map_err(|_| Invalid::new(field, "write a semantic version, such as 1.20.0"))
+    })
+    .transpose()
+}
+
+fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), Invalid> {
+    let time = |field: &str, text: &str| {
+        text.parse::<Timestamp>().map_err(|_| {
+            let field = format!("spec.freezes[{nth}].{field}");
+            Invalid::new(field, "write a time with its offset, such as 2026-12-20T00:00:00+01:00")
+        })
+    };
+    Ok((time("start", &freeze.start)?, time("end", &freeze.end)?))
+}
+
+fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {
+    let field = |field: &str| format!("spec.windows[{nth}].{field}");
+    let zone = TimeZone::get(&window.time_zone).map_err(|_| {
+        Invalid::new(field("timeZone"), "write a name of the IANA database, such as Europe/Berlin or UTC")
+    })?;
+    let length: Option<SignedDuration> = window.duration.parse().ok();
+    let length = length.filter(|length| length.is_positive() && *length <= WINDOW_MAX).ok_or_else(|| {
+        Invalid::new(field("duration"), "write hours and minutes up to a week, such as 4h or 90m")
+    })?;
+    Schedule::new(&window.schedule, zone, Some(length)).map_err(|why| Invalid::new(field("schedule"), why))
+}
+
+/// Does a pool let updates start now?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolGate<'a> {
+    /// Yes.
+    Open,
+    /// It cannot be understood. Says why.
+    Invalid(&'a str),
+    /// A person paused it.
+    Paused,
+    /// It is frozen.
+    Frozen(Until),
+    /// None of its windows is open, or too little is left of it.
+    OutsideWindow(Until),
+}
+
+#[cfg(test)]
+mod tests;
