@@ -6,21 +6,24 @@ use std::sync::Arc;
 use brupop_api::crds::VERSION_RECORDS_MAX;
 use brupop_api::fleet::{AcknowledgedHalt, BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::write::{Fields, apply};
-use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Object, State, Write, names};
+use brupop_api::pool::UnpooledNodes;
+use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Item, Object, State, Write, names};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
 use super::objects::{Dice, node, shadow, uid_of};
-use super::world::NEW;
+use super::world::{NEW, OLD};
 use crate::cluster::{Cluster, Entry};
 use crate::decide::new_shadow;
 use crate::decide::{Decision, Effect};
 use crate::drain::{DrainPlan, Obstacle, PodKey};
-use crate::facts::{Gate, NO_POOLS};
+use crate::facts::Gate;
 use crate::objects::{AgentPod, Readiness};
 use crate::observe::{Leader, Now, Observed, observe};
 use crate::policy::{Durations, Limit, Policy};
+use crate::pool::Pool;
 
 pub(super) const TERM: u64 = 4;
 /// The time of every pass.
@@ -46,6 +49,8 @@ pub(super) struct Place {
 pub(super) struct Fleet {
     pub(super) places: BTreeMap<String, Place>,
     pub(super) ledger: BottlerocketFleet,
+    /// The pools, as JSON; perhaps none.
+    pub(super) pools: Vec<serde_json::Value>,
     pub(super) limit: Limit,
     pub(super) gate: Gate,
     pub(super) alone: bool,
@@ -93,8 +98,11 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
             let since = (!dice.rarely(4)).then(|| dice.ago());
             let counted = dice.rarely(6);
             slots
-                .insert(shadow.clone(), Slot { uid, attempt, since, version, pool: None, lost: dice.rarely(8), counted });
+                .insert(shadow.clone(), Slot { uid, attempt, since, version, lost: dice.rarely(8), counted, ..Slot::default() });
         }
+    }
+    for slot in slots.values_mut() {
+        slot.pool = dice.one_of(&[None, None, Some("p0"), Some("p1"), Some("gone")]).map(str::to_owned);
     }
     let failed = |dice: &mut Dice<'_>| {
         let node = dice.one_of(&["n0", "n1", "elsewhere"]).to_owned();
@@ -122,6 +130,9 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
     } else {
         vec![]
     };
+    fleet.spec.max_unavailable = dice.rarely(4).then(|| IntOrString::Int(2));
+    fleet.spec.unpooled_nodes =
+        if dice.rarely(3) { UnpooledNodes::Hold } else { UnpooledNodes::Environment };
     fleet.status = Some(BottlerocketFleetStatus {
         term: Some(TERM),
         slots,
@@ -130,6 +141,29 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
         ..BottlerocketFleetStatus::default()
     });
     fleet
+}
+
+/// Pools whose selectors overlap, more often than not.
+fn pools(dice: &mut Dice<'_>) -> Vec<serde_json::Value> {
+    let count = dice.one_of(&[0, 0, 1, 2]);
+    let zone = |zone: &str| json!({"matchLabels": {"topology.kubernetes.io/zone": zone}});
+    (0..count)
+        .map(|nth| {
+            let selector = [json!({}), zone("a"), zone("b")][dice.one_of(&[0, 1, 2])].clone();
+            let limit = [json!(1), json!("50%"), json!(3)][dice.one_of(&[0, 1, 2])].clone();
+            // NOW is a Saturday.
+            let schedule = dice.one_of(&["0 3 * * *", "0 3 * * *", "0 3 * * SUN", "not at all"]);
+            let window = json!({"schedule": schedule, "duration": "2h"});
+            let freeze = json!({"name": "now", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z"});
+            let below = if dice.rarely(6) { OLD } else { "9.0.0" };
+            let spec = json!({
+                "nodeSelector": selector, "priority": dice.one_of(&[0, 0, 1]), "paused": dice.rarely(8),
+                "maxUnavailable": limit, "windows": if dice.rarely(2) { vec![window] } else { vec![] },
+                "freezes": if dice.rarely(6) { vec![freeze] } else { vec![] }, "versions": {"below": below},
+            });
+            json!({"metadata": {"name": format!("p{nth}"), "uid": format!("pool-{nth}"), "generation": 1}, "spec": spec})
+        })
+        .collect()
 }
 
 impl Fleet {
@@ -145,6 +179,7 @@ impl Fleet {
         let dice = &mut Dice(all.iter());
         Self {
             ledger: ledger(&places, dice),
+            pools: pools(dice),
             places,
             limit: dice.one_of(&[Limit::Nodes(2), Limit::Percent(40), Limit::Nodes(1), Limit::Unlimited]),
             gate: dice.one_of(&[
@@ -193,6 +228,8 @@ impl Fleet {
             };
             cluster.entries.insert(name.clone(), entry);
         }
+        cluster.replace(self.pools.iter().map(|pool| serde_json::from_value::<Item<Pool>>(pool.clone()).unwrap()));
+        cluster.assign_pools();
         cluster
     }
 
@@ -206,7 +243,10 @@ impl Fleet {
             alone: self.alone,
             own_node: Some("n0"),
         };
-        let mut observed = observe(cluster, &NO_POOLS, &policy, &leader, Now { time: NOW.parse().unwrap(), text: NOW });
+        let time = NOW.parse().unwrap();
+        // Facts borrow from it, and tests are short.
+        let pools = Box::leak(Box::new(cluster.pools_at(time, SignedDuration::ZERO)));
+        let mut observed = observe(cluster, pools, &policy, &leader, Now { time, text: NOW });
         observed.fleet.gate = self.gate;
         observed
     }

@@ -12,7 +12,8 @@ use proptest::test_runner::TestRunner;
 use super::fleets::Fleet;
 use crate::decide::idle::startable;
 use crate::decide::{Decision, Effect, Reason, candidates, node as decide, slots};
-use crate::facts::{Gate, NodeView};
+use crate::facts::{Gate, NodeView, Steering};
+use crate::pool::PoolGate;
 
 /// Most passes until a reconciler has done all that it can do by itself.
 const PASSES_MAX: usize = 16;
@@ -138,18 +139,36 @@ proptest! {
         prop_assert_eq!(after.status().slots.len(), had + taken);
         let cluster = after.cluster();
         let seen = after.observe(&cluster);
-        let limit = seen.fleet.limit;
         if taken == 0 {
             return Ok(());
         }
-        let out_of_service = seen.views.iter().filter(|view| {
-            !kept(&view.shadow_name.to_owned())
-                && (view.marked() || view.node.is_some_and(|node| node.labelled && !node.ready))
-        });
-        let begins = observed.views.iter().any(|it| is_idle(it) && names.contains(it.shadow_name));
-        let away = if begins { out_of_service.count() } else { 0 };
-        let used = after.status().slots.len() + away;
-        prop_assert!(u64::try_from(used).unwrap() <= limit, "{used} of {limit}");
+        let begins = |view: &NodeView<'_>| is_idle(view) && names.contains(view.shadow_name);
+        let pool_of = |view: &NodeView<'_>| match view.steering {
+            Steering::Pool(index) => Some(seen.fleet.pools[index].name),
+            _ => None,
+        };
+        // Of a pool, of what is in none, and of all; each if a slot was taken there.
+        let within = |counts: &dyn Fn(Option<&str>) -> bool, limit: u64| {
+            let mine: Vec<_> = seen.views.iter().filter(|view| counts(pool_of(view))).collect();
+            let is_mine = |name: &String| mine.iter().any(|view| view.shadow_name == name);
+            if !names.iter().any(is_mine) {
+                return true;
+            }
+            let slots = &after.status().slots;
+            let held = slots.iter().filter(|(name, slot)| is_mine(name) || counts(slot.pool.as_deref())).count();
+            let away = mine.iter().filter(|view| {
+                !kept(&view.shadow_name.to_owned())
+                    && (view.marked() || view.node.is_some_and(|node| node.labelled && !node.ready))
+            });
+            let any_begins = observed.views.iter().any(|view| begins(view) && is_mine(&view.shadow_name.to_owned()));
+            let used = held + if any_begins { away.count() } else { 0 };
+            u64::try_from(used).unwrap() <= limit
+        };
+        prop_assert!(within(&|_| true, seen.fleet.ceiling), "in all");
+        prop_assert!(within(&|pool| pool.is_none(), seen.fleet.limit), "in no pool");
+        for pool in seen.fleet.pools {
+            prop_assert!(within(&|of| of == Some(pool.name), pool.limit), "in {}", pool.name);
+        }
     }
 
     #[test]
@@ -194,8 +213,20 @@ proptest! {
             let node = view.node.unwrap();
             prop_assert!(node.labelled && node.ready && !node.paused && node.agent_ready && !view.time.backing_off);
             prop_assert!(fleet.alone);
-            prop_assert!(fleet.gate == Gate::Open || (fleet.gate == Gate::OutsideWindow && node.update_now));
-prop_assert!(node.update_now || !view.time.young);
+            let steered = match view.steering {
+                Steering::Environment => {
+                    fleet.gate == Gate::Open || (fleet.gate == Gate::OutsideWindow && node.update_now)
+                }
+                Steering::Pool(index) => {
+                    let pool = &observed.fleet.pools[index];
+                    let closed_by_time = matches!(pool.starts, PoolGate::OutsideWindow(_) | PoolGate::Frozen(_));
+                    let allowed = pool.rules.unwrap().allow(view.shadow.unwrap().update().unwrap());
+                    allowed && (pool.starts == PoolGate::Open || (closed_by_time && node.update_now))
+                }
+                Steering::Conflict(_) | Steering::Nobody => false,
+            };
+            prop_assert!(steered && [Gate::Open, Gate::OutsideWindow].contains(&fleet.gate));
+            prop_assert!(node.update_now || !view.time.young);
             // Who has its slot has begun.
             prop_assert!(starts || node.update_now || !observed.fleet.pausing_between_updates);
             let version = view.shadow.unwrap().update().unwrap();
