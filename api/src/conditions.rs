@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Condition type of a shadow: is its node's update moving, and if not, why not.
+/// Condition type of a shadow, and of a pool: is its update moving, and if not, why not.
 pub const PROGRESSING: &str = "Progressing";
 /// Condition type of a shadow, which it has only while that is so: its node's update holds its slot for longer than the
 /// current step may take.
@@ -12,10 +12,15 @@ pub const OVERDUE: &str = "Overdue";
 pub const ADMISSION_ENFORCED: &str = "AdmissionEnforced";
 /// Condition type of the fleet: is upstream's operator installed beside this one, so that nothing starts.
 pub const OTHER_OPERATOR: &str = "OtherOperator";
-/// Condition type of the fleet: have too many nodes failed to reach a version, so that no further one tries.
+/// Condition type of the fleet, and of a pool: have too many nodes failed to reach a version, so that no further one tries.
 pub const HALTED: &str = "Halted";
 /// Condition type of the fleet: is no node being updated, and no change of the operator left on any Node.
 pub const IDLE: &str = "Idle";
+
+/// Condition type of a pool: is its spec understood.
+pub const ACCEPTED: &str = "Accepted";
+/// Condition type of a pool: is there no update that is not done on each of its nodes.
+pub const UPDATED: &str = "Updated";
 
 /// One condition, shaped like `metav1.Condition`, with limits on every string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -68,7 +68,10 @@ static SLOTS: LazyLock<Vec<BTreeMap<String, Slot>>> = LazyLock::new(|| {
             let (counted, lost, attempt) = (held.flag(), held.flag(), held.next(ATTEMPTS) as u64);
             let uid = UIDS[index][held.next(LIVES)].to_owned();
             let version = Some(VERSIONS[1].to_owned());
-            Some((SHADOWS[index].to_owned(), Slot { uid, attempt, version, lost, counted, since: None }))
+            Some((
+                SHADOWS[index].to_owned(),
+                Slot { uid, attempt, version, lost, counted, ..Slot::default() },
+            ))
         });
         taken.collect()
     };

@@ -3,7 +3,7 @@
 use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_core::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, TimeFacts};
+use brupop_core::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, Steering, TimeFacts};
 use brupop_core::policy::FailureBudget;
 
 use crate::ledger::{Ledger, Record};
@@ -151,6 +151,7 @@ pub(crate) fn view(
     // A silent agent never acknowledges that its update is over, so that wait ends by its deadline.
     let waits_in_vain = place.silent && shadow.is_none_or(|shadow| shadow.state == State::Idle);
     NodeView {
+        steering: Steering::Environment,
         shadow_name: SHADOWS[at],
         node: seen.as_ref().map(node),
         shadow: shadow.as_ref().map(self::shadow),

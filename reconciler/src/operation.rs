@@ -6,7 +6,9 @@ use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::item::IdentityOnly;
 use brupop_api::printable::printable;
 use brupop_api::write::Misfit;
-use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Item, Marker, names};
+use brupop_api::{
+    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketPool, BottlerocketShadow, Item, Marker, names,
+};
 use brupop_runtime::errors::{describe, status_message};
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::Node;
@@ -82,6 +84,13 @@ pub enum Operation {
         /// What is applied.
         status: Value,
     },
+    /// Server-side apply to a pool's status.
+    ApplyToPool {
+        /// Its name.
+        name: String,
+        /// What is applied.
+        status: Value,
+    },
     /// Server-side apply to the fleet's status.
     ApplyToFleet(Value),
     /// Nothing: what was decided does not fit its object. That is a mistake of ours, and fails.
@@ -143,7 +152,9 @@ impl Operation {
             | Self::Grant { patch, .. }
             | Self::LabelNode { patch, .. }
             | Self::PatchLedger(patch) => Some(json!(patch)),
-            Self::ApplyToShadow { status, .. } | Self::ApplyToFleet(status) => Some(status.clone()),
+            Self::ApplyToShadow { status, .. }
+            | Self::ApplyToPool { status, .. }
+            | Self::ApplyToFleet(status) => Some(status.clone()),
             Self::CreateShadow(_) | Self::DeleteShadow { .. } | Self::CreateFleet | Self::Misfit(_) => None,
         }
     }
@@ -168,6 +179,7 @@ impl Operation {
             Self::DeleteShadow { .. } => "shadow-delete",
             Self::CreateFleet => "fleet-create",
             Self::ApplyToShadow { .. } => "shadow-condition",
+            Self::ApplyToPool { .. } => "pool-status",
             Self::ApplyToFleet(_) => "fleet-status",
             Self::Misfit(_) => "misfit",
         }
@@ -232,6 +244,13 @@ impl ApiServer {
             }
             Operation::ApplyToShadow { name, status } => {
                 written(self.shadows().patch_status(name, &apply, &Patch::Apply(status)).await)
+            }
+            Operation::ApplyToPool { name, status } => {
+                let pools = Api::<Item<IdentityOnly<BottlerocketPool>>>::namespaced(
+                    self.client.clone(),
+                    &self.namespace,
+                );
+                written(pools.patch_status(name, &apply, &Patch::Apply(status)).await)
             }
             Operation::ApplyToFleet(status) => {
                 written(self.fleets().patch_status(names::FLEET, &apply, &Patch::Apply(status)).await)

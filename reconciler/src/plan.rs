@@ -26,10 +26,11 @@ use crate::watches::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, PAGE, PAGE_OF_FOREIG
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, FleetDecision, Reason};
 use brupop_core::drain::{self, DrainPlan};
-use brupop_core::facts::{FleetFacts, NodeView};
+use brupop_core::facts::{FleetFacts, NodeView, Steering};
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Leader, Now, Observed};
 use brupop_core::policy::Policy;
+use brupop_core::pool::Pool;
 use brupop_core::workloads::{self, Found, Kind, Scale, Workload, owner};
 
 /// At least so many nodes are looked at in one round.
@@ -75,6 +76,8 @@ pub enum Next {
 pub struct Row {
     /// Name of the node.
     pub node: String,
+    /// The pool that owns it, if one does.
+    pub pool: Option<String>,
     /// The version that it runs, as its agent says.
     pub version: Option<String>,
     /// The version that it is, or would be, updated to.
@@ -144,9 +147,10 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while cluster.entries.values().filter(|entry| entry.drain.is_some()).count() < MAX_POD_WATCHES {
         let leader = leader(&cluster, own_node.as_deref());
-        let observed = observe::observe(&cluster, &policy, &leader, now);
+        let pools = cluster.pools_at(time, policy.durations.min_remaining);
+        let observed = observe::observe(&cluster, &pools, &policy, &leader, now);
         let candidates = decide::candidates(&observed.fleet, &observed.views).into_iter();
-        let room = usize::try_from(observed.fleet.limit).unwrap_or(MAX_POD_WATCHES);
+        let room = usize::try_from(observed.fleet.total_limit()).unwrap_or(MAX_POD_WATCHES);
         let first = candidates.take(room.clamp(AT_ONCE, MAX_POD_WATCHES));
         let unknown = first.filter(|&index| !observed.views[index].pods.known);
         let next: Vec<String> = unknown.map(|index| observed.views[index].shadow_name.to_owned()).collect();
@@ -156,7 +160,8 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
         look_at_pods(&client, namespace, &mut cluster, &mut daemon_sets, next).await?;
     }
     let leader = leader(&cluster, own_node.as_deref());
-    let mut observed = observe::observe(&cluster, &policy, &leader, now);
+    let pools = cluster.pools_at(time, policy.durations.min_remaining);
+    let mut observed = observe::observe(&cluster, &pools, &policy, &leader, now);
     // Decide as if this process led, even if none has led yet.
     observed.fleet.ledger_term = Some(observed.fleet.term);
     let plan = plan(&observed);
@@ -184,12 +189,15 @@ async fn read(client: &Client, namespace: &str) -> Result<Cluster, PlanError> {
     let fleets: Vec<Item<Ledger>> =
         all("the fleet", &Api::namespaced(client.clone(), namespace), any()).await?;
     let of_agents = any().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+    let pools: Vec<Item<Pool>> = all("the pools", &Api::namespaced(client.clone(), namespace), any()).await?;
     let agents: Vec<PodItem> =
         all("the agents' pods", &Api::namespaced(client.clone(), namespace), of_agents).await?;
     let mut cluster = Cluster::default();
     cluster.replace(nodes);
     cluster.replace(shadows);
     cluster.replace(agents);
+    cluster.replace(pools);
+    cluster.assign_pools();
     cluster.replace(fleets.into_iter().filter(|fleet| fleet.name() == names::FLEET));
     Ok(cluster)
 }
@@ -315,7 +323,7 @@ fn plan(observed: &Observed<'_>) -> Plan {
     });
     let halted = fleet.versions.iter().filter(|(_, record)| record.halted.is_some());
     Plan {
-        limit: fleet.limit,
+        limit: fleet.total_limit(),
         in_use: fleet.slots.len(),
         halted: halted.map(|(version, _)| shown(version, VERSION_MAX)).collect(),
         nodes,
@@ -330,11 +338,16 @@ fn row(fleet: &FleetFacts<'_>, view: &NodeView<'_>, reason: &Reason<'_>, next: O
         _ if slot => Next::Running,
         _ => next.unwrap_or(Next::Stays),
     };
+    let pool = match view.steering {
+        Steering::Pool(index) => fleet.pools.get(index),
+        _ => None,
+    };
     let name = names::node_of_shadow(view.shadow_name).unwrap_or(view.shadow_name);
     let version = view.shadow.and_then(|shadow| shadow.status.current_version);
     let target = view.shadow.and_then(|shadow| if slot { shadow.spec.version } else { shadow.update() });
     Row {
         node: shown(name, NAME_MAX),
+        pool: pool.map(|pool| shown(pool.name, NAME_MAX)),
         version: version.map(|version| shown(version, VERSION_MAX)),
         target: target.map(|version| shown(version, VERSION_MAX)),
         next,
@@ -352,10 +365,10 @@ fn table(plan: &Plan) -> String {
     let halted =
         if plan.halted.is_empty() { String::new() } else { format!("; halted: {}", plan.halted.join(", ")) };
     let mut text = format!("{} of {} in update{halted}\n", plan.in_use, plan.limit);
-    let head = ["NODE", "VERSION", "TARGET", "NEXT", "REASON", "MESSAGE"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = std::iter::once(head).chain(plan.nodes.iter().map(cells)).collect();
+    let head = ["NODE", "POOL", "VERSION", "TARGET", "NEXT", "REASON", "MESSAGE"].map(str::to_owned);
+    let rows: Vec<[String; 7]> = std::iter::once(head).chain(plan.nodes.iter().map(cells)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..6).map(width).collect();
+    let widths: Vec<usize> = (0..7).map(width).collect();
     for row in rows {
         let line: Vec<String> =
             row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
@@ -365,7 +378,7 @@ fn table(plan: &Plan) -> String {
     text
 }
 
-fn cells(row: &Row) -> [String; 6] {
+fn cells(row: &Row) -> [String; 7] {
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let next = match row.next {
         Next::Running => "running".to_owned(),
@@ -375,6 +388,7 @@ fn cells(row: &Row) -> [String; 6] {
     };
     [
         row.node.clone(),
+        or_dash(&row.pool),
         or_dash(&row.version),
         or_dash(&row.target),
         next,

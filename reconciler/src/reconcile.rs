@@ -14,7 +14,6 @@ use brupop_runtime::{FailureLog, Shutdown};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use jiff::Timestamp;
 use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -72,8 +71,6 @@ struct Leading {
     admission: Check,
     /// That no other operator is here.
     alone: Check,
-    /// When the schedule next allows updates to start; `None` while it does.
-    opens: Option<Timestamp>,
     /// All are conditional writes or dry runs, so they may be dropped half-way.
     under_way: FuturesUnordered<BoxFuture<'static, Completed>>,
 }
@@ -94,7 +91,6 @@ impl Leading {
             opt_in_from: Duration::ZERO,
             admission: Check::new(interval),
             alone: Check::new(interval),
-            opens: None,
             under_way: FuturesUnordered::new(),
         }
     }

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use brupop_core::cluster::{Cluster, Entry, Member};
 use brupop_core::objects::{Ledger, PodItem, WatchedNode};
+use brupop_core::pool::Pool;
 pub(crate) use drains::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES};
 pub use drains::{PodWatches, WorkloadWatches};
 
@@ -30,7 +31,7 @@ pub(crate) const PAGE_OF_FOREIGN: u32 = 20;
 /// The watches that keep the cluster up to date.
 pub struct Watches {
     cluster: Arc<Mutex<Cluster>>,
-    all: [Watch; 4],
+    all: [Watch; 5],
     /// Notified of each change that matters, except those of nodes' pods.
     pub changed: Arc<Notify>,
     /// Notified of each change of a pod on a node whose pods are watched.
@@ -40,7 +41,7 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Begins to watch all Nodes, and the shadows, the fleet and the agents' pods of our namespace.
+    /// Begins to watch all Nodes, and the shadows, the fleet, the pools and the agents' pods of our namespace.
     pub fn start(client: &Client, namespace: &str) -> Self {
         let (cluster, changed) = (Arc::<Mutex<Cluster>>::default(), Arc::<Notify>::default());
         let failures = Arc::<AtomicU64>::default();
@@ -51,11 +52,13 @@ impl Watches {
         let nodes = Api::<WatchedNode>::all(client.clone());
         let shadows = Api::<Item<BottlerocketShadow>>::namespaced(client.clone(), namespace);
         let fleet = Api::<Item<Ledger>>::namespaced(client.clone(), namespace);
+        let pools = Api::<Item<Pool>>::namespaced(client.clone(), namespace);
         let agents = Api::<PodItem>::namespaced(client.clone(), namespace);
         let all = [
             in_cluster("Nodes", nodes, everything(), &cluster, signals()),
             in_cluster("shadows", shadows, everything(), &cluster, signals()),
             in_cluster("the fleet", fleet, of_fleet, &cluster, signals()),
+            in_cluster("pools", pools, everything(), &cluster, signals()),
             in_cluster("the agents' pods", agents, of_agents, &cluster, signals()),
         ];
         Self { cluster, all, changed, pods_changed: Arc::default(), failures }

@@ -35,6 +35,15 @@ remedies! {
     NodePaused => "somebody has to resume the node (kubectl brupop resume NODE)",
     OutsideWindow =>
         "the maintenance window has to open, or somebody asks for the update now (kubectl brupop update-now NODE)",
+    Frozen => "the freeze has to end, or somebody asks for the update now (kubectl brupop update-now NODE)",
+    PoolPaused => "somebody has to resume the pool (spec.paused of its BottlerocketPool)",
+    PoolInvalid => "somebody has to correct the field of the pool that the sentence names",
+    PoolConflict => "somebody has to give one of the pools another priority, or another selector",
+    NoPool =>
+        "a pool has to select the node, or somebody lets the environment steer such nodes (spec.unpooledNodes of the \
+         fleet)",
+    VersionNotAllowed =>
+        "the hosts have to find another version, or somebody changes what the pool allows (spec.versions)",
     AdmissionNotEnforced =>
         "webhook and policies have to be in force: look at the webhook's pods, and apply the overlay again",
     OtherOperator => "somebody has to uninstall upstream's operator, as docs/from-upstream.md says",
@@ -62,9 +71,11 @@ remedies! {
     NodeChangesDenied =>
         "the API server has to take changes of the Node: change the admission rule or repair the field that the \
          sentence names",
-    LimitReached => "an update has to end and give its slot back, or somebody raises MAX_CONCURRENT_UPDATE",
+    LimitReached => "an update has to end and give its slot back, or somebody raises the limit (spec.maxUnavailable of the \
+         pool or the fleet, MAX_CONCURRENT_UPDATE)",
     LimitUsedByUnavailableNodes =>
-        "nodes that are not Ready have to come back, or somebody raises MAX_CONCURRENT_UPDATE",
+        "nodes that are not Ready have to come back, or somebody raises the limit that they use up (spec.maxUnavailable, \
+         MAX_CONCURRENT_UPDATE)",
     Starting => "nothing: the agent begins",
     Staging => "the host has to finish its download; STAGE_DEADLINE_SECONDS limits it",
     ExcludedFromLoadBalancers => "EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC have to pass",

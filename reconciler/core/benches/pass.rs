@@ -70,9 +70,14 @@ fn pass(criterion: &mut Criterion) {
     let now = Now { time: NOW.parse().expect("a time"), text: NOW };
     let mut group = criterion.benchmark_group(format!("{NODES} nodes"));
     group.bench_function("observe", |bencher| {
-        bencher.iter(|| observe(black_box(&cluster), &policy, &leader, black_box(now)));
+        bencher.iter(|| {
+            let pools = cluster.pools_at(now.time, policy.durations.min_remaining);
+            let observed = observe(black_box(&cluster), &pools, &policy, &leader, black_box(now));
+            observed.views.len()
+        });
     });
-    let observed = observe(&cluster, &policy, &leader, now);
+    let pools = cluster.pools_at(now.time, policy.durations.min_remaining);
+    let observed = observe(&cluster, &pools, &policy, &leader, now);
     group.bench_function("decide", |bencher| {
         bencher.iter(|| decide::fleet(black_box(&observed)));
     });

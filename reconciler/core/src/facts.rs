@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use brupop_api::crds::SLOTS_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
-use brupop_api::crds::SLOTS_MAX;
 use brupop_api::{Marker, names};
 use jiff::Timestamp;
 
@@ -337,6 +337,11 @@ impl<'a> NodeView<'a> {
     pub fn marked(&self) -> bool {
         self.node.and_then(|node| node.marker).is_some_and(Marker::holds_changes)
     }
+}
+
+/// Is the node out of service?
+pub(crate) fn is_unavailable(view: &NodeView<'_>) -> bool {
+    view.node.is_some_and(|node| node.labelled && !node.ready) || view.marked()
 }
 
 impl FleetFacts<'static> {

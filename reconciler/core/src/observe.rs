@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use brupop_api::facts::ShadowFacts;
 use brupop_api::crds::SLOTS_MAX;
+use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::pool::UnpooledNodes;
 use brupop_api::{BottlerocketShadow, Marker};

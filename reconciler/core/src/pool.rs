@@ -67,7 +67,8 @@ impl Readable for Pool {
 }
 
 fn selector(selector: &NodeSelector) -> Selector {
-    let labels = selector.match_labels.iter().map(|(key, value)| Expression::Equal(key.clone(), value.clone()));
+    let labels =
+        selector.match_labels.iter().map(|(key, value)| Expression::Equal(key.clone(), value.clone()));
     let expressions = selector.match_expressions.iter().map(|requirement| {
         let (key, values) = (requirement.key.clone(), requirement.values.iter().cloned().collect());
         match requirement.operator {
@@ -123,8 +124,7 @@ impl Rules {
         let versions = spec.versions.clone().unwrap_or_default();
         Ok(Self {
             paused: spec.paused,
-            limit: limit(&spec.max_unavailable)
-                .map_err(|why| Invalid::new("spec.maxUnavailable", why))?,
+            limit: limit(&spec.max_unavailable).map_err(|why| Invalid::new("spec.maxUnavailable", why))?,
             windows: windows.collect::<Result<_, _>>()?,
             freezes: freezes.collect::<Result<_, _>>()?,
             at_least: version("spec.versions.atLeast", versions.at_least.as_deref())?,
@@ -202,7 +202,9 @@ pub fn limit(text: &IntOrString) -> Result<Limit, String> {
         IntOrString::String(text) => text.clone(),
     };
     let limit = text.parse().ok().filter(|limit| *limit != Limit::Unlimited);
-    limit.ok_or_else(|| "write a number from 1, such as 2, or a percentage from 1% to 100%, such as \"10%\"".to_owned())
+    limit.ok_or_else(|| {
+        "write a number from 1, such as 2, or a percentage from 1% to 100%, such as \"10%\"".to_owned()
+    })
 }
 
 fn version(field: &str, text: Option<&str>) -> Result<Option<Version>, Invalid> {

@@ -1,5 +1,7 @@
 //! What people see: the conditions of shadows and of the fleet, and the texts of Events.
 
+mod pools;
+
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -18,6 +20,7 @@ use serde_json::{Value, json};
 use crate::decide::{Abort, Halted, Milestone, Reason, how_to_lift};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
+pub use pools::{DesiredPoolStatus, pools};
 
 /// The action in Events about opting in.
 const AUTO_LABEL: &str = "AutoLabel";

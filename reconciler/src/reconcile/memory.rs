@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::Debounced;
-use brupop_core::status::{DesiredCondition, DesiredFleetStatus};
+use brupop_core::status::{DesiredCondition, DesiredFleetStatus, DesiredPoolStatus};
 use brupop_runtime::FailureLog;
 use brupop_runtime::logs::Quota;
 use brupop_runtime::waits::doubled;
@@ -32,6 +32,8 @@ const REASONS_LOGGED: Quota = Quota::new(60, Duration::from_mins(1));
 pub(super) struct Memory {
     /// By the name that the node's shadow has or would have.
     nodes: BTreeMap<String, NodeMemory>,
+    /// By name.
+    pools: BTreeMap<String, PoolMemory>,
     ledger: InFlight,
     fleet_status: InFlight,
     pub(super) debounced_fleet: Debounced<DesiredFleetStatus>,
@@ -50,6 +52,13 @@ pub(super) struct NodeMemory {
     left_alone: FailureLog,
     /// In which words evictions were refused in this drain, as they were published.
     refusals: BTreeSet<String>,
+}
+
+/// What is remembered of one pool.
+#[derive(Debug, Default)]
+pub(super) struct PoolMemory {
+    status: InFlight,
+    pub(super) debounced: Debounced<DesiredPoolStatus>,
 }
 
 /// What was said of a node's reason.
@@ -81,6 +90,7 @@ impl Memory {
         match key {
             Key::Ledger => &mut self.ledger,
             Key::FleetStatus => &mut self.fleet_status,
+            Key::PoolStatus(name) => &mut self.pool(name).status,
             Key::Shadow(name) => &mut self.node(name).shadow,
             Key::Node(name) => &mut self.node(name).node,
             Key::Condition(name) => &mut self.node(name).condition,
@@ -90,6 +100,11 @@ impl Memory {
     /// What is remembered of the node of this shadow.
     pub(super) fn node(&mut self, name: &str) -> &mut NodeMemory {
         self.nodes.entry(name.to_owned()).or_default()
+    }
+
+    /// What is remembered of this pool.
+    pub(super) fn pool(&mut self, name: &str) -> &mut PoolMemory {
+        self.pools.entry(name.to_owned()).or_default()
     }
 
     /// Books a change of a Node that was denied, or made. A grant has the key of its shadow, and changes the Node first.
@@ -127,8 +142,9 @@ impl Memory {
         self.node(name).refusals.insert(why.to_owned())
     }
 
-    /// Forgets nodes and shadows that are gone, and drains that have ended.
+    /// Forgets nodes, shadows and pools that are gone, and drains that have ended.
     pub(super) fn prune(&mut self, cluster: &Cluster) {
+        self.pools.retain(|name, memory| memory.status.is_under_way() || cluster.pools.contains_key(name));
         self.nodes.retain(|name, memory| {
             let entry = cluster.entries.get(name);
             if entry.is_none_or(|entry| entry.shadow.is_none()) {

@@ -95,7 +95,7 @@ impl Reconciler {
         if let Some(term) = begins_term {
             self.leading.term = Some(term);
             tracing::info!(term, "this process leads");
-        } else if !matches!(key, Key::Condition(_) | Key::FleetStatus) {
+        } else if !matches!(key, Key::Condition(_) | Key::FleetStatus | Key::PoolStatus(_)) {
             tracing::info!(node, version, state, reason, object, "written");
         }
         self.publisher.publish(context);

@@ -20,7 +20,6 @@ use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
 use brupop_core::facts::NodeView;
 use brupop_core::observe::{Leader, Now, Observed, observe};
-use brupop_core::policy::Policy;
 use brupop_core::status::EventText;
 
 /// At most so many requests are under way at once. A request that has no room is decided anew when another one is answered.
@@ -90,18 +89,11 @@ impl Reconciler {
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();
-        let observed = observe(
-            &cluster,
-            &self.policy,
-            &self.leader(own_node.as_deref()),
-            Now { time: now, text: &now_text },
-        );
-        let Policy { schedule, durations, .. } = &self.policy;
-        self.leading.opens =
-            if schedule.is_open(now, durations.min_remaining) { None } else { schedule.opens(now) };
-        for at in [observed.next, self.leading.opens] {
-            wake.by_time(at, now, self.now());
-        }
+        cluster.assign_pools();
+        let pools = cluster.pools_at(now, self.policy.durations.min_remaining);
+        let leader = self.leader(own_node.as_deref());
+        let observed = observe(&cluster, &pools, &self.policy, &leader, Now { time: now, text: &now_text });
+        wake.by_time(observed.next, now, self.now());
         let mut pass = Pass { cluster: &cluster, observed: &observed, now, wake };
         if self.ensure_term(&mut pass) {
             self.start_probe(&mut pass);
@@ -228,7 +220,7 @@ impl Reconciler {
         }
         self.preflight(pass, &slots);
         let mut last_pass = LastPass {
-            limit: fleet.limit,
+            limit: fleet.total_limit(),
             admission_enforced: self.leading.admission.holds().is_ok(),
             other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
             skipped: self.unreadable_pods_and_budgets(pass.cluster),
@@ -253,6 +245,7 @@ impl Reconciler {
             self.refuse_name(pass.cluster, name);
         }
         self.sum_up(pass, counts);
+        self.sum_up_pools(pass, &nodes);
         self.leading.memory.prune(pass.cluster);
         last_pass
     }
@@ -351,7 +344,7 @@ impl Reconciler {
     /// Sends a request, if none of the same key is under way, there is room for it, and it would not once more change
     /// nothing.
     pub(super) fn send(&mut self, pass: &mut Pass<'_>, request: Request) {
-        let most = if matches!(request.key, Key::Condition(_)) {
+        let most = if matches!(request.key, Key::Condition(_) | Key::PoolStatus(_)) {
             MAX_REQUESTS_BEFORE_CONDITION
         } else {
             MAX_REQUESTS

@@ -29,6 +29,8 @@ pub(super) enum Key {
     Condition(String),
     /// The fleet: limit, counts, conditions.
     FleetStatus,
+    /// The pool of this name: its status.
+    PoolStatus(String),
 }
 
 /// One request to the API server, with what is needed when its answer comes.
@@ -87,6 +89,7 @@ impl Key {
             Self::Shadow(name) | Self::Condition(name) => {
                 resource_version(&cluster.entries.get(name)?.shadow.as_ref()?.metadata)
             }
+            Self::PoolStatus(name) => resource_version(&cluster.pools.get(name)?.item.metadata),
             Self::Node(name) => resource_version(cluster.node(name)?.meta()),
         }
     }

@@ -13,7 +13,7 @@ use super::requests::{Context, Key, Request};
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
 use brupop_core::deadlines::back_off_text;
-use brupop_core::decide::{Abort, Reason};
+use brupop_core::decide::{Abort, Decision, Reason};
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;
 use brupop_core::status::{self, DesiredCondition, DesiredFleetStatus, EventText};
@@ -141,10 +141,6 @@ impl Reconciler {
             Reason::Aborting(Abort::WorkloadsUnavailable | Abort::WorkloadsUnavailableAmongOthers) => {
                 cluster.entries.get(name)?.evicted.clone().flatten()
             }
-            Reason::OutsideWindow => Some(self.leading.opens.map_or_else(
-                || "the window never opens again (SCHEDULER_CRON_EXPRESSION)".to_owned(),
-                |opens| format!("the window opens at {opens}"),
-            )),
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let base = self.policy.durations.back_off_base;
@@ -175,7 +171,7 @@ impl Reconciler {
         let halted: Vec<&str> = halted.map(|(version, _)| version.as_str()).collect();
         let (admission, alone) = (&self.leading.admission, &self.leading.alone);
         let wanted = DesiredFleetStatus {
-            limit: observed.fleet.limit,
+            limit: observed.fleet.total_limit(),
             counts,
             halted: (!halted.is_empty()).then(|| printable(&halted.join(","), MESSAGE_MAX).into_owned()),
             halt: DesiredCondition::halted(&self.api.namespace, versions, observed.fleet.acknowledged),
@@ -198,6 +194,36 @@ impl Reconciler {
         let (key, context) = (Key::FleetStatus, Context { event, objects, ..Context::default() });
         let seen = key.version_in(cluster);
         self.send(pass, Request { key, operation, seen, begins_term: None, context });
+    }
+}
+
+impl Reconciler {
+    /// Writes the statuses of the pools, once they no longer change.
+    pub(super) fn sum_up_pools(&mut self, pass: &mut Pass<'_>, nodes: &[Decision<'_>]) {
+        let cluster = pass.cluster;
+        let wanted = status::pools(pass.observed, nodes, pass.now);
+        for ((name, pool), wanted) in cluster.pools.iter().zip(wanted) {
+            let now = self.now();
+            let debounced = &mut self.leading.memory.pool(name).debounced;
+            if wanted.is_stored_in(pool) {
+                debounced.forget();
+                continue;
+            }
+            if let Some(due) = debounced.waits_until(wanted.clone(), now) {
+                pass.wake.by(due);
+                continue;
+            }
+            let key = Key::PoolStatus(name.clone());
+            let status = wanted.patch(pool, &text(pass.now));
+            let request = Request {
+                seen: key.version_in(cluster),
+                key,
+                operation: Operation::ApplyToPool { name: name.clone(), status },
+                begins_term: None,
+                context: Context::default(),
+            };
+            self.send(pass, request);
+        }
     }
 }
 

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use brupop_api::State;
 
-use super::versions::is_full;
 use super::pool::{self, Stage};
 use super::room::{Group, group};
+use super::versions::is_full;
 use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
 use crate::facts::{FleetFacts, Gate, NodeView};
 
@@ -181,5 +181,3 @@ impl<'s, 'a> Candidates<'s, 'a> {
         (Reverse(asked_for), failures, had_no_effect, node.is_some_and(|node| node.runs_this_process))
     }
 }
-
-

@@ -69,8 +69,8 @@ impl Case<'_, '_> {
     pub(super) fn closed(self) -> Option<Abort> {
         let Self { fleet, view, node, shadow, .. } = self;
         let version = shadow.spec.version.unwrap_or_default();
-        let still_allowed = allows(fleet, view, node, Stage::Cordon)
-            .and_then(|()| allows_version(fleet, view, version));
+        let still_allowed =
+            allows(fleet, view, node, Stage::Cordon).and_then(|()| allows_version(fleet, view, version));
         still_allowed.err().map(|_| Abort::PoolClosed)
     }
 }

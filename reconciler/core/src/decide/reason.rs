@@ -183,6 +183,28 @@ impl fmt::Display for Abort {
 }
 
 impl Reason<'_> {
+    /// Does a node with an update wait for nothing but its turn or its time? What else holds it back is about the node
+    /// itself.
+    pub fn waits_for_turn(&self) -> bool {
+        matches!(
+            self,
+            Self::FleetPaused
+                | Self::PoolPaused
+                | Self::OutsideWindow(_)
+                | Self::Frozen(_)
+                | Self::AdmissionNotEnforced
+                | Self::OtherOperator
+                | Self::VersionUnproven(_)
+                | Self::NodeTooYoung
+                | Self::PausingBetweenUpdates
+                | Self::CheckingPods
+                | Self::LimitReached
+                | Self::LimitUsedByUnavailableNodes
+                | Self::Starting(_)
+                | Self::Finishing
+        )
+    }
+
     /// The status of the condition Progressing.
     pub fn status(&self) -> ConditionStatus {
         match self {

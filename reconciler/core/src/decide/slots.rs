@@ -13,7 +13,7 @@ use super::idle::Candidates;
 use super::pool;
 use super::room::{Group, Room, group};
 use super::versions::{Halted, Versions};
-use crate::facts::{FleetFacts, NodeFacts, NodeView};
+use crate::facts::{FleetFacts, NodeFacts, NodeView, is_unavailable};
 
 /// What to do with the slots.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -151,11 +151,6 @@ fn is_over(slot: &Slot, view: Option<&NodeView<'_>>) -> bool {
     }
 }
 
-/// Is the node out of service?
-fn is_unavailable(view: &NodeView<'_>) -> bool {
-    view.node.is_some_and(|node| node.labelled && !node.ready) || view.marked()
-}
-
 /// The attempt for which a slot would be taken now.
 fn next_attempt(shadow: &ShadowFacts<'_>) -> u64 {
     match shadow.spec.state {
@@ -242,12 +237,16 @@ fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &
             left_over.push(at);
         }
     };
-    at_once.into_iter().for_each(|at| take(at, &mut room, &mut taken));
+    for at in at_once {
+        take(at, &mut room, &mut taken);
+    }
     let unavailable = |at: &usize| !holders.keep[*at] && is_unavailable(&views[*at]) && !taken.contains(at);
     for at in (0..views.len()).filter(unavailable) {
         room.note_unavailable(group(&views[at]));
     }
-    others.into_iter().for_each(|at| take(at, &mut room, &mut taken));
+    for at in others {
+        take(at, &mut room, &mut taken);
+    }
     Running { taken, left_over, room }
 }
 

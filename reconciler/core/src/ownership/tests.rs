@@ -1,1 +1,156 @@
+//! Whose a node is, in every order of pools.
 
+use super::*;
+use crate::facts::NO_POOLS;
+use crate::objects::WatchedNode;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn pool(name: &str, priority: u64, selector: &Value) -> Item<Pool> {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "uid": name, "generation": 1},
+        "spec": {"nodeSelector": selector, "priority": priority, "maxUnavailable": "50%"},
+    }))
+    .unwrap()
+}
+
+fn node(name: &str, labels: &Value) -> WatchedNode {
+    let opted_in = brupop_api::names::UPDATER_INTERFACE_LABEL;
+    let mut labels = labels.clone();
+    labels[opted_in] = brupop_api::names::UPDATER_INTERFACE_VERSION.into();
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "uid": name, "labels": labels},
+        "status": {"nodeInfo": {"bootID": "b", "osImage": "Bottlerocket OS 1.19.4 (aws-k8s-1.29)"}},
+    }))
+    .unwrap()
+}
+
+fn owner_of(labels: &Value, pools: Vec<Item<Pool>>) -> Option<Owner> {
+    let mut cluster = Cluster::default();
+    node("n", labels).put(&mut cluster);
+    cluster.replace(pools);
+    cluster.assign_pools();
+    cluster.entries["brs-n"].owner.clone()
+}
+
+#[test]
+fn the_highest_priority_owns_a_node() {
+    let web = || json!({"matchLabels": {"tier": "web"}});
+    let requires = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "tier", "operator": operator, "values": values}]});
+    let unreadable = || -> Item<Pool> {
+        serde_json::from_value(json!({"metadata": {"name": "z"}, "spec": {"nodeSelector": 3}})).unwrap()
+    };
+    let none = || json!([]);
+    for (what, pools, owner) in [
+        ("no pool", vec![], Owner::Nobody),
+        ("one that selects all", vec![pool("a", 0, &json!({}))], Owner::Pool(0)),
+        (
+            "one that selects others",
+            vec![pool("a", 9, &json!({"matchLabels": {"tier": "db"}}))],
+            Owner::Nobody,
+        ),
+        ("a higher one", vec![pool("a", 0, &json!({})), pool("b", 1, &web())], Owner::Pool(1)),
+        ("a higher one comes first", vec![pool("a", 2, &web()), pool("b", 1, &json!({}))], Owner::Pool(0)),
+        (
+            "a tie",
+            vec![pool("a", 1, &json!({})), pool("b", 1, &web()), pool("c", 0, &web())],
+            Owner::Conflict("a and b".to_owned()),
+        ),
+        (
+            "a tie below the highest",
+            vec![pool("a", 1, &json!({})), pool("b", 1, &web()), pool("c", 2, &web())],
+            Owner::Pool(2),
+        ),
+        ("In", vec![pool("a", 0, &requires("In", json!(["db", "web"])))], Owner::Pool(0)),
+        ("NotIn", vec![pool("a", 0, &requires("NotIn", json!(["web"])))], Owner::Nobody),
+        ("Exists", vec![pool("a", 0, &requires("Exists", none()))], Owner::Pool(0)),
+        ("DoesNotExist", vec![pool("a", 0, &requires("DoesNotExist", none()))], Owner::Nobody),
+        (
+            "nobody knows which nodes it was meant for",
+            vec![pool("a", 1000, &web()), unreadable()],
+            Owner::Pool(1),
+        ),
+    ] {
+        assert_eq!(owner_of(&json!({"tier": "web"}), pools), Some(owner), "{what}");
+    }
+}
+
+#[test]
+fn owners_follow_labels_and_pools() {
+    let mut cluster = Cluster::default();
+    node("n", &json!({"tier": "web"})).put(&mut cluster);
+    pool("web", 1, &json!({"matchLabels": {"tier": "web"}})).put(&mut cluster);
+    let mut owner = |change: &dyn Fn(&mut Cluster)| {
+        change(&mut cluster);
+        cluster.assign_pools();
+        cluster.entries["brs-n"].owner.clone().unwrap()
+    };
+    assert_eq!(owner(&|_| ()), Owner::Pool(0));
+    assert_eq!(owner(&|cluster| assert!(node("n", &json!({"tier": "db"})).put(cluster))), Owner::Nobody);
+    assert_eq!(owner(&|cluster| assert!(pool("all", 0, &json!({})).put(cluster))), Owner::Pool(0), "all");
+    assert_eq!(owner(&|cluster| assert!(node("n", &json!({"tier": "web"})).put(cluster))), Owner::Pool(1));
+    assert_eq!(owner(&|cluster| <Item<Pool> as Member>::remove("web", cluster)), Owner::Pool(0), "all");
+    assert_eq!(owner(&|cluster| cluster.replace(Vec::<Item<Pool>>::new())), Owner::Nobody);
+}
+
+#[test]
+fn a_percentage_is_of_the_nodes_it_owns() {
+    let mut cluster = Cluster::default();
+    for number in 0..10 {
+        let tier = if number < 3 { "db" } else { "web" };
+        node(&format!("n{number}"), &json!({"tier": tier})).put(&mut cluster);
+    }
+    pool("all", 0, &json!({})).put(&mut cluster);
+    pool("db", 1, &json!({"matchLabels": {"tier": "db"}})).put(&mut cluster);
+    cluster.assign_pools();
+    let pools = cluster.pools_at(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+    let seen: Vec<_> = pools.all.iter().map(|pool| (pool.name, pool.nodes, pool.limit)).collect();
+    assert_eq!(seen, [("all", 7, 3), ("db", 3, 1)]);
+    assert!(NO_POOLS.all.is_empty());
+}
+
+proptest! {
+    /// Whatever the order in which pools and nodes come, the owner is the same, and no lower pool owns what a higher one
+    /// selects.
+    #[test]
+    fn the_order_of_events_does_not_matter(
+        made in prop::collection::vec((0..4_u64, 0..4_usize), 0..6),
+        turn in 0..6_usize,
+        late in any::<bool>(),
+    ) {
+        let selectors = [json!({}), json!({"matchLabels": {"tier": "web"}}), json!({"matchLabels": {"tier": "db"}}),
+            json!({"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]})];
+        let pools: Vec<Item<Pool>> = made
+            .iter()
+            .enumerate()
+            .map(|(nth, (priority, selector))| pool(&format!("p{nth}"), *priority, &selectors[*selector]))
+            .collect();
+        let labels = json!({"tier": "web"});
+        let expected = owner_of(&labels, pools.clone()).unwrap();
+        let mut turned = pools.clone();
+        turned.rotate_left(turn.min(pools.len().saturating_sub(1)));
+        let mut cluster = Cluster::default();
+        if !late {
+            node("n", &labels).put(&mut cluster);
+        }
+        for pool in turned {
+            pool.put(&mut cluster);
+            cluster.assign_pools();
+        }
+        if late {
+            node("n", &labels).put(&mut cluster);
+        }
+        cluster.assign_pools();
+        let owner = cluster.entries["brs-n"].owner.clone().unwrap();
+        prop_assert_eq!(&owner, &expected);
+        let selecting = made.iter().enumerate().filter(|(_, (_, selector))| *selector != 2);
+        let highest = selecting.clone().map(|(_, (priority, _))| *priority).max();
+        let at_the_top: Vec<usize> =
+            selecting.filter(|(_, (priority, _))| Some(*priority) == highest).map(|(nth, _)| nth).collect();
+        match (owner, at_the_top.as_slice()) {
+            (Owner::Nobody, []) | (Owner::Conflict(_), [_, _, ..]) => {}
+            (Owner::Pool(index), [only]) => prop_assert_eq!(index, *only),
+            (owner, top) => prop_assert!(false, "{:?} of {:?}", owner, top),
+        }
+    }
+}

@@ -1,1 +1,188 @@
+//! What a spec means, and what is refused.
 
+use super::*;
+use crate::facts::Until;
+use serde_json::{Value, json};
+
+const NONE: SignedDuration = SignedDuration::ZERO;
+
+fn spec(more: Value) -> BottlerocketPoolSpec {
+    let mut spec = json!({"nodeSelector": {}});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    serde_json::from_value(spec).unwrap()
+}
+
+fn rules(more: Value) -> Rules {
+    Rules::of(&spec(more)).unwrap()
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn until(text: &str) -> Until {
+    Until::At(at(text))
+}
+
+#[test]
+fn what_is_not_understood_is_named_with_a_remedy() {
+    let window = |schedule: &str, duration: &str, zone: &str| {
+        json!({"windows": [{"schedule": "0 2 * * *", "duration": "1h"},
+            {"schedule": schedule, "duration": duration, "timeZone": zone}]})
+    };
+    for (bad, field, hint) in [
+        (window("0 2 * *", "4h", "UTC"), "spec.windows[1].schedule", "0 2 * * SAT"),
+        (window("0 25 * * *", "4h", "UTC"), "spec.windows[1].schedule", "minute hour day month weekday"),
+        (window("0 2 30 2 *", "4h", "UTC"), "spec.windows[1].schedule", "never fires"),
+        (window("0 2 * * *", "4", "UTC"), "spec.windows[1].duration", "such as 4h"),
+        (window("0 2 * * *", "0h", "UTC"), "spec.windows[1].duration", "such as 4h"),
+        (window("0 2 * * *", "169h", "UTC"), "spec.windows[1].duration", "up to a week"),
+        (window("0 2 * * *", "4h", "Berlin"), "spec.windows[1].timeZone", "Europe/Berlin"),
+        (json!({"maxUnavailable": 0}), "spec.maxUnavailable", "from 1"),
+        (json!({"maxUnavailable": "unlimited"}), "spec.maxUnavailable", "100%"),
+        (json!({"versions": {"atLeast": "1.20"}}), "spec.versions.atLeast", "1.20.0"),
+        (
+            json!({"freezes": [{"name": "x", "start": "soon", "end": "2026-12-20T00:00:00Z"}]}),
+            "spec.freezes[0].start",
+            "2026-12-20T00:00:00+01:00",
+        ),
+    ] {
+        let invalid = Rules::of(&spec(bad)).unwrap_err();
+        let sentence = invalid.to_string();
+        assert!(
+            invalid.field == field && sentence.starts_with(field) && sentence.contains(hint),
+            "{sentence}"
+        );
+    }
+}
+
+#[test]
+fn windows_are_a_union() {
+    let rules = rules(json!({"windows": [
+        {"schedule": "0 2 * * *", "duration": "2h"},
+        {"schedule": "0 22 * * SAT", "duration": "4h", "timeZone": "Europe/Berlin"},
+    ]}));
+    for (now, gate) in [
+        ("2026-11-21T01:59:59Z", PoolGate::OutsideWindow(until("2026-11-21T02:00:00Z"))),
+        ("2026-11-21T02:00:00Z", PoolGate::Open),
+        ("2026-11-21T03:59:59Z", PoolGate::Open),
+        ("2026-11-21T04:00:00Z", PoolGate::OutsideWindow(until("2026-11-21T21:00:00Z"))),
+        ("2026-11-21T21:00:00Z", PoolGate::Open),
+        ("2026-11-22T01:30:00Z", PoolGate::OutsideWindow(until("2026-11-22T02:00:00Z"))),
+    ] {
+        assert_eq!(rules.gate(at(now), NONE), gate, "{now}");
+    }
+    let half_an_hour = SignedDuration::from_mins(30);
+    assert_eq!(rules.gate(at("2026-11-21T03:30:00Z"), half_an_hour), PoolGate::Open);
+    assert!(matches!(rules.gate(at("2026-11-21T03:30:01Z"), half_an_hour), PoolGate::OutsideWindow(_)));
+}
+
+#[test]
+fn a_freeze_is_half_open_and_beats_windows() {
+    let freeze = |name: &str, start: &str, end: &str| json!({"name": name, "start": start, "end": end});
+    let rules = rules(json!({
+        "windows": [{"schedule": "0 0 * * *", "duration": "24h"}],
+        "freezes": [
+            freeze("xmas", "2026-12-20T00:00:00+01:00", "2026-12-27T00:00:00+01:00"),
+            freeze("audit", "2026-12-26T23:00:00Z", "2027-01-07T00:00:00+01:00"),
+        ],
+    }));
+    let frozen = PoolGate::Frozen(until("2027-01-06T23:00:00Z"));
+    for (now, gate) in [
+        ("2026-12-19T22:59:59Z", PoolGate::Open),
+        ("2026-12-19T23:00:00Z", frozen),
+        ("2026-12-26T23:00:00Z", frozen),
+        ("2027-01-06T22:59:59Z", frozen),
+        ("2027-01-06T23:00:00Z", PoolGate::Open),
+    ] {
+        assert_eq!(rules.gate(at(now), NONE), gate, "{now}");
+    }
+}
+
+#[test]
+fn daylight_saving_skips_and_repeats_no_window() {
+    let rules = rules(json!({"windows": [
+        {"schedule": "30 2 * * *", "duration": "1h", "timeZone": "Europe/Berlin"}]}));
+    // On 2026-03-29 the clock goes from 2:00 to 3:00, so 2:30 comes as 3:30; on 2026-10-25 it goes from 3:00 to 2:00.
+    for (now, open) in [
+        ("2026-03-29T01:00:00Z", false),
+        ("2026-03-29T01:30:00Z", true),
+        ("2026-03-29T02:29:59Z", true),
+        ("2026-03-29T02:30:00Z", false),
+        ("2026-10-25T00:30:00Z", true),
+        ("2026-10-25T01:29:59Z", true),
+        ("2026-10-25T01:30:00Z", false),
+    ] {
+        assert_eq!(rules.gate(at(now), NONE) == PoolGate::Open, open, "{now}");
+    }
+}
+
+#[test]
+fn the_next_window_is_the_open_one_or_the_first() {
+    let rules = rules(json!({"windows": [
+        {"schedule": "0 2 * * *", "duration": "2h"}, {"schedule": "0 3 * * *", "duration": "30m"}]}));
+    let span = |from: &str, to: &str| Some((at(from), at(to)));
+    let today = span("2026-11-21T02:00:00Z", "2026-11-21T04:00:00Z");
+    assert_eq!(rules.next_window(at("2026-11-21T01:00:00Z")), today);
+    assert_eq!(rules.next_window(at("2026-11-21T03:59:59Z")), today);
+    assert_eq!(
+        rules.next_window(at("2026-11-21T04:00:00Z")),
+        span("2026-11-22T02:00:00Z", "2026-11-22T04:00:00Z")
+    );
+    assert_eq!(self::rules(json!({})).next_window(at("2026-11-21T04:00:00Z")), None);
+    let overlapping = self::rules(json!({"windows": [{"schedule": "0 2,3 * * *", "duration": "2h"}]}));
+    assert_eq!(
+        overlapping.next_window(at("2026-11-21T03:30:00Z")),
+        span("2026-11-21T02:00:00Z", "2026-11-21T05:00:00Z")
+    );
+}
+
+/// Whoever sleeps until the next change misses none.
+#[test]
+fn nothing_changes_before_the_next_change() {
+    let rules = rules(json!({
+        "windows": [{"schedule": "0 2 * * *", "duration": "2h"}, {"schedule": "30 3 * * SAT", "duration": "1h"}],
+        "freezes": [{"name": "x", "start": "2026-11-21T02:10:00Z", "end": "2026-11-21T02:20:00Z"}],
+    }));
+    let remaining = SignedDuration::from_mins(7);
+    let mut now = at("2026-11-21T00:00:00Z");
+    let end = at("2026-11-22T00:00:00Z");
+    let gates = |now| (rules.gate(now, remaining), rules.gate(now, NONE));
+    let is_open = |now| {
+        let (start, go_on) = gates(now);
+        (start == PoolGate::Open, go_on == PoolGate::Open)
+    };
+    let mut changes = 0;
+    while now < end {
+        let next = rules.next_change(now, remaining).unwrap();
+        let minute = SignedDuration::from_mins(1);
+        let mut between = now;
+        while between + minute < next && between + minute < end {
+            between += minute;
+            assert_eq!(
+                is_open(between),
+                is_open(now + SignedDuration::from_nanos(1)),
+                "{between} before {next}"
+            );
+        }
+        (now, changes) = (next, changes + 1);
+    }
+    assert!(changes > 5, "{changes}");
+}
+
+#[test]
+fn versions_are_vetoed_by_their_order() {
+    let rules = rules(json!({"versions": {"atLeast": "1.20.0", "below": "2.0.0"}}));
+    for (version, allowed) in [
+        ("1.19.9", false),
+        ("1.20.0-rc.1", false),
+        ("1.20.0", true),
+        ("1.100.0", true),
+        ("2.0.0-rc.1", true),
+        ("2.0.0", false),
+        ("latest", false),
+    ] {
+        assert_eq!(rules.allow(version), allowed, "{version}");
+    }
+    assert!(self::rules(json!({})).allow("latest"));
+}

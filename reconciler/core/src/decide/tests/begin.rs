@@ -14,7 +14,7 @@ use super::world::{
     without_slots,
 };
 use super::{next_state, sets, write};
-use crate::facts::{Until, FleetFacts, Gate, NodeView};
+use crate::facts::{FleetFacts, Gate, NodeView, Until};
 
 #[test]
 fn nothing_is_written_without_our_term() {

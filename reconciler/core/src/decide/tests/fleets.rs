@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use brupop_api::crds::VERSION_RECORDS_MAX;
 use brupop_api::fleet::{AcknowledgedHalt, BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
-use brupop_api::write::{Fields, apply};
 use brupop_api::pool::UnpooledNodes;
-use brupop_api::{BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Item, Object, State, Write, names};
+use brupop_api::write::{Fields, apply};
+use brupop_api::{
+    BottlerocketFleet, BottlerocketFleetSpec, BottlerocketShadow, Item, Object, State, Write, names,
+};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -97,8 +99,10 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
                 spec.and_then(|spec| spec.version.clone()).or_else(|| dice.rarely(2).then(|| NEW.to_owned()));
             let since = (!dice.rarely(4)).then(|| dice.ago());
             let counted = dice.rarely(6);
-            slots
-                .insert(shadow.clone(), Slot { uid, attempt, since, version, lost: dice.rarely(8), counted, ..Slot::default() });
+            slots.insert(
+                shadow.clone(),
+                Slot { uid, attempt, since, version, lost: dice.rarely(8), counted, ..Slot::default() },
+            );
         }
     }
     for slot in slots.values_mut() {
@@ -130,9 +134,8 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
     } else {
         vec![]
     };
-    fleet.spec.max_unavailable = dice.rarely(4).then(|| IntOrString::Int(2));
-    fleet.spec.unpooled_nodes =
-        if dice.rarely(3) { UnpooledNodes::Hold } else { UnpooledNodes::Environment };
+    fleet.spec.max_unavailable = dice.rarely(4).then_some(IntOrString::Int(2));
+    fleet.spec.unpooled_nodes = if dice.rarely(3) { UnpooledNodes::Hold } else { UnpooledNodes::Environment };
     fleet.status = Some(BottlerocketFleetStatus {
         term: Some(TERM),
         slots,
@@ -228,7 +231,9 @@ impl Fleet {
             };
             cluster.entries.insert(name.clone(), entry);
         }
-        cluster.replace(self.pools.iter().map(|pool| serde_json::from_value::<Item<Pool>>(pool.clone()).unwrap()));
+        cluster.replace(
+            self.pools.iter().map(|pool| serde_json::from_value::<Item<Pool>>(pool.clone()).unwrap()),
+        );
         cluster.assign_pools();
         cluster
     }

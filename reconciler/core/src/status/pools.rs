@@ -1,0 +1,204 @@
+//! What people see of a pool: its status.
+
+use std::collections::BTreeMap;
+
+use brupop_api::conditions::{ACCEPTED, ConditionStatus, HALTED, PROGRESSING, UPDATED};
+use brupop_api::crds::{POOL_VERSIONS_MAX, VERSION_MAX};
+use brupop_api::pool::{NextWindow, PoolCounts, VersionCount};
+use brupop_api::printable::printable;
+use brupop_api::{BottlerocketPool, BottlerocketPoolStatus};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
+use serde_json::{Value, json};
+
+use super::{DesiredCondition, generation};
+use crate::decide::{Abort, Decision, Reason};
+use crate::facts::{NodeView, PoolFacts, Steering, in_order, is_unavailable};
+use crate::observe::Observed;
+use crate::ownership::WatchedPool;
+use crate::pool::PoolGate;
+
+/// What the status of a pool should show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredPoolStatus {
+    counts: PoolCounts,
+    next_window: Option<NextWindow>,
+    versions: Vec<VersionCount>,
+    conditions: [DesiredCondition; 4],
+}
+
+/// What is seen of the nodes of one pool.
+#[derive(Default)]
+struct Tally<'a> {
+    counts: PoolCounts,
+    versions: BTreeMap<&'a str, u64>,
+    /// Nodes that have not reported, or cannot look for updates.
+    unknown: u64,
+    /// Those whose update has not begun, by the word of the reason.
+    waiting: BTreeMap<&'static str, (u64, Reason<'a>)>,
+    /// Why a version is halted that one of them wants.
+    halted: Option<Reason<'a>>,
+}
+
+/// The statuses of all pools, in the order of the facts, from what was decided for each node.
+pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>], now: Timestamp) -> Vec<DesiredPoolStatus> {
+    let fleet = &observed.fleet;
+    let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
+    let mut slot_of = in_order(fleet.slots);
+    for (view, decision) in observed.views.iter().zip(nodes) {
+        let slot = slot_of(view.shadow_name).filter(|slot| view.holds(slot));
+        if let Steering::Pool(index) = view.steering
+            && let Some(tally) = tallies.get_mut(index)
+        {
+            tally.count(view, slot.is_some(), decision.reason);
+        }
+    }
+    fleet.pools.iter().zip(tallies).map(|(pool, tally)| tally.status(pool, now)).collect()
+}
+
+impl<'a> Tally<'a> {
+    fn count(&mut self, view: &NodeView<'a>, has_slot: bool, reason: Reason<'a>) {
+        let Some(node) = view.node.filter(|node| node.labelled) else { return };
+        self.counts.nodes += 1;
+        self.counts.unavailable_nodes += u64::from(is_unavailable(view));
+        if let Some(version) = node.version {
+            *self.versions.entry(version).or_default() += 1;
+        }
+        if matches!(reason, Reason::VersionHalted(_) | Reason::Aborting(Abort::VersionHalted)) {
+            self.halted = Some(reason);
+        }
+        let reported = view.shadow.filter(|shadow| shadow.status.current_version.is_some());
+        if has_slot {
+            self.counts.updating_nodes += 1;
+        } else if reported.is_some_and(|shadow| shadow.update().is_some()) {
+            let waits_for_turn = reason.waits_for_turn();
+            self.counts.pending_nodes += u64::from(waits_for_turn);
+            self.counts.blocked_nodes += u64::from(!waits_for_turn);
+            self.waiting.entry(reason.as_str()).or_insert((0, reason)).0 += 1;
+        } else if reported.is_none_or(|shadow| shadow.status.refresh_failed().is_some()) {
+            self.unknown += 1;
+        } else {
+            self.counts.updated_nodes += 1;
+        }
+    }
+
+    fn status(mut self, pool: &PoolFacts<'_>, now: Timestamp) -> DesiredPoolStatus {
+        self.counts.unavailable_limit = pool.limit;
+        let window = pool.rules.and_then(|rules| rules.next_window(now));
+        let mut versions: Vec<VersionCount> = std::mem::take(&mut self.versions)
+            .into_iter()
+            .map(|(version, nodes)| VersionCount {
+                version: printable(version, VERSION_MAX).into_owned(),
+                nodes,
+            })
+            .collect();
+        versions
+            .sort_by(|one, other| other.nodes.cmp(&one.nodes).then_with(|| one.version.cmp(&other.version)));
+        versions.truncate(POOL_VERSIONS_MAX);
+        DesiredPoolStatus {
+            counts: self.counts,
+            next_window: window
+                .map(|(start, end)| NextWindow { start: start.to_string(), end: end.to_string() }),
+            versions,
+            conditions: [accepted(pool), self.progressing(pool), self.updated(), self.halted()],
+        }
+    }
+
+    /// Why the pool moves, or why not: what most of the nodes that wait wait for.
+    fn progressing(&self, pool: &PoolFacts<'_>) -> DesiredCondition {
+        let (status, reason, message) = match pool.starts {
+            PoolGate::Invalid(why) => (ConditionStatus::False, "PoolInvalid", why.to_owned()),
+            _ if self.counts.updating_nodes > 0 => {
+                (ConditionStatus::True, "Updating", "nodes of the pool are being updated".to_owned())
+            }
+            _ if self.counts.nodes == 0 => (ConditionStatus::False, "NoNodes", NO_NODES.to_owned()),
+            _ => {
+                // Among equals, the first in the alphabet.
+                let most = self.waiting.iter().rev().max_by_key(|(_, (nodes, _))| *nodes);
+                match most {
+                    Some((word, (_, reason))) => {
+                        (ConditionStatus::False, *word, reason.message().into_owned())
+                    }
+                    None => (ConditionStatus::False, "NoUpdate", "no node has an update to go to".to_owned()),
+                }
+            }
+        };
+        DesiredCondition::of(PROGRESSING, status, reason, &message)
+    }
+
+    fn updated(&self) -> DesiredCondition {
+        let counts = &self.counts;
+        let (status, reason, message) = if counts.nodes == 0 {
+            (ConditionStatus::Unknown, "NoNodes", NO_NODES)
+        } else if counts.updating_nodes + counts.pending_nodes + counts.blocked_nodes > 0 {
+            (ConditionStatus::False, "UpdatesPending", "there is an update that is not done on each node")
+        } else if self.unknown > 0 {
+            (ConditionStatus::Unknown, "NotReported", "a node has not reported, or cannot look for updates")
+        } else {
+            (ConditionStatus::True, "NoUpdate", "there is no update for any node of the pool")
+        };
+        DesiredCondition::of(UPDATED, status, reason, message)
+    }
+
+    fn halted(&self) -> DesiredCondition {
+        let (status, reason, message) = match &self.halted {
+            Some(reason) => (ConditionStatus::True, "VersionHalted", reason.message()),
+            None => {
+                (ConditionStatus::False, "NotHalted", "no node waits for a version that is halted".into())
+            }
+        };
+        DesiredCondition::of(HALTED, status, reason, &message)
+    }
+}
+
+const NO_NODES: &str = "the pool owns no node that is opted in";
+
+fn accepted(pool: &PoolFacts<'_>) -> DesiredCondition {
+    match pool.starts {
+        PoolGate::Invalid(why) => DesiredCondition::of(ACCEPTED, ConditionStatus::False, "PoolInvalid", why),
+        _ => DesiredCondition::of(ACCEPTED, ConditionStatus::True, "Understood", "the pool is understood"),
+    }
+}
+
+impl DesiredPoolStatus {
+    /// Is all of this, of the pool's spec as it is now, stored already?
+    pub fn is_stored_in(&self, pool: &WatchedPool) -> bool {
+        let (Some(stored), generation) = (pool.stored(), pool.generation()) else { return false };
+        stored.observed_generation == generation
+            && stored.counts == self.counts
+            && stored.next_window == self.next_window
+            && stored.versions == self.versions
+            && self.conditions.iter().all(|wanted| wanted.is_stored_in(&stored.conditions, generation))
+    }
+
+    /// The status to apply to the pool.
+    pub fn patch(&self, pool: &WatchedPool, now: &str) -> Value {
+        let stored = pool.stored().map_or(&[][..], |status| &status.conditions);
+        let generation = pool.generation();
+        let conditions = self.conditions.iter().map(|wanted| wanted.stored_over(stored, generation, now));
+        let ObjectMeta { name, uid, .. } = &pool.item.metadata;
+        json!({
+            "apiVersion": BottlerocketPool::api_version(&()),
+            "kind": BottlerocketPool::kind(&()),
+            "metadata": {"name": name, "uid": uid},
+            "status": BottlerocketPoolStatus {
+                observed_generation: generation,
+                counts: self.counts,
+                next_window: self.next_window.clone(),
+                versions: self.versions.clone(),
+                conditions: conditions.collect(),
+            },
+        })
+    }
+}
+
+impl WatchedPool {
+    /// The generation of the spec, if it could be read.
+    fn generation(&self) -> Option<u64> {
+        generation(&self.item.ok()?.metadata)
+    }
+}
+
+#[cfg(test)]
+mod tests;
