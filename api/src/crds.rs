@@ -119,6 +119,10 @@ pub(crate) fn name_or_null(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "nullable": true, "maxLength": NAME_MAX, "pattern": NAME})
 }
 
+pub(crate) fn priority(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "format": "int32", "minimum": 0, "maximum": 1000})
+}
+
 pub(crate) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true})
 }
@@ -146,7 +150,7 @@ pub(crate) fn label_name(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn cron(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "minLength": 9, "maxLength": 128, "pattern": CRON})
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": CRON})
 }
 
 pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {

@@ -47,7 +47,7 @@ pub struct BottlerocketPoolSpec {
     /// Decides between pools that select the same node: the highest priority owns it. If that is a tie, no update of the
     /// node starts.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1000))]
+    #[schemars(schema_with = "crate::crds::priority")]
     pub priority: u64,
     /// No new update starts while this is true. Nodes that are cordoned already are finished.
     #[serde(default)]

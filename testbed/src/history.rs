@@ -54,6 +54,8 @@ pub struct History {
     nodes: BTreeMap<String, Vec<(Instant, Seen)>>,
     /// The most slots that were ever taken.
     most_slots: usize,
+    /// The same for each pool; the empty name stands for no pool.
+    most_slots_of: BTreeMap<String, usize>,
 }
 
 /// What became of one node.
@@ -180,11 +182,24 @@ impl History {
     pub fn ledger(&mut self, ledger: &BottlerocketFleet) {
         let slots = ledger.status.as_ref().map_or(0, |status| status.slots.len());
         self.most_slots = self.most_slots.max(slots);
+        let mut now = BTreeMap::<&str, usize>::new();
+        for slot in ledger.status.iter().flat_map(|status| status.slots.values()) {
+            *now.entry(slot.pool.as_deref().unwrap_or_default()).or_default() += 1;
+        }
+        for (pool, slots) in now {
+            let most = self.most_slots_of.entry(pool.to_owned()).or_default();
+            *most = slots.max(*most);
+        }
     }
 
     /// The most slots that were ever taken at once.
     pub fn most_slots(&self) -> usize {
         self.most_slots
+    }
+
+    /// The most slots that nodes of this pool ever had at once; of those without a pool, for the empty name.
+    pub fn most_slots_of(&self, pool: &str) -> usize {
+        self.most_slots_of.get(pool).copied().unwrap_or(0)
     }
 
     fn note(&mut self, at: Instant, node: &str, change: impl FnOnce(Seen) -> Seen) {

@@ -1,11 +1,12 @@
 //! Validating admission webhook: an agent may write the status of its own shadow, and nothing else.
 //!
 //! [`verdict`] decides, as a pure function of the review. [`review`] turns bytes into a verdict and back, [`serve`]
-//! puts it behind TLS, [`certificates`] makes and renews what TLS needs.
+//! puts it behind TLS, [`pools`] tells people what is wrong with a pool, [`certificates`] makes and renews what TLS needs.
 
 pub mod certificates;
 pub mod metrics;
 pub mod options;
+pub mod pools;
 pub mod process;
 pub mod review;
 pub mod serve;

@@ -32,6 +32,7 @@ struct Review {
 pub struct Metrics {
     registry: Registry,
     reviews: Family<Review, Counter>,
+    pool_reviews: Family<[(&'static str, &'static str); 1], Counter>,
     unreadable: Counter,
     /// How often that may be logged, and since when instants are measured: whoever reaches the port can send them.
     unreadable_log: (Instant, Mutex<Quota>),
@@ -55,6 +56,7 @@ impl Default for Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("brupop_webhook"),
             reviews: Family::default(),
+            pool_reviews: Family::default(),
             unreadable: Counter::default(),
             unreadable_log: (Instant::now(), Mutex::new(Quota::new(10, Duration::from_secs(10)))),
             latency: Histogram::new(LATENCY_BUCKETS),
@@ -78,6 +80,11 @@ impl Metrics {
             "reviews",
             "Admission reviews, by who asked and what was answered",
             self.reviews.clone(),
+        );
+        self.registry.register(
+            "pool_reviews",
+            "Admission reviews of pools, by what was answered",
+            self.pool_reviews.clone(),
         );
         self.registry.register(
             "unreadable_reviews",
@@ -144,6 +151,12 @@ impl Metrics {
         };
         self.reviews.get_or_create(&review).inc();
         self.latency.observe(took.as_secs_f64());
+    }
+
+    /// Counts a review of a pool.
+    pub fn reviewed_pool(&self, allowed: bool) {
+        let verdict = if allowed { "allowed" } else { "refused" };
+        self.pool_reviews.get_or_create(&[("verdict", verdict)]).inc();
     }
 
     /// Counts a request that was no review. If that should be logged, returns how many were not since the last one that

@@ -7,6 +7,7 @@ use brupop_api::item::Unreadable;
 use brupop_api::printable::{is_printable, printable};
 use kube::core::Status;
 use kube::core::response::StatusSummary;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Instant;
@@ -23,30 +24,69 @@ const UID_MAX: usize = 128;
 /// The question.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Question {
+struct Question<R> {
     api_version: String,
     kind: String,
-    request: Option<Request>,
+    request: Option<R>,
+}
+
+/// The request of a review.
+pub(crate) trait Reviewed: DeserializeOwned {
+    /// Tells which review an answer belongs to.
+    fn uid(&self) -> &str;
+}
+
+impl Reviewed for Request {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
 }
 
 /// The answer.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct Answer<'a, A> {
     api_version: &'static str,
     kind: &'static str,
-    response: Response<'a>,
+    response: Response<'a, A>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Response<'a> {
+struct Response<'a, A> {
     uid: &'a str,
     allowed: bool,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
-    audit_annotations: Annotations<'a>,
+    audit_annotations: A,
+}
+
+/// What is answered to one review.
+pub(crate) struct Reply<'a, A> {
+    /// The uid of the review.
+    pub(crate) uid: &'a str,
+    /// Why it is refused, if it is.
+    pub(crate) refusal: Option<String>,
+    /// What the audit log keeps, under the webhook's name.
+    pub(crate) audit_annotations: A,
+}
+
+impl<A: Serialize> Reply<'_, A> {
+    /// The bytes of the answer.
+    pub(crate) fn into_bytes(self) -> serde_json::Result<Vec<u8>> {
+        let status = self.refusal.map(|message| Status {
+            status: Some(StatusSummary::Failure),
+            code: 403,
+            message,
+            reason: "Forbidden".to_owned(),
+            metadata: None,
+            details: None,
+        });
+        let (uid, audit_annotations) = (self.uid, self.audit_annotations);
+        let response = Response { uid, allowed: status.is_none(), status, audit_annotations };
+        serde_json::to_vec(&Answer { api_version: API_VERSION, kind: KIND, response })
+    }
 }
 
 /// What the audit log keeps, under the webhook's name.
@@ -83,11 +123,18 @@ pub enum ReviewError {
 /// The bytes are no review. Nothing is allowed by an error.
 pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
     let started = Instant::now();
-    let answered = parse(body).and_then(|request| {
+    let answered = parse::<Request>(body).and_then(|request| {
         let change = Change::of(&request);
         let verdict = verdict(&request, &change);
         let changed = change.summary();
-        let response = serde_json::to_vec(&respond(&request, &change, &changed, &verdict))?;
+        let audit_annotations = Annotations {
+            rule: verdict.rule().as_str(),
+            node: node(&request).unwrap_or_default(),
+            changed: &changed,
+            diff: change.diff(),
+        };
+        let refusal = verdict.outcome.as_ref().err().map(ToString::to_string);
+        let response = Reply { uid: &request.uid, refusal, audit_annotations }.into_bytes()?;
         metrics.reviewed(
             verdict.actor,
             &request.operation,
@@ -98,47 +145,34 @@ pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
         log(&request, &changed, &verdict);
         Ok(response)
     });
-    if let Err(error) = &answered
+    note_unreadable(&answered, body, metrics);
+    answered
+}
+
+/// Counts what was no review, and logs it now and then.
+pub(crate) fn note_unreadable<T>(answered: &Result<T, ReviewError>, body: &[u8], metrics: &Metrics) {
+    if let Err(error) = answered
         && let Some(left_out) = metrics.not_a_review()
     {
         let left_out = (left_out > 0).then_some(left_out);
         tracing::warn!(%error, bytes = body.len(), left_out, "a request was not an admission review");
     }
-    answered
 }
 
-fn parse(body: &[u8]) -> Result<Request, ReviewError> {
+/// Reads the request of a review.
+pub(crate) fn parse<R: Reviewed>(body: &[u8]) -> Result<R, ReviewError> {
     if body.iter().filter(|byte| matches!(byte, b'{' | b'[')).nth(MAX_PARTS).is_some() {
         return Err(ReviewError::TooManyParts);
     }
-    let question: Question = serde_json::from_slice(body)?;
+    let question: Question<R> = serde_json::from_slice(body)?;
     if question.kind != KIND || question.api_version != API_VERSION {
         return Err(ReviewError::NoRequest);
     }
     let request = question.request.ok_or(ReviewError::NoRequest)?;
-    if request.uid.len() > UID_MAX || !is_printable(&request.uid) {
+    if request.uid().len() > UID_MAX || !is_printable(request.uid()) {
         return Err(ReviewError::Uid);
     }
     Ok(request)
-}
-
-fn respond<'a>(request: &'a Request, change: &Change<'_>, changed: &'a str, verdict: &Verdict) -> Answer<'a> {
-    let status = verdict.outcome.as_ref().err().map(|refusal| Status {
-        status: Some(StatusSummary::Failure),
-        code: 403,
-        message: refusal.to_string(),
-        reason: "Forbidden".to_owned(),
-        metadata: None,
-        details: None,
-    });
-    let audit_annotations = Annotations {
-        rule: verdict.rule().as_str(),
-        node: node(request).unwrap_or_default(),
-        changed,
-        diff: change.diff(),
-    };
-    let response = Response { uid: &request.uid, allowed: status.is_none(), status, audit_annotations };
-    Answer { api_version: API_VERSION, kind: KIND, response }
 }
 
 /// The node that the caller's token is bound to, if it is bound to one.

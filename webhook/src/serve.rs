@@ -1,7 +1,8 @@
 //! The admission endpoint: warp's routes behind TLS.
 
 use crate::metrics::Metrics;
-use crate::review;
+use crate::pools;
+use crate::review::{self, ReviewError};
 use brupop_runtime::authorizer::Authorizer;
 use brupop_runtime::connections::{self, Limits, Page, page};
 use brupop_runtime::{Shutdown, tls::Resolver};
@@ -48,20 +49,29 @@ pub const LIMITS: Limits = Limits {
 /// parsed ([`review::answer`] limits that). Usual reviews of a shadow are far shorter.
 const LONG_BODY: usize = 64 * 1024;
 
-/// `POST /validate`, and nothing else.
+/// `POST /validate` for shadows, `POST /validate-pool` for pools, and nothing else.
 pub fn routes(
     metrics: Arc<Metrics>,
 ) -> impl Filter<Extract = (Response<Vec<u8>>,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
-    warp::path!("validate").and(warp::post()).and(warp::body::bytes()).map(move |body: Bytes| {
-        let (status, kind, text) = match review::answer(&body, &metrics) {
-            Ok(answer) => (StatusCode::OK, "application/json", answer),
-            Err(error) => (StatusCode::BAD_REQUEST, "text/plain", error.to_string().into_bytes()),
-        };
-        let mut response = Response::new(text);
-        *response.status_mut() = status;
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        response
-    })
+    let of_pools = Arc::clone(&metrics);
+    let body = || warp::post().and(warp::body::bytes());
+    let shadows =
+        warp::path!("validate").and(body()).map(move |body: Bytes| respond(review::answer(&body, &metrics)));
+    let pools = warp::path!("validate-pool")
+        .and(body())
+        .map(move |body: Bytes| respond(pools::answer(&body, &of_pools)));
+    shadows.or(pools).unify()
+}
+
+fn respond(answered: Result<Vec<u8>, ReviewError>) -> Response<Vec<u8>> {
+    let (status, kind, text) = match answered {
+        Ok(answer) => (StatusCode::OK, "application/json", answer),
+        Err(error) => (StatusCode::BAD_REQUEST, "text/plain", error.to_string().into_bytes()),
+    };
+    let mut response = Response::new(text);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
 }
 
 /// Serves reviews until the shutdown is requested and the reviews in flight are answered. With an `authorizer`, only those callers

@@ -6,14 +6,15 @@ use serde_json::{Value, json};
 
 const NONE: SignedDuration = SignedDuration::ZERO;
 
-fn spec(more: Value) -> BottlerocketPoolSpec {
+fn spec(more: &Value) -> BottlerocketPoolSpec {
     let mut spec = json!({"nodeSelector": {}});
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     serde_json::from_value(spec).unwrap()
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
 fn rules(more: Value) -> Rules {
-    Rules::of(&spec(more)).unwrap()
+    Rules::of(&spec(&more)).unwrap()
 }
 
 fn at(text: &str) -> Timestamp {
@@ -47,7 +48,7 @@ fn what_is_not_understood_is_named_with_a_remedy() {
             "2026-12-20T00:00:00+01:00",
         ),
     ] {
-        let invalid = Rules::of(&spec(bad)).unwrap_err();
+        let invalid = Rules::of(&spec(&bad)).unwrap_err();
         let sentence = invalid.to_string();
         assert!(
             invalid.field == field && sentence.starts_with(field) && sentence.contains(hint),

@@ -1,0 +1,104 @@
+//! Pools, on a real API server: side by side, changed in mid-update, gone, and refused.
+
+mod refused;
+mod steered;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brupop_api::pool::BottlerocketPoolStatus;
+use brupop_api::{BottlerocketPool, names};
+use brupop_testbed::fleet::NEW;
+use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::{Fleet, FleetOptions, await_until};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+const DEADLINE: Duration = Duration::from_mins(2);
+/// The label by which these tests tell nodes apart.
+const TIER: &str = "tier";
+
+fn pools(fleet: &Fleet) -> Api<BottlerocketPool> {
+    Api::namespaced(fleet.client(), NAMESPACE)
+}
+
+/// A fleet of so many nodes, with these tiers.
+async fn fleet(tiers: &[&str], env: &[(&str, &str)]) -> Result<Fleet> {
+    let env = [&[("LEASE_DURATION_SECONDS", "15")], env].concat();
+    let fleet = Fleet::start(&FleetOptions::quick(tiers.len(), &env), |_| ()).await?;
+    for (number, tier) in tiers.iter().enumerate() {
+        let label = format!("{TIER}={tier}");
+        fleet.control_plane.kubectl(["label", "node", &format!("node-{number}"), &label]).await?;
+    }
+    Ok(fleet)
+}
+
+/// Makes this pool, which selects a tier, or changes it.
+async fn apply(fleet: &Fleet, name: &str, spec: &Value) -> Result<()> {
+    let pool = json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool",
+        "metadata": {"name": name}, "spec": spec});
+    pools(fleet).patch(name, &PatchParams::apply("a-person").force(), &Patch::Apply(pool)).await?;
+    Ok(())
+}
+
+fn of_tier(tier: &str, more: &Value) -> Value {
+    let mut spec = json!({"nodeSelector": {"matchLabels": {TIER: tier}}});
+    if let (Some(spec), Some(more)) = (spec.as_object_mut(), more.as_object()) {
+        spec.extend(more.clone());
+    }
+    spec
+}
+
+async fn delete(fleet: &Fleet, name: &str) -> Result<()> {
+    pools(fleet).delete(name, &DeleteParams::default()).await.map(drop).context("the pool stays")
+}
+
+/// Waits until this holds for the status of a pool.
+async fn until_pool(
+    fleet: &Fleet,
+    name: &str,
+    what: &str,
+    so: impl Fn(&BottlerocketPoolStatus) -> bool,
+) -> Result<BottlerocketPoolStatus> {
+    let api = pools(fleet);
+    let waited = await_until(format!("pool {name}: {what}"), DEADLINE, async || {
+        api.get(name).await.ok()?.status.filter(|status| so(status))
+    });
+    match waited.await {
+        Ok(status) => Ok(status),
+        Err(error) => {
+            let status = api.get(name).await?.status;
+            Err(error).with_context(|| format!("it has {status:#?}"))
+        }
+    }
+}
+
+/// The reason of this condition of a pool, and its status as a word.
+fn condition(status: &BottlerocketPoolStatus, type_: &str) -> Option<(String, String)> {
+    let condition = status.conditions.iter().find(|condition| condition.type_ == type_)?;
+    Some((format!("{:?}", condition.status), condition.reason.clone()))
+}
+
+/// What a person types to wait for a pool.
+async fn wait_until_updated(fleet: &Fleet, pool: &str) -> Result<()> {
+    let object = format!("brp/{pool}");
+    let wait = ["wait", "--for=condition=Updated", &object, "-n", NAMESPACE, "--timeout=2m"];
+    fleet.control_plane.kubectl(wait).await.map(drop)
+}
+
+/// Changes the spec of the fleet.
+async fn change_fleet(fleet: &Fleet, spec: Value) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": spec}));
+    fleet.ledger().patch(names::FLEET, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Waits until this node waits for this reason.
+async fn waits(fleet: &Fleet, node: &str, reason: &str) -> Result<()> {
+    fleet.until_node(node, reason, |seen| seen.is_idle() && seen.reason == reason).await
+}
+
+/// Waits until this node runs the new version.
+async fn is_updated(fleet: &Fleet, node: &str) -> Result<()> {
+    fleet.until_node(node, "is updated", |seen| seen.runs(NEW)).await
+}

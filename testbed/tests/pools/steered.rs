@@ -1,0 +1,151 @@
+//! What a pool says is done, at once and without a restart.
+
+use anyhow::{Result, ensure};
+use brupop_api::State::Idle;
+use brupop_api::names::UPDATE_NOW_ANNOTATION;
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::host::{Answer, Call, Command, Faults};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use serde_json::json;
+
+use super::{
+    apply, change_fleet, condition, delete, fleet, is_updated, of_tier, until_pool, wait_until_updated, waits,
+};
+
+/// A window that opens in twelve hours, for one.
+fn closed_window() -> (serde_json::Value, Timestamp) {
+    let opens = Timestamp::now() + SignedDuration::from_hours(12);
+    let at = opens.to_zoned(TimeZone::UTC);
+    let schedule = format!("{} {} * * *", at.minute(), at.hour());
+    let opens = opens.as_second() / 60 * 60;
+    (
+        json!([{"schedule": schedule, "duration": "1h"}]),
+        Timestamp::from_second(opens).unwrap_or(Timestamp::MIN),
+    )
+}
+
+/// Three web nodes, two at a time; two databases outside of their window; one node in no pool.
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_are_updated_side_by_side() -> Result<()> {
+    let mut fleet = fleet(&["web", "web", "web", "db", "db", "rest"], &[]).await?;
+    let (closed, opens) = closed_window();
+    apply(&fleet, "web", &of_tier("web", &json!({"maxUnavailable": "67%"}))).await?;
+    apply(&fleet, "db", &of_tier("db", &json!({"windows": closed}))).await?;
+    change_fleet(&fleet, json!({"unpooledNodes": "Hold"})).await?;
+    let web = until_pool(&fleet, "web", "has its nodes", |status| status.counts.nodes == 3).await?;
+    ensure!(
+        web.counts.unavailable_limit == 2
+            && condition(&web, "Accepted") == Some(("True".into(), "Understood".into()))
+    );
+    wait_until_updated(&fleet, "web").await?;
+
+    fleet.publish(NEW)?;
+    for node in ["node-0", "node-1", "node-2"] {
+        is_updated(&fleet, node).await?;
+    }
+    wait_until_updated(&fleet, "web").await?;
+    for node in ["node-3", "node-4"] {
+        waits(&fleet, node, "OutsideWindow").await?;
+    }
+    let said = fleet.progressing("node-3").await?.message;
+    ensure!(said.contains(&format!("the window opens at {opens}")), "{said}, not {opens}");
+    let db = until_pool(&fleet, "db", "waits", |status| status.counts.pending_nodes == 2).await?;
+    ensure!(db.next_window.as_ref().is_some_and(|window| window.start == opens.to_string()), "{db:?}");
+    ensure!(condition(&db, "Progressing") == Some(("False".into(), "OutsideWindow".into())), "{db:?}");
+    ensure!(condition(&db, "Updated") == Some(("False".into(), "UpdatesPending".into())), "{db:?}");
+    ensure!(db.versions.len() == 1 && db.versions[0].version == OLD && db.versions[0].nodes == 2, "{db:?}");
+    waits(&fleet, "node-5", "NoPool").await?;
+    ensure!(fleet.history().most_slots_of("web") == 2, "{} of web", fleet.history().most_slots_of("web"));
+
+    // A person asks for one of them, and then opens the window for both.
+    fleet.annotate("node-3", &format!("{UPDATE_NOW_ANNOTATION}=true")).await?;
+    is_updated(&fleet, "node-3").await?;
+    ensure!(fleet.seen("node-4")?.runs(OLD));
+    apply(&fleet, "db", &of_tier("db", &json!({"maxUnavailable": 1}))).await?;
+    is_updated(&fleet, "node-4").await?;
+    wait_until_updated(&fleet, "db").await?;
+    ensure!(
+        !fleet.history().has_seen("node-5", |seen| seen.goal != Idle),
+        "node-5 is in no pool, and has begun"
+    );
+    change_fleet(&fleet, json!({"unpooledNodes": "Environment"})).await?;
+    is_updated(&fleet, "node-5").await?;
+    ensure!(fleet.history().most_slots_of("db") == 1 && fleet.history().most_slots_of("") == 1);
+    fleet.check()
+}
+
+/// Limit, pause, freeze and versions change while an update runs; a pool goes; two contend for a node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_takes_effect_at_once() -> Result<()> {
+    let mut fleet = fleet(&["web", "web", "web", "web"], &[("MAX_CONCURRENT_UPDATE", "4")]).await?;
+    apply(&fleet, "web", &of_tier("web", &json!({"versions": {"below": NEW}}))).await?;
+    until_pool(&fleet, "web", "has its nodes", |status| status.counts.nodes == 4).await?;
+    for host in &fleet.hosts {
+        // Nothing can be downloaded, so what has begun stays where it is.
+        host.set_faults(Faults::answer(Call::Action(Command::Prepare), Answer::Locked));
+    }
+    fleet.publish(NEW)?;
+    for node in ["node-0", "node-1", "node-2", "node-3"] {
+        waits(&fleet, node, "VersionNotAllowed").await?;
+    }
+    apply(&fleet, "web", &of_tier("web", &json!({"maxUnavailable": 1}))).await?;
+    fleet
+        .until_ledger("one slot of the pool", |status| {
+            status.slots.values().any(|slot| slot.pool.as_deref() == Some("web"))
+        })
+        .await?;
+    fleet.check()?;
+    freeze_gives_back_what_is_not_cordoned(&fleet).await?;
+    a_tie_is_nobodys(&fleet).await?;
+
+    // The pool is gone: the environment steers, with a limit of four.
+    delete(&fleet, "web").await?;
+    for node in ["node-0", "node-1", "node-2", "node-3"] {
+        is_updated(&fleet, node).await?;
+    }
+    fleet.check()
+}
+
+/// An image is being downloaded when the pool is frozen. Once it is there, the slot is given back without a failure.
+async fn freeze_gives_back_what_is_not_cordoned(fleet: &brupop_testbed::Fleet) -> Result<()> {
+    let frozen =
+        json!({"freezes": [{"name": "x", "start": "2020-01-01T00:00:00Z", "end": "2099-01-01T00:00:00Z"}]});
+    apply(fleet, "web", &of_tier("web", &frozen)).await?;
+    until_pool(fleet, "web", "is frozen", |status| status.observed_generation == Some(3)).await?;
+    for host in &fleet.hosts {
+        host.set_faults(Faults::default());
+    }
+    fleet.until_no_slot_is_taken().await?;
+    let mut given_up = 0;
+    for node in ["node-0", "node-1", "node-2", "node-3"] {
+        waits(fleet, node, "Frozen").await?;
+        let seen = fleet.seen(node)?;
+        ensure!(seen.runs(OLD) && seen.crashes == 0, "{node}: {seen:?}");
+        ensure!(!fleet.history().has_seen(node, |seen| seen.cordoned), "{node} was cordoned");
+        given_up += usize::from(fleet.history().has_seen(node, |seen| seen.reason == "Aborting"));
+    }
+    ensure!(given_up <= 1, "{given_up} had begun");
+    let said = fleet.progressing("node-0").await?.message;
+    ensure!(said.contains("it is over at 2099-01-01T00:00:00Z"), "{said}");
+    let shadow = fleet.shadows().list(&kube::api::ListParams::default()).await?;
+    ensure!(shadow.items.iter().all(|shadow| shadow.spec.failures.is_none()), "that is no failure");
+    Ok(())
+}
+
+/// A second pool of the same priority selects the nodes, too.
+async fn a_tie_is_nobodys(fleet: &brupop_testbed::Fleet) -> Result<()> {
+    apply(fleet, "all", &json!({"nodeSelector": {}})).await?;
+    for node in ["node-0", "node-3"] {
+        waits(fleet, node, "PoolConflict").await?;
+    }
+    let said = fleet.progressing("node-0").await?.message;
+    ensure!(said.contains("all and web"), "{said}");
+    apply(fleet, "all", &json!({"nodeSelector": {}, "priority": 1, "paused": true})).await?;
+    for node in ["node-0", "node-3"] {
+        waits(fleet, node, "PoolPaused").await?;
+    }
+    until_pool(fleet, "all", "owns them", |status| status.counts.nodes == 4).await?;
+    until_pool(fleet, "web", "owns nothing", |status| status.counts.nodes == 0).await?;
+    delete(fleet, "all").await?;
+    waits(fleet, "node-0", "Frozen").await
+}

@@ -1,0 +1,131 @@
+//! May this pool be stored? The answer is the reconciler's own: its parser says whether the rules can be understood.
+//!
+//! People write pools, so this only helps them: if the webhook is away, a pool is stored all the same, and one that cannot be
+//! understood holds its nodes.
+
+use crate::metrics::Metrics;
+use crate::review::{self, Reply, ReviewError, Reviewed};
+use brupop_api::crds::{MESSAGE_MAX, NAME_MAX};
+use brupop_api::item::Unreadable;
+use brupop_api::pool::BottlerocketPoolSpec;
+use brupop_api::printable::printable;
+use brupop_core::pool::Rules;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The request of an `AdmissionReview` of a pool.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    uid: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    object: Option<Pool>,
+    #[serde(default)]
+    old_object: Option<Pool>,
+}
+
+#[derive(Deserialize)]
+struct Pool {
+    #[serde(default)]
+    spec: Value,
+}
+
+impl Reviewed for Request {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+}
+
+/// What the audit log keeps, under the webhook's name.
+#[derive(Serialize)]
+struct Annotations {
+    pool: &'static str,
+}
+
+/// Answers one review of a pool, counts it, and logs a refusal.
+///
+/// # Errors
+/// The bytes are no review.
+pub fn answer(body: &[u8], metrics: &Metrics) -> Result<Vec<u8>, ReviewError> {
+    let answered = review::parse::<Request>(body).and_then(|request| {
+        let refusal = refusal(&request);
+        metrics.reviewed_pool(refusal.is_none());
+        if let Some(why) = &refusal {
+            tracing::info!(pool = %printable(&request.name, NAME_MAX), why, "refused");
+        }
+        let pool = if refusal.is_none() { "understood" } else { "invalid" };
+        let reply = Reply { uid: &request.uid, refusal, audit_annotations: Annotations { pool } };
+        Ok(reply.into_bytes()?)
+    });
+    review::note_unreadable(&answered, body, metrics);
+    answered
+}
+
+/// Why this pool is refused. One that stays as it was is not: its labels may be changed, whatever an earlier release has let
+/// pass.
+fn refusal(request: &Request) -> Option<String> {
+    let new = &request.object.as_ref()?.spec;
+    if request.old_object.as_ref().is_some_and(|old| old.spec == *new) {
+        return None;
+    }
+    let understood = match BottlerocketPoolSpec::deserialize(new) {
+        Ok(spec) => Rules::of(&spec).map(|_| ()).map_err(|invalid| invalid.to_string()),
+        Err(error) => Err(format!("spec: {}", Unreadable::from(error))),
+    };
+    understood.err().map(|why| printable(&why, MESSAGE_MAX).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn review(new: &Value, old: Option<&Value>) -> Value {
+        let request = json!({"uid": "u-1", "name": "web", "operation": "CREATE",
+            "object": {"metadata": {"name": "web"}, "spec": new}, "oldObject": old.map(|spec| json!({"spec": spec}))});
+        let body =
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        let bytes = answer(body.to_string().as_bytes(), &Metrics::default()).unwrap();
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    #[test]
+    fn a_pool_is_understood_or_refused_with_a_remedy() {
+        let window = |schedule: &str| json!({"nodeSelector": {}, "windows": [{"schedule": schedule, "duration": "4h"}]});
+        let good = review(&window("0 2 * * SAT"), None);
+        assert_eq!((&good["response"]["allowed"], &good["response"]["uid"]), (&json!(true), &json!("u-1")));
+        assert_eq!(good["response"]["auditAnnotations"], json!({"pool": "understood"}));
+        let bad = review(&window("0 2 * *"), None);
+        let says = bad["response"]["status"]["message"].as_str().unwrap();
+        assert!(
+            says.starts_with("spec.windows[0].schedule: it has 4 fields") && says.contains("0 2 * * SAT"),
+            "{says}"
+        );
+        assert_eq!(
+            (&bad["response"]["allowed"], &bad["response"]["status"]["code"]),
+            (&json!(false), &json!(403))
+        );
+        let hostile = review(&window("\u{1b}[2J 2 * * *"), None);
+        assert!(!hostile["response"]["status"]["message"].as_str().unwrap().contains('\u{1b}'));
+        assert_eq!(review(&json!({"nodeSelector": 3}), None)["response"]["allowed"], json!(false));
+    }
+
+    #[test]
+    fn what_stays_as_it_was_is_not_refused() {
+        let bad = json!({"nodeSelector": {}, "maxUnavailable": 0});
+        assert_eq!(review(&bad, Some(&bad))["response"]["allowed"], json!(true));
+        assert_eq!(review(&bad, Some(&json!({"nodeSelector": {}})))["response"]["allowed"], json!(false));
+    }
+
+    #[test]
+    fn what_is_no_review_is_an_error() {
+        let metrics = Metrics::default();
+        for body in ["", "{}", "[]", r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#] {
+            assert!(answer(body.as_bytes(), &metrics).is_err(), "{body}");
+        }
+        let parts = format!("[{}]", vec!["[0]"; 20_001].join(","));
+        assert!(matches!(answer(parts.as_bytes(), &metrics), Err(ReviewError::TooManyParts)));
+    }
+}
