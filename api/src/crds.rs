@@ -37,6 +37,8 @@ pub const BOOT_ID_MAX: usize = 64;
 pub const MESSAGE_MAX: usize = 1024;
 /// Longest time that is accepted; RFC 3339 with nanoseconds has 35 characters.
 pub const TIME_MAX: usize = 64;
+/// Longest name of a pool. Each slot in the ledger names one.
+pub const POOL_NAME_MAX: usize = 63;
 /// Most versions that the status of a pool counts nodes of.
 pub const POOL_VERSIONS_MAX: usize = 8;
 /// Highest count that is accepted: every JSON parser reads it exactly.
@@ -115,8 +117,8 @@ pub(crate) fn name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": NAME_MAX, "pattern": NAME})
 }
 
-pub(crate) fn name_or_null(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "nullable": true, "maxLength": NAME_MAX, "pattern": NAME})
+pub(crate) fn pool_name_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "nullable": true, "maxLength": POOL_NAME_MAX, "pattern": NAME})
 }
 
 pub(crate) fn priority(_: &mut SchemaGenerator) -> Schema {

@@ -131,7 +131,7 @@ pub struct Slot {
     pub version: Option<String>,
     /// The pool that owned the node then, and in which the slot counts for as long as it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::crds::name_or_null")]
+    #[schemars(schema_with = "crate::crds::pool_name_or_null")]
     pub pool: Option<String>,
     /// The host claimed its reboot, and its node was not Ready for long: if the Node is deleted now, the update has failed.
     #[serde(default, skip_serializing_if = "is_false")]

@@ -206,12 +206,31 @@ fn limits_of_fleets() -> Vec<Row> {
         ("a time of no halt", said(json!([{"haltedAt": TIME}])), Err("acknowledgedHalts[0].version")),
         ("a halt at a word", said(json!([halt("1.0.0", "now")])), Err("acknowledgedHalts[0].haltedAt")),
         ("a pause in words", json!({"paused": "yes"}), Err("spec.paused")),
+        ("a ceiling", json!({"maxUnavailable": 3, "unpooledNodes": "Hold"}), Ok(())),
+        ("a tenth", json!({"maxUnavailable": "10%", "unpooledNodes": "Environment"}), Ok(())),
+        ("a ceiling of none", json!({"maxUnavailable": 0}), Err("write a number from 1")),
+        ("a ceiling in words", json!({"maxUnavailable": "unlimited"}), Err("write a number from 1")),
+        (
+            "nodes that nobody steers",
+            json!({"unpooledNodes": "Ignore"}),
+            Err("spec.unpooledNodes: Unsupported value"),
+        ),
     ];
     let fleet_statuses = [
         ("32 versions", json!({"versions": many(32, &json!({}))}), Ok(())),
         ("65 versions", json!({"versions": many(65, &json!({}))}), Err("status.versions: Too many")),
         ("500 slots", json!({"slots": many(500, &slot)}), Ok(())),
         ("501 slots", json!({"slots": many(501, &slot)}), Err("status.slots: Too many")),
+        (
+            "a slot of a pool",
+            json!({"slots": {"brs-n": {"uid": "u", "attempt": 1, "pool": "p".repeat(63)}}}),
+            Ok(()),
+        ),
+        (
+            "a slot of no pool",
+            json!({"slots": {"brs-n": {"uid": "u", "attempt": 1, "pool": "p".repeat(64)}}}),
+            Err("status.slots.brs-n.pool: Too long"),
+        ),
         (
             "a slot of nobody",
             json!({"slots": {"brs-n": {"attempt": 1}}}),

@@ -21,7 +21,7 @@ const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rights.txt");
 /// Whoever has a token: an account of our namespace to which nobody gave anything.
 const EVERYBODY: &str = "everybody";
 /// People to whom these roles of ours were given in our namespace.
-const PEOPLE: [&str; 2] = ["viewer", "operator"];
+const PEOPLE: [&str; 3] = ["viewer", "operator", "pool-editor"];
 /// A name that no role has.
 const OTHER_NAME: &str = "another";
 /// Reviews that are asked for at once.

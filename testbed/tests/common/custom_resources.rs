@@ -1,4 +1,4 @@
-//! Both custom resources, installed and served.
+//! The custom resources, installed and served.
 
 use anyhow::{Context as _, Result};
 use brupop_api::crds;
@@ -13,9 +13,9 @@ use std::time::Duration;
 /// What kubectl warned of is returned: nothing, if all is well.
 pub async fn install(control_plane: &ControlPlane) -> Result<String> {
     let manifests = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests");
-    let files =
-        ["bottlerocketshadow-crd.yaml", "bottlerocketfleet-crd.yaml"].map(|f| format!("{manifests}/{f}"));
-    let output = control_plane.kubectl_output(["apply", "-f", &files[0], "-f", &files[1]]).await?;
+    let files = ["shadow", "fleet", "pool"].map(|kind| format!("{manifests}/bottlerocket{kind}-crd.yaml"));
+    let [shadow, fleet, pool] = &files;
+    let output = control_plane.kubectl_output(["apply", "-f", shadow, "-f", fleet, "-f", pool]).await?;
     let said = String::from_utf8(output.stderr)?;
     anyhow::ensure!(output.status.success(), "{said}");
     let api = Api::<CustomResourceDefinition>::all(control_plane.client());

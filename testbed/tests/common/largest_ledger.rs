@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use brupop_api::BottlerocketFleet;
 use brupop_api::crds::{
-    CONDITIONS_MAX, COUNTER_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX, NAME_MAX, REPORTERS_MAX,
-    SLOTS_MAX, TIME_MAX, UID_MAX, VERSION_MAX, VERSION_RECORDS_MAX, WORD_MAX,
+    CONDITIONS_MAX, COUNTER_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX,
+    REPORTERS_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VERSION_MAX, VERSION_RECORDS_MAX, WORD_MAX,
 };
 use brupop_api::names::{CONDITIONS_MANAGER, FLEET, GROUP};
 use http::Method;
@@ -53,6 +53,7 @@ impl Texts {
             "version": (self.version)(0)});
         if self.noted {
             (slot["lost"], slot["counted"]) = (json!(true), json!(true));
+            slot["pool"] = json!("p".repeat(POOL_NAME_MAX));
         }
         let slots = (0..usize::try_from(SLOTS_MAX).unwrap_or_default()).map(|n| (self.name(n), slot.clone()));
         let failure = |n| json!({"node": self.name(n), "at": self.time, "reason": "W".repeat(self.word)});

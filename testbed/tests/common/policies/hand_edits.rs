@@ -15,7 +15,7 @@ const MACHINES: [&str; 5] = [
     "system:apiserver",
 ];
 
-/// A Node and its shadow, to be edited.
+/// A Node, its shadow and a pool, to be edited.
 async fn prepare(bed: &Bed, shadows: &str) -> Result<()> {
     let labels = json!({names::UPDATER_INTERFACE_LABEL: "2.0.0"});
     bed.must(
@@ -31,6 +31,9 @@ async fn prepare(bed: &Bed, shadows: &str) -> Result<()> {
             "metadata": {"name": "brs-edited"}, "spec": {"state": "Idle"}}),
     )
     .await?;
+    let pool = json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool",
+        "metadata": {"name": "edited"}, "spec": {"nodeSelector": {}}});
+    bed.must(Method::POST, &bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketpools"), &pool).await?;
     Ok(())
 }
 
@@ -49,7 +52,12 @@ pub async fn check(bed: &Bed) -> Result<()> {
         bed.namespace
     );
     let annotation = |key: &str, value: Json| json!({"metadata": {"annotations": {key: value}}});
-    let edits: [(&str, String, Json, &[&str]); 12] = [
+    let pool = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketpools/edited");
+    let pause_pool = format!(
+        "kubectl patch brp edited -n {} --type=merge -p '{{\"spec\":{{\"paused\":true}}}}'",
+        bed.namespace
+    );
+    let edits: [(&str, String, Json, &[&str]); 14] = [
         (
             "a spec",
             shadow.clone(),
@@ -63,6 +71,13 @@ pub async fn check(bed: &Bed) -> Result<()> {
             format!("{shadow}/status"),
             json!({"status": {"message": "m"}}),
             &["by-hand-status", pause],
+        ),
+        ("a pool's pause", pool.clone(), json!({"spec": {"paused": true}}), &[]),
+        (
+            "a pool's status",
+            format!("{pool}/status"),
+            json!({"status": {"nodes": 7}}),
+            &["by-hand-pool", &pause_pool],
         ),
         ("the fleet's pause", fleet.clone(), json!({"spec": {"paused": true}}), &[]),
         (
@@ -113,6 +128,11 @@ pub async fn check(bed: &Bed) -> Result<()> {
         json_patch::merge(&mut expected, body);
         ensure!(stored == expected, "{says}: not stored: {stored}");
     }
+    deletions(bed, &shadow, &fleet, pause, &pause_all).await
+}
+
+/// Deletions go through, too.
+async fn deletions(bed: &Bed, shadow: &str, fleet: &str, pause: &str, pause_all: &str) -> Result<()> {
     for machine in MACHINES.iter().filter(|user| !user.starts_with("system:node:")) {
         let answer = bed
             .ask(Actor::Admin, Some(machine), Method::DELETE, &format!("{shadow}?dryRun=All"), &Json::Null)
@@ -121,9 +141,7 @@ pub async fn check(bed: &Bed) -> Result<()> {
     }
     // A service account of somebody's pipeline is as good as a person.
     let pipeline = "system:serviceaccount:ci:deployer";
-    for (path, words) in
-        [(&shadow, ["by-hand-delete", pause]), (&fleet, ["by-hand-fleet", pause_all.as_str()])]
-    {
+    for (path, words) in [(shadow, ["by-hand-delete", pause]), (fleet, ["by-hand-fleet", pause_all])] {
         let answer = bed.ask(Actor::Admin, Some(pipeline), Method::DELETE, path, &Json::Null).await?;
         ensure!(answer.code == 200, "{path}: {answer:?}");
         told(path, &answer.warnings, &words)?;

@@ -73,11 +73,28 @@ fn fleets(bed: &Bed) -> Vec<Row> {
     let of_fleet = "reconciler-fleet";
     let fleets = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketfleets");
     let ours = format!("{fleets}/{}", names::FLEET);
+    let pools = bed.ours("brupop.bottlerocket.aws/v1alpha1", "bottlerocketpools");
+    let elsewhere =
+        "/apis/brupop.bottlerocket.aws/v1alpha1/namespaces/kube-system/bottlerocketpools".to_owned();
+    let pool = json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool",
+        "metadata": {"name": "of-a-thief"}, "spec": {"nodeSelector": {}}});
     let make = |says, body: Json, verdict| by(says, Method::POST, fleets.clone(), body, verdict);
     let change = |says, body: Json| by(says, Method::PATCH, ours.clone(), body, Rbac(of_fleet));
     let mut rows = vec![
         make("another fleet", fleet("other", &json!({})), Invalid),
         make("a fleet on hold", fleet(names::FLEET, &json!({"paused": true})), Policy(of_fleet)),
+        make(
+            "a fleet without a ceiling",
+            fleet(names::FLEET, &json!({"maxUnavailable": "100%"})),
+            Policy(of_fleet),
+        ),
+        make(
+            "a fleet that nobody steers",
+            fleet(names::FLEET, &json!({"unpooledNodes": "Hold"})),
+            Policy(of_fleet),
+        ),
+        by("a pool of its own", Method::POST, pools.clone(), pool.clone(), Rbac("pool-people")),
+        by("a pool elsewhere", Method::POST, elsewhere, pool, Rbac("pool-people")),
         change("the fleet let go", json!({"spec": {"paused": false}})),
         change(
             "a halt lifted",

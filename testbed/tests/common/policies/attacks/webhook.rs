@@ -18,7 +18,7 @@ pub async fn webhook(bed: &Bed) -> Result<Vec<Row>> {
     let everything =
         json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]);
     let copy = json!([{"op": "copy", "from": "/webhooks/0", "path": "/webhooks/-"},
-        {"op": "replace", "path": "/webhooks/1/name", "value": "more.brupop.bottlerocket.aws"}]);
+        {"op": "replace", "path": "/webhooks/2/name", "value": "more.brupop.bottlerocket.aws"}]);
     let moved = json!([{"op": "remove", "path": "/webhooks/0/clientConfig/service"},
         {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": "https://elsewhere.example.org/"}]);
     let caught = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""},
