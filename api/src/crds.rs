@@ -39,6 +39,10 @@ pub const MESSAGE_MAX: usize = 1024;
 pub const TIME_MAX: usize = 64;
 /// Longest name of a pool. Each slot in the ledger names one.
 pub const POOL_NAME_MAX: usize = 63;
+/// Most pools that a pool comes after.
+pub const AFTER_MAX: usize = 8;
+/// Most pools of which the ledger notes, for each version, whether they are done with it.
+pub const DONE_POOLS_MAX: usize = 16;
 /// Most versions that the status of a pool counts nodes of.
 pub const POOL_VERSIONS_MAX: usize = 8;
 /// Highest count that is accepted: every JSON parser reads it exactly.
@@ -115,6 +119,10 @@ pub(crate) fn two_names(generator: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": NAME_MAX, "pattern": NAME})
+}
+
+pub(crate) fn pool_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": POOL_NAME_MAX, "pattern": NAME})
 }
 
 pub(crate) fn pool_name_or_null(_: &mut SchemaGenerator) -> Schema {

@@ -176,6 +176,24 @@ pub struct VersionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::time_or_null")]
     pub acknowledged_at: Option<String>,
+    /// Pools that others come after (`spec.after`), once they have been done with this version.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = crate::crds::DONE_POOLS_MAX))]
+    pub done_pools: BTreeMap<String, Done>,
+}
+
+/// How long a pool has been done with a version: a node of it runs the version, and none wants it any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Done {
+    /// Since when it is done; absent while it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::time_or_null")]
+    pub since: Option<String>,
+    /// For how long it had been done before, in seconds: the longest time.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::crds::counter")]
+    pub longest_seconds: u64,
 }
 
 /// A node that failed to reach a version.

@@ -20,6 +20,8 @@ use crate::conditions::Condition;
     shortname = "brp",
     category = "bottlerocket",
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a pool has at most 63 characters"),
+    validation = Rule::new("!has(self.spec.after) || self.spec.after.all(it, it.pool != self.metadata.name)")
+        .message("a pool does not come after itself: name another pool in spec.after"),
     status = "BottlerocketPoolStatus",
     derive = "PartialEq",
     doc = "A part of the fleet: which nodes it has, and how and when they are updated.",
@@ -70,6 +72,11 @@ pub struct BottlerocketPoolSpec {
     /// Which versions the nodes may be updated to. The hosts choose; this only vetoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
+    /// Pools that go first with each version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = crate::crds::AFTER_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into()]))]
+    pub after: Vec<After>,
 }
 
 fn one() -> IntOrString {
@@ -167,6 +174,23 @@ pub struct Versions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::version_or_null")]
     pub below: Option<String>,
+}
+
+/// A pool that goes first. It is done with a version once a node of it runs that version, and none wants it any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct After {
+    /// Its name. A pool that does not exist is never done.
+    #[schemars(schema_with = "crate::crds::pool_name")]
+    pub pool: String,
+    /// For how long it must have been done without interruption, in hours, minutes and seconds, such as `24h`. Once that has
+    /// been so, nodes that join it later change nothing; a halt of the version does.
+    #[serde(default = "at_once")]
+    #[schemars(schema_with = "crate::crds::duration")]
+    pub soak: String,
+}
+
+fn at_once() -> String {
+    "0s".to_owned()
 }
 
 /// What becomes of nodes that no pool selects.

@@ -33,6 +33,8 @@ use brupop_core::policy::Policy;
 use brupop_core::pool::Pool;
 use brupop_core::workloads::{self, Found, Kind, Scale, Workload, owner};
 
+/// The column of a plan that names pools.
+const POOL: usize = 1;
 /// At least so many nodes are looked at in one round.
 const AT_ONCE: usize = 16;
 
@@ -365,13 +367,16 @@ fn table(plan: &Plan) -> String {
     let halted =
         if plan.halted.is_empty() { String::new() } else { format!("; halted: {}", plan.halted.join(", ")) };
     let mut text = format!("{} of {} in update{halted}\n", plan.in_use, plan.limit);
+    // Who has no pools is not shown a column for them.
+    let columns: Vec<usize> =
+        (0..7).filter(|column| *column != POOL || plan.nodes.iter().any(|row| row.pool.is_some())).collect();
     let head = ["NODE", "POOL", "VERSION", "TARGET", "NEXT", "REASON", "MESSAGE"].map(str::to_owned);
     let rows: Vec<[String; 7]> = std::iter::once(head).chain(plan.nodes.iter().map(cells)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..7).map(width).collect();
+    let width = |column: &usize| rows.iter().map(|row| row[*column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = columns.iter().map(width).collect();
     for row in rows {
-        let line: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells = columns.iter().map(|column| &row[*column]);
+        let line: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         text += line.join("  ").trim_end();
         text.push('\n');
     }

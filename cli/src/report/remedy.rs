@@ -42,6 +42,9 @@ remedies! {
     NoPool =>
         "a pool has to select the node, or somebody lets the environment steer such nodes (spec.unpooledNodes of the \
          fleet)",
+    WaitingForPool =>
+        "the nodes of the pool that the sentence names have to reach the version and stay well for as long as \
+         spec.after says",
     VersionNotAllowed =>
         "the hosts have to find another version, or somebody changes what the pool allows (spec.versions)",
     AdmissionNotEnforced =>

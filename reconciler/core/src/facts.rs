@@ -85,7 +85,7 @@ impl FleetFacts<'_> {
 }
 
 /// A pool, as decisions see it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PoolFacts<'a> {
     /// `metadata.name`.
     pub name: &'a str,
@@ -99,6 +99,17 @@ pub struct PoolFacts<'a> {
     pub goes_on: PoolGate<'a>,
     /// Its rules, if they can be understood.
     pub rules: Option<&'a Rules>,
+    /// For each version that the ledger knows: the first of the pools that go first and are not done with it for long
+    /// enough; `None` = all are.
+    pub waits_for: BTreeMap<&'a str, Option<&'a str>>,
+}
+
+impl<'a> PoolFacts<'a> {
+    /// The pool that has to be done with this version first, if there is one that is not.
+    pub(crate) fn waits_for(&self, version: &str) -> Option<&'a str> {
+        let first = || Some(self.rules?.after.first()?.0.as_str());
+        self.waits_for.get(version).copied().unwrap_or_else(first)
+    }
 }
 
 /// The pools at one time.

@@ -4,7 +4,8 @@
 //! - [`observe`] turns both and the time into [`facts`]; [`deadlines`] compares times, and says when to look again.
 //! - [`decide`] turns facts into writes and reasons.
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
-//! - [`pool`] is what people say of a part of the fleet; [`ownership`] says whose a node is.
+//! - [`pool`] is what people say of a part of the fleet; [`ownership`] says whose a node is, [`order`] which
+//!   pools go first.
 //! - [`window`] says when updates may start; [`status`] says what people see.
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`.
@@ -16,6 +17,7 @@ pub mod drain;
 pub mod facts;
 pub mod objects;
 pub mod observe;
+pub mod order;
 pub mod ownership;
 pub mod policy;
 pub mod pool;

@@ -10,7 +10,12 @@ use kube::core::SelectorExt as _;
 
 use crate::cluster::{Cluster, Member};
 use crate::facts::{PoolFacts, Pools};
+use crate::order;
 use crate::pool::{Pool, PoolGate};
+
+/// Why pools that wait for each other are not understood.
+const CIRCLE: &str = "spec.after: these pools wait for each other in a circle, so none of them would ever begin; take one \
+                      of them out";
 
 /// Which pool owns a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +54,16 @@ impl WatchedPool {
     }
 
     /// The pool as decisions see it, with so many opted-in nodes.
-    fn facts(&self, nodes: u64, now: Timestamp, min_remaining: SignedDuration) -> PoolFacts<'_> {
+    fn facts(
+        &self,
+        nodes: u64,
+        now: Timestamp,
+        min_remaining: SignedDuration,
+        in_circle: bool,
+    ) -> PoolFacts<'_> {
         let rules = self.item.ok().and_then(|pool| pool.rules.as_ref().ok());
         let gate = |remaining| match (&self.invalid, rules) {
+            (None, Some(_)) if in_circle => PoolGate::Invalid(CIRCLE),
             (None, Some(rules)) => rules.gate(now, remaining),
             (why, _) => PoolGate::Invalid(why.as_deref().unwrap_or_default()),
         };
@@ -62,6 +74,7 @@ impl WatchedPool {
             starts: gate(min_remaining),
             goes_on: gate(SignedDuration::ZERO),
             rules,
+            waits_for: BTreeMap::new(),
         }
     }
 }
@@ -118,10 +131,15 @@ impl Cluster {
                 *count += u64::from(node.facts.labelled);
             }
         }
-        let facts = self.pools.values().zip(nodes).map(|(pool, nodes)| pool.facts(nodes, now, min_remaining));
-        let all: Vec<_> = facts.collect();
-        let next = all.iter().filter_map(|pool| pool.rules?.next_change(now, min_remaining)).min();
-        Pools { all, next }
+        let circles = order::in_circle(&self.pools);
+        let facts = self.pools.values().zip(nodes).map(|(pool, nodes)| {
+            let in_circle = circles.contains(pool.item.name());
+            pool.facts(nodes, now, min_remaining, in_circle)
+        });
+        let mut all: Vec<_> = facts.collect();
+        let by_order = order::apply(&mut all, self.status().map(|status| &status.versions), now);
+        let by_gates = all.iter().filter_map(|pool| pool.rules?.next_change(now, min_remaining)).min();
+        Pools { all, next: [by_order, by_gates].into_iter().flatten().min() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use brupop_api::BottlerocketPool;
 use brupop_api::item::{self, Readable, Unreadable};
-use brupop_api::pool::{BottlerocketPoolSpec, Freeze, NodeSelector, Operator, Window};
+use brupop_api::pool::{After, BottlerocketPoolSpec, Freeze, NodeSelector, Operator, Window};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -19,6 +19,9 @@ use crate::window::Schedule;
 
 /// Longest window.
 const WINDOW_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// Longest soak between two pools.
+const SOAK_MAX: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 /// A pool as it is watched.
 #[derive(Clone, Debug)]
@@ -90,6 +93,8 @@ pub struct Rules {
     freezes: Vec<(Timestamp, Timestamp)>,
     at_least: Option<Version>,
     below: Option<Version>,
+    /// The pools that go first, and for how long they must have been done.
+    pub(crate) after: Vec<(String, SignedDuration)>,
 }
 
 /// What cannot be understood: the field, and what to write instead.
@@ -121,6 +126,7 @@ impl Rules {
     pub fn of(spec: &BottlerocketPoolSpec) -> Result<Self, Invalid> {
         let windows = spec.windows.iter().enumerate().map(|(nth, window)| schedule(nth, window));
         let freezes = spec.freezes.iter().enumerate().map(|(nth, freeze)| span(nth, freeze));
+        let after = spec.after.iter().enumerate().map(|(nth, after)| soak(nth, after));
         let versions = spec.versions.clone().unwrap_or_default();
         Ok(Self {
             paused: spec.paused,
@@ -129,6 +135,7 @@ impl Rules {
             freezes: freezes.collect::<Result<_, _>>()?,
             at_least: version("spec.versions.atLeast", versions.at_least.as_deref())?,
             below: version("spec.versions.below", versions.below.as_deref())?,
+            after: after.collect::<Result<_, _>>()?,
         })
     }
 
@@ -222,6 +229,17 @@ fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), Invalid> 
         })
     };
     Ok((time("start", &freeze.start)?, time("end", &freeze.end)?))
+}
+
+fn soak(nth: usize, after: &After) -> Result<(String, SignedDuration), Invalid> {
+    let soak: Option<SignedDuration> = after.soak.parse().ok();
+    let soak = soak.filter(|soak| !soak.is_negative() && *soak <= SOAK_MAX).ok_or_else(|| {
+        Invalid::new(
+            format!("spec.after[{nth}].soak"),
+            "write hours and minutes up to 90 days, such as 24h or 30m",
+        )
+    })?;
+    Ok((after.pool.clone(), soak))
 }
 
 fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {

@@ -50,7 +50,7 @@ pub(super) fn allows<'a>(
     }
 }
 
-/// Does it allow this version?
+/// Does it allow this version, and are the pools done with it that go first?
 ///
 /// # Errors
 /// It does not.
@@ -59,8 +59,11 @@ pub(super) fn allows_version<'a>(
     view: &NodeView<'a>,
     version: &'a str,
 ) -> Result<(), Reason<'a>> {
-    let allowed = of(fleet, view).and_then(|pool| pool.rules).is_none_or(|rules| rules.allow(version));
-    if allowed { Ok(()) } else { Err(Reason::VersionNotAllowed(version)) }
+    let Some(pool) = of(fleet, view) else { return Ok(()) };
+    if !pool.rules.is_none_or(|rules| rules.allow(version)) {
+        return Err(Reason::VersionNotAllowed(version));
+    }
+    pool.waits_for(version).map_or(Ok(()), |first| Err(Reason::WaitingForPool(first)))
 }
 
 impl Case<'_, '_> {

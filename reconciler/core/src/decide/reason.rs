@@ -91,6 +91,8 @@ Reason<'a> {
     PoolConflict(pools: &'a str) =>
         "the pools {pools} select this node with the same priority, so none of them owns it (spec.priority)",
     NoPool => "no pool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
+    WaitingForPool(pool: &'a str) =>
+        "the pool {pool} goes first (spec.after): it is not done with this version, or not for long enough yet",
     VersionNotAllowed(version: &'a str) => "the pool of this node does not allow {version} (spec.versions)",
     AdmissionNotEnforced =>
         "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",
@@ -195,6 +197,7 @@ impl Reason<'_> {
                 | Self::AdmissionNotEnforced
                 | Self::OtherOperator
                 | Self::VersionUnproven(_)
+                | Self::WaitingForPool(_)
                 | Self::NodeTooYoung
                 | Self::PausingBetweenUpdates
                 | Self::CheckingPods

@@ -41,7 +41,8 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
     let over = holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
     let holding: Vec<_> =
         views.iter().zip(&holders.keep).filter(|(_, keeps)| **keeps).map(|(view, _)| *view).collect();
-    let versions = Versions::after(fleet, over, &holding);
+    let mut versions = Versions::after(fleet, over, &holding);
+    versions.note_done(fleet, views);
     let canaries = Canaries::of(fleet, &versions, &holding);
     let Choice { taken, queued, preflight } = choose(fleet, views, &holders, &versions, canaries);
 

@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Abort, update};
 use crate::facts::{FleetFacts, NodeView};
+use crate::order;
 
 /// What of the message about halts is for the nodes that failed, at least, in bytes.
 const WHY: usize = 160;
@@ -66,6 +67,20 @@ impl<'a> Versions<'a> {
         }
         versions.halt(fleet);
         versions
+    }
+
+    /// Notes which pools are done with which version, for those that come after them.
+    pub(super) fn note_done(&mut self, fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) {
+        for (version, done_pools) in order::notes(fleet, views) {
+            let known = fleet.versions.get_key_value(&version).map(|(version, _)| version.as_str());
+            let wanted = || views.iter().filter_map(|view| view.shadow?.update()).find(|it| **it == *version);
+            if let Some(version) = known.or_else(wanted) {
+                self.change(fleet, version, |record| record.done_pools = done_pools);
+            }
+        }
+        for record in self.changed.values_mut().filter(|record| record.halted.is_some()) {
+            record.done_pools.clear();
+        }
     }
 
     /// Lifts the halts that a person has acknowledged. One whose time cannot be read is given another, so that somebody can.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brupop_api::crds::VERSION_RECORDS_MAX;
-use brupop_api::fleet::{AcknowledgedHalt, BottlerocketFleetStatus, Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::fleet::{
+    AcknowledgedHalt, BottlerocketFleetStatus, Done, Halt, NodeFailure, Slot, VersionRecord,
+};
 use brupop_api::pool::UnpooledNodes;
 use brupop_api::write::{Fields, apply};
 use brupop_api::{
@@ -117,6 +119,12 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
         succeeded: dice.one_of(&[0, 1]),
         halted: dice.rarely(3).then(|| Halt { at: dice.ago(), reason: String::new() }),
         acknowledged_at: dice.ago_or_never(),
+        done_pools: if dice.rarely(3) {
+            let done = Done { since: dice.ago_or_never(), longest_seconds: dice.one_of(&[0, 7200]) };
+            BTreeMap::from([(dice.one_of(&["p0", "p1", "gone"]).to_owned(), done)])
+        } else {
+            BTreeMap::new()
+        },
         ..VersionRecord::default()
     };
     let halted = || VersionRecord { halted: Some(Halt::default()), ..VersionRecord::default() };
@@ -158,11 +166,13 @@ fn pools(dice: &mut Dice<'_>) -> Vec<serde_json::Value> {
             let schedule = dice.one_of(&["0 3 * * *", "0 3 * * *", "0 3 * * SUN", "not at all"]);
             let window = json!({"schedule": schedule, "duration": "2h"});
             let freeze = json!({"name": "now", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z"});
+            let soak = dice.one_of(&["0s", "1h"]);
             let below = if dice.rarely(6) { OLD } else { "9.0.0" };
             let spec = json!({
                 "nodeSelector": selector, "priority": dice.one_of(&[0, 0, 1]), "paused": dice.rarely(8),
                 "maxUnavailable": limit, "windows": if dice.rarely(2) { vec![window] } else { vec![] },
                 "freezes": if dice.rarely(6) { vec![freeze] } else { vec![] }, "versions": {"below": below},
+                "after": if dice.rarely(4) { vec![json!({"pool": format!("p{}", 1 - nth), "soak": soak})] } else { vec![] },
             });
             json!({"metadata": {"name": format!("p{nth}"), "uid": format!("pool-{nth}"), "generation": 1}, "spec": spec})
         })

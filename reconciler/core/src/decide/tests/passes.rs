@@ -220,7 +220,8 @@ proptest! {
                 Steering::Pool(index) => {
                     let pool = &observed.fleet.pools[index];
                     let closed_by_time = matches!(pool.starts, PoolGate::OutsideWindow(_) | PoolGate::Frozen(_));
-                    let allowed = pool.rules.unwrap().allow(view.shadow.unwrap().update().unwrap());
+                    let version = view.shadow.unwrap().update().unwrap();
+                    let allowed = pool.rules.unwrap().allow(version) && pool.waits_for(version).is_none();
                     allowed && (pool.starts == PoolGate::Open || (closed_by_time && node.update_now))
                 }
                 Steering::Conflict(_) | Steering::Nobody => false,

@@ -1,0 +1,173 @@
+//! Which pools go first with a version (`spec.after`), and when they are done with it.
+//!
+//! The ledger notes since when a pool is done. If one of its nodes wants the version again, it notes for how long it had been
+//! done; so what had been done for long enough stays so, whoever joins later. A halt of the version clears all of this.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use brupop_api::crds::DONE_POOLS_MAX;
+use brupop_api::fleet::{Done, VersionRecord};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
+use crate::ownership::WatchedPool;
+
+/// The pools that wait for themselves, by way of others.
+pub(crate) fn in_circle(pools: &BTreeMap<String, Arc<WatchedPool>>) -> BTreeSet<String> {
+    let after = |name: &str| {
+        let rules = pools.get(name).and_then(|pool| pool.item.ok()?.rules.as_ref().ok());
+        rules.map_or(&[][..], |rules| &rules.after).iter().map(|(pool, _)| pool.as_str())
+    };
+    let waits_for_itself = |name: &String| {
+        let (mut seen, mut open) = (BTreeSet::new(), after(name).collect::<Vec<_>>());
+        while let Some(next) = open.pop() {
+            if next == name {
+                return true;
+            }
+            if seen.insert(next) {
+                open.extend(after(next));
+            }
+        }
+        false
+    };
+    pools.keys().filter(|name| waits_for_itself(name)).cloned().collect()
+}
+
+/// Works out for each version which pool has to be done with it first. Returns when the clock alone changes that.
+pub(crate) fn apply<'a>(
+    pools: &mut [PoolFacts<'a>],
+    versions: Option<&'a BTreeMap<String, VersionRecord>>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let mut next: Option<Timestamp> = None;
+    for pool in pools {
+        let Some(rules) = pool.rules.filter(|rules| !rules.after.is_empty()) else { continue };
+        for (version, record) in versions.into_iter().flatten() {
+            let mut first = None;
+            for (name, soak) in &rules.after {
+                match over(record.done_pools.get(name), *soak) {
+                    Some(at) if at <= now => {}
+                    due => {
+                        first = first.or(Some(name.as_str()));
+                        next = [next, due].into_iter().flatten().min();
+                    }
+                }
+            }
+            pool.waits_for.insert(version, first);
+        }
+    }
+    next
+}
+
+/// When a pool has been done for so long; `None` if it is not done.
+fn over(done: Option<&Done>, soak: SignedDuration) -> Option<Timestamp> {
+    let done = done?;
+    if done.longest_seconds > 0 && i64::try_from(done.longest_seconds).ok()? >= soak.as_secs() {
+        return Some(Timestamp::MIN);
+    }
+    let since: Timestamp = done.since.as_deref()?.parse().ok()?;
+    since.checked_add(soak).ok()
+}
+
+/// What the nodes of a pool say of one version.
+#[derive(Default)]
+struct Standing {
+    /// A node in service runs it.
+    runs: bool,
+    /// A node wants it, or is on its way to it.
+    wants: bool,
+}
+
+/// What the ledger should note of each version, where it is something else than it does: of the pools that others come after.
+pub(crate) fn notes(
+    fleet: &FleetFacts<'_>,
+    views: &[NodeView<'_>],
+) -> BTreeMap<String, BTreeMap<String, Done>> {
+    let followed: BTreeSet<&str> = fleet
+        .pools
+        .iter()
+        .filter_map(|pool| pool.rules)
+        .flat_map(|rules| &rules.after)
+        .map(|(pool, _)| pool.as_str())
+        .collect();
+    if followed.is_empty() && fleet.versions.values().all(|record| record.done_pools.is_empty()) {
+        return BTreeMap::new();
+    }
+    let standings = standings(fleet, views, &followed);
+    let wanted = views.iter().filter(|view| waits(fleet, view)).filter_map(|view| view.shadow?.update());
+    let versions: BTreeSet<&str> = fleet.versions.keys().map(String::as_str).chain(wanted).collect();
+    let mut changed = BTreeMap::new();
+    for version in versions {
+        let record = fleet.versions.get(version);
+        let stored = record.map(|record| &record.done_pools);
+        let halted = record.is_some_and(|record| record.halted.is_some());
+        let wanted: BTreeMap<String, Done> = followed
+            .iter()
+            .filter(|_| !halted)
+            .filter_map(|pool| {
+                let standing = standings.get(&(*pool, version));
+                let before = stored.and_then(|stored| stored.get(*pool));
+                Some(((*pool).to_owned(), done(standing, before, fleet.now)?))
+            })
+            .take(DONE_POOLS_MAX)
+            .collect();
+        if stored.map_or(!wanted.is_empty(), |stored| *stored != wanted) {
+            changed.insert(version.to_owned(), wanted);
+        }
+    }
+    changed
+}
+
+/// Does this node wait for pools that go first?
+fn waits(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
+    let Steering::Pool(index) = view.steering else { return false };
+    fleet.pools.get(index).and_then(|pool| pool.rules).is_some_and(|rules| !rules.after.is_empty())
+}
+
+fn standings<'a>(
+    fleet: &FleetFacts<'a>,
+    views: &[NodeView<'a>],
+    followed: &BTreeSet<&str>,
+) -> BTreeMap<(&'a str, &'a str), Standing> {
+    let mut standings: BTreeMap<(&str, &str), Standing> = BTreeMap::new();
+    for view in views {
+        let (Steering::Pool(index), Some(node)) = (view.steering, view.node) else { continue };
+        let Some(pool) = fleet.pools.get(index).filter(|pool| followed.contains(pool.name)) else { continue };
+        let shadow = view.shadow.filter(|_| node.labelled);
+        let in_service = node.labelled && node.ready && node.marker.is_none();
+        if let Some(version) = node.version.filter(|_| in_service) {
+            standings.entry((pool.name, version)).or_default().runs = true;
+        }
+        let on_its_way = view.slot(fleet).and_then(|slot| slot.version.as_deref());
+        let wanted =
+            shadow.and_then(|shadow| shadow.update()).filter(|version| Some(*version) != node.version);
+        for version in wanted.into_iter().chain(on_its_way) {
+            standings.entry((pool.name, version)).or_default().wants = true;
+        }
+    }
+    standings
+}
+
+/// What is to be noted of one pool and one version; `None` = nothing.
+fn done(standing: Option<&Standing>, before: Option<&Done>, now: &str) -> Option<Done> {
+    let (runs, wants) = standing.map_or((false, false), |standing| (standing.runs, standing.wants));
+    match before {
+        None => (runs && !wants).then(|| Done { since: Some(now.to_owned()), longest_seconds: 0 }),
+        Some(before) if wants => {
+            let span = || {
+                let since: Timestamp = before.since.as_deref()?.parse().ok()?;
+                u64::try_from(now.parse::<Timestamp>().ok()?.duration_since(since).as_secs()).ok()
+            };
+            let longest_seconds = before.longest_seconds.max(span().unwrap_or(0));
+            Some(Done { since: None, longest_seconds })
+        }
+        Some(before) if before.since.is_none() && runs => {
+            Some(Done { since: Some(now.to_owned()), ..before.clone() })
+        }
+        Some(before) => Some(before.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

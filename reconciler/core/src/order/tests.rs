@@ -1,0 +1,103 @@
+//! When a pool is done with a version, and for whom that counts.
+
+use super::*;
+use crate::cluster::{Cluster, Member as _};
+use crate::pool::Pool;
+use brupop_api::Item;
+use serde_json::{Value, json};
+
+const NOW: &str = "2026-11-21T04:00:00Z";
+
+fn pool(name: &str, after: &Value) -> Item<Pool> {
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"nodeSelector": {}, "after": after}}))
+        .unwrap()
+}
+
+fn cluster(pools: &[(&str, Value)]) -> Cluster {
+    let mut cluster = Cluster::default();
+    for (name, after) in pools {
+        pool(name, after).put(&mut cluster);
+    }
+    cluster
+}
+
+fn at(seconds: i64) -> String {
+    (NOW.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)).to_string()
+}
+
+#[test]
+fn pools_in_a_circle_are_found() {
+    let after = |pool: &str| json!([{"pool": pool}]);
+    let cluster = cluster(&[
+        ("a", after("b")),
+        ("b", after("c")),
+        ("c", after("b")),
+        ("d", after("nobody")),
+        ("e", json!([])),
+    ]);
+    assert_eq!(in_circle(&cluster.pools), ["b", "c"].map(str::to_owned).into());
+}
+
+/// What becomes of one note, step by step: (what the nodes say, seconds since the beginning, the note after that).
+#[test]
+fn a_pool_is_done_while_none_wants_the_version() {
+    let done = |since: Option<i64>, longest_seconds| Some(Done { since: since.map(at), longest_seconds });
+    let mut note = None;
+    for (what, runs, wants, seconds, expected) in [
+        ("nobody has it", false, true, 0, None),
+        ("one has it, another wants it", true, true, 10, None),
+        ("all have it", true, false, 20, done(Some(20), 0)),
+        ("for a while", true, false, 30, done(Some(20), 0)),
+        ("one joins that wants it", true, true, 50, done(None, 30)),
+        ("it still wants it", true, true, 60, done(None, 30)),
+        ("it has it", true, false, 70, done(Some(70), 30)),
+        ("another joins, sooner", true, true, 80, done(None, 30)),
+        ("it has it", true, false, 90, done(Some(90), 30)),
+        ("all have gone on to another version", false, false, 1000, done(Some(90), 30)),
+        ("one joins that wants it", false, true, 1090, done(None, 1000)),
+    ] {
+        note = super::done(Some(&Standing { runs, wants }), note.as_ref(), &at(seconds));
+        assert_eq!(note, expected, "{what}");
+    }
+    assert_eq!(super::done(None, None, NOW), None, "nothing is known");
+}
+
+#[test]
+fn a_soak_is_over_when_it_has_passed_once() {
+    let soak = SignedDuration::from_secs(60);
+    let over = |since: Option<i64>, longest_seconds| {
+        over(Some(&Done { since: since.map(at), longest_seconds }), soak).map(|at| at.to_string())
+    };
+    assert_eq!(over(Some(0), 0), Some(at(60)));
+    assert_eq!(over(Some(0), 59), Some(at(60)));
+    assert_eq!(over(None, 59), None);
+    assert_eq!(over(None, 60), Some(Timestamp::MIN.to_string()), "nodes that join later change nothing");
+    assert_eq!(super::over(None, soak), None);
+    assert_eq!(super::over(Some(&Done::default()), SignedDuration::ZERO), None, "never done at all");
+}
+
+#[test]
+fn the_first_pool_that_is_not_done_is_named() {
+    let cluster = cluster(&[
+        ("canary", json!([])),
+        ("stage", json!([])),
+        ("web", json!([{"pool": "canary", "soak": "1m"}, {"pool": "stage"}])),
+    ]);
+    let record =
+        |done: Value| -> VersionRecord { serde_json::from_value(json!({"donePools": done})).unwrap() };
+    let versions = BTreeMap::from([
+        ("1.0.0".to_owned(), record(json!({"canary": {"since": at(-60)}, "stage": {"since": at(-1)}}))),
+        ("1.1.0".to_owned(), record(json!({"canary": {"since": at(-60)}}))),
+        ("1.2.0".to_owned(), record(json!({"canary": {"since": at(-59)}, "stage": {"since": at(-1)}}))),
+    ]);
+    let mut pools = cluster.pools_at(NOW.parse().unwrap(), SignedDuration::ZERO);
+    let next = apply(&mut pools.all, Some(&versions), NOW.parse().unwrap());
+    assert_eq!(next.map(|next| next.to_string()), Some(at(1)));
+    let web = &pools.all[2];
+    for (version, waits_for) in
+        [("1.0.0", None), ("1.1.0", Some("stage")), ("1.2.0", Some("canary")), ("2.0.0", Some("canary"))]
+    {
+        assert_eq!(web.waits_for(version), waits_for, "{version}");
+    }
+    assert_eq!(pools.all[0].waits_for("2.0.0"), None);
+}
