@@ -39,6 +39,7 @@ PODS_PER_NODE ?= 2
 REBOOT_SECONDS ?= 3
 EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC ?= 0
 FAULT ?=
+POOLS ?=
 PREFETCH ?=
 DOWNLOAD_SECONDS ?= $(if $(filter true,$(PREFETCH)),5,1)
 
@@ -94,12 +95,13 @@ earlier: ## Builds the operator of an earlier commit, once, into the same cache,
 	@testbed/build-earlier >/dev/null
 
 .PHONY: demo
-demo: control-plane build ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, ...)
+demo: control-plane build ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, POOLS=true, ...)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-demo --nodes $(NODES) \
 	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
 	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC) \
-	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) $(if $(filter true,$(PREFETCH)),--prefetch)
+	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) $(if $(filter true,$(PREFETCH)),--prefetch) \
+	  $(if $(filter true,$(POOLS)),--pools)
 
 .PHONY: prometheus
 prometheus: ## Installs Debian's Prometheus for the tests, unless it is there, and starts no service; needs root
@@ -107,7 +109,7 @@ prometheus: ## Installs Debian's Prometheus for the tests, unless it is there, a
 
 # Tests with control planes wait more than they compute, so two test programs run at a time, the long ones first.
 JOBS ?= 2
-LONG := update orchestration upgrade drains endurance admission leaders serving ports
+LONG := update orchestration pools upgrade drains endurance admission leaders serving ports
 INTEGRATION := $(sort $(patsubst %/main,%,$(basename $(wildcard */tests/*.rs */tests/*/main.rs))))
 INTEGRATION := $(LONG) $(filter-out $(LONG),$(sort $(notdir $(INTEGRATION))))
 TESTED := cargo test --locked --workspace

@@ -145,11 +145,12 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
     let text = time.to_string();
     let now = Now { time, text: &text };
     let own_node = leaders_node(&client, namespace).await?;
+    cluster.prepare_pools(time, policy.durations.min_remaining);
     let mut daemon_sets = DaemonSets::default();
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while cluster.entries.values().filter(|entry| entry.drain.is_some()).count() < MAX_POD_WATCHES {
         let leader = leader(&cluster, own_node.as_deref());
-        let pools = cluster.pools_at(time, policy.durations.min_remaining);
+        let pools = cluster.pools_at(time);
         let observed = observe::observe(&cluster, &pools, &policy, &leader, now);
         let candidates = decide::candidates(&observed.fleet, &observed.views).into_iter();
         let room = usize::try_from(observed.fleet.total_limit()).unwrap_or(MAX_POD_WATCHES);
@@ -162,7 +163,7 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
         look_at_pods(&client, namespace, &mut cluster, &mut daemon_sets, next).await?;
     }
     let leader = leader(&cluster, own_node.as_deref());
-    let pools = cluster.pools_at(time, policy.durations.min_remaining);
+    let pools = cluster.pools_at(time);
     let mut observed = observe::observe(&cluster, &pools, &policy, &leader, now);
     // Decide as if this process led, even if none has led yet.
     observed.fleet.ledger_term = Some(observed.fleet.term);
@@ -199,7 +200,6 @@ async fn read(client: &Client, namespace: &str) -> Result<Cluster, PlanError> {
     cluster.replace(shadows);
     cluster.replace(agents);
     cluster.replace(pools);
-    cluster.assign_pools();
     cluster.replace(fleets.into_iter().filter(|fleet| fleet.name() == names::FLEET));
     Ok(cluster)
 }

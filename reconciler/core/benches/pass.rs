@@ -16,8 +16,10 @@ use brupop_core::drain::{self, DrainPlan, Obstacle};
 use brupop_core::objects::{AgentPod, Budget, PodItem, Readiness, WatchedNode};
 use brupop_core::observe::{Leader, Now, observe};
 use brupop_core::policy::{Limit, Policy};
-use brupop_core::status::DesiredCondition;
-use criterion::{Criterion, criterion_group, criterion_main};
+use brupop_core::pool::Pool;
+use brupop_core::status::{self, DesiredCondition};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use jiff::SignedDuration;
 use serde_json::json;
 
 const NODES: usize = 5_000;
@@ -34,6 +36,7 @@ fn cluster() -> Cluster {
         let watched: WatchedNode = serde_json::from_value(json!({
             "metadata": {"name": node, "uid": format!("uid-{node}"), "creationTimestamp": "2026-01-01T00:00:00Z",
                 "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION,
+                    "pool": (number % 50).to_string(),
                     "topology.kubernetes.io/zone": format!("zone-{}", number % 3)}},
             "status": {"conditions": [{"type": "Ready", "status": "True"}],
                 "nodeInfo": {"bootID": format!("boot-{number}"), "osImage": format!("Bottlerocket OS {version} (aws-k8s-1.29)")}},
@@ -63,21 +66,46 @@ fn cluster() -> Cluster {
     cluster
 }
 
+/// The same in so many pools, each with a window, a freeze and bounds on versions; half of them follow another one.
+fn with_pools(mut cluster: Cluster, count: usize) -> Cluster {
+    let pools = (0..count).map(|number| {
+        let after = if number % 2 == 1 { json!([{"pool": format!("pool-{:02}", number - 1), "soak": "1h"}]) } else { json!([]) };
+        let pool: Item<Pool> = serde_json::from_value(json!({
+            "metadata": {"name": format!("pool-{number:02}"), "uid": format!("uid-{number}"), "generation": 1},
+            "spec": {"nodeSelector": {"matchLabels": {"pool": number.to_string()}}, "maxUnavailable": "20%",
+                "windows": [{"schedule": "0 2 * * *", "duration": "4h", "timeZone": "Europe/Berlin"}],
+                "freezes": [{"name": "holidays", "start": "2026-12-20T00:00:00Z", "end": "2027-01-07T00:00:00Z"}],
+                "versions": {"atLeast": "1.19.0"}, "after": after},
+        }))
+        .expect("a pool");
+        pool
+    });
+    cluster.replace(pools);
+    cluster
+}
+
 fn pass(criterion: &mut Criterion) {
-    let cluster = cluster();
+    for pools in [0, 50] {
+        let mut cluster = with_pools(cluster(), pools);
+        cluster.prepare_pools(NOW.parse().expect("a time"), SignedDuration::ZERO);
+        pass_with(criterion, &cluster, pools);
+    }
+}
+
+fn pass_with(criterion: &mut Criterion, cluster: &Cluster, count: usize) {
     let policy = Policy { limit: Limit::Percent(20), ..Policy::default() };
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: Some("node-0001") };
     let now = Now { time: NOW.parse().expect("a time"), text: NOW };
-    let mut group = criterion.benchmark_group(format!("{NODES} nodes"));
+    let mut group = criterion.benchmark_group(format!("{NODES} nodes, {count} pools"));
     group.bench_function("observe", |bencher| {
         bencher.iter(|| {
-            let pools = cluster.pools_at(now.time, policy.durations.min_remaining);
-            let observed = observe(black_box(&cluster), &pools, &policy, &leader, black_box(now));
+            let pools = cluster.pools_at(now.time);
+            let observed = observe(black_box(cluster), &pools, &policy, &leader, black_box(now));
             observed.views.len()
         });
     });
-    let pools = cluster.pools_at(now.time, policy.durations.min_remaining);
-    let observed = observe(&cluster, &pools, &policy, &leader, now);
+    let pools = cluster.pools_at(now.time);
+    let observed = observe(cluster, &pools, &policy, &leader, now);
     group.bench_function("decide", |bencher| {
         bencher.iter(|| decide::fleet(black_box(&observed)));
     });
@@ -88,6 +116,19 @@ fn pass(criterion: &mut Criterion) {
         };
         bencher.iter(|| decided.nodes.iter().map(|node| say(black_box(&node.reason))).collect::<Vec<_>>());
     });
+    if count > 0 {
+        group.bench_function("statuses of pools", |bencher| {
+            bencher.iter(|| status::pools(black_box(&observed), &decided.nodes));
+        });
+        group.bench_function("owners, once a pool has changed", |bencher| {
+            let changed = || with_pools(cluster.clone(), count);
+            bencher.iter_batched_ref(
+                changed,
+                |cluster| cluster.prepare_pools(now.time, SignedDuration::ZERO),
+                BatchSize::LargeInput,
+            );
+        });
+    }
     group.finish();
 }
 

@@ -19,7 +19,7 @@ pub struct Cluster {
     /// The ledger, if there is one.
     pub ledger: Option<Arc<Item<Ledger>>>,
     /// The pools, by name.
-    pub pools: BTreeMap<String, Arc<WatchedPool>>,
+    pub pools: BTreeMap<String, WatchedPool>,
     /// The entry in which each agent's pod is, by the pod's name; `None` if it cannot be read.
     agents: BTreeMap<String, Option<String>>,
 }
@@ -31,7 +31,7 @@ pub struct Entry {
     pub node: Option<Arc<WatchedNode>>,
     /// The shadow, if there is one; perhaps it cannot be read.
     pub shadow: Option<Arc<Item<BottlerocketShadow>>>,
-    /// Which pool owns the Node; `None` = see [`Cluster::assign_pools`].
+    /// Which pool owns the Node; `None` = see [`Cluster::prepare_pools`].
     pub owner: Option<Owner>,
     /// The pods of its agent, by name.
     pub agents: BTreeMap<String, AgentPod>,

@@ -97,6 +97,8 @@ pub struct PoolFacts<'a> {
     pub starts: PoolGate<'a>,
     /// Does it let updates that have begun go on to the cordon?
     pub goes_on: PoolGate<'a>,
+    /// The window that is open, or the next one.
+    pub next_window: Option<(Timestamp, Timestamp)>,
     /// Its rules, if they can be understood.
     pub rules: Option<&'a Rules>,
     /// For each version that the ledger knows: the first of the pools that go first and are not done with it for long

@@ -4,7 +4,6 @@
 //! done; so what had been done for long enough stays so, whoever joins later. A halt of the version clears all of this.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use brupop_api::crds::DONE_POOLS_MAX;
 use brupop_api::fleet::{Done, VersionRecord};
@@ -14,7 +13,7 @@ use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
 use crate::ownership::WatchedPool;
 
 /// The pools that wait for themselves, by way of others.
-pub(crate) fn in_circle(pools: &BTreeMap<String, Arc<WatchedPool>>) -> BTreeSet<String> {
+pub(crate) fn in_circle(pools: &BTreeMap<String, WatchedPool>) -> BTreeSet<String> {
     let after = |name: &str| {
         let rules = pools.get(name).and_then(|pool| pool.item.ok()?.rules.as_ref().ok());
         rules.map_or(&[][..], |rules| &rules.after).iter().map(|(pool, _)| pool.as_str())

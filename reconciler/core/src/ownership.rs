@@ -1,7 +1,6 @@
 //! Which pool owns a node: of those that select it, the one of the highest priority.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use brupop_api::Item;
 use brupop_api::pool::BottlerocketPoolStatus;
@@ -11,11 +10,14 @@ use kube::core::SelectorExt as _;
 use crate::cluster::{Cluster, Member};
 use crate::facts::{PoolFacts, Pools};
 use crate::order;
-use crate::pool::{Pool, PoolGate};
+use crate::pool::{Pool, PoolGate, Rules};
 
 /// Why pools that wait for each other are not understood.
 const CIRCLE: &str = "spec.after: these pools wait for each other in a circle, so none of them would ever begin; take one \
                       of them out";
+
+/// Why a pool is not heeded before the clock was looked at for it.
+const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
 
 /// Which pool owns a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,20 @@ pub struct WatchedPool {
     pub item: Item<Pool>,
     /// Why it cannot be understood, if so.
     pub invalid: Option<String>,
+    /// What the clock says of its rules; worked out anew only when that changes.
+    at: Option<AtTime>,
+}
+
+/// What the clock says of a pool's rules, for a span of time.
+#[derive(Clone, Debug)]
+struct AtTime {
+    /// When that began to hold, or earlier times were not looked at.
+    from: Timestamp,
+    /// When it changes.
+    until: Option<Timestamp>,
+    starts: PoolGate<'static>,
+    goes_on: PoolGate<'static>,
+    next_window: Option<(Timestamp, Timestamp)>,
 }
 
 impl WatchedPool {
@@ -46,33 +62,54 @@ impl WatchedPool {
     /// Does it select a node with these labels? If not even its selector can be read, nobody knows which nodes it was
     /// meant for, so it holds all.
     fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.item.ok().is_none_or(|pool| pool.selector.matches(labels))
+        let selector = self.item.ok().and_then(|pool| pool.selector.as_ref());
+        selector.is_none_or(|selector| selector.matches(labels))
     }
 
     fn priority(&self) -> u64 {
         self.item.ok().map_or(u64::MAX, |pool| pool.priority)
     }
 
+    /// The generation of the spec.
+    fn generation(&self) -> Option<i64> {
+        self.item.ok()?.metadata.generation
+    }
+
+    fn rules(&self) -> Option<&Rules> {
+        self.item.ok()?.rules.as_ref().ok()
+    }
+
+    /// Looks at the clock, unless nothing can have changed since the last time.
+    fn look_at_clock(&mut self, now: Timestamp, min_remaining: SignedDuration) {
+        let holds = |at: &AtTime| at.from <= now && at.until.is_none_or(|until| now < until);
+        if self.at.as_ref().is_some_and(holds) {
+            return;
+        }
+        let at = self.rules().map(|rules| AtTime {
+            from: now,
+            until: rules.next_change(now, min_remaining),
+            starts: rules.gate(now, min_remaining),
+            goes_on: rules.gate(now, SignedDuration::ZERO),
+            next_window: rules.next_window(now),
+        });
+        self.at = at;
+    }
+
     /// The pool as decisions see it, with so many opted-in nodes.
-    fn facts(
-        &self,
-        nodes: u64,
-        now: Timestamp,
-        min_remaining: SignedDuration,
-        in_circle: bool,
-    ) -> PoolFacts<'_> {
-        let rules = self.item.ok().and_then(|pool| pool.rules.as_ref().ok());
-        let gate = |remaining| match (&self.invalid, rules) {
+    fn facts(&self, nodes: u64, in_circle: bool) -> PoolFacts<'_> {
+        let (rules, at) = (self.rules(), self.at.as_ref());
+        let gate = |of: fn(&AtTime) -> PoolGate<'static>| match (&self.invalid, at) {
             (None, Some(_)) if in_circle => PoolGate::Invalid(CIRCLE),
-            (None, Some(rules)) => rules.gate(now, remaining),
-            (why, _) => PoolGate::Invalid(why.as_deref().unwrap_or_default()),
+            (None, Some(at)) => of(at),
+            (why, _) => PoolGate::Invalid(why.as_deref().unwrap_or(NOT_LOOKED_AT)),
         };
         PoolFacts {
             name: self.item.name(),
             nodes,
             limit: rules.map_or(1, |rules| rules.limit(nodes)),
-            starts: gate(min_remaining),
-            goes_on: gate(SignedDuration::ZERO),
+            starts: gate(|at| at.starts),
+            goes_on: gate(|at| at.goes_on),
+            next_window: at.and_then(|at| at.next_window),
             rules,
             waits_for: BTreeMap::new(),
         }
@@ -85,9 +122,19 @@ impl Member for Item<Pool> {
             Ok(pool) => pool.rules.as_ref().err().map(ToString::to_string),
             Err(why) => Some(why.to_string()),
         };
-        let name = self.name().to_owned();
-        cluster.pools.insert(name, Arc::new(WatchedPool { item: self, invalid }));
-        cluster.forget_owners();
+        let mut pool = WatchedPool { item: self, invalid, at: None };
+        let before = cluster.pools.remove(pool.item.name());
+        let same_spec = |before: &WatchedPool| {
+            before.item.uid() == pool.item.uid()
+                && pool.generation().is_some()
+                && before.generation() == pool.generation()
+        };
+        // Most changes of a pool are those of its status, which we write.
+        match before.filter(same_spec) {
+            Some(before) => pool.at = before.at,
+            None => cluster.forget_owners(),
+        }
+        cluster.pools.insert(pool.item.name().to_owned(), pool);
         true
     }
 
@@ -110,9 +157,13 @@ impl Cluster {
         self.entries.values_mut().for_each(|entry| entry.owner = None);
     }
 
-    /// Finds the owners of nodes that are new, or whose labels have changed, or of all once a pool has changed.
-    pub fn assign_pools(&mut self) {
+    /// Finds the owners of nodes that are new, or whose labels have changed, or of all once a pool has changed; and looks at
+    /// the clock for each pool. With less than `min_remaining` of its window left, a pool starts nothing.
+    pub fn prepare_pools(&mut self, now: Timestamp, min_remaining: SignedDuration) {
         let Self { entries, pools, .. } = self;
+        for pool in pools.values_mut() {
+            pool.look_at_clock(now, min_remaining);
+        }
         for entry in entries.values_mut() {
             if let (None, Some(node)) = (&entry.owner, &entry.node) {
                 entry.owner = Some(owner(node.all_labels(), pools));
@@ -121,8 +172,8 @@ impl Cluster {
     }
 
     /// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of
-    /// them. With less than `min_remaining` of its window left, a pool starts nothing.
-    pub fn pools_at(&self, now: Timestamp, min_remaining: SignedDuration) -> Pools<'_> {
+    /// them. Call [`Self::prepare_pools`] before; a pool that it has not looked at holds its nodes.
+    pub fn pools_at(&self, now: Timestamp) -> Pools<'_> {
         let mut nodes = vec![0; self.pools.len()];
         for entry in self.entries.values() {
             if let (Some(Owner::Pool(index)), Some(node)) = (&entry.owner, &entry.node)
@@ -134,17 +185,17 @@ impl Cluster {
         let circles = order::in_circle(&self.pools);
         let facts = self.pools.values().zip(nodes).map(|(pool, nodes)| {
             let in_circle = circles.contains(pool.item.name());
-            pool.facts(nodes, now, min_remaining, in_circle)
+            pool.facts(nodes, in_circle)
         });
         let mut all: Vec<_> = facts.collect();
         let by_order = order::apply(&mut all, self.status().map(|status| &status.versions), now);
-        let by_gates = all.iter().filter_map(|pool| pool.rules?.next_change(now, min_remaining)).min();
+        let by_gates = self.pools.values().filter_map(|pool| pool.at.as_ref()?.until).min();
         Pools { all, next: [by_order, by_gates].into_iter().flatten().min() }
     }
 }
 
 /// The owner of a node with these labels.
-fn owner(labels: &BTreeMap<String, String>, pools: &BTreeMap<String, Arc<WatchedPool>>) -> Owner {
+fn owner(labels: &BTreeMap<String, String>, pools: &BTreeMap<String, WatchedPool>) -> Owner {
     let mut selecting = pools.values().enumerate().filter(|(_, pool)| pool.selects(labels));
     let Some(first) = selecting.next() else { return Owner::Nobody };
     let (mut highest, mut tied) = (first, None);

@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::{Expression, Selector};
 use semver::Version;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::facts::Until;
 use crate::policy::Limit;
@@ -30,8 +31,8 @@ pub struct Pool {
     pub metadata: ObjectMeta,
     /// The status, to tell what is stored already. No decision reads it.
     pub stored: brupop_api::BottlerocketPoolStatus,
-    /// Which nodes it selects.
-    pub selector: Selector,
+    /// Which nodes it selects; `None` = nobody knows, so it holds all.
+    pub selector: Option<Selector>,
     /// Of the pools that select a node, the one of the highest priority owns it.
     pub priority: u64,
     /// What it says of these nodes; if that cannot be understood, why.
@@ -41,30 +42,27 @@ pub struct Pool {
 impl Readable for Pool {
     type Kind = BottlerocketPool;
 
+    /// A spec that cannot be read makes a pool that is not understood, and a status that cannot be read is written anew.
     fn read(json: &str) -> Result<Self, Unreadable> {
         #[derive(Deserialize)]
-        struct Shape {
+        struct Shape<'j> {
             metadata: item::Metadata,
-            spec: BottlerocketPoolSpec,
-            #[serde(default, deserialize_with = "or_default")]
-            status: brupop_api::BottlerocketPoolStatus,
-        }
-        /// A status that cannot be read is written anew.
-        fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-        where
-            D: serde::Deserializer<'de>,
-            T: Default + serde::de::DeserializeOwned,
-        {
-            let value = serde_json::Value::deserialize(deserializer)?;
-            Ok(T::deserialize(value).unwrap_or_default())
+            #[serde(borrow, default)]
+            spec: Option<&'j RawValue>,
+            #[serde(borrow, default)]
+            status: Option<&'j RawValue>,
         }
         let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        let spec: Result<BottlerocketPoolSpec, _> = serde_json::from_str(spec.map_or("null", RawValue::get));
+        let status = status.and_then(|status| serde_json::from_str(status.get()).ok());
         Ok(Self {
             metadata: metadata.into(),
-            stored: status,
-            selector: selector(&spec.node_selector),
-            priority: spec.priority,
-            rules: Rules::of(&spec),
+            stored: status.unwrap_or_default(),
+            selector: spec.as_ref().ok().map(|spec| selector(&spec.node_selector)),
+            priority: spec.as_ref().map_or(u64::MAX, |spec| spec.priority),
+            rules: spec
+                .map_err(|error| Invalid::new("spec", Unreadable::from(error).to_string()))
+                .and_then(|spec| Rules::of(&spec)),
         })
     }
 }
@@ -145,7 +143,7 @@ impl Rules {
     }
 
     /// May updates start now, if so much of a window must be left?
-    pub(crate) fn gate(&self, now: Timestamp, remaining: SignedDuration) -> PoolGate<'_> {
+    pub(crate) fn gate(&self, now: Timestamp, remaining: SignedDuration) -> PoolGate<'static> {
         let is_open = |window: &Schedule| window.is_open(now, remaining);
         if self.paused {
             PoolGate::Paused

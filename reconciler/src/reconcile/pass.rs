@@ -89,8 +89,8 @@ impl Reconciler {
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();
-        cluster.assign_pools();
-        let pools = cluster.pools_at(now, self.policy.durations.min_remaining);
+        cluster.prepare_pools(now, self.policy.durations.min_remaining);
+        let pools = cluster.pools_at(now);
         let leader = self.leader(own_node.as_deref());
         let observed = observe(&cluster, &pools, &self.policy, &leader, Now { time: now, text: &now_text });
         wake.by_time(observed.next, now, self.now());

@@ -29,7 +29,7 @@ fn owner_of(labels: &Value, pools: Vec<Item<Pool>>) -> Option<Owner> {
     let mut cluster = Cluster::default();
     node("n", labels).put(&mut cluster);
     cluster.replace(pools);
-    cluster.assign_pools();
+    cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
     cluster.entries["brs-n"].owner.clone()
 }
 
@@ -82,7 +82,7 @@ fn owners_follow_labels_and_pools() {
     pool("web", 1, &json!({"matchLabels": {"tier": "web"}})).put(&mut cluster);
     let mut owner = |change: &dyn Fn(&mut Cluster)| {
         change(&mut cluster);
-        cluster.assign_pools();
+        cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
         cluster.entries["brs-n"].owner.clone().unwrap()
     };
     assert_eq!(owner(&|_| ()), Owner::Pool(0));
@@ -102,11 +102,49 @@ fn a_percentage_is_of_the_nodes_it_owns() {
     }
     pool("all", 0, &json!({})).put(&mut cluster);
     pool("db", 1, &json!({"matchLabels": {"tier": "db"}})).put(&mut cluster);
-    cluster.assign_pools();
-    let pools = cluster.pools_at(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+    cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+    let pools = cluster.pools_at(Timestamp::UNIX_EPOCH);
     let seen: Vec<_> = pools.all.iter().map(|pool| (pool.name, pool.nodes, pool.limit)).collect();
     assert_eq!(seen, [("all", 7, 3), ("db", 3, 1)]);
     assert!(NO_POOLS.all.is_empty());
+}
+
+/// The reconciler writes statuses all the time.
+#[test]
+fn only_another_spec_is_looked_at_anew() {
+    let of = |generation: u64, nodes: u64, hour: u64| -> Item<Pool> {
+        let window = json!({"schedule": format!("0 {hour} * * *"), "duration": "1h"});
+        serde_json::from_value(json!({"metadata": {"name": "a", "uid": "u", "generation": generation},
+            "spec": {"nodeSelector": {}, "windows": [window]}, "status": {"nodes": nodes}}))
+        .unwrap()
+    };
+    let at = |text: &str| -> Timestamp { text.parse().unwrap() };
+    let mut cluster = Cluster::default();
+    node("n", &json!({})).put(&mut cluster);
+    of(1, 0, 2).put(&mut cluster);
+    assert!(matches!(cluster.pools_at(at("2026-11-21T02:30:00Z")).all[0].starts, PoolGate::Invalid(_)));
+    let mut starts = |pool: Option<Item<Pool>>, now: &str| {
+        let owner_is_kept = pool.is_none_or(|pool| {
+            pool.put(&mut cluster);
+            cluster.entries["brs-n"].owner.is_some()
+        });
+        cluster.prepare_pools(at(now), SignedDuration::ZERO);
+        let pools = cluster.pools_at(at(now));
+        (owner_is_kept, pools.all[0].starts == PoolGate::Open, pools.next.map(|next| next.to_string()))
+    };
+    let next = |text: &str| Some(text.to_owned());
+    assert_eq!(starts(None, "2026-11-21T02:30:00Z"), (true, true, next("2026-11-21T03:00:00Z")));
+    assert_eq!(starts(Some(of(1, 1, 2)), "2026-11-21T02:31:00Z"), (true, true, next("2026-11-21T03:00:00Z")));
+    assert_eq!(starts(None, "2026-11-21T03:00:00Z"), (true, false, next("2026-11-22T02:00:00Z")));
+    assert_eq!(
+        starts(None, "2026-11-21T02:59:59Z"),
+        (true, true, next("2026-11-21T03:00:00Z")),
+        "a clock went back"
+    );
+    assert_eq!(
+        starts(Some(of(2, 1, 4)), "2026-11-21T02:59:59Z"),
+        (false, false, next("2026-11-21T04:00:00Z"))
+    );
 }
 
 proptest! {
@@ -135,12 +173,12 @@ proptest! {
         }
         for pool in turned {
             pool.put(&mut cluster);
-            cluster.assign_pools();
+            cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
         }
         if late {
             node("n", &labels).put(&mut cluster);
         }
-        cluster.assign_pools();
+        cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
         let owner = cluster.entries["brs-n"].owner.clone().unwrap();
         prop_assert_eq!(&owner, &expected);
         let selecting = made.iter().enumerate().filter(|(_, (_, selector))| *selector != 2);

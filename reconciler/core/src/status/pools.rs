@@ -7,7 +7,6 @@ use brupop_api::crds::{POOL_VERSIONS_MAX, VERSION_MAX};
 use brupop_api::pool::{NextWindow, PoolCounts, VersionCount};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus};
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use serde_json::{Value, json};
@@ -42,7 +41,7 @@ struct Tally<'a> {
 }
 
 /// The statuses of all pools, in the order of the facts, from what was decided for each node.
-pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>], now: Timestamp) -> Vec<DesiredPoolStatus> {
+pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>]) -> Vec<DesiredPoolStatus> {
     let fleet = &observed.fleet;
     let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
     let mut slot_of = in_order(fleet.slots);
@@ -54,7 +53,7 @@ pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>], now: Timestamp) ->
             tally.count(view, slot.is_some(), decision.reason);
         }
     }
-    fleet.pools.iter().zip(tallies).map(|(pool, tally)| tally.status(pool, now)).collect()
+    fleet.pools.iter().zip(tallies).map(|(pool, tally)| tally.status(pool)).collect()
 }
 
 impl<'a> Tally<'a> {
@@ -83,9 +82,9 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn status(mut self, pool: &PoolFacts<'_>, now: Timestamp) -> DesiredPoolStatus {
+    fn status(mut self, pool: &PoolFacts<'_>) -> DesiredPoolStatus {
         self.counts.unavailable_limit = pool.limit;
-        let window = pool.rules.and_then(|rules| rules.next_window(now));
+        let window = pool.next_window;
         let mut versions: Vec<VersionCount> = std::mem::take(&mut self.versions)
             .into_iter()
             .map(|(version, nodes)| VersionCount {
@@ -164,7 +163,7 @@ fn accepted(pool: &PoolFacts<'_>) -> DesiredCondition {
 impl DesiredPoolStatus {
     /// Is all of this, of the pool's spec as it is now, stored already?
     pub fn is_stored_in(&self, pool: &WatchedPool) -> bool {
-        let (Some(stored), generation) = (pool.stored(), pool.generation()) else { return false };
+        let (Some(stored), generation) = (pool.stored(), pool.observed()) else { return false };
         stored.observed_generation == generation
             && stored.counts == self.counts
             && stored.next_window == self.next_window
@@ -175,7 +174,7 @@ impl DesiredPoolStatus {
     /// The status to apply to the pool.
     pub fn patch(&self, pool: &WatchedPool, now: &str) -> Value {
         let stored = pool.stored().map_or(&[][..], |status| &status.conditions);
-        let generation = pool.generation();
+        let generation = pool.observed();
         let conditions = self.conditions.iter().map(|wanted| wanted.stored_over(stored, generation, now));
         let ObjectMeta { name, uid, .. } = &pool.item.metadata;
         json!({
@@ -194,8 +193,8 @@ impl DesiredPoolStatus {
 }
 
 impl WatchedPool {
-    /// The generation of the spec, if it could be read.
-    fn generation(&self) -> Option<u64> {
+    /// The generation of the spec, as conditions have it.
+    fn observed(&self) -> Option<u64> {
         generation(&self.item.ok()?.metadata)
     }
 }

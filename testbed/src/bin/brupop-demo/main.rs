@@ -1,6 +1,7 @@
 //! `make demo`: a fleet of simulated Bottlerocket hosts is updated by the shipped operator on a real control plane.
 
 mod bad_image;
+mod pools;
 mod prefetch;
 mod summary;
 mod table;
@@ -9,7 +10,7 @@ mod trespass;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use brupop_core::policy::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Durations;
@@ -48,6 +49,9 @@ struct Arguments {
     /// Roll out a second release, downloaded while the nodes wait for their turn, and compare
     #[arg(long, conflicts_with = "fault")]
     prefetch: bool,
+    /// Update three pools: a canary, one that follows it, and one outside of its window; with four nodes or more
+    #[arg(long, conflicts_with_all = ["fault", "prefetch"])]
+    pools: bool,
     /// Leave the cluster running when the fleet is updated, until Ctrl-C
     #[arg(long)]
     stay: bool,
@@ -131,6 +135,12 @@ async fn main() -> Result<ExitCode> {
 }
 
 async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
+    ensure!(
+        !arguments.pools || arguments.nodes >= pools::NODES_MIN,
+        "POOLS=true needs {} nodes or more: write NODES={}",
+        pools::NODES_MIN,
+        pools::NODES_MIN
+    );
     let options = FleetOptions {
         nodes: arguments.nodes.into(),
         env: arguments.env(),
@@ -154,6 +164,10 @@ async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
 
     if arguments.fault == Some(Fault::BadImage) {
         let passed = bad_image::show(&fleet, arguments.deadline()).await?;
+        return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    if arguments.pools {
+        let passed = pools::show(&fleet, arguments.nodes.into(), arguments.deadline()).await?;
         return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     println!(

@@ -244,7 +244,7 @@ impl Fleet {
         cluster.replace(
             self.pools.iter().map(|pool| serde_json::from_value::<Item<Pool>>(pool.clone()).unwrap()),
         );
-        cluster.assign_pools();
+        cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO);
         cluster
     }
 
@@ -260,7 +260,7 @@ impl Fleet {
         };
         let time = NOW.parse().unwrap();
         // Facts borrow from it, and tests are short.
-        let pools = Box::leak(Box::new(cluster.pools_at(time, SignedDuration::ZERO)));
+        let pools = Box::leak(Box::new(cluster.pools_at(time)));
         let mut observed = observe(cluster, pools, &policy, &leader, Now { time, text: NOW });
         observed.fleet.gate = self.gate;
         observed

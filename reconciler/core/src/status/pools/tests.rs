@@ -1,1 +1,171 @@
+//! The status of a pool, from the objects of its nodes.
 
+use super::*;
+use crate::cluster::{Cluster, Member as _};
+use crate::decide;
+use crate::objects::{AgentPod, Readiness, WatchedNode};
+use crate::observe::{Leader, Now, observe};
+use crate::policy::Policy;
+use crate::pool::Pool;
+use brupop_api::{Item, names};
+use serde_json::json;
+use std::sync::Arc;
+
+const NOW: &str = "2026-11-21T04:00:00Z";
+
+/// A node of the pool that runs this version and wants that one; `None` = it has not reported.
+fn join(cluster: &mut Cluster, name: &str, runs: &str, wants: Option<&str>, paused: bool) {
+    let annotations = json!({names::PAUSE_ANNOTATION: paused.to_string()});
+    let node: WatchedNode = serde_json::from_value(json!({
+        "metadata": {"name": name, "uid": name, "annotations": annotations,
+            "labels": {names::UPDATER_INTERFACE_LABEL: names::UPDATER_INTERFACE_VERSION}},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"bootID": "b", "osImage": format!("Bottlerocket OS {runs} (aws-k8s-1.29)")}},
+    }))
+    .unwrap();
+    node.put(cluster);
+    let status = wants.map(|wants| {
+        json!({"current_version": runs, "target_version": (wants != runs).then_some(wants), "current_state": "Idle",
+            "boot_id": "b"})
+    });
+    let shadow = json!({"metadata": {"name": format!("brs-{name}"), "uid": name, "generation": 1}, "spec": {"state": "Idle"}, "status": status});
+    let shadow: Item<brupop_api::BottlerocketShadow> = serde_json::from_value(shadow).unwrap();
+    shadow.put(cluster);
+    let agent = AgentPod { node: name.to_owned(), readiness: Some(Readiness { ready: true, since: None }) };
+    cluster.entry(&names::shadow_name(name)).agents.insert("agent".to_owned(), agent);
+}
+
+fn pool(spec: &Value, status: &Value) -> Item<Pool> {
+    serde_json::from_value(
+        json!({"metadata": {"name": "web", "uid": "u", "generation": 3, "resourceVersion": "7"},
+        "spec": spec, "status": status}),
+    )
+    .unwrap()
+}
+
+/// The status that the only pool should have.
+fn status(cluster: &mut Cluster) -> DesiredPoolStatus {
+    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4}});
+    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    let (time, policy) = (NOW.parse().unwrap(), Policy::default());
+    cluster.prepare_pools(time, jiff::SignedDuration::ZERO);
+    let pools = cluster.pools_at(time);
+    let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
+    let observed = observe(cluster, &pools, &policy, &leader, Now { time, text: NOW });
+    let decided = decide::fleet(&observed);
+    super::pools(&observed, &decided.nodes).pop().unwrap()
+}
+
+/// Status and reason of each condition.
+fn words(status: &DesiredPoolStatus) -> Vec<String> {
+    status.conditions.iter().map(|it| format!("{}={:?}/{}", it.type_, it.status, it.reason)).collect()
+}
+
+#[test]
+fn a_pool_counts_its_nodes() {
+    let mut cluster = Cluster::default();
+    pool(&json!({"nodeSelector": {}, "maxUnavailable": "50%"}), &json!({})).put(&mut cluster);
+    join(&mut cluster, "a", "1.20.0", Some("1.20.0"), false);
+    join(&mut cluster, "b", "1.19.4", Some("1.20.0"), false);
+    join(&mut cluster, "c", "1.19.4", Some("1.20.0"), true);
+    join(&mut cluster, "d", "1.19.4", None, false);
+    let seen = status(&mut cluster);
+    let counts = PoolCounts {
+        nodes: 4,
+        updated_nodes: 1,
+        updating_nodes: 0,
+        pending_nodes: 1,
+        blocked_nodes: 1,
+        unavailable_nodes: 0,
+        unavailable_limit: 2,
+    };
+    assert_eq!(seen.counts, counts);
+    let versions: Vec<_> = seen.versions.iter().map(|it| (it.version.as_str(), it.nodes)).collect();
+    assert_eq!(versions, [("1.19.4", 3), ("1.20.0", 1)]);
+    assert_eq!(
+        words(&seen),
+        [
+            "Accepted=True/Understood",
+            "Progressing=False/CheckingPods",
+            "Updated=False/UpdatesPending",
+            "Halted=False/NotHalted"
+        ]
+    );
+}
+
+#[test]
+fn conditions_say_where_a_pool_stands() {
+    let spec = json!({"nodeSelector": {}});
+    let of = |spec: &Value, nodes: &[(&str, Option<&str>)]| {
+        let mut cluster = Cluster::default();
+        pool(spec, &json!({})).put(&mut cluster);
+        for (number, (runs, wants)) in nodes.iter().enumerate() {
+            join(&mut cluster, &format!("n{number}"), runs, *wants, false);
+        }
+        words(&status(&mut cluster))[..3].join(" ")
+    };
+    let (old, new) = ("1.19.4", Some("1.20.0"));
+    for (what, spec, nodes, expected) in [
+        (
+            "no nodes",
+            &spec,
+            &[][..],
+            "Accepted=True/Understood Progressing=False/NoNodes Updated=Unknown/NoNodes",
+        ),
+        (
+            "up to date",
+            &spec,
+            &[(old, Some(old))],
+            "Accepted=True/Understood Progressing=False/NoUpdate Updated=True/NoUpdate",
+        ),
+        (
+            "one has not reported",
+            &spec,
+            &[(old, Some(old)), (old, None)],
+            "Accepted=True/Understood Progressing=False/NoUpdate Updated=Unknown/NotReported",
+        ),
+        (
+            "paused",
+            &json!({"nodeSelector": {}, "paused": true}),
+            &[(old, new)],
+            "Accepted=True/Understood Progressing=False/PoolPaused Updated=False/UpdatesPending",
+        ),
+        (
+            "not understood",
+            &json!({"nodeSelector": {}, "maxUnavailable": 0}),
+            &[(old, new)],
+            "Accepted=False/PoolInvalid Progressing=False/PoolInvalid Updated=False/UpdatesPending",
+        ),
+        (
+            "not even read",
+            &json!({"nodeSelector": 3}),
+            &[(old, new)],
+            "Accepted=False/PoolInvalid Progressing=False/PoolInvalid Updated=False/UpdatesPending",
+        ),
+    ] {
+        assert_eq!(of(spec, nodes), expected, "{what}");
+    }
+}
+
+/// What is applied once is not applied again, also for a pool that cannot be read.
+#[test]
+fn a_status_that_is_stored_is_not_written_again() {
+    for spec in [
+        json!({"nodeSelector": {}, "windows": [{"schedule": "0 5 * * *", "duration": "1h"}]}),
+        json!({"nodeSelector": 3}),
+    ] {
+        let mut cluster = Cluster::default();
+        pool(&spec, &json!({"nodes": "many"})).put(&mut cluster);
+        join(&mut cluster, "a", "1.19.4", Some("1.20.0"), false);
+        let wanted = status(&mut cluster);
+        assert!(!wanted.is_stored_in(&cluster.pools["web"]), "{spec}");
+        let patch = wanted.patch(&cluster.pools["web"], NOW);
+        assert_eq!(patch["metadata"], json!({"name": "web", "uid": "u"}));
+        assert_eq!(patch["status"]["observedGeneration"], json!(3));
+        pool(&spec, &patch["status"]).put(&mut cluster);
+        let again = status(&mut cluster);
+        assert!(again.is_stored_in(&cluster.pools["web"]), "{spec}: {again:?}");
+        let later = again.patch(&cluster.pools["web"], "2026-11-21T05:00:00Z");
+        assert_eq!(later["status"], patch["status"], "times of conditions that have not changed stay");
+    }
+}
