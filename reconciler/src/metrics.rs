@@ -25,7 +25,8 @@ const MAX_VERSIONS: usize = 32;
 /// At most so many reasons of failures get a series of their own. The words are ours, or those of an earlier release.
 const MAX_FAILURES: usize = 32;
 /// The kinds of objects that may be left alone because they cannot be read.
-const SKIPPED_KINDS: [&str; 4] = ["BottlerocketShadow", "Node", "Pod", "PodDisruptionBudget"];
+const SKIPPED_KINDS: [&str; 5] =
+    ["BottlerocketPool", "BottlerocketShadow", "Node", "Pod", "PodDisruptionBudget"];
 
 /// What only the last pass of the leader knows.
 #[derive(Clone, Debug, Default)]

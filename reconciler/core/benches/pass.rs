@@ -121,7 +121,7 @@ fn pass_with(criterion: &mut Criterion, cluster: &Cluster, count: usize) {
             bencher.iter(|| status::pools(black_box(&observed), &decided.nodes));
         });
         group.bench_function("owners, once a pool has changed", |bencher| {
-            let changed = || with_pools(cluster.clone(), count);
+            let changed = || with_pools(with_pools(cluster.clone(), 0), count);
             bencher.iter_batched_ref(
                 changed,
                 |cluster| cluster.prepare_pools(now.time, SignedDuration::ZERO),

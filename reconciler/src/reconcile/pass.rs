@@ -223,7 +223,7 @@ impl Reconciler {
             limit: fleet.total_limit(),
             admission_enforced: self.leading.admission.holds().is_ok(),
             other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
-            skipped: self.unreadable_pods_and_budgets(pass.cluster),
+            skipped: self.unreadable(pass.cluster),
             halted: count(fleet.versions.values().filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
@@ -250,12 +250,16 @@ impl Reconciler {
         last_pass
     }
 
-    /// How many of the pods and budgets that are watched now cannot be read.
-    fn unreadable_pods_and_budgets(&self, cluster: &Cluster) -> BTreeMap<&'static str, i64> {
+    /// How many of the pods and budgets that are watched now, and of the pools, cannot be read or understood.
+    fn unreadable(&self, cluster: &Cluster) -> BTreeMap<&'static str, i64> {
         let of_drains: usize = cluster.drains().map(|plan| plan.unreadable.len()).sum();
         let budgets = self.leading.drainer.unreadable_budgets();
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
         BTreeMap::from([
+            (
+                "BottlerocketPool",
+                number(cluster.pools.values().filter(|pool| pool.invalid.is_some()).count()),
+            ),
             ("Pod", number(of_drains + cluster.unreadable_agents())),
             ("PodDisruptionBudget", number(budgets)),
         ])
