@@ -35,7 +35,7 @@ use crate::conditions::Condition;
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Progressing")].reason"#
     ),
-    printcolumn(name = "Next Window", type_ = "date", json_path = ".status.nextWindow.start", priority = 1),
+    printcolumn(name = "Next Window", type_ = "string", json_path = ".status.nextWindow.start", priority = 1),
     printcolumn(name = "Limit", type_ = "integer", json_path = ".status.unavailableLimit", priority = 1),
     printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.priority", priority = 1),
     printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.paused"),
