@@ -134,7 +134,8 @@ pub(crate) fn priority(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"x-kubernetes-int-or-string": true})
+    // Not nullable: API servers drop a `null` then, and fill in the default. `kube` would make it nullable.
+    json_schema!({"x-kubernetes-int-or-string": true, "nullable": false})
 }
 
 pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {

@@ -1,5 +1,7 @@
 //! The generated definitions on the real API server: what they let through and what they refuse.
 
+#[path = "common/crd_pools.rs"]
+mod crd_pools;
 #[path = "common/crd_texts.rs"]
 mod crd_texts;
 #[path = "common/custom_resources.rs"]
@@ -9,7 +11,7 @@ mod largest_ledger;
 #[path = "common/raw.rs"]
 mod raw;
 
-use Half::{FleetSpec, FleetStatus, ShadowSpec, ShadowStatus};
+use Half::{FleetSpec, FleetStatus, PoolSpec, PoolStatus, ShadowSpec, ShadowStatus};
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::{BottlerocketShadow, State, names};
 use brupop_testbed::{ControlPlane, Options};
@@ -25,6 +27,8 @@ enum Half {
     ShadowStatus,
     FleetSpec,
     FleetStatus,
+    PoolSpec,
+    PoolStatus,
 }
 
 /// (what it says, spec or status before, the same half after; accepted, or what the refusal says)
@@ -36,6 +40,7 @@ fn collection(half: Half) -> (&'static str, &'static str, &'static str) {
     match half {
         ShadowSpec | ShadowStatus => ("v2", "BottlerocketShadow", "bottlerocketshadows"),
         FleetSpec | FleetStatus => ("v1alpha1", "BottlerocketFleet", "bottlerocketfleets"),
+        PoolSpec | PoolStatus => ("v1alpha1", "BottlerocketPool", "bottlerocketpools"),
     }
 }
 
@@ -325,17 +330,19 @@ impl Objects<'_> {
 
     async fn check(&mut self, row: &Row) -> Result<()> {
         let (_, half, before, after, expected) = row;
-        let is_spec = matches!(half, ShadowSpec | FleetSpec);
+        let is_spec = matches!(half, ShadowSpec | FleetSpec | PoolSpec);
+        // The least that such an object has.
+        let least = match half {
+            ShadowSpec | ShadowStatus => json!({"state": "Idle"}),
+            FleetSpec | FleetStatus => json!({}),
+            PoolSpec | PoolStatus => json!({"nodeSelector": {}}),
+        };
         let whole = |change: &Json| {
-            let mut whole = if matches!(half, ShadowSpec) { json!({"state": "Idle"}) } else { json!({}) };
+            let mut whole = if is_spec { least.clone() } else { json!({}) };
             json_patch::merge(&mut whole, change);
             whole
         };
-        let idle = match half {
-            ShadowStatus => json!({"state": "Idle"}),
-            FleetStatus => json!({}),
-            ShadowSpec | FleetSpec => whole(before),
-        };
+        let idle = if is_spec { whole(before) } else { least.clone() };
         let (path, mut object) = self.make(*half, &idle).await?;
         let (path, name) = if is_spec { (path, "spec") } else { (format!("{path}/status"), "status") };
         if !is_spec && *before != json!({}) {
@@ -366,7 +373,7 @@ async fn every_row_holds(client: &Client) -> Result<()> {
     let mut objects = Objects { client, made: 0 };
     let mut wrong = String::new();
     let rows = [limits_of_specs(), limits_of_statuses(), limits_of_fleets(), one_way(), crd_texts::rows()];
-    let table = rows.concat();
+    let table = [rows.concat(), crd_pools::all()].concat();
     for row in &table {
         if let Err(error) = objects.check(row).await {
             writeln!(wrong, "{:?}, {}, {:.60}: {error:#}", row.1, row.0, row.3.to_string())?;
@@ -451,8 +458,11 @@ async fn the_generated_definitions_hold_what_they_promise() -> Result<()> {
     let control_plane = ControlPlane::start(Options::API).await?;
     let warnings = custom_resources::install(&control_plane).await?;
     assert_eq!(warnings, "");
+    crd_pools::every_field_is_described()?;
     let client = control_plane.client();
     every_row_holds(&client).await?;
+    crd_pools::defaults_appear(&client).await?;
+    crd_pools::names_are_held_to_their_rules(&client).await?;
     upstreams_objects_are_accepted(&client).await?;
     kubectl_shows_the_columns(&control_plane).await?;
     largest_ledger::stays_below_what_etcd_takes(&client).await
