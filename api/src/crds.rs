@@ -1,6 +1,10 @@
 //! The custom resource definitions, generated from the types, and the schemas that several fields share.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt as _;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -99,9 +103,23 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     let kept = |mut crd: CustomResourceDefinition| {
         let annotations = crd.metadata.annotations.get_or_insert_default();
         annotations.extend(KEPT.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+        schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(leave_out_defaults);
         crd
     };
     [BottlerocketShadow::crd(), BottlerocketFleet::crd(), BottlerocketPool::crd()].map(kept).into()
+}
+
+/// API servers do not keep `nullable: false`. With it `kubectl apply` would change the definition each time.
+fn leave_out_defaults(schema: &mut JSONSchemaProps) {
+    schema.nullable = schema.nullable.filter(|nullable| *nullable);
+    schema.properties.iter_mut().flat_map(BTreeMap::values_mut).for_each(leave_out_defaults);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        leave_out_defaults(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        leave_out_defaults(values);
+    }
 }
 
 pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
