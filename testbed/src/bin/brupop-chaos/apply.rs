@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::fault::{Bad, Fault, HostAnswer, HostCall, Process};
 use crate::people::{self, node_name};
+use crate::pools;
 use crate::refuser::Refuser;
 use brupop_testbed::operator::NAMESPACE;
 
@@ -154,6 +155,8 @@ impl Maker {
                     self.person(people::add_node(client, node, host));
                 }
             }
+            Fault::Pool { pool, change, .. } if make => self.person(pools::change(client, pool, change)),
+            Fault::Pool { pool, .. } => self.person(pools::restore(client, pool)),
             Fault::SetLimit { limit } => self.person(people::set_limit(client, limit)),
             Fault::Throttled { .. } => self.person(people::throttle(client, make)),
             Fault::Refused { code, .. } => {

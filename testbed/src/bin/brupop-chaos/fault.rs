@@ -20,6 +20,9 @@ pub(crate) struct Settings {
     pub(crate) failures: [String; 2],
     /// How long a node is out of load balancers before its drain, in seconds.
     pub(crate) exclusion: u64,
+    /// Are there pools?
+    #[serde(default)]
+    pub(crate) pools: bool,
 }
 
 /// A fault, and when it comes.
@@ -77,6 +80,8 @@ pub(crate) enum Fault {
     Leave { node: usize, ms: u64 },
     /// A person sets how many nodes may be updated at once.
     SetLimit { limit: usize },
+    /// A person changes a pool, and later changes it back.
+    Pool { pool: String, change: PoolChange, ms: u64 },
     /// A person cordons a node, and later uncordons it.
     Cordon { node: usize, ms: u64 },
     /// A person uncordons a node, whoever cordoned it.
@@ -171,6 +176,18 @@ pub(crate) enum HostAnswer {
     Unanswered,
 }
 
+/// What a person does to a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PoolChange {
+    Limit(u8),
+    Paused,
+    Frozen,
+    Deleted,
+    /// It selects all nodes, before all others.
+    TakesAll,
+}
+
 /// What a person writes into a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -199,6 +216,7 @@ impl Fault {
             | Self::RebootIgnored { ms, .. }
             | Self::StaysDown { ms, .. }
             | Self::NobodyReturns { ms }
+            | Self::Pool { ms, .. }
             | Self::Cordon { ms, .. }
             | Self::Drain { ms, .. }
             | Self::PauseNode { ms, .. }

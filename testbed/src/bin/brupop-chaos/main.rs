@@ -5,6 +5,7 @@ mod apply;
 mod checker;
 mod fault;
 mod people;
+mod pools;
 mod random;
 mod refuser;
 mod run;

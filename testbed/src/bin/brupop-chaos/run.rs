@@ -15,6 +15,7 @@ use crate::checker::processes::logs;
 use crate::checker::rest::restless;
 use crate::fault::{Fault, Plan, Step};
 use crate::people;
+use crate::pools::{self, POOLS};
 use crate::schedule::{BUDGETS, LAST};
 use crate::watch::Watch;
 use crate::world;
@@ -62,7 +63,7 @@ pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<
     make_faults(&mut fleet, &mut watch, &mut maker, &mut report, &plan.steps, stop).await?;
     if !stop || watch.found.violations.is_empty() {
         let began = Instant::now();
-        calm(&mut fleet, &mut maker, nodes).await?;
+        calm(&mut fleet, &mut maker, nodes, plan.settings.pools).await?;
         settle(&mut fleet, &mut watch, &maker).await?;
         report.settled_in = began.elapsed().as_secs();
         watch.conclude(&fleet)?;
@@ -133,7 +134,7 @@ fn say(began: Instant, fault: &Fault, what: &str, error: Option<&anyhow::Error>)
 }
 
 /// No fault any more, and people have gone home; then there is one more release.
-async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize) -> Result<()> {
+async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize, has_pools: bool) -> Result<()> {
     println!("-- no more faults; the last release is {LAST}");
     maker.raise_plane(fleet)?;
     if let Some(gateways) = &fleet.gateways {
@@ -145,7 +146,7 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize) -> Result<()> 
     maker.until_people_are_done().await;
     let began = Instant::now();
     loop {
-        match timeout(MAKING * 4, tidy_up(fleet, nodes)).await.context("no answer").flatten() {
+        match timeout(MAKING * 4, tidy_up(fleet, nodes, has_pools)).await.context("no answer").flatten() {
             Ok(()) => break,
             Err(error) if began.elapsed() > ANSWERS => return Err(error.context("nobody can tidy up")),
             Err(_) => sleep(LOOK * 10).await,
@@ -155,11 +156,16 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize) -> Result<()> 
 }
 
 /// What people have done and not undone.
-async fn tidy_up(fleet: &Fleet, nodes: usize) -> Result<()> {
+async fn tidy_up(fleet: &Fleet, nodes: usize, has_pools: bool) -> Result<()> {
     let client = fleet.client();
     people::throttle(client.clone(), false).await?;
     people::refuse(client.clone(), None).await?;
     people::pause_fleet(client.clone(), false).await?;
+    if has_pools {
+        for pool in POOLS {
+            pools::restore(client.clone(), pool.to_owned()).await?;
+        }
+    }
     for workload in BUDGETS {
         people::budget(client.clone(), workload.to_owned(), true).await?;
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::fault::{Bad, Edit, Fault, HostAnswer, HostCall, Plan, Process, Settings, Step};
+use crate::pools;
 use crate::random::Random;
 
 /// Releases, and when they come, in per cent of the time.
@@ -24,8 +25,14 @@ pub(crate) fn plan(seed: u64, length: Duration, nodes: usize) -> Plan {
     // So many that what is kept of the last few may not be enough.
     let many = (nodes.min(12), ["unlimited", "unlimited"].map(str::to_owned));
     let (limit, failures) = if random.within(0..3) == 0 { many } else { few };
-    let settings = Settings { nodes, limit, failures, exclusion: random.within(0..2) };
-    Plan { settings, steps: steps(&mut random, length, nodes) }
+    let settings =
+        Settings { nodes, limit, failures, exclusion: random.within(0..2), pools: seed.is_multiple_of(2) };
+    let mut steps = steps(&mut random, length, nodes);
+    if settings.pools {
+        steps.extend(pools::steps(seed, u64::try_from(length.as_millis()).unwrap_or(u64::MAX)));
+        steps.sort_by_key(|step| step.at);
+    }
+    Plan { settings, steps }
 }
 
 fn steps(random: &mut Random, length: Duration, nodes: usize) -> Vec<Step> {
@@ -190,6 +197,8 @@ mod tests {
         let seven = plan(7, long, 20);
         assert_eq!(seven, plan(7, long, 20));
         assert_ne!(seven, plan(8, long, 20));
+        let of_pools = |plan: &Plan| plan.steps.iter().filter(|step| step.fault.kind() == "pool").count();
+        assert!(of_pools(&seven) == 0 && of_pools(&plan(8, long, 20)) > 100, "in every second run");
         assert!(seven.steps.is_sorted_by_key(|step| step.at));
         assert_eq!(parse(&print(&seven)).unwrap(), seven);
         let kinds: std::collections::BTreeSet<_> = seven.steps.iter().map(|step| step.fault.kind()).collect();

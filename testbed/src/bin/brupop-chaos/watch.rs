@@ -1,5 +1,7 @@
 //! The checker while a run lasts: what it reads, and when.
 
+use std::time::Instant;
+
 use anyhow::Result;
 use brupop_testbed::Fleet;
 use brupop_testbed::audit::AuditReader;
@@ -29,6 +31,7 @@ pub(crate) struct Watch {
     pub(crate) found: Found,
     boots: Vec<(String, Vec<Ended>)>,
     looks: u64,
+    began: Instant,
 }
 
 impl Watch {
@@ -42,11 +45,13 @@ impl Watch {
             found: Found::default(),
             boots: vec![],
             looks: 0,
+            began: Instant::now(),
         }
     }
 
     /// Reads what is new.
     pub(crate) fn look(&mut self, fleet: &Fleet) -> Result<()> {
+        self.objects.pools.now = self.began.elapsed();
         while let Some(revision) = self.revisions.take() {
             self.found.add(self.objects.take(revision));
         }

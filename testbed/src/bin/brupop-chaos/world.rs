@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::fault::Settings;
 use crate::people;
+use crate::pools;
 
 /// Stands in the workloads' environment, and must stand in no log.
 pub(crate) const SECRET: &str = "hunter2-is-nobodys-business";
@@ -76,6 +77,10 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
     };
     let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
     people::set_limit(fleet.client(), settings.limit).await?;
+    if settings.pools {
+        println!("-- three pools, of which one comes after another");
+        pools::make(&fleet, settings.nodes).await?;
+    }
     println!(
         "-- workloads: three with budgets, one without, a daemon, one that comes back wherever it is evicted"
     );

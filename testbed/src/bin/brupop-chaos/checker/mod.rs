@@ -9,6 +9,7 @@ pub(crate) mod audit;
 pub(crate) mod hosts;
 pub(crate) mod json;
 pub(crate) mod objects;
+pub(crate) mod pools;
 pub(crate) mod processes;
 pub(crate) mod rest;
 pub(crate) mod rules;

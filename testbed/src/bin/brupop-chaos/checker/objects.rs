@@ -6,6 +6,7 @@ use brupop_testbed::revisions::Revision;
 use serde_json::Value as Json;
 
 use super::json::{is_cordoned, marker, number, text};
+use super::pools::Pools;
 use super::{Violation, rules};
 
 /// A Node, and when it was last seen drained.
@@ -50,7 +51,8 @@ pub(crate) struct Objects {
     pub(crate) nodes: BTreeMap<String, NodeState>,
     pub(crate) shadows: BTreeMap<String, Json>,
     pub(crate) ledger: Json,
-    /// How many nodes the leader of this term may update at once.
+    pub(crate) pools: Pools,
+    /// How many nodes the leader of this term may update at once, of those in no pool.
     pub(crate) limit: usize,
     /// By namespace and name.
     pub(crate) pods: BTreeMap<String, PodState>,
@@ -80,6 +82,10 @@ impl Objects {
                 vec![]
             }
             [_, "bottlerocketshadows", _, name] => self.shadow(name, revision.number, revision.object),
+            [_, "bottlerocketpools", _, name] => {
+                self.pools.pool(name, revision.object.as_ref());
+                vec![]
+            }
             [_, "bottlerocketfleets", _, "fleet"] => self.fleet(revision.number, revision.object),
             _ => vec![],
         }
@@ -90,6 +96,7 @@ impl Objects {
             self.nodes.remove(name);
             return vec![];
         };
+        self.pools.node(&after);
         let state = self.nodes.entry(name.to_owned()).or_default();
         let (was, is) = (marker(&state.object), marker(&after));
         if was != is || is_cordoned(&state.object) != is_cordoned(&after) {

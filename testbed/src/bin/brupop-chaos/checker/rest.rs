@@ -43,6 +43,11 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
     let reason = condition(shadow, "Progressing").map(|condition| condition["reason"].clone());
     match reason.as_ref().and_then(Json::as_str).unwrap_or_default() {
         "VersionHalted" => is_set(&objects.ledger["status"]["versions"][version], "/halted"),
+        "WaitingForPool" => objects.nodes.iter().any(|(name, state)| {
+            let first = text(&state.object, "/metadata/labels/tier") == "canary";
+            let shadow = objects.shadows.get(&shadow_of(name));
+            first && shadow.is_some_and(|shadow| text(shadow, "/status/current_version") != version)
+        }),
         "FleetPaused" => objects.ledger.pointer("/spec/paused") == Some(&Json::Bool(true)),
         "NodePaused" => is_set(node, "/metadata/annotations/brupop.bottlerocket.aws~1pause"),
         "NotLabelled" => !is_set(node, "/metadata/labels/bottlerocket.aws~1updater-interface-version"),

@@ -17,8 +17,10 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
     if !is_kept(after) || !is_kept(before) {
         return found;
     }
-    let slots = members(after, "/status/slots").count();
-    let had = members(before, "/status/slots").count();
+    // Pools have limits of their own.
+    let of_no_pool =
+        |ledger| members(ledger, "/status/slots").filter(|(_, slot)| !is_set(slot, "/pool")).count();
+    let (slots, had) = (of_no_pool(after), of_no_pool(before));
     if slots > limit && slots > had {
         found.push(Violation::new(
             "limit",
@@ -40,6 +42,9 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
         let begins = objects.shadows.get(shadow).is_none_or(is_idle);
         if is_new && begins && is_paused(before) && is_paused(after) {
             found.push(Violation::new("pause", format!("{shadow} gets a slot in a paused fleet")));
+        }
+        if is_new && begins {
+            found.extend(objects.pools.slot(shadow, slot, after));
         }
         let version = text(slot, "/version");
         let halted = |ledger: &Json| is_set(&ledger["status"]["versions"][version], "/halted");

@@ -1,0 +1,135 @@
+//! What pools say must hold of each slot that is taken, for what people said long enough ago.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use super::Violation;
+use super::json::{is_ready, members, text};
+
+/// A leader that has not seen a change of a pool yet may still go by the rules of before: until its watch tells, or it has
+/// lost its Lease.
+const GRACE: Duration = Duration::from_secs(20);
+/// The only pool that comes after another one, and which.
+const ORDER: (&str, &str) = ("web", "canary");
+
+/// A pool, and what it was before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolState {
+    /// The spec; null if it was deleted.
+    spec: Json,
+    before: Json,
+    changed: Duration,
+}
+
+/// The pools after a revision.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pools {
+    all: BTreeMap<String, PoolState>,
+    /// Versions that a node in service has run, of those that were labelled for the pool that goes first.
+    canaries_ran: BTreeSet<String>,
+    /// Since the checker began.
+    pub(crate) now: Duration,
+}
+
+impl Pools {
+    /// A pool is written, or deleted.
+    pub(crate) fn pool(&mut self, name: &str, after: Option<&Json>) {
+        let spec = after.map_or(Json::Null, |after| after["spec"].clone());
+        let state = self.all.entry(name.to_owned()).or_default();
+        if state.spec != spec {
+            let before = std::mem::replace(&mut state.spec, spec);
+            *state = PoolState { before, changed: self.now, ..std::mem::take(state) };
+        }
+    }
+
+    /// A Node is written.
+    pub(crate) fn node(&mut self, node: &Json) {
+        if text(node, "/metadata/labels/tier") != ORDER.1 || !is_ready(node) {
+            return;
+        }
+        let image = text(node, "/status/nodeInfo/osImage");
+        self.canaries_ran.extend(image.split(' ').nth(2).map(str::to_owned));
+    }
+
+    /// A slot is taken for a node whose update begins, and the ledger has these slots then.
+    pub(crate) fn slot(&self, shadow: &str, slot: &Json, ledger: &Json) -> Vec<Violation> {
+        let pool = text(slot, "/pool");
+        let Some(state) = self.all.get(pool) else { return vec![] };
+        let mut found = vec![];
+        let settled = self.now.saturating_sub(state.changed) > GRACE;
+        if settled && (state.spec.is_null() || state.spec["paused"] == true) {
+            found.push(Violation::new(
+                "pool",
+                format!("{shadow} gets a slot of {pool}, which is {}", state.spec),
+            ));
+        }
+        let limits = [&state.spec, if settled { &Json::Null } else { &state.before }];
+        let limit = limits.iter().filter_map(|spec| spec["maxUnavailable"].as_u64()).max();
+        let slots = members(ledger, "/status/slots").filter(|(_, slot)| text(slot, "/pool") == pool).count();
+        if limit.is_some_and(|limit| u64::try_from(slots).unwrap_or(u64::MAX) > limit) {
+            found.push(Violation::new("pool", format!("{slots} slots of {pool}, {limit:?} may be")));
+        }
+        let version = text(slot, "/version");
+        let ordered = |spec: &Json| spec["after"].as_array().is_some_and(|after| !after.is_empty());
+        if pool == ORDER.0 && ordered(&state.spec) && settled && !self.canaries_ran.contains(version) {
+            found.push(Violation::new(
+                "order",
+                format!("{shadow} gets a slot for {version} before {}", ORDER.1),
+            ));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rules(pools: &Pools, slots: usize) -> Vec<&'static str> {
+        let slot = json!({"pool": "web", "version": "2.0.0"});
+        let all: Json = (0..slots)
+            .map(|number| (format!("brs-{number}"), slot.clone()))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        pools.slot("brs-0", &slot, &json!({"status": {"slots": all}})).iter().map(|it| it.rule).collect()
+    }
+
+    #[test]
+    fn slots_keep_to_what_was_said_long_enough_ago() {
+        let spec = |limit: u64, paused: bool| json!({"spec": {"maxUnavailable": limit, "paused": paused}});
+        let mut pools = Pools::default();
+        assert_eq!(rules(&pools, 9), [""; 0], "there are no pools");
+        pools.pool("web", Some(&spec(2, false)));
+        pools.now = Duration::from_secs(100);
+        assert_eq!((rules(&pools, 2), rules(&pools, 3)), (vec![], vec!["pool"]));
+        pools.pool("web", Some(&spec(1, true)));
+        assert_eq!(rules(&pools, 2), [""; 0], "nobody may have seen that yet");
+        assert_eq!(rules(&pools, 3), ["pool"]);
+        pools.now = Duration::from_secs(121);
+        assert_eq!((rules(&pools, 1), rules(&pools, 2)), (vec!["pool"], vec!["pool", "pool"]));
+        pools.pool("web", None);
+        pools.now = Duration::from_secs(142);
+        assert_eq!(rules(&pools, 1), ["pool"], "it is gone");
+    }
+
+    #[test]
+    fn a_canary_in_service_goes_first() {
+        let mut pools = Pools::default();
+        pools.pool("web", Some(&json!({"spec": {"maxUnavailable": 2, "after": [{"pool": "canary"}]}})));
+        pools.now = Duration::from_secs(100);
+        assert_eq!(rules(&pools, 1), ["order"]);
+        let node = |tier: &str, ready: &str| {
+            json!({"metadata": {"labels": {"tier": tier}}, "status": {"conditions": [{"type": "Ready", "status": ready}],
+                "nodeInfo": {"osImage": "Bottlerocket OS 2.0.0 (x)"}}})
+        };
+        for (tier, ready, expected) in
+            [("db", "True", vec!["order"]), ("canary", "False", vec!["order"]), ("canary", "True", vec![])]
+        {
+            pools.node(&node(tier, ready));
+            assert_eq!(rules(&pools, 1), expected, "{tier} {ready}");
+        }
+    }
+}
