@@ -27,8 +27,8 @@ pub const SLOTS_MAX: u64 = 500;
 pub const VERSION_RECORDS_MAX: usize = 64;
 /// Most nodes that the ledger names as failed, for each version.
 pub const FAILED_NODES_MAX: usize = 8;
-/// Most nodes that the ledger names as having reported a version.
-pub const REPORTERS_MAX: usize = 2;
+/// Most versions of which the ledger notes since when they are known.
+pub const SEEN_MAX: usize = 64;
 /// Longest sentence that says why a version is halted, in characters.
 pub const HALT_REASON_MAX: usize = 256;
 /// Most versions whose halts a person can lift at a time.
@@ -130,11 +130,6 @@ pub(crate) fn version_or_null(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "nullable": true, "maxLength": VERSION_MAX, "pattern": SEMVER})
 }
 
-pub(crate) fn two_names(generator: &mut SchemaGenerator) -> Schema {
-    let items = name(generator);
-    json_schema!({"type": "array", "maxItems": REPORTERS_MAX, "items": items, "x-kubernetes-list-type": "set"})
-}
-
 pub(crate) fn name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": NAME_MAX, "pattern": NAME})
 }
@@ -214,6 +209,11 @@ pub(crate) fn time_or_null(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string", "format": "date-time", "nullable": true, "maxLength": TIME_MAX, "pattern": TIME
     })
+}
+
+/// Times by version.
+pub(crate) fn times(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "maxProperties": SEEN_MAX, "additionalProperties": time(generator)})
 }
 
 /// A time that is copied from the host, and needs no more than to be recognized.

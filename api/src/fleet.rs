@@ -86,6 +86,11 @@ pub struct BottlerocketFleetStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = crate::crds::VERSION_RECORDS_MAX))]
     pub versions: BTreeMap<String, VersionRecord>,
+    /// When each version was first seen on two nodes at a time, for pools that let versions ripen; noted while there are
+    /// pools. One that is published again keeps its time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "crate::crds::times")]
+    pub seen: BTreeMap<String, String>,
     /// How many nodes may be updated at once now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::counter")]
@@ -150,14 +155,10 @@ fn is_false(flag: &bool) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionRecord {
-    /// When a node first reported it.
+    /// When the record was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::time_or_null")]
     pub first_seen: Option<String>,
-    /// The first nodes that reported it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "crate::crds::two_names")]
-    pub reported_by: Vec<String>,
     /// The last nodes that failed to reach it, on facts of Nodes and workloads; each node once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(

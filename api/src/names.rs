@@ -106,3 +106,6 @@ mod tests {
         assert_eq!(shadow_name(&"n".repeat(NODE_NAME_MAX)).len(), 253);
     }
 }
+
+/// Well-known label of a Node's zone.
+pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
+use crate::names::ZONE_LABEL;
 
 /// How and when the nodes of this pool are updated.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +70,9 @@ pub struct BottlerocketPoolSpec {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub freezes: Vec<Freeze>,
+    /// How the pool spreads over zones, or over another topology.
+    #[serde(default)]
+    pub topology: Topology,
     /// Which versions the nodes may be updated to. The hosts choose; this only vetoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
@@ -77,6 +81,12 @@ pub struct BottlerocketPoolSpec {
     #[schemars(length(max = crate::crds::AFTER_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into()]))]
     pub after: Vec<After>,
+    /// How nodes are emptied.
+    #[serde(default)]
+    pub drain: Drain,
+    /// How long a node is watched after its update.
+    #[serde(default)]
+    pub soak: Soak,
 }
 
 fn one() -> IntOrString {
@@ -162,8 +172,73 @@ pub struct Freeze {
     pub end: String,
 }
 
+/// How a pool spreads over zones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Topology {
+    /// The label of Nodes whose values are the zones. Nodes without it are a zone, too.
+    #[schemars(schema_with = "crate::crds::label_key")]
+    pub topology_key: String,
+    /// How.
+    pub mode: TopologyMode,
+}
+
+impl Default for Topology {
+    fn default() -> Self {
+        Self { topology_key: ZONE_LABEL.to_owned(), mode: TopologyMode::Spread }
+    }
+}
+
+/// How a pool spreads over zones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TopologyMode {
+    /// Among nodes that are equal otherwise, one of the zone with the fewest updates goes first.
+    #[default]
+    Spread,
+    /// Updates start in one zone only, and in none as long as a node of another zone is unavailable.
+    OneAtATime,
+}
+
+/// How nodes are emptied before their reboot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Drain {
+    /// How long a drain may take, such as `15m`; at least a second, at most a week. After that the update is given up, or
+    /// forced if the reconciler is set so.
+    #[schemars(schema_with = "crate::crds::duration")]
+    pub timeout: String,
+    /// How long a node is kept out of load balancers before it is cordoned, such as `90s`; `0s` = not at all.
+    #[schemars(schema_with = "crate::crds::duration")]
+    pub load_balancer_delay: String,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self { timeout: "15m".to_owned(), load_balancer_delay: "0s".to_owned() }
+    }
+}
+
+/// How long a node is watched after its update, before it gives back its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Soak {
+    /// For how long node and agent must have been Ready without interruption, such as `1m`; at most a week.
+    #[schemars(schema_with = "crate::crds::duration")]
+    pub ready_for: String,
+    /// How long the workloads whose pods were evicted may take after that to be available again, such as `15m`; at most a
+    /// week. `0s` = nobody looks at them.
+    #[schemars(schema_with = "crate::crds::duration")]
+    pub workloads_timeout: String,
+}
+
+impl Default for Soak {
+    fn default() -> Self {
+        Self { ready_for: "1m".to_owned(), workloads_timeout: "15m".to_owned() }
+    }
+}
+
 /// Which versions are allowed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
     /// This version and later ones.
@@ -174,6 +249,17 @@ pub struct Versions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::version_or_null")]
     pub below: Option<String>,
+    /// How old a version must be, in hours, minutes and seconds, such as `72h`; at most 90 days. Its age counts from when
+    /// the fleet first saw it on two nodes at a time (on one, where there is only one) while there were pools.
+    #[serde(default = "at_once")]
+    #[schemars(schema_with = "crate::crds::duration")]
+    pub min_age: String,
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Self { at_least: None, below: None, min_age: at_once() }
+    }
 }
 
 /// A pool that goes first. It is done with a version once a node of it runs that version, and none wants it any more.

@@ -87,6 +87,8 @@ pub enum Field<'a> {
     Slot(&'a str),
     /// Fleet: what became of one version.
     VersionRecord(&'a str),
+    /// Fleet: when one version was first seen.
+    Seen(&'a str),
     /// Fleet: when an update last finished.
     LastFinished,
 }
@@ -322,6 +324,7 @@ impl Field<'_> {
             Self::Slots => "/status/slots".into(),
             Self::Slot(shadow) => leaf("/status/slots", shadow),
             Self::VersionRecord(version) => leaf("/status/versions", version),
+            Self::Seen(version) => leaf("/status/seen", version),
             Self::LastFinished => "/status/lastFinished".into(),
         }
     }

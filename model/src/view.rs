@@ -170,6 +170,7 @@ pub(crate) fn view(
         denied: None,
         evicted: Evicted::Back,
         time: TimeFacts {
+            exclude: false,
             exclusion_over: true,
             young: false,
             backing_off: attempt >= config.attempts,

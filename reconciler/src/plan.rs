@@ -138,14 +138,12 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
     let config = ClusterConfig::infer("brupop-reconciler-plan").await?;
     let (client, namespace) = (config.client()?, args.namespace.as_deref().unwrap_or(config.namespace()));
     let mut cluster = read(&client, namespace).await?;
-    if !policy.durations.workloads.is_zero() {
-        look_at_workloads(&client, &mut cluster).await?;
-    }
     let time = Timestamp::now();
     let text = time.to_string();
     let now = Now { time, text: &text };
     let own_node = leaders_node(&client, namespace).await?;
     cluster.prepare_pools(time, policy.durations.min_remaining);
+    look_at_workloads(&client, &mut cluster, &policy).await?;
     let mut daemon_sets = DaemonSets::default();
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while cluster.entries.values().filter(|entry| entry.drain.is_some()).count() < MAX_POD_WATCHES {
@@ -237,8 +235,8 @@ where
 }
 
 /// Looks at the workloads that the leader would wait for, and notes their state in the cluster.
-async fn look_at_workloads(client: &Client, cluster: &mut Cluster) -> Result<(), PlanError> {
-    let monitored = cluster.monitored();
+async fn look_at_workloads(client: &Client, cluster: &mut Cluster, policy: &Policy) -> Result<(), PlanError> {
+    let monitored = cluster.monitored(&cluster.durations(policy.durations));
     let owners: BTreeSet<&String> = monitored.values().flatten().collect();
     let mut found = BTreeMap::new();
     for owner in owners {

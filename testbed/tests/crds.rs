@@ -248,8 +248,9 @@ fn limits_of_fleets() -> Vec<Row> {
             record("failures", json!([twice, twice])),
             Err("failures[1]: Duplicate value"),
         ),
-        ("one witness twice", record("reportedBy", json!(["a", "a"])), Err("reportedBy[1]: Duplicate value")),
-        ("three witnesses", record("reportedBy", json!(["a", "b", "c"])), Err("reportedBy: Too many")),
+        ("a version seen", json!({"seen": {"1.20.0": TIME}}), Ok(())),
+        ("a version seen sometime", json!({"seen": {"1.20.0": "soon"}}), Err("status.seen.1.20.0")),
+        ("too many versions seen", json!({"seen": seen(65)}), Err("status.seen: Too many")),
         (
             "a halt at length",
             record("halted", json!({"at": TIME, "reason": "r".repeat(257)})),

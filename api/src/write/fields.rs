@@ -229,6 +229,7 @@ impl Fields for BottlerocketFleet {
                 let record = status.and_then(|status| status.versions.get(version));
                 record.cloned().map_or(Value::Absent, Value::VersionRecord)
             }
+            Field::Seen(version) => text(status.and_then(|status| status.seen.get(version))),
             Field::LastFinished => text(status.and_then(|status| status.last_finished.as_ref())),
             _ => return None,
         })
@@ -253,6 +254,10 @@ impl Fields for BottlerocketFleet {
             (Field::VersionRecord(version), _) => {
                 status.versions.remove(version);
             }
+            (Field::Seen(version), value) => match to_text(value) {
+                Some(time) => drop(status.seen.insert(version.to_owned(), time)),
+                None => drop(status.seen.remove(version)),
+            },
             (Field::LastFinished, value) => status.last_finished = to_text(value),
             _ => {}
         }

@@ -99,9 +99,12 @@ impl Field<'_> {
             | Self::Marker
             | Self::UpdaterInterface
             | Self::OsImage => Part::Node,
-            Self::Term | Self::Slots | Self::Slot(_) | Self::VersionRecord(_) | Self::LastFinished => {
-                Part::Ledger
-            }
+            Self::Term
+            | Self::Slots
+            | Self::Slot(_)
+            | Self::VersionRecord(_)
+            | Self::Seen(_)
+            | Self::LastFinished => Part::Ledger,
         }
     }
 
@@ -138,6 +141,7 @@ impl Field<'_> {
             | Self::CurrentVersion
             | Self::TargetVersion
             | Self::FailureTimestamp
+            | Self::Seen(_)
             | Self::StatusBootId
             | Self::StatusRebootRequested
             | Self::StatusMessage

@@ -45,6 +45,11 @@ remedies! {
     WaitingForPool =>
         "the nodes of the pool that the sentence names have to reach the version and stay well for as long as \
          spec.after says",
+    WaitingForZone =>
+        "the node of the other zone has to come back into service, or somebody changes spec.topology of the pool",
+    VersionTooYoung =>
+        "the version has to become old enough (spec.versions.minAge), or somebody asks for the update now (kubectl brupop \
+         update-now NODE)",
     VersionNotAllowed =>
         "the hosts have to find another version, or somebody changes what the pool allows (spec.versions)",
     AdmissionNotEnforced =>

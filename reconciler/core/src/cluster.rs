@@ -9,7 +9,7 @@ use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Evicted;
 use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
-use crate::ownership::{Owner, WatchedPool};
+use crate::ownership::{DurationsByOwner, Owner, WatchedPool};
 
 /// What is known of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -287,10 +287,11 @@ impl Cluster {
     }
 
     /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are
-    /// being monitored.
-    pub fn monitored(&self) -> BTreeMap<String, Vec<String>> {
+    /// being monitored, where workloads are looked at.
+    pub fn monitored(&self, durations: &DurationsByOwner) -> BTreeMap<String, Vec<String>> {
         let owners = self.entries.iter().filter_map(|(name, entry)| {
-            let watched = entry.shadow()?.spec.state == State::MonitoringUpdate;
+            let watched = entry.shadow()?.spec.state == State::MonitoringUpdate
+                && !durations.of(entry.owner.as_ref()).workloads.is_zero();
             let owners = &entry.marker().filter(|_| watched)?.evicted_owners;
             Some((name.clone(), owners.clone()))
         });

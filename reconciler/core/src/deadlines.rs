@@ -124,7 +124,8 @@ impl Clock {
     /// The facts of one node.
     pub(crate) fn facts(&mut self, times: &Times<'_>) -> TimeFacts {
         let durations = times.durations;
-        let mut facts = TimeFacts { exclusion_over: true, ..TimeFacts::default() };
+        let exclude = durations.exclusion.is_positive();
+        let mut facts = TimeFacts { exclude, exclusion_over: true, ..TimeFacts::default() };
         self.drain(times, &mut facts);
         if let Some(shadow) = times.shadow {
             self.step(shadow, times, &mut facts);

@@ -29,6 +29,8 @@ pub struct FleetFacts<'a> {
     pub slots: &'a BTreeMap<String, Slot>,
     /// What the ledger remembers of each version.
     pub versions: &'a BTreeMap<String, VersionRecord>,
+    /// When versions were first seen on two nodes at a time.
+    pub seen: &'a BTreeMap<String, String>,
     /// The halts that a person lifts (`spec.acknowledgedHalts`).
     pub acknowledged: &'a [AcknowledgedHalt],
     /// After how many failed nodes a version is halted.
@@ -53,8 +55,6 @@ pub struct FleetFacts<'a> {
     pub all_ready: bool,
     /// Must the next update wait, because one ended not long ago?
     pub pausing_between_updates: bool,
-    /// Are nodes excluded from load balancers before they are cordoned?
-    pub exclude: bool,
     /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
     pub force: bool,
 }
@@ -93,6 +93,8 @@ pub struct PoolFacts<'a> {
     pub nodes: u64,
     /// How many of its nodes may be updated at once.
     pub limit: u64,
+    /// Does it keep two of its zones from being unavailable together?
+    pub one_zone_at_a_time: bool,
     /// Does it let updates start now?
     pub starts: PoolGate<'a>,
     /// Does it let updates that have begun go on to the cordon?
@@ -104,6 +106,8 @@ pub struct PoolFacts<'a> {
     /// For each version that the ledger knows: the first of the pools that go first and are not done with it for long
     /// enough; `None` = all are.
     pub waits_for: BTreeMap<&'a str, Option<&'a str>>,
+    /// For each version that is known, if the pool lets versions ripen: until when; `None` = it is old enough.
+    pub ripens: BTreeMap<&'a str, Option<Until>>,
 }
 
 impl<'a> PoolFacts<'a> {
@@ -111,6 +115,12 @@ impl<'a> PoolFacts<'a> {
     pub(crate) fn waits_for(&self, version: &str) -> Option<&'a str> {
         let first = || Some(self.rules?.after.first()?.0.as_str());
         self.waits_for.get(version).copied().unwrap_or_else(first)
+    }
+
+    /// Until when this version is too young for the pool, if it is.
+    pub(crate) fn ripens(&self, version: &str) -> Option<Until> {
+        let unknown = || self.rules?.min_age.is_positive().then_some(Until::Unknown);
+        self.ripens.get(version).copied().unwrap_or_else(unknown)
     }
 }
 
@@ -218,7 +228,7 @@ pub struct NodeFacts<'a> {
     pub leaving: bool,
     /// What we changed on it.
     pub marker: Option<&'a Marker>,
-    /// Its zone.
+    /// Its zone, or what its pool takes for one (`spec.topology`).
     pub zone: Option<&'a str>,
     /// A person paused this node by its annotation.
     pub paused: bool,
@@ -305,6 +315,8 @@ pub enum Evicted<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct TimeFacts {
+    /// The node is kept out of load balancers for a while before it is cordoned.
+    pub exclude: bool,
     /// The node has been out of load balancers for long enough.
     pub exclusion_over: bool,
     /// The node failed not long ago.
@@ -367,6 +379,7 @@ impl FleetFacts<'static> {
         generation: Some(5),
         slots: &BTreeMap::new(),
         versions: &BTreeMap::new(),
+        seen: &BTreeMap::new(),
         acknowledged: &[],
         budget: FailureBudget::DEFAULT,
         enforced: true,
@@ -380,7 +393,6 @@ impl FleetFacts<'static> {
         pools: &[],
         opens: Until::Unknown,
         gate: Gate::Open,
-        exclude: false,
     };
 }
 

@@ -10,6 +10,7 @@
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`.
 
+mod age;
 pub mod cluster;
 pub mod deadlines;
 pub mod decide;

@@ -18,7 +18,7 @@ use crate::facts::{
     Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, Pools, Steering, UnmanagedNode, Until, in_order,
 };
 use crate::objects::{AgentPod, WatchedNode};
-use crate::ownership::Owner;
+use crate::ownership::{DurationsByOwner, Owner};
 use crate::policy::Policy;
 use crate::pool;
 use crate::status::generation;
@@ -74,7 +74,8 @@ pub fn observe<'a>(
     let mut clock = Clock::new(now.time);
     let mut fleet = fleet_facts(cluster, pools, policy, leader, now, &mut clock);
     let mut nodes = Observer {
-        policy,
+        durations: cluster.durations(policy.durations),
+        topology_keys: cluster.topology_keys(),
         own_node: leader.own_node,
         has_pools: !pools.all.is_empty(),
         unpooled: unpooled(cluster),
@@ -126,6 +127,7 @@ fn fleet_facts<'a>(
 ) -> FleetFacts<'a> {
     static NO_SLOTS: BTreeMap<String, Slot> = BTreeMap::new();
     static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
+    static NONE_SEEN: BTreeMap<String, String> = BTreeMap::new();
 
     let (ledger, status, pause) = (cluster.ledger(), cluster.status(), policy.durations.pause);
     let last_finished = status.and_then(|status| status.last_finished.as_deref());
@@ -142,6 +144,7 @@ fn fleet_facts<'a>(
         generation: ledger.and_then(|ledger| generation(&ledger.fleet.metadata)),
         slots: status.map_or(&NO_SLOTS, |status| &status.slots),
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
+        seen: status.map_or(&NONE_SEEN, |status| &status.seen),
         acknowledged: ledger.map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
         budget: policy.failures,
         limit: 0,
@@ -154,7 +157,6 @@ fn fleet_facts<'a>(
         alone: leader.alone,
         all_ready: true,
         pausing_between_updates: pause.is_positive() && !clock.passed_or_unknown(last_finished, pause),
-        exclude: policy.durations.exclusion.is_positive(),
         force: policy.force,
     }
 }
@@ -171,15 +173,17 @@ fn gate(paused: bool, admission_enforced: bool, window_open: bool) -> Gate {
 }
 
 /// Makes the views one after the other.
-struct Observer<'a, 'c> {
-    policy: &'c Policy,
+struct Observer<'a> {
+    durations: DurationsByOwner,
+    /// For each pool.
+    topology_keys: Vec<Option<&'a str>>,
     own_node: Option<&'a str>,
     has_pools: bool,
     unpooled: UnpooledNodes,
     clock: Clock,
 }
 
-impl<'a> Observer<'a, '_> {
+impl<'a> Observer<'a> {
     fn steering(&self, entry: &'a Entry) -> Steering<'a> {
         match (&entry.owner, self.unpooled) {
             (Some(Owner::Pool(index)), _) => Steering::Pool(*index),
@@ -200,7 +204,9 @@ impl<'a> Observer<'a, '_> {
     ) -> (NodeView<'a>, Option<String>) {
         let mut unreadable = None;
         let agent_ready = entry.agent().is_some_and(AgentPod::is_ready);
-        let node = entry.node.as_ref().map(|node| self.node(node, agent_ready, &mut unreadable));
+        let node = entry.node.as_ref().map(|node| {
+            self.node(node, self.topology_key(entry.owner.as_ref()), agent_ready, &mut unreadable)
+        });
         let shadow = match entry.shadow.as_ref().map(|item| &item.body) {
             Some(Ok(shadow)) => ShadowFacts::of(shadow),
             Some(Err(error)) => {
@@ -210,7 +216,11 @@ impl<'a> Observer<'a, '_> {
             None => None,
         };
         let marker = node.and_then(|node| node.marker);
-        let times = Times::of(entry, marker, shadow.as_ref(), slot, &self.policy.durations);
+        let durations = self.durations.of(entry.owner.as_ref());
+        let times = Times::of(entry, marker, shadow.as_ref(), slot, durations);
+        // Earlier versions of the operator recorded owners without checking that they were available, and no `since`.
+        let checked = marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()));
+        let watched = checked.filter(|_| !durations.workloads.is_zero());
         let view = NodeView {
             shadow_name: name,
             steering: self.steering(entry),
@@ -219,26 +229,22 @@ impl<'a> Observer<'a, '_> {
             owner_uid: shadow.and(entry.shadow()).and_then(owner_uid),
             pods: pods(entry),
             denied: entry.denied.as_deref(),
-            evicted: self.evicted(entry, marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()))),
+            evicted: evicted(entry, watched),
             time: self.clock.facts(&times),
         };
         (view, unreadable)
     }
 
-    /// A marker counts only if its slot has a `since`: earlier versions of the operator recorded owners without
-    /// checking that they were available.
-    fn evicted(&self, entry: &'a Entry, marker: Option<&Marker>) -> Evicted<'a> {
-        let none = marker.is_none_or(|marker| marker.evicted_owners.is_empty());
-        match &entry.evicted {
-            _ if none || self.policy.durations.workloads.is_zero() => Evicted::Back,
-            None => Evicted::Unknown,
-            Some(missing) => missing.as_deref().map_or(Evicted::Back, Evicted::Missing),
-        }
+    /// The label of the Node that says in which zone it is, if its pool names another than the well-known one.
+    fn topology_key(&self, owner: Option<&Owner>) -> Option<&'a str> {
+        let Some(Owner::Pool(index)) = owner else { return None };
+        self.topology_keys.get(*index).copied().flatten()
     }
 
     fn node(
         &self,
         node: &'a WatchedNode,
+        topology_key: Option<&str>,
         agent_ready: bool,
         unreadable: &mut Option<String>,
     ) -> NodeFacts<'a> {
@@ -262,13 +268,25 @@ impl<'a> Observer<'a, '_> {
                 *unreadable = Some(why.to_owned());
                 Some(&*UNREADABLE)
             }),
-            zone: facts.zone.as_deref(),
+            zone: match topology_key {
+                None => facts.zone.as_deref(),
+                Some(key) => facts.all_labels.get(key).map(String::as_str),
+            },
             paused: facts.paused,
             update_now: facts.update_now,
             agent_ready,
             overgrown: facts.overgrown,
             runs_this_process: self.own_node == Some(node.name()),
         }
+    }
+}
+
+/// The workloads whose pods were evicted, if this marker is there to name them.
+fn evicted<'a>(entry: &'a Entry, marker: Option<&Marker>) -> Evicted<'a> {
+    match &entry.evicted {
+        _ if marker.is_none_or(|marker| marker.evicted_owners.is_empty()) => Evicted::Back,
+        None => Evicted::Unknown,
+        Some(missing) => missing.as_deref().map_or(Evicted::Back, Evicted::Missing),
     }
 }
 

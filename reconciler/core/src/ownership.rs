@@ -7,9 +7,11 @@ use brupop_api::pool::BottlerocketPoolStatus;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::SelectorExt as _;
 
+use crate::age;
 use crate::cluster::{Cluster, Member};
 use crate::facts::{PoolFacts, Pools};
 use crate::order;
+use crate::policy::Durations;
 use crate::pool::{Pool, PoolGate, Rules};
 
 /// Why pools that wait for each other are not understood.
@@ -107,11 +109,13 @@ impl WatchedPool {
             name: self.item.name(),
             nodes,
             limit: rules.map_or(1, |rules| rules.limit(nodes)),
+            one_zone_at_a_time: rules.is_some_and(Rules::one_zone_at_a_time),
             starts: gate(|at| at.starts),
             goes_on: gate(|at| at.goes_on),
             next_window: at.and_then(|at| at.next_window),
             rules,
             waits_for: BTreeMap::new(),
+            ripens: BTreeMap::new(),
         }
     }
 }
@@ -188,9 +192,43 @@ impl Cluster {
             pool.facts(nodes, in_circle)
         });
         let mut all: Vec<_> = facts.collect();
-        let by_order = order::apply(&mut all, self.status().map(|status| &status.versions), now);
+        let status = self.status();
+        let by_order = order::apply(&mut all, status.map(|status| &status.versions), now);
+        let by_age = age::apply(&mut all, status.map(|status| &status.seen), now);
         let by_gates = self.pools.values().filter_map(|pool| pool.at.as_ref()?.until).min();
-        Pools { all, next: [by_order, by_gates].into_iter().flatten().min() }
+        Pools { all, next: [by_order, by_age, by_gates].into_iter().flatten().min() }
+    }
+}
+
+/// How long things may take for the nodes of each pool, and for all others.
+#[derive(Clone, Debug)]
+pub struct DurationsByOwner {
+    of_pools: Vec<Durations>,
+    others: Durations,
+}
+
+impl DurationsByOwner {
+    /// For a node of this owner.
+    pub fn of(&self, owner: Option<&Owner>) -> &Durations {
+        let of_pool = match owner {
+            Some(Owner::Pool(index)) => self.of_pools.get(*index),
+            _ => None,
+        };
+        of_pool.unwrap_or(&self.others)
+    }
+}
+
+impl Cluster {
+    /// How long things may take, if `others` holds where no pool says anything else.
+    pub fn durations(&self, others: Durations) -> DurationsByOwner {
+        let rules = self.pools.values().map(WatchedPool::rules);
+        let of_pools = rules.map(|rules| rules.map_or(others, |rules| rules.durations(others)));
+        DurationsByOwner { of_pools: of_pools.collect(), others }
+    }
+
+    /// The labels that say in which zones the nodes of each pool are, where these are not the well-known one.
+    pub(crate) fn topology_keys(&self) -> Vec<Option<&str>> {
+        self.pools.values().map(|pool| pool.rules()?.topology_key()).collect()
     }
 }
 

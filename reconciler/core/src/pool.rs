@@ -4,7 +4,10 @@ use std::fmt;
 
 use brupop_api::BottlerocketPool;
 use brupop_api::item::{self, Readable, Unreadable};
-use brupop_api::pool::{After, BottlerocketPoolSpec, Freeze, NodeSelector, Operator, Window};
+use brupop_api::names::ZONE_LABEL;
+use brupop_api::pool::{
+    After, BottlerocketPoolSpec, Freeze, NodeSelector, Operator, Topology, TopologyMode, Window,
+};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,14 +18,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::facts::Until;
-use crate::policy::Limit;
+use crate::policy::{Durations, Limit};
 use crate::window::Schedule;
 
 /// Longest window.
 const WINDOW_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// Longest soak between two pools.
-const SOAK_MAX: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// Longest soak between two pools, and longest age that a version must have.
+const AGE_MAX: SignedDuration = SignedDuration::from_hours(90 * 24);
+
+/// Longest drain, and so on: that of the environment's settings.
+const STEP_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// A pool as it is watched.
 #[derive(Clone, Debug)]
@@ -91,8 +97,15 @@ pub struct Rules {
     freezes: Vec<(Timestamp, Timestamp)>,
     at_least: Option<Version>,
     below: Option<Version>,
+    /// How old versions must be.
+    pub(crate) min_age: SignedDuration,
     /// The pools that go first, and for how long they must have been done.
     pub(crate) after: Vec<(String, SignedDuration)>,
+    topology: Topology,
+    drain: SignedDuration,
+    exclusion: SignedDuration,
+    soak: SignedDuration,
+    workloads: SignedDuration,
 }
 
 /// What cannot be understood: the field, and what to write instead.
@@ -126,6 +139,7 @@ impl Rules {
         let freezes = spec.freezes.iter().enumerate().map(|(nth, freeze)| span(nth, freeze));
         let after = spec.after.iter().enumerate().map(|(nth, after)| soak(nth, after));
         let versions = spec.versions.clone().unwrap_or_default();
+        let (drain, soak) = (&spec.drain, &spec.soak);
         Ok(Self {
             paused: spec.paused,
             limit: limit(&spec.max_unavailable).map_err(|why| Invalid::new("spec.maxUnavailable", why))?,
@@ -133,8 +147,30 @@ impl Rules {
             freezes: freezes.collect::<Result<_, _>>()?,
             at_least: version("spec.versions.atLeast", versions.at_least.as_deref())?,
             below: version("spec.versions.below", versions.below.as_deref())?,
+            min_age: duration("spec.versions.minAge", &versions.min_age, SignedDuration::ZERO, AGE_MAX)?,
             after: after.collect::<Result<_, _>>()?,
+            topology: spec.topology.clone(),
+            drain: duration("spec.drain.timeout", &drain.timeout, SignedDuration::from_secs(1), STEP_MAX)?,
+            exclusion: step("spec.drain.loadBalancerDelay", &drain.load_balancer_delay)?,
+            soak: step("spec.soak.readyFor", &soak.ready_for)?,
+            workloads: step("spec.soak.workloadsTimeout", &soak.workloads_timeout)?,
         })
+    }
+
+    /// How long things may take, where nothing else is said than this.
+    pub(crate) fn durations(&self, others: Durations) -> Durations {
+        let Self { drain, exclusion, soak, workloads, .. } = *self;
+        Durations { exclusion, soak, workloads, drain, ..others }
+    }
+
+    /// The label that says in which zone a node is, if it is not the well-known one.
+    pub(crate) fn topology_key(&self) -> Option<&str> {
+        Some(self.topology.topology_key.as_str()).filter(|key| *key != ZONE_LABEL)
+    }
+
+    /// Do updates start in one zone only?
+    pub(crate) fn one_zone_at_a_time(&self) -> bool {
+        self.topology.mode == TopologyMode::OneAtATime
     }
 
     /// How many of so many nodes may be unavailable at once.
@@ -230,14 +266,29 @@ fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), Invalid> 
 }
 
 fn soak(nth: usize, after: &After) -> Result<(String, SignedDuration), Invalid> {
-    let soak: Option<SignedDuration> = after.soak.parse().ok();
-    let soak = soak.filter(|soak| !soak.is_negative() && *soak <= SOAK_MAX).ok_or_else(|| {
+    let field = format!("spec.after[{nth}].soak");
+    Ok((after.pool.clone(), duration(field, &after.soak, SignedDuration::ZERO, AGE_MAX)?))
+}
+
+fn step(field: &str, text: &str) -> Result<SignedDuration, Invalid> {
+    duration(field, text, SignedDuration::ZERO, STEP_MAX)
+}
+
+/// A duration between these.
+fn duration(
+    field: impl Into<String>,
+    text: &str,
+    least: SignedDuration,
+    most: SignedDuration,
+) -> Result<SignedDuration, Invalid> {
+    let duration: Option<SignedDuration> = text.parse().ok();
+    duration.filter(|duration| (least..=most).contains(duration)).ok_or_else(|| {
+        let (hours, from) = (most.as_hours(), if least.is_zero() { "" } else { " from 1s" });
         Invalid::new(
-            format!("spec.after[{nth}].soak"),
-            "write hours and minutes up to 90 days, such as 24h or 30m",
+            field,
+            format!("write hours, minutes and seconds{from} up to {hours}h, such as 24h or 1h30m"),
         )
-    })?;
-    Ok((after.pool.clone(), soak))
+    })
 }
 
 fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {
@@ -245,10 +296,7 @@ fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {
     let zone = TimeZone::get(&window.time_zone).map_err(|_| {
         Invalid::new(field("timeZone"), "write a name of the IANA database, such as Europe/Berlin or UTC")
     })?;
-    let length: Option<SignedDuration> = window.duration.parse().ok();
-    let length = length.filter(|length| length.is_positive() && *length <= WINDOW_MAX).ok_or_else(|| {
-        Invalid::new(field("duration"), "write hours and minutes up to a week, such as 4h or 90m")
-    })?;
+    let length = duration(field("duration"), &window.duration, SignedDuration::from_secs(1), WINDOW_MAX)?;
     Schedule::new(&window.schedule, zone, Some(length)).map_err(|why| Invalid::new(field("schedule"), why))
 }
 

@@ -255,10 +255,13 @@ impl Drainer {
                 passed_over.insert(name.clone(), PassedOver { obstacle, since, seen: now });
             }
         }
-        let patience = Duration::try_from(around.durations.drain).unwrap_or_default();
+        let durations = cluster.durations(*around.durations);
         passed_over.retain(|name, passed_over| {
             let entry = cluster.entries.get_mut(name).filter(|entry| entry.shadow.is_some());
-            entry.is_some_and(|entry| passed_over.stands(entry, patience, now, wake))
+            entry.is_some_and(|entry| {
+                let patience = durations.of(entry.owner.as_ref()).drain;
+                passed_over.stands(entry, Duration::try_from(patience).unwrap_or_default(), now, wake)
+            })
         });
     }
 
@@ -266,8 +269,7 @@ impl Drainer {
     fn watch_workloads(&mut self, around: &Around<'_>, cluster: &mut Cluster) {
         let of_pods = self.node_pods.values().flat_map(|node_pods| &node_pods.workloads);
         let mut wanted: BTreeSet<Workload> = of_pods.cloned().collect();
-        let evicted =
-            if around.durations.workloads.is_zero() { BTreeMap::new() } else { cluster.monitored() };
+        let evicted = cluster.monitored(&cluster.durations(*around.durations));
         wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
         self.workloads.want(&around.api.client, around.watches, wanted);
         cluster.note_evicted(&evicted, |owners| self.workloads.evicted(owners));

@@ -45,6 +45,8 @@ pub const FLEET_FIELDS: [Field<'static>; 10] = [
     Field::VersionRecord("1.20.0"),
     Field::VersionRecord("1.20.1"),
     Field::VersionRecord("1.20.2"),
+    Field::Seen("1.20.0"),
+    Field::Seen("1.20.1"),
     Field::LastFinished,
 ];
 
@@ -286,7 +288,6 @@ fn fleet() -> impl Strategy<Value = Json> {
         btree_map(select(SLOTS.map(str::to_owned).to_vec()), slot, 0..3).prop_map(|slots| json!(slots));
     let record = object(vec![
         ("firstSeen", or_null(&texts(&TIMES))),
-        ("reportedBy", some_of(&[json!([]), json!(["a", "b"])])),
         ("failures", some_of(&[json!([]), json!([{"node": "a", "at": TIMES[0], "reason": "FellBack"}])])),
         ("succeeded", some_of(&numbers())),
         ("halted", or_null(&[json!({"at": TIMES[0], "reason": "too many failures"})])),
@@ -297,6 +298,7 @@ fn fleet() -> impl Strategy<Value = Json> {
         ("term", some_of(&numbers())),
         ("slots", weighted(0.7, slots).boxed()),
         ("versions", weighted(0.7, versions).boxed()),
+        ("seen", some_of(&[json!({}), json!({"1.20.0": TIMES[0]})])),
         ("limit", some_of(&numbers())),
         ("lastFinished", or_null(&texts(&TIMES))),
     ]);
@@ -326,7 +328,9 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
         | Field::StatusAttempt
         | Field::Term => (0_u64..6).prop_map(Value::Number).boxed(),
         Field::SpecState | Field::CurrentState => select(&State::ALL[..]).prop_map(Value::State).boxed(),
-        Field::SpecTransitionTimestamp | Field::FailureTimestamp | Field::LastFinished => text(&TIMES),
+        Field::SpecTransitionTimestamp | Field::FailureTimestamp | Field::LastFinished | Field::Seen(_) => {
+            text(&TIMES)
+        }
         Field::SpecVersion | Field::CurrentVersion | Field::TargetVersion => text(&VERSIONS),
         Field::SpecBaselineBootId
         | Field::SpecRebootFromBootId

@@ -135,7 +135,6 @@ fn refused_of_fleets() -> Vec<Row> {
         ("halted in two lines", FleetStatus, json!({"halted": "1.0.0\n1.0.1"}), "halted"),
         ("a slot of two lines", FleetStatus, slot, "uid"),
         ("a failure on a node in colour", FleetStatus, record("failures", failure), "failures[0].node"),
-        ("a witness of two words", FleetStatus, record("reportedBy", json!(["a b"])), "reportedBy[0]"),
     ]
     .map(refused)
     .into()

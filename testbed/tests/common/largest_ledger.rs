@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use brupop_api::BottlerocketFleet;
 use brupop_api::crds::{
-    CONDITIONS_MAX, COUNTER_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX,
-    REPORTERS_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VERSION_MAX, VERSION_RECORDS_MAX, WORD_MAX,
+    CONDITIONS_MAX, COUNTER_MAX, DONE_POOLS_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX, NAME_MAX,
+    POOL_NAME_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VERSION_MAX, VERSION_RECORDS_MAX, WORD_MAX,
 };
 use brupop_api::names::{CONDITIONS_MANAGER, FLEET, GROUP};
 use http::Method;
@@ -28,6 +28,8 @@ struct Texts {
     version: fn(usize) -> String,
     versions: usize,
     failures: usize,
+    /// How many pools each version notes.
+    pools: usize,
     sentence: String,
     word: usize,
     conditions: usize,
@@ -57,17 +59,23 @@ impl Texts {
         }
         let slots = (0..usize::try_from(SLOTS_MAX).unwrap_or_default()).map(|n| (self.name(n), slot.clone()));
         let failure = |n| json!({"node": self.name(n), "at": self.time, "reason": "W".repeat(self.word)});
+        let done = |n| {
+            let pool = cut(&format!("p{n}{}", "p".repeat(POOL_NAME_MAX)), POOL_NAME_MAX);
+            (pool, json!({"since": self.time, "longestSeconds": self.number}))
+        };
         let record = json!({
             "firstSeen": self.time,
-            "reportedBy": (0..REPORTERS_MAX).map(|n| self.name(n)).collect::<Vec<_>>(),
             "failures": (0..self.failures).map(failure).collect::<Vec<_>>(),
             "succeeded": self.number,
             "halted": {"at": self.time, "reason": cut(&self.sentence, HALT_REASON_MAX)},
+            "donePools": (0..self.pools).map(done).collect::<Map<_, _>>(),
         });
         let versions = (0..self.versions).map(|n| ((self.version)(n), record.clone()));
+        let seen = (0..self.versions.min(SEEN_MAX)).map(|n| ((self.version)(n), json!(self.time)));
         json!({
             "term": self.number, "lastFinished": self.time,
             "slots": slots.collect::<Map<_, _>>(), "versions": versions.collect::<Map<_, _>>(),
+            "seen": seen.collect::<Map<_, _>>(),
         })
     }
 
@@ -104,6 +112,7 @@ fn ledgers() -> [Texts; 2] {
             version: |n| format!("1.{n}.0"),
             versions: 12,
             failures: 2,
+            pools: 2,
             sentence: sentence.to_owned(),
             word: "AdmissionEnforced".len(),
             conditions: 3,
@@ -118,6 +127,7 @@ fn ledgers() -> [Texts; 2] {
             time: format!("2026-01-01T00:00:00.{fraction}Z"),
             version: |n| cut(&format!("1.0.{n}-{}", "v".repeat(VERSION_MAX)), VERSION_MAX),
             versions: VERSION_RECORDS_MAX,
+            pools: DONE_POOLS_MAX,
             failures: FAILED_NODES_MAX,
             sentence: "🦀".repeat(MESSAGE_MAX),
             word: WORD_MAX,

@@ -45,7 +45,7 @@ impl<'a> Case<'_, 'a> {
             }
             return Decision::wait(Reason::BudgetAllowsNone(budget));
         }
-        if fleet.exclude && !node.excluded && marker.excluded_at.is_none() {
+        if view.time.exclude && !node.excluded && marker.excluded_at.is_none() {
             let excluded = Marker { excluded_at: now(), ..marker };
             let sets = [(Field::ExcludedFromLoadBalancers, Value::Set)];
             let tests = [(Field::ExcludedFromLoadBalancers, Value::Absent)];

@@ -5,12 +5,12 @@
 //! then the name decides.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use brupop_api::State;
 
 use super::pool::{self, Stage};
-use super::room::{Group, group};
+use super::room::{Group, Place};
 use super::versions::is_full;
 use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
 use crate::facts::{FleetFacts, Gate, NodeView};
@@ -115,7 +115,9 @@ pub fn candidates<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<usi
 pub(super) struct Candidates<'s, 'a> {
     views: &'s [NodeView<'a>],
     /// The nodes of each pool and zone, in their order. Only the first of each is compared.
-    waiting: BTreeMap<(Group, Option<&'a str>), VecDeque<usize>>,
+    waiting: BTreeMap<Place<'a>, VecDeque<usize>>,
+    /// The pools whose zones are updated one after the other.
+    zone_by_zone: BTreeSet<Group>,
     busy: BTreeMap<Option<&'a str>, usize>,
 }
 
@@ -128,7 +130,9 @@ impl<'s, 'a> Candidates<'s, 'a> {
         has_slot: impl Fn(usize) -> bool,
         goes_on: impl Fn(&str) -> bool,
     ) -> Self {
-        let mut candidates = Self { views, waiting: BTreeMap::new(), busy: BTreeMap::new() };
+        let one_by_one = fleet.pools.iter().enumerate().filter(|(_, pool)| pool.one_zone_at_a_time);
+        let zone_by_zone = one_by_one.map(|(index, _)| Group::Pool(index)).collect();
+        let mut candidates = Self { views, waiting: BTreeMap::new(), zone_by_zone, busy: BTreeMap::new() };
         let mut order: Vec<usize> = Vec::new();
         for (index, view) in views.iter().enumerate() {
             let Some((node, shadow)) = view.node.zip(view.shadow) else { continue };
@@ -144,31 +148,28 @@ impl<'s, 'a> Candidates<'s, 'a> {
         // Among equals they stay sorted by name. Most are equals, so there is little to sort.
         order.sort_by_key(|&index| candidates.rank(index));
         for index in order {
-            let (group, zone) = (group(&views[index]), candidates.zone(index));
-            candidates.waiting.entry((group, zone)).or_default().push_back(index);
+            candidates.waiting.entry(Place::of(&views[index])).or_default().push_back(index);
         }
         candidates
     }
 
-    /// The next of those whose groups have room.
-    pub(super) fn next_of(&mut self, has_room: impl Fn(Group) -> bool) -> Option<usize> {
-        let with_room = self.waiting.iter().filter(|((group, _), _)| has_room(*group));
-        let firsts = with_room.filter_map(|(key, nodes)| Some((*key, *nodes.front()?)));
-        let (key, _) = firsts.min_by_key(|&((_, zone), index)| {
-            let going_on = self.busy.get(&zone).copied().unwrap_or(0);
-            (self.rank(index), going_on, index)
+    /// The next of those in places that have room.
+    pub(super) fn next_of(&mut self, has_room: impl Fn(Place<'a>) -> bool) -> Option<usize> {
+        let with_room = self.waiting.iter().filter(|(place, _)| has_room(**place));
+        let firsts = with_room.filter_map(|(place, nodes)| Some((*place, *nodes.front()?)));
+        let (place, _) = firsts.min_by_key(|&(place, index)| {
+            let zone_by_zone = self.zone_by_zone.contains(&place.group);
+            let going_on = self.busy.get(&place.zone).copied().filter(|_| !zone_by_zone);
+            let zone = place.zone.filter(|_| zone_by_zone);
+            (self.rank(index), going_on.unwrap_or(0), zone, index)
         })?;
-        *self.busy.entry(key.1).or_default() += 1;
-        self.waiting.get_mut(&key)?.pop_front()
+        *self.busy.entry(place.zone).or_default() += 1;
+        self.waiting.get_mut(&place)?.pop_front()
     }
 
     /// The nodes that were not taken.
     pub(super) fn rest(self) -> impl Iterator<Item = usize> + use<'s, 'a> {
         self.waiting.into_values().flatten()
-    }
-
-    fn zone(&self, index: usize) -> Option<&'a str> {
-        self.views[index].node.and_then(|node| node.zone)
     }
 
     fn rank(&self, index: usize) -> (Reverse<bool>, u64, bool, bool) {

@@ -50,7 +50,7 @@ pub(super) fn allows<'a>(
     }
 }
 
-/// Does it allow this version, and are the pools done with it that go first?
+/// Does it allow this version, is it old enough, and are the pools done with it that go first?
 ///
 /// # Errors
 /// It does not.
@@ -63,7 +63,11 @@ pub(super) fn allows_version<'a>(
     if !pool.rules.is_none_or(|rules| rules.allow(version)) {
         return Err(Reason::VersionNotAllowed(version));
     }
-    pool.waits_for(version).map_or(Ok(()), |first| Err(Reason::WaitingForPool(first)))
+    if let Some(first) = pool.waits_for(version) {
+        return Err(Reason::WaitingForPool(first));
+    }
+    let asked_for = view.node.is_some_and(|node| node.update_now);
+    pool.ripens(version).filter(|_| !asked_for).map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))
 }
 
 impl Case<'_, '_> {

@@ -93,6 +93,10 @@ Reason<'a> {
     NoPool => "no pool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
     WaitingForPool(pool: &'a str) =>
         "the pool {pool} goes first (spec.after): it is not done with this version, or not for long enough yet",
+    VersionTooYoung(until: Until) =>
+        "the pool of this node lets versions ripen (spec.versions.minAge); this one is old enough {until}",
+    WaitingForZone(zone: &'a str) =>
+        "a node of another zone ({zone}) of the pool is unavailable: it updates one zone at a time (spec.topology)",
     VersionNotAllowed(version: &'a str) => "the pool of this node does not allow {version} (spec.versions)",
     AdmissionNotEnforced =>
         "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",
@@ -198,6 +202,8 @@ impl Reason<'_> {
                 | Self::OtherOperator
                 | Self::VersionUnproven(_)
                 | Self::WaitingForPool(_)
+                | Self::WaitingForZone(_)
+                | Self::VersionTooYoung(_)
                 | Self::NodeTooYoung
                 | Self::PausingBetweenUpdates
                 | Self::CheckingPods

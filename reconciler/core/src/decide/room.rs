@@ -1,6 +1,6 @@
 //! How many more nodes may be out of service: in each group, and in the whole fleet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::fleet::Slot;
 
@@ -16,20 +16,38 @@ pub(super) enum Group {
     Pool(usize),
 }
 
-/// The group of a node.
-pub(super) fn group(view: &NodeView<'_>) -> Group {
-    match view.steering {
-        Steering::Pool(index) => Group::Pool(index),
-        Steering::Environment | Steering::Conflict(_) | Steering::Nobody => Group::Unpooled,
+/// Where a node counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place<'a> {
+    /// Its group.
+    pub(super) group: Group,
+    /// Its zone, if it has one.
+    pub(super) zone: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    /// The place of a node.
+    pub(super) fn of(view: &NodeView<'a>) -> Self {
+        let group = match view.steering {
+            Steering::Pool(index) => Group::Pool(index),
+            Steering::Environment | Steering::Conflict(_) | Steering::Nobody => Group::Unpooled,
+        };
+        Self { group, zone: view.node.and_then(|node| node.zone) }
     }
 }
 
 /// What is left of the limits.
-pub(super) struct Room {
+pub(super) struct Room<'a> {
     fleet: Places,
     unpooled: Places,
     pools: Vec<Places>,
+    /// For each pool that keeps zones apart: those that have an unavailable node. `None` stands for the nodes that have left
+    /// the pool, of which it is not known where the pool would see them.
+    busy: BTreeMap<usize, BTreeSet<Option<Zone<'a>>>>,
 }
+
+/// The name of a zone; nodes that have none are a zone, too.
+type Zone<'a> = Option<&'a str>;
 
 /// What is left of one limit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,55 +69,86 @@ impl Places {
     }
 }
 
-impl Room {
+impl<'a> Room<'a> {
     /// What these slots leave. A slot counts in the pool in which it was taken and, if its node has changed its pool
     /// since, in the one that owns it now.
     pub(super) fn beside<'s>(
         fleet: &FleetFacts<'_>,
-        slots: impl Iterator<Item = (&'s Slot, Option<Group>)>,
+        slots: impl Iterator<Item = (&'s Slot, Option<Place<'a>>)>,
     ) -> Self {
         let index: BTreeMap<&str, usize> =
             fleet.pools.iter().enumerate().map(|(index, pool)| (pool.name, index)).collect();
-        let pools = fleet.pools.iter().map(|pool| Places::of(pool.limit)).collect();
-        let mut room = Self { fleet: Places::of(fleet.ceiling), unpooled: Places::of(fleet.limit), pools };
+        let one_by_one = fleet.pools.iter().enumerate().filter(|(_, pool)| pool.one_zone_at_a_time);
+        let mut room = Self {
+            fleet: Places::of(fleet.ceiling),
+            unpooled: Places::of(fleet.limit),
+            pools: fleet.pools.iter().map(|pool| Places::of(pool.limit)).collect(),
+            busy: one_by_one.map(|(index, _)| (index, BTreeSet::new())).collect(),
+        };
         for (slot, now) in slots {
             let taken_in = match &slot.pool {
                 None => Some(Group::Unpooled),
                 Some(pool) => index.get(pool.as_str()).map(|index| Group::Pool(*index)),
             };
             room.fleet.slots += 1;
-            for group in taken_in.into_iter().chain(now.filter(|now| Some(*now) != taken_in)) {
+            if let Some(group) = taken_in.filter(|group| now.is_none_or(|now| now.group != *group)) {
                 room.places(group).slots += 1;
+                room.keep_busy(group, None);
+            }
+            if let Some(now) = now {
+                room.places(now.group).slots += 1;
+                room.keep_busy(now.group, Some(now.zone));
             }
         }
         room
     }
 
-    /// May one more node of this group be taken out of service?
-    pub(super) fn has(&self, group: Group) -> bool {
+    /// May one more node be taken out of service there?
+    pub(super) fn has(&self, place: Place<'a>) -> bool {
+        self.has_places(place.group) && self.busy_elsewhere(place).is_none()
+    }
+
+    /// The same, whatever zones are busy.
+    pub(super) fn has_places(&self, group: Group) -> bool {
         !self.fleet.is_full() && !self.of(group).is_full()
     }
 
-    /// A node of this group gets a slot.
-    pub(super) fn take(&mut self, group: Group) {
+    /// A node gets a slot there.
+    pub(super) fn take(&mut self, place: Place<'a>) {
         self.fleet.slots += 1;
-        self.places(group).slots += 1;
+        self.places(place.group).slots += 1;
+        self.keep_busy(place.group, Some(place.zone));
     }
 
-    /// A node of this group is out of service without a slot.
-    pub(super) fn note_unavailable(&mut self, group: Group) {
+    /// A node is out of service there without a slot.
+    pub(super) fn note_unavailable(&mut self, place: Place<'a>) {
         self.fleet.unavailable += 1;
-        self.places(group).unavailable += 1;
+        self.places(place.group).unavailable += 1;
+        self.keep_busy(place.group, Some(place.zone));
     }
 
-    /// What the others of this group wait for.
-    pub(super) fn why(&self, group: Group) -> Reason<'static> {
-        let places = self.of(group);
+    /// What the others there wait for.
+    pub(super) fn why(&self, place: Place<'a>) -> Reason<'a> {
+        let places = self.of(place.group);
         let full = if places.is_full() { places } else { self.fleet };
-        if full.is_full() && full.slots == 0 {
-            Reason::LimitUsedByUnavailableNodes
-        } else {
-            Reason::LimitReached
+        match self.busy_elsewhere(place) {
+            Some(zone) if !full.is_full() => Reason::WaitingForZone(zone.flatten().unwrap_or("of no name")),
+            _ if full.is_full() && full.slots == 0 => Reason::LimitUsedByUnavailableNodes,
+            _ => Reason::LimitReached,
+        }
+    }
+
+    /// Another zone than this, in a pool that keeps them apart, that has an unavailable node.
+    fn busy_elsewhere(&self, place: Place<'a>) -> Option<Option<Zone<'a>>> {
+        let Group::Pool(index) = place.group else { return None };
+        self.busy.get(&index)?.iter().find(|zone| **zone != Some(place.zone)).copied()
+    }
+
+    fn keep_busy(&mut self, group: Group, zone: Option<Zone<'a>>) {
+        if let Group::Pool(index) = group
+            && let Some(busy) = self.busy.get_mut(&index)
+        {
+            busy.insert(zone);
         }
     }
 

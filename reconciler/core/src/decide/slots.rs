@@ -11,8 +11,9 @@ use brupop_api::{Field, Object, State, Value, Write};
 use super::Reason;
 use super::idle::Candidates;
 use super::pool;
-use super::room::{Group, Room, group};
+use super::room::{Place, Room};
 use super::versions::{Halted, Versions};
+use crate::age;
 use crate::facts::{FleetFacts, NodeFacts, NodeView, is_unavailable};
 
 /// What to do with the slots.
@@ -62,6 +63,8 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
     }));
     let halted = versions.halted.clone();
     sets.extend(versions.sets(fleet, views));
+    let seen = age::notes(fleet, views).into_iter();
+    sets.extend(seen.map(|(version, seen)| (Field::Seen(version), Value::text_or_absent(seen))));
     let write = (!sets.is_empty()).then(|| {
         let mut tests = tests(fleet, &sets);
         if !taken.is_empty() {
@@ -78,9 +81,12 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
 /// so that a write that lingers does not undo what was counted or halted since.
 fn tests<'a>(fleet: &FleetFacts<'a>, sets: &[(Field<'a>, Value<'a>)]) -> Vec<(Field<'a>, Value<'a>)> {
     let records = sets.iter().filter_map(|(field, _)| {
-        let Field::VersionRecord(version) = field else { return None };
-        let read = fleet.versions.get(*version).cloned();
-        Some((*field, read.map_or(Value::Absent, Value::VersionRecord)))
+        let read = match field {
+            Field::VersionRecord(version) => fleet.versions.get(*version).cloned().map(Value::VersionRecord),
+            Field::Seen(version) => fleet.seen.get(*version).map(|at| Value::text(at)),
+            _ => return None,
+        };
+        Some((*field, read.unwrap_or(Value::Absent)))
     });
     let fixed =
         [(Field::Term, Value::Number(fleet.term)), (Field::Slots, Value::Slots(Cow::Borrowed(fleet.slots)))];
@@ -115,17 +121,17 @@ impl<'a> Holders<'a> {
         holders
     }
 
-    /// The slots that are kept, and the groups to which their nodes belong now.
+    /// The slots that are kept, and where their nodes count now.
     fn kept(
         &self,
         fleet: &FleetFacts<'a>,
         views: &[NodeView<'a>],
-    ) -> impl Iterator<Item = (&'a Slot, Option<Group>)> {
+    ) -> impl Iterator<Item = (&'a Slot, Option<Place<'a>>)> {
         let freed: BTreeSet<&str> = self.freed.iter().map(|(name, _)| *name).collect();
         let kept = fleet.slots.iter().filter(move |(name, _)| !freed.contains(name.as_str()));
         kept.map(|(name, slot)| {
             let index = views.binary_search_by_key(&name.as_str(), |view| view.shadow_name).ok();
-            (slot, index.map(|index| group(&views[index])))
+            (slot, index.map(|index| Place::of(&views[index])))
         })
     }
 }
@@ -189,14 +195,14 @@ fn choose<'a>(
     let mut choice = Choice { taken, queued: vec![], preflight: vec![] };
     let mut candidates =
         Candidates::new(fleet, views, |at| holders.have[at], |version| !versions.halts(version));
-    while let Some(index) = candidates.next_of(|group| room.has(group)) {
+    while let Some(index) = candidates.next_of(|place| room.has(place)) {
         if let Some(version) = version_for(&views[index])
             && !canaries.take(version)
         {
             choice.queued.push((index, Reason::VersionUnproven(version)));
             continue;
         }
-        room.take(group(&views[index]));
+        room.take(Place::of(&views[index]));
         if views[index].node.is_some_and(|node| fleet.must_pause(&node)) {
             choice.queued.push((index, Reason::PausingBetweenUpdates));
         } else if views[index].pods.known {
@@ -207,21 +213,21 @@ fn choose<'a>(
         }
     }
     let rest = candidates.rest().chain(left_over);
-    choice.queued.extend(rest.map(|index| (index, room.why(group(&views[index])))));
+    choice.queued.extend(rest.map(|index| (index, room.why(Place::of(&views[index])))));
     choice
 }
 
 /// Which updates that run without a slot get one.
-struct Running {
+struct Running<'a> {
     taken: Vec<usize>,
     left_over: Vec<usize>,
     /// How many nodes may begin beside them.
-    room: Room,
+    room: Room<'a>,
 }
 
 /// Nodes down for other reasons use up the limit, but do not block a node that is already out of service; among those,
 /// one that only needs uncordoning goes first.
-fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &Holders<'a>) -> Running {
+fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &Holders<'a>) -> Running<'a> {
     let mut room = Room::beside(fleet, holders.kept(fleet, views));
     let goes_on = |at: &usize| runs(&views[*at]) && (fleet.alone || !is_others(&views[*at]));
     let running = (0..views.len()).filter(|at| !holders.have[*at] && goes_on(at));
@@ -229,24 +235,28 @@ fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &
     at_once.sort_by_key(|&at| !only_comes_back(&views[at]));
     others.sort_by_key(|&at| is_unavailable(&views[at]));
     let (mut taken, mut left_over) = (vec![], vec![]);
-    let mut take = |at: usize, room: &mut Room, taken: &mut Vec<usize>| {
-        let group = group(&views[at]);
-        if room.has(group) {
-            room.take(group);
+    for at in at_once {
+        // Whatever zones are busy: it is out of service already, and comes back.
+        let place = Place::of(&views[at]);
+        if room.has_places(place.group) {
+            room.take(place);
             taken.push(at);
         } else {
             left_over.push(at);
         }
-    };
-    for at in at_once {
-        take(at, &mut room, &mut taken);
     }
     let unavailable = |at: &usize| !holders.keep[*at] && is_unavailable(&views[*at]) && !taken.contains(at);
     for at in (0..views.len()).filter(unavailable) {
-        room.note_unavailable(group(&views[at]));
+        room.note_unavailable(Place::of(&views[at]));
     }
     for at in others {
-        take(at, &mut room, &mut taken);
+        let place = Place::of(&views[at]);
+        if room.has(place) {
+            room.take(place);
+            taken.push(at);
+        } else {
+            left_over.push(at);
+        }
     }
     Running { taken, left_over, room }
 }

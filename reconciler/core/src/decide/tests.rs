@@ -19,6 +19,7 @@ mod steps;
 mod undrainable;
 mod versions;
 mod world;
+mod zones;
 
 use brupop_api::{Field, State, Value, Write};
 

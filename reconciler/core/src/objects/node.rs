@@ -20,7 +20,7 @@ use crate::facts::Words;
 use super::{Condition, Keep, Kept, Readiness};
 
 /// Labels and annotations of a Node that matter here.
-const LABELS: [&str; 3] = [names::UPDATER_INTERFACE_LABEL, names::EXCLUDE_FROM_LB_LABEL, ZONE_LABEL];
+const LABELS: [&str; 3] = [names::UPDATER_INTERFACE_LABEL, names::EXCLUDE_FROM_LB_LABEL, names::ZONE_LABEL];
 const ANNOTATIONS: [&str; 5] = [
     names::MARKER_ANNOTATION,
     names::PAUSE_ANNOTATION,
@@ -28,8 +28,6 @@ const ANNOTATIONS: [&str; 5] = [
     names::DO_NOT_DISRUPT_ANNOTATION,
     names::SCALE_DOWN_DISABLED_ANNOTATION,
 ];
-/// Well-known label of a Node's zone.
-const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// Most bytes of these labels, or of these annotations. The marker is the longest, with up to 4 KiB.
 const KEPT_MAX: usize = 16 * 1024;
 /// Most bytes of all labels. A Node with more is not updated: no pool could tell whether it selects it.
@@ -193,7 +191,7 @@ impl Facts {
             paused: annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false"),
             update_now: annotation(names::UPDATE_NOW_ANNOTATION) == Some("true"),
             version: version(&os_image).map(str::to_owned),
-            zone: label(ZONE_LABEL).map(str::to_owned),
+            zone: label(names::ZONE_LABEL).map(str::to_owned),
             marker: annotation(names::MARKER_ANNOTATION)
                 .map(|text| Marker::parse(text).map_err(|error| error.to_string())),
             labels,

@@ -169,7 +169,6 @@ fn the_fleet_is_seen() {
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let fleet = observe_at(&cluster, &durations, NOW).fleet;
     assert_eq!((fleet.term, fleet.ledger_term, fleet.limit), (4, Some(4), 2));
-    assert!(fleet.exclude);
     assert_eq!(fleet.slots["brs-a"].attempt, 1);
 }
 

@@ -9,6 +9,7 @@ use brupop_api::printable::printable;
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
+use semver::Version;
 use serde_json::{Value, json};
 
 use super::{DesiredCondition, generation};
@@ -35,9 +36,18 @@ struct Tally<'a> {
     /// Nodes that have not reported, or cannot look for updates.
     unknown: u64,
     /// Those whose update has not begun, by the word of the reason.
-    waiting: BTreeMap<&'static str, (u64, Reason<'a>)>,
+    waiting: BTreeMap<&'static str, Waiting<'a>>,
     /// Why a version is halted that one of them wants.
     halted: Option<Reason<'a>>,
+}
+
+/// Nodes that wait for the same.
+struct Waiting<'a> {
+    nodes: u64,
+    /// Why the first of them waits.
+    reason: Reason<'a>,
+    /// The version that it runs, and the one that it waits for.
+    from_to: Option<(&'a str, &'a str)>,
 }
 
 /// The statuses of all pools, in the order of the facts, from what was decided for each node.
@@ -53,7 +63,7 @@ pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>]) -> Vec<DesiredPool
             tally.count(view, slot.is_some(), decision.reason);
         }
     }
-    fleet.pools.iter().zip(tallies).map(|(pool, tally)| tally.status(pool)).collect()
+    fleet.pools.iter().zip(tallies).map(|(pool, tally)| tally.status(pool, fleet.seen)).collect()
 }
 
 impl<'a> Tally<'a> {
@@ -74,7 +84,9 @@ impl<'a> Tally<'a> {
             let waits_for_turn = reason.waits_for_turn();
             self.counts.pending_nodes += u64::from(waits_for_turn);
             self.counts.blocked_nodes += u64::from(!waits_for_turn);
-            self.waiting.entry(reason.as_str()).or_insert((0, reason)).0 += 1;
+            let from_to = node.version.zip(reported.and_then(|shadow| shadow.update()));
+            let first = Waiting { nodes: 0, reason, from_to };
+            self.waiting.entry(reason.as_str()).or_insert(first).nodes += 1;
         } else if reported.is_none_or(|shadow| shadow.status.refresh_failed().is_some()) {
             self.unknown += 1;
         } else {
@@ -82,7 +94,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn status(mut self, pool: &PoolFacts<'_>) -> DesiredPoolStatus {
+    fn status(mut self, pool: &PoolFacts<'_>, seen: &BTreeMap<String, String>) -> DesiredPoolStatus {
         self.counts.unavailable_limit = pool.limit;
         let window = pool.next_window;
         let mut versions: Vec<VersionCount> = std::mem::take(&mut self.versions)
@@ -100,12 +112,12 @@ impl<'a> Tally<'a> {
             next_window: window
                 .map(|(start, end)| NextWindow { start: start.to_string(), end: end.to_string() }),
             versions,
-            conditions: [accepted(pool), self.progressing(pool), self.updated(), self.halted()],
+            conditions: [accepted(pool), self.progressing(pool, seen), self.updated(), self.halted()],
         }
     }
 
     /// Why the pool moves, or why not: what most of the nodes that wait wait for.
-    fn progressing(&self, pool: &PoolFacts<'_>) -> DesiredCondition {
+    fn progressing(&self, pool: &PoolFacts<'_>, seen: &BTreeMap<String, String>) -> DesiredCondition {
         let (status, reason, message) = match pool.starts {
             PoolGate::Invalid(why) => (ConditionStatus::False, "PoolInvalid", why.to_owned()),
             _ if self.counts.updating_nodes > 0 => {
@@ -114,10 +126,14 @@ impl<'a> Tally<'a> {
             _ if self.counts.nodes == 0 => (ConditionStatus::False, "NoNodes", NO_NODES.to_owned()),
             _ => {
                 // Among equals, the first in the alphabet.
-                let most = self.waiting.iter().rev().max_by_key(|(_, (nodes, _))| *nodes);
+                let most = self.waiting.iter().rev().max_by_key(|(_, waiting)| waiting.nodes);
                 match most {
-                    Some((word, (_, reason))) => {
-                        (ConditionStatus::False, *word, reason.message().into_owned())
+                    Some((word, waiting)) => {
+                        let (reason, message) = match superseded(pool, waiting, seen) {
+                            Some(message) => ("Superseded", message),
+                            None => (*word, waiting.reason.message().into_owned()),
+                        };
+                        (ConditionStatus::False, reason, message)
                     }
                     None => (ConditionStatus::False, "NoUpdate", "no node has an update to go to".to_owned()),
                 }
@@ -149,6 +165,25 @@ impl<'a> Tally<'a> {
         };
         DesiredCondition::of(HALTED, status, reason, &message)
     }
+}
+
+/// Did another version come before the pool got to the last one? If that goes on, it never gets to any.
+fn superseded(
+    pool: &PoolFacts<'_>,
+    waiting: &Waiting<'_>,
+    seen: &BTreeMap<String, String>,
+) -> Option<String> {
+    let Waiting { reason: why @ (Reason::VersionTooYoung(_) | Reason::WaitingForPool(_)), from_to, .. } =
+        waiting
+    else {
+        return None;
+    };
+    let (runs, wants) = from_to.as_ref()?;
+    let (runs, wants) = (Version::parse(runs).ok()?, Version::parse(wants).ok()?);
+    let between = |version: &Version| runs < *version && *version < wants;
+    let allowed = seen.keys().filter(|version| pool.rules.is_some_and(|rules| rules.allow(version)));
+    let missed = allowed.filter_map(|version| Version::parse(version).ok()).filter(between).max()?;
+    Some(format!("{wants} superseded {missed} before it was the turn of that: {}", why.message()))
 }
 
 const NO_NODES: &str = "the pool owns no node that is opted in";

@@ -144,10 +144,12 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
     };
     fleet.spec.max_unavailable = dice.rarely(4).then_some(IntOrString::Int(2));
     fleet.spec.unpooled_nodes = if dice.rarely(3) { UnpooledNodes::Hold } else { UnpooledNodes::Environment };
+    let seen = if dice.rarely(2) { BTreeMap::from([(NEW.to_owned(), dice.ago())]) } else { BTreeMap::new() };
     fleet.status = Some(BottlerocketFleetStatus {
         term: Some(TERM),
         slots,
         versions,
+        seen,
         last_finished: dice.ago_or_never(),
         ..BottlerocketFleetStatus::default()
     });
@@ -171,7 +173,11 @@ fn pools(dice: &mut Dice<'_>) -> Vec<serde_json::Value> {
             let spec = json!({
                 "nodeSelector": selector, "priority": dice.one_of(&[0, 0, 1]), "paused": dice.rarely(8),
                 "maxUnavailable": limit, "windows": if dice.rarely(2) { vec![window] } else { vec![] },
-                "freezes": if dice.rarely(6) { vec![freeze] } else { vec![] }, "versions": {"below": below},
+                "freezes": if dice.rarely(6) { vec![freeze] } else { vec![] },
+                "versions": {"below": below, "minAge": dice.one_of(&["0s", "0s", "1h"])},
+                "topology": {"mode": dice.one_of(&["OneAtATime", "Spread"])},
+                "drain": {"timeout": dice.one_of(&["15m", "1s"]), "loadBalancerDelay": dice.one_of(&["0s", "1h"])},
+                "soak": {"readyFor": dice.one_of(&["1m", "2h"]), "workloadsTimeout": dice.one_of(&["15m", "0s"])},
                 "after": if dice.rarely(4) { vec![json!({"pool": format!("p{}", 1 - nth), "soak": soak})] } else { vec![] },
             });
             json!({"metadata": {"name": format!("p{nth}"), "uid": format!("pool-{nth}"), "generation": 1}, "spec": spec})

@@ -169,6 +169,17 @@ proptest! {
         for pool in seen.fleet.pools {
             prop_assert!(within(&|of| of == Some(pool.name), pool.limit), "in {}", pool.name);
         }
+        for pool in seen.fleet.pools.iter().filter(|pool| pool.one_zone_at_a_time) {
+            let mine = |view: &&NodeView<'_>| pool_of(view) == Some(pool.name);
+            let holds = |view: &&NodeView<'_>| kept(&view.shadow_name.to_owned());
+            let away = |view: &NodeView<'_>| view.marked() || view.node.is_some_and(|it| it.labelled && !it.ready);
+            let zone = |view: &NodeView<'_>| view.node.and_then(|node| node.zone).map(str::to_owned);
+            if observed.views.iter().filter(|view| pool_of(view) == Some(pool.name)).any(begins) {
+                let zones: BTreeSet<_> =
+                    seen.views.iter().filter(mine).filter(|view| holds(view) || away(view)).map(zone).collect();
+                prop_assert!(zones.len() == 1, "in zones {:?} of {}", zones, pool.name);
+            }
+        }
     }
 
     #[test]
@@ -222,6 +233,7 @@ proptest! {
                     let closed_by_time = matches!(pool.starts, PoolGate::OutsideWindow(_) | PoolGate::Frozen(_));
                     let version = view.shadow.unwrap().update().unwrap();
                     let allowed = pool.rules.unwrap().allow(version) && pool.waits_for(version).is_none();
+                    let allowed = allowed && (node.update_now || pool.ripens(version).is_none());
                     allowed && (pool.starts == PoolGate::Open || (closed_by_time && node.update_now))
                 }
                 Steering::Conflict(_) | Steering::Nobody => false,

@@ -13,9 +13,9 @@ use crate::facts::{FleetFacts, Gate, NodeView, PodFacts};
 
 #[test]
 fn a_staged_node_is_taken_out_in_order() {
-    let fleet = FleetFacts { exclude: true, ..fleet() };
+    let fleet = fleet();
     let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
-    view.time.exclusion_over = false;
+    (view.time.exclude, view.time.exclusion_over) = (true, false);
     let decision = decide(&fleet, &view);
     assert_eq!(sets(write(&decision), Field::ExcludedFromLoadBalancers), Some(Value::Set));
     assert_eq!(sets(write(&decision), Field::Unschedulable), None);
@@ -84,8 +84,9 @@ fn each_step_reaches_its_milestone() {
 #[test]
 fn no_node_is_emptied_without_admission() {
     let alone = FleetFacts { enforced: false, ..fleet() };
-    for fleet in [alone, FleetFacts { exclude: true, gate: Gate::Paused, ..alone }] {
+    for (fleet, exclude) in [(alone, false), (FleetFacts { gate: Gate::Paused, ..alone }, true)] {
         let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        view.time.exclude = exclude;
         let decision = decide(&fleet, &view);
         assert_eq!((decision.effect, decision.reason), (None, Reason::AdmissionNotEnforced));
         let cordoned = marker(1, false);

@@ -51,7 +51,7 @@ fn what_was_evicted_is_missing_until_seen() {
 
 #[test]
 fn owners_matter_while_their_node_is_watched() {
-    let with = |owners: &[&str], state: &str| {
+    let with = |durations: Durations, owners: &[&str], state: &str| {
         let marker = Marker {
             shadow_uid: "uid-brs-n".to_owned(),
             evicted_owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
@@ -60,11 +60,15 @@ fn owners_matter_while_their_node_is_watched() {
         let annotations = json!({names::MARKER_ANNOTATION: marker.render()});
         let nodes = [("n", json!({"metadata": {"annotations": annotations}})), ("unmarked", json!({}))];
         let spec = json!({"state": state});
-        cluster(nodes, [("brs-n", spec.clone(), json!({})), ("brs-unmarked", spec, json!({}))]).monitored()
+        let shadows = [("brs-n", spec.clone(), json!({})), ("brs-unmarked", spec, json!({}))];
+        let cluster = cluster(nodes, shadows);
+        cluster.monitored(&cluster.durations(durations))
     };
     let expected = BTreeMap::from([("brs-n".to_owned(), vec![CART.to_owned()])]);
-    assert_eq!(with(&[CART], "MonitoringUpdate"), expected);
-    assert_eq!(with(&[CART], "RebootedIntoUpdate"), BTreeMap::new());
+    assert_eq!(with(durations(), &[CART], "MonitoringUpdate"), expected);
+    assert_eq!(with(durations(), &[CART], "RebootedIntoUpdate"), BTreeMap::new());
+    let unchecked = Durations { workloads: SignedDuration::ZERO, ..durations() };
+    assert_eq!(with(unchecked, &[CART], "MonitoringUpdate"), BTreeMap::new());
 }
 
 #[test]

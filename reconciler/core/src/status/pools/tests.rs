@@ -45,7 +45,12 @@ fn pool(spec: &Value, status: &Value) -> Item<Pool> {
 
 /// The status that the only pool should have.
 fn status(cluster: &mut Cluster) -> DesiredPoolStatus {
-    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4}});
+    status_with(cluster, &json!({}))
+}
+
+/// The same, with these versions seen.
+fn status_with(cluster: &mut Cluster, seen: &Value) -> DesiredPoolStatus {
+    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 4, "seen": seen}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
     let (time, policy) = (NOW.parse().unwrap(), Policy::default());
     cluster.prepare_pools(time, jiff::SignedDuration::ZERO);
@@ -167,5 +172,38 @@ fn a_status_that_is_stored_is_not_written_again() {
         assert!(again.is_stored_in(&cluster.pools["web"]), "{spec}: {again:?}");
         let later = again.patch(&cluster.pools["web"], "2026-11-21T05:00:00Z");
         assert_eq!(later["status"], patch["status"], "times of conditions that have not changed stay");
+    }
+}
+
+#[test]
+fn a_pool_says_that_it_never_gets_to_a_version() {
+    let progressing = |spec: &Value, seen: &Value| {
+        let mut cluster = Cluster::default();
+        pool(spec, &json!({})).put(&mut cluster);
+        join(&mut cluster, "n", "1.19.4", Some("1.21.0"), false);
+        let status = status_with(&mut cluster, seen);
+        let condition = &status.conditions[1];
+        (condition.reason.clone(), condition.message.clone())
+    };
+    let spec = |versions: Value| json!({"nodeSelector": {}, "versions": versions});
+    let (young, now) = (spec(json!({"minAge": "72h"})), NOW);
+    let (reason, message) =
+        progressing(&young, &json!({"1.19.4": now, "1.20.0": now, "1.21.0": now, "1.22.0": now}));
+    assert_eq!(reason, "Superseded");
+    assert!(
+        message.starts_with("1.21.0 superseded 1.20.0 before it was the turn of that: the pool of this node lets versions ripen"),
+        "{message}"
+    );
+    for (what, spec, seen, expected) in [
+        ("nothing is in between", &young, json!({"1.19.4": now, "1.21.0": now}), "VersionTooYoung"),
+        (
+            "what is in between is not allowed",
+            &spec(json!({"minAge": "72h", "atLeast": "1.21.0"})),
+            json!({"1.20.0": now}),
+            "VersionTooYoung",
+        ),
+        ("it does not wait for its age", &spec(json!({})), json!({"1.20.0": now}), "CheckingPods"),
+    ] {
+        assert_eq!(progressing(spec, &seen).0, expected, "{what}");
     }
 }

@@ -1,0 +1,72 @@
+//! How old versions are, for pools that let them ripen (`spec.versions.minAge`).
+//!
+//! A version's age counts from when the fleet first saw it on two nodes at a time, so no single agent makes a version old by
+//! naming it early, nor fills the bounded list with versions that it makes up.
+
+use std::collections::BTreeMap;
+
+use brupop_api::crds::SEEN_MAX;
+use jiff::Timestamp;
+
+use crate::facts::{FleetFacts, NodeView, PoolFacts, Until};
+
+/// So many nodes must name a version at a time; one, if there is only one.
+const WITNESSES: usize = 2;
+
+/// Works out for each version whether it is old enough for each pool. Returns when the clock alone changes that.
+pub(crate) fn apply<'a>(
+    pools: &mut [PoolFacts<'a>],
+    seen: Option<&'a BTreeMap<String, String>>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let mut next: Option<Timestamp> = None;
+    for pool in pools {
+        let Some(min_age) = pool.rules.map(|rules| rules.min_age).filter(|age| age.is_positive()) else {
+            continue;
+        };
+        for (version, seen) in seen.into_iter().flatten() {
+            let ripe = seen.parse::<Timestamp>().ok().and_then(|since| since.checked_add(min_age).ok());
+            let waits = ripe.filter(|at| *at > now);
+            next = [next, waits].into_iter().flatten().min();
+            let until = if ripe.is_none() { Some(Until::Unknown) } else { waits.map(Until::At) };
+            pool.ripens.insert(version, until);
+        }
+    }
+    next
+}
+
+/// What the ledger should note, where it is something else than it does: the time of a version, or that it is taken out of
+/// the list. Without pools nobody asks for ages, so nothing is noted.
+pub(crate) fn notes<'a>(
+    fleet: &FleetFacts<'a>,
+    views: &[NodeView<'a>],
+) -> BTreeMap<&'a str, Option<&'a str>> {
+    if fleet.pools.is_empty() {
+        return BTreeMap::new();
+    }
+    let mut opted_in = 0;
+    let mut named: BTreeMap<&'a str, usize> = BTreeMap::new();
+    for view in views.iter().filter(|view| view.node.is_some_and(|node| node.labelled)) {
+        opted_in += 1;
+        let Some(shadow) = view.shadow else { continue };
+        for version in shadow.update().into_iter().chain(shadow.status.current_version) {
+            *named.entry(version).or_default() += 1;
+        }
+    }
+    let seen =
+        |version: &str, nodes: usize| nodes >= WITNESSES.min(opted_in) && !fleet.seen.contains_key(version);
+    let mut new: Vec<&str> =
+        named.iter().filter(|(version, nodes)| seen(version, **nodes)).map(|(it, _)| *it).collect();
+    let unnamed = fleet.seen.iter().filter(|(version, _)| !named.contains_key(version.as_str()));
+    let mut unnamed: Vec<(&str, &str)> =
+        unnamed.map(|(version, at)| (version.as_str(), at.as_str())).collect();
+    // The oldest versions that no node names any more make room. Those that find none do not ripen.
+    unnamed.sort_by_key(|(_, at)| *at);
+    unnamed.truncate((fleet.seen.len() + new.len()).saturating_sub(SEEN_MAX));
+    new.truncate((SEEN_MAX + unnamed.len()).saturating_sub(fleet.seen.len()));
+    let gone = unnamed.into_iter().map(|(version, _)| (version, None));
+    new.into_iter().map(|version| (version, Some(fleet.now))).chain(gone).collect()
+}
+
+#[cfg(test)]
+mod tests;
