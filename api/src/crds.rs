@@ -20,7 +20,7 @@ pub const UID_MAX: usize = 64;
 /// Most conditions of an object.
 pub const CONDITIONS_MAX: usize = 8;
 /// Most slots in the ledger, and so most nodes that are updated at once, whatever is configured. The ledger is one object,
-/// which is written anew whenever a slot is taken or given back: with 500 slots it is stored as some 160 kB, at most as 1 MB,
+/// which is written anew whenever a slot is taken or given back: with 500 slots it is stored as some 160 kB, at most as 1.3 MB,
 /// and etcd takes no object of more than 1.5 MB.
 pub const SLOTS_MAX: u64 = 500;
 /// Most versions that the ledger has a record of.

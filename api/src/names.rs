@@ -93,6 +93,9 @@ pub mod canary {
     pub const POLICY_RULE: &str = "reconciler-node-annotations";
 }
 
+/// Well-known label of a Node's zone.
+pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +109,3 @@ mod tests {
         assert_eq!(shadow_name(&"n".repeat(NODE_NAME_MAX)).len(), 253);
     }
 }
-
-/// Well-known label of a Node's zone.
-pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";

@@ -185,6 +185,7 @@ fn limits_of_statuses() -> Vec<Row> {
 fn limits_of_fleets() -> Vec<Row> {
     let slot = json!({"uid": "u", "attempt": 1});
     let record = |field: &str, value: Json| json!({"versions": {"1.20.0": {field: value}}});
+    let seen = |count: usize| (0..count).map(|n| (format!("1.0.{n}"), json!(TIME))).collect::<Map<_, _>>();
     let failures = |count: usize| {
         let of = |n| json!({"node": format!("n{n}"), "at": TIME, "reason": "FellBack"});
         record("failures", (0..count).map(of).collect())

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::crds::SEEN_MAX;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Until};
 
@@ -21,9 +21,10 @@ pub(crate) fn apply<'a>(
 ) -> Option<Timestamp> {
     let mut next: Option<Timestamp> = None;
     for pool in pools {
-        let Some(min_age) = pool.rules.map(|rules| rules.min_age).filter(|age| age.is_positive()) else {
+        let min_age = pool.rules.map_or(SignedDuration::ZERO, |rules| rules.min_age);
+        if min_age.is_zero() {
             continue;
-        };
+        }
         for (version, seen) in seen.into_iter().flatten() {
             let ripe = seen.parse::<Timestamp>().ok().and_then(|since| since.checked_add(min_age).ok());
             let waits = ripe.filter(|at| *at > now);

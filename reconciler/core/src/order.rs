@@ -12,13 +12,23 @@ use jiff::{SignedDuration, Timestamp};
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
 use crate::ownership::WatchedPool;
 
-/// The pools that wait for themselves, by way of others.
-pub(crate) fn in_circle(pools: &BTreeMap<String, WatchedPool>) -> BTreeSet<String> {
+/// Why pools that wait for each other are not understood.
+const CIRCLE: &str = "spec.after: these pools wait for each other in a circle, so none of them would ever begin; take one \
+                      of them out";
+
+/// Why a pool is not understood that comes after one of too many. The number is [`DONE_POOLS_MAX`].
+const TOO_MANY: &str = "spec.after: more than 16 pools go before others, and the ledger has room for the first 16 by name; \
+                        let one pool of them go first for several";
+
+/// The pools that cannot be heeded because of what they come after, and why.
+pub(crate) fn misplaced(pools: &BTreeMap<String, WatchedPool>) -> BTreeMap<&str, &'static str> {
     let after = |name: &str| {
         let rules = pools.get(name).and_then(|pool| pool.item.ok()?.rules.as_ref().ok());
         rules.map_or(&[][..], |rules| &rules.after).iter().map(|(pool, _)| pool.as_str())
     };
-    let waits_for_itself = |name: &String| {
+    let known: BTreeSet<&str> = pools.keys().flat_map(|name| after(name)).collect();
+    let known: BTreeSet<&str> = known.into_iter().take(DONE_POOLS_MAX).collect();
+    let waits_for_itself = |name: &str| {
         let (mut seen, mut open) = (BTreeSet::new(), after(name).collect::<Vec<_>>());
         while let Some(next) = open.pop() {
             if next == name {
@@ -30,7 +40,11 @@ pub(crate) fn in_circle(pools: &BTreeMap<String, WatchedPool>) -> BTreeSet<Strin
         }
         false
     };
-    pools.keys().filter(|name| waits_for_itself(name)).cloned().collect()
+    let why = |name: &str| {
+        let too_many = after(name).any(|pool| !known.contains(pool)).then_some(TOO_MANY);
+        if waits_for_itself(name) { Some(CIRCLE) } else { too_many }
+    };
+    pools.keys().filter_map(|name| Some((name.as_str(), why(name)?))).collect()
 }
 
 /// Works out for each version which pool has to be done with it first. Returns when the clock alone changes that.
@@ -103,13 +117,13 @@ pub(crate) fn notes(
         let halted = record.is_some_and(|record| record.halted.is_some());
         let wanted: BTreeMap<String, Done> = followed
             .iter()
+            .take(DONE_POOLS_MAX)
             .filter(|_| !halted)
             .filter_map(|pool| {
                 let standing = standings.get(&(*pool, version));
                 let before = stored.and_then(|stored| stored.get(*pool));
                 Some(((*pool).to_owned(), done(standing, before, fleet.now)?))
             })
-            .take(DONE_POOLS_MAX)
             .collect();
         if stored.map_or(!wanted.is_empty(), |stored| *stored != wanted) {
             changed.insert(version.to_owned(), wanted);

@@ -14,10 +14,6 @@ use crate::order;
 use crate::policy::Durations;
 use crate::pool::{Pool, PoolGate, Rules};
 
-/// Why pools that wait for each other are not understood.
-const CIRCLE: &str = "spec.after: these pools wait for each other in a circle, so none of them would ever begin; take one \
-                      of them out";
-
 /// Why a pool is not heeded before the clock was looked at for it.
 const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
 
@@ -97,13 +93,13 @@ impl WatchedPool {
         self.at = at;
     }
 
-    /// The pool as decisions see it, with so many opted-in nodes.
-    fn facts(&self, nodes: u64, in_circle: bool) -> PoolFacts<'_> {
+    /// The pool as decisions see it, with so many opted-in nodes; and why it cannot be heeded because of its place
+    /// among the others, if so.
+    fn facts(&self, nodes: u64, misplaced: Option<&'static str>) -> PoolFacts<'_> {
         let (rules, at) = (self.rules(), self.at.as_ref());
-        let gate = |of: fn(&AtTime) -> PoolGate<'static>| match (&self.invalid, at) {
-            (None, Some(_)) if in_circle => PoolGate::Invalid(CIRCLE),
+        let gate = |of: fn(&AtTime) -> PoolGate<'static>| match (self.invalid.as_deref().or(misplaced), at) {
             (None, Some(at)) => of(at),
-            (why, _) => PoolGate::Invalid(why.as_deref().unwrap_or(NOT_LOOKED_AT)),
+            (why, _) => PoolGate::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
         };
         PoolFacts {
             name: self.item.name(),
@@ -186,11 +182,12 @@ impl Cluster {
                 *count += u64::from(node.facts.labelled);
             }
         }
-        let circles = order::in_circle(&self.pools);
-        let facts = self.pools.values().zip(nodes).map(|(pool, nodes)| {
-            let in_circle = circles.contains(pool.item.name());
-            pool.facts(nodes, in_circle)
-        });
+        let misplaced = order::misplaced(&self.pools);
+        let facts = self
+            .pools
+            .values()
+            .zip(nodes)
+            .map(|(pool, nodes)| pool.facts(nodes, misplaced.get(pool.item.name()).copied()));
         let mut all: Vec<_> = facts.collect();
         let status = self.status();
         let by_order = order::apply(&mut all, status.map(|status| &status.versions), now);

@@ -35,7 +35,7 @@ pub const NODE_FIELDS: [Field<'static>; 9] = [
     Field::UpdaterInterface,
     Field::OsImage,
 ];
-pub const FLEET_FIELDS: [Field<'static>; 10] = [
+pub const FLEET_FIELDS: [Field<'static>; 12] = [
     Field::Uid,
     Field::Generation,
     Field::Term,

@@ -167,6 +167,32 @@ fn order() -> Vec<Told> {
     ]
 }
 
+fn waits() -> Vec<Told> {
+    let topology = |key: &str, mode: &str| json!({"topology": {"topologyKey": key, "mode": mode}});
+    let age = |age: &str| json!({"versions": {"minAge": age}});
+    vec![
+        ("racks apart", topology("example.org/rack", "OneAtATime"), Ok(())),
+        (
+            "racks in a mode of their own",
+            topology("rack", "Apart"),
+            Err("spec.topology.mode: Unsupported value"),
+        ),
+        ("a topology of no label", topology("a b", "Spread"), Err("spec.topology.topologyKey in body")),
+        ("three days old", age("72h"), Ok(())),
+        ("three days old, in days", age("3d"), Err("spec.versions.minAge in body should match")),
+        ("a drain of minutes", json!({"drain": {"timeout": "30m", "loadBalancerDelay": "90s"}}), Ok(())),
+        ("a drain without unit", json!({"drain": {"timeout": "300"}}), Err("spec.drain.timeout in body")),
+        (
+            "a delay below zero",
+            json!({"drain": {"loadBalancerDelay": "-1s"}}),
+            Err("spec.drain.loadBalancerDelay"),
+        ),
+        ("a soak", json!({"soak": {"readyFor": "1h30m", "workloadsTimeout": "0s"}}), Ok(())),
+        ("a soak in words", json!({"soak": {"readyFor": "long"}}), Err("spec.soak.readyFor in body")),
+        ("workloads for ever", json!({"soak": {"workloadsTimeout": ""}}), Err("spec.soak.workloadsTimeout")),
+    ]
+}
+
 fn statuses() -> Vec<Told> {
     let versions = |count: usize| json!({"versions": (0..count).map(|n| json!({"version": format!("1.0.{n}"), "nodes": 1})).collect::<Vec<_>>()});
     let one = json!({"version": "1.0.0", "nodes": 1});
@@ -185,17 +211,21 @@ fn statuses() -> Vec<Told> {
 
 /// All of them.
 pub fn all() -> Vec<Row> {
-    let specs = [selectors(), limits(), times(), order()].concat();
+    let specs = [selectors(), limits(), times(), order(), waits()].concat();
     [rows(PoolSpec, specs), rows(PoolStatus, statuses())].concat()
 }
 
 /// What people do not write is in what they read; so `null` means what nothing means.
 pub async fn defaults_appear(client: &Client) -> Result<()> {
     let mut objects = Objects { client, made: 3000 };
-    let expected = json!({"nodeSelector": {}, "priority": 0, "paused": false, "maxUnavailable": 1});
+    let expected = json!({"nodeSelector": {}, "priority": 0, "paused": false, "maxUnavailable": 1,
+        "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Spread"},
+        "drain": {"timeout": "15m", "loadBalancerDelay": "0s"},
+        "soak": {"readyFor": "1m", "workloadsTimeout": "15m"}});
     for spec in [
         json!({"nodeSelector": {}}),
-        json!({"nodeSelector": {}, "priority": null, "paused": null, "maxUnavailable": null, "windows": null}),
+        json!({"nodeSelector": {}, "priority": null, "paused": null, "maxUnavailable": null, "windows": null,
+            "topology": {"mode": null}, "drain": null, "soak": {}}),
     ] {
         let (_, stored) = objects.make(PoolSpec, &spec).await?;
         ensure!(stored["spec"] == expected, "{spec} is stored as {}", stored["spec"]);

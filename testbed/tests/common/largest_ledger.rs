@@ -134,7 +134,7 @@ fn ledgers() -> [Texts; 2] {
             conditions: CONDITIONS_MAX,
             number: COUNTER_MAX,
             noted: true,
-            most_kilobytes: 1100,
+            most_kilobytes: 1350,
         },
     ]
 }

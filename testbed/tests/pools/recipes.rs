@@ -29,7 +29,9 @@ fn recipe(heading: &str, (from, to): (&str, &str)) -> Result<String> {
 /// `kubectl apply -f`, and the names of the pools.
 async fn follow(fleet: &Fleet, yaml: &str) -> Result<Vec<String>> {
     let file = fleet.control_plane.dir().join("recipe.yaml");
-    tokio::fs::write(&file, yaml).await?;
+    // As it is written, but for the minute for which each node is watched.
+    let yaml = yaml.replace("\nspec:\n", "\nspec:\n  soak: {readyFor: 0s}\n");
+    tokio::fs::write(&file, &yaml).await?;
     let file = file.to_str().context("a path")?;
     fleet.control_plane.kubectl(["apply", "-n", NAMESPACE, "-f", file]).await?;
     let names = yaml.lines().filter_map(|line| line.strip_prefix("  name: "));

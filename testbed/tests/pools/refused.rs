@@ -62,7 +62,17 @@ async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
         (
             "eight days",
             windows("0 2 * * *", "192h", "UTC"),
-            "spec.windows[0].duration: write hours and minutes",
+            "spec.windows[0].duration: write hours, minutes and seconds from 1s up to 168h",
+        ),
+        (
+            "half a year",
+            json!({"nodeSelector": {}, "versions": {"minAge": "4380h"}}),
+            "spec.versions.minAge: write hours, minutes and seconds up to 2160h",
+        ),
+        (
+            "no time to drain",
+            json!({"nodeSelector": {}, "drain": {"timeout": "0s"}}),
+            "spec.drain.timeout: write hours, minutes and seconds from 1s",
         ),
         ("no duration", windows("0 2 * * *", "soon", "UTC"), "spec.windows[0].duration in body should match"),
     ];

@@ -1,6 +1,6 @@
 //! What a pool says is done, at once and without a restart.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use brupop_api::State::Idle;
 use brupop_api::names::UPDATE_NOW_ANNOTATION;
 use brupop_testbed::fleet::{NEW, OLD};
@@ -102,6 +102,49 @@ async fn a_change_takes_effect_at_once() -> Result<()> {
     delete(&fleet, "web").await?;
     for node in ["node-0", "node-1", "node-2", "node-3"] {
         is_updated(&fleet, node).await?;
+    }
+    fleet.check()
+}
+
+/// A version has to ripen; then its nodes are updated zone by zone, out of load balancers first, each watched for a while.
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_ripen_and_zones_stay_apart() -> Result<()> {
+    // node-0 and node-3 are in one zone, the others each in another.
+    let mut fleet = fleet(&["db", "db", "db", "db"], &[]).await?;
+    let spec = |min_age: &str| {
+        json!({"nodeSelector": {"matchLabels": {"tier": "db"}}, "maxUnavailable": 4,
+            "versions": {"minAge": min_age}, "topology": {"mode": "OneAtATime"},
+            "drain": {"loadBalancerDelay": "1s"}, "soak": {"readyFor": "2s", "workloadsTimeout": "0s"}})
+    };
+    apply(&fleet, "db", &spec("90h")).await?;
+    until_pool(&fleet, "db", "has its nodes", |status| status.counts.nodes == 4).await?;
+    fleet.publish(NEW)?;
+    let seen = fleet.until_ledger("the version is seen", |status| status.seen.contains_key(NEW));
+    seen.await?;
+    for node in ["node-0", "node-1", "node-2", "node-3"] {
+        waits(&fleet, node, "VersionTooYoung").await?;
+    }
+    let db = until_pool(&fleet, "db", "waits", |status| status.counts.pending_nodes == 4).await?;
+    ensure!(condition(&db, "Progressing") == Some(("False".into(), "VersionTooYoung".into())), "{db:?}");
+
+    // Nobody waits for four days here: the pool changes, and the version is old enough after that many seconds.
+    apply(&fleet, "db", &spec("10s")).await?;
+    for node in ["node-0", "node-1", "node-2", "node-3"] {
+        is_updated(&fleet, node).await?;
+        ensure!(fleet.history().has_seen(node, |seen| seen.excluded && !seen.cordoned), "{node}");
+    }
+    let update = |node: &str| {
+        let (began, ended) = fleet.history().updates(node).first().copied().context("no update")?;
+        anyhow::Ok((began, ended.context("no end")?))
+    };
+    let nodes = [("node-0", 'a'), ("node-1", 'b'), ("node-2", 'c'), ("node-3", 'a')];
+    for (node, zone) in nodes {
+        let (began, ended) = update(node)?;
+        ensure!(ended.duration_since(began).as_secs() >= 3, "neither out of load balancers nor watched");
+        for (other, _) in nodes.into_iter().filter(|(_, of)| *of != zone) {
+            let (other_began, other_ended) = update(other)?;
+            ensure!(ended <= other_began || other_ended <= began, "{node} and {other} were updated together");
+        }
     }
     fleet.check()
 }

@@ -41,13 +41,18 @@ pub(super) struct Room<'a> {
     fleet: Places,
     unpooled: Places,
     pools: Vec<Places>,
-    /// For each pool that keeps zones apart: those that have an unavailable node. `None` stands for the nodes that have left
-    /// the pool, of which it is not known where the pool would see them.
-    busy: BTreeMap<usize, BTreeSet<Option<Zone<'a>>>>,
+    /// For each pool that keeps zones apart: those that have an unavailable node.
+    busy: BTreeMap<usize, BTreeSet<Zone<'a>>>,
 }
 
-/// The name of a zone; nodes that have none are a zone, too.
-type Zone<'a> = Option<&'a str>;
+/// A zone, for a pool that keeps zones apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Zone<'a> {
+    /// The one of this name. Nodes that have none are a zone, too.
+    Of(Option<&'a str>),
+    /// That of a node that has left the pool.
+    Unknown,
+}
 
 /// What is left of one limit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,11 +98,11 @@ impl<'a> Room<'a> {
             room.fleet.slots += 1;
             if let Some(group) = taken_in.filter(|group| now.is_none_or(|now| now.group != *group)) {
                 room.places(group).slots += 1;
-                room.keep_busy(group, None);
+                room.keep_busy(group, Zone::Unknown);
             }
             if let Some(now) = now {
                 room.places(now.group).slots += 1;
-                room.keep_busy(now.group, Some(now.zone));
+                room.keep_busy(now.group, Zone::Of(now.zone));
             }
         }
         room
@@ -117,14 +122,14 @@ impl<'a> Room<'a> {
     pub(super) fn take(&mut self, place: Place<'a>) {
         self.fleet.slots += 1;
         self.places(place.group).slots += 1;
-        self.keep_busy(place.group, Some(place.zone));
+        self.keep_busy(place.group, Zone::Of(place.zone));
     }
 
     /// A node is out of service there without a slot.
     pub(super) fn note_unavailable(&mut self, place: Place<'a>) {
         self.fleet.unavailable += 1;
         self.places(place.group).unavailable += 1;
-        self.keep_busy(place.group, Some(place.zone));
+        self.keep_busy(place.group, Zone::Of(place.zone));
     }
 
     /// What the others there wait for.
@@ -132,19 +137,22 @@ impl<'a> Room<'a> {
         let places = self.of(place.group);
         let full = if places.is_full() { places } else { self.fleet };
         match self.busy_elsewhere(place) {
-            Some(zone) if !full.is_full() => Reason::WaitingForZone(zone.flatten().unwrap_or("of no name")),
+            Some(Zone::Of(zone)) if !full.is_full() => Reason::WaitingForZone(zone.unwrap_or("of no name")),
+            Some(Zone::Unknown) if !full.is_full() => {
+                Reason::WaitingForZone("of a node that has left the pool")
+            }
             _ if full.is_full() && full.slots == 0 => Reason::LimitUsedByUnavailableNodes,
             _ => Reason::LimitReached,
         }
     }
 
     /// Another zone than this, in a pool that keeps them apart, that has an unavailable node.
-    fn busy_elsewhere(&self, place: Place<'a>) -> Option<Option<Zone<'a>>> {
+    fn busy_elsewhere(&self, place: Place<'a>) -> Option<Zone<'a>> {
         let Group::Pool(index) = place.group else { return None };
-        self.busy.get(&index)?.iter().find(|zone| **zone != Some(place.zone)).copied()
+        self.busy.get(&index)?.iter().find(|zone| **zone != Zone::Of(place.zone)).copied()
     }
 
-    fn keep_busy(&mut self, group: Group, zone: Option<Zone<'a>>) {
+    fn keep_busy(&mut self, group: Group, zone: Zone<'a>) {
         if let Group::Pool(index) = group
             && let Some(busy) = self.busy.get_mut(&index)
         {

@@ -28,8 +28,8 @@ fn tier(node: usize) -> &'static str {
 
 /// The spec of a pool as it is when nobody has changed it.
 fn spec(pool: &str) -> Json {
-    let mut spec =
-        json!({"nodeSelector": {"matchLabels": {TIER: pool}}, "maxUnavailable": 1, "paused": false});
+    let mut spec = json!({"nodeSelector": {"matchLabels": {TIER: pool}}, "maxUnavailable": 1, "paused": false,
+            "drain": {"timeout": "15s"}, "soak": {"readyFor": "1s", "workloadsTimeout": "10s"}});
     if pool == "web" {
         spec["maxUnavailable"] = json!(2);
         spec["after"] = json!([{"pool": "canary", "soak": "2s"}]);

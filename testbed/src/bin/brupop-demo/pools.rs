@@ -31,7 +31,7 @@ fn manifest() -> String {
     let pool = |name: &str, more: &str| {
         format!(
             "apiVersion: brupop.bottlerocket.aws/v1alpha1\nkind: BottlerocketPool\nmetadata:\n  name: {name}\nspec:\n  \
-             nodeSelector: {{matchLabels: {{tier: {name}}}}}\n{more}"
+             nodeSelector: {{matchLabels: {{tier: {name}}}}}\n  soak: {{readyFor: 0s}}\n{more}"
         )
     };
     [

@@ -86,7 +86,11 @@ fn a_node_that_left_the_pool_closes_all_zones() {
     let mut nodes = [in_zone("a", Some("x")), in_zone("b", Some("x"))];
     nodes[0].steering = Steering::Pool(1);
     let (taken, queued) = chosen(&held("a", "db"), &nodes);
-    assert_eq!((taken, queued), (vec![], pairs(&[("b", "of no name")])), "its zone there is not known");
+    assert_eq!(
+        (taken, queued),
+        (vec![], pairs(&[("b", "of a node that has left the pool")])),
+        "its zone there is not known"
+    );
     let (taken, _) = chosen(&held("a", "web"), &nodes);
     assert_eq!(taken, ["b"], "it is another pool's");
 }

@@ -183,7 +183,7 @@ fn a_pool_says_that_it_never_gets_to_a_version() {
         join(&mut cluster, "n", "1.19.4", Some("1.21.0"), false);
         let status = status_with(&mut cluster, seen);
         let condition = &status.conditions[1];
-        (condition.reason.clone(), condition.message.clone())
+        (condition.reason, condition.message.clone())
     };
     let spec = |versions: Value| json!({"nodeSelector": {}, "versions": versions});
     let (young, now) = (spec(json!({"minAge": "72h"})), NOW);
