@@ -20,11 +20,17 @@ pub const UID_MAX: usize = 64;
 /// Most conditions of an object.
 pub const CONDITIONS_MAX: usize = 8;
 /// Most slots in the ledger, and so most nodes that are updated at once, whatever is configured. The ledger is one object,
-/// which is written anew whenever a slot is taken or given back: with 500 slots it is stored as some 160 kB, at most as 1.3 MB,
+/// which is written anew whenever a slot is taken or given back: with 500 slots it is stored as some 160 kB, at most as 1.25 MB,
 /// and etcd takes no object of more than 1.5 MB.
 pub const SLOTS_MAX: u64 = 500;
 /// Most versions that the ledger has a record of.
-pub const VERSION_RECORDS_MAX: usize = 64;
+pub const VERSION_RECORDS_MAX: usize = 40;
+/// Most records of versions in single pools.
+pub const POOL_RECORDS_MAX: usize = 16;
+/// Most failures that a pool can let pass: the ledger names no more nodes.
+pub const POOL_FAILURES_MAX: usize = FAILED_NODES_MAX;
+/// Most halts that the status of a pool shows.
+pub const POOL_HALTS_MAX: usize = 8;
 /// Most nodes that the ledger names as failed, for each version.
 pub const FAILED_NODES_MAX: usize = 8;
 /// Most versions of which the ledger notes since when they are known.
@@ -144,6 +150,10 @@ pub(crate) fn pool_name_or_null(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn priority(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "integer", "format": "int32", "minimum": 0, "maximum": 1000})
+}
+
+pub(crate) fn failures(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "format": "int32", "minimum": 1, "maximum": POOL_FAILURES_MAX})
 }
 
 pub(crate) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {

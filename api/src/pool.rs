@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::conditions::Condition;
+use crate::fleet::AcknowledgedHalt;
 use crate::names::ZONE_LABEL;
 
 /// How and when the nodes of this pool are updated.
@@ -81,6 +82,14 @@ pub struct BottlerocketPoolSpec {
     #[schemars(length(max = crate::crds::AFTER_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pool".into()]))]
     pub after: Vec<After>,
+    /// After how many nodes whose update left workloads unavailable a version is halted in the pool.
+    #[serde(default)]
+    pub failure_threshold: FailureThreshold,
+    /// Halts of the pool (`status.halts`) that a person has seen, and lifts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = crate::crds::ACKNOWLEDGED_HALTS_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
+    pub acknowledged_halts: Vec<AcknowledgedHalt>,
     /// How nodes are emptied.
     #[serde(default)]
     pub drain: Drain,
@@ -199,6 +208,24 @@ pub enum TopologyMode {
     OneAtATime,
 }
 
+/// After how many nodes of the pool whose update left workloads unavailable no further one is updated to that version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FailureThreshold {
+    /// As long as no node of the fleet has reached the version.
+    #[schemars(schema_with = "crate::crds::failures")]
+    pub unproven: u64,
+    /// Once a node has.
+    #[schemars(schema_with = "crate::crds::failures")]
+    pub proven: u64,
+}
+
+impl Default for FailureThreshold {
+    fn default() -> Self {
+        Self { unproven: 1, proven: 2 }
+    }
+}
+
 /// How nodes are emptied before their reboot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -308,6 +335,11 @@ pub struct BottlerocketPoolStatus {
     #[schemars(length(max = crate::crds::POOL_VERSIONS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
     pub versions: Vec<VersionCount>,
+    /// The versions that are halted in the pool; the latest ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = crate::crds::POOL_HALTS_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
+    pub halts: Vec<AcknowledgedHalt>,
     /// Conditions of the pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = crate::crds::CONDITIONS_MAX))]

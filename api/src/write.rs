@@ -87,6 +87,12 @@ pub enum Field<'a> {
     Slot(&'a str),
     /// Fleet: what became of one version.
     VersionRecord(&'a str),
+    /// Fleet: what became of one version in one pool.
+    #[allow(missing_docs, reason = "named after what they are")]
+    PoolRecord {
+        pool: &'a str,
+        version: &'a str,
+    },
     /// Fleet: when one version was first seen.
     Seen(&'a str),
     /// Fleet: when an update last finished.
@@ -324,6 +330,7 @@ impl Field<'_> {
             Self::Slots => "/status/slots".into(),
             Self::Slot(shadow) => leaf("/status/slots", shadow),
             Self::VersionRecord(version) => leaf("/status/versions", version),
+            Self::PoolRecord { pool, version } => leaf("/status/poolVersions", &format!("{pool}/{version}")),
             Self::Seen(version) => leaf("/status/seen", version),
             Self::LastFinished => "/status/lastFinished".into(),
         }

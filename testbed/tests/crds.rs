@@ -224,7 +224,9 @@ fn limits_of_fleets() -> Vec<Row> {
     ];
     let fleet_statuses = [
         ("32 versions", json!({"versions": many(32, &json!({}))}), Ok(())),
-        ("65 versions", json!({"versions": many(65, &json!({}))}), Err("status.versions: Too many")),
+        ("41 versions", json!({"versions": many(41, &json!({}))}), Err("status.versions: Too many")),
+        ("a version in a pool", json!({"poolVersions": {"web/1.20.0": {"acknowledgedAt": TIME}}}), Ok(())),
+        ("17 of them", json!({"poolVersions": many(17, &json!({}))}), Err("status.poolVersions: Too many")),
         ("500 slots", json!({"slots": many(500, &slot)}), Ok(())),
         ("501 slots", json!({"slots": many(501, &slot)}), Err("status.slots: Too many")),
         (

@@ -229,6 +229,10 @@ impl Fields for BottlerocketFleet {
                 let record = status.and_then(|status| status.versions.get(version));
                 record.cloned().map_or(Value::Absent, Value::VersionRecord)
             }
+            Field::PoolRecord { pool, version } => {
+                let record = status.and_then(|status| status.pool_versions.get(&format!("{pool}/{version}")));
+                record.cloned().map_or(Value::Absent, Value::VersionRecord)
+            }
             Field::Seen(version) => text(status.and_then(|status| status.seen.get(version))),
             Field::LastFinished => text(status.and_then(|status| status.last_finished.as_ref())),
             _ => return None,
@@ -253,6 +257,12 @@ impl Fields for BottlerocketFleet {
             }
             (Field::VersionRecord(version), _) => {
                 status.versions.remove(version);
+            }
+            (Field::PoolRecord { pool, version }, Value::VersionRecord(record)) => {
+                status.pool_versions.insert(format!("{pool}/{version}"), record.clone());
+            }
+            (Field::PoolRecord { pool, version }, _) => {
+                status.pool_versions.remove(&format!("{pool}/{version}"));
             }
             (Field::Seen(version), value) => match to_text(value) {
                 Some(time) => drop(status.seen.insert(version.to_owned(), time)),

@@ -103,6 +103,7 @@ impl Field<'_> {
             | Self::Slots
             | Self::Slot(_)
             | Self::VersionRecord(_)
+            | Self::PoolRecord { .. }
             | Self::Seen(_)
             | Self::LastFinished => Part::Ledger,
         }
@@ -132,7 +133,7 @@ impl Field<'_> {
             // A marker that cannot be read is a text.
             Self::Marker => matches!(value, Value::Marker(_)) || (matches!(value, Value::Text(_)) && !to_set),
             Self::Slot(_) => matches!(value, Value::Slot(_)),
-            Self::VersionRecord(_) => matches!(value, Value::VersionRecord(_)),
+            Self::VersionRecord(_) | Self::PoolRecord { .. } => matches!(value, Value::VersionRecord(_)),
             Self::Uid
             | Self::SpecTransitionTimestamp
             | Self::SpecVersion

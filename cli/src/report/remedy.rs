@@ -60,6 +60,9 @@ remedies! {
     VersionHalted =>
         "somebody has to lift the halt (kubectl brupop resume-version VERSION), or the hosts have to find another \
          version",
+    VersionHaltedInPool =>
+        "somebody has to lift the halt of the pool (its condition Halted names the command), or the hosts have to find \
+         another version",
     VersionUnproven => "one of the nodes that try the version now has to reach it",
     TooManyVersionsHalted => "somebody has to lift halts (kubectl brupop resume-version VERSION)",
     NodeTooYoung =>

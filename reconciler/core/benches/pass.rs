@@ -118,7 +118,7 @@ fn pass_with(criterion: &mut Criterion, cluster: &Cluster, count: usize) {
     });
     if count > 0 {
         group.bench_function("statuses of pools", |bencher| {
-            bencher.iter(|| status::pools(black_box(&observed), &decided.nodes));
+            bencher.iter(|| status::pools(black_box(&observed), &decided.nodes, "brupop"));
         });
         group.bench_function("owners, once a pool has changed", |bencher| {
             let changed = || with_pools(with_pools(cluster.clone(), 0), count);

@@ -29,6 +29,8 @@ pub struct FleetFacts<'a> {
     pub slots: &'a BTreeMap<String, Slot>,
     /// What the ledger remembers of each version.
     pub versions: &'a BTreeMap<String, VersionRecord>,
+    /// What it remembers of versions in single pools, by `<pool>/<version>`.
+    pub pool_versions: &'a BTreeMap<String, VersionRecord>,
     /// When versions were first seen on two nodes at a time.
     pub seen: &'a BTreeMap<String, String>,
     /// The halts that a person lifts (`spec.acknowledgedHalts`).
@@ -379,6 +381,7 @@ impl FleetFacts<'static> {
         generation: Some(5),
         slots: &BTreeMap::new(),
         versions: &BTreeMap::new(),
+        pool_versions: &BTreeMap::new(),
         seen: &BTreeMap::new(),
         acknowledged: &[],
         budget: FailureBudget::DEFAULT,

@@ -144,6 +144,7 @@ fn fleet_facts<'a>(
         generation: ledger.and_then(|ledger| generation(&ledger.fleet.metadata)),
         slots: status.map_or(&NO_SLOTS, |status| &status.slots),
         versions: status.map_or(&NO_VERSIONS, |status| &status.versions),
+        pool_versions: status.map_or(&NO_VERSIONS, |status| &status.pool_versions),
         seen: status.map_or(&NONE_SEEN, |status| &status.seen),
         acknowledged: ledger.map_or(&[], |ledger| &ledger.fleet.spec.acknowledged_halts),
         budget: policy.failures,

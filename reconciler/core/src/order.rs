@@ -9,6 +9,7 @@ use brupop_api::crds::DONE_POOLS_MAX;
 use brupop_api::fleet::{Done, VersionRecord};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::decide::is_halted;
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
 use crate::ownership::WatchedPool;
 
@@ -118,7 +119,7 @@ pub(crate) fn notes(
         let wanted: BTreeMap<String, Done> = followed
             .iter()
             .take(DONE_POOLS_MAX)
-            .filter(|_| !halted)
+            .filter(|pool| !halted && !is_halted(fleet, pool, version))
             .filter_map(|pool| {
                 let standing = standings.get(&(*pool, version));
                 let before = stored.and_then(|stored| stored.get(*pool));

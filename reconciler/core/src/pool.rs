@@ -3,6 +3,7 @@
 use std::fmt;
 
 use brupop_api::BottlerocketPool;
+use brupop_api::fleet::AcknowledgedHalt;
 use brupop_api::item::{self, Readable, Unreadable};
 use brupop_api::names::ZONE_LABEL;
 use brupop_api::pool::{
@@ -18,7 +19,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::facts::Until;
-use crate::policy::{Durations, Limit};
+use crate::policy::{Durations, FailureBudget, Limit};
 use crate::window::Schedule;
 
 /// Longest window.
@@ -101,6 +102,10 @@ pub struct Rules {
     pub(crate) min_age: SignedDuration,
     /// The pools that go first, and for how long they must have been done.
     pub(crate) after: Vec<(String, SignedDuration)>,
+    /// After how many failures of its workloads a version is halted in the pool.
+    pub(crate) failures: FailureBudget,
+    /// The halts of the pool that a person lifts.
+    pub(crate) acknowledged: Vec<AcknowledgedHalt>,
     topology: Topology,
     drain: SignedDuration,
     exclusion: SignedDuration,
@@ -149,6 +154,11 @@ impl Rules {
             below: version("spec.versions.below", versions.below.as_deref())?,
             min_age: duration("spec.versions.minAge", &versions.min_age, SignedDuration::ZERO, AGE_MAX)?,
             after: after.collect::<Result<_, _>>()?,
+            failures: FailureBudget {
+                unproven: Some(spec.failure_threshold.unproven),
+                proven: Some(spec.failure_threshold.proven),
+            },
+            acknowledged: spec.acknowledged_halts.clone(),
             topology: spec.topology.clone(),
             drain: duration("spec.drain.timeout", &drain.timeout, SignedDuration::from_secs(1), STEP_MAX)?,
             exclusion: step("spec.drain.loadBalancerDelay", &drain.load_balancer_delay)?,

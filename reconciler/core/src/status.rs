@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::decide::{Abort, Halted, Milestone, Reason, how_to_lift};
+use crate::decide::{Abort, Halted, HaltedIn, Milestone, Reason, how_to_lift};
 use crate::drain::PodKey;
 use crate::facts::NodeView;
 pub use pools::{DesiredPoolStatus, pools};
@@ -93,7 +93,8 @@ impl DesiredCondition {
         if why.is_empty() {
             return Self::of(HALTED, ConditionStatus::False, "WithinFailureBudget", "no version is halted");
         }
-        let how = how_to_lift(namespace, versions, acknowledged);
+        let records: Vec<_> = versions.iter().map(|(version, record)| (version.as_str(), record)).collect();
+        let how = how_to_lift(HaltedIn { namespace, pool: None }, &records, acknowledged);
         let why = printable(&why.join("; "), MESSAGE_MAX.saturating_sub(how.len())).into_owned();
         Self::of(HALTED, ConditionStatus::True, "FailureBudgetSpent", &(why + &how))
     }

@@ -201,7 +201,7 @@ impl Reconciler {
     /// Writes the statuses of the pools, once they no longer change.
     pub(super) fn sum_up_pools(&mut self, pass: &mut Pass<'_>, nodes: &[Decision<'_>]) {
         let cluster = pass.cluster;
-        let wanted = status::pools(pass.observed, nodes);
+        let wanted = status::pools(pass.observed, nodes, &self.api.namespace);
         for ((name, pool), wanted) in cluster.pools.iter().zip(wanted) {
             let now = self.now();
             let debounced = &mut self.leading.memory.pool(name).debounced;

@@ -35,7 +35,7 @@ pub const NODE_FIELDS: [Field<'static>; 9] = [
     Field::UpdaterInterface,
     Field::OsImage,
 ];
-pub const FLEET_FIELDS: [Field<'static>; 12] = [
+pub const FLEET_FIELDS: [Field<'static>; 13] = [
     Field::Uid,
     Field::Generation,
     Field::Term,
@@ -45,6 +45,7 @@ pub const FLEET_FIELDS: [Field<'static>; 12] = [
     Field::VersionRecord("1.20.0"),
     Field::VersionRecord("1.20.1"),
     Field::VersionRecord("1.20.2"),
+    Field::PoolRecord { pool: "web", version: "1.20.0" },
     Field::Seen("1.20.0"),
     Field::Seen("1.20.1"),
     Field::LastFinished,
@@ -291,13 +292,17 @@ fn fleet() -> impl Strategy<Value = Json> {
         ("failures", some_of(&[json!([]), json!([{"node": "a", "at": TIMES[0], "reason": "FellBack"}])])),
         ("succeeded", some_of(&numbers())),
         ("halted", or_null(&[json!({"at": TIMES[0], "reason": "too many failures"})])),
-    ]);
+    ])
+    .boxed();
     let version = select(vec!["1.20.0".to_owned(), "1.20.1".to_owned()]);
+    let pools =
+        btree_map(select(vec!["web/1.20.0".to_owned(), "db/1.20.0".to_owned()]), record.clone(), 0..2);
     let versions = btree_map(version, record, 0..3).prop_map(|versions| json!(versions));
     let status = object(vec![
         ("term", some_of(&numbers())),
         ("slots", weighted(0.7, slots).boxed()),
         ("versions", weighted(0.7, versions).boxed()),
+        ("poolVersions", weighted(0.7, pools.prop_map(|pools| json!(pools))).boxed()),
         ("seen", some_of(&[json!({}), json!({"1.20.0": TIMES[0]})])),
         ("limit", some_of(&numbers())),
         ("lastFinished", or_null(&texts(&TIMES))),
@@ -371,7 +376,7 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
         Field::Slots => btree_map(select(SLOTS.map(str::to_owned).to_vec()), slot(), 0..2)
             .prop_map(|slots| Value::Slots(Cow::Owned(slots)))
             .boxed(),
-        Field::VersionRecord(_) => (0_u64..3, any::<bool>())
+        Field::VersionRecord(_) | Field::PoolRecord { .. } => (0_u64..3, any::<bool>())
             .prop_map(|(succeeded, failed)| {
                 let failure =
                     || NodeFailure { node: "a".into(), at: TIMES[0].into(), reason: "FellBack".into() };

@@ -193,7 +193,26 @@ fn waits() -> Vec<Told> {
     ]
 }
 
+fn halts() -> Vec<Told> {
+    let threshold = |failures: Json| json!({"failureThreshold": {"unproven": failures}});
+    let halt = |n: usize| json!({"version": format!("1.0.{n}"), "haltedAt": TIME});
+    let lifted = |count: usize| json!({"acknowledgedHalts": (0..count).map(halt).collect::<Vec<_>>()});
+    vec![
+        ("a failure that passes", threshold(json!(8)), Ok(())),
+        ("more than are noted", threshold(json!(9)), Err("spec.failureThreshold.unproven")),
+        ("a halt before anything fails", threshold(json!(0)), Err("spec.failureThreshold.unproven")),
+        ("sixteen halts to lift", lifted(16), Ok(())),
+        ("seventeen", lifted(17), Err("spec.acknowledgedHalts: Too many")),
+        (
+            "a halt twice",
+            json!({"acknowledgedHalts": [halt(1), halt(1)]}),
+            Err("acknowledgedHalts[1]: Duplicate"),
+        ),
+    ]
+}
+
 fn statuses() -> Vec<Told> {
+    let halts = |count: usize| json!({"halts": (0..count).map(|n| json!({"version": format!("1.0.{n}"), "haltedAt": TIME})).collect::<Vec<_>>()});
     let versions = |count: usize| json!({"versions": (0..count).map(|n| json!({"version": format!("1.0.{n}"), "nodes": 1})).collect::<Vec<_>>()});
     let one = json!({"version": "1.0.0", "nodes": 1});
     let window = |start: &str| json!({"nextWindow": {"start": start, "end": TIME}});
@@ -201,6 +220,8 @@ fn statuses() -> Vec<Told> {
         ("eight versions", versions(crds::POOL_VERSIONS_MAX), Ok(())),
         ("nine versions", versions(crds::POOL_VERSIONS_MAX + 1), Err("status.versions: Too many")),
         ("one version twice", json!({"versions": [one, one]}), Err("status.versions[1]: Duplicate value")),
+        ("eight halts", halts(crds::POOL_HALTS_MAX), Ok(())),
+        ("nine halts", halts(crds::POOL_HALTS_MAX + 1), Err("status.halts: Too many")),
         ("eight conditions", conditions(8), Ok(())),
         ("nine conditions", conditions(9), Err("status.conditions: Too many")),
         ("a window", window(TIME), Ok(())),
@@ -211,7 +232,7 @@ fn statuses() -> Vec<Told> {
 
 /// All of them.
 pub fn all() -> Vec<Row> {
-    let specs = [selectors(), limits(), times(), order(), waits()].concat();
+    let specs = [selectors(), limits(), times(), order(), waits(), halts()].concat();
     [rows(PoolSpec, specs), rows(PoolStatus, statuses())].concat()
 }
 
@@ -220,12 +241,13 @@ pub async fn defaults_appear(client: &Client) -> Result<()> {
     let mut objects = Objects { client, made: 3000 };
     let expected = json!({"nodeSelector": {}, "priority": 0, "paused": false, "maxUnavailable": 1,
         "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Spread"},
+        "failureThreshold": {"unproven": 1, "proven": 2},
         "drain": {"timeout": "15m", "loadBalancerDelay": "0s"},
         "soak": {"readyFor": "1m", "workloadsTimeout": "15m"}});
     for spec in [
         json!({"nodeSelector": {}}),
         json!({"nodeSelector": {}, "priority": null, "paused": null, "maxUnavailable": null, "windows": null,
-            "topology": {"mode": null}, "drain": null, "soak": {}}),
+            "topology": {"mode": null}, "drain": null, "soak": {}, "failureThreshold": {"proven": null}}),
     ] {
         let (_, stored) = objects.make(PoolSpec, &spec).await?;
         ensure!(stored["spec"] == expected, "{spec} is stored as {}", stored["spec"]);

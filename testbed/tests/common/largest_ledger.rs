@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 use brupop_api::BottlerocketFleet;
 use brupop_api::crds::{
     CONDITIONS_MAX, COUNTER_MAX, DONE_POOLS_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX, NAME_MAX,
-    POOL_NAME_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VERSION_MAX, VERSION_RECORDS_MAX, WORD_MAX,
+    POOL_NAME_MAX, POOL_RECORDS_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VERSION_MAX,
+    VERSION_RECORDS_MAX, WORD_MAX,
 };
 use brupop_api::names::{CONDITIONS_MANAGER, FLEET, GROUP};
 use http::Method;
@@ -71,11 +72,13 @@ impl Texts {
             "donePools": (0..self.pools).map(done).collect::<Map<_, _>>(),
         });
         let versions = (0..self.versions).map(|n| ((self.version)(n), record.clone()));
+        let of_pools = (0..self.pools.min(POOL_RECORDS_MAX))
+            .map(|n| (format!("{}/{}", "p".repeat(POOL_NAME_MAX), (self.version)(n)), record.clone()));
         let seen = (0..self.versions.min(SEEN_MAX)).map(|n| ((self.version)(n), json!(self.time)));
         json!({
             "term": self.number, "lastFinished": self.time,
             "slots": slots.collect::<Map<_, _>>(), "versions": versions.collect::<Map<_, _>>(),
-            "seen": seen.collect::<Map<_, _>>(),
+            "seen": seen.collect::<Map<_, _>>(), "poolVersions": of_pools.collect::<Map<_, _>>(),
         })
     }
 
@@ -134,7 +137,7 @@ fn ledgers() -> [Texts; 2] {
             conditions: CONDITIONS_MAX,
             number: COUNTER_MAX,
             noted: true,
-            most_kilobytes: 1350,
+            most_kilobytes: 1250,
         },
     ]
 }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use brupop_api::State;
 
 use super::pool::{self, Stage};
+use super::pool_halts;
 use super::room::{Group, Place};
 use super::versions::is_full;
 use super::{Case, Decision, Effect, Milestone, Reason, undo_when_ready, writes};
@@ -81,6 +82,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     first([
         (node.paused, Reason::NodePaused),
         (record.is_some_and(|record| record.halted.is_some()), Reason::VersionHalted(version)),
+        (pool_halts::is_halted_for(fleet, view, version), Reason::VersionHaltedInPool(version)),
         (view.time.backing_off, Reason::BackingOff),
         (record.is_none() && is_full(fleet), Reason::TooManyVersionsHalted),
     ])?;
@@ -107,7 +109,7 @@ fn first<'a>(obstacles: impl IntoIterator<Item = (bool, Reason<'a>)>) -> Result<
 /// The nodes (by index into the views, which are sorted by name) that could start, in their order, regardless of the limit.
 pub fn candidates<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<usize> {
     let has_slot = |index: usize| fleet.slots.contains_key(views[index].shadow_name);
-    let mut candidates = Candidates::new(fleet, views, has_slot, |_| true);
+    let mut candidates = Candidates::new(fleet, views, has_slot, |_, _| true);
     std::iter::from_fn(|| candidates.next_of(|_| true)).collect()
 }
 
@@ -128,7 +130,7 @@ impl<'s, 'a> Candidates<'s, 'a> {
         fleet: &FleetFacts<'a>,
         views: &'s [NodeView<'a>],
         has_slot: impl Fn(usize) -> bool,
-        goes_on: impl Fn(&str) -> bool,
+        goes_on: impl Fn(&NodeView<'a>, &str) -> bool,
     ) -> Self {
         let one_by_one = fleet.pools.iter().enumerate().filter(|(_, pool)| pool.one_zone_at_a_time);
         let zone_by_zone = one_by_one.map(|(index, _)| Group::Pool(index)).collect();
@@ -140,7 +142,7 @@ impl<'s, 'a> Candidates<'s, 'a> {
                 *candidates.busy.entry(node.zone).or_default() += 1;
             } else if shadow.spec.state == State::Idle
                 && node.marker.is_none()
-                && startable(fleet, view).is_ok_and(&goes_on)
+                && startable(fleet, view).is_ok_and(|version| goes_on(view, version))
             {
                 order.push(index);
             }

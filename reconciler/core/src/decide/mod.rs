@@ -6,6 +6,7 @@
 mod drain;
 mod idle;
 mod pool;
+mod pool_halts;
 mod reason;
 mod room;
 mod slots;
@@ -20,9 +21,10 @@ use brupop_api::{Field, Object, State, Value, Write, names};
 use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode, in_order};
 use crate::observe::Observed;
 pub use idle::candidates;
+pub(crate) use pool_halts::is_halted;
 pub use reason::{Abort, Reason};
 pub use slots::{Slots, slots};
-pub use versions::{Halted, how_to_lift};
+pub use versions::{Halted, HaltedIn, how_to_lift};
 pub use writes::{new_shadow, new_term};
 
 /// Something to be done in the cluster.

@@ -105,6 +105,9 @@ Reason<'a> {
     VersionHalted(version: &'a str) =>
         "too many nodes failed to reach {version} (status.versions of the fleet), so no further one is updated to \
          it; to go on, run the command that the fleet's condition Halted names",
+    VersionHaltedInPool(version: &'a str) =>
+        "too many updates to {version} left workloads of this pool unavailable (spec.failureThreshold), so none begins any \
+         more; to go on, run the command that the pool's condition Halted names",
     VersionUnproven(version: &'a str) =>
         "no node has reached {version} yet: until one has, only as many try it at once as may fail before it is \
          halted (MAX_FAILURES_OF_NEW_VERSION)",

@@ -83,6 +83,10 @@ fn tests<'a>(fleet: &FleetFacts<'a>, sets: &[(Field<'a>, Value<'a>)]) -> Vec<(Fi
     let records = sets.iter().filter_map(|(field, _)| {
         let read = match field {
             Field::VersionRecord(version) => fleet.versions.get(*version).cloned().map(Value::VersionRecord),
+            Field::PoolRecord { pool, version } => {
+                let record = fleet.pool_versions.get(&format!("{pool}/{version}"));
+                record.cloned().map(Value::VersionRecord)
+            }
             Field::Seen(version) => fleet.seen.get(*version).map(|at| Value::text(at)),
             _ => return None,
         };
@@ -193,8 +197,12 @@ fn choose<'a>(
 ) -> Choice<'a> {
     let Running { taken, left_over, mut room } = choose_running(fleet, views, holders);
     let mut choice = Choice { taken, queued: vec![], preflight: vec![] };
-    let mut candidates =
-        Candidates::new(fleet, views, |at| holders.have[at], |version| !versions.halts(version));
+    let mut candidates = Candidates::new(
+        fleet,
+        views,
+        |at| holders.have[at],
+        |view, version| !versions.halts(fleet, view, version),
+    );
     while let Some(index) = candidates.next_of(|place| room.has(place)) {
         if let Some(version) = version_for(&views[index])
             && !canaries.take(version)

@@ -3,6 +3,7 @@
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Field, Marker, State, Value};
 
+use super::pool_halts;
 use super::{Abort, Case, Decision, Effect, Milestone, Reason, writes};
 use crate::facts::{Evicted, NodeFacts};
 
@@ -66,8 +67,10 @@ impl<'a> Case<'_, 'a> {
 
     /// Is the version halted? Then the update is given up, as long as the host does not run it.
     fn halted(self) -> Option<Abort> {
-        let record = self.fleet.versions.get(self.shadow.spec.version?)?;
-        record.halted.as_ref().map(|_| Abort::VersionHalted)
+        let Self { fleet, view, shadow, .. } = self;
+        let version = shadow.spec.version?;
+        let in_fleet = fleet.versions.get(version).is_some_and(|record| record.halted.is_some());
+        (in_fleet || pool_halts::is_halted_for(fleet, view, version)).then_some(Abort::VersionHalted)
     }
 
     /// Takes over a shadow that upstream's operator left in mid-update: it has no attempt. First the cordon on its node

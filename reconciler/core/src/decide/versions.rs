@@ -12,6 +12,7 @@ use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord
 use brupop_api::{Field, State, Value, names};
 use jiff::{SignedDuration, Timestamp};
 
+use super::pool_halts::PoolHalts;
 use super::{Abort, update};
 use crate::facts::{FleetFacts, NodeView};
 use crate::order;
@@ -42,6 +43,8 @@ pub(super) struct Versions<'a> {
     pub(super) halted: Vec<Halted<'a>>,
     /// Slots, by name of the shadow, that note something of their nodes from this pass on.
     noted: BTreeMap<&'a str, Slot>,
+    /// The records of single pools.
+    pools: PoolHalts<'a>,
     finished: bool,
 }
 
@@ -58,6 +61,7 @@ impl<'a> Versions<'a> {
     {
         let mut versions = Self::default();
         versions.lift(fleet);
+        versions.pools.lift(fleet);
         for (name, view) in over {
             versions.count(fleet, name, view);
         }
@@ -87,20 +91,21 @@ impl<'a> Versions<'a> {
     fn lift(&mut self, fleet: &FleetFacts<'a>) {
         for (version, record) in fleet.versions {
             let Some(halt) = &record.halted else { continue };
-            if let Some(upto) = lifted(fleet, version, halt) {
+            if let Some(upto) = lifted(fleet.now, acknowledged_time(fleet, version), halt) {
                 self.change(fleet, version, |record| {
                     (record.halted, record.acknowledged_at) = (None, Some(upto.to_string()));
                 });
             } else if time(&halt.at).is_none() {
-                let at = moment(fleet, version, record);
+                let at = moment(fleet.now, acknowledged_time(fleet, version), record);
                 self.change(fleet, version, |record| record.halted = Some(Halt { at, ..halt.clone() }));
             }
         }
     }
 
-    /// Do the changes of this pass halt this version?
-    pub(super) fn halts(&self, version: &str) -> bool {
-        self.changed.get(version).is_some_and(|record| record.halted.is_some())
+    /// Do the changes of this pass halt this version for this node?
+    pub(super) fn halts(&self, fleet: &FleetFacts<'a>, view: &NodeView<'a>, version: &str) -> bool {
+        let halted = |record: &VersionRecord| record.halted.is_some();
+        self.changed.get(version).is_some_and(halted) || self.pools.halts(fleet, view, version)
     }
 
     fn change(&mut self, fleet: &FleetFacts<'a>, version: &'a str, change: impl FnOnce(&mut VersionRecord)) {
@@ -124,18 +129,19 @@ impl<'a> Versions<'a> {
             && node.is_none_or(|node| node.version != Some(version))
         {
             // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
-            self.failed(fleet, version, name, NOT_RETURNED);
+            self.failed(fleet, slot, version, name, NOT_RETURNED);
         }
         let Some(shadow) = shadow else { return };
         let Some(version) = shadow.spec.version else { return };
         self.finished = true;
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         if let Some(failure) = failure {
-            let known =
-                fleet.versions.get(version).is_some_and(|it| is_counted(fleet, it, name, &failure.at));
+            let in_pool = self.pools.record(fleet, slot, version, &failure.reason);
+            let mut records = in_pool.into_iter().chain(fleet.versions.get(version));
+            let known = records.any(|it| is_counted(fleet, it, name, &failure.at));
             if !slot.counted && !known && Abort::is_corroborated(&failure.reason) {
                 // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
-                self.failed(fleet, version, name, &failure.reason);
+                self.failed(fleet, slot, version, name, &failure.reason);
             }
             return;
         }
@@ -145,6 +151,7 @@ impl<'a> Versions<'a> {
                 // A node that was counted as failed has come back after all.
                 record.failures.retain(|failure| failure.node != node.name);
             });
+            self.pools.succeeded(fleet, slot, version, node.name);
         }
     }
 
@@ -179,10 +186,10 @@ impl<'a> Versions<'a> {
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {
-                self.failed(fleet, version, node.name, &failure.reason);
+                self.failed(fleet, slot, version, node.name, &failure.reason);
             }
             None if overdue && update::has_begun_reboot(&node, &shadow) => {
-                self.failed(fleet, version, node.name, NOT_RETURNED);
+                self.failed(fleet, slot, version, node.name, NOT_RETURNED);
             }
             _ => return,
         }
@@ -201,35 +208,29 @@ impl<'a> Versions<'a> {
         stored.chain(changed).collect()
     }
 
-    fn failed(&mut self, fleet: &FleetFacts<'a>, version: &'a str, node: &str, reason: &str) {
+    /// Counts a failure, in the pool in which the slot was taken or in the whole fleet.
+    fn failed(&mut self, fleet: &FleetFacts<'a>, slot: &'a Slot, version: &'a str, node: &str, reason: &str) {
+        if self.pools.failed(fleet, slot, version, node, reason) {
+            return;
+        }
+        let named = acknowledged_time(fleet, version);
         self.change(fleet, version, |record| {
-            let at = moment(fleet, version, record);
-            record.failures.retain(|failure| failure.node != node);
-            record.failures.push(NodeFailure { node: node.to_owned(), at, reason: reason.to_owned() });
-            let surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
-            record.failures.drain(..surplus);
+            note_failure(record, moment(fleet.now, named, record), node, reason);
         });
     }
 
-    /// Halts the versions that too many nodes failed to reach. A further failure makes a halt a later one, which nobody has
-    /// acknowledged yet.
+    /// Halts the versions that too many nodes failed to reach.
     fn halt(&mut self, fleet: &FleetFacts<'a>) {
         for (version, record) in &mut self.changed {
             let budget = if record.succeeded == 0 { fleet.budget.unproven } else { fleet.budget.proven };
-            let counting = counting(record);
-            let failed = number(&counting);
-            let spent = failed > 0 && budget.is_some_and(|budget| failed >= budget);
-            let since = record.halted.as_ref().map_or(fleet.now, |halt| &halt.at);
-            let at = counting.iter().fold(since, |at, failure| later(at, &failure.at));
-            if record.halted.as_ref().map_or(!spent, |halt| halt.at == at) {
-                continue;
-            }
-            let (at, why) = (at.to_owned(), failed_nodes(&counting));
-            if record.halted.is_none() {
-                self.halted.push(Halted { version, why: why.clone() });
-            }
-            record.halted = Some(Halt { at, reason: why });
+            self.halted.extend(halt(fleet.now, version, record, budget));
         }
+        let Self { changed, pools, halted, .. } = self;
+        let is_proven = |version: &str| {
+            let record = changed.get(version).or_else(|| fleet.versions.get(version));
+            record.is_some_and(|record| record.succeeded > 0)
+        };
+        halted.extend(pools.halt(fleet, is_proven));
     }
 
     /// What is to be set in the ledger.
@@ -252,6 +253,7 @@ impl<'a> Versions<'a> {
                 .into_iter()
                 .map(|(version, record)| (Field::VersionRecord(version), Value::VersionRecord(record))),
         );
+        sets.extend(self.pools.sets(fleet));
         if self.finished {
             sets.push((Field::LastFinished, Value::text(fleet.now)));
         }
@@ -292,24 +294,52 @@ fn failed_nodes(failures: &[&NodeFailure]) -> String {
     named.chain(more).collect::<Vec<_>>().join(", ")
 }
 
-/// The time up to which a person lifts this halt of the version; `None` if nobody does.
-pub(super) fn lifted(fleet: &FleetFacts<'_>, version: &str, halt: &Halt) -> Option<Timestamp> {
-    let at = time(&halt.at)?;
-    // The clock of an earlier leader may have been ahead, so a halt may be of a time that has not come.
-    acknowledged_time(fleet, version)
-        .filter(|named| *named >= at && Some(*named) <= time(fleet.now).max(Some(at)))
+/// Adds a failure of this node and this time to a record.
+pub(super) fn note_failure(record: &mut VersionRecord, at: String, node: &str, reason: &str) {
+    record.failures.retain(|failure| failure.node != node);
+    record.failures.push(NodeFailure { node: node.to_owned(), at, reason: reason.to_owned() });
+    let surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
+    record.failures.drain(..surplus);
 }
 
-/// The time of what is counted now against the version with this record.
-pub(super) fn moment(fleet: &FleetFacts<'_>, version: &str, record: &VersionRecord) -> String {
-    let now = time(fleet.now);
+/// Halts the version with this record if too many nodes failed to reach it; tells if it was not halted before. A further
+/// failure makes a halt a later one, which nobody has acknowledged yet.
+pub(super) fn halt<'a>(
+    now: &str,
+    version: &'a str,
+    record: &mut VersionRecord,
+    budget: Option<u64>,
+) -> Option<Halted<'a>> {
+    let counting = counting(record);
+    let failed = number(&counting);
+    let spent = failed > 0 && budget.is_some_and(|budget| failed >= budget);
+    let since = record.halted.as_ref().map_or(now, |halt| &halt.at);
+    let at = counting.iter().fold(since, |at, failure| later(at, &failure.at));
+    if record.halted.as_ref().map_or(!spent, |halt| halt.at == at) {
+        return None;
+    }
+    let (at, why) = (at.to_owned(), failed_nodes(&counting));
+    let before = record.halted.replace(Halt { at, reason: why.clone() });
+    before.is_none().then_some(Halted { version, why })
+}
+
+/// The time up to which a person who has acknowledged halts up to `named` lifts this one; `None` if nobody does.
+pub(super) fn lifted(now: &str, named: Option<Timestamp>, halt: &Halt) -> Option<Timestamp> {
+    let at = time(&halt.at)?;
+    // The clock of an earlier leader may have been ahead, so a halt may be of a time that has not come.
+    named.filter(|named| *named >= at && Some(*named) <= time(now).max(Some(at)))
+}
+
+/// The time of what is counted now against the version with this record, if a person has acknowledged halts up to `named`.
+pub(super) fn moment(now: &str, named: Option<Timestamp>, record: &VersionRecord) -> String {
+    let text = now;
+    let now = time(text);
     let halted = record.halted.as_ref().and_then(|halt| time(&halt.at));
     let acknowledged = record.acknowledged_at.as_deref().and_then(time);
     // The record may have been forgotten since. A time that lies ahead must not lift, once it has come, what nobody saw.
-    let named = acknowledged_time(fleet, version);
     let last = [halted, acknowledged, named].into_iter().flatten().max();
     let next = last.and_then(|last| last.checked_add(NEXT).ok()).filter(|next| Some(*next) > now);
-    next.map_or_else(|| fleet.now.to_owned(), |next| next.to_string())
+    next.map_or_else(|| text.to_owned(), |next| next.to_string())
 }
 
 /// Was this node's failure of that time counted before? A request that took long may take the slot of an attempt that is
@@ -400,21 +430,22 @@ fn newest_halts<'r>(records: &Records<'r>) -> BTreeMap<&'r str, (Option<Timestam
 /// replaces the whole list, so the command names all halts, and keeps what stands there for other versions that the
 /// ledger knows, as far as there is room: it has been acknowledged.
 pub fn how_to_lift(
-    namespace: &str,
-    versions: &BTreeMap<String, VersionRecord>,
+    object: HaltedIn<'_>,
+    records: &[(&str, &VersionRecord)],
     acknowledged: &[AcknowledgedHalt],
 ) -> String {
-    let halts: Vec<(&str, &str)> = versions
+    let halts: Vec<(&str, &str)> = records
         .iter()
-        .filter_map(|(version, record)| Some((version.as_str(), record.halted.as_ref()?.at.as_str())))
+        .filter_map(|(version, record)| Some((*version, record.halted.as_ref()?.at.as_str())))
         .collect();
     let is_halted: BTreeSet<&str> = halts.iter().map(|(version, _)| *version).collect();
+    let is_known = |version: &str| records.iter().any(|(known, _)| *known == version);
     let kept = acknowledged
         .iter()
         .map(|it| (it.version.as_str(), it.halted_at.as_str()))
-        .filter(|(version, _)| versions.contains_key(*version) && !is_halted.contains(version));
+        .filter(|(version, _)| is_known(version) && !is_halted.contains(version));
     let (mut items, mut lifted) = (String::new(), 0);
-    let mut room = MESSAGE_MAX - WHY - command(namespace, "").len();
+    let mut room = MESSAGE_MAX - WHY - object.command("").len();
     for (nth, (version, at)) in halts.iter().copied().chain(kept).filter(is_plain).enumerate() {
         let comma = if items.is_empty() { "" } else { "," };
         let item = format!(r#"{comma}{{"version":"{version}","haltedAt":"{at}"}}"#);
@@ -427,14 +458,26 @@ pub fn how_to_lift(
     }
     let some =
         if lifted < halts.len() { format!(" with {lifted} of {}", halts.len()) } else { String::new() };
-    format!("; to go on{some}: {}", command(namespace, &items))
+    format!("; to go on{some}: {}", object.command(&items))
 }
 
-fn command(namespace: &str, items: &str) -> String {
-    let fleet = names::FLEET;
-    format!(
-        r#"kubectl -n {namespace} patch brf {fleet} --type=merge -p '{{"spec":{{"acknowledgedHalts":[{items}]}}}}'"#
-    )
+/// Where versions are halted.
+#[derive(Clone, Copy, Debug)]
+pub struct HaltedIn<'a> {
+    /// The operator's namespace.
+    pub namespace: &'a str,
+    /// The pool; `None` = the whole fleet.
+    pub pool: Option<&'a str>,
+}
+
+impl HaltedIn<'_> {
+    fn command(self, items: &str) -> String {
+        let Self { namespace, pool } = self;
+        let (kind, name) = pool.map_or(("brf", names::FLEET), |pool| ("brp", pool));
+        format!(
+            r#"kubectl -n {namespace} patch {kind} {name} --type=merge -p '{{"spec":{{"acknowledgedHalts":[{items}]}}}}'"#
+        )
+    }
 }
 
 /// Is there nothing in this version and time that a shell or JSON would not take for a letter? The API server lets

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use brupop_api::conditions::{ACCEPTED, ConditionStatus, HALTED, PROGRESSING, UPDATED};
-use brupop_api::crds::{POOL_VERSIONS_MAX, VERSION_MAX};
+use brupop_api::crds::{MESSAGE_MAX, POOL_HALTS_MAX, POOL_VERSIONS_MAX, VERSION_MAX};
+use brupop_api::fleet::{AcknowledgedHalt, VersionRecord};
 use brupop_api::pool::{NextWindow, PoolCounts, VersionCount};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketPool, BottlerocketPoolStatus};
@@ -13,8 +14,8 @@ use semver::Version;
 use serde_json::{Value, json};
 
 use super::{DesiredCondition, generation};
-use crate::decide::{Abort, Decision, Reason};
-use crate::facts::{NodeView, PoolFacts, Steering, in_order, is_unavailable};
+use crate::decide::{Decision, HaltedIn, Reason, how_to_lift};
+use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering, in_order, is_unavailable};
 use crate::observe::Observed;
 use crate::ownership::WatchedPool;
 use crate::pool::PoolGate;
@@ -25,6 +26,7 @@ pub struct DesiredPoolStatus {
     counts: PoolCounts,
     next_window: Option<NextWindow>,
     versions: Vec<VersionCount>,
+    halts: Vec<AcknowledgedHalt>,
     conditions: [DesiredCondition; 4],
 }
 
@@ -50,8 +52,8 @@ struct Waiting<'a> {
     from_to: Option<(&'a str, &'a str)>,
 }
 
-/// The statuses of all pools, in the order of the facts, from what was decided for each node.
-pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>]) -> Vec<DesiredPoolStatus> {
+/// The statuses of all pools of this namespace, in the order of the facts, from what was decided for each node.
+pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>], namespace: &str) -> Vec<DesiredPoolStatus> {
     let fleet = &observed.fleet;
     let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
     let mut slot_of = in_order(fleet.slots);
@@ -63,7 +65,7 @@ pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>]) -> Vec<DesiredPool
             tally.count(view, slot.is_some(), decision.reason);
         }
     }
-    fleet.pools.iter().zip(tallies).map(|(pool, tally)| tally.status(pool, fleet.seen)).collect()
+    fleet.pools.iter().zip(tallies).map(|(pool, tally)| tally.status(fleet, pool, namespace)).collect()
 }
 
 impl<'a> Tally<'a> {
@@ -74,7 +76,7 @@ impl<'a> Tally<'a> {
         if let Some(version) = node.version {
             *self.versions.entry(version).or_default() += 1;
         }
-        if matches!(reason, Reason::VersionHalted(_) | Reason::Aborting(Abort::VersionHalted)) {
+        if matches!(reason, Reason::VersionHalted(_)) {
             self.halted = Some(reason);
         }
         let reported = view.shadow.filter(|shadow| shadow.status.current_version.is_some());
@@ -94,7 +96,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn status(mut self, pool: &PoolFacts<'_>, seen: &BTreeMap<String, String>) -> DesiredPoolStatus {
+    fn status(mut self, fleet: &FleetFacts<'_>, pool: &PoolFacts<'_>, namespace: &str) -> DesiredPoolStatus {
         self.counts.unavailable_limit = pool.limit;
         let window = pool.next_window;
         let mut versions: Vec<VersionCount> = std::mem::take(&mut self.versions)
@@ -107,12 +109,21 @@ impl<'a> Tally<'a> {
         versions
             .sort_by(|one, other| other.nodes.cmp(&one.nodes).then_with(|| one.version.cmp(&other.version)));
         versions.truncate(POOL_VERSIONS_MAX);
+        let halted = HaltedIn { namespace, pool: Some(pool.name) };
+        let records = records(fleet, pool);
+        let conditions = [
+            accepted(pool),
+            self.progressing(pool, fleet.seen),
+            self.updated(),
+            self.halted(halted, pool, &records),
+        ];
         DesiredPoolStatus {
+            halts: halts(&records),
             counts: self.counts,
             next_window: window
                 .map(|(start, end)| NextWindow { start: start.to_string(), end: end.to_string() }),
             versions,
-            conditions: [accepted(pool), self.progressing(pool, seen), self.updated(), self.halted()],
+            conditions,
         }
     }
 
@@ -156,7 +167,23 @@ impl<'a> Tally<'a> {
         DesiredCondition::of(UPDATED, status, reason, message)
     }
 
-    fn halted(&self) -> DesiredCondition {
+    /// Is a version halted in the pool, or one of the whole fleet that its nodes wait for?
+    fn halted(
+        &self,
+        halted: HaltedIn<'_>,
+        pool: &PoolFacts<'_>,
+        records: &[(&str, &VersionRecord)],
+    ) -> DesiredCondition {
+        let why = records
+            .iter()
+            .filter_map(|(version, record)| Some(format!("{version}: {}", record.halted.as_ref()?.reason)));
+        let why = why.collect::<Vec<_>>().join("; ");
+        if !why.is_empty() {
+            let acknowledged = pool.rules.map_or(&[][..], |rules| &rules.acknowledged);
+            let how = how_to_lift(halted, records, acknowledged);
+            let why = printable(&why, MESSAGE_MAX.saturating_sub(how.len())).into_owned();
+            return DesiredCondition::of(HALTED, ConditionStatus::True, "VersionHaltedInPool", &(why + &how));
+        }
         let (status, reason, message) = match &self.halted {
             Some(reason) => (ConditionStatus::True, "VersionHalted", reason.message()),
             None => {
@@ -165,6 +192,23 @@ impl<'a> Tally<'a> {
         };
         DesiredCondition::of(HALTED, status, reason, &message)
     }
+}
+
+/// What the ledger remembers of versions in this pool.
+fn records<'a>(fleet: &FleetFacts<'a>, pool: &PoolFacts<'_>) -> Vec<(&'a str, &'a VersionRecord)> {
+    let all = fleet.pool_versions.iter().filter_map(|(key, record)| Some((key.split_once('/')?, record)));
+    all.filter(|((of, _), _)| *of == pool.name).map(|((_, version), record)| (version, record)).collect()
+}
+
+/// The halts among them; the latest ones.
+fn halts(records: &[(&str, &VersionRecord)]) -> Vec<AcknowledgedHalt> {
+    let halted = records.iter().filter_map(|(version, record)| Some((record.halted.as_ref()?, *version)));
+    let mut halts: Vec<_> = halted
+        .map(|(halt, version)| AcknowledgedHalt { version: version.to_owned(), halted_at: halt.at.clone() })
+        .collect();
+    halts.sort_by(|one, other| other.halted_at.cmp(&one.halted_at));
+    halts.truncate(POOL_HALTS_MAX);
+    halts
 }
 
 /// Did another version come before the pool got to the last one? If that goes on, it never gets to any.
@@ -203,6 +247,7 @@ impl DesiredPoolStatus {
             && stored.counts == self.counts
             && stored.next_window == self.next_window
             && stored.versions == self.versions
+            && stored.halts == self.halts
             && self.conditions.iter().all(|wanted| wanted.is_stored_in(&stored.conditions, generation))
     }
 
@@ -221,6 +266,7 @@ impl DesiredPoolStatus {
                 counts: self.counts,
                 next_window: self.next_window.clone(),
                 versions: self.versions.clone(),
+                halts: self.halts.clone(),
                 conditions: conditions.collect(),
             },
         })

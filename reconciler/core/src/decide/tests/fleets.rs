@@ -145,8 +145,18 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
     fleet.spec.max_unavailable = dice.rarely(4).then_some(IntOrString::Int(2));
     fleet.spec.unpooled_nodes = if dice.rarely(3) { UnpooledNodes::Hold } else { UnpooledNodes::Environment };
     let seen = if dice.rarely(2) { BTreeMap::from([(NEW.to_owned(), dice.ago())]) } else { BTreeMap::new() };
+    let in_pool = || {
+        (
+            format!("{}/{NEW}", "p0"),
+            VersionRecord {
+                halted: Some(Halt { at: NOW.to_owned(), reason: String::new() }),
+                ..VersionRecord::default()
+            },
+        )
+    };
     fleet.status = Some(BottlerocketFleetStatus {
         term: Some(TERM),
+        pool_versions: if dice.rarely(6) { [in_pool()].into() } else { BTreeMap::new() },
         slots,
         versions,
         seen,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::Write;
+use brupop_api::crds::VERSION_RECORDS_MAX;
 use brupop_api::facts::SpecFacts;
 use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::shadow::Failures;
@@ -316,8 +317,8 @@ fn many_missing_hosts_are_counted_once_each() {
 
 #[test]
 fn records_are_bounded() {
-    let old = |n: u32| (format!("1.0.{n}"), VersionRecord { succeeded: 1, ..VersionRecord::default() });
-    let mut versions: BTreeMap<String, VersionRecord> = (0..64).map(old).collect();
+    let old = |n: usize| (format!("1.0.{n}"), VersionRecord { succeeded: 1, ..VersionRecord::default() });
+    let mut versions: BTreeMap<String, VersionRecord> = (0..VERSION_RECORDS_MAX).map(old).collect();
     versions.get_mut("1.0.0").unwrap().halted = Some(Halt::default());
     let fell_back = failures("FellBack");
     let fleet = FleetFacts { versions: &versions, ..fleet() };
@@ -368,7 +369,7 @@ fn one_node_pushes_no_honest_halt_out() {
 #[test]
 fn full_of_halts_nothing_unknown_begins() {
     let many = |nth: usize| (format!("1.0.{nth}"), halted(failed(&[&format!("n{nth}")])));
-    let versions: BTreeMap<String, VersionRecord> = (0..64).map(many).collect();
+    let versions: BTreeMap<String, VersionRecord> = (0..VERSION_RECORDS_MAX).map(many).collect();
     let full = FleetFacts { versions: &versions, slots: &NO_SLOTS, ..fleet() };
     assert_eq!(decide(&full, &idle()).reason, Reason::TooManyVersionsHalted);
     assert_eq!(slots(&full, &[idle()]).write, None);

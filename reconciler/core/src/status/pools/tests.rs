@@ -58,7 +58,7 @@ fn status_with(cluster: &mut Cluster, seen: &Value) -> DesiredPoolStatus {
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: None };
     let observed = observe(cluster, &pools, &policy, &leader, Now { time, text: NOW });
     let decided = decide::fleet(&observed);
-    super::pools(&observed, &decided.nodes).pop().unwrap()
+    super::pools(&observed, &decided.nodes, "ns").pop().unwrap()
 }
 
 /// Status and reason of each condition.
