@@ -1,22 +1,20 @@
 //! Workloads that do not come back halt a version in their pool, and nowhere else.
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::Fleet;
 use brupop_testbed::fleet::{NEW, OLD};
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, Patch, PatchParams};
+use brupop_testbed::{Fleet, await_until};
 use serde_json::json;
 
-use super::{apply, condition, fleet, is_updated, of_tier, until_pool, wait_until_updated, waits};
+use super::{DEADLINE, apply, condition, fleet, is_updated, of_tier, until_pool, wait_until_updated, waits};
 
-/// Pods that are evicted find no node, or do again.
-async fn close_to_new_pods(fleet: &Fleet, closed: bool) -> Result<()> {
-    let nodes = Api::<Node>::all(fleet.client());
-    let taints = closed.then(|| json!([{"key": "example.com/closed", "effect": "NoSchedule"}]));
-    for number in 0..fleet.hosts.len() {
-        let patch = Patch::Merge(json!({"spec": {"taints": taints}}));
-        nodes.patch(&format!("node-{number}"), &PatchParams::default(), &patch).await?;
-    }
+/// From now on, no pod comes in place of one that is evicted.
+async fn close_shop(fleet: &Fleet) -> Result<()> {
+    fleet.control_plane.kubectl(["create", "quota", "closed", "--hard=pods=0", "-n", "shop"]).await?;
+    let of_quota = ["get", "quota", "closed", "-n", "shop", "-o", "jsonpath={.status.hard.pods}"];
+    await_until("the quota is in force", DEADLINE, async || {
+        fleet.control_plane.kubectl(of_quota).await.is_ok_and(|pods| pods == "0").then_some(())
+    })
+    .await?;
     Ok(())
 }
 
@@ -31,8 +29,8 @@ async fn run_command(fleet: &Fleet, sentence: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_halt_holds_its_pool_and_no_other() -> Result<()> {
     let mut fleet = fleet(&["web", "web", "db"], &[("BACK_OFF_BASE_SECONDS", "1")]).await?;
-    fleet.deploy("cart", 3, "1").await?;
-    close_to_new_pods(&fleet, true).await?;
+    fleet.deploy("cart", 3, "3").await?;
+    close_shop(&fleet).await?;
     let soak = json!({"soak": {"readyFor": "0s", "workloadsTimeout": "2s"}});
     apply(&fleet, "web", &of_tier("web", &soak)).await?;
     let unchecked = json!({"soak": {"readyFor": "0s", "workloadsTimeout": "0s"}, "paused": true});
@@ -62,7 +60,7 @@ async fn a_halt_holds_its_pool_and_no_other() -> Result<()> {
     super::delete(&fleet, "web").await?;
     apply(&fleet, "web", &of_tier("web", &soak)).await?;
     waits(&fleet, other, "VersionHaltedInPool").await?;
-    close_to_new_pods(&fleet, false).await?;
+    fleet.control_plane.kubectl(["delete", "quota", "closed", "-n", "shop"]).await?;
     let halted = until_pool(&fleet, "web", "is halted", |status| !status.halts.is_empty()).await?;
     let sentence = halted.conditions.iter().find(|it| it.type_ == "Halted").context("no condition")?;
     ensure!(
