@@ -57,8 +57,9 @@ pub enum ConditionStatus {
 }
 
 /// Reasons for which a waiting node must not prefetch: it lacks more than its turn.
-pub const REASONS_AGAINST_PREFETCH: [&str; 12] = [
+pub const REASONS_AGAINST_PREFETCH: [&str; 13] = [
     "VersionHalted",
+    "VersionHaltedInPool",
     "BackingOff",
     "FleetPaused",
     "NodePaused",

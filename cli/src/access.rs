@@ -14,6 +14,7 @@ use crate::Error;
 pub(crate) enum Kind {
     Shadows,
     Fleet,
+    Pools,
     Nodes,
     Events,
     Lease,
@@ -56,7 +57,10 @@ impl Right {
             Kind::Shadows | Kind::Fleet if self.verb == "patch" => {
                 format!("the operator's ClusterRole brupop-operator gives this right, bound in the namespace {place}")
             }
-            Kind::Shadows | Kind::Fleet => format!(
+            Kind::Pools if self.verb == "patch" => {
+                format!("the operator's ClusterRole brupop-pool-editor gives this right, bound in the namespace {place}")
+            }
+            Kind::Shadows | Kind::Fleet | Kind::Pools => format!(
                 "the operator's ClusterRole brupop-viewer gives this right (and with it Kubernetes' own view, edit and admin), \
                  and so does brupop-operator, bound in the namespace {place}"
             ),
@@ -74,6 +78,7 @@ impl Right {
         match self.kind {
             Kind::Shadows => format!("bottlerocketshadows.{}", names::GROUP),
             Kind::Fleet => format!("bottlerocketfleets.{}", names::GROUP),
+            Kind::Pools => format!("bottlerocketpools.{}", names::GROUP),
             Kind::Nodes => "nodes".to_owned(),
             Kind::Events => "events".to_owned(),
             Kind::Lease => "leases.coordination.k8s.io".to_owned(),

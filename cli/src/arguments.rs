@@ -95,23 +95,29 @@ pub enum Command {
 /// What changes something.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Steering {
-    /// Pause the fleet, or one node
+    /// Pause the fleet, a pool, or one node
     ///
-    /// While the fleet is paused, no update starts, and what has begun is finished. A node that is paused in mid-update is
+    /// While the fleet or a pool is paused, no update starts there, and what has begun is finished. A node that is paused in mid-update is
     /// put back into service, unless its reboot has begun. With plain kubectl:
     /// `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":true}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause=true`.
     Pause {
         /// The node; without it, the whole fleet
         node: Option<String>,
+        /// The pool, in place of the fleet
+        #[arg(long, conflicts_with = "node")]
+        pool: Option<String>,
     },
-    /// Take a pause back, of the fleet or of one node
+    /// Take a pause back, of the fleet, of a pool, or of one node
     ///
     /// With plain kubectl: `kubectl patch brf fleet -n NAMESPACE --type=merge -p '{"spec":{"paused":false}}'`, and
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause-`.
     Resume {
         /// The node; without it, the whole fleet
         node: Option<String>,
+        /// The pool, in place of the fleet
+        #[arg(long, conflicts_with = "node")]
+        pool: Option<String>,
     },
     /// Ask for a node's update now: before others, and outside the maintenance window
     ///

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{Ledger, WatchedNode};
+use brupop_core::pool::Pool;
 use brupop_runtime::requests::list_all;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
@@ -33,6 +34,7 @@ pub(crate) struct ApiServer {
 pub(crate) struct Fleet {
     pub ledger: Option<BottlerocketFleet>,
     pub shadows: Vec<Item<BottlerocketShadow>>,
+    pub pools: Vec<Item<Pool>>,
 }
 
 /// What is known of a node.
@@ -65,7 +67,8 @@ impl ApiServer {
     pub async fn fleet(&self) -> Result<Fleet, Error> {
         let ledger = self.ledger_if_any().await?.map(|ledger| ledger.fleet);
         let shadows = list(&self.ours(), ListParams::default(), self.right("list", Kind::Shadows)).await?;
-        Ok(Fleet { ledger, shadows })
+        let pools = list(&self.ours(), ListParams::default(), self.right("list", Kind::Pools)).await?;
+        Ok(Fleet { ledger, shadows, pools })
     }
 
     /// The ledger.
@@ -127,6 +130,21 @@ impl ApiServer {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The pool of this name.
+    pub async fn pool(&self, name: &str) -> Result<Pool, Error> {
+        let pools: Api<Item<Pool>> = self.ours();
+        let found =
+            pools.get_opt(name).await.map_err(|error| self.right("get", Kind::Pools).failed(error))?;
+        let missing = || Error::Missing(format!("pool {name} in the namespace {}", self.namespace));
+        found.ok_or_else(missing)?.body.map_err(|why| unreadable(&format!("the pool {name}"), &why))
+    }
+
+    /// Changes a pool, if there is anything to change.
+    pub async fn change_pool(&self, name: &str, change: Change) -> Result<Done, Error> {
+        let pools: Api<Item<Pool>> = self.ours();
+        change_one(&pools, name, &format!("the pool {name}"), change, self.right("patch", Kind::Pools)).await
     }
 
     /// The Node of this name.

@@ -74,10 +74,12 @@ async fn connect(target: &Target) -> Result<ApiServer, Error> {
 /// Steers, and says what is so now.
 async fn carry_out(server: &ApiServer, steering: Steering) -> Result<Done, Error> {
     match steering {
-        Steering::Pause { node: None } => pause_fleet(server, true).await,
-        Steering::Resume { node: None } => pause_fleet(server, false).await,
-        Steering::Pause { node: Some(node) } => change_node(server, &node, steer::pause_node).await,
-        Steering::Resume { node: Some(node) } => change_node(server, &node, steer::resume_node).await,
+        Steering::Pause { node: Some(node), .. } => change_node(server, &node, steer::pause_node).await,
+        Steering::Resume { node: Some(node), .. } => change_node(server, &node, steer::resume_node).await,
+        Steering::Pause { pool: Some(pool), .. } => pause_pool(server, &pool, true).await,
+        Steering::Resume { pool: Some(pool), .. } => pause_pool(server, &pool, false).await,
+        Steering::Pause { .. } => pause_fleet(server, true).await,
+        Steering::Resume { .. } => pause_fleet(server, false).await,
         Steering::UpdateNow { node, cancel: false } => change_node(server, &node, steer::update_now).await,
         Steering::UpdateNow { node, cancel: true } => change_node(server, &node, steer::not_now).await,
         Steering::ResumeVersion { version } => {
@@ -90,6 +92,11 @@ async fn carry_out(server: &ApiServer, steering: Steering) -> Result<Done, Error
 async fn pause_fleet(server: &ApiServer, paused: bool) -> Result<Done, Error> {
     let change = steer::pause_fleet(&server.ledger().await?.fleet, paused);
     server.change_fleet(change).await
+}
+
+async fn pause_pool(server: &ApiServer, pool: &str, paused: bool) -> Result<Done, Error> {
+    let change = steer::pause_pool(&server.pool(pool).await?, paused);
+    server.change_pool(pool, change).await
 }
 
 async fn change_node(

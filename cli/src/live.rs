@@ -5,8 +5,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use brupop_api::crds::MESSAGE_MAX;
+use brupop_api::item::Readable;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::Ledger;
+use brupop_core::pool::Pool;
 use brupop_runtime::errors::describe;
 use brupop_runtime::{patient, watch_one};
 use futures::{Stream, StreamExt as _};
@@ -36,6 +38,8 @@ const END: &str = "\u{1b}[J\u{1b}[?7h";
 pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Error> {
     let shadows = watcher(server.ours::<Item<BottlerocketShadow>>(), Config::default());
     let mut shadows = pin!(patient(shadows));
+    let pools = watcher(server.ours::<Item<Pool>>(), Config::default());
+    let mut pools = pin!(patient(pools));
     let mut ledgers = pin!(watch_one(server.ours::<Item<Ledger>>(), names::FLEET));
     let (mut brought, mut screen) = (Brought::default(), Screen::new(output));
     let mut tick = ticks();
@@ -44,6 +48,10 @@ pub(crate) async fn watch(server: &ApiServer, output: Output) -> Result<(), Erro
             event = next(&mut shadows) => match event {
                 Ok(event) => brought.shadow(event),
                 Err(error) => brought.failed(error, |verb| server.right(verb, Kind::Shadows))?,
+            },
+            event = next(&mut pools) => match event {
+                Ok(event) => brought.pool(event),
+                Err(error) => brought.failed(error, |verb| server.right(verb, Kind::Pools))?,
             },
             event = next(&mut ledgers) => match event {
                 Ok(found) => brought.ledger(found),
@@ -65,11 +73,38 @@ async fn next<T>(events: &mut (impl Stream<Item = watcher::Result<T>> + Unpin)) 
     events.next().await.unwrap_or(Err(watcher::Error::NoResourceVersion))
 }
 
+/// What one watch has brought.
+struct All<T> {
+    /// `None` before the first list is complete.
+    known: Option<BTreeMap<String, Item<T>>>,
+    listed: BTreeMap<String, Item<T>>,
+}
+
+impl<T> Default for All<T> {
+    fn default() -> Self {
+        Self { known: None, listed: BTreeMap::new() }
+    }
+}
+
+impl<T: Readable> All<T> {
+    fn bring(&mut self, event: Event<Item<T>>) {
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(item) => drop(self.listed.insert(item.name().to_owned(), item)),
+            Event::InitDone => self.known = Some(std::mem::take(&mut self.listed)),
+            Event::Apply(item) => {
+                self.known.get_or_insert_default().insert(item.name().to_owned(), item);
+            }
+            Event::Delete(item) => drop(self.known.get_or_insert_default().remove(item.name())),
+        }
+    }
+}
+
 /// What the watches have brought.
 #[derive(Default)]
 struct Brought {
-    shadows: Option<BTreeMap<String, Item<BottlerocketShadow>>>,
-    listed: BTreeMap<String, Item<BottlerocketShadow>>,
+    shadows: All<BottlerocketShadow>,
+    pools: All<Pool>,
     /// `None` = there is none, or it cannot be read.
     ledger: Option<BottlerocketFleet>,
     /// Has the watch of the ledger told anything?
@@ -81,15 +116,12 @@ struct Brought {
 
 impl Brought {
     fn shadow(&mut self, event: Event<Item<BottlerocketShadow>>) {
-        match event {
-            Event::Init => self.listed.clear(),
-            Event::InitApply(item) => drop(self.listed.insert(item.name().to_owned(), item)),
-            Event::InitDone => self.shadows = Some(std::mem::take(&mut self.listed)),
-            Event::Apply(item) => {
-                self.shadows.get_or_insert_default().insert(item.name().to_owned(), item);
-            }
-            Event::Delete(item) => drop(self.shadows.get_or_insert_default().remove(item.name())),
-        }
+        self.shadows.bring(event);
+        self.now();
+    }
+
+    fn pool(&mut self, event: Event<Item<Pool>>) {
+        self.pools.bring(event);
         self.now();
     }
 
@@ -127,10 +159,15 @@ impl Brought {
         }
     }
 
-    /// The fleet, once both watches have brought something.
+    /// The fleet, once all watches have brought something.
     fn fleet(&self) -> Option<Fleet> {
-        let shadows = self.shadows.as_ref().filter(|_| self.ledger_told)?;
-        Some(Fleet { ledger: self.ledger.clone(), shadows: shadows.values().cloned().collect() })
+        let shadows = self.shadows.known.as_ref().filter(|_| self.ledger_told)?;
+        let pools = self.pools.known.as_ref()?;
+        Some(Fleet {
+            ledger: self.ledger.clone(),
+            shadows: shadows.values().cloned().collect(),
+            pools: pools.values().cloned().collect(),
+        })
     }
 }
 
@@ -214,6 +251,7 @@ mod tests {
             let mut brought = Brought::default();
             if begun {
                 brought.ledger(None);
+                brought.pool(Event::InitDone);
                 brought.shadow(Event::InitDone);
             }
             let right = |verb| Right::new(verb, Kind::Shadows, "ns");
@@ -225,13 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn what_watches_bring_is_shown_once_both_have_spoken() {
+    fn what_watches_bring_is_shown_once_all_have_spoken() {
         let mut brought = Brought::default();
         let names = |brought: &Brought| {
             let fleet = brought.fleet()?;
             Some(fleet.shadows.iter().map(Item::name).collect::<Vec<_>>().join(" "))
         };
         brought.ledger(None);
+        brought.pool(Event::InitDone);
         brought.shadow(Event::Init);
         brought.shadow(Event::InitApply(updated("a")));
         assert_eq!(names(&brought), None);

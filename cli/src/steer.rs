@@ -7,6 +7,7 @@ use brupop_api::crds::ACKNOWLEDGED_HALTS_MAX;
 use brupop_api::fleet::AcknowledgedHalt;
 use brupop_api::{BottlerocketFleet, names};
 use brupop_core::objects::{Ledger, WatchedNode};
+use brupop_core::pool::Pool;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
 use serde_json::{Value, json};
@@ -71,6 +72,22 @@ pub(crate) fn pause_fleet(fleet: &BottlerocketFleet, paused: bool) -> Change {
         "the fleet is no longer paused"
     };
     Change::merge(patch, says.to_owned())
+}
+
+/// Pauses a pool, or takes the pause back. What cannot be understood of it holds its nodes, too.
+pub(crate) fn pause_pool(pool: &Pool, paused: bool) -> Change {
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    let word = if paused { "paused" } else { "not paused" };
+    if pool.paused == paused {
+        return Change::none(format!("the pool {name} is {word} already"));
+    }
+    let patch = json!({"metadata": {"uid": pool.metadata.uid}, "spec": {"paused": paused}});
+    let says = if paused {
+        format!("the pool {name} is paused: no update of its nodes starts, and what is cordoned is finished")
+    } else {
+        format!("the pool {name} is no longer paused")
+    };
+    Change::merge(patch, says)
 }
 
 /// Pauses a node.

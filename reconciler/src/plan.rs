@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR};
-use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, VERSION_MAX};
+use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX, VERSION_MAX};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, Item, names};
 use brupop_runtime::{ClusterConfig, client::ClientError, requests::list_all};
@@ -321,11 +321,12 @@ fn plan(observed: &Observed<'_>) -> Plan {
         Next::Waits(turn) => (2, turn),
         Next::Stays => (3, 0),
     });
-    let halted = fleet.versions.iter().filter(|(_, record)| record.halted.is_some());
+    let records = fleet.versions.iter().chain(fleet.pool_versions);
+    let halted = records.filter(|(_, record)| record.halted.is_some());
     Plan {
         limit: fleet.total_limit(),
         in_use: fleet.slots.len(),
-        halted: halted.map(|(version, _)| shown(version, VERSION_MAX)).collect(),
+        halted: halted.map(|(version, _)| shown(version, POOL_NAME_MAX + 1 + VERSION_MAX)).collect(),
         nodes,
     }
 }

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::BottlerocketPool;
 use brupop_api::names::{FLEET, LEASE, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION};
 use brupop_testbed::audit::Event;
 use brupop_testbed::fleet::NEW;
@@ -14,7 +15,7 @@ use brupop_testbed::{Fleet, FleetOptions, await_until};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::Api;
+use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
@@ -143,6 +144,7 @@ async fn people_see_and_steer_a_fleet_as_far_as_their_roles_go() -> Result<()> {
 
     // No host boots the new version, and one node is left out.
     a_node_is_paused_once(&fleet, &admin).await?;
+    a_pool_is_paused_once(&fleet, &reader, &admin).await?;
     fleet
         .hosts
         .iter()
@@ -245,8 +247,30 @@ async fn annotation(fleet: &Fleet, node: &str, key: &str) -> Result<Option<Strin
 async fn a_node_is_paused_once(fleet: &Fleet, admin: &Person) -> Result<()> {
     admin.says("pause node-2", &["the node node-2 is paused"]).await?;
     admin.says("pause node-2", &["the node node-2 is paused already"]).await?;
+    admin.is_refused("pause --pool web", &["there is no pool web in the namespace"]).await?;
     ensure!(annotation(fleet, "node-2", PAUSE_ANNOTATION).await?.as_deref() == Some("true"));
     admin.is_refused("pause node-9", &["there is no Node node-9"]).await
+}
+
+/// Of a pool that has no nodes.
+async fn a_pool_is_paused_once(fleet: &Fleet, reader: &Person, admin: &Person) -> Result<()> {
+    let pools = Api::<BottlerocketPool>::namespaced(fleet.client(), NAMESPACE);
+    let pool = serde_json::from_value(json!({"metadata": {"name": "web"},
+        "spec": {"nodeSelector": {"matchLabels": {"tier": "of-no-node"}}}}))?;
+    pools.create(&PostParams::default(), &pool).await?;
+    let right = "you may not patch bottlerocketpools.brupop.bottlerocket.aws";
+    reader.is_refused("pause --pool web", &[right, "ClusterRole brupop-pool-editor"]).await?;
+    admin.says("pause --pool web", &["the pool web is paused: no update of its nodes starts"]).await?;
+    admin.says("pause --pool web", &["the pool web is paused already"]).await?;
+    ensure!(pools.get("web").await?.spec.paused);
+    let seen = await_until("the pool is counted", DEADLINE, async || {
+        reader.says("status", &["POOLS", "web ", "0 of 0", "NoNodes"]).await.ok()
+    });
+    seen.await?;
+    admin.says("resume --pool web", &["the pool web is no longer paused"]).await?;
+    ensure!(!pools.get("web").await?.spec.paused);
+    pools.delete("web", &DeleteParams::default()).await?;
+    Ok(())
 }
 
 async fn a_halt_is_seen_and_lifted(fleet: &Fleet, reader: &Person, operator: &Person) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item};
 use brupop_core::objects::{Ledger, WatchedNode};
+use brupop_core::pool::Pool;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -84,6 +85,18 @@ pub(crate) fn fleet() -> BottlerocketFleet {
         ],
     });
     ledger(&json!({"paused": false}), &status).fleet
+}
+
+/// A pool in mid-update; one named `db` has not been seen by a reconciler yet.
+pub(crate) fn pool(name: &str) -> Item<Pool> {
+    let progressing = json!({"type": "Progressing", "status": "True", "reason": "Updating",
+        "message": "nodes of the pool are being updated", "lastTransitionTime": "2026-11-21T01:00:00Z"});
+    let status = json!({"nodes": 12, "updatedNodes": 6, "updatingNodes": 2, "pendingNodes": 3, "blockedNodes": 1,
+        "unavailableNodes": 2, "unavailableLimit": 3, "conditions": [progressing]});
+    let status = if name == "db" { json!({}) } else { status };
+    serde_json::from_value(json!({"metadata": {"name": name, "namespace": NS, "uid": "p"},
+        "spec": {"nodeSelector": {}}, "status": status}))
+    .unwrap()
 }
 
 /// A Node with these labels and annotations.

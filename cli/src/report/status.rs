@@ -5,10 +5,14 @@ mod text;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use brupop_api::conditions::{ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, OVERDUE};
+use brupop_api::conditions::{
+    ADMISSION_ENFORCED, Condition, ConditionStatus, OTHER_OPERATOR, OVERDUE, PROGRESSING,
+};
 use brupop_api::fleet::Slot;
+use brupop_api::pool::PoolCounts;
 use brupop_api::{BottlerocketFleetStatus, BottlerocketShadow, Item, State, names};
 use brupop_core::decide::Reason;
+use brupop_core::pool::Pool;
 use serde::Serialize;
 
 use super::{condition, name, progressing, sentence, time, version, word};
@@ -35,6 +39,8 @@ pub(crate) struct Status {
     pub obstacles: Vec<String>,
     /// Versions that no further node is updated to.
     pub halted: Vec<HaltedVersion>,
+    /// The pools.
+    pub pools: Vec<PoolLine>,
     /// How many nodes are in which state, with which version.
     pub states: Vec<Count>,
     /// The nodes that are being updated.
@@ -53,6 +59,18 @@ pub(crate) struct HaltedVersion {
     /// When the last failure was counted.
     pub at: String,
     pub why: String,
+}
+
+/// A pool, as its status has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PoolLine {
+    pub pool: String,
+    #[serde(flatten)]
+    pub counts: PoolCounts,
+    /// Why it progresses, or why not.
+    pub reason: String,
+    pub message: String,
 }
 
 /// Nodes in one state with one version.
@@ -106,6 +124,7 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
         nodes: fleet.shadows.len(),
         obstacles: obstacles(status),
         halted: halted(status),
+        pools: fleet.pools.iter().map(pool).collect(),
         ..Status::default()
     };
     let mut counts = BTreeMap::<_, usize>::new();
@@ -211,6 +230,18 @@ fn halted(status: Option<&BottlerocketFleetStatus>) -> Vec<HaltedVersion> {
         Some(HaltedVersion { version: version(halted), at: time(&halt.at), why: sentence(&halt.reason) })
     });
     halted.collect()
+}
+
+fn pool(item: &Item<Pool>) -> PoolLine {
+    let status = item.ok().map(|pool| &pool.stored);
+    let said = status.and_then(|status| status.conditions.iter().find(|it| it.type_ == PROGRESSING));
+    let unsaid = || "the reconciler has said nothing about this pool yet: see whether one leads".to_owned();
+    PoolLine {
+        pool: name(item.name()),
+        counts: status.map(|status| status.counts).unwrap_or_default(),
+        reason: word(said.map_or(SILENT, |said| &said.reason)),
+        message: said.map_or_else(unsaid, |said| sentence(&said.message)),
+    }
 }
 
 fn node_of(item: &Item<BottlerocketShadow>) -> String {

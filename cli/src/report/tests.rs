@@ -4,7 +4,7 @@ use brupop_core::decide::Reason;
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::fixtures::{draining, event, fleet, idle, item, ledger, node, page, shadow, updated};
+use super::fixtures::{draining, event, fleet, idle, item, ledger, node, page, pool, shadow, updated};
 use super::{history, latest, status, why};
 use crate::arguments::Output;
 use crate::gather::{AboutNode, Fleet, Past};
@@ -45,7 +45,7 @@ fn a_fleet_in_mid_update() {
         item("node-6", json!({"spec": {"state": "Dreaming"}})),
     ];
     shadows.extend((10..18).map(|number| idle(&format!("node-{number}"), LIMIT)));
-    let view = status::of(&Fleet { ledger: Some(fleet()), shadows });
+    let view = status::of(&Fleet { ledger: Some(fleet()), shadows, pools: vec![pool("web"), pool("db")] });
     assert_eq!((view.nodes, view.up_to_date, view.moving.len()), (15, 2, 2));
     assert_snapshot!("status", text(&view));
     assert_snapshot!("status_yaml", yaml(&view));
@@ -64,8 +64,14 @@ fn a_fleet_that_is_held_back() {
             "lastTransitionTime": "2026-11-21T01:00:00Z"},
     ]});
     let ledger = Some(ledger(&json!({"paused": true}), &status).fleet);
-    assert_snapshot!("status_held_back", text(&status::of(&Fleet { ledger, shadows: vec![] })));
-    assert_snapshot!("status_without_operator", text(&status::of(&Fleet { ledger: None, shadows: vec![] })));
+    assert_snapshot!(
+        "status_held_back",
+        text(&status::of(&Fleet { ledger, shadows: vec![], pools: vec![] }))
+    );
+    assert_snapshot!(
+        "status_without_operator",
+        text(&status::of(&Fleet { ledger: None, shadows: vec![], pools: vec![] }))
+    );
 }
 
 #[test]
@@ -192,8 +198,11 @@ fn nobody_else_drives_the_terminal() {
     let mut found = about(shadow());
     found.events = vec![event(evil, evil, "2026-11-21T03:00:00Z", evil, evil)];
     let past = Past { ledger: ledger.clone(), events: found.events.clone(), notes: vec![] };
-    let fleet =
-        Fleet { ledger: Some(ledger), shadows: vec![shadow(), draining(evil), item(evil, json!({}))] };
+    let fleet = Fleet {
+        ledger: Some(ledger),
+        shadows: vec![shadow(), draining(evil), item(evil, json!({}))],
+        pools: vec![pool(evil)],
+    };
     let (status, why, history) = (status::of(&fleet), why::of(evil, &found).unwrap(), history::of(&past));
     let texts = [text(&status), text(&why), text(&history)];
     let programs = [&yaml(&status), &yaml(&why), &yaml(&history)].map(String::clone);

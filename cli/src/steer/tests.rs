@@ -115,3 +115,22 @@ fn a_full_list_loses_what_nothing_rests_on() {
     }
     assert_eq!(resume_version(&full, "1.20.0"), Err(NotSteered::NoRoom));
 }
+
+#[test]
+fn a_pool_is_paused_once() {
+    let pool = |paused: bool| -> Pool {
+        let item: brupop_api::Item<Pool> = serde_json::from_value(
+            json!({"metadata": {"name": "web", "uid": "p"}, "spec": {"nodeSelector": {}, "paused": paused}}),
+        )
+        .unwrap();
+        item.body.unwrap()
+    };
+    let patch =
+        |paused: bool| Some(Body::Merge(json!({"metadata": {"uid": "p"}, "spec": {"paused": paused}})));
+    assert_eq!(pause_pool(&pool(false), true).body, patch(true));
+    assert_eq!(pause_pool(&pool(true), false).body, patch(false));
+    for paused in [true, false] {
+        let change = pause_pool(&pool(paused), paused);
+        assert!(change.body.is_none() && change.says.ends_with("paused already"), "{}", change.says);
+    }
+}

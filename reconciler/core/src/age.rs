@@ -55,9 +55,11 @@ pub(crate) fn notes<'a>(
         }
     }
     let seen =
-        |version: &str, nodes: usize| nodes >= WITNESSES.min(opted_in) && !fleet.seen.contains_key(version);
-    let mut new: Vec<&str> =
-        named.iter().filter(|(version, nodes)| seen(version, **nodes)).map(|(it, _)| *it).collect();
+        named.iter().filter(|(_, nodes)| **nodes >= WITNESSES.min(opted_in)).map(|(version, _)| *version);
+    // A time that lies ahead is of a leader whose clock did. All are written alike, so they compare as texts.
+    let is_noted = |version: &str| fleet.seen.get(version).is_some_and(|at| at.as_str() <= fleet.now);
+    let (ahead, mut new): (Vec<&str>, Vec<&str>) =
+        seen.filter(|version| !is_noted(version)).partition(|version| fleet.seen.contains_key(*version));
     let unnamed = fleet.seen.iter().filter(|(version, _)| !named.contains_key(version.as_str()));
     let mut unnamed: Vec<(&str, &str)> =
         unnamed.map(|(version, at)| (version.as_str(), at.as_str())).collect();
@@ -66,7 +68,7 @@ pub(crate) fn notes<'a>(
     unnamed.truncate((fleet.seen.len() + new.len()).saturating_sub(SEEN_MAX));
     new.truncate((SEEN_MAX + unnamed.len()).saturating_sub(fleet.seen.len()));
     let gone = unnamed.into_iter().map(|(version, _)| (version, None));
-    new.into_iter().map(|version| (version, Some(fleet.now))).chain(gone).collect()
+    ahead.into_iter().chain(new).map(|version| (version, Some(fleet.now))).chain(gone).collect()
 }
 
 #[cfg(test)]

@@ -42,6 +42,8 @@ pub struct Pool {
     pub selector: Option<Selector>,
     /// Of the pools that select a node, the one of the highest priority owns it.
     pub priority: u64,
+    /// A person paused it, as far as the spec can be read.
+    pub paused: bool,
     /// What it says of these nodes; if that cannot be understood, why.
     pub rules: Result<Rules, Invalid>,
 }
@@ -67,6 +69,7 @@ impl Readable for Pool {
             stored: status.unwrap_or_default(),
             selector: spec.as_ref().ok().map(|spec| selector(&spec.node_selector)),
             priority: spec.as_ref().map_or(u64::MAX, |spec| spec.priority),
+            paused: spec.as_ref().is_ok_and(|spec| spec.paused),
             rules: spec
                 .map_err(|error| Invalid::new("spec", Unreadable::from(error).to_string()))
                 .and_then(|spec| Rules::of(&spec)),

@@ -219,12 +219,13 @@ impl Reconciler {
             self.send(pass, requests::ledger(pass.cluster, write, None, event));
         }
         self.preflight(pass, &slots);
+        let records = fleet.versions.values().chain(fleet.pool_versions.values());
         let mut last_pass = LastPass {
             limit: fleet.total_limit(),
             admission_enforced: self.leading.admission.holds().is_ok(),
             other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
             skipped: self.unreadable(pass.cluster),
-            halted: count(fleet.versions.values().filter(|record| record.halted.is_some()).count()),
+            halted: count(records.filter(|record| record.halted.is_some()).count()),
             ..LastPass::default()
         };
         for (view, decision) in views.iter().zip(&nodes) {

@@ -3,17 +3,20 @@
 use comfy_table::Cell;
 
 use super::super::or_dash;
-use super::{Count, HaltedVersion, Moving, Status, Waiting};
+use super::{Count, HaltedVersion, Moving, PoolLine, Status, Waiting};
 use crate::page::{Page, Tone, View, age, section, table};
 
 /// Characters of the progress bar.
 const BAR: usize = 30;
+/// The same of a pool.
+const POOL_BAR: usize = 10;
 /// So many nodes that wait for one reason are named to people; programs are told all.
 const NAMED: usize = 6;
 
 impl View for Status {
     fn text(&self, page: &Page) -> String {
         let mut text = self.head(page);
+        text += &section("POOLS", &self.pools(page));
         text += &section("VERSIONS", &self.states(page));
         text += &section("MOVING", &self.moving(page));
         text += &section("WAITING", &self.waiting(page));
@@ -51,6 +54,28 @@ impl Status {
             line(Tone::Bad, "Cannot be read:", &self.unreadable.join(", "));
         }
         text
+    }
+
+    fn pools(&self, page: &Page) -> String {
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let row = |line: &PoolLine| {
+            let counts = &line.counts;
+            let (updated, nodes) = (counts.updated_nodes, counts.nodes);
+            // Without colours: the table counts characters.
+            let bar = parts(POOL_BAR, number(updated), number(counts.updating_nodes), number(nodes)).concat();
+            vec![
+                Cell::new(&line.pool),
+                Cell::new(format!("{bar} {updated} of {nodes}")),
+                Cell::new(counts.updating_nodes),
+                Cell::new(counts.pending_nodes),
+                Cell::new(counts.blocked_nodes),
+                Cell::new(format!("{} of {}", counts.unavailable_nodes, counts.unavailable_limit)),
+                Tone::Attention.cell(&line.reason),
+                Cell::new(&line.message),
+            ]
+        };
+        let head = ["POOL", "UPDATED", "UPDATING", "PENDING", "BLOCKED", "UNAVAILABLE", "REASON", "WHY"];
+        table(&head, self.pools.iter().map(row).collect(), page)
     }
 
     fn states(&self, page: &Page) -> String {
@@ -111,8 +136,13 @@ impl Moving {
 
 /// How many are done, and how many are on their way.
 fn bar(done: usize, moving: usize, all: usize) -> String {
-    let share = |part: usize| (BAR * part).checked_div(all).unwrap_or(0);
-    let (done, begun) = (share(done), share(done + moving));
-    let (moving, rest) = ("▒".repeat(begun - done), "░".repeat(BAR - begun));
-    format!("{}{}{rest}", Tone::Good.paint(&"█".repeat(done)), Tone::Moving.paint(&moving))
+    let [done, moving, rest] = parts(BAR, done, moving, all);
+    format!("{}{}{rest}", Tone::Good.paint(&done), Tone::Moving.paint(&moving))
+}
+
+/// The done, the moving and the empty part of a bar of so many characters. The counts may come from a status that is not ours.
+fn parts(length: usize, done: usize, moving: usize, all: usize) -> [String; 3] {
+    let share = |part: usize| length.saturating_mul(part).checked_div(all).unwrap_or(0).min(length);
+    let (done, begun) = (share(done), share(done.saturating_add(moving)));
+    ["█".repeat(done), "▒".repeat(begun - done), "░".repeat(length - begun)]
 }

@@ -79,6 +79,12 @@ fn two_nodes_make_a_version_known() {
         ("what runs is named, too", &["1.1.0", "1.1.0"], &json!({}), now(&["1.0.0", "1.1.0"])),
         ("it keeps its time", &["1.1.0", "1.1.0"], &json!({"1.0.0": ago(9), "1.1.0": ago(1)}), now(&[])),
         (
+            "its time has not come",
+            &["1.1.0", "1.1.0"],
+            &json!({"1.0.0": ago(9), "1.1.0": ago(-1)}),
+            now(&["1.1.0"]),
+        ),
+        (
             "nobody names it any more",
             &["1.0.0", "1.0.0"],
             &json!({"1.0.0": ago(9), "1.1.0": ago(1)}),

@@ -36,10 +36,12 @@ pub(crate) fn is_halted(fleet: &FleetFacts<'_>, pool: &str, version: &str) -> bo
     stored(fleet, (pool, version)).is_some_and(|record| record.halted.is_some())
 }
 
-/// The pool in which such a failure of an update with this slot counts; `None` = it counts in the whole fleet.
-fn blamed<'a>(slot: &'a Slot, reason: &str) -> Option<&'a str> {
+/// The pool in which such a failure of an update with this slot counts; `None` = it counts in the whole fleet, as it does if
+/// the pool is gone.
+fn blamed<'a>(fleet: &FleetFacts<'a>, slot: &'a Slot, reason: &str) -> Option<&'a str> {
     let of_workloads = [Abort::WorkloadsUnavailable, Abort::WorkloadsUnavailableAmongOthers];
-    slot.pool.as_deref().filter(|_| of_workloads.iter().any(|abort| abort.as_str() == reason))
+    let name = slot.pool.as_deref().filter(|_| of_workloads.iter().any(|abort| abort.as_str() == reason))?;
+    pool(fleet, name).map(|_| name)
 }
 
 fn stored<'a>(fleet: &FleetFacts<'a>, (pool, version): Key<'_>) -> Option<&'a VersionRecord> {
@@ -84,7 +86,7 @@ impl<'a> PoolHalts<'a> {
         version: &'a str,
         reason: &str,
     ) -> Option<&VersionRecord> {
-        let key = (blamed(slot, reason)?, version);
+        let key = (blamed(fleet, slot, reason)?, version);
         self.changed.get(&key).or_else(|| stored(fleet, key))
     }
 
@@ -97,7 +99,7 @@ impl<'a> PoolHalts<'a> {
         node: &str,
         reason: &str,
     ) -> bool {
-        let Some(key) = blamed(slot, reason).map(|pool| (pool, version)) else { return false };
+        let Some(key) = blamed(fleet, slot, reason).map(|pool| (pool, version)) else { return false };
         if !self.has_room(fleet, key) {
             return false;
         }

@@ -285,6 +285,7 @@ mod tests {
     fn agents_heed_words_that_are_written() {
         let reasons = [
             Reason::VersionHalted(""),
+            Reason::VersionHaltedInPool(""),
             Reason::BackingOff,
             Reason::FleetPaused,
             Reason::NodePaused,

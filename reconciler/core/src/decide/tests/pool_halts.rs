@@ -81,6 +81,7 @@ fn workloads_count_in_their_pool_and_hosts_in_the_fleet() {
         ("FellBack", Some("web"), false),
         ("NotReady", Some("web"), false),
         (WORKLOADS, None, false),
+        (WORKLOADS, Some("gone"), false),
     ] {
         let failure = failures(reason);
         let slots = slot_of(taken_in);

@@ -43,6 +43,10 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
     let reason = condition(shadow, "Progressing").map(|condition| condition["reason"].clone());
     match reason.as_ref().and_then(Json::as_str).unwrap_or_default() {
         "VersionHalted" => is_set(&objects.ledger["status"]["versions"][version], "/halted"),
+        "VersionHaltedInPool" => {
+            let tier = text(node, "/metadata/labels/tier");
+            is_set(&objects.ledger["status"]["poolVersions"][format!("{tier}/{version}")], "/halted")
+        }
         "WaitingForPool" => objects.nodes.iter().any(|(name, state)| {
             let first = text(&state.object, "/metadata/labels/tier") == "canary";
             let shadow = objects.shadows.get(&shadow_of(name));
