@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::Violation;
-use super::json::{is_ready, members, text};
+use super::json::{is_ready, is_set, members, text};
 
 /// A leader that has not seen a change of a pool yet may still go by the rules of before: until its watch tells, or it has
 /// lost its Lease.
@@ -27,6 +27,8 @@ pub(crate) struct PoolState {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pools {
     all: BTreeMap<String, PoolState>,
+    /// The shadows of Nodes whose update somebody has ever asked for.
+    asked_for: BTreeSet<String>,
     /// Versions that a node in service has run, of those that were labelled for the pool that goes first.
     canaries_ran: BTreeSet<String>,
     /// Since the checker began.
@@ -46,6 +48,9 @@ impl Pools {
 
     /// A Node is written.
     pub(crate) fn node(&mut self, node: &Json) {
+        if is_set(node, "/metadata/annotations/brupop.bottlerocket.aws~1update-now") {
+            self.asked_for.insert(format!("brs-{}", text(node, "/metadata/name")));
+        }
         if text(node, "/metadata/labels/tier") != ORDER.1 || !is_ready(node) {
             return;
         }
@@ -59,7 +64,9 @@ impl Pools {
         let Some(state) = self.all.get(pool) else { return vec![] };
         let mut found = vec![];
         let settled = self.now.saturating_sub(state.changed) > GRACE;
-        if settled && (state.spec.is_null() || state.spec["paused"] == true) {
+        // The only freezes are for ever.
+        let frozen = is_set(&state.spec, "/freezes") && !self.asked_for.contains(shadow);
+        if settled && (state.spec.is_null() || state.spec["paused"] == true || frozen) {
             found.push(Violation::new(
                 "pool",
                 format!("{shadow} gets a slot of {pool}, which is {}", state.spec),
@@ -113,6 +120,18 @@ mod tests {
         pools.pool("web", None);
         pools.now = Duration::from_secs(142);
         assert_eq!(rules(&pools, 1), ["pool"], "it is gone");
+    }
+
+    #[test]
+    fn a_freeze_holds_all_but_those_that_people_asked_for() {
+        let mut pools = Pools::default();
+        pools.pool("web", Some(&json!({"spec": {"maxUnavailable": 2, "freezes": [{"name": "now"}]}})));
+        assert_eq!(rules(&pools, 1), [""; 0], "nobody may have seen that yet");
+        pools.now = Duration::from_secs(100);
+        assert_eq!(rules(&pools, 1), ["pool"]);
+        let annotations = json!({"brupop.bottlerocket.aws/update-now": "true"});
+        pools.node(&json!({"metadata": {"name": "0", "annotations": annotations}}));
+        assert_eq!(rules(&pools, 1), [""; 0]);
     }
 
     #[test]

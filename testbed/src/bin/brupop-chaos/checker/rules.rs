@@ -47,7 +47,12 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
             found.extend(objects.pools.slot(shadow, slot, after));
         }
         let version = text(slot, "/version");
-        let halted = |ledger: &Json| is_set(&ledger["status"]["versions"][version], "/halted");
+        let in_pool = format!("{}/{version}", text(slot, "/pool"));
+        let halted = |ledger: &Json| {
+            let status = &ledger["status"];
+            is_set(&status["versions"][version], "/halted")
+                || is_set(&status["poolVersions"][&in_pool], "/halted")
+        };
         if is_new && halted(before) && halted(after) {
             found
                 .push(Violation::new("halt", format!("{shadow} gets a slot for {version}, which is halted")));
