@@ -12,6 +12,7 @@ mod objects;
 mod opt_in;
 mod order;
 mod passes;
+mod pool_changes;
 mod pool_halts;
 mod properties;
 mod records;
