@@ -53,10 +53,24 @@ pub const POOL_NAME_MAX: usize = 63;
 pub const AFTER_MAX: usize = 8;
 /// Most pools of which the ledger notes, for each version, whether they are done with it.
 pub const DONE_POOLS_MAX: usize = 16;
+/// Most gates of a pool.
+pub const GATES_MAX: usize = 4;
+/// Longest expression that a gate asks for, in characters.
+pub const QUERY_MAX: usize = 1024;
 /// Most versions that the status of a pool counts nodes of.
 pub const POOL_VERSIONS_MAX: usize = 8;
 /// Highest count that is accepted: every JSON parser reads it exactly.
 pub const COUNTER_MAX: u64 = 9_007_199_254_740_991;
+
+/// Is this a label of DNS, as sources and gates are called: at most 63 letters in lower case, digits and `-`, neither first
+/// nor last a `-`?
+pub fn is_dns_label(text: &str) -> bool {
+    let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = [text.as_bytes().first(), text.as_bytes().last()];
+    text.len() <= LABEL_MAX
+        && ends.iter().all(|end| end.is_some_and(inner))
+        && text.bytes().all(|byte| inner(&byte) || byte == b'-')
+}
 
 /// Is this a boot id that the schemas take: at most [`BOOT_ID_MAX`] letters, digits, `.`, `_` and `-`? The kernel's is a
 /// UUID.
@@ -85,6 +99,7 @@ const WORD: &str = r"^[A-Z][A-Za-z]*$";
 const LABEL_MAX: usize = 63;
 const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 const LABEL_KEY: &str = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+const DNS_LABEL: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// What cron expressions consist of, as far as characters go.
 const CRON: &str = r"^[0-9A-Za-z*/,#? -]+$";
 /// Hours, minutes, seconds.
@@ -181,6 +196,18 @@ pub(crate) fn label_values(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn label_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": LABEL_MAX, "pattern": LABEL_VALUE})
+}
+
+pub(crate) fn dns_label(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": LABEL_MAX, "pattern": DNS_LABEL})
+}
+
+pub(crate) fn query(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": QUERY_MAX})
+}
+
+pub(crate) fn query_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "nullable": true, "minLength": 1, "maxLength": QUERY_MAX})
 }
 
 pub(crate) fn cron(_: &mut SchemaGenerator) -> Schema {

@@ -96,6 +96,11 @@ pub struct BottlerocketPoolSpec {
     /// How long a node is watched after its update.
     #[serde(default)]
     pub soak: Soak,
+    /// What has to be well for updates to begin and to end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = crate::crds::GATES_MAX))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub gates: Vec<Gate>,
 }
 
 fn one() -> IntOrString {
@@ -262,6 +267,47 @@ impl Default for Soak {
     fn default() -> Self {
         Self { ready_for: "1m".to_owned(), workloads_timeout: "15m".to_owned() }
     }
+}
+
+/// A question whose answer closes or opens the pool. Closed, no update goes as far as a cordon, and what is watched after its
+/// update is watched on; nothing fails for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = Rule::new("self.type != 'Prometheus' || has(self.prometheus)")
+    .message("a gate of type Prometheus needs prometheus: say which source is asked, and what (spec.gates)"))]
+pub struct Gate {
+    /// What people call it, as a label of DNS.
+    #[schemars(schema_with = "crate::crds::dns_label")]
+    pub name: String,
+    /// What is asked.
+    #[serde(rename = "type")]
+    pub type_: GateType,
+    /// For the type Prometheus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prometheus: Option<PrometheusGate>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum GateType {
+    /// A Prometheus, or what answers as one does.
+    Prometheus,
+}
+
+/// What is asked of a Prometheus.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PrometheusGate {
+    /// The source, as the operator's administrator has named it in the Secret `brupop-gate-sources`.
+    #[schemars(schema_with = "crate::crds::dns_label")]
+    pub source: String,
+    /// An expression of `PromQL` that finds nothing as long as all is well, such as
+    /// `ALERTS{severity="critical",alertstate="firing"}`. What it finds closes the gate.
+    #[schemars(schema_with = "crate::crds::query")]
+    pub query: String,
+    /// An expression that finds something as long as the source knows what it is asked for, such as
+    /// `ALERTS{alertname="Watchdog"}`. If it finds nothing, the gate closes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::query_or_null")]
+    pub requires: Option<String>,
 }
 
 /// Which versions are allowed.

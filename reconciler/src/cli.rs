@@ -1,6 +1,7 @@
 //! What is typed: flags and environment variables, and the policy that they make. Upstream's variables keep their names.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, value_parser};
@@ -82,6 +83,12 @@ pub struct Settings {
     /// Seconds between two dry runs that check whether webhook and policy are enforced
     #[arg(long, env = "CANARY_INTERVAL_SECONDS", default_value = "60", value_parser = value_parser!(u64).range(1..=3600))]
     pub canary_interval_seconds: u64,
+    /// Folder with the sources of the gates of pools: the Secret brupop-gate-sources, as it is mounted
+    #[arg(long, env = "GATE_SOURCES", default_value = "/etc/brupop/gate-sources")]
+    pub gate_sources: PathBuf,
+    /// Seconds between two questions for a gate of a pool
+    #[arg(long, env = "GATE_INTERVAL_SECONDS", default_value = "30", value_parser = value_parser!(u64).range(1..=300))]
+    pub gate_interval_seconds: u64,
     /// Address and port for /livez and /readyz
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
     pub health_address: SocketAddr,

@@ -3,6 +3,7 @@
 //! - What is watched: `watches` keeps objects up to date, and wakes the loop.
 //! - What is asked of the API server: `operation` writes, [`evict`] empties nodes, `checks` make sure that updates may
 //!   start, and `leadership` holds the Lease.
+//! - What is asked of others: `gates`.
 //! - The process and its subcommands: [`process`] wires all of it, `reconcile` is its one loop; [`cli`], [`plan`],
 //!   `metrics`.
 //!
@@ -11,6 +12,7 @@
 mod checks;
 pub mod cli;
 pub mod evict;
+mod gates;
 mod leadership;
 mod metrics;
 mod operation;

@@ -18,12 +18,15 @@ use prometheus_client::registry::Registry;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::Reason;
 use brupop_core::facts::NodeView;
+use brupop_core::gates::GateState;
 
 /// At most so many versions get a series of their own, those of most hosts. Versions come from agents, and a fleet runs a
 /// handful.
 const MAX_VERSIONS: usize = 32;
 /// At most so many reasons of failures get a series of their own. The words are ours, or those of an earlier release.
 const MAX_FAILURES: usize = 32;
+/// At most so many gates of pools get series of their own: those of the first pools by name.
+const MAX_GATES: usize = 128;
 /// The kinds of objects that may be left alone because they cannot be read.
 const SKIPPED_KINDS: [&str; 5] =
     ["BottlerocketPool", "BottlerocketShadow", "Node", "Pod", "PodDisruptionBudget"];
@@ -44,6 +47,8 @@ pub struct LastPass {
     pub halted: u64,
     /// Were our admission rules seen to be in force?
     pub admission_enforced: bool,
+    /// How the gates of pools are that matter now: pool, gate, state.
+    pub gates: Vec<(String, String, GateState)>,
     /// Was upstream's operator found, or is it not known any more that it is not here?
     pub other_operator: bool,
 }
@@ -210,6 +215,18 @@ fn of_ledger(registry: &mut Registry, cluster: &Cluster) {
     );
 }
 
+/// A series for each state that each of these gates could have.
+fn gates(gates: &[(String, String, GateState)]) -> Family<[(&'static str, String); 3], Gauge> {
+    let family = Family::<_, Gauge>::default();
+    for (pool, gate, is) in gates.iter().take(MAX_GATES) {
+        for state in GateState::ALL {
+            let labels = [("pool", label(pool)), ("gate", label(gate)), ("state", state.as_str().to_owned())];
+            family.get_or_create(&labels).set((state == *is).into());
+        }
+    }
+    family
+}
+
 fn of_pass(registry: &mut Registry, pass: &LastPass) {
     let number = |of: &BTreeMap<&str, i64>, word: &str| of.get(word).copied().unwrap_or(0);
     registry.register(
@@ -226,6 +243,11 @@ fn of_pass(registry: &mut Registry, pass: &LastPass) {
         "brupop_oldest_slot_seconds",
         "Seconds for which the oldest slot has been held; 0 if none is in use",
         gauge(pass.oldest_slot_seconds.unwrap_or(0)),
+    );
+    registry.register(
+        "brupop_gate_state",
+        "1 for the state of each gate of a pool that has something to update, 0 for all others",
+        gates(&pass.gates),
     );
     registry.register("brupop_slots_limit", "Most updates at once", gauge(pass.limit));
     registry.register(
@@ -288,6 +310,7 @@ mod tests {
             overdue: BTreeMap::from([("ReturningToService", 1)]),
             admission_enforced: true,
             other_operator: true,
+            gates: vec![("web".to_owned(), "no-critical".to_owned(), GateState::Closed)],
         }));
         metrics.wrote("ledger", "written");
         let text = metrics.render(Some(&cluster), 5);
@@ -299,6 +322,9 @@ mod tests {
             "brupop_hosts_version{bottlerocket_version=\"1.1.0\"} 2",
             "brupop_nodes_reason{reason=\"NoUpdate\"} 2",
             "brupop_nodes_reason{reason=\"Draining\"} 0",
+            "brupop_gate_state{pool=\"web\",gate=\"no-critical\",state=\"Closed\"} 1",
+            "brupop_gate_state{pool=\"web\",gate=\"no-critical\",state=\"Open\"} 0",
+            "brupop_gate_state{pool=\"web\",gate=\"no-critical\",state=\"Unknown\"} 0",
             "brupop_slots_in_use 0",
             "brupop_slots_limit 3",
             "brupop_skipped_objects{kind=\"Pod\"} 1",

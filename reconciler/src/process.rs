@@ -19,10 +19,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::cli::Settings;
+use crate::gates::Sources;
 use crate::leadership::{self, Elected, Election, Timing};
 use crate::metrics::Metrics;
 use crate::operation::ApiServer;
-use crate::reconcile::Reconciler;
+use crate::reconcile::{Asking, Reconciler};
 use crate::watches::Watches;
 
 /// Longest wait for the answer that names the node of this process.
@@ -92,9 +93,13 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let recorder =
         Recorder::new(events, Reporter { controller: "brupop-reconciler".into(), instance: Some(us) });
     let canary_interval = Duration::from_secs(settings.canary_interval_seconds);
+    let asking = Asking {
+        sources: Sources::new(&settings.gate_sources),
+        interval: Duration::from_secs(settings.gate_interval_seconds),
+    };
     let api = ApiServer { client: client.clone(), namespace, own_node };
     let reconciler =
-        |elected| Reconciler::new(policy, canary_interval, api, recorder, watches, elected, metrics);
+        |elected| Reconciler::new(policy, canary_interval, asking, api, recorder, watches, elected, metrics);
     lead_in_turn(election, client, reconciler, shutdown).await;
     let _ = pages.await;
     Ok(())

@@ -1,5 +1,6 @@
 //! The one loop: changes, answers and deadlines wake it; then it observes, decides and starts calls.
 
+mod asked;
 mod drainer;
 mod memory;
 mod outcomes;
@@ -19,12 +20,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::checks::{Check, Finding};
-use crate::evict::Answer;
+use crate::evict;
+use crate::gates::Sources;
 use crate::leadership::Elected;
 use crate::metrics::Metrics;
 use crate::operation::{ApiServer, Outcome};
 use crate::watches::Watches;
+use asked::Asked;
 use brupop_core::drain::PodKey;
+use brupop_core::gates::Question;
+use brupop_core::gates::answer::Answer;
 use brupop_core::policy::Policy;
 use drainer::Drainer;
 use memory::Memory;
@@ -37,11 +42,20 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 /// Longest wait for evictions and Events that are under way when the process ends.
 const FAREWELL: Duration = Duration::from_secs(10);
 
+/// How sources of gates are asked.
+pub struct Asking {
+    /// Who is asked.
+    pub sources: Sources,
+    /// How often.
+    pub interval: Duration,
+}
+
 /// The loop: what it is told, what it sees, what it speaks to, and what it knows while it leads.
 pub struct Reconciler {
     policy: Policy,
     /// Between two looks at the admission rules and for other operators.
     canary_interval: Duration,
+    asking: Asking,
     api: ApiServer,
     watches: Arc<Watches>,
     elected: Elected,
@@ -49,7 +63,7 @@ pub struct Reconciler {
     epoch: Instant,
     /// Evictions under way. They are never dropped half-way: the API server could have counted the disruption without
     /// deleting the pod, and then the budget allows no other eviction for two minutes.
-    evicting: JoinSet<(PodKey, Answer)>,
+    evicting: JoinSet<(PodKey, evict::Answer)>,
     /// What it publishes was done, also if this process no longer leads.
     publisher: Publisher,
     /// Forgotten as a whole when this process no longer leads.
@@ -71,7 +85,9 @@ struct Leading {
     admission: Check,
     /// That no other operator is here.
     alone: Check,
-    /// All are conditional writes or dry runs, so they may be dropped half-way.
+    /// What is known of the gates of pools.
+    gates: Asked,
+    /// All are conditional writes, dry runs or questions, so they may be dropped half-way.
     under_way: FuturesUnordered<BoxFuture<'static, Completed>>,
 }
 
@@ -80,10 +96,11 @@ enum Completed {
     Request(Box<Request>, Outcome),
     Probe(Finding),
     LookedAround(Finding),
+    Asked(Question, Result<Answer, String>),
 }
 
 impl Leading {
-    fn new(interval: Duration) -> Self {
+    fn new(interval: Duration, gates: Duration) -> Self {
         Self {
             term: None,
             drainer: Drainer::default(),
@@ -91,6 +108,7 @@ impl Leading {
             opt_in_from: Duration::ZERO,
             admission: Check::new(interval),
             alone: Check::new(interval),
+            gates: Asked::new(gates),
             under_way: FuturesUnordered::new(),
         }
     }
@@ -101,6 +119,7 @@ impl Reconciler {
     pub fn new(
         policy: Policy,
         canary_interval: Duration,
+        asking: Asking,
         api: ApiServer,
         recorder: Recorder,
         watches: Arc<Watches>,
@@ -110,6 +129,8 @@ impl Reconciler {
         Self {
             policy,
             canary_interval,
+            leading: Leading::new(canary_interval, asking.interval),
+            asking,
             api,
             watches,
             elected,
@@ -117,7 +138,6 @@ impl Reconciler {
             epoch: Instant::now(),
             evicting: JoinSet::new(),
             publisher: Publisher::new(recorder),
-            leading: Leading::new(canary_interval),
             elected_before: false,
             fleet_log: FailureLog::default(),
         }
@@ -197,7 +217,7 @@ impl Reconciler {
             return;
         }
         tracing::warn!("this process no longer leads");
-        self.leading = Leading::new(self.canary_interval);
+        self.leading = Leading::new(self.canary_interval, self.asking.interval);
         self.watches.forget_what_leaders_know();
         self.metrics.passed(None);
     }

@@ -104,6 +104,7 @@ impl Watches {
     pub fn forget_what_leaders_know(&self) {
         let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
         cluster.entries.values_mut().for_each(Entry::forget_what_leaders_know);
+        cluster.forget_gates();
     }
 }
 

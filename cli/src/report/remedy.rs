@@ -50,6 +50,12 @@ remedies! {
     VersionTooYoung =>
         "the version has to become old enough (spec.versions.minAge), or somebody asks for the update now (kubectl brupop \
          update-now NODE)",
+    GateClosed =>
+        "what the gate asks for has to be well, three times in a row (the query of spec.gates of the pool); update-now does \
+         not open it",
+    GateUnknown =>
+        "the source of the gate has to answer: see the log of the reconciler that leads, and the Secret \
+         brupop-gate-sources",
     VersionNotAllowed =>
         "the hosts have to find another version, or somebody changes what the pool allows (spec.versions)",
     AdmissionNotEnforced =>

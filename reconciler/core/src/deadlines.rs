@@ -9,7 +9,7 @@ use brupop_api::{Marker, State};
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::cluster::Entry;
-use crate::facts::TimeFacts;
+use crate::facts::{PoolFacts, TimeFacts};
 use crate::objects::Readiness;
 use crate::policy::Durations;
 
@@ -53,6 +53,31 @@ pub(crate) struct Times<'t> {
     all_ready: Option<Timestamp>,
     /// Since when the node, or else its agent, has not been Ready, if that is so and known.
     not_ready: Option<Timestamp>,
+    /// What the gates of its pool do to it.
+    gated: Gated,
+}
+
+/// What the gates of a pool do to the times of its nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Gated {
+    /// There are none.
+    #[default]
+    No,
+    /// All are open.
+    Open,
+    /// One is not.
+    Closed,
+}
+
+impl Gated {
+    /// By the pool that steers the node.
+    pub(crate) fn of(pool: Option<&PoolFacts<'_>>) -> Self {
+        match pool {
+            Some(PoolFacts { gate: Some(_), .. }) => Self::Closed,
+            Some(PoolFacts { has_gates: true, .. }) => Self::Open,
+            _ => Self::No,
+        }
+    }
 }
 
 impl<'t> Times<'t> {
@@ -82,7 +107,13 @@ impl<'t> Times<'t> {
                 .zip(readiness.and_then(Readiness::ready_since))
                 .map(|(node, agent)| node.max(agent)),
             not_ready: counts.and_then(Readiness::not_ready_since),
+            gated: Gated::No,
         }
+    }
+
+    /// The same, for a node of a pool with gates.
+    pub(crate) fn gated(self, gated: Gated) -> Self {
+        Self { gated, ..self }
     }
 }
 
@@ -168,6 +199,10 @@ impl Clock {
             let whole = State::ALL.iter().map(|state| longest(*state, durations)).sum();
             return self.passed(since, whole);
         };
+        if shadow.spec.state == State::MonitoringUpdate && times.gated == Gated::Closed {
+            // A gate that is closed holds it. Were that an alert, a gate that asks for alerts would stay closed by it.
+            return false;
+        }
         let longest = longest(shadow.spec.state, durations);
         self.passed(times.transition, longest) && self.passed_or_unknown(since, longest)
     }
@@ -221,7 +256,7 @@ impl Clock {
     }
 
     fn monitoring(&mut self, times: &Times<'_>, facts: &mut TimeFacts) {
-        let Times { durations, transition, marker, all_ready, not_ready, .. } = *times;
+        let Times { durations, transition, marker, all_ready, not_ready, gated, .. } = *times;
         let watched = self.passed_or_unknown(transition, durations.soak);
         let ready = all_ready.is_some_and(|since| self.is_older(since, durations.soak));
         facts.soak_over = watched && ready;
@@ -235,8 +270,10 @@ impl Clock {
             let had_time = all_ready.is_none_or(|since| self.is_older(since, wait));
             self.passed(transition, wait) && had_time
         };
-        // A node that keeps coming and going is never Ready, or not Ready, for long enough.
-        facts.step_overdue = spell_overdue || self.passed(transition, wait * SPELLS);
+        // A node that keeps coming and going is never Ready, or not Ready, for long enough. With gates nobody knows how long
+        // it was watched because of them: that is no failure of the node.
+        let too_many_spells = gated == Gated::No && self.passed(transition, wait * SPELLS);
+        facts.step_overdue = spell_overdue || too_many_spells;
         facts.workloads_overdue =
             facts.soak_over && self.passed_or_unknown(transition, durations.soak + workloads);
     }

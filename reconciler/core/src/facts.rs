@@ -101,6 +101,10 @@ pub struct PoolFacts<'a> {
     pub starts: PoolGate<'a>,
     /// Does it let updates that have begun go on to the cordon?
     pub goes_on: PoolGate<'a>,
+    /// Has it gates?
+    pub has_gates: bool,
+    /// Of its gates one that is not open.
+    pub gate: Option<ClosedGate<'a>>,
     /// The window that is open, or the next one.
     pub next_window: Option<(Timestamp, Timestamp)>,
     /// Its rules, if they can be understood.
@@ -124,6 +128,15 @@ impl<'a> PoolFacts<'a> {
         let unknown = || self.rules?.min_age.is_positive().then_some(Until::Unknown);
         self.ripens.get(version).copied().unwrap_or_else(unknown)
     }
+}
+
+/// A gate that is not open, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClosedGate<'a> {
+    /// Something is wrong, or was so not long ago.
+    Closed(&'a str),
+    /// Nobody knows.
+    Unknown(&'a str),
 }
 
 /// The pools at one time.

@@ -5,7 +5,7 @@
 //! - [`decide`] turns facts into writes and reasons.
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
 //! - [`pool`] is what people say of a part of the fleet; [`ownership`] says whose a node is, [`order`] which
-//!   pools go first.
+//!   pools go first, [`gates`] what is made of the answers that close them.
 //! - [`window`] says when updates may start; [`status`] says what people see.
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`.
@@ -16,6 +16,7 @@ pub mod deadlines;
 pub mod decide;
 pub mod drain;
 pub mod facts;
+pub mod gates;
 pub mod objects;
 pub mod observe;
 pub mod order;

@@ -12,10 +12,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use crate::cluster::{Cluster, Entry};
-use crate::deadlines::{Clock, Times};
+use crate::deadlines::{Clock, Gated, Times};
 use crate::drain::Obstacle;
 use crate::facts::{
-    Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, Pools, Steering, UnmanagedNode, Until, in_order,
+    Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Steering, UnmanagedNode, Until, in_order,
 };
 use crate::objects::{AgentPod, WatchedNode};
 use crate::ownership::{DurationsByOwner, Owner};
@@ -77,7 +77,7 @@ pub fn observe<'a>(
         durations: cluster.durations(policy.durations),
         topology_keys: cluster.topology_keys(),
         own_node: leader.own_node,
-        has_pools: !pools.all.is_empty(),
+        pools: &pools.all,
         unpooled: unpooled(cluster),
         clock,
     };
@@ -179,7 +179,7 @@ struct Observer<'a> {
     /// For each pool.
     topology_keys: Vec<Option<&'a str>>,
     own_node: Option<&'a str>,
-    has_pools: bool,
+    pools: &'a [PoolFacts<'a>],
     unpooled: UnpooledNodes,
     clock: Clock,
 }
@@ -190,7 +190,7 @@ impl<'a> Observer<'a> {
             (Some(Owner::Pool(index)), _) => Steering::Pool(*index),
             (Some(Owner::Conflict(pools)), _) => Steering::Conflict(pools),
             // Where nobody has looked for the owner, nothing starts.
-            (None, _) if self.has_pools => Steering::Nobody,
+            (None, _) if !self.pools.is_empty() => Steering::Nobody,
             (_, UnpooledNodes::Environment) => Steering::Environment,
             (_, UnpooledNodes::Hold) => Steering::Nobody,
         }
@@ -218,7 +218,7 @@ impl<'a> Observer<'a> {
         };
         let marker = node.and_then(|node| node.marker);
         let durations = self.durations.of(entry.owner.as_ref());
-        let times = Times::of(entry, marker, shadow.as_ref(), slot, durations);
+        let times = Times::of(entry, marker, shadow.as_ref(), slot, durations).gated(self.gated(entry));
         // Earlier versions of the operator recorded owners without checking that they were available, and no `since`.
         let checked = marker.filter(|_| slot.is_some_and(|slot| slot.since.is_some()));
         let watched = checked.filter(|_| !durations.workloads.is_zero());
@@ -234,6 +234,11 @@ impl<'a> Observer<'a> {
             time: self.clock.facts(&times),
         };
         (view, unreadable)
+    }
+
+    fn gated(&self, entry: &Entry) -> Gated {
+        let Some(Owner::Pool(index)) = entry.owner else { return Gated::No };
+        Gated::of(self.pools.get(index))
     }
 
     /// The label of the Node that says in which zone it is, if its pool names another than the well-known one.

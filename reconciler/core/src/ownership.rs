@@ -10,6 +10,7 @@ use kube::core::SelectorExt as _;
 use crate::age;
 use crate::cluster::{Cluster, Member};
 use crate::facts::{PoolFacts, Pools};
+use crate::gates::{Gate, GateState};
 use crate::order;
 use crate::policy::Durations;
 use crate::pool::{Pool, PoolGate, Rules};
@@ -37,6 +38,8 @@ pub struct WatchedPool {
     pub invalid: Option<String>,
     /// What the clock says of its rules; worked out anew only when that changes.
     at: Option<AtTime>,
+    /// How its gates are, in their order; unknown where there is nothing.
+    pub(crate) gate_states: Vec<GateState>,
 }
 
 /// What the clock says of a pool's rules, for a span of time.
@@ -77,6 +80,11 @@ impl WatchedPool {
         self.item.ok()?.rules.as_ref().ok()
     }
 
+    /// Its gates.
+    pub(crate) fn gates(&self) -> &[Gate] {
+        self.rules().map_or(&[], |rules| &rules.gates)
+    }
+
     /// Looks at the clock, unless nothing can have changed since the last time.
     fn look_at_clock(&mut self, now: Timestamp, min_remaining: SignedDuration) {
         let holds = |at: &AtTime| at.from <= now && at.until.is_none_or(|until| now < until);
@@ -108,6 +116,8 @@ impl WatchedPool {
             one_zone_at_a_time: rules.is_some_and(Rules::one_zone_at_a_time),
             starts: gate(|at| at.starts),
             goes_on: gate(|at| at.goes_on),
+            has_gates: !self.gates().is_empty(),
+            gate: self.closed_gate(),
             next_window: at.and_then(|at| at.next_window),
             rules,
             waits_for: BTreeMap::new(),
@@ -122,7 +132,7 @@ impl Member for Item<Pool> {
             Ok(pool) => pool.rules.as_ref().err().map(ToString::to_string),
             Err(why) => Some(why.to_string()),
         };
-        let mut pool = WatchedPool { item: self, invalid, at: None };
+        let mut pool = WatchedPool { item: self, invalid, at: None, gate_states: vec![] };
         let before = cluster.pools.remove(pool.item.name());
         let same_spec = |before: &WatchedPool| {
             before.item.uid() == pool.item.uid()
@@ -131,7 +141,7 @@ impl Member for Item<Pool> {
         };
         // Most changes of a pool are those of its status, which we write.
         match before.filter(same_spec) {
-            Some(before) => pool.at = before.at,
+            Some(before) => (pool.at, pool.gate_states) = (before.at, before.gate_states),
             None => cluster.forget_owners(),
         }
         cluster.pools.insert(pool.item.name().to_owned(), pool);

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use brupop_api::BottlerocketPool;
+use brupop_api::crds::{QUERY_MAX, is_dns_label};
 use brupop_api::fleet::AcknowledgedHalt;
 use brupop_api::item::{self, Readable, Unreadable};
 use brupop_api::names::ZONE_LABEL;
 use brupop_api::pool::{
-    After, BottlerocketPoolSpec, Freeze, NodeSelector, Operator, Topology, TopologyMode, Window,
+    self, After, BottlerocketPoolSpec, Freeze, GateType, NodeSelector, Operator, Topology, TopologyMode, Window,
 };
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -19,6 +20,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::facts::Until;
+use crate::gates::{Gate, Question};
 use crate::policy::{Durations, FailureBudget, Limit};
 use crate::window::Schedule;
 
@@ -114,6 +116,8 @@ pub struct Rules {
     exclusion: SignedDuration,
     soak: SignedDuration,
     workloads: SignedDuration,
+    /// What has to be well.
+    pub(crate) gates: Vec<Gate>,
 }
 
 /// What cannot be understood: the field, and what to write instead.
@@ -148,6 +152,7 @@ impl Rules {
         let after = spec.after.iter().enumerate().map(|(nth, after)| soak(nth, after));
         let versions = spec.versions.clone().unwrap_or_default();
         let (drain, soak) = (&spec.drain, &spec.soak);
+        let gates = spec.gates.iter().enumerate().map(|(nth, gate)| self::gate(nth, gate));
         Ok(Self {
             paused: spec.paused,
             limit: limit(&spec.max_unavailable).map_err(|why| Invalid::new("spec.maxUnavailable", why))?,
@@ -167,6 +172,7 @@ impl Rules {
             exclusion: step("spec.drain.loadBalancerDelay", &drain.load_balancer_delay)?,
             soak: step("spec.soak.readyFor", &soak.ready_for)?,
             workloads: step("spec.soak.workloadsTimeout", &soak.workloads_timeout)?,
+            gates: gates.collect::<Result<_, _>>()?,
         })
     }
 
@@ -281,6 +287,33 @@ fn span(nth: usize, freeze: &Freeze) -> Result<(Timestamp, Timestamp), Invalid> 
 fn soak(nth: usize, after: &After) -> Result<(String, SignedDuration), Invalid> {
     let field = format!("spec.after[{nth}].soak");
     Ok((after.pool.clone(), duration(field, &after.soak, SignedDuration::ZERO, AGE_MAX)?))
+}
+
+fn gate(nth: usize, gate: &pool::Gate) -> Result<Gate, Invalid> {
+    let field = |field: &str| format!("spec.gates[{nth}].{field}");
+    let named = |of: &str, name: &str| {
+        let why = "write a name of letters in lower case, digits and -, such as main";
+        if is_dns_label(name) { Ok(name.to_owned()) } else { Err(Invalid::new(field(of), why)) }
+    };
+    let asks = |of: &str, query: &str| {
+        let why = "write an expression of PromQL, of at most 1,024 characters";
+        let is_query = !query.trim().is_empty() && query.chars().count() <= QUERY_MAX;
+        if is_query { Ok(query.to_owned()) } else { Err(Invalid::new(field(of), why)) }
+    };
+    let GateType::Prometheus = gate.type_;
+    let prometheus = gate.prometheus.as_ref().ok_or_else(|| {
+        Invalid::new(field("prometheus"), "say which source is asked, and what: {source: main, query: ...}")
+    })?;
+    let question = Question {
+        source: named("prometheus.source", &prometheus.source)?,
+        query: asks("prometheus.query", &prometheus.query)?,
+        requires: prometheus
+            .requires
+            .as_deref()
+            .map(|requires| asks("prometheus.requires", requires))
+            .transpose()?,
+    };
+    Ok(Gate { name: named("name", &gate.name)?, question })
 }
 
 fn step(field: &str, text: &str) -> Result<SignedDuration, Invalid> {

@@ -90,6 +90,7 @@ impl Reconciler {
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();
         cluster.prepare_pools(now, self.policy.durations.min_remaining);
+        cluster.note_gates(|question| self.leading.gates.state(question, self.now()));
         let pools = cluster.pools_at(now);
         let leader = self.leader(own_node.as_deref());
         let observed = observe(&cluster, &pools, &self.policy, &leader, Now { time: now, text: &now_text });
@@ -98,7 +99,8 @@ impl Reconciler {
         if self.ensure_term(&mut pass) {
             self.start_probe(&mut pass);
             self.look_around(&mut pass);
-            let last_pass = self.decide(&mut pass);
+            let gates = self.ask(&mut pass);
+            let last_pass = LastPass { gates, ..self.decide(&mut pass) };
             self.metrics.passed(Some(last_pass));
             self.opt_in(&mut pass);
         }

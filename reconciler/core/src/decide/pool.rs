@@ -1,7 +1,7 @@
 //! What the pool of a node, or the environment, says of its update.
 
 use super::{Abort, Case, Reason};
-use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, PoolFacts, Steering};
+use crate::facts::{ClosedGate, FleetFacts, Gate, NodeFacts, NodeView, PoolFacts, Steering};
 use crate::pool::PoolGate;
 
 /// How far an update has come.
@@ -46,7 +46,19 @@ pub(super) fn allows<'a>(
         PoolGate::Paused => Err(Reason::PoolPaused),
         PoolGate::Frozen(until) if !node.update_now => Err(Reason::Frozen(until)),
         PoolGate::OutsideWindow(until) if !node.update_now => Err(Reason::OutsideWindow(until)),
-        PoolGate::Open | PoolGate::Frozen(_) | PoolGate::OutsideWindow(_) => Ok(()),
+        PoolGate::Open | PoolGate::Frozen(_) | PoolGate::OutsideWindow(_) => well(fleet, view),
+    }
+}
+
+/// Are the gates of its pool open?
+///
+/// # Errors
+/// One is not.
+pub(super) fn well<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<(), Reason<'a>> {
+    match of(fleet, view).and_then(|pool| pool.gate) {
+        None => Ok(()),
+        Some(ClosedGate::Closed(gate)) => Err(Reason::GateClosed(gate)),
+        Some(ClosedGate::Unknown(gate)) => Err(Reason::GateUnknown(gate)),
     }
 }
 

@@ -97,6 +97,11 @@ Reason<'a> {
         "the pool of this node lets versions ripen (spec.versions.minAge); this one is old enough {until}",
     WaitingForZone(zone: &'a str) =>
         "a node of another zone ({zone}) of the pool is unavailable: it updates one zone at a time (spec.topology)",
+    GateClosed(gate: &'a str) =>
+        "the gate {gate} of its pool is closed (spec.gates): something is wrong, or was so not long ago",
+    GateUnknown(gate: &'a str) =>
+        "nobody knows how the gate {gate} of its pool is (spec.gates), so it is closed: the log of the reconciler that \
+         leads says why",
     VersionNotAllowed(version: &'a str) => "the pool of this node does not allow {version} (spec.versions)",
     AdmissionNotEnforced =>
         "dry runs did not show that webhook and policy are enforced: see the fleet's condition AdmissionEnforced",
@@ -207,6 +212,8 @@ impl Reason<'_> {
                 | Self::WaitingForPool(_)
                 | Self::WaitingForZone(_)
                 | Self::VersionTooYoung(_)
+                | Self::GateClosed(_)
+                | Self::GateUnknown(_)
                 | Self::NodeTooYoung
                 | Self::PausingBetweenUpdates
                 | Self::CheckingPods

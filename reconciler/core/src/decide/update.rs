@@ -3,8 +3,7 @@
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Field, Marker, State, Value};
 
-use super::pool_halts;
-use super::{Abort, Case, Decision, Effect, Milestone, Reason, writes};
+use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, pool_halts, writes};
 use crate::facts::{Evicted, NodeFacts};
 
 /// In which boot the host is, on facts of the Node alone.
@@ -272,10 +271,11 @@ impl<'a> Case<'_, 'a> {
                 }
                 Evicted::Missing(owner) => Decision::wait(Reason::WorkloadsUnavailable(owner)),
                 Evicted::Unknown if !view.time.workloads_overdue => Decision::wait(Reason::Monitoring),
-                Evicted::Unknown | Evicted::Back => {
-                    Decision::write(writes::finish(fleet, shadow), Reason::Finishing)
-                        .reaching(Milestone::Updated)
-                }
+                Evicted::Unknown | Evicted::Back => match pool::well(fleet, view) {
+                    Ok(()) => Decision::write(writes::finish(fleet, shadow), Reason::Finishing)
+                        .reaching(Milestone::Updated),
+                    Err(closed) => Decision::wait(closed),
+                },
             };
         }
         match self.given_up() {

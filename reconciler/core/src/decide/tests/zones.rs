@@ -17,6 +17,8 @@ fn pool(name: &'static str) -> PoolFacts<'static> {
         one_zone_at_a_time: name == "db",
         starts: PoolGate::Open,
         goes_on: PoolGate::Open,
+        has_gates: false,
+        gate: None,
         next_window: None,
         rules: None,
         waits_for: BTreeMap::new(),

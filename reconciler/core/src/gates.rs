@@ -1,0 +1,230 @@
+//! Gates of pools (`spec.gates`): what is asked, what is made of the answers, and for how long they hold.
+//!
+//! The first answer that is not good closes a gate; three good ones in a row open it. A gate that nobody knows anything of, or
+//! nothing new, is closed. Instants are durations since any fixed moment of a monotonic clock.
+
+pub mod answer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::cluster::Cluster;
+use crate::facts::{ClosedGate, FleetFacts, NodeView, Steering};
+use crate::ownership::WatchedPool;
+use answer::Answer;
+
+/// So many good answers in a row open a gate.
+const GOOD_IN_A_ROW: u8 = 3;
+/// At most so many different questions are asked, whatever people make. Those of the first pools by name are.
+pub const QUESTIONS_MAX: usize = 64;
+/// At most so many of them at once.
+pub const AT_ONCE: usize = 8;
+/// An answer holds for two intervals, and so much longer: one question may get lost on its way.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What is asked of a source. Gates that ask the same share the answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Question {
+    /// Name of the source.
+    pub source: String,
+    /// What has to find nothing.
+    pub query: String,
+    /// What has to find something.
+    pub requires: Option<String>,
+}
+
+/// A gate of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub name: String,
+    /// What it asks.
+    pub question: Question,
+}
+
+/// How a gate is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GateState {
+    /// All is well, and has been for a while.
+    Open,
+    /// Something is wrong, or was so not long ago.
+    Closed,
+    /// Nobody knows.
+    #[default]
+    Unknown,
+}
+
+impl GateState {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Unknown];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "Open",
+            Self::Closed => "Closed",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// What is known of one question.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    state: GateState,
+    good: u8,
+    /// When it was asked, the last time that there was an answer.
+    answered: Option<Duration>,
+    /// When it was asked the last time.
+    asked: Option<Duration>,
+    under_way: bool,
+}
+
+impl Known {
+    /// Until when the last answer holds.
+    fn until(&self, holds_for: Duration) -> Option<Duration> {
+        self.answered.map(|at| at + holds_for)
+    }
+
+    fn state(&self, now: Duration, holds_for: Duration) -> GateState {
+        match self.until(holds_for) {
+            Some(until) if now < until => self.state,
+            _ => GateState::Unknown,
+        }
+    }
+
+    /// Takes in the answer to the last question.
+    fn answered(&mut self, answer: Answer, now: Duration, holds_for: Duration) {
+        let at = self.asked.unwrap_or(now);
+        // What was good before a gap is not in a row with what is good after it.
+        let in_a_row = self.until(holds_for).is_some_and(|until| at < until);
+        let good = if in_a_row { self.good + 1 } else { 1 };
+        let (state, good) = match answer {
+            Answer::Good if good >= GOOD_IN_A_ROW => (GateState::Open, GOOD_IN_A_ROW - 1),
+            Answer::Good => (self.state(at, holds_for), good),
+            Answer::Bad => (GateState::Closed, 0),
+            Answer::Unknown => (GateState::Unknown, 0),
+        };
+        *self = Self { state, good, answered: Some(at), asked: Some(at), under_way: false };
+    }
+}
+
+/// What a leader knows of all questions.
+#[derive(Debug)]
+pub struct Gates {
+    interval: Duration,
+    known: BTreeMap<Question, Known>,
+}
+
+impl Gates {
+    /// Nothing is known yet; each question is asked again after this time.
+    pub fn new(interval: Duration) -> Self {
+        Self { interval, known: BTreeMap::new() }
+    }
+
+    fn holds_for(&self) -> Duration {
+        self.interval * 2 + GRACE
+    }
+
+    /// What is known of this question now.
+    pub fn state(&self, question: &Question, now: Duration) -> GateState {
+        self.known.get(question).map_or(GateState::Unknown, |known| known.state(now, self.holds_for()))
+    }
+
+    /// These questions matter now. Returns those that are to be asked at once, and when to look again. What does not matter
+    /// any more is forgotten.
+    pub fn due(&mut self, matter: &BTreeSet<&Question>, now: Duration) -> (Vec<Question>, Option<Duration>) {
+        self.known.retain(|question, known| known.under_way || matter.contains(question));
+        let mut under_way = self.known.values().filter(|known| known.under_way).count();
+        let (mut due, mut next) = (Vec::new(), None);
+        let mut look_again = |at: Duration| next = Some(next.map_or(at, |next: Duration| next.min(at)));
+        let (interval, holds_for) = (self.interval, self.holds_for());
+        for &question in matter {
+            if !self.known.contains_key(question) && self.known.len() >= QUESTIONS_MAX {
+                continue;
+            }
+            let known = self.known.entry(question.clone()).or_default();
+            if let Some(until) = known.until(holds_for).filter(|until| now < *until) {
+                look_again(until);
+            }
+            let at = known.asked.map_or(now, |asked| asked + interval);
+            if known.under_way {
+                continue;
+            }
+            if now < at {
+                look_again(at);
+            } else if under_way < AT_ONCE {
+                under_way += 1;
+                (known.asked, known.under_way) = (Some(now), true);
+                due.push(question.clone());
+            }
+        }
+        (due, next)
+    }
+
+    /// This is the answer to a question that was asked.
+    pub fn answered(&mut self, question: &Question, answer: Answer, now: Duration) {
+        let holds_for = self.holds_for();
+        if let Some(known) = self.known.get_mut(question) {
+            known.answered(answer, now, holds_for);
+        }
+    }
+}
+
+/// The pools (by index) for which gates matter now: those with something to update, or with an update under way.
+pub fn matter(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> BTreeSet<usize> {
+    let gated: BTreeSet<usize> =
+        fleet.pools.iter().enumerate().filter(|(_, pool)| pool.has_gates).map(|(index, _)| index).collect();
+    if gated.is_empty() {
+        return gated;
+    }
+    let busy = views.iter().filter_map(|view| {
+        let Steering::Pool(index) = view.steering else { return None };
+        let has_update = || {
+            let labelled = view.node.is_some_and(|node| node.labelled);
+            labelled && view.shadow.is_some_and(|shadow| shadow.update().is_some())
+        };
+        let busy = gated.contains(&index) && (has_update() || view.slot(fleet).is_some());
+        busy.then_some(index)
+    });
+    busy.collect()
+}
+
+impl Cluster {
+    /// Notes for each pool which of its gates is not open. Call [`Cluster::pools_at`] after it.
+    pub fn note_gates(&mut self, state: impl Fn(&Question) -> GateState) {
+        for pool in self.pools.values_mut() {
+            let states: Vec<_> = pool.gates().iter().map(|gate| state(&gate.question)).collect();
+            if pool.gate_states != states {
+                pool.gate_states = states;
+            }
+        }
+    }
+
+    /// Forgets how gates are.
+    pub fn forget_gates(&mut self) {
+        self.pools.values_mut().for_each(|pool| pool.gate_states.clear());
+    }
+
+    /// The gates of these pools (by index), with the names of their pools.
+    pub fn gates_of(&self, pools: &BTreeSet<usize>) -> impl Iterator<Item = (&str, &Gate)> {
+        let of = self.pools.values().enumerate().filter(|(index, _)| pools.contains(index));
+        of.flat_map(|(_, pool)| pool.gates().iter().map(|gate| (pool.item.name(), gate)))
+    }
+}
+
+impl WatchedPool {
+    /// The first of its gates that is closed; or else of which nobody knows.
+    pub(crate) fn closed_gate(&self) -> Option<ClosedGate<'_>> {
+        let states = self.gate_states.iter().copied().chain(std::iter::repeat(GateState::Unknown));
+        let of = |wanted: GateState| {
+            let mut gates = self.gates().iter().zip(states.clone());
+            gates.find(|(_, state)| *state == wanted).map(|(gate, _)| gate.name.as_str())
+        };
+        let unknown = || of(GateState::Unknown).map(ClosedGate::Unknown);
+        of(GateState::Closed).map(ClosedGate::Closed).or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! What a Prometheus answers, and what that says of a gate. Nothing of an answer is kept, or shown.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+/// Longest answer that is read, in bytes. Whoever answers is asked for one series.
+pub const ANSWER_MAX: usize = 64 * 1024;
+/// Most series of an answer that are looked at.
+const SERIES_MAX: usize = 1024;
+
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// All is well.
+    Good,
+    /// Something is wrong.
+    Bad,
+    /// There is none, or it says nothing.
+    Unknown,
+}
+
+impl Answer {
+    /// From what the query found, and what was found of that which it requires.
+    pub fn of(query: Found, requires: Option<Found>) -> Self {
+        match (query, requires) {
+            (Found::Nothing, None | Some(Found::Something)) => Self::Good,
+            _ => Self::Bad,
+        }
+    }
+}
+
+/// What an expression finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Nothing,
+    /// At least one series.
+    Something,
+}
+
+/// Why an answer says nothing. The sentence has no word of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Nonsense {
+    /// It is longer than [`ANSWER_MAX`].
+    #[error("its answer is longer than 64 KiB: let the expression find less")]
+    TooLong,
+    /// It is no answer of a Prometheus.
+    #[error("its answer is not that of a Prometheus to a query")]
+    Unreadable,
+    /// It says that it failed.
+    #[error("it says that it could not answer the query")]
+    Failed,
+    /// The expression is no instant vector.
+    #[error("the expression is no instant vector: write one that finds series, or none")]
+    NoVector,
+    /// A series is not as Prometheus writes it.
+    #[error("its answer has a series that cannot be read")]
+    Series,
+    /// Nothing was found, and it warns.
+    #[error("it found nothing, and warns that this may be incomplete")]
+    Incomplete,
+}
+
+#[derive(Deserialize)]
+struct Body<'a> {
+    status: &'a str,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    warnings: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Data<'a> {
+    #[serde(rename = "resultType")]
+    kind: &'a str,
+    #[serde(borrow)]
+    result: &'a RawValue,
+}
+
+/// One series of an instant vector: a number or a histogram.
+#[derive(Deserialize)]
+struct Series {
+    #[allow(dead_code, reason = "it has to be there")]
+    metric: std::collections::BTreeMap<String, IgnoredAny>,
+    #[serde(default)]
+    value: Option<(f64, String)>,
+    #[serde(default)]
+    histogram: Option<(f64, IgnoredAny)>,
+}
+
+/// What an expression finds, by the body of an answer to `/api/v1/query` with the HTTP status 200.
+///
+/// # Errors
+/// It says nothing.
+pub fn read(body: &[u8]) -> Result<Found, Nonsense> {
+    if body.len() > ANSWER_MAX {
+        return Err(Nonsense::TooLong);
+    }
+    let Body { status, data, warnings } = serde_json::from_slice(body).map_err(|_| Nonsense::Unreadable)?;
+    if status != "success" {
+        return Err(Nonsense::Failed);
+    }
+    let data = data.ok_or(Nonsense::Unreadable)?;
+    let Data { kind, result } = serde_json::from_str(data.get()).map_err(|_| Nonsense::Unreadable)?;
+    if kind != "vector" {
+        return Err(Nonsense::NoVector);
+    }
+    let series: Vec<&RawValue> = serde_json::from_str(result.get()).map_err(|_| Nonsense::Unreadable)?;
+    for series in series.iter().take(SERIES_MAX) {
+        let Series { value, histogram, .. } =
+            serde_json::from_str(series.get()).map_err(|_| Nonsense::Series)?;
+        let is_number = value.as_ref().is_some_and(|(_, value)| value.parse::<f64>().is_ok());
+        if !is_number && histogram.is_none() {
+            return Err(Nonsense::Series);
+        }
+    }
+    let warns = warnings.is_some_and(|warnings| !matches!(warnings.get(), "null" | "[]"));
+    match series.is_empty() {
+        true if warns => Err(Nonsense::Incomplete),
+        true => Ok(Found::Nothing),
+        false => Ok(Found::Something),
+    }
+}
+
+#[cfg(test)]
+mod tests;

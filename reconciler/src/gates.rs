@@ -1,0 +1,229 @@
+//! Asks the sources of gates, one question at a time. The sources are the administrator's: files of a Secret, for each a URL,
+//! and perhaps an authority and a token. They are read anew for each question, and never shown; nor is what is answered.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use brupop_core::gates::Question;
+use brupop_core::gates::answer::{self, ANSWER_MAX, Answer, Found, Nonsense};
+use futures::future::OptionFuture;
+use http::header::{ACCEPT, AUTHORIZATION, USER_AGENT};
+use http::uri::Scheme;
+use http::{HeaderValue, Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
+use hyper::body::Bytes;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+
+/// Longest time for all of a question.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time that the source is to spend on an expression.
+const EVALUATION: &str = "5s";
+/// Longest URL, authority and token, in bytes.
+const URL_MAX: u64 = 1024;
+const AUTHORITY_MAX: u64 = 256 * 1024;
+const TOKEN_MAX: u64 = 16 * 1024;
+
+/// Why a question has no answer. No sentence has a word of an answer, a URL or a token.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The administrator has named no such source.
+    #[error("the Secret brupop-gate-sources names no such source: it has no key {0}.url")]
+    NoSource(String),
+    /// A file of the source is there, and cannot be read.
+    #[error("{file} of the Secret brupop-gate-sources cannot be read")]
+    File {
+        /// Its name.
+        file: String,
+        /// Why.
+        #[source]
+        why: std::io::Error,
+    },
+    /// A file is too long.
+    #[error("{0} of the Secret brupop-gate-sources is too long")]
+    TooLong(String),
+    /// The URL is none.
+    #[error(
+        "{0} of the Secret brupop-gate-sources: write a URL such as https://prometheus.monitoring.svc:9090, without user, \
+         query and fragment"
+    )]
+    Url(String),
+    /// There is no authority to tell the source by.
+    #[error("{0} of the Secret brupop-gate-sources has to hold the authorities for an https URL, as PEM")]
+    Authority(String),
+    /// The token would be sent in clear text.
+    #[error("{0} of the Secret brupop-gate-sources is sent by TLS only: write an https URL")]
+    TokenInClear(String),
+    /// The token is no token.
+    #[error("{0} of the Secret brupop-gate-sources is no token")]
+    Token(String),
+    /// It could not be asked.
+    #[error("it cannot be reached")]
+    Unreachable(#[source] hyper_util::client::legacy::Error),
+    /// It took too long.
+    #[error("it did not answer in {} s", TIMEOUT.as_secs())]
+    TimedOut,
+    /// It does not like the expression.
+    #[error("it refuses the expression (HTTP status {0}): try it on the source's own page")]
+    Refused(StatusCode),
+    /// It answered with something else.
+    #[error("it answers with the HTTP status {0}")]
+    Status(StatusCode),
+    /// Its answer broke off.
+    #[error("its answer broke off")]
+    BrokeOff,
+    /// Its answer says nothing.
+    #[error(transparent)]
+    Nonsense(#[from] Nonsense),
+    /// Our own fault.
+    #[error("it could not be asked, because of a fault of this program")]
+    Ours,
+}
+
+/// The folder with the files of all sources.
+#[derive(Clone, Debug)]
+pub struct Sources(Arc<Path>);
+
+impl Sources {
+    /// The sources in this folder.
+    pub fn new(folder: &Path) -> Self {
+        Self(folder.into())
+    }
+
+    /// Asks.
+    ///
+    /// # Errors
+    /// There is no answer, or it says nothing.
+    pub async fn ask(self, question: &Question) -> Result<Answer, AskError> {
+        tokio::time::timeout(TIMEOUT, self.answer(question)).await.unwrap_or(Err(AskError::TimedOut))
+    }
+
+    async fn answer(self, question: &Question) -> Result<Answer, AskError> {
+        let (folder, name) = (Arc::clone(&self.0), question.source.clone());
+        let reading = tokio::task::spawn_blocking(move || Source::read(&folder, &name));
+        let source = reading.await.map_err(|_| AskError::Ours)??;
+        let client = source.client()?;
+        let requires = OptionFuture::from(question.requires.as_deref().map(|it| source.find(&client, it)));
+        let (query, requires) = tokio::join!(source.find(&client, &question.query), requires);
+        Ok(Answer::of(query?, requires.transpose()?))
+    }
+}
+
+/// A source, as it is now.
+struct Source {
+    name: String,
+    url: Uri,
+    authority: Option<String>,
+    token: Option<HeaderValue>,
+}
+
+type HttpClient = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
+
+impl Source {
+    fn read(folder: &Path, name: &str) -> Result<Self, AskError> {
+        // Kubelets replace all files of a Secret at once, by replacing this link.
+        let folder: PathBuf = std::fs::canonicalize(folder.join("..data")).unwrap_or_else(|_| folder.into());
+        let file = |kind: &str| format!("{name}.{kind}");
+        let url = read(&folder, &file("url"), URL_MAX)?.ok_or_else(|| AskError::NoSource(name.to_owned()))?;
+        let url = base(url.trim()).ok_or_else(|| AskError::Url(file("url")))?;
+        let token = read(&folder, &file("token"), TOKEN_MAX)?;
+        if token.is_some() && url.scheme() != Some(&Scheme::HTTPS) {
+            return Err(AskError::TokenInClear(file("token")));
+        }
+        let token = token.map(|token| bearer(token.trim()).ok_or_else(|| AskError::Token(file("token"))));
+        let authority = read(&folder, &file("ca"), AUTHORITY_MAX)?;
+        Ok(Self { name: name.to_owned(), url, authority, token: token.transpose()? })
+    }
+
+    /// A client for one question: nothing is kept of it, so what changes in the Secret counts at once.
+    fn client(&self) -> Result<HttpClient, AskError> {
+        let mut roots = RootCertStore::empty();
+        if self.url.scheme() == Some(&Scheme::HTTPS) {
+            let unusable = || AskError::Authority(format!("{}.ca", self.name));
+            let pem = self.authority.as_ref().ok_or_else(unusable)?;
+            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                certificate.ok().and_then(|it| roots.add(it).ok()).ok_or_else(unusable)?;
+            }
+            if roots.is_empty() {
+                return Err(unusable());
+            }
+        }
+        let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+        Ok(Client::builder(TokioExecutor::new()).build(connector))
+    }
+
+    /// What this expression finds.
+    async fn find(&self, client: &HttpClient, expression: &str) -> Result<Found, AskError> {
+        let mut request = Request::get(query(&self.url, expression).ok_or(AskError::Ours)?)
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, concat!("brupop-reconciler/", env!("CARGO_PKG_VERSION")));
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let request = request.body(Empty::new()).map_err(|_| AskError::Ours)?;
+        let answer = client.request(request).await.map_err(AskError::Unreachable)?;
+        match answer.status() {
+            StatusCode::OK => {}
+            status @ (StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) => {
+                return Err(AskError::Refused(status));
+            }
+            status => return Err(AskError::Status(status)),
+        }
+        let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|error| {
+            if error.is::<LengthLimitError>() { Nonsense::TooLong.into() } else { AskError::BrokeOff }
+        })?;
+        Ok(answer::read(&body.to_bytes())?)
+    }
+}
+
+/// A file of at most so many bytes; `None` if there is none.
+fn read(folder: &Path, file: &str, most: u64) -> Result<Option<String>, AskError> {
+    let failed = |why| AskError::File { file: file.to_owned(), why };
+    let opened = match std::fs::File::open(folder.join(file)) {
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
+    let mut text = String::new();
+    opened.take(most + 1).read_to_string(&mut text).map_err(failed)?;
+    let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
+    if length > most { Err(AskError::TooLong(file.to_owned())) } else { Ok(Some(text)) }
+}
+
+/// The URL below which a source has its API.
+fn base(text: &str) -> Option<Uri> {
+    let url: Uri = text.parse().ok().filter(|_| !text.contains('#'))?;
+    let by_http = url.scheme() == Some(&Scheme::HTTP) || url.scheme() == Some(&Scheme::HTTPS);
+    let named = url.authority().is_some_and(|it| !it.as_str().contains('@') && !it.host().is_empty());
+    (by_http && named && url.query().is_none()).then_some(url)
+}
+
+fn bearer(token: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty())?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// The URL that asks for this expression. One series is as good as a thousand.
+fn query(base: &Uri, expression: &str) -> Option<Uri> {
+    let mut path = format!("{}/api/v1/query?limit=1&timeout={EVALUATION}&query=", base.path().trim_end_matches('/'));
+    for byte in expression.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    let scheme_and_host = Uri::builder().scheme(base.scheme()?.clone()).authority(base.authority()?.clone());
+    scheme_and_host.path_and_query(path).build().ok()
+}
+
+#[cfg(test)]
+mod tests;
