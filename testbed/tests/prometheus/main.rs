@@ -2,6 +2,7 @@
 
 #![allow(clippy::float_cmp, reason = "Prometheus' numbers are floats; what is compared is counts")]
 
+mod gates;
 mod rules;
 mod server;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use brupop_testbed::{ControlPlane, await_until};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Client, Config, ResourceExt as _};
+use rcgen::{CertifiedKey, KeyPair};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -33,6 +34,14 @@ pub struct Job<'a> {
     pub name: &'static str,
     /// The token that it sends.
     pub token: &'a str,
+}
+
+/// Where a Prometheus is to be reached.
+pub struct Served {
+    /// Its address.
+    pub address: SocketAddr,
+    /// By TLS with this certificate; otherwise in clear text.
+    pub certificate: Option<CertifiedKey<KeyPair>>,
 }
 
 /// A running Prometheus; gone when it is dropped.
@@ -60,11 +69,35 @@ impl Prometheus {
             "rule_files": [Path::new(RULES).canonicalize()?],
             "scrape_configs": jobs.collect::<Result<Vec<_>>>()?,
         });
+        let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+        Self::run(control_plane, folder, &configuration, &Served { address, certificate: None }).await
+    }
+
+    /// Starts it in this folder, with this configuration.
+    ///
+    /// # Errors
+    /// It is not installed, does not like its configuration, or is not ready in time.
+    pub async fn run(
+        control_plane: &ControlPlane,
+        folder: PathBuf,
+        configuration: &Value,
+        served: &Served,
+    ) -> Result<Self> {
         let file = folder.join("prometheus.yml");
         std::fs::write(&file, configuration.to_string())?;
         promtool(&["check", "config", &file.display().to_string()], "").await?;
-        let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+        let address = served.address;
+        let mut config = Config::new(format!("http://{address}").parse()?);
         let mut command = Command::new(program("prometheus")?);
+        if let Some(CertifiedKey { cert, signing_key }) = &served.certificate {
+            std::fs::write(folder.join("tls.crt"), cert.pem())?;
+            std::fs::write(folder.join("tls.key"), signing_key.serialize_pem())?;
+            let web = json!({"tls_server_config": {"cert_file": "tls.crt", "key_file": "tls.key"}});
+            std::fs::write(folder.join("web.yml"), web.to_string())?;
+            command.arg(format!("--web.config.file={}", folder.join("web.yml").display()));
+            config = Config::new(format!("https://{address}").parse()?);
+            config.root_cert = Some(vec![cert.der().to_vec()]);
+        }
         command
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
@@ -72,7 +105,7 @@ impl Prometheus {
             .env_clear()
             .current_dir(&folder);
         let mut process = control_plane.sandbox().spawn("prometheus", command)?;
-        let client = Client::try_from(Config::new(format!("http://{address}").parse()?))?;
+        let client = Client::try_from(config)?;
         await_until("Prometheus is ready", DEADLINE, async || {
             let ready = http::Request::get("/-/ready").body(Vec::new()).ok()?;
             if process.check().is_err() {
