@@ -211,6 +211,50 @@ fn halts() -> Vec<Told> {
     ]
 }
 
+fn gates() -> Vec<Told> {
+    let asks = |name: &str, source: &str, query: &str| json!({"name": name, "type": "Prometheus", "prometheus": {"source": source, "query": query}});
+    let one = |name: &str, source: &str, query: &str| json!({"gates": [asks(name, source, query)]});
+    let many = |count: usize| json!({"gates": (0..count).map(|n| asks(&format!("g{n}"), "main", "up == 0")).collect::<Vec<_>>()});
+    let mut requires = asks("quiet", "main", r#"ALERTS{alertstate="firing"}"#);
+    requires["prometheus"]["requires"] = json!(r#"ALERTS{alertname="Watchdog"}"#);
+    let mut empty = requires.clone();
+    empty["prometheus"]["requires"] = json!("");
+    let (longest, label) = ("x".repeat(crds::QUERY_MAX), "a".repeat(64));
+    vec![
+        ("a gate with what it requires", json!({"gates": [requires]}), Ok(())),
+        ("four gates", many(crds::GATES_MAX), Ok(())),
+        ("five gates", many(crds::GATES_MAX + 1), Err("spec.gates: Too many")),
+        (
+            "two gates of one name",
+            json!({"gates": [asks("a", "main", "up"), asks("a", "main", "down")]}),
+            Err("spec.gates[1]: Duplicate value"),
+        ),
+        ("a gate without name", one("", "main", "up"), Err("spec.gates[0].name")),
+        ("a gate of 64 characters", one(&label, "main", "up"), Err("spec.gates[0].name: Too long")),
+        ("a gate in capitals", one("Quiet", "main", "up"), Err("spec.gates[0].name in body should match")),
+        (
+            "a gate of another type",
+            json!({"gates": [{"name": "a", "type": "Datadog"}]}),
+            Err("spec.gates[0].type: Unsupported value"),
+        ),
+        (
+            "a gate that asks nothing",
+            json!({"gates": [{"name": "a", "type": "Prometheus"}]}),
+            Err("a gate of type Prometheus needs prometheus"),
+        ),
+        (
+            "a source by its address",
+            one("a", "https://prometheus:9090", "up"),
+            Err("spec.gates[0].prometheus.source in body should match"),
+        ),
+        ("a source in another folder", one("a", "../main", "up"), Err("prometheus.source in body should match")),
+        ("no expression", one("a", "main", ""), Err("spec.gates[0].prometheus.query")),
+        ("the longest expression", one("a", "main", &longest), Ok(())),
+        ("a longer one", one("a", "main", &format!("{longest}x")), Err("prometheus.query: Too long")),
+        ("what it requires is empty", json!({"gates": [empty]}), Err("spec.gates[0].prometheus.requires")),
+    ]
+}
+
 fn statuses() -> Vec<Told> {
     let halts = |count: usize| json!({"halts": (0..count).map(|n| json!({"version": format!("1.0.{n}"), "haltedAt": TIME})).collect::<Vec<_>>()});
     let versions = |count: usize| json!({"versions": (0..count).map(|n| json!({"version": format!("1.0.{n}"), "nodes": 1})).collect::<Vec<_>>()});
@@ -232,7 +276,7 @@ fn statuses() -> Vec<Told> {
 
 /// All of them.
 pub fn all() -> Vec<Row> {
-    let specs = [selectors(), limits(), times(), order(), waits(), halts()].concat();
+    let specs = [selectors(), limits(), times(), order(), waits(), halts(), gates()].concat();
     [rows(PoolSpec, specs), rows(PoolStatus, statuses())].concat()
 }
 

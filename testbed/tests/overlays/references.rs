@@ -115,7 +115,8 @@ fn of_workload(objects: &[Json], workload: &Json) -> Vec<String> {
     for volume in items(&pod["volumes"]) {
         for (source, field, kind) in [("configMap", "name", "ConfigMap"), ("secret", "secretName", "Secret")]
         {
-            if let Some(source) = volume.get(source) {
+            // What is optional is made by the administrator, if at all.
+            if let Some(source) = volume.get(source).filter(|source| source["optional"] != true) {
                 needs(kind, &source[field]);
             }
         }

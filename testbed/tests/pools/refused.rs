@@ -65,6 +65,12 @@ async fn a_pool_that_means_nothing_is_refused() -> Result<()> {
             "spec.windows[0].duration: write hours, minutes and seconds from 1s up to 168h",
         ),
         (
+            "an expression of blanks",
+            json!({"nodeSelector": {}, "gates": [{"name": "quiet", "type": "Prometheus",
+                "prometheus": {"source": "main", "query": "  "}}]}),
+            "spec.gates[0].prometheus.query: write an expression of PromQL",
+        ),
+        (
             "half a year",
             json!({"nodeSelector": {}, "versions": {"minAge": "4380h"}}),
             "spec.versions.minAge: write hours, minutes and seconds up to 2160h",

@@ -1,0 +1,143 @@
+//! What closes and opens a gate, and when it is asked.
+
+use super::answer::Answer::{self, Bad, Good, Unknown};
+use super::*;
+use proptest::prelude::*;
+
+const INTERVAL: Duration = Duration::from_secs(30);
+
+fn question(query: &str) -> Question {
+    Question { source: "main".to_owned(), query: query.to_owned(), requires: None }
+}
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Asks at this time and has the answer at once.
+fn ask(gates: &mut Gates, question: &Question, answer: Answer, now: Duration) {
+    let (due, _) = gates.due(&BTreeSet::from([question]), now);
+    assert_eq!(due, [question.clone()], "it is not due");
+    gates.answered(question, answer, now);
+}
+
+/// The states after each of these answers, one interval after the other.
+fn states(answers: &[Answer]) -> Vec<GateState> {
+    let (mut gates, up) = (Gates::new(INTERVAL), question("up"));
+    let times = (0..).map(|nth| INTERVAL * nth);
+    let asked = answers.iter().zip(times).map(|(answer, now)| {
+        ask(&mut gates, &up, *answer, now);
+        gates.state(&up, now)
+    });
+    asked.collect()
+}
+
+#[test]
+fn one_bad_answer_closes_and_three_good_ones_open() {
+    let (o, c, u) = (GateState::Open, GateState::Closed, GateState::Unknown);
+    for (answers, expected) in [
+        (&[Good, Good, Good, Good, Good][..], &[u, u, o, o, o][..]),
+        (&[Bad, Good, Good, Good], &[c, c, c, o]),
+        (&[Good, Good, Good, Bad, Good, Good, Good], &[u, u, o, c, c, c, o]),
+        (&[Good, Good, Bad, Good, Good, Bad], &[u, u, c, c, c, c]),
+        (&[Good, Good, Good, Unknown, Good, Good, Good], &[u, u, o, u, u, u, o]),
+        (&[Bad, Unknown, Bad, Unknown], &[c, u, c, u]),
+        (&[Unknown, Good, Good, Unknown, Good, Good, Good], &[u, u, u, u, u, u, o]),
+    ] {
+        assert_eq!(states(answers), expected, "{answers:?}");
+    }
+}
+
+#[test]
+fn an_answer_grows_old() {
+    let (mut gates, up) = (Gates::new(INTERVAL), question("up"));
+    for seconds in [0, 30, 60] {
+        ask(&mut gates, &up, Good, at(seconds));
+    }
+    // It counts from when it was asked, and nobody answers any more.
+    assert_eq!(gates.due(&BTreeSet::from([&up]), at(90)), (vec![up.clone()], Some(at(150))));
+    assert_eq!(gates.state(&up, at(149)), GateState::Open);
+    assert_eq!(gates.state(&up, at(150)), GateState::Unknown);
+    gates.answered(&up, Good, at(155));
+    // That one was asked in time.
+    assert_eq!(gates.state(&up, at(179)), GateState::Open);
+    assert_eq!(gates.state(&up, at(180)), GateState::Unknown);
+    // After the gap it has to be good three times again.
+    for (seconds, state) in [(200, GateState::Unknown), (230, GateState::Unknown), (260, GateState::Open)] {
+        ask(&mut gates, &up, Good, at(seconds));
+        assert_eq!(gates.state(&up, at(seconds)), state, "{seconds}");
+    }
+}
+
+#[test]
+fn good_answers_with_a_gap_are_not_in_a_row() {
+    let (mut gates, up) = (Gates::new(INTERVAL), question("up"));
+    for seconds in [0, 30, 200, 230] {
+        ask(&mut gates, &up, Good, at(seconds));
+        assert_eq!(gates.state(&up, at(seconds)), GateState::Unknown, "{seconds}");
+    }
+    ask(&mut gates, &up, Good, at(260));
+    assert_eq!(gates.state(&up, at(260)), GateState::Open);
+}
+
+#[test]
+fn a_question_is_asked_once_an_interval() {
+    let (mut gates, up) = (Gates::new(INTERVAL), question("up"));
+    let matter = BTreeSet::from([&up]);
+    assert_eq!(gates.due(&matter, at(5)), (vec![up.clone()], None));
+    assert_eq!(gates.due(&matter, at(6)), (vec![], None), "it is under way");
+    gates.answered(&up, Bad, at(7));
+    assert_eq!(gates.due(&matter, at(7)), (vec![], Some(at(35))));
+    assert_eq!(gates.due(&matter, at(35)).0, [up.clone()]);
+    gates.answered(&up, Bad, at(36));
+    // What does not matter is not asked, and forgotten.
+    assert_eq!(gates.due(&BTreeSet::new(), at(36)), (vec![], None));
+    assert_eq!(gates.state(&up, at(36)), GateState::Unknown);
+    assert_eq!(gates.due(&matter, at(37)).0, [up.clone()]);
+    gates.answered(&question("another"), Good, at(38));
+    assert_eq!(gates.state(&question("another"), at(38)), GateState::Unknown, "nobody asked that");
+}
+
+#[test]
+fn questions_are_bounded() {
+    let mut gates = Gates::new(INTERVAL);
+    let many: Vec<Question> = (0..200).map(|nth| question(&format!("up == {nth:03}"))).collect();
+    let matter: BTreeSet<&Question> = many.iter().collect();
+    let mut asked = vec![];
+    loop {
+        let (due, _) = gates.due(&matter, at(1));
+        if due.is_empty() {
+            break;
+        }
+        assert!(due.len() <= AT_ONCE, "{} at once", due.len());
+        assert_eq!(gates.due(&matter, at(1)).0, [], "as many are under way");
+        due.iter().for_each(|question| gates.answered(question, Bad, at(1)));
+        asked.extend(due);
+    }
+    assert_eq!(asked, many[..QUESTIONS_MAX]);
+    assert_eq!(gates.state(&many[QUESTIONS_MAX], at(1)), GateState::Unknown);
+}
+
+fn answers() -> impl Strategy<Value = Vec<(Answer, u64)>> {
+    let answer = prop_oneof![3 => Just(Good), 1 => Just(Bad), 1 => Just(Unknown)];
+    prop::collection::vec((answer, prop_oneof![3 => 30_u64..40, 1 => 40_u64..300]), 0..40)
+}
+
+proptest! {
+    /// Open is what was good three times in a row, and not long ago; whatever comes when.
+    #[test]
+    fn nothing_else_opens_a_gate(answers in answers(), later in 0_u64..200) {
+        let (mut gates, up) = (Gates::new(INTERVAL), question("up"));
+        let (mut now, mut row, mut last) = (0, 0, None);
+        for (answer, after) in answers {
+            now += after;
+            ask(&mut gates, &up, answer, at(now));
+            let in_time = last.is_some_and(|last| now - last < 90);
+            row = if answer == Good { if in_time { row + 1 } else { 1 } } else { 0 };
+            last = Some(now);
+            prop_assert_eq!(gates.state(&up, at(now)) == GateState::Open, row >= 3, "after {} s", now);
+        }
+        let open = row >= 3 && later < 90;
+        prop_assert_eq!(gates.state(&up, at(now + later)) == GateState::Open, open);
+    }
+}
