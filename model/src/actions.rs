@@ -95,6 +95,8 @@ pub enum ModelAction {
     TakeOut,
     /// A person pauses the fleet, or lets it go on.
     Pause,
+    /// A person labels a node for the other pool.
+    Move(usize),
 }
 
 impl ModelAction {
@@ -226,6 +228,9 @@ fn of_host_and_people(world: &World, at: usize, place: &Place, actions: &mut Vec
     }
     if faults.own_reboots > 0 {
         actions.push(ModelAction::OwnReboot(at));
+    }
+    if faults.moves > 0 {
+        actions.push(ModelAction::Move(at));
     }
     if faults.people > 0 {
         // Nobody can tell a person's cordon from ours where the marker says that we did it, nor from upstream's.

@@ -8,8 +8,8 @@ use brupop_core::decide::Abort;
 
 use crate::ledger::{Held, Ledger, Record};
 use crate::objects::{
-    BOOTS, FLEET_UID, Failed, LIVES, Mark, Node, SHADOWS, Shadow, UIDS, VERSIONS, index_in, known_text,
-    name_of, number, said_staged, saying_staged, small, time, to_number,
+    BOOTS, FLEET_UID, Failed, LIVES, Mark, Node, POOLS, SHADOWS, Shadow, UIDS, VERSIONS, index_in,
+    known_text, name_of, number, said_staged, saying_staged, small, time, to_number,
 };
 use crate::tables;
 
@@ -24,7 +24,7 @@ impl Fields for Ledger {
                 .get(version)
                 .cloned()
                 .map_or(Value::Absent, Value::VersionRecord),
-            Field::Slot(_) | Field::LastFinished => Value::Absent,
+            Field::Slot(_) | Field::LastFinished | Field::Seen(_) => Value::Absent,
             _ => return None,
         })
     }
@@ -37,7 +37,9 @@ impl Fields for Ledger {
                 self.slots[index] = if let Value::Slot(slot) = value {
                     let life = UIDS[index].iter().position(|uid| *uid == slot.uid).unwrap_or(LIVES - 1);
                     let (life, attempt) = (small(life as u64), small(slot.attempt));
-                    Some(Held { life, attempt, lost: slot.lost, counted: slot.counted, blindly: false })
+                    let pool = slot.pool.as_deref().and_then(|pool| POOLS.iter().position(|it| *it == pool));
+                    let pool = pool.map(|pool| small(pool as u64));
+                    Some(Held { life, attempt, lost: slot.lost, counted: slot.counted, pool, blindly: false })
                 } else {
                     None
                 };

@@ -60,6 +60,12 @@ impl World {
                 self.places[at].host.staged = false;
                 self.boot(config, at);
             }
+            ModelAction::Move(at) => {
+                self.faults.moves -= 1;
+                if let Some(node) = &mut self.places[at].node {
+                    node.pool = 1 - node.pool;
+                }
+            }
             ModelAction::OwnReboot(at) => {
                 self.faults.own_reboots -= 1;
                 self.go_down(at);

@@ -18,6 +18,8 @@ pub struct Held {
     pub lost: bool,
     /// The failure of its node is counted.
     pub counted: bool,
+    /// The pool in which it was taken.
+    pub pool: Option<u8>,
     /// It was taken while the update was halted, or by the patch that halted it; by whoever did not see that.
     pub blindly: bool,
 }
@@ -58,6 +60,11 @@ impl Ledger {
     /// Slots in use.
     pub fn in_use(&self) -> u64 {
         self.slots.iter().flatten().count() as u64
+    }
+
+    /// Slots in use that were taken in this pool.
+    pub fn in_use_of(&self, pool: u8) -> u64 {
+        self.slots.iter().flatten().filter(|held| held.pool == Some(pool)).count() as u64
     }
 
     /// The same ledger with its nodes in another order, see [`crate::World::in_order`].

@@ -66,6 +66,12 @@ struct Arguments {
     /// Times that a person pauses the fleet or lets it go on, at most 3.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
     pauses: u8,
+    /// Times that a person labels a node for the other pool.
+    #[arg(long, default_value_t = 0)]
+    moves: u8,
+    /// There are two pools of one update at once each, and so many nodes are in the first.
+    #[arg(long)]
+    pools: Option<usize>,
     /// Failed nodes halt the update.
     #[arg(long)]
     halts: bool,
@@ -108,11 +114,13 @@ fn main() -> ExitCode {
             replacements: arguments.replacements,
             acknowledgements: arguments.acknowledgements,
             pauses: arguments.pauses,
+            moves: arguments.moves,
         },
         halts: arguments.halts,
         upstream: arguments.upstream,
         foreign_cordon: arguments.foreign_cordon,
         stubborn: arguments.stubborn,
+        pools: arguments.pools,
         without: None,
     };
     let begun = Instant::now();

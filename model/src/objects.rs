@@ -25,6 +25,8 @@ pub const NODES: [&str; NODES_MAX] = ["0", "1", "2"];
 /// UIDs, of shadows and Nodes alike, by index and life.
 pub const UIDS: [[&str; LIVES]; NODES_MAX] =
     [["0a", "0b", "0c", "0d"], ["1a", "1b", "1c", "1d"], ["2a", "2b", "2c", "2d"]];
+/// Names of pools.
+pub const POOLS: [&str; 2] = ["p0", "p1"];
 /// The times there are, see [`crate::World::clock`].
 pub const TIMES: [&str; 9] = [
     "2026-01-01T00:00:00Z",
@@ -103,6 +105,8 @@ pub struct Node {
     pub life: u8,
     pub boot: u8,
     pub version: u8,
+    /// The pool that its labels put it in, where there are pools.
+    pub pool: u8,
     pub ready: bool,
     pub unschedulable: bool,
     pub tainted: bool,
@@ -151,6 +155,7 @@ impl Node {
             life,
             boot,
             version: 0,
+            pool: 0,
             ready: true,
             unschedulable: false,
             tainted: false,

@@ -3,9 +3,12 @@
 use brupop_api::State;
 use stateright::Property;
 
-use crate::ledger::{Ledger, Record};
+use brupop_core::facts::{NodeView, Steering};
+
+use crate::ledger::{Held, Ledger, Record};
 use crate::objects::{LIVES, Shadow};
 use crate::state::{Config, Safeguard};
+use crate::tables::POOL_LIMIT;
 use crate::world::{Place, World};
 
 /// Most changes of one spec: an update that goes round in circles has more.
@@ -18,6 +21,9 @@ pub fn all(config: &Config) -> Vec<Property<Config>> {
     let mut all = vec![
         Property::always("slots never exceed the limit", |config: &Config, world: &World| {
             world.ledger.in_use() <= config.limit
+        }),
+        Property::always("slots of a pool never exceed its limit", |config: &Config, world: &World| {
+            config.pools.is_none() || (0..2).all(|pool| world.ledger.in_use_of(pool) <= POOL_LIMIT)
         }),
         Property::always("a granted reboot holds a slot", |_, world: &World| {
             world.places.iter().enumerate().all(|(at, place)| {
@@ -150,6 +156,39 @@ pub(crate) fn began_in_pause(
 /// Does any update begin with these slots?
 fn any_begins(before: &Ledger, after: &Ledger, begin: impl Iterator<Item = bool>) -> bool {
     begin.enumerate().any(|(at, begins)| begins && before.slots[at].is_none() && after.slots[at].is_some())
+}
+
+/// The pool that a leader sees a node in.
+pub(crate) fn pool_of(view: &NodeView<'_>) -> Option<u8> {
+    match view.steering {
+        Steering::Pool(index) => u8::try_from(index).ok(),
+        _ => None,
+    }
+}
+
+/// Why these slots are wrong, if they are: one has changed its pool; or one was taken in a pool that has as many already, by
+/// the pools of the slots and by where the leader sees their nodes.
+pub(crate) fn too_many_of_a_pool(
+    before: &Ledger,
+    after: &Ledger,
+    views: &[NodeView<'_>],
+) -> Option<&'static str> {
+    let now = |at: usize| views.get(at).and_then(pool_of);
+    for (at, (was, is)) in before.slots.iter().zip(after.slots).enumerate() {
+        let Some(is) = is else { continue };
+        let kept = was.filter(|was| (was.life, was.attempt) == (is.life, is.attempt));
+        if kept.is_some_and(|was| was.pool != is.pool) {
+            return Some("a slot changes its pool");
+        }
+        let counts = |(other, held): (usize, &Option<Held>)| {
+            held.is_some_and(|held| held.pool == is.pool || now(other) == is.pool)
+        };
+        let used = after.slots.iter().enumerate().filter(|it| counts(*it)).count() as u64;
+        if kept.is_none() && is.pool.is_some() && is.pool == now(at) && used > POOL_LIMIT {
+            return Some("an update begins in a pool that has as many as it may");
+        }
+    }
+    None
 }
 
 /// Why this grant is wrong, if it is one: the leader that gave it had seen that the update is halted.

@@ -56,6 +56,12 @@ impl World {
                 *slot = slot.map(|held| Held { attempt: held.attempt.min(small(attempt)), ..held });
             }
         }
+        if config.without == Some(Safeguard::SlotPool) {
+            // A slot is of the pool in which its node is now.
+            for (slot, view) in judged.slots.iter_mut().zip(&views) {
+                *slot = slot.map(|held| Held { pool: properties::pool_of(view), ..held });
+            }
+        }
         let fleet = view::fleet_of(config, self, leader, &judged);
         let Some(mut write) = decide::slots(&fleet, &views).write else { return };
         for (field, value) in &mut write.tests {
@@ -82,7 +88,8 @@ impl World {
         let wrong = properties::wrong_ledger(config, &before, &self.ledger)
             .or_else(|| properties::uncounted(config, &before, &self.ledger, &self.places))
             .or_else(|| properties::began_in_pause(&before, &self.ledger, begin()))
-            .or_else(|| properties::too_many_try(config, &before, &self.ledger, begin(), counts));
+            .or_else(|| properties::too_many_try(config, &before, &self.ledger, begin(), counts))
+            .or_else(|| properties::too_many_of_a_pool(&before, &self.ledger, &views));
         if let Some(broken) = wrong {
             self.broken.get_or_insert(broken);
         }

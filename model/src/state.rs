@@ -37,6 +37,8 @@ pub struct Faults {
     pub acknowledgements: u8,
     /// A person pauses the fleet, or lets it go on.
     pub pauses: u8,
+    /// A person labels a node for the other pool.
+    pub moves: u8,
 }
 
 impl Faults {
@@ -57,6 +59,7 @@ impl Faults {
         replacements: 0,
         acknowledgements: 0,
         pauses: 0,
+        moves: 0,
     };
 }
 
@@ -91,6 +94,8 @@ pub enum Safeguard {
     DrainedAgain,
     /// The ledger remembers a failure in the patch that gives its slot back.
     Counted,
+    /// A slot counts in the pool in which it was taken, wherever its node goes.
+    SlotPool,
 }
 
 /// The model's size.
@@ -113,6 +118,8 @@ pub struct Config {
     pub upstream: bool,
     /// The pods of every node come back each time that they are evicted.
     pub stubborn: bool,
+    /// There are two pools, in each of which one node may be updated at once; so many nodes are in the first.
+    pub pools: Option<usize>,
     /// The safeguard left out, in sensitivity runs.
     pub without: Option<Safeguard>,
 }
@@ -128,6 +135,7 @@ impl Config {
         foreign_cordon: false,
         upstream: false,
         stubborn: false,
+        pools: None,
         without: None,
     };
 

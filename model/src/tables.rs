@@ -1,14 +1,19 @@
 //! Every marker, set of slots, record and failure there can be: facts borrow them.
 
 use std::collections::BTreeMap;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use brupop_api::Marker;
 use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::shadow::Failures;
 
+use brupop_core::facts::PoolFacts;
+use brupop_core::pool::PoolGate;
+
 use crate::ledger::{Ledger, Record, SUCCEEDED_MAX};
-use crate::objects::{ATTEMPTS_MAX, Failed, LIVES, Mark, NODES, NODES_MAX, SHADOWS, TIMES, UIDS, VERSIONS};
+use crate::objects::{
+    ATTEMPTS_MAX, Failed, LIVES, Mark, NODES, NODES_MAX, POOLS, SHADOWS, TIMES, UIDS, VERSIONS,
+};
 
 /// A number made of digits, each below its base; the first is the lowest.
 fn code(digits: impl DoubleEndedIterator<Item = (usize, usize)>) -> usize {
@@ -60,23 +65,48 @@ static MARKERS: LazyLock<Vec<Marker>> = LazyLock::new(|| {
     (0..MARKERS_COUNT).map(marker).collect()
 });
 
-static SLOTS: LazyLock<Vec<BTreeMap<String, Slot>>> = LazyLock::new(|| {
-    let slots = |code| {
-        let mut digits = Digits(code);
-        let taken = (0..NODES_MAX).filter_map(|index| {
-            let mut held = Digits(digits.next(SLOT).checked_sub(1)?);
-            let (counted, lost, attempt) = (held.flag(), held.flag(), held.next(ATTEMPTS) as u64);
-            let uid = UIDS[index][held.next(LIVES)].to_owned();
-            let version = Some(VERSIONS[1].to_owned());
-            Some((
-                SHADOWS[index].to_owned(),
-                Slot { uid, attempt, version, lost, counted, ..Slot::default() },
-            ))
-        });
-        taken.collect()
-    };
-    (0..SLOT.pow(3)).map(slots).collect()
+/// Slots that were taken in no pool.
+static SLOTS: LazyLock<Vec<Slots>> =
+    LazyLock::new(|| (0..SLOT.pow(3)).map(|code| slots_of(code, [None; NODES_MAX])).collect());
+
+type Slots = BTreeMap<String, Slot>;
+
+fn slots_of(code: usize, pools: [Option<u8>; NODES_MAX]) -> Slots {
+    let mut digits = Digits(code);
+    let taken = (0..NODES_MAX).filter_map(|index| {
+        let mut held = Digits(digits.next(SLOT).checked_sub(1)?);
+        let (counted, lost, attempt) = (held.flag(), held.flag(), held.next(ATTEMPTS) as u64);
+        let uid = UIDS[index][held.next(LIVES)].to_owned();
+        let version = Some(VERSIONS[1].to_owned());
+        let pool = pools[index].map(|pool| POOLS[usize::from(pool)].to_owned());
+        Some((
+            SHADOWS[index].to_owned(),
+            Slot { uid, attempt, version, pool, lost, counted, ..Slot::default() },
+        ))
+    });
+    taken.collect()
+}
+
+/// The pools: one node of each may be updated at once.
+pub(crate) static POOL_FACTS: LazyLock<[PoolFacts<'static>; 2]> = LazyLock::new(|| {
+    POOLS.map(|name| PoolFacts {
+        name,
+        nodes: NODES_MAX as u64,
+        limit: POOL_LIMIT,
+        one_zone_at_a_time: false,
+        starts: PoolGate::Open,
+        goes_on: PoolGate::Open,
+        has_gates: false,
+        gate: None,
+        next_window: None,
+        rules: None,
+        waits_for: BTreeMap::new(),
+        ripens: BTreeMap::new(),
+    })
 });
+
+/// How many nodes of a pool may be updated at once.
+pub(crate) const POOL_LIMIT: u64 = 1;
 
 /// Made when they are first needed: of all that there could be, few come up.
 static VERSION_RECORDS: [OnceLock<BTreeMap<String, VersionRecord>>; RECORDS_COUNT] =
@@ -137,7 +167,7 @@ pub(crate) fn marker(index: u8, mark: Mark) -> &'static Marker {
     &MARKERS[code]
 }
 
-pub(crate) fn slots(ledger: &Ledger) -> &'static BTreeMap<String, Slot> {
+pub(crate) fn slots(ledger: &Ledger) -> &'static Slots {
     let digit = |held: crate::ledger::Held| {
         let digits = [
             (usize::from(held.counted), 2),
@@ -147,7 +177,19 @@ pub(crate) fn slots(ledger: &Ledger) -> &'static BTreeMap<String, Slot> {
         ];
         1 + code(digits.into_iter())
     };
-    &SLOTS[code(ledger.slots.iter().map(|slot| (slot.map_or(0, digit), SLOT)))]
+    let code = code(ledger.slots.iter().map(|slot| (slot.map_or(0, digit), SLOT)));
+    let pools = ledger.slots.map(|slot| slot.and_then(|held| held.pool));
+    if pools == [None; NODES_MAX] { &SLOTS[code] } else { in_pools(code, pools) }
+}
+
+/// A code of slots, and the pools in which they were taken.
+type InPools = (usize, [Option<u8>; NODES_MAX]);
+
+/// Made when they are first needed, as few of them are.
+fn in_pools(code: usize, pools: [Option<u8>; NODES_MAX]) -> &'static Slots {
+    static KNOWN: Mutex<BTreeMap<InPools, &'static Slots>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry((code, pools)).or_insert_with(|| Box::leak(Box::new(slots_of(code, pools))))
 }
 
 pub(crate) fn versions(record: Option<Record>) -> &'static BTreeMap<String, VersionRecord> {

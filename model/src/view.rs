@@ -129,6 +129,8 @@ pub(crate) fn fleet_of(
             _ => config.budget(),
         },
         limit: config.limit,
+        ceiling: config.limit,
+        pools: if config.pools.is_some() { &*tables::POOL_FACTS } else { &[] },
         ..FleetFacts::EXAMPLE
     }
 }
@@ -151,7 +153,11 @@ pub(crate) fn view(
     // A silent agent never acknowledges that its update is over, so that wait ends by its deadline.
     let waits_in_vain = place.silent && shadow.is_none_or(|shadow| shadow.state == State::Idle);
     NodeView {
-        steering: Steering::Environment,
+        steering: match (config.pools, seen) {
+            (Some(_), Some(node)) => Steering::Pool(usize::from(node.pool)),
+            (Some(_), None) => Steering::Nobody,
+            (None, _) => Steering::Environment,
+        },
         shadow_name: SHADOWS[at],
         node: seen.as_ref().map(node),
         shadow: shadow.as_ref().map(self::shadow),

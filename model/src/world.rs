@@ -95,7 +95,8 @@ impl World {
             .map(|at| {
                 let foreign_cordon = config.foreign_cordon && at == 0;
                 let index = u8::try_from(at).unwrap_or(0);
-                let node = Node { unschedulable: foreign_cordon, ..Node::new(index, 0, 0) };
+                let pool = u8::from(config.pools.is_some_and(|first| at >= first));
+                let node = Node { unschedulable: foreign_cordon, pool, ..Node::new(index, 0, 0) };
                 Place {
                     shadow: Some(Shadow::new(index, 0, 0)),
                     node: Some(node),

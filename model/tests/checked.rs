@@ -66,6 +66,15 @@ fn nobody_begins_while_the_fleet_is_paused() {
 }
 
 #[test]
+fn pools_keep_their_limits() {
+    holds(Config { nodes: 3, limit: 3, attempts: 1, pools: Some(2), ..SMALL });
+    let faults = Faults { moves: 2, fall_backs: 1, ..Faults::NONE };
+    holds(Config { limit: 2, attempts: 1, pools: Some(1), faults, ..SMALL });
+    let faults = Faults { moves: 1, takeovers: 1, ..Faults::NONE };
+    holds(Config { limit: 2, attempts: 1, pools: Some(2), faults, ..SMALL });
+}
+
+#[test]
 fn people_cordon_and_uncordon_at_any_time() {
     let faults = Faults { people: 3, fall_backs: 1, ..Faults::NONE };
     holds(Config { faults, foreign_cordon: true, ..ONE });

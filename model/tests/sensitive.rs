@@ -61,6 +61,26 @@ fn the_test_of_the_slots() {
 }
 
 #[test]
+fn the_test_of_the_slots_in_pools() {
+    let faults = Faults { stale_leaders: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::Slots,
+        "an update begins in a pool that has as many as it may",
+        Config { nodes: 2, limit: 2, pools: Some(2), attempts: 1, faults, ..ONE },
+    );
+}
+
+#[test]
+fn a_slot_counts_where_it_was_taken() {
+    let faults = Faults { moves: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::SlotPool,
+        "an update begins in a pool that has as many as it may",
+        Config { nodes: 2, limit: 2, pools: Some(2), attempts: 1, faults, ..ONE },
+    );
+}
+
+#[test]
 fn the_test_of_the_claim() {
     let faults = Faults { stale_leaders: 1, stale_agents: 1, deadlines: 1, ..Faults::NONE };
     is_found(

@@ -1,6 +1,7 @@
 //! Asks the sources of gates, one question at a time. The sources are the administrator's: files of a Secret, for each a URL,
 //! and perhaps an authority and a token. They are read anew for each question, and never shown; nor is what is answered.
 
+use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,11 +102,11 @@ impl Sources {
     ///
     /// # Errors
     /// There is no answer, or it says nothing.
-    pub async fn ask(self, question: &Question) -> Result<Answer, AskError> {
+    pub async fn ask(&self, question: &Question) -> Result<Answer, AskError> {
         tokio::time::timeout(TIMEOUT, self.answer(question)).await.unwrap_or(Err(AskError::TimedOut))
     }
 
-    async fn answer(self, question: &Question) -> Result<Answer, AskError> {
+    async fn answer(&self, question: &Question) -> Result<Answer, AskError> {
         let (folder, name) = (Arc::clone(&self.0), question.source.clone());
         let reading = tokio::task::spawn_blocking(move || Source::read(&folder, &name));
         let source = reading.await.map_err(|_| AskError::Ours)??;
@@ -156,7 +157,8 @@ impl Source {
             }
         }
         let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
         Ok(Client::builder(TokioExecutor::new()).build(connector))
     }
 
@@ -213,12 +215,14 @@ fn bearer(token: &str) -> Option<HeaderValue> {
 
 /// The URL that asks for this expression. One series is as good as a thousand.
 fn query(base: &Uri, expression: &str) -> Option<Uri> {
-    let mut path = format!("{}/api/v1/query?limit=1&timeout={EVALUATION}&query=", base.path().trim_end_matches('/'));
+    let mut path =
+        format!("{}/api/v1/query?limit=1&timeout={EVALUATION}&query=", base.path().trim_end_matches('/'));
     for byte in expression.bytes() {
         if byte.is_ascii_alphanumeric() {
             path.push(char::from(byte));
         } else {
-            path.push_str(&format!("%{byte:02X}"));
+            // A String takes everything.
+            let _ = write!(path, "%{byte:02X}");
         }
     }
     let scheme_and_host = Uri::builder().scheme(base.scheme()?.clone()).authority(base.authority()?.clone());

@@ -23,9 +23,10 @@ async fn main() -> ExitCode {
             environment::log_unknown(&unknown);
             ended("the reconciler cannot run", process::run(settings.clone()).await)
         }
-        Some(Command::Plan(args)) => {
-            ended("there is no plan", plan::run(settings.policy(), args).await.map(|text| say(&text)))
-        }
+        Some(Command::Plan(args)) => ended(
+            "there is no plan",
+            plan::run(settings.policy(), &settings.gate_sources, args).await.map(|text| say(&text)),
+        ),
     }
 }
 

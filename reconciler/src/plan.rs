@@ -6,6 +6,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR};
@@ -14,6 +15,7 @@ use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, Item, names};
 use brupop_runtime::{ClusterConfig, client::ClientError, requests::list_all};
 use clap::{Args, ValueEnum};
+use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::core::ApiResource;
@@ -21,12 +23,15 @@ use kube::{Client, Error};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::gates::Sources;
 use crate::leadership::LeaseRecord;
 use crate::watches::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, PAGE, PAGE_OF_FOREIGN};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, FleetDecision, Reason};
 use brupop_core::drain::{self, DrainPlan};
 use brupop_core::facts::{FleetFacts, NodeView, Steering};
+use brupop_core::gates::answer::Answer;
+use brupop_core::gates::{self, GateState, QUESTIONS_MAX, Question};
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Leader, Now, Observed};
 use brupop_core::policy::Policy;
@@ -133,7 +138,11 @@ pub enum PlanError {
 ///
 /// # Errors
 /// The cluster cannot be read, or the settings cannot be understood.
-pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<String, PlanError> {
+pub async fn run(
+    policy: Result<Policy, String>,
+    gate_sources: &Path,
+    args: &PlanArgs,
+) -> Result<String, PlanError> {
     let policy = policy.map_err(PlanError::Policy)?;
     let config = ClusterConfig::infer("brupop-reconciler-plan").await?;
     let (client, namespace) = (config.client()?, args.namespace.as_deref().unwrap_or(config.namespace()));
@@ -144,6 +153,7 @@ pub async fn run(policy: Result<Policy, String>, args: &PlanArgs) -> Result<Stri
     let own_node = leaders_node(&client, namespace).await?;
     cluster.prepare_pools(time, policy.durations.min_remaining);
     look_at_workloads(&client, &mut cluster, &policy).await?;
+    look_at_gates(&Sources::new(gate_sources), &mut cluster).await;
     let mut daemon_sets = DaemonSets::default();
     // A node whose turn it is may be passed over because of its pods; then the next one's pods are needed, too.
     while cluster.entries.values().filter(|entry| entry.drain.is_some()).count() < MAX_POD_WATCHES {
@@ -249,6 +259,24 @@ async fn look_at_workloads(client: &Client, cluster: &mut Cluster, policy: &Poli
     let known = |owner: &str| Some(found.get(owner).copied().unwrap_or(Found::Unknown));
     cluster.note_evicted(&monitored, |owners| workloads::evicted(owners, known));
     Ok(())
+}
+
+/// Asks each gate once, and takes one good answer for as many as open a gate. What the leader was told is nowhere to be read;
+/// where there are no sources, as on the machine of a person, nobody knows.
+async fn look_at_gates(sources: &Sources, cluster: &mut Cluster) {
+    let all = (0..cluster.pools.len()).collect();
+    let questions: BTreeSet<Question> =
+        cluster.gates_of(&all).map(|(_, gate)| gate.question.clone()).take(QUESTIONS_MAX).collect();
+    let asked = stream::iter(questions).map(|question| async move {
+        let state = match sources.ask(&question).await {
+            Ok(Answer::Good) => GateState::Open,
+            Ok(Answer::Bad) => GateState::Closed,
+            Ok(Answer::Unknown) | Err(_) => GateState::Unknown,
+        };
+        (question, state)
+    });
+    let states: BTreeMap<Question, GateState> = asked.buffer_unordered(gates::AT_ONCE).collect().await;
+    cluster.note_gates(|question| states.get(question).copied().unwrap_or_default());
 }
 
 /// The `DaemonSet`s that made pods, as far as they were looked for, by owner.

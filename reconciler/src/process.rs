@@ -92,14 +92,13 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let election = election(&settings, &namespace, &us);
     let recorder =
         Recorder::new(events, Reporter { controller: "brupop-reconciler".into(), instance: Some(us) });
-    let canary_interval = Duration::from_secs(settings.canary_interval_seconds);
     let asking = Asking {
+        canary_interval: Duration::from_secs(settings.canary_interval_seconds),
+        gate_interval: Duration::from_secs(settings.gate_interval_seconds),
         sources: Sources::new(&settings.gate_sources),
-        interval: Duration::from_secs(settings.gate_interval_seconds),
     };
     let api = ApiServer { client: client.clone(), namespace, own_node };
-    let reconciler =
-        |elected| Reconciler::new(policy, canary_interval, asking, api, recorder, watches, elected, metrics);
+    let reconciler = |elected| Reconciler::new(policy, asking, api, recorder, watches, elected, metrics);
     lead_in_turn(election, client, reconciler, shutdown).await;
     let _ = pages.await;
     Ok(())

@@ -42,19 +42,19 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 /// Longest wait for evictions and Events that are under way when the process ends.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// How sources of gates are asked.
+/// What is asked again and again, and how often.
 pub struct Asking {
-    /// Who is asked.
+    /// Between two looks at the admission rules and for other operators.
+    pub canary_interval: Duration,
+    /// Between two questions for a gate.
+    pub gate_interval: Duration,
+    /// Whom gates ask.
     pub sources: Sources,
-    /// How often.
-    pub interval: Duration,
 }
 
 /// The loop: what it is told, what it sees, what it speaks to, and what it knows while it leads.
 pub struct Reconciler {
     policy: Policy,
-    /// Between two looks at the admission rules and for other operators.
-    canary_interval: Duration,
     asking: Asking,
     api: ApiServer,
     watches: Arc<Watches>,
@@ -100,15 +100,15 @@ enum Completed {
 }
 
 impl Leading {
-    fn new(interval: Duration, gates: Duration) -> Self {
+    fn new(asking: &Asking) -> Self {
         Self {
             term: None,
             drainer: Drainer::default(),
             memory: Memory::default(),
             opt_in_from: Duration::ZERO,
-            admission: Check::new(interval),
-            alone: Check::new(interval),
-            gates: Asked::new(gates),
+            admission: Check::new(asking.canary_interval),
+            alone: Check::new(asking.canary_interval),
+            gates: Asked::new(asking.gate_interval),
             under_way: FuturesUnordered::new(),
         }
     }
@@ -118,7 +118,6 @@ impl Reconciler {
     /// A reconciler that does not lead yet.
     pub fn new(
         policy: Policy,
-        canary_interval: Duration,
         asking: Asking,
         api: ApiServer,
         recorder: Recorder,
@@ -128,8 +127,7 @@ impl Reconciler {
     ) -> Self {
         Self {
             policy,
-            canary_interval,
-            leading: Leading::new(canary_interval, asking.interval),
+            leading: Leading::new(&asking),
             asking,
             api,
             watches,
@@ -217,7 +215,7 @@ impl Reconciler {
             return;
         }
         tracing::warn!("this process no longer leads");
-        self.leading = Leading::new(self.canary_interval, self.asking.interval);
+        self.leading = Leading::new(&self.asking);
         self.watches.forget_what_leaders_know();
         self.metrics.passed(None);
     }

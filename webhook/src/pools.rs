@@ -109,6 +109,14 @@ mod tests {
         );
         let hostile = review(&window("\u{1b}[2J 2 * * *"), None);
         assert!(!hostile["response"]["status"]["message"].as_str().unwrap().contains('\u{1b}'));
+        let gate = |query: &str| {
+            let prometheus = json!({"source": "main", "query": query});
+            json!({"nodeSelector": {}, "gates": [{"name": "quiet", "type": "Prometheus", "prometheus": prometheus}]})
+        };
+        assert_eq!(review(&gate("up == 0"), None)["response"]["allowed"], json!(true));
+        let asks_nothing = review(&gate(" "), None);
+        let says = asks_nothing["response"]["status"]["message"].as_str().unwrap();
+        assert!(says.starts_with("spec.gates[0].prometheus.query: write an expression of PromQL"), "{says}");
         assert_eq!(review(&json!({"nodeSelector": 3}), None)["response"]["allowed"], json!(false));
     }
 

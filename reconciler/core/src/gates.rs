@@ -15,7 +15,7 @@ use answer::Answer;
 
 /// So many good answers in a row open a gate.
 const GOOD_IN_A_ROW: u8 = 3;
-/// At most so many different questions are asked, whatever people make. Those of the first pools by name are.
+/// At most so many different questions are asked, whatever people make.
 pub const QUESTIONS_MAX: usize = 64;
 /// At most so many of them at once.
 pub const AT_ONCE: usize = 8;

@@ -15,7 +15,8 @@ use crate::cluster::{Cluster, Entry};
 use crate::deadlines::{Clock, Gated, Times};
 use crate::drain::Obstacle;
 use crate::facts::{
-    Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Steering, UnmanagedNode, Until, in_order,
+    Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Steering, UnmanagedNode,
+    Until, in_order,
 };
 use crate::objects::{AgentPod, WatchedNode};
 use crate::ownership::{DurationsByOwner, Owner};

@@ -8,7 +8,8 @@ use brupop_api::fleet::AcknowledgedHalt;
 use brupop_api::item::{self, Readable, Unreadable};
 use brupop_api::names::ZONE_LABEL;
 use brupop_api::pool::{
-    self, After, BottlerocketPoolSpec, Freeze, GateType, NodeSelector, Operator, Topology, TopologyMode, Window,
+    self, After, BottlerocketPoolSpec, Freeze, GateType, NodeSelector, Operator, Topology, TopologyMode,
+    Window,
 };
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};

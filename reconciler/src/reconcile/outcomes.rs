@@ -26,7 +26,9 @@ impl Reconciler {
             Completed::Request(request, outcome) => self.request_completed(*request, outcome),
             Completed::Probe(finding) => self.probe_completed(finding),
             Completed::LookedAround(looked) => self.looked_around(looked),
-            Completed::Asked(question, answer) => self.leading.gates.answered(&question, answer, self.epoch.elapsed()),
+            Completed::Asked(question, answer) => {
+                self.leading.gates.answered(&question, answer, self.epoch.elapsed());
+            }
         }
     }
 

@@ -247,7 +247,11 @@ fn gates() -> Vec<Told> {
             one("a", "https://prometheus:9090", "up"),
             Err("spec.gates[0].prometheus.source in body should match"),
         ),
-        ("a source in another folder", one("a", "../main", "up"), Err("prometheus.source in body should match")),
+        (
+            "a source in another folder",
+            one("a", "../main", "up"),
+            Err("prometheus.source in body should match"),
+        ),
         ("no expression", one("a", "main", ""), Err("spec.gates[0].prometheus.query")),
         ("the longest expression", one("a", "main", &longest), Ok(())),
         ("a longer one", one("a", "main", &format!("{longest}x")), Err("prometheus.query: Too long")),

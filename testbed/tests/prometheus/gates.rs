@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_api::{BottlerocketPool, State, names};
+use brupop_api::{State, names};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{Answer, Call, Command, Faults};
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Sandbox;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -46,7 +46,8 @@ impl App {
                 let _ = stream.read(&mut [0; 4096]).await;
                 let is = u8::from(broken.load(Ordering::Relaxed));
                 let body = format!("app_broken{{customer=\"{HUSH}\"}} {is}\n");
-                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\nconnection: close\r\n";
+                let head =
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\nconnection: close\r\n";
                 let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
@@ -112,14 +113,19 @@ async fn waits(fleet: &Fleet, node: &str, reason: &str) -> Result<()> {
     Ok(())
 }
 
+/// The pool of docs/pools.md as it is written, but of all nodes, and with a soak that a test can wait for.
 async fn apply(fleet: &Fleet) -> Result<()> {
-    let gate = json!({"name": "no-critical", "type": "Prometheus", "prometheus": {"source": "main",
-        "query": r#"ALERTS{severity="critical",alertstate="firing"}"#, "requires": r#"ALERTS{alertname="Watchdog"}"#}});
-    let pool = json!({"apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketPool",
-        "metadata": {"name": "web"},
-        "spec": {"nodeSelector": {}, "soak": {"readyFor": "8s", "workloadsTimeout": "0s"}, "gates": [gate]}});
-    let pools = Api::<BottlerocketPool>::namespaced(fleet.client(), NAMESPACE);
-    pools.patch("web", &PatchParams::apply("a-person").force(), &Patch::Apply(pool)).await?;
+    const DOCUMENT: &str = include_str!("../../../docs/pools.md");
+    const TIER: &str = "  nodeSelector: {matchLabels: {tier: web}}\n";
+    let (_, section) = DOCUMENT.split_once("\n## Gates\n").context("no section")?;
+    let (_, yaml) = section.split_once("```yaml\n").context("no YAML")?;
+    let (yaml, _) = yaml.split_once("```").context("no end of the YAML")?;
+    ensure!(yaml.contains(TIER), "it selects other nodes:\n{yaml}");
+    let soak = "  nodeSelector: {}\n  soak: {readyFor: 8s, workloadsTimeout: 0s}\n";
+    let file = fleet.control_plane.dir().join("gated.yaml");
+    std::fs::write(&file, yaml.replace(TIER, soak))?;
+    let file = file.to_str().context("a path")?;
+    fleet.control_plane.kubectl(["apply", "-n", NAMESPACE, "-f", file]).await?;
     Ok(())
 }
 
@@ -128,8 +134,11 @@ async fn apply(fleet: &Fleet) -> Result<()> {
 async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
     let secret = Sandbox::new()?;
     let sources = secret.dir().display().to_string();
-    let env =
-        [("GATE_SOURCES", sources.as_str()), ("GATE_INTERVAL_SECONDS", "1"), ("LEASE_DURATION_SECONDS", "15")];
+    let env = [
+        ("GATE_SOURCES", sources.as_str()),
+        ("GATE_INTERVAL_SECONDS", "1"),
+        ("LEASE_DURATION_SECONDS", "15"),
+    ];
     let mut fleet = Fleet::start(&FleetOptions::quick(2, &env), |_| ()).await?;
     let mut app = App::start().await?;
     let watching = Watching::of(&fleet, &app).await?;
@@ -180,8 +189,8 @@ async fn given_back(fleet: &Fleet, app: &App) -> Result<()> {
         ensure!(!fleet.history().has_seen(node, |seen| seen.cordoned), "{node} was cordoned");
     }
     let lines = [
-        r#"brupop_gate_state{pool="web",gate="no-critical",state="Closed"} 1"#,
-        r#"brupop_gate_state{pool="web",gate="no-critical",state="Unknown"} 0"#,
+        r#"brupop_gate_state{pool="gated",gate="no-critical",state="Closed"} 1"#,
+        r#"brupop_gate_state{pool="gated",gate="no-critical",state="Unknown"} 0"#,
     ];
     fleet.wait_for_metrics("reconciler", &lines).await
 }
@@ -200,7 +209,10 @@ async fn soaks_on(fleet: &Fleet, app: &mut App, watching: &Watching, prometheus:
     waits(fleet, node, "GateClosed").await?;
     let held = |what: &'static str| {
         let seen = fleet.seen(node)?;
-        ensure!(seen.goal == State::MonitoringUpdate && !seen.cordoned && seen.crashes == 0, "{what}: {seen:?}");
+        ensure!(
+            seen.goal == State::MonitoringUpdate && !seen.cordoned && seen.crashes == 0,
+            "{what}: {seen:?}"
+        );
         anyhow::Ok(())
     };
     held("an alert fires")?;
@@ -220,7 +232,11 @@ async fn soaks_on(fleet: &Fleet, app: &mut App, watching: &Watching, prometheus:
     fleet.until_updated(NEW, DEADLINE).await?;
     let shadows = fleet.shadows().list(&ListParams::default()).await?;
     ensure!(shadows.items.iter().all(|shadow| shadow.spec.failures.is_none()), "that is no failure");
-    ensure!(fleet.history().most_slots_of("web") == 1, "{} of web", fleet.history().most_slots_of("web"));
+    ensure!(
+        fleet.history().most_slots_of("gated") == 1,
+        "{} of gated",
+        fleet.history().most_slots_of("gated")
+    );
     Ok(())
 }
 

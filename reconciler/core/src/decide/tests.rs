@@ -6,6 +6,7 @@ mod begin;
 mod canaries;
 mod emptying;
 mod fleets;
+mod gates;
 mod given_up;
 mod lifting;
 mod objects;

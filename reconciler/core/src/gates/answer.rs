@@ -83,7 +83,7 @@ struct Data<'a> {
 #[derive(Deserialize)]
 struct Series {
     #[allow(dead_code, reason = "it has to be there")]
-    metric: std::collections::BTreeMap<String, IgnoredAny>,
+    metric: std::collections::BTreeMap<String, String>,
     #[serde(default)]
     value: Option<(f64, String)>,
     #[serde(default)]

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use super::*;
 use crate::deadlines::back_off;
 use crate::decide::{self, Effect, Reason};
-use crate::facts::NO_POOLS;
 use crate::objects::Readiness;
 use crate::policy::{Durations, Limit};
 use brupop_api::{Item, names};
@@ -93,7 +92,10 @@ fn cluster(
 fn observe_at<'a>(cluster: &'a Cluster, durations: &'a Durations, now: &'a str) -> Observed<'a> {
     let policy = Policy { limit: Limit::Percent(50), durations: *durations, ..Policy::default() };
     let leader = Leader { term: 4, enforced: true, alone: true, own_node: Some("n") };
-    observe(cluster, &NO_POOLS, &policy, &leader, Now { time: now.parse().unwrap(), text: now })
+    let time = now.parse().unwrap();
+    // Facts borrow from it, and tests are short.
+    let pools = Box::leak(Box::new(cluster.pools_at(time)));
+    observe(cluster, pools, &policy, &leader, Now { time, text: now })
 }
 
 #[test]

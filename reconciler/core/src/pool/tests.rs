@@ -31,6 +31,10 @@ fn what_is_not_understood_is_named_with_a_remedy() {
         json!({"windows": [{"schedule": "0 2 * * *", "duration": "1h"},
             {"schedule": schedule, "duration": duration, "timeZone": zone}]})
     };
+    let gate = |name: &str, source: &str, query: &str| {
+        let prometheus = json!({"source": source, "query": query});
+        json!({"gates": [{"name": name, "type": "Prometheus", "prometheus": prometheus}]})
+    };
     for (bad, field, hint) in [
         (window("0 2 * *", "4h", "UTC"), "spec.windows[1].schedule", "0 2 * * SAT"),
         (window("0 25 * * *", "4h", "UTC"), "spec.windows[1].schedule", "minute hour day month weekday"),
@@ -45,6 +49,16 @@ fn what_is_not_understood_is_named_with_a_remedy() {
         (json!({"drain": {"loadBalancerDelay": "169h"}}), "spec.drain.loadBalancerDelay", "up to 168h"),
         (json!({"soak": {"readyFor": "1"}}), "spec.soak.readyFor", "such as 24h or 1h30m"),
         (json!({"soak": {"workloadsTimeout": "8d"}}), "spec.soak.workloadsTimeout", "up to 168h"),
+        (gate("Quiet", "main", "up"), "spec.gates[0].name", "such as main"),
+        (gate("quiet", "../main", "up"), "spec.gates[0].prometheus.source", "such as main"),
+        (gate("quiet", "-", "up"), "spec.gates[0].prometheus.source", "letters in lower case"),
+        (gate("quiet", "main", " \n"), "spec.gates[0].prometheus.query", "PromQL"),
+        (gate("quiet", "main", &"x".repeat(1025)), "spec.gates[0].prometheus.query", "1,024"),
+        (
+            json!({"gates": [{"name": "quiet", "type": "Prometheus"}]}),
+            "spec.gates[0].prometheus",
+            "{source: main, query: ...}",
+        ),
         (window("0 2 * * *", "4h", "Berlin"), "spec.windows[1].timeZone", "Europe/Berlin"),
         (json!({"maxUnavailable": 0}), "spec.maxUnavailable", "from 1"),
         (json!({"maxUnavailable": "unlimited"}), "spec.maxUnavailable", "100%"),

@@ -24,6 +24,7 @@ use crate::decide::new_shadow;
 use crate::decide::{Decision, Effect};
 use crate::drain::{DrainPlan, Obstacle, PodKey};
 use crate::facts::Gate;
+use crate::gates::GateState;
 use crate::objects::{AgentPod, Readiness};
 use crate::observe::{Leader, Now, Observed, observe};
 use crate::policy::{Durations, Limit, Policy};
@@ -180,6 +181,9 @@ fn pools(dice: &mut Dice<'_>) -> Vec<serde_json::Value> {
             let freeze = json!({"name": "now", "start": "2026-11-21T00:00:00Z", "end": "2026-11-22T00:00:00Z"});
             let soak = dice.one_of(&["0s", "1h"]);
             let below = if dice.rarely(6) { OLD } else { "9.0.0" };
+            // What a gate asks for is how it is.
+            let gate = |state: &str| json!({"name": state.to_lowercase(), "type": "Prometheus",
+                "prometheus": {"source": "main", "query": state}});
             let spec = json!({
                 "nodeSelector": selector, "priority": dice.one_of(&[0, 0, 1]), "paused": dice.rarely(8),
                 "maxUnavailable": limit, "windows": if dice.rarely(2) { vec![window] } else { vec![] },
@@ -189,6 +193,8 @@ fn pools(dice: &mut Dice<'_>) -> Vec<serde_json::Value> {
                 "drain": {"timeout": dice.one_of(&["15m", "1s"]), "loadBalancerDelay": dice.one_of(&["0s", "1h"])},
                 "soak": {"readyFor": dice.one_of(&["1m", "2h"]), "workloadsTimeout": dice.one_of(&["15m", "0s"])},
                 "after": if dice.rarely(4) { vec![json!({"pool": format!("p{}", 1 - nth), "soak": soak})] } else { vec![] },
+                "gates": dice.one_of(&[&[][..], &[], &[], &[], &["Open"], &["Open", "Closed"], &["Unknown"]])
+                    .iter().map(|state| gate(state)).collect::<Vec<_>>(),
             });
             json!({"metadata": {"name": format!("p{nth}"), "uid": format!("pool-{nth}"), "generation": 1}, "spec": spec})
         })
@@ -261,6 +267,9 @@ impl Fleet {
             self.pools.iter().map(|pool| serde_json::from_value::<Item<Pool>>(pool.clone()).unwrap()),
         );
         cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO);
+        cluster.note_gates(|question| {
+            GateState::ALL.into_iter().find(|state| state.as_str() == question.query).unwrap()
+        });
         cluster
     }
 

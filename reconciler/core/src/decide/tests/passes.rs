@@ -11,7 +11,7 @@ use proptest::test_runner::TestRunner;
 
 use super::fleets::Fleet;
 use crate::decide::idle::startable;
-use crate::decide::{Decision, Effect, Reason, candidates, node as decide, slots};
+use crate::decide::{Abort, Decision, Effect, Milestone, Reason, candidates, node as decide, slots};
 use crate::facts::{Gate, NodeView, Steering};
 use crate::pool::PoolGate;
 
@@ -71,7 +71,7 @@ fn only_undoes(write: &Write<'_>) -> bool {
 fn random_fleets_get_everywhere() {
     let mut runner = TestRunner::deterministic();
     let mut met = BTreeSet::new();
-    for _ in 0..2048 {
+    for _ in 0..4096 {
         let fleet = fleet().new_tree(&mut runner).unwrap().current();
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
@@ -234,6 +234,7 @@ proptest! {
                     let version = view.shadow.unwrap().update().unwrap();
                     let allowed = pool.rules.unwrap().allow(version) && pool.waits_for(version).is_none();
                     let allowed = allowed && (node.update_now || pool.ripens(version).is_none());
+                    let allowed = allowed && pool.gate.is_none();
                     allowed && (pool.starts == PoolGate::Open || (closed_by_time && node.update_now))
                 }
                 Steering::Conflict(_) | Steering::Nobody => false,
@@ -245,6 +246,30 @@ proptest! {
             let version = view.shadow.unwrap().update().unwrap();
             let known = fleet.status().versions.get(version).is_some_and(|record| record.halted.is_some());
             prop_assert!(!known && (starts || !halted(version)), "{version} is halted");
+        }
+    }
+
+    #[test]
+    fn a_closed_gate_lets_no_update_end_and_fails_none(fleet in fleet()) {
+        let mut open = fleet.clone();
+        for pool in &mut open.pools {
+            for gate in pool["spec"]["gates"].as_array_mut().unwrap() {
+                gate["prometheus"]["query"] = "Open".into();
+            }
+        }
+        let (held_snapshot, open_snapshot) = (fleet.cluster(), open.cluster());
+        let (held, open) = (fleet.observe(&held_snapshot), open.observe(&open_snapshot));
+        for (in_open, in_held) in open.views.iter().zip(&held.views).filter(|(view, _)| !is_idle(view)) {
+            let (would, does) = (decide(&open.fleet, in_open), decide(&held.fleet, in_held));
+            match does.reason {
+                Reason::GateClosed(_) | Reason::GateUnknown(_) => {
+                    prop_assert!(does.effect.is_none() && would.milestone == Some(Milestone::Updated), "{would:?}");
+                }
+                Reason::Aborting(Abort::PoolClosed) => {
+                    prop_assert!(in_held.node.unwrap().marker.is_none_or(|marker| marker.drain_started_at.is_none()));
+                }
+                _ => prop_assert_eq!(would, does),
+            }
         }
     }
 

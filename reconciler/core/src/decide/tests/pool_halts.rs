@@ -32,6 +32,8 @@ fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {
         one_zone_at_a_time: false,
         starts: PoolGate::Open,
         goes_on: PoolGate::Open,
+        has_gates: false,
+        gate: None,
         next_window: None,
         rules: Some(rules),
         waits_for: BTreeMap::new(),

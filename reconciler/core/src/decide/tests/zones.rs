@@ -9,7 +9,7 @@ use crate::decide::{Reason, slots};
 use crate::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, Steering};
 use crate::pool::PoolGate;
 
-fn pool(name: &'static str) -> PoolFacts<'static> {
+pub(super) fn pool(name: &'static str) -> PoolFacts<'static> {
     PoolFacts {
         name,
         nodes: 4,

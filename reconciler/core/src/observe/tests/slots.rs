@@ -1,15 +1,35 @@
 //! When a slot is held for too long, whatever the reason.
 
 use super::*;
+use crate::cluster::Member as _;
+use crate::gates::GateState;
+use crate::pool::Pool;
+
+/// A pool of all nodes, whose gate is so.
+pub(super) fn gated(cluster: &mut Cluster, state: GateState) {
+    let gate =
+        json!({"name": "quiet", "type": "Prometheus", "prometheus": {"source": "main", "query": "up == 0"}});
+    let spec =
+        json!({"nodeSelector": {}, "soak": {"readyFor": "1m", "workloadsTimeout": "15m"}, "gates": [gate]});
+    let pool: Item<Pool> =
+        serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec})).unwrap();
+    pool.put(cluster);
+    cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO);
+    cluster.note_gates(|_| state);
+}
 
 /// Is the slot overdue, of a shadow with this spec, taken at `since`?
 fn overdue(spec: &Value, since: &str, now: &str) -> bool {
+    observe_at(&held(spec, since), &durations(), now).views[0].time.slot_overdue
+}
+
+fn held(spec: &Value, since: &str) -> Cluster {
     let status = json!({"current_state": "Idle", "attempt": 1});
     let mut cluster = cluster([("n", json!({}))], [("brs-n", spec.clone(), status)]);
     let slot = json!({"brs-n": {"uid": "uid-brs-n", "attempt": 1, "since": since}});
     let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"term": 1, "slots": slot}});
     cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
-    observe_at(&cluster, &durations(), now).views[0].time.slot_overdue
+    cluster
 }
 
 #[test]
@@ -43,4 +63,21 @@ fn an_unreadable_shadow_has_the_time_of_all() {
     let unreadable = json!({"state": "Dreaming"});
     assert!(!overdue(&unreadable, "2026-11-21T01:00:00Z", NOW));
     assert!(overdue(&unreadable, "2026-11-20T04:00:00Z", NOW));
+}
+
+/// A gate that asks for alerts would be held by the alert that it makes.
+#[test]
+fn what_a_gate_holds_is_not_overdue() {
+    let spec = |state: &str| json!({"state": state, "state_transition_timestamp": NOW, "attempt": 1});
+    for (state, gate, expected) in [
+        ("MonitoringUpdate", GateState::Open, true),
+        ("MonitoringUpdate", GateState::Closed, false),
+        ("MonitoringUpdate", GateState::Unknown, false),
+        ("RebootedIntoUpdate", GateState::Closed, true),
+    ] {
+        let mut cluster = held(&spec(state), NOW);
+        gated(&mut cluster, gate);
+        let overdue = observe_at(&cluster, &durations(), "2026-11-23T04:00:00Z").views[0].time.slot_overdue;
+        assert_eq!(overdue, expected, "{state}, {gate:?}");
+    }
 }

@@ -1,0 +1,127 @@
+//! A pool whose gates are closed.
+
+use State::{Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
+
+use super::world::*;
+use super::*;
+use crate::decide::{Abort, Reason, node as decide, slots};
+use crate::facts::{ClosedGate, Evicted, FleetFacts, NodeView, PoolFacts, Steering};
+
+const CLOSED: Option<ClosedGate<'static>> = Some(ClosedGate::Closed("quiet"));
+const UNKNOWN: Option<ClosedGate<'static>> = Some(ClosedGate::Unknown("quiet"));
+
+fn pool(gate: Option<ClosedGate<'static>>) -> PoolFacts<'static> {
+    PoolFacts { has_gates: true, gate, ..zones::pool("web") }
+}
+
+fn of_pool(mut view: NodeView<'static>) -> NodeView<'static> {
+    view.steering = Steering::Pool(0);
+    view
+}
+
+/// Staged, and not cordoned.
+fn staged() -> NodeView<'static> {
+    of_pool(updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate))
+}
+
+/// In service with the new version, and watched.
+fn watched() -> NodeView<'static> {
+    let mut view = of_pool(updating(MonitoringUpdate, MonitoringUpdate));
+    rebooted(&mut view, NEW);
+    view
+}
+
+#[test]
+fn nothing_begins_whoever_asks_for_it() {
+    for (gate, asked_for, reason) in [
+        (None, false, None),
+        (CLOSED, false, Some(Reason::GateClosed("quiet"))),
+        (CLOSED, true, Some(Reason::GateClosed("quiet"))),
+        (UNKNOWN, false, Some(Reason::GateUnknown("quiet"))),
+        (UNKNOWN, true, Some(Reason::GateUnknown("quiet"))),
+    ] {
+        let pools = [pool(gate)];
+        let fleet = FleetFacts { pools: &pools, ..without_slots() };
+        let mut view = of_pool(idle());
+        node(&mut view, |node| node.update_now = asked_for);
+        assert_eq!(slots(&fleet, &[view]).taken.is_empty(), reason.is_some(), "{gate:?}");
+        if let Some(reason) = reason {
+            assert_eq!(decide(&fleet, &view).reason, reason);
+            assert!(reason.waits_for_turn() && reason.message().contains("the gate quiet of its pool"));
+        }
+        // What has a slot, and has not begun, gives it back.
+        let fleet = FleetFacts { pools: &pools, ..fleet };
+        let with_slot = FleetFacts { slots: &SLOT, ..fleet };
+        assert_eq!(decide(&with_slot, &view).reason == Reason::Starting(NEW), reason.is_none(), "{gate:?}");
+    }
+}
+
+#[test]
+fn what_has_begun_is_given_up_before_its_cordon() {
+    for (gate, given_up) in [(None, false), (CLOSED, true), (UNKNOWN, true)] {
+        let pools = [pool(gate)];
+        let fleet = FleetFacts { pools: &pools, ..fleet() };
+        let decision = decide(&fleet, &staged());
+        assert_eq!(decision.reason == Reason::Aborting(Abort::PoolClosed), given_up, "{gate:?}");
+        assert_eq!(next_state(&decision) == Some(Idle), given_up, "{gate:?}");
+        // The same node, cordoned, goes on.
+        let (marker, mut cordoned) = (marker(1, false), staged());
+        marked(&mut cordoned, &marker);
+        assert_eq!(decide(&fleet, &cordoned).reason, Reason::Draining, "{gate:?}");
+    }
+    assert!(!Abort::PoolClosed.is_failure());
+}
+
+#[test]
+fn what_has_rebooted_is_put_back_and_watched() {
+    for gate in [None, CLOSED, UNKNOWN] {
+        let pools = [pool(gate)];
+        let fleet = FleetFacts { pools: &pools, ..fleet() };
+        let (marker, mut view) = (marker(1, true), of_pool(updating(RebootedIntoUpdate, RebootedIntoUpdate)));
+        shadow(&mut view, |shadow| shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT));
+        rebooted(&mut view, NEW);
+        let mut away = view;
+        marked(&mut away, &marker);
+        assert_eq!(decide(&fleet, &away).reason, Reason::ReturningToService, "{gate:?}");
+        assert_eq!(next_state(&decide(&fleet, &view)), Some(MonitoringUpdate), "{gate:?}");
+    }
+}
+
+#[test]
+fn what_is_watched_ends_only_when_all_is_well() {
+    const CART: &str = "apps/v1/ReplicaSet/shop/cart";
+    for (gate, held) in [
+        (None, None),
+        (CLOSED, Some(Reason::GateClosed("quiet"))),
+        (UNKNOWN, Some(Reason::GateUnknown("quiet"))),
+    ] {
+        let pools = [pool(gate)];
+        let fleet = FleetFacts { pools: &pools, ..fleet() };
+        for evicted in [Evicted::Back, Evicted::Unknown] {
+            let mut view = watched();
+            view.evicted = evicted;
+            view.time.workloads_overdue = true;
+            view.time.step_overdue = true;
+            let decision = decide(&fleet, &view);
+            assert_eq!(decision.reason, held.unwrap_or(Reason::Finishing), "{evicted:?}");
+            assert_eq!(decision.effect.is_none(), held.is_some(), "{evicted:?}");
+        }
+        // It holds no failure back that has another cause.
+        let mut missing = watched();
+        missing.evicted = Evicted::Missing(CART);
+        missing.time.workloads_overdue = true;
+        assert_eq!(decide(&fleet, &missing).reason, Reason::Aborting(Abort::WorkloadsUnavailable));
+        let mut fell_back = watched();
+        node(&mut fell_back, |node| node.version = Some(OLD));
+        assert_eq!(decide(&fleet, &fell_back).reason, Reason::Aborting(Abort::FellBack));
+    }
+}
+
+#[test]
+fn gates_of_other_pools_do_not_matter() {
+    let pools = [pool(CLOSED)];
+    let fleet = FleetFacts { pools: &pools, ..fleet() };
+    let mut view = watched();
+    view.steering = Steering::Environment;
+    assert_eq!(decide(&fleet, &view).reason, Reason::Finishing);
+}
