@@ -82,7 +82,9 @@ fn policies_and_roles_name_what_the_code_names() {
 #[test]
 fn the_configuration_selects_our_namespaces_accounts_only() {
     let configuration = object("webhook-configuration.yaml");
-    let [entry] = configuration["webhooks"].as_array().unwrap().as_slice() else { panic!("one entry") };
+    let [entry, of_pools] = configuration["webhooks"].as_array().unwrap().as_slice() else {
+        panic!("two entries")
+    };
     assert_eq!(
         entry["matchConditions"][0]["expression"],
         "request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
@@ -93,4 +95,9 @@ fn the_configuration_selects_our_namespaces_accounts_only() {
     for unset in ["objectSelector", "namespaceSelector"] {
         assert!(entry[unset].is_null(), "{unset}");
     }
+    // Nobody's pool waits for us, and nothing but pools is asked of this entry.
+    assert_eq!((&of_pools["failurePolicy"], &of_pools["timeoutSeconds"]), (&"Ignore".into(), &1.into()));
+    assert_eq!(of_pools["rules"].as_array().unwrap().len(), 1);
+    assert_eq!(of_pools["rules"][0]["apiGroups"], serde_json::json!([names::GROUP]));
+    assert_eq!(of_pools["rules"][0]["resources"], serde_json::json!(["bottlerocketpools"]));
 }
