@@ -1,22 +1,24 @@
 //! Gates of pools, which a real Prometheus closes and opens.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 use brupop_api::{State, names};
 use brupop_testbed::fleet::{NEW, OLD};
-use brupop_testbed::host::{Answer, Call, Command, Faults};
-use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::host::{self, Answer, Call, Faults};
+use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::Sandbox;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 use kube::api::ListParams;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::process::Command;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::DEADLINE;
 use crate::server::{Prometheus, Served};
@@ -78,7 +80,7 @@ impl Drop for App {
 struct Watching {
     folder: PathBuf,
     served: Served,
-    configuration: serde_json::Value,
+    configuration: Value,
 }
 
 impl Watching {
@@ -145,7 +147,7 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
     apply(&fleet).await?;
     for host in &fleet.hosts {
         // Nothing can be downloaded, so what has begun stays where it is.
-        host.set_faults(Faults::answer(Call::Action(Command::Prepare), Answer::Locked));
+        host.set_faults(Faults::answer(Call::Action(host::Command::Prepare), Answer::Locked));
     }
     fleet.publish(NEW)?;
     // The administrator has named no source, and a person's annotation opens nothing.
@@ -158,14 +160,14 @@ async fn a_gate_holds_what_begins_and_what_ends() -> Result<()> {
     std::fs::write(secret.dir().join("main.url"), format!("https://{}\n", watching.served.address))?;
     fleet.until_ledger("an update begins", |status| !status.slots.is_empty()).await?;
 
-    given_back(&fleet, &app).await?;
+    given_back(&fleet, &app, secret.dir()).await?;
     soaks_on(&fleet, &mut app, &watching, prometheus).await?;
     nothing_was_told(&fleet).await?;
     fleet.check()
 }
 
 /// An image is being downloaded when an alert begins to fire. Once it is there, the slot is given back without a failure.
-async fn given_back(fleet: &Fleet, app: &App) -> Result<()> {
+async fn given_back(fleet: &Fleet, app: &App, secret: &Path) -> Result<()> {
     let nodes = ["node-0", "node-1"];
     let begun = |node: &&str| fleet.seen(node).is_ok_and(|seen| seen.goal != State::Idle);
     let (begins, other) = await_until("one has begun", DEADLINE, async || {
@@ -175,9 +177,12 @@ async fn given_back(fleet: &Fleet, app: &App) -> Result<()> {
     .await?;
     // A person asked for it.
     ensure!(begins == "node-1", "{begins} was first");
+    plan_says(fleet, secret, other, "LimitReached").await?;
     fleet.until_node(other, "waits for its turn", |seen| seen.reason == "LimitReached").await?;
     app.is(true);
     waits(fleet, other, "GateClosed").await?;
+    plan_says(fleet, secret, other, "GateClosed").await?;
+    plan_says(fleet, Path::new("/nowhere"), other, "GateUnknown").await?;
     for host in &fleet.hosts {
         host.set_faults(Faults::default());
     }
@@ -193,6 +198,25 @@ async fn given_back(fleet: &Fleet, app: &App) -> Result<()> {
         r#"brupop_gate_state{pool="gated",gate="no-critical",state="Unknown"} 0"#,
     ];
     fleet.wait_for_metrics("reconciler", &lines).await
+}
+
+/// What `plan` says of this node, if these are the sources.
+async fn plan_says(fleet: &Fleet, sources: &Path, node: &str, reason: &str) -> Result<()> {
+    let output = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"))
+        .args(["plan", "-o", "json", "-n", NAMESPACE])
+        .env_clear()
+        .env("KUBECONFIG", fleet.control_plane.kubeconfig())
+        .env("GATE_SOURCES", sources)
+        .env("MIN_NODE_AGE_SECONDS", "0")
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(DEADLINE, output).await.context("it does not end")??;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && !said.contains(HUSH), "{said}");
+    let plan: Value = serde_json::from_slice(&output.stdout)?;
+    let row = plan["nodes"].as_array().into_iter().flatten().find(|row| row["node"] == node);
+    ensure!(row.is_some_and(|row| row["reason"] == reason), "{node}, not {reason}: {row:?}");
+    Ok(())
 }
 
 /// A node has rebooted into its update when the alert fires again, and is held until all is well: also while nobody knows
