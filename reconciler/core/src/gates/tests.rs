@@ -2,7 +2,12 @@
 
 use super::answer::Answer::{self, Bad, Good, Unknown};
 use super::*;
+use crate::cluster::Member as _;
+use crate::pool::Pool;
+use brupop_api::Item;
+use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
+use serde_json::json;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 
@@ -118,6 +123,74 @@ fn questions_are_bounded() {
     }
     assert_eq!(asked, many[..QUESTIONS_MAX]);
     assert_eq!(gates.state(&many[QUESTIONS_MAX], at(1)), GateState::Unknown);
+}
+
+/// A pool with gates that ask for these, in this generation of its spec.
+fn pool(name: &str, queries: &[&str], generation: u64) -> Item<Pool> {
+    let gate = |query: &&str| {
+        json!({"name": query.to_lowercase(), "type": "Prometheus",
+        "prometheus": {"source": "main", "query": query}})
+    };
+    let gates: Vec<_> = queries.iter().map(gate).collect();
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "uid": name, "generation": generation},
+        "spec": {"nodeSelector": {}, "gates": gates},
+    }))
+    .unwrap()
+}
+
+/// What is asked for is how it is.
+fn state(question: &Question) -> GateState {
+    GateState::ALL.into_iter().find(|state| state.as_str() == question.query).unwrap()
+}
+
+#[test]
+fn all_gates_of_a_pool_have_to_be_open() {
+    for (queries, closed) in [
+        (&[][..], None),
+        (&["Open"], None),
+        (&["Open", "Closed"], Some(ClosedGate::Closed("closed"))),
+        (&["Unknown", "Closed", "Open"], Some(ClosedGate::Closed("closed"))),
+        (&["Open", "Unknown"], Some(ClosedGate::Unknown("unknown"))),
+    ] {
+        let mut cluster = Cluster::default();
+        let gate = |cluster: &mut Cluster| {
+            cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+            let pools = cluster.pools_at(Timestamp::UNIX_EPOCH);
+            let pool = &pools.all[0];
+            assert_eq!(pool.has_gates, !queries.is_empty(), "{queries:?}");
+            format!("{:?}", pool.gate)
+        };
+        let unknown = queries.first().map(|query| query.to_lowercase());
+        let unknown = format!("{:?}", unknown.as_deref().map(ClosedGate::Unknown));
+        pool("web", queries, 1).put(&mut cluster);
+        assert_eq!(gate(&mut cluster), unknown, "before anybody asked: {queries:?}");
+        cluster.note_gates(state);
+        assert_eq!(gate(&mut cluster), format!("{closed:?}"), "{queries:?}");
+        // Its status has changed, then its spec.
+        pool("web", queries, 1).put(&mut cluster);
+        assert_eq!(gate(&mut cluster), format!("{closed:?}"), "{queries:?}");
+        pool("web", queries, 2).put(&mut cluster);
+        assert_eq!(gate(&mut cluster), unknown, "{queries:?}");
+        cluster.note_gates(state);
+        cluster.forget_gates();
+        assert_eq!(gate(&mut cluster), unknown, "{queries:?}");
+    }
+}
+
+#[test]
+fn gates_are_found_by_their_pools() {
+    let mut cluster = Cluster::default();
+    pool("a", &["Open"], 1).put(&mut cluster);
+    pool("b", &["Open", "Closed"], 1).put(&mut cluster);
+    let of = |indices: &[usize]| {
+        let indices = indices.iter().copied().collect();
+        let gates = cluster.gates_of(&indices).map(|(pool, gate)| format!("{pool}/{}", gate.name));
+        gates.collect::<Vec<_>>()
+    };
+    assert_eq!(of(&[]), [""; 0]);
+    assert_eq!(of(&[1]), ["b/open", "b/closed"]);
+    assert_eq!(of(&[0, 1]), ["a/open", "b/open", "b/closed"]);
 }
 
 fn answers() -> impl Strategy<Value = Vec<(Answer, u64)>> {

@@ -125,3 +125,31 @@ fn gates_of_other_pools_do_not_matter() {
     view.steering = Steering::Environment;
     assert_eq!(decide(&fleet, &view).reason, Reason::Finishing);
 }
+
+#[test]
+fn gates_matter_where_something_is_to_be_updated() {
+    let mut up_to_date = of_pool(idle());
+    shadow(&mut up_to_date, |shadow| shadow.status.target_version = None);
+    let mut left_out = of_pool(idle());
+    node(&mut left_out, |node| node.labelled = false);
+    let mut under_way = watched();
+    shadow(&mut under_way, |shadow| shadow.status.target_version = None);
+    let mut elsewhere = idle();
+    elsewhere.steering = Steering::Pool(1);
+    let gated = [pool(None), zones::pool("db")];
+    let none = [zones::pool("web")];
+    for (what, pools, slots, view, matter) in [
+        ("an update to be had", &gated[..], &NO_SLOTS, of_pool(idle()), true),
+        ("none", &gated, &NO_SLOTS, up_to_date, false),
+        ("none, but one is under way", &gated, &*SLOT, under_way, true),
+        ("none any more", &gated, &NO_SLOTS, under_way, false),
+        ("a node that is left out", &gated, &NO_SLOTS, left_out, false),
+        ("an update of a pool without gates", &none, &NO_SLOTS, of_pool(idle()), false),
+        ("an update of another pool without gates", &gated, &NO_SLOTS, elsewhere, false),
+        ("an update of no pool", &gated, &NO_SLOTS, idle(), false),
+    ] {
+        let fleet = FleetFacts { slots, pools, ..fleet() };
+        let expected = matter.then_some(0).into_iter().collect();
+        assert_eq!(crate::gates::matter(&fleet, &[view]), expected, "{what}");
+    }
+}
