@@ -2,7 +2,7 @@
 
 use brupop_api::fleet::VersionRecord;
 
-use crate::objects::{NODES, NODES_MAX, small, time};
+use crate::objects::{NODES, NODES_MAX, POOLS, small, time};
 
 /// Most successes that a record tells apart.
 pub const SUCCEEDED_MAX: u8 = 4;
@@ -37,6 +37,17 @@ pub struct Record {
     pub halted: Option<u8>,
     /// The time up to which a person's word was heard.
     pub acknowledged: Option<u8>,
+    /// What is noted of the pool that goes first.
+    pub done: Option<DonePool>,
+}
+
+/// That a pool is, or was, done with the update.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DonePool {
+    /// Since when it is.
+    pub since: Option<u8>,
+    /// It had been done for a while before.
+    pub before: bool,
 }
 
 /// The ledger.
@@ -111,6 +122,10 @@ impl Record {
             succeeded: small(record.succeeded).min(SUCCEEDED_MAX),
             halted: record.halted.as_ref().map(|halt| time(&halt.at)),
             acknowledged: record.acknowledged_at.as_deref().map(time),
+            done: record.done_pools.get(POOLS[0]).map(|done| DonePool {
+                since: done.since.as_deref().map(time),
+                before: done.longest_seconds > 0,
+            }),
         }
     }
 }

@@ -72,6 +72,9 @@ struct Arguments {
     /// There are two pools of one update at once each, and so many nodes are in the first.
     #[arg(long)]
     pools: Option<usize>,
+    /// The second pool comes after the first.
+    #[arg(long, requires = "pools", requires = "halts")]
+    order: bool,
     /// Failed nodes halt the update.
     #[arg(long)]
     halts: bool,
@@ -121,6 +124,7 @@ fn main() -> ExitCode {
         foreign_cordon: arguments.foreign_cordon,
         stubborn: arguments.stubborn,
         pools: arguments.pools,
+        order: arguments.order,
         without: None,
     };
     let begun = Instant::now();

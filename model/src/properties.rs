@@ -191,6 +191,22 @@ pub(crate) fn too_many_of_a_pool(
     None
 }
 
+/// Why this change of the ledger is wrong, if it is: an update begins in the second pool before the first is done with it.
+pub(crate) fn began_out_of_turn(
+    config: &Config,
+    before: &Ledger,
+    after: &Ledger,
+    views: &[NodeView<'_>],
+) -> Option<&'static str> {
+    let done = before.record.is_some_and(|record| record.done.is_some());
+    let begins = |(at, view): (usize, &NodeView<'_>)| {
+        let idle = view.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle);
+        idle && pool_of(view) == Some(1) && before.slots[at].is_none() && after.slots[at].is_some()
+    };
+    (config.order && !done && views.iter().enumerate().any(begins))
+        .then_some("an update begins before the pool that goes first is done with it")
+}
+
 /// Why this grant is wrong, if it is one: the leader that gave it had seen that the update is halted.
 pub(crate) fn wrong_grant(before: &Shadow, after: &Shadow, saw_halt: bool) -> Option<&'static str> {
     let granted = after.grant.is_some() && before.grant != after.grant;
@@ -239,6 +255,12 @@ pub(crate) fn broken_rule(config: &Config, world: &World) -> Option<&'static str
     if record.succeeded > world.arrivals.saturating_mul(again) {
         return Some("more successes are counted than hosts came up with the update");
     }
+    if record.done.is_some() && world.arrivals == 0 {
+        return Some("a pool is done with an update that no host has come up with");
+    }
+    if record.done.is_some() && record.halted.is_some() {
+        return Some("a pool is done with an update that is halted");
+    }
     let unfounded = |(place, failure): (&Place, &Option<u8>)| failure.is_some() && !place.failed;
     if world.places.iter().zip(&record.failures).any(unfounded) {
         return Some("a failure is counted that no fact of the Node shows");
@@ -259,6 +281,12 @@ impl World {
         arrived || self.ledger.slots[at].is_some() || counted.is_some()
     }
 
+    /// Does this node wait for the pool that goes first? It may have lost all its nodes to this one.
+    fn waits_for_pool(&self, config: &Config, place: &Place) -> bool {
+        let done = self.ledger.record.is_some_and(|record| record.done.is_some());
+        config.order && !done && place.node.is_some_and(|node| node.pool == 1)
+    }
+
     /// Every node is updated, or was refused for a reason that is written down; nothing of ours is left behind.
     fn is_settled(&self, config: &Config) -> bool {
         // With a machine lost in its reboot the limit may be used up; then others wait, and that is right.
@@ -266,7 +294,8 @@ impl World {
             self.places.iter().any(Place::is_lost) || self.ledger.is_halted() || self.ledger.paused;
         self.places.iter().enumerate().all(|(at, place)| {
             let tidy = || self.ledger.slots[at].is_none() && place.is_tidy();
-            place.is_lost() || (tidy() && (place.is_done(config) || nobody_begins))
+            let waits = || nobody_begins || self.waits_for_pool(config, place);
+            place.is_lost() || (tidy() && (place.is_done(config) || waits()))
         })
     }
 }

@@ -89,7 +89,8 @@ impl World {
             .or_else(|| properties::uncounted(config, &before, &self.ledger, &self.places))
             .or_else(|| properties::began_in_pause(&before, &self.ledger, begin()))
             .or_else(|| properties::too_many_try(config, &before, &self.ledger, begin(), counts))
-            .or_else(|| properties::too_many_of_a_pool(&before, &self.ledger, &views));
+            .or_else(|| properties::too_many_of_a_pool(&before, &self.ledger, &views))
+            .or_else(|| properties::began_out_of_turn(config, &before, &self.ledger, &views));
         if let Some(broken) = wrong {
             self.broken.get_or_insert(broken);
         }

@@ -96,6 +96,8 @@ pub enum Safeguard {
     Counted,
     /// A slot counts in the pool in which it was taken, wherever its node goes.
     SlotPool,
+    /// A pool begins with a version only after the pool that goes first is done with it.
+    Order,
 }
 
 /// The model's size.
@@ -120,6 +122,8 @@ pub struct Config {
     pub stubborn: bool,
     /// There are two pools, in each of which one node may be updated at once; so many nodes are in the first.
     pub pools: Option<usize>,
+    /// The second pool comes after the first.
+    pub order: bool,
     /// The safeguard left out, in sensitivity runs.
     pub without: Option<Safeguard>,
 }
@@ -136,6 +140,7 @@ impl Config {
         upstream: false,
         stubborn: false,
         pools: None,
+        order: false,
         without: None,
     };
 

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use brupop_api::Marker;
-use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::fleet::{AcknowledgedHalt, Done, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::shadow::Failures;
 
 use brupop_core::facts::PoolFacts;
-use brupop_core::pool::PoolGate;
+use brupop_core::order;
+use brupop_core::pool::{PoolGate, Rules};
 
-use crate::ledger::{Ledger, Record, SUCCEEDED_MAX};
+use crate::ledger::{DonePool, Ledger, Record, SUCCEEDED_MAX};
 use crate::objects::{
     ATTEMPTS_MAX, Failed, LIVES, Mark, NODES, NODES_MAX, POOLS, SHADOWS, TIMES, UIDS, VERSIONS,
 };
@@ -105,14 +106,44 @@ pub(crate) static POOL_FACTS: LazyLock<[PoolFacts<'static>; 2]> = LazyLock::new(
     })
 });
 
+/// The pools, the second after the first; with that done, or not.
+static IN_ORDER: LazyLock<[[PoolFacts<'static>; 2]; 2]> = LazyLock::new(|| {
+    static AFTER: LazyLock<Option<Rules>> = LazyLock::new(|| {
+        let spec = serde_json::json!({"nodeSelector": {}, "after": [{"pool": POOLS[0]}]});
+        Rules::of(&serde_json::from_value(spec).ok()?).ok()
+    });
+    [None, Some(POOLS[0])].map(|first| {
+        let mut pools = POOL_FACTS.clone();
+        pools[1].rules = AFTER.as_ref();
+        pools[1].waits_for.insert(VERSIONS[1], first);
+        pools
+    })
+});
+
+/// The pools, the second after the first, by what the ledger notes of the update.
+pub(crate) fn pools_in_order(
+    versions: &'static Versions,
+    now: &str,
+    heeded: bool,
+) -> &'static [PoolFacts<'static>] {
+    let [done, not_done] = &*IN_ORDER;
+    let mut pools = done.clone();
+    pools[1].waits_for.clear();
+    order::apply(&mut pools, Some(versions), now.parse().unwrap_or_default());
+    // A version that the ledger does not know is nobody done with.
+    let waits = pools[1].waits_for.get(VERSIONS[1]).is_none_or(Option::is_some);
+    if waits && heeded { not_done } else { done }
+}
+
 /// How many nodes of a pool may be updated at once.
 pub(crate) const POOL_LIMIT: u64 = 1;
 
 /// Made when they are first needed: of all that there could be, few come up.
+type Versions = BTreeMap<String, VersionRecord>;
 static VERSION_RECORDS: [OnceLock<BTreeMap<String, VersionRecord>>; RECORDS_COUNT] =
     [const { OnceLock::new() }; RECORDS_COUNT];
 
-fn version_record(code: usize) -> BTreeMap<String, VersionRecord> {
+fn version_record(code: usize, done: Option<DonePool>) -> BTreeMap<String, VersionRecord> {
     let mut digits = Digits(code);
     let time = |digits: &mut Digits| Some(TIMES[digits.next(TIME).checked_sub(1)?].to_owned());
     let failures = (0..NODES_MAX).filter_map(|index| {
@@ -124,6 +155,13 @@ fn version_record(code: usize) -> BTreeMap<String, VersionRecord> {
         acknowledged_at: time(&mut digits),
         succeeded: digits.next(usize::from(SUCCEEDED_MAX) + 1) as u64,
         halted: time(&mut digits).map(|at| Halt { at, reason: "0 (FellBack)".to_owned() }),
+        done_pools: done
+            .map(|done| {
+                let since = done.since.map(|at| TIMES[usize::from(at)].to_owned());
+                (POOLS[0].to_owned(), Done { since, longest_seconds: done.before.into() })
+            })
+            .into_iter()
+            .collect(),
         ..VersionRecord::default()
     };
     BTreeMap::from([(VERSIONS[1].to_owned(), record)])
@@ -202,7 +240,14 @@ pub(crate) fn versions(record: Option<Record>) -> &'static BTreeMap<String, Vers
         time(record.halted),
     ];
     let code = code(record.failures.map(time).into_iter().chain(rest));
-    VERSION_RECORDS[code].get_or_init(|| version_record(code))
+    match record.done {
+        None => VERSION_RECORDS[code].get_or_init(|| version_record(code, None)),
+        Some(done) => {
+            static KNOWN: Mutex<BTreeMap<(usize, DonePool), &'static Versions>> = Mutex::new(BTreeMap::new());
+            let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+            known.entry((code, done)).or_insert_with(|| Box::leak(Box::new(version_record(code, Some(done)))))
+        }
+    }
 }
 
 pub(crate) fn failures(failed: Failed) -> &'static Failures {

@@ -114,6 +114,7 @@ pub(crate) fn fleet_of(
 ) -> FleetFacts<'static> {
     let blind = config.without == Some(Safeguard::Halt);
     let record = ledger.record.map(|record| Record { halted: record.halted.filter(|_| !blind), ..record });
+    let versions_of = tables::versions(record);
     FleetFacts {
         now: TIMES[usize::from(world.clock())],
         term: leader.term.unwrap_or(0).into(),
@@ -122,7 +123,7 @@ pub(crate) fn fleet_of(
         generation: Some(ledger.generation.into()),
         gate: if ledger.paused { Gate::Paused } else { Gate::Open },
         slots: tables::slots(ledger),
-        versions: tables::versions(record),
+        versions: versions_of,
         acknowledged: tables::acknowledged(ledger.acknowledged),
         budget: match config.without {
             Some(Safeguard::Canaries) => FailureBudget { unproven: None, ..config.budget() },
@@ -130,7 +131,14 @@ pub(crate) fn fleet_of(
         },
         limit: config.limit,
         ceiling: config.limit,
-        pools: if config.pools.is_some() { &*tables::POOL_FACTS } else { &[] },
+        pools: match config.pools {
+            None => &[],
+            Some(_) if config.order => {
+                let heeded = config.without != Some(Safeguard::Order);
+                tables::pools_in_order(versions_of, TIMES[usize::from(world.clock())], heeded)
+            }
+            Some(_) => &*tables::POOL_FACTS,
+        },
         ..FleetFacts::EXAMPLE
     }
 }

@@ -75,6 +75,15 @@ fn pools_keep_their_limits() {
 }
 
 #[test]
+fn a_pool_comes_after_another() {
+    let ordered = Config { limit: 2, halts: true, pools: Some(1), order: true, ..SMALL };
+    let faults = Faults { fall_backs: 1, acknowledgements: 1, ..Faults::NONE };
+    holds(Config { faults, ..ordered });
+    let faults = Faults { moves: 1, takeovers: 1, ..Faults::NONE };
+    holds(Config { attempts: 1, faults, ..ordered });
+}
+
+#[test]
 fn people_cordon_and_uncordon_at_any_time() {
     let faults = Faults { people: 3, fall_backs: 1, ..Faults::NONE };
     holds(Config { faults, foreign_cordon: true, ..ONE });

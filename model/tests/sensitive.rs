@@ -81,6 +81,15 @@ fn a_slot_counts_where_it_was_taken() {
 }
 
 #[test]
+fn the_order_of_pools() {
+    is_found(
+        Safeguard::Order,
+        "an update begins before the pool that goes first is done with it",
+        Config { nodes: 2, limit: 2, halts: true, pools: Some(1), order: true, attempts: 1, ..ONE },
+    );
+}
+
+#[test]
 fn the_test_of_the_claim() {
     let faults = Faults { stale_leaders: 1, stale_agents: 1, deadlines: 1, ..Faults::NONE };
     is_found(

@@ -49,7 +49,7 @@ pub(crate) fn misplaced(pools: &BTreeMap<String, WatchedPool>) -> BTreeMap<&str,
 }
 
 /// Works out for each version which pool has to be done with it first. Returns when the clock alone changes that.
-pub(crate) fn apply<'a>(
+pub fn apply<'a>(
     pools: &mut [PoolFacts<'a>],
     versions: Option<&'a BTreeMap<String, VersionRecord>>,
     now: Timestamp,
@@ -77,7 +77,8 @@ pub(crate) fn apply<'a>(
 /// When a pool has been done for so long; `None` if it is not done.
 fn over(done: Option<&Done>, soak: SignedDuration) -> Option<Timestamp> {
     let done = done?;
-    if done.longest_seconds > 0 && i64::try_from(done.longest_seconds).ok()? >= soak.as_secs() {
+    // Whatever is noted was done for a moment at least.
+    if i64::try_from(done.longest_seconds).ok()? >= soak.as_secs() {
         return Some(Timestamp::MIN);
     }
     let since: Timestamp = done.since.as_deref()?.parse().ok()?;
