@@ -18,6 +18,7 @@ pub enum Part {
     Nodes,
     Pods,
     Ledger,
+    Pools,
 }
 
 /// What is said in an agent's name that is not so. The webhook lets pass what an agent could say.
@@ -97,6 +98,12 @@ pub enum ModelAction {
     Pause,
     /// A person labels a node for the other pool.
     Move(usize),
+    /// A person pauses this pool, or lets it go on.
+    PausePool(usize),
+    /// A person deletes this pool.
+    RemovePool(usize),
+    /// A person makes it again.
+    MakePool(usize),
 }
 
 impl ModelAction {
@@ -135,7 +142,7 @@ impl Model for Config {
             return;
         }
         for at in 0..world.leaders.len() {
-            of_leader(world, at, actions);
+            of_leader(self, world, at, actions);
         }
         for (at, place) in world.places.iter().enumerate() {
             of_host_and_people(world, at, place, actions);
@@ -145,6 +152,9 @@ impl Model for Config {
         }
         if world.faults.pauses > 0 {
             actions.push(ModelAction::Pause);
+        }
+        if self.pools.is_some() {
+            of_pools(world, actions);
         }
         if world.faults.acknowledgements > 0
             && let Some(record) = world.ledger.record
@@ -171,7 +181,7 @@ impl Model for Config {
     }
 }
 
-fn of_leader(world: &World, at: usize, actions: &mut Vec<ModelAction>) {
+fn of_leader(config: &Config, world: &World, at: usize, actions: &mut Vec<ModelAction>) {
     let (leader, faults) = (&world.leaders[at], world.faults);
     let nodes = 0..world.places.len();
     if world.leaders.iter().all(|leader| leader.term.is_none()) || faults.takeovers > 0 {
@@ -196,11 +206,29 @@ fn of_leader(world: &World, at: usize, actions: &mut Vec<ModelAction>) {
         None if faults.stale_leaders > 0 => {
             let parts = [Part::Everything, Part::Shadows, Part::Nodes, Part::Pods, Part::Ledger];
             actions.extend(parts.map(|part| ModelAction::Freeze(at, part)));
+            if config.faults.pool_pauses > 0 || config.faults.pool_deletions > 0 {
+                actions.push(ModelAction::Freeze(at, Part::Pools));
+            }
             if world.leaders[1 - at].term.is_none() {
                 actions.push(ModelAction::Linger(at));
             }
         }
         None => {}
+    }
+}
+
+fn of_pools(world: &World, actions: &mut Vec<ModelAction>) {
+    for (at, pool) in world.pools.iter().enumerate() {
+        if pool.gone {
+            actions.push(ModelAction::MakePool(at));
+            continue;
+        }
+        if world.faults.pool_pauses > 0 {
+            actions.push(ModelAction::PausePool(at));
+        }
+        if world.faults.pool_deletions > 0 {
+            actions.push(ModelAction::RemovePool(at));
+        }
     }
 }
 

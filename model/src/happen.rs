@@ -2,6 +2,7 @@
 
 use crate::actions::{ModelAction, Part};
 use crate::objects::{NODES_MAX, Node, small};
+use crate::pools::Pool;
 use crate::properties;
 use crate::state::{Config, Host, started};
 use crate::world::{Place, Stale, World};
@@ -66,6 +67,15 @@ impl World {
                     node.pool = 1 - node.pool;
                 }
             }
+            ModelAction::PausePool(at) => {
+                self.faults.pool_pauses -= 1;
+                self.pools[at].paused = !self.pools[at].paused;
+            }
+            ModelAction::RemovePool(at) => {
+                self.faults.pool_deletions -= 1;
+                self.pools[at] = Pool { gone: true, paused: false };
+            }
+            ModelAction::MakePool(at) => self.pools[at].gone = false,
             ModelAction::OwnReboot(at) => {
                 self.faults.own_reboots -= 1;
                 self.go_down(at);
@@ -144,6 +154,7 @@ impl World {
             nodes: (every || part == Part::Nodes).then_some(nodes),
             pods: (every || part == Part::Pods).then_some(pods),
             ledger: (every || part == Part::Ledger).then_some(self.ledger),
+            pools: (every || part == Part::Pools).then_some(self.pools),
         });
     }
 

@@ -12,6 +12,7 @@ mod happen;
 pub mod ledger;
 mod machines;
 pub mod objects;
+pub mod pools;
 pub mod properties;
 mod reconcile;
 pub mod state;

@@ -69,12 +69,21 @@ struct Arguments {
     /// Times that a person labels a node for the other pool.
     #[arg(long, default_value_t = 0)]
     moves: u8,
+    /// Times that a person pauses a pool or lets it go on.
+    #[arg(long, default_value_t = 0)]
+    pool_pauses: u8,
+    /// Times that a person deletes a pool, which may be made again.
+    #[arg(long, default_value_t = 0)]
+    pool_deletions: u8,
     /// There are two pools of one update at once each, and so many nodes are in the first.
     #[arg(long)]
     pools: Option<usize>,
     /// The second pool comes after the first.
     #[arg(long, requires = "pools", requires = "halts")]
     order: bool,
+    /// Nodes that no pool selects are held.
+    #[arg(long, requires = "pools")]
+    hold: bool,
     /// Failed nodes halt the update.
     #[arg(long)]
     halts: bool,
@@ -118,6 +127,8 @@ fn main() -> ExitCode {
             acknowledgements: arguments.acknowledgements,
             pauses: arguments.pauses,
             moves: arguments.moves,
+            pool_pauses: arguments.pool_pauses,
+            pool_deletions: arguments.pool_deletions,
         },
         halts: arguments.halts,
         upstream: arguments.upstream,
@@ -125,6 +136,7 @@ fn main() -> ExitCode {
         stubborn: arguments.stubborn,
         pools: arguments.pools,
         order: arguments.order,
+        hold: arguments.hold,
         without: None,
     };
     let begun = Instant::now();

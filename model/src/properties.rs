@@ -1,14 +1,13 @@
 //! What must hold in every state, and what must be possible.
 
+pub(crate) mod pools;
+
 use brupop_api::State;
 use stateright::Property;
 
-use brupop_core::facts::{NodeView, Steering};
-
-use crate::ledger::{Held, Ledger, Record};
+use crate::ledger::{Ledger, Record};
 use crate::objects::{LIVES, Shadow};
 use crate::state::{Config, Safeguard};
-use crate::tables::POOL_LIMIT;
 use crate::world::{Place, World};
 
 /// Most changes of one spec: an update that goes round in circles has more.
@@ -21,9 +20,6 @@ pub fn all(config: &Config) -> Vec<Property<Config>> {
     let mut all = vec![
         Property::always("slots never exceed the limit", |config: &Config, world: &World| {
             world.ledger.in_use() <= config.limit
-        }),
-        Property::always("slots of a pool never exceed its limit", |config: &Config, world: &World| {
-            config.pools.is_none() || (0..2).all(|pool| world.ledger.in_use_of(pool) <= POOL_LIMIT)
         }),
         Property::always("a granted reboot holds a slot", |_, world: &World| {
             world.places.iter().enumerate().all(|(at, place)| {
@@ -61,6 +57,7 @@ pub fn all(config: &Config) -> Vec<Property<Config>> {
     if config.halts && config.faults.fall_backs > 0 {
         all.push(Property::sometimes("the update is halted", |_, world: &World| world.ledger.is_halted()));
     }
+    all.extend(pools::all(config));
     all
 }
 
@@ -158,55 +155,6 @@ fn any_begins(before: &Ledger, after: &Ledger, begin: impl Iterator<Item = bool>
     begin.enumerate().any(|(at, begins)| begins && before.slots[at].is_none() && after.slots[at].is_some())
 }
 
-/// The pool that a leader sees a node in.
-pub(crate) fn pool_of(view: &NodeView<'_>) -> Option<u8> {
-    match view.steering {
-        Steering::Pool(index) => u8::try_from(index).ok(),
-        _ => None,
-    }
-}
-
-/// Why these slots are wrong, if they are: one has changed its pool; or one was taken in a pool that has as many already, by
-/// the pools of the slots and by where the leader sees their nodes.
-pub(crate) fn too_many_of_a_pool(
-    before: &Ledger,
-    after: &Ledger,
-    views: &[NodeView<'_>],
-) -> Option<&'static str> {
-    let now = |at: usize| views.get(at).and_then(pool_of);
-    for (at, (was, is)) in before.slots.iter().zip(after.slots).enumerate() {
-        let Some(is) = is else { continue };
-        let kept = was.filter(|was| (was.life, was.attempt) == (is.life, is.attempt));
-        if kept.is_some_and(|was| was.pool != is.pool) {
-            return Some("a slot changes its pool");
-        }
-        let counts = |(other, held): (usize, &Option<Held>)| {
-            held.is_some_and(|held| held.pool == is.pool || now(other) == is.pool)
-        };
-        let used = after.slots.iter().enumerate().filter(|it| counts(*it)).count() as u64;
-        if kept.is_none() && is.pool.is_some() && is.pool == now(at) && used > POOL_LIMIT {
-            return Some("an update begins in a pool that has as many as it may");
-        }
-    }
-    None
-}
-
-/// Why this change of the ledger is wrong, if it is: an update begins in the second pool before the first is done with it.
-pub(crate) fn began_out_of_turn(
-    config: &Config,
-    before: &Ledger,
-    after: &Ledger,
-    views: &[NodeView<'_>],
-) -> Option<&'static str> {
-    let done = before.record.is_some_and(|record| record.done.is_some());
-    let begins = |(at, view): (usize, &NodeView<'_>)| {
-        let idle = view.shadow.is_some_and(|shadow| shadow.spec.state == State::Idle);
-        idle && pool_of(view) == Some(1) && before.slots[at].is_none() && after.slots[at].is_some()
-    };
-    (config.order && !done && views.iter().enumerate().any(begins))
-        .then_some("an update begins before the pool that goes first is done with it")
-}
-
 /// Why this grant is wrong, if it is one: the leader that gave it had seen that the update is halted.
 pub(crate) fn wrong_grant(before: &Shadow, after: &Shadow, saw_halt: bool) -> Option<&'static str> {
     let granted = after.grant.is_some() && before.grant != after.grant;
@@ -255,17 +203,11 @@ pub(crate) fn broken_rule(config: &Config, world: &World) -> Option<&'static str
     if record.succeeded > world.arrivals.saturating_mul(again) {
         return Some("more successes are counted than hosts came up with the update");
     }
-    if record.done.is_some() && world.arrivals == 0 {
-        return Some("a pool is done with an update that no host has come up with");
-    }
-    if record.done.is_some() && record.halted.is_some() {
-        return Some("a pool is done with an update that is halted");
-    }
     let unfounded = |(place, failure): (&Place, &Option<u8>)| failure.is_some() && !place.failed;
     if world.places.iter().zip(&record.failures).any(unfounded) {
         return Some("a failure is counted that no fact of the Node shows");
     }
-    None
+    pools::wrong_note(world, record)
 }
 
 impl World {
@@ -281,12 +223,6 @@ impl World {
         arrived || self.ledger.slots[at].is_some() || counted.is_some()
     }
 
-    /// Does this node wait for the pool that goes first? It may have lost all its nodes to this one.
-    fn waits_for_pool(&self, config: &Config, place: &Place) -> bool {
-        let done = self.ledger.record.is_some_and(|record| record.done.is_some());
-        config.order && !done && place.node.is_some_and(|node| node.pool == 1)
-    }
-
     /// Every node is updated, or was refused for a reason that is written down; nothing of ours is left behind.
     fn is_settled(&self, config: &Config) -> bool {
         // With a machine lost in its reboot the limit may be used up; then others wait, and that is right.
@@ -294,7 +230,7 @@ impl World {
             self.places.iter().any(Place::is_lost) || self.ledger.is_halted() || self.ledger.paused;
         self.places.iter().enumerate().all(|(at, place)| {
             let tidy = || self.ledger.slots[at].is_none() && place.is_tidy();
-            let waits = || nobody_begins || self.waits_for_pool(config, place);
+            let waits = || nobody_begins || pools::holds_back(config, self, place);
             place.is_lost() || (tidy() && (place.is_done(config) || waits()))
         })
     }

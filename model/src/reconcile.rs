@@ -1,18 +1,31 @@
 //! What the reconcilers do.
 
 use brupop_api::fleet::BottlerocketFleetStatus;
+use brupop_api::shadow::Failures;
 use brupop_api::write::{Fields, NotApplied, apply};
 use brupop_api::{Field, Object, State, Value, Write};
-use brupop_core::decide::{self, Effect};
+use brupop_core::decide::{self, Abort, Effect, Milestone};
 use brupop_core::facts::NodeView;
 
 use crate::ledger::Held;
 use crate::objects::{LIVES, NODES, SHADOWS, Shadow, small};
-use crate::properties;
+use crate::pools::{forget_who_wants, held, steered_by};
+use crate::properties::{self, pools};
 use crate::state::{Config, Safeguard};
 use crate::tables;
 use crate::view::{self, Late};
 use crate::world::{Leader, World};
+
+/// What a leader saw when it decided on a write for a node.
+#[derive(Clone, Copy)]
+pub(crate) struct Saw {
+    /// The update was halted.
+    pub(crate) halt: bool,
+    /// Whoever steers the node let it not go on.
+    pub(crate) held: bool,
+    /// Its drain had begun.
+    pub(crate) draining: bool,
+}
 
 impl World {
     pub(crate) fn lead(&mut self, config: &Config, at: usize) {
@@ -56,14 +69,28 @@ impl World {
                 *slot = slot.map(|held| Held { attempt: held.attempt.min(small(attempt)), ..held });
             }
         }
-        if config.without == Some(Safeguard::SlotPool) {
-            // A slot is of the pool in which its node is now.
-            for (slot, view) in judged.slots.iter_mut().zip(&views) {
-                *slot = slot.map(|held| Held { pool: properties::pool_of(view), ..held });
+        let seen_pools = view::seen_pools(self, leader);
+        for (slot, view) in judged.slots.iter_mut().zip(&views) {
+            match (config.without, *slot) {
+                // A slot is of the pool in which its node is now.
+                (Some(Safeguard::SlotPool), Some(held)) => {
+                    *slot = Some(Held { pool: steered_by(seen_pools, view.steering), ..held });
+                }
+                (Some(Safeguard::GoneSlot), Some(Held { pool: Some(pool), .. })) => {
+                    *slot = slot.filter(|_| !seen_pools[usize::from(pool)].gone);
+                }
+                _ => {}
             }
         }
         let fleet = view::fleet_of(config, self, leader, &judged);
-        let Some(mut write) = decide::slots(&fleet, &views).write else { return };
+        if let Some(broken) = pools::waits_again(config, &seen, fleet.pools) {
+            self.broken.get_or_insert(broken);
+        }
+        let mut decided = views.clone();
+        if config.without == Some(Safeguard::NoneWants) {
+            forget_who_wants(&mut decided, seen_pools);
+        }
+        let Some(mut write) = decide::slots(&fleet, &decided).write else { return };
         for (field, value) in &mut write.tests {
             // It was decided on what was seen, though a safeguard is missing.
             if let Field::Slots | Field::VersionRecord(_) = field
@@ -73,10 +100,16 @@ impl World {
             }
         }
         let before = self.ledger;
+        let judged = pools::Judged { views: &views, pools: seen_pools };
         if !took(&config.weakened(write), &mut self.ledger, &mut self.broken) {
             return;
         }
         let halted = self.ledger.is_halted();
+        if let (Some(Safeguard::DoneUntilHalt), true, Some(record)) =
+            (config.without, halted, &mut self.ledger.record)
+        {
+            record.done = record.done.or(before.record.and_then(|record| record.done));
+        }
         for (slot, held) in self.ledger.slots.iter_mut().zip(before.slots) {
             if let Some(slot) = slot {
                 slot.blindly = held.map_or(halted, |held| held.blindly);
@@ -89,8 +122,7 @@ impl World {
             .or_else(|| properties::uncounted(config, &before, &self.ledger, &self.places))
             .or_else(|| properties::began_in_pause(&before, &self.ledger, begin()))
             .or_else(|| properties::too_many_try(config, &before, &self.ledger, begin(), counts))
-            .or_else(|| properties::too_many_of_a_pool(&before, &self.ledger, &views))
-            .or_else(|| properties::began_out_of_turn(config, &before, &self.ledger, &views));
+            .or_else(|| judged.wrong(config, &before, &self.ledger));
         if let Some(broken) = wrong {
             self.broken.get_or_insert(broken);
         }
@@ -100,16 +132,28 @@ impl World {
         let leader = self.leaders[at];
         let fleet = view::fleet(config, self, &leader);
         let view = view::view(config, self, &leader, node, late);
-        let saw_halt = leader.stale.and_then(|stale| stale.ledger).unwrap_or(self.ledger).is_halted();
-        match decide::node(&fleet, &view).effect {
-            Some(Effect::Write(write)) => self.write(config, write, saw_halt),
+        let saw = Saw {
+            halt: leader.stale.and_then(|stale| stale.ledger).unwrap_or(self.ledger).is_halted(),
+            held: held(view::seen_pools(self, &leader), view.steering),
+            draining: view.node.and_then(|node| node.marker).is_some_and(|it| it.drain_started_at.is_some()),
+        };
+        let decision = decide::node(&fleet, &view);
+        match decision.effect {
+            Some(Effect::Write(mut write)) => {
+                let closed = decision.milestone == Some(Milestone::Aborted(Abort::PoolClosed));
+                if config.without == Some(Safeguard::NoFailure) && closed {
+                    let failures = Failures { count: 1, ..Failures::default() };
+                    write.sets.push((Field::SpecFailures, Value::Failures(failures)));
+                }
+                self.write(config, write, saw);
+            }
             Some(Effect::ConfirmDrained(write)) => {
                 self.confirm(config, &view, node, write);
             }
             Some(Effect::Grant { confirm, grant }) => {
                 let confirmed = self.confirm(config, &view, node, confirm);
                 if confirmed {
-                    self.write(config, grant, saw_halt);
+                    self.write(config, grant, saw);
                 }
             }
             // Evicted pods come back to a node that can be scheduled to.
@@ -153,8 +197,8 @@ impl World {
         self.write_node(config, &config.weakened(write), at) || config.without == Some(Safeguard::FreshNode)
     }
 
-    /// Makes a write that a leader decided on, who saw that the update is halted or did not.
-    fn write(&mut self, config: &Config, write: Write<'_>, saw_halt: bool) {
+    /// Makes a write that a leader decided on, who saw this.
+    fn write(&mut self, config: &Config, write: Write<'_>, saw: Saw) {
         let write = config.weakened(write);
         match write.object {
             Object::ShadowSpec(name) => {
@@ -168,13 +212,20 @@ impl World {
                 shadow.generation += u8::from(shadow != before);
                 place.shadow = Some(shadow);
                 let wrong = properties::wrong_spec(place, &before, &shadow, &self.ledger)
-                    .or_else(|| properties::wrong_grant(&before, &shadow, saw_halt));
+                    .or_else(|| properties::wrong_grant(&before, &shadow, saw.halt))
+                    .or_else(|| pools::wrong_spec(config, place, &before, &shadow, saw));
                 if let Some(broken) = wrong {
                     self.broken.get_or_insert(broken);
                 }
             }
             Object::Node(name) => {
-                self.write_node(config, &write, position(&NODES, name));
+                let at = position(&NODES, name);
+                let before = self.places.get(at).and_then(|place| place.node);
+                self.write_node(config, &write, at);
+                let after = self.places.get(at).and_then(|place| place.node);
+                if let Some(broken) = pools::wrong_cordon(before, after, saw) {
+                    self.broken.get_or_insert(broken);
+                }
             }
             Object::ShadowStatus(_) | Object::Fleet => {}
         }

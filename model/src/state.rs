@@ -39,6 +39,10 @@ pub struct Faults {
     pub pauses: u8,
     /// A person labels a node for the other pool.
     pub moves: u8,
+    /// A person pauses a pool, or lets it go on.
+    pub pool_pauses: u8,
+    /// A person deletes a pool; one of the same name may be made again.
+    pub pool_deletions: u8,
 }
 
 impl Faults {
@@ -60,6 +64,8 @@ impl Faults {
         acknowledgements: 0,
         pauses: 0,
         moves: 0,
+        pool_pauses: 0,
+        pool_deletions: 0,
     };
 }
 
@@ -96,8 +102,24 @@ pub enum Safeguard {
     Counted,
     /// A slot counts in the pool in which it was taken, wherever its node goes.
     SlotPool,
+    /// A slot counts even if the pool is gone in which it was taken.
+    GoneSlot,
     /// A pool begins with a version only after the pool that goes first is done with it.
     Order,
+    /// A pool is done only if none of its nodes wants the version.
+    NoneWants,
+    /// A pool that was done stays so, whoever joins it.
+    Latch,
+    /// A halt clears what is noted of pools that are done.
+    DoneUntilHalt,
+    /// The pool is asked once more before the cordon.
+    AskedAgain,
+    /// From the cordon on nobody asks the pool any more.
+    Finished,
+    /// A node is cordoned on a view of now. It is not, with leaders whose views are stale.
+    SeenNow,
+    /// To be given up for what is said of a pool is no failure.
+    NoFailure,
 }
 
 /// The model's size.
@@ -124,6 +146,8 @@ pub struct Config {
     pub pools: Option<usize>,
     /// The second pool comes after the first.
     pub order: bool,
+    /// Nodes that no pool selects are held; otherwise they are updated as if there were no pools.
+    pub hold: bool,
     /// The safeguard left out, in sensitivity runs.
     pub without: Option<Safeguard>,
 }
@@ -141,8 +165,18 @@ impl Config {
         stubborn: false,
         pools: None,
         order: false,
+        hold: false,
         without: None,
     };
+
+    /// Does nothing go wrong but what leaders see, and what people say of pools?
+    pub fn only_pools_change(&self) -> bool {
+        let Faults { takeovers, stale_leaders, .. } = self.faults;
+        let Faults { moves, pool_pauses, pool_deletions, .. } = self.faults;
+        let of_pools =
+            Faults { takeovers, stale_leaders, moves, pool_pauses, pool_deletions, ..Faults::NONE };
+        self.pools.is_some() && self.faults == of_pools && !self.upstream
+    }
 
     /// How many nodes may fail before the update is halted.
     pub fn budget(&self) -> FailureBudget {

@@ -7,10 +7,6 @@ use brupop_api::Marker;
 use brupop_api::fleet::{AcknowledgedHalt, Done, Halt, NodeFailure, Slot, VersionRecord};
 use brupop_api::shadow::Failures;
 
-use brupop_core::facts::PoolFacts;
-use brupop_core::order;
-use brupop_core::pool::{PoolGate, Rules};
-
 use crate::ledger::{DonePool, Ledger, Record, SUCCEEDED_MAX};
 use crate::objects::{
     ATTEMPTS_MAX, Failed, LIVES, Mark, NODES, NODES_MAX, POOLS, SHADOWS, TIMES, UIDS, VERSIONS,
@@ -88,62 +84,13 @@ fn slots_of(code: usize, pools: [Option<u8>; NODES_MAX]) -> Slots {
     taken.collect()
 }
 
-/// The pools: one node of each may be updated at once.
-pub(crate) static POOL_FACTS: LazyLock<[PoolFacts<'static>; 2]> = LazyLock::new(|| {
-    POOLS.map(|name| PoolFacts {
-        name,
-        nodes: NODES_MAX as u64,
-        limit: POOL_LIMIT,
-        one_zone_at_a_time: false,
-        starts: PoolGate::Open,
-        goes_on: PoolGate::Open,
-        has_gates: false,
-        gate: None,
-        next_window: None,
-        rules: None,
-        waits_for: BTreeMap::new(),
-        ripens: BTreeMap::new(),
-    })
-});
-
-/// The pools, the second after the first; with that done, or not.
-static IN_ORDER: LazyLock<[[PoolFacts<'static>; 2]; 2]> = LazyLock::new(|| {
-    static AFTER: LazyLock<Option<Rules>> = LazyLock::new(|| {
-        let spec = serde_json::json!({"nodeSelector": {}, "after": [{"pool": POOLS[0]}]});
-        Rules::of(&serde_json::from_value(spec).ok()?).ok()
-    });
-    [None, Some(POOLS[0])].map(|first| {
-        let mut pools = POOL_FACTS.clone();
-        pools[1].rules = AFTER.as_ref();
-        pools[1].waits_for.insert(VERSIONS[1], first);
-        pools
-    })
-});
-
-/// The pools, the second after the first, by what the ledger notes of the update.
-pub(crate) fn pools_in_order(
-    versions: &'static Versions,
-    now: &str,
-    heeded: bool,
-) -> &'static [PoolFacts<'static>] {
-    let [done, not_done] = &*IN_ORDER;
-    let mut pools = done.clone();
-    pools[1].waits_for.clear();
-    order::apply(&mut pools, Some(versions), now.parse().unwrap_or_default());
-    // A version that the ledger does not know is nobody done with.
-    let waits = pools[1].waits_for.get(VERSIONS[1]).is_none_or(Option::is_some);
-    if waits && heeded { not_done } else { done }
-}
-
-/// How many nodes of a pool may be updated at once.
-pub(crate) const POOL_LIMIT: u64 = 1;
+/// What the ledger remembers of versions.
+pub(crate) type Versions = BTreeMap<String, VersionRecord>;
 
 /// Made when they are first needed: of all that there could be, few come up.
-type Versions = BTreeMap<String, VersionRecord>;
-static VERSION_RECORDS: [OnceLock<BTreeMap<String, VersionRecord>>; RECORDS_COUNT] =
-    [const { OnceLock::new() }; RECORDS_COUNT];
+static VERSION_RECORDS: [OnceLock<Versions>; RECORDS_COUNT] = [const { OnceLock::new() }; RECORDS_COUNT];
 
-fn version_record(code: usize, done: Option<DonePool>) -> BTreeMap<String, VersionRecord> {
+fn version_record(code: usize, done: Option<DonePool>) -> Versions {
     let mut digits = Digits(code);
     let time = |digits: &mut Digits| Some(TIMES[digits.next(TIME).checked_sub(1)?].to_owned());
     let failures = (0..NODES_MAX).filter_map(|index| {
@@ -230,8 +177,8 @@ fn in_pools(code: usize, pools: [Option<u8>; NODES_MAX]) -> &'static Slots {
     known.entry((code, pools)).or_insert_with(|| Box::leak(Box::new(slots_of(code, pools))))
 }
 
-pub(crate) fn versions(record: Option<Record>) -> &'static BTreeMap<String, VersionRecord> {
-    static NONE: BTreeMap<String, VersionRecord> = BTreeMap::new();
+pub(crate) fn versions(record: Option<Record>) -> &'static Versions {
+    static NONE: Versions = BTreeMap::new();
     let Some(record) = record else { return &NONE };
     let time = |time: Option<u8>| (time.map_or(0, |time| usize::from(time) + 1), TIME);
     let rest = [

@@ -3,13 +3,14 @@
 use brupop_agent_core::step::{HostFacts, LastCommand, UpdateFacts, Updates};
 use brupop_api::State;
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_core::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, Steering, TimeFacts};
+use brupop_core::facts::{Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, TimeFacts};
 use brupop_core::policy::FailureBudget;
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{
     BOOTS, COMMAND_TIME, FLEET_UID, NODES, Node, SHADOWS, Shadow, TIMES, UIDS, VERSIONS, said_staged,
 };
+use crate::pools::{self, Pools};
 use crate::state::{Config, Host, Safeguard};
 use crate::tables;
 use crate::world::{Leader, World};
@@ -105,6 +106,11 @@ pub(crate) fn fleet(config: &Config, world: &World, leader: &Leader) -> FleetFac
     fleet_of(config, world, leader, &ledger)
 }
 
+/// What a reconciler sees of the pools.
+pub(crate) fn seen_pools(world: &World, leader: &Leader) -> Pools {
+    leader.stale.and_then(|stale| stale.pools).unwrap_or(world.pools)
+}
+
 /// What a reconciler makes of this ledger.
 pub(crate) fn fleet_of(
     config: &Config,
@@ -114,16 +120,16 @@ pub(crate) fn fleet_of(
 ) -> FleetFacts<'static> {
     let blind = config.without == Some(Safeguard::Halt);
     let record = ledger.record.map(|record| Record { halted: record.halted.filter(|_| !blind), ..record });
-    let versions_of = tables::versions(record);
+    let (now, versions) = (TIMES[usize::from(world.clock())], tables::versions(record));
     FleetFacts {
-        now: TIMES[usize::from(world.clock())],
+        now,
         term: leader.term.unwrap_or(0).into(),
         ledger_term: Some(ledger.term.into()),
         uid: Some(FLEET_UID),
         generation: Some(ledger.generation.into()),
         gate: if ledger.paused { Gate::Paused } else { Gate::Open },
         slots: tables::slots(ledger),
-        versions: versions_of,
+        versions,
         acknowledged: tables::acknowledged(ledger.acknowledged),
         budget: match config.without {
             Some(Safeguard::Canaries) => FailureBudget { unproven: None, ..config.budget() },
@@ -131,14 +137,7 @@ pub(crate) fn fleet_of(
         },
         limit: config.limit,
         ceiling: config.limit,
-        pools: match config.pools {
-            None => &[],
-            Some(_) if config.order => {
-                let heeded = config.without != Some(Safeguard::Order);
-                tables::pools_in_order(versions_of, TIMES[usize::from(world.clock())], heeded)
-            }
-            Some(_) => &*tables::POOL_FACTS,
-        },
+        pools: pools::facts(config, seen_pools(world, leader), versions, now),
         ..FleetFacts::EXAMPLE
     }
 }
@@ -160,14 +159,14 @@ pub(crate) fn view(
     let attempt = shadow.and_then(|shadow| shadow.attempt).unwrap_or(0);
     // A silent agent never acknowledges that its update is over, so that wait ends by its deadline.
     let waits_in_vain = place.silent && shadow.is_none_or(|shadow| shadow.state == State::Idle);
+    let steering = pools::steering(config, seen_pools(world, leader), seen.map(|node| node.pool));
+    let held = pools::held(seen_pools(world, leader), steering);
+    // As if the node itself were paused, which ends an update at any time before its reboot.
+    let gives_up = config.without == Some(Safeguard::Finished) && held;
     NodeView {
-        steering: match (config.pools, seen) {
-            (Some(_), Some(node)) => Steering::Pool(usize::from(node.pool)),
-            (Some(_), None) => Steering::Nobody,
-            (None, _) => Steering::Environment,
-        },
+        steering,
         shadow_name: SHADOWS[at],
-        node: seen.as_ref().map(node),
+        node: seen.as_ref().map(node).map(|node| NodeFacts { paused: gives_up, ..node }),
         shadow: shadow.as_ref().map(self::shadow),
         owner_uid: shadow.map(|shadow| uid(shadow.index, shadow.owner)),
         pods: PodFacts {

@@ -6,6 +6,7 @@ use stateright::Representative;
 
 use crate::ledger::{Ledger, Record};
 use crate::objects::{NODES_MAX, Node, Shadow, TIMES, small};
+use crate::pools::Pools;
 use crate::state::{Config, Faults, Host, Updater, started};
 
 /// Everything about one node.
@@ -53,6 +54,8 @@ pub struct Stale {
     pub pods: Option<[bool; NODES_MAX]>,
     /// The ledger.
     pub ledger: Option<Ledger>,
+    /// What people say of the pools.
+    pub pools: Option<Pools>,
 }
 
 /// A reconciler.
@@ -71,6 +74,8 @@ pub struct World {
     pub places: Vec<Place>,
     /// The ledger.
     pub ledger: Ledger,
+    /// What people say of the pools.
+    pub pools: Pools,
     /// Two reconcilers.
     pub leaders: [Leader; 2],
     /// Hosts that have come up with the update.
@@ -118,6 +123,7 @@ impl World {
         Self {
             places,
             ledger: Ledger::default(),
+            pools: Pools::default(),
             leaders: [Leader::default(); 2],
             arrivals: 0,
             faults: config.faults,

@@ -84,6 +84,45 @@ fn a_pool_comes_after_another() {
 }
 
 #[test]
+fn a_halt_clears_the_order_and_a_newcomer_does_not() {
+    let ordered = Config { halts: true, pools: Some(1), order: true, attempts: 1, ..SMALL };
+    let faults = Faults { fall_backs: 2, acknowledgements: 1, ..Faults::NONE };
+    holds(Config { nodes: 3, limit: 3, faults, ..ordered });
+    let faults = Faults { moves: 1, ..Faults::NONE };
+    holds(Config { nodes: 3, limit: 3, pools: Some(2), faults, ..ordered });
+    let faults = Faults { pool_pauses: 1, pool_deletions: 1, ..Faults::NONE };
+    holds(Config { limit: 2, faults, ..ordered });
+}
+
+#[test]
+fn halts_hold_in_all_pools() {
+    let faults = Faults { fall_backs: 1, deadlines: 1, moves: 1, ..Faults::NONE };
+    holds(Config { limit: 2, halts: true, pools: Some(1), attempts: 1, faults, ..SMALL });
+    let faults = Faults { fall_backs: 1, acknowledgements: 1, takeovers: 1, ..Faults::NONE };
+    holds(Config { limit: 2, halts: true, pools: Some(1), attempts: 1, faults, ..SMALL });
+}
+
+#[test]
+fn a_paused_pool_takes_slots_back_and_cordons_nothing() {
+    let faults = Faults { pool_pauses: 2, ..Faults::NONE };
+    holds(Config { limit: 2, pools: Some(1), faults, ..SMALL });
+    let faults = Faults { pool_pauses: 1, takeovers: 1, ..Faults::NONE };
+    holds(Config { limit: 2, pools: Some(2), attempts: 1, faults, ..SMALL });
+    let faults = Faults { pool_pauses: 1, takeovers: 1, stale_leaders: 1, ..Faults::NONE };
+    holds(Config { pools: Some(1), attempts: 1, faults, ..ONE });
+}
+
+#[test]
+fn a_pool_is_deleted_while_its_node_is_updated() {
+    let faults = Faults { pool_deletions: 1, fall_backs: 1, ..Faults::NONE };
+    holds(Config { limit: 1, pools: Some(1), attempts: 1, faults, ..SMALL });
+    let faults = Faults { pool_deletions: 2, ..Faults::NONE };
+    holds(Config { limit: 2, pools: Some(1), attempts: 1, hold: true, faults, ..SMALL });
+    let faults = Faults { pool_deletions: 1, stale_leaders: 1, ..Faults::NONE };
+    holds(Config { pools: Some(0), attempts: 1, faults, ..ONE });
+}
+
+#[test]
 fn people_cordon_and_uncordon_at_any_time() {
     let faults = Faults { people: 3, fall_backs: 1, ..Faults::NONE };
     holds(Config { faults, foreign_cordon: true, ..ONE });

@@ -89,6 +89,92 @@ fn the_order_of_pools() {
     );
 }
 
+/// Two pools, of which the second has to wait for the first.
+const ORDERED: Config = Config { limit: 3, halts: true, pools: Some(1), order: true, attempts: 1, ..ONE };
+
+#[test]
+fn a_pool_is_not_done_as_long_as_a_node_wants_the_version() {
+    is_found(
+        Safeguard::NoneWants,
+        "a pool is noted as done that is not",
+        Config { nodes: 3, pools: Some(2), ..ORDERED },
+    );
+}
+
+#[test]
+fn a_pool_that_was_done_stays_so() {
+    let faults = Faults { moves: 1, ..Faults::NONE };
+    is_found(Safeguard::Latch, "a pool waits for one that was done", Config { nodes: 2, faults, ..ORDERED });
+}
+
+#[test]
+fn a_halt_clears_what_is_done() {
+    let faults = Faults { fall_backs: 2, ..Faults::NONE };
+    is_found(
+        Safeguard::DoneUntilHalt,
+        "a pool is done with an update that is halted",
+        Config { nodes: 3, faults, ..ORDERED },
+    );
+}
+
+/// One pool is paused, or deleted, while its nodes are updated.
+const CHANGED: Config = Config { nodes: 2, limit: 2, pools: Some(1), attempts: 1, ..ONE };
+
+#[test]
+fn the_pool_is_asked_again_before_the_cordon() {
+    let faults = Faults { pool_pauses: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::AskedAgain,
+        "a node is cordoned although its pool is paused",
+        Config { faults, ..CHANGED },
+    );
+}
+
+#[test]
+fn the_pool_is_not_asked_after_the_cordon() {
+    let property = "an update is given up after the cordon for what is said of its pool";
+    let faults = Faults { pool_pauses: 1, ..Faults::NONE };
+    is_found(Safeguard::Finished, property, Config { faults, ..CHANGED });
+    let faults = Faults { pool_deletions: 1, ..Faults::NONE };
+    is_found(Safeguard::Finished, property, Config { hold: true, faults, ..CHANGED });
+}
+
+#[test]
+fn a_pause_of_a_pool_is_no_failure() {
+    let faults = Faults { pool_pauses: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::NoFailure,
+        "no node fails for what is said of its pool",
+        Config { faults, ..CHANGED },
+    );
+}
+
+#[test]
+fn a_slot_counts_even_if_its_pool_is_gone() {
+    let faults = Faults { pool_deletions: 1, ..Faults::NONE };
+    is_found(Safeguard::GoneSlot, "slots never exceed the limit", Config { limit: 1, faults, ..CHANGED });
+}
+
+#[test]
+fn no_reboot_into_a_halted_version_in_any_pool() {
+    let faults = Faults { fall_backs: 1, deadlines: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::Halt,
+        "a reboot into an update that is halted is granted",
+        Config { halts: true, faults, ..CHANGED },
+    );
+}
+
+#[test]
+fn a_cordon_that_lingers_comes_without_a_slot() {
+    let faults = Faults { stale_leaders: 1, ..Faults::NONE };
+    is_found(
+        Safeguard::SeenNow,
+        "nodes of a pool that are out of service never exceed its limit",
+        Config { pools: Some(2), faults, ..CHANGED },
+    );
+}
+
 #[test]
 fn the_test_of_the_claim() {
     let faults = Faults { stale_leaders: 1, stale_agents: 1, deadlines: 1, ..Faults::NONE };

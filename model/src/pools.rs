@@ -1,0 +1,158 @@
+//! The two pools: what people say of them, and which of them steers a node.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use brupop_core::facts::{NodeView, PoolFacts, Steering};
+use brupop_core::order;
+use brupop_core::pool::{PoolGate, Rules};
+
+use crate::objects::{NODES_MAX, POOLS, VERSIONS, small};
+use crate::state::{Config, Safeguard};
+use crate::tables::Versions;
+
+/// How many nodes of a pool may be updated at once.
+pub const POOL_LIMIT: u64 = 1;
+
+/// What people say of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pool {
+    /// It is deleted.
+    pub gone: bool,
+    /// It is paused.
+    pub paused: bool,
+}
+
+/// The two pools. The second one selects every node, and the first one, of a higher priority, those labelled for it.
+pub type Pools = [Pool; 2];
+
+/// Does the second pool come after the first, and is that done?
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Any,
+    Waits,
+    Done,
+}
+
+/// All that decisions can see of the pools: whose pauses are not looked at again before the cordon, by the pools and the turn.
+type Known = BTreeMap<(bool, Pools, Turn), Vec<PoolFacts<'static>>>;
+
+static FACTS: LazyLock<Known> = LazyLock::new(|| {
+    let flags = [false, true];
+    let pools = flags.into_iter().flat_map(|gone| flags.map(|paused| Pool { gone, paused }));
+    let both: Vec<Pools> =
+        pools.clone().flat_map(|one| pools.clone().map(move |other| [one, other])).collect();
+    let mut known = Known::new();
+    for weak in flags {
+        for pools in &both {
+            for turn in [Turn::Any, Turn::Waits, Turn::Done] {
+                known.insert((weak, *pools, turn), known_facts(*pools, turn, weak));
+            }
+        }
+    }
+    known
+});
+
+/// The rules of the second pool, where it comes after the first.
+static AFTER: LazyLock<Option<Rules>> = LazyLock::new(|| {
+    let spec = serde_json::json!({"nodeSelector": {}, "after": [{"pool": POOLS[0]}]});
+    Rules::of(&serde_json::from_value(spec).ok()?).ok()
+});
+
+fn known_facts(pools: Pools, turn: Turn, weak: bool) -> Vec<PoolFacts<'static>> {
+    let there = (0..2).filter(|at| !pools[*at].gone);
+    let facts = there.map(|at| {
+        let gate = |paused| if paused { PoolGate::Paused } else { PoolGate::Open };
+        let ordered = at == 1 && turn != Turn::Any;
+        let first = (turn == Turn::Waits).then_some(POOLS[0]);
+        PoolFacts {
+            name: POOLS[at],
+            nodes: NODES_MAX as u64,
+            limit: POOL_LIMIT,
+            one_zone_at_a_time: false,
+            starts: gate(pools[at].paused),
+            goes_on: gate(pools[at].paused && !weak),
+            has_gates: false,
+            gate: None,
+            next_window: None,
+            rules: if ordered { AFTER.as_ref() } else { None },
+            waits_for: ordered.then_some((VERSIONS[1], first)).into_iter().collect(),
+            ripens: BTreeMap::new(),
+        }
+    });
+    facts.collect()
+}
+
+/// The pools as a leader sees them, who sees this of them and of the ledger.
+pub(crate) fn facts(
+    config: &Config,
+    pools: Pools,
+    versions: &'static Versions,
+    now: &str,
+) -> &'static [PoolFacts<'static>] {
+    if config.pools.is_none() {
+        return &[];
+    }
+    let turn = match config.without {
+        _ if !config.order => Turn::Any,
+        Some(Safeguard::Order) => Turn::Done,
+        // What was done once is as good as never.
+        Some(Safeguard::Latch) if !is_done_now(versions) => Turn::Waits,
+        _ if waits(versions, now) => Turn::Waits,
+        _ => Turn::Done,
+    };
+    FACTS.get(&(config.without == Some(Safeguard::AskedAgain), pools, turn)).map_or(&[], Vec::as_slice)
+}
+
+/// Does the second pool wait for the first, by the functions that ship?
+pub(crate) fn waits(versions: &'static Versions, now: &str) -> bool {
+    let mut pools = known_facts(Pools::default(), Turn::Done, false);
+    pools[1].waits_for.clear();
+    order::apply(&mut pools, Some(versions), now.parse().unwrap_or_default());
+    // A version that the ledger does not know is nobody done with.
+    pools[1].waits_for.get(VERSIONS[1]).is_none_or(Option::is_some)
+}
+
+fn is_done_now(versions: &Versions) -> bool {
+    let noted = versions.get(VERSIONS[1]).and_then(|record| record.done_pools.get(POOLS[0]));
+    noted.is_some_and(|done| done.since.is_some())
+}
+
+/// Who steers a node labelled for this pool, if these are the pools.
+pub(crate) fn steering(config: &Config, pools: Pools, label: Option<u8>) -> Steering<'static> {
+    let Some(label) = label.map(usize::from) else {
+        return if config.pools.is_some() { Steering::Nobody } else { Steering::Environment };
+    };
+    match [label, 1].into_iter().find(|at| !pools[*at].gone) {
+        _ if config.pools.is_none() => Steering::Environment,
+        Some(at) => Steering::Pool((0..at).filter(|at| !pools[*at].gone).count()),
+        None if config.hold => Steering::Nobody,
+        None => Steering::Environment,
+    }
+}
+
+/// The number of the pool that steers a node, of these pools.
+pub(crate) fn steered_by(pools: Pools, steering: Steering<'_>) -> Option<u8> {
+    let Steering::Pool(index) = steering else { return None };
+    (0..2).filter(|at| !pools[*at].gone).nth(index).map(|at| small(at as u64))
+}
+
+/// Does whoever steers a node, if these are the pools, let no update of it begin, nor go on to the cordon?
+pub(crate) fn held(pools: Pools, steering: Steering<'_>) -> bool {
+    match steering {
+        Steering::Environment => false,
+        Steering::Nobody | Steering::Conflict(_) => true,
+        Steering::Pool(_) => steered_by(pools, steering).is_none_or(|at| pools[usize::from(at)].paused),
+    }
+}
+
+/// For sensitivity runs: once one node of the first pool runs the update, the others are seen in none.
+pub(crate) fn forget_who_wants(views: &mut [NodeView<'_>], pools: Pools) {
+    let runs = |view: &NodeView<'_>| view.node.is_some_and(|node| node.version == Some(VERSIONS[1]));
+    let first = |view: &NodeView<'_>| steered_by(pools, view.steering) == Some(0);
+    if views.iter().any(|view| first(view) && runs(view)) {
+        for view in views.iter_mut().filter(|view| first(view) && !runs(view)) {
+            view.steering = Steering::Nobody;
+        }
+    }
+}
