@@ -41,6 +41,10 @@ pub const HALT_REASON_MAX: usize = 256;
 pub const ACKNOWLEDGED_HALTS_MAX: usize = 16;
 /// Longest version string that is accepted.
 pub const VERSION_MAX: usize = 64;
+/// Longest variant, such as `aws-k8s-1.36`.
+pub const VARIANT_MAX: usize = 48;
+/// Most variants that a version's record or its halt names.
+pub const VARIANTS_MAX: usize = 8;
 /// Longest boot id that is accepted; a UUID has 36 characters.
 pub const BOOT_ID_MAX: usize = 64;
 /// Longest message for people that is accepted, in characters. We cut ours to as many bytes, so to no more characters.
@@ -79,6 +83,8 @@ pub fn is_boot_id(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
+/// See [`is_variant`].
+const VARIANT: &str = "^[0-9A-Za-z._-]+$";
 /// <https://semver.org/#is-there-a-suggested-regular-expression-regex-to-check-a-semver-string>
 const SEMVER: &str = concat!(
     r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)",
@@ -145,6 +151,23 @@ fn leave_out_defaults(schema: &mut JSONSchemaProps) {
 
 pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": VERSION_MAX, "pattern": SEMVER})
+}
+
+/// Which letters a variant may have.
+pub fn is_variant(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    (1..=VARIANT_MAX).contains(&text.len()) && text.bytes().all(plain)
+}
+
+pub(crate) fn variant_or_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "nullable": true, "maxLength": VARIANT_MAX, "pattern": VARIANT})
+}
+
+pub(crate) fn variants(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": VARIANTS_MAX, "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "maxLength": VARIANT_MAX, "pattern": VARIANT},
+    })
 }
 
 pub(crate) fn version_or_null(_: &mut SchemaGenerator) -> Schema {

@@ -174,6 +174,10 @@ pub struct VersionRecord {
     #[serde(default)]
     #[schemars(schema_with = "crate::crds::counter")]
     pub succeeded: u64,
+    /// Variants of which a node has reached it; the first ones, if they are many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::crds::variants")]
+    pub proven_variants: Vec<String>,
     /// Set when no new node is to be updated to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<Halt>,
@@ -213,6 +217,10 @@ pub struct NodeFailure {
     /// Why, in CamelCase.
     #[schemars(schema_with = "crate::crds::word")]
     pub reason: String,
+    /// The variant that its Node showed. Without it, the failure counts in every variant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::variant_or_null")]
+    pub variant: Option<String>,
 }
 
 /// Why no new node is updated to a version.
@@ -224,6 +232,31 @@ pub struct Halt {
     /// Why.
     #[schemars(schema_with = "crate::crds::halt_reason")]
     pub reason: String,
+    /// The variants in which it is halted; none = in every one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::crds::variants")]
+    pub variants: Vec<String>,
+}
+
+impl VersionRecord {
+    /// Is the version halted for a node of this variant? One whose variant is not known is held by every halt.
+    pub fn is_halted_for(&self, variant: Option<&str>) -> bool {
+        self.halted.as_ref().is_some_and(|halt| halt.covers(variant))
+    }
+
+    /// Has a node of this variant reached the version? If the variant is not known: has any?
+    pub fn is_proven_for(&self, variant: Option<&str>) -> bool {
+        let named = |variant: &str| self.proven_variants.iter().any(|proven| proven == variant);
+        self.succeeded > 0 && variant.is_none_or(named)
+    }
+}
+
+impl Halt {
+    /// Does it hold nodes of this variant?
+    pub fn covers(&self, variant: Option<&str>) -> bool {
+        self.variants.is_empty()
+            || variant.is_none_or(|variant| self.variants.iter().any(|halted| halted == variant))
+    }
 }
 
 /// Figures of the fleet.

@@ -95,13 +95,18 @@ fn version_record(code: usize, done: Option<DonePool>) -> Versions {
     let time = |digits: &mut Digits| Some(TIMES[digits.next(TIME).checked_sub(1)?].to_owned());
     let failures = (0..NODES_MAX).filter_map(|index| {
         let at = time(&mut digits)?;
-        Some(NodeFailure { node: NODES[index].to_owned(), at, reason: "FellBack".to_owned() })
+        Some(NodeFailure {
+            node: NODES[index].to_owned(),
+            at,
+            reason: "FellBack".to_owned(),
+            ..NodeFailure::default()
+        })
     });
     let record = VersionRecord {
         failures: failures.collect(),
         acknowledged_at: time(&mut digits),
         succeeded: digits.next(usize::from(SUCCEEDED_MAX) + 1) as u64,
-        halted: time(&mut digits).map(|at| Halt { at, reason: "0 (FellBack)".to_owned() }),
+        halted: time(&mut digits).map(|at| Halt { at, reason: "0 (FellBack)".to_owned(), ..Halt::default() }),
         done_pools: done
             .map(|done| {
                 let since = done.since.map(|at| TIMES[usize::from(at)].to_owned());

@@ -39,6 +39,8 @@ pub struct FleetOptions {
     pub env: Vec<(String, String)>,
     /// How long things take on the hosts.
     pub durations: Durations,
+    /// The variants of the hosts, in turn.
+    pub variants: &'static [&'static str],
     /// What runs beside etcd and the API server, and how.
     pub control_plane: Options,
     /// Does each pod reach the API server through a gateway of its own?
@@ -51,6 +53,7 @@ impl Default for FleetOptions {
             nodes: 3,
             env: vec![],
             durations: Durations::default(),
+            variants: &["aws-k8s-1.36"],
             control_plane: Options::CLUSTER,
             behind_gateways: false,
         }
@@ -94,6 +97,7 @@ pub struct Fleet {
     pub kubelets: Kubelets,
     /// The hosts, by number of the node.
     pub hosts: Vec<Host>,
+    variants: &'static [&'static str],
     /// Through which pods reach the API server, if not directly.
     pub gateways: Option<Gateways>,
     /// The control plane.
@@ -164,7 +168,15 @@ impl Fleet {
         let programs = install(&control_plane, &env).await?;
         let kubelets = Kubelets::start_behind(&control_plane, programs, gateways.clone());
         let history = Arc::<Mutex<History>>::default();
-        Ok(Self { watching: JoinSet::new(), history, kubelets, hosts: vec![], gateways, control_plane })
+        Ok(Self {
+            watching: JoinSet::new(),
+            history,
+            kubelets,
+            hosts: vec![],
+            variants: options.variants,
+            gateways,
+            control_plane,
+        })
     }
 
     /// Keeps the history from now on.

@@ -229,6 +229,8 @@ pub struct NodeFacts<'a> {
     pub boot_id: &'a str,
     /// The Bottlerocket version in `status.nodeInfo.osImage`.
     pub version: Option<&'a str>,
+    /// And the variant.
+    pub variant: Option<&'a str>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// Carries the label that keeps it out of load balancers.
@@ -421,6 +423,7 @@ impl NodeFacts<'static> {
         ready: true,
         boot_id: "boot-1",
         version: Some("1.0.0"),
+        variant: None,
         unschedulable: false,
         excluded: false,
         tainted: false,

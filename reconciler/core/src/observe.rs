@@ -265,6 +265,7 @@ impl<'a> Observer<'a> {
             ready: facts.readiness.is_some_and(|readiness| readiness.ready),
             boot_id: &facts.boot_id,
             version: facts.version.as_deref(),
+            variant: facts.variant.as_deref(),
             unschedulable: facts.unschedulable,
             excluded: facts.excluded,
             tainted: facts.tainted,

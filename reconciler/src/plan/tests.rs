@@ -101,7 +101,7 @@ fn rows_say_who_runs_starts_and_waits() {
 fn a_plan_is_printable_whatever_agents_say() {
     const HOSTILE: &str = "1.0.0\u{1b}[2J\nnode-9  1.20.0\u{9b}\u{202e}";
     let (slots, long) = (BTreeMap::new(), HOSTILE.repeat(200));
-    let halted = Some(Halt { at: String::new(), reason: HOSTILE.to_owned() });
+    let halted = Some(Halt { at: String::new(), reason: HOSTILE.to_owned(), ..Halt::default() });
     let record = VersionRecord { halted, ..VersionRecord::default() };
     let versions = BTreeMap::from([(HOSTILE.to_owned(), record)]);
     let mut lies = node("brs-a", false);

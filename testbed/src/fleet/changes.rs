@@ -13,8 +13,6 @@ use crate::host::{Durations, Faults, Host, HostOptions};
 use crate::operator::{NAMESPACE, configuration};
 use crate::{NewNode, nodes};
 
-const VARIANT: &str = "aws-k8s-1.29";
-
 impl Fleet {
     /// The node `node-<number>` with its host, which becomes the last of [`Fleet::hosts`].
     ///
@@ -22,11 +20,13 @@ impl Fleet {
     /// The API server refuses, or the host does not start.
     pub async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
         let mut node = NewNode::numbered(number)?;
+        let variant =
+            self.variants.get(number % self.variants.len().max(1)).context("hosts have no variant")?;
         let host = Host::start(HostOptions {
             socket: self.kubelets.api_socket(&node.name)?,
             socket_group: None,
             version: OLD.to_owned(),
-            variant: VARIANT.to_owned(),
+            variant: (*variant).to_owned(),
             arch: "x86_64".to_owned(),
             boot_id_file: self.kubelets.boot_id_file(&node.name)?,
             durations,

@@ -378,8 +378,12 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
             .boxed(),
         Field::VersionRecord(_) | Field::PoolRecord { .. } => (0_u64..3, any::<bool>())
             .prop_map(|(succeeded, failed)| {
-                let failure =
-                    || NodeFailure { node: "a".into(), at: TIMES[0].into(), reason: "FellBack".into() };
+                let failure = || NodeFailure {
+                    node: "a".into(),
+                    at: TIMES[0].into(),
+                    reason: "FellBack".into(),
+                    variant: Some("aws-k8s-1.36".into()),
+                };
                 let failures = failed.then(failure).into_iter().collect();
                 Value::VersionRecord(VersionRecord { succeeded, failures, ..VersionRecord::default() })
             })

@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 use brupop_api::BottlerocketFleet;
 use brupop_api::crds::{
     CONDITIONS_MAX, COUNTER_MAX, DONE_POOLS_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX, NAME_MAX,
-    POOL_NAME_MAX, POOL_RECORDS_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VERSION_MAX,
-    VERSION_RECORDS_MAX, WORD_MAX,
+    POOL_NAME_MAX, POOL_RECORDS_MAX, SEEN_MAX, SLOTS_MAX, TIME_MAX, UID_MAX, VARIANT_MAX, VARIANTS_MAX,
+    VERSION_MAX, VERSION_RECORDS_MAX, WORD_MAX,
 };
 use brupop_api::names::{CONDITIONS_MANAGER, FLEET, GROUP};
 use http::Method;
@@ -33,6 +33,7 @@ struct Texts {
     pools: usize,
     sentence: String,
     word: usize,
+    variant: usize,
     conditions: usize,
     /// Every number.
     number: u64,
@@ -59,7 +60,9 @@ impl Texts {
             slot["pool"] = json!("p".repeat(POOL_NAME_MAX));
         }
         let slots = (0..usize::try_from(SLOTS_MAX).unwrap_or_default()).map(|n| (self.name(n), slot.clone()));
-        let failure = |n| json!({"node": self.name(n), "at": self.time, "reason": "W".repeat(self.word)});
+        let variant = |n: usize| cut(&format!("aws-k8s-1.{n}-{}", "v".repeat(self.variant)), self.variant);
+        let failure = |n| json!({"node": self.name(n), "at": self.time, "reason": "W".repeat(self.word), "variant": variant(n)});
+        let variants: Vec<_> = (0..self.failures.min(VARIANTS_MAX)).map(variant).collect();
         let done = |n| {
             let pool = cut(&format!("p{n}{}", "p".repeat(POOL_NAME_MAX)), POOL_NAME_MAX);
             (pool, json!({"since": self.time, "longestSeconds": self.number}))
@@ -67,8 +70,8 @@ impl Texts {
         let record = json!({
             "firstSeen": self.time,
             "failures": (0..self.failures).map(failure).collect::<Vec<_>>(),
-            "succeeded": self.number,
-            "halted": {"at": self.time, "reason": cut(&self.sentence, HALT_REASON_MAX)},
+            "succeeded": self.number, "provenVariants": variants,
+            "halted": {"at": self.time, "reason": cut(&self.sentence, HALT_REASON_MAX), "variants": variants},
             "donePools": (0..self.pools).map(done).collect::<Map<_, _>>(),
         });
         let versions = (0..self.versions).map(|n| ((self.version)(n), record.clone()));
@@ -118,6 +121,7 @@ fn ledgers() -> [Texts; 2] {
             pools: 2,
             sentence: sentence.to_owned(),
             word: "AdmissionEnforced".len(),
+            variant: "aws-k8s-1.36".len(),
             conditions: 3,
             number: 7,
             noted: false,
@@ -134,10 +138,11 @@ fn ledgers() -> [Texts; 2] {
             failures: FAILED_NODES_MAX,
             sentence: "🦀".repeat(MESSAGE_MAX),
             word: WORD_MAX,
+            variant: VARIANT_MAX,
             conditions: CONDITIONS_MAX,
             number: COUNTER_MAX,
             noted: true,
-            most_kilobytes: 1250,
+            most_kilobytes: 1400,
         },
     ]
 }

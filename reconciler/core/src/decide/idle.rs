@@ -81,7 +81,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     let record = fleet.versions.get(version);
     first([
         (node.paused, Reason::NodePaused),
-        (record.is_some_and(|record| record.halted.is_some()), Reason::VersionHalted(version)),
+        (record.is_some_and(|record| record.is_halted_for(node.variant)), Reason::VersionHalted(version)),
         (pool_halts::is_halted_for(fleet, view, version), Reason::VersionHaltedInPool(version)),
         (view.time.backing_off, Reason::BackingOff),
         (record.is_none() && is_full(fleet), Reason::TooManyVersionsHalted),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::crds::POOL_RECORDS_MAX;
-use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::fleet::{NodeFailure, Slot, VersionRecord};
 use brupop_api::{Field, Value};
 use jiff::Timestamp;
 
@@ -105,7 +105,11 @@ impl<'a> PoolHalts<'a> {
         }
         let named = acknowledged(fleet, key);
         self.change(fleet, key, |record| {
-            versions::note_failure(record, versions::moment(fleet.now, named, record), node, reason);
+            let at = versions::moment(fleet.now, named, record);
+            versions::note_failure(
+                record,
+                NodeFailure { node: node.into(), at, reason: reason.into(), variant: None },
+            );
         });
         true
     }
@@ -131,7 +135,7 @@ impl<'a> PoolHalts<'a> {
             let budget = rules.map_or(FailureBudget::DEFAULT, |rules| rules.failures);
             let budget = if is_proven(version) { budget.proven } else { budget.unproven };
             halted.extend(
-                versions::halt(fleet.now, version, record, budget)
+                versions::halt(fleet.now, version, record, |_, _| budget)
                     .map(|halted| Halted { why: format!("in the pool {name}, {}", halted.why), ..halted }),
             );
         }

@@ -44,7 +44,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
         views.iter().zip(&holders.keep).filter(|(_, keeps)| **keeps).map(|(view, _)| *view).collect();
     let mut versions = Versions::after(fleet, over, &holding);
     versions.note_done(fleet, views);
-    let canaries = Canaries::of(fleet, &versions, &holding);
+    let canaries = Canaries::of(fleet, &holding);
     let Choice { taken, queued, preflight } = choose(fleet, views, &holders, &versions, canaries);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
@@ -205,7 +205,7 @@ fn choose<'a>(
     );
     while let Some(index) = candidates.next_of(|place| room.has(place)) {
         if let Some(version) = version_for(&views[index])
-            && !canaries.take(version)
+            && !canaries.take(fleet, versions, (version, variant_of(&views[index])))
         {
             choice.queued.push((index, Reason::VersionUnproven(version)));
             continue;
@@ -296,34 +296,37 @@ fn only_comes_back(view: &NodeView<'_>) -> bool {
     view.node.zip(view.shadow).is_some_and(of_update)
 }
 
-/// How many nodes are trying each version. While no node has reached it, only as many try it at once as may fail before it is
-/// halted.
+/// A version, and the variant of the node that is to run it.
+type Release<'a> = (&'a str, Option<&'a str>);
+
+fn variant_of<'a>(view: &NodeView<'a>) -> Option<&'a str> {
+    view.node.and_then(|node| node.variant)
+}
+
+/// How many nodes are trying each version. While no node of their variant has reached it, only as many try it at once as may
+/// fail before it is halted.
 struct Canaries<'a> {
-    trying: BTreeMap<&'a str, u64>,
-    /// How many more may begin with a version, if that is limited.
-    room: BTreeMap<&'a str, Option<u64>>,
-    unknown: Option<u64>,
+    trying: BTreeMap<Release<'a>, u64>,
 }
 
 impl<'a> Canaries<'a> {
-    /// From those that keep their slots (`holding`), and from what becomes of the records in this pass.
-    fn of(fleet: &FleetFacts<'a>, versions: &Versions<'a>, holding: &[NodeView<'a>]) -> Self {
-        let mut trying: BTreeMap<&'a str, u64> = BTreeMap::new();
+    /// From those that keep their slots (`holding`).
+    fn of(fleet: &FleetFacts<'a>, holding: &[NodeView<'a>]) -> Self {
+        let mut trying: BTreeMap<Release<'a>, u64> = BTreeMap::new();
         for view in holding {
             let slot = view.slot(fleet).filter(|slot| !slot.counted && !view.time.canary_overdue);
             let version = slot.and_then(|slot| slot.version.as_deref());
             if let Some(version) = version {
-                *trying.entry(version).or_default() += 1;
+                *trying.entry((version, variant_of(view))).or_default() += 1;
             }
         }
-        let room = versions.may_still_fail(fleet);
-        Self { trying, room, unknown: fleet.budget.unproven }
+        Self { trying }
     }
 
-    /// May one more node begin with this version? If so, it counts from now on.
-    fn take(&mut self, version: &'a str) -> bool {
-        let trying = self.trying.entry(version).or_default();
-        let most = self.room.get(version).copied().unwrap_or(self.unknown);
+    /// May one more node begin with this version, by what becomes of its record in this pass? If so, it counts from now on.
+    fn take(&mut self, fleet: &FleetFacts<'a>, versions: &Versions<'a>, release: Release<'a>) -> bool {
+        let trying = self.trying.entry(release).or_default();
+        let most = versions.may_still_fail(fleet, release);
         let takes = most.is_none_or(|most| *trying < most);
         *trying += u64::from(takes);
         takes

@@ -20,6 +20,7 @@ mod records;
 mod soak;
 mod steps;
 mod undrainable;
+mod variants;
 mod versions;
 mod world;
 mod zones;

@@ -66,9 +66,9 @@ impl<'a> Case<'_, 'a> {
 
     /// Is the version halted? Then the update is given up, as long as the host does not run it.
     fn halted(self) -> Option<Abort> {
-        let Self { fleet, view, shadow, .. } = self;
+        let Self { fleet, view, node, shadow, .. } = self;
         let version = shadow.spec.version?;
-        let in_fleet = fleet.versions.get(version).is_some_and(|record| record.halted.is_some());
+        let in_fleet = fleet.versions.get(version).is_some_and(|record| record.is_halted_for(node.variant));
         (in_fleet || pool_halts::is_halted_for(fleet, view, version)).then_some(Abort::VersionHalted)
     }
 

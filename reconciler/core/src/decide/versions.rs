@@ -7,15 +7,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brupop_api::crds::{ACKNOWLEDGED_HALTS_MAX, FAILED_NODES_MAX, MESSAGE_MAX, VERSION_RECORDS_MAX};
+use brupop_api::crds::{
+    ACKNOWLEDGED_HALTS_MAX, FAILED_NODES_MAX, HALT_REASON_MAX, MESSAGE_MAX, VARIANTS_MAX, VERSION_RECORDS_MAX,
+};
 use brupop_api::fleet::{AcknowledgedHalt, Halt, NodeFailure, Slot, VersionRecord};
+use brupop_api::printable::printable;
 use brupop_api::{Field, State, Value, names};
 use jiff::{SignedDuration, Timestamp};
 
 use super::pool_halts::PoolHalts;
 use super::{Abort, update};
-use crate::facts::{FleetFacts, NodeView};
+use crate::facts::{FleetFacts, NodeFacts, NodeView};
 use crate::order;
+use crate::policy::FailureBudget;
 
 /// What of the message about halts is for the nodes that failed, at least, in bytes.
 const WHY: usize = 160;
@@ -104,7 +108,8 @@ impl<'a> Versions<'a> {
 
     /// Do the changes of this pass halt this version for this node?
     pub(super) fn halts(&self, fleet: &FleetFacts<'a>, view: &NodeView<'a>, version: &str) -> bool {
-        let halted = |record: &VersionRecord| record.halted.is_some();
+        let variant = view.node.and_then(|node| node.variant);
+        let halted = |record: &VersionRecord| record.is_halted_for(variant);
         self.changed.get(version).is_some_and(halted) || self.pools.halts(fleet, view, version)
     }
 
@@ -129,7 +134,7 @@ impl<'a> Versions<'a> {
             && node.is_none_or(|node| node.version != Some(version))
         {
             // Whatever deleted its Node, and perhaps its shadow: the host began its reboot, and was not seen again.
-            self.failed(fleet, slot, version, name, NOT_RETURNED);
+            self.failed(fleet, slot, version, (name, None), NOT_RETURNED);
         }
         let Some(shadow) = shadow else { return };
         let Some(version) = shadow.spec.version else { return };
@@ -141,13 +146,18 @@ impl<'a> Versions<'a> {
             let known = records.any(|it| is_counted(fleet, it, name, &failure.at));
             if !slot.counted && !known && Abort::is_corroborated(&failure.reason) {
                 // This counts even if the Node is gone: a node that failed and was replaced has failed all the same.
-                self.failed(fleet, slot, version, name, &failure.reason);
+                self.failed(fleet, slot, version, (name, node), &failure.reason);
             }
             return;
         }
         if let Some(node) = node.filter(|node| node.version == Some(version)) {
             self.change(fleet, version, |record| {
                 record.succeeded += 1;
+                if let Some(variant) = node.variant.filter(|variant| !record.is_proven_for(Some(variant)))
+                    && record.proven_variants.len() < VARIANTS_MAX
+                {
+                    record.proven_variants.push(variant.to_owned());
+                }
                 // A node that was counted as failed has come back after all.
                 record.failures.retain(|failure| failure.node != node.name);
             });
@@ -186,43 +196,59 @@ impl<'a> Versions<'a> {
         let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
         match failure {
             Some(failure) if Abort::is_corroborated(&failure.reason) => {
-                self.failed(fleet, slot, version, node.name, &failure.reason);
+                self.failed(fleet, slot, version, (node.name, Some(node)), &failure.reason);
             }
             None if overdue && update::has_begun_reboot(&node, &shadow) => {
-                self.failed(fleet, slot, version, node.name, NOT_RETURNED);
+                self.failed(fleet, slot, version, (node.name, Some(node)), NOT_RETURNED);
             }
             _ => return,
         }
         self.noted.entry(name).or_insert_with(|| slot.clone()).counted = true;
     }
 
-    /// How many more nodes may fail before a version is halted, for each that the ledger knows; `None` = any number, and
-    /// so for each version that a node has reached.
-    pub(super) fn may_still_fail(&self, fleet: &FleetFacts<'a>) -> BTreeMap<&'a str, Option<u64>> {
-        let room = |record: &VersionRecord| {
-            let budget = fleet.budget.unproven.filter(|_| record.succeeded == 0)?;
-            Some(budget.saturating_sub(number(&counting(record))))
+    /// How many more nodes of this variant may fail before the version is halted for them; `None` = any number, and so if one
+    /// of them has reached it.
+    pub(super) fn may_still_fail(
+        &self,
+        fleet: &FleetFacts<'a>,
+        (version, variant): (&str, Option<&str>),
+    ) -> Option<u64> {
+        let budget = fleet.budget.unproven?;
+        let Some(record) = self.changed.get(version).or_else(|| fleet.versions.get(version)) else {
+            return Some(budget);
         };
-        let stored = fleet.versions.iter().map(|(version, record)| (version.as_str(), room(record)));
-        let changed = self.changed.iter().map(|(version, record)| (*version, room(record)));
-        stored.chain(changed).collect()
+        let failed = || number(&of_variant(&counting(record), variant));
+        (!record.is_proven_for(variant)).then(|| budget.saturating_sub(failed()))
     }
 
-    /// Counts a failure, in the pool in which the slot was taken or in the whole fleet.
-    fn failed(&mut self, fleet: &FleetFacts<'a>, slot: &'a Slot, version: &'a str, node: &str, reason: &str) {
-        if self.pools.failed(fleet, slot, version, node, reason) {
+    /// Counts a failure, in the pool in which the slot was taken or in the whole fleet. What is known of the node, if it is
+    /// still there, says in which variant.
+    fn failed(
+        &mut self,
+        fleet: &FleetFacts<'a>,
+        slot: &'a Slot,
+        version: &'a str,
+        (name, node): (&str, Option<NodeFacts<'a>>),
+        reason: &str,
+    ) {
+        if self.pools.failed(fleet, slot, version, name, reason) {
             return;
         }
         let named = acknowledged_time(fleet, version);
+        let variant = node.and_then(|node| node.variant).map(str::to_owned);
         self.change(fleet, version, |record| {
-            note_failure(record, moment(fleet.now, named, record), node, reason);
+            let at = moment(fleet.now, named, record);
+            note_failure(record, NodeFailure { node: name.into(), at, reason: reason.into(), variant });
         });
     }
 
     /// Halts the versions that too many nodes failed to reach.
     fn halt(&mut self, fleet: &FleetFacts<'a>) {
         for (version, record) in &mut self.changed {
-            let budget = if record.succeeded == 0 { fleet.budget.unproven } else { fleet.budget.proven };
+            let FailureBudget { proven, unproven } = fleet.budget;
+            let budget = |record: &VersionRecord, variant: Option<&str>| {
+                if record.is_proven_for(variant) { proven } else { unproven }
+            };
             self.halted.extend(halt(fleet.now, version, record, budget));
         }
         let Self { changed, pools, halted, .. } = self;
@@ -294,33 +320,68 @@ fn failed_nodes(failures: &[&NodeFailure]) -> String {
     named.chain(more).collect::<Vec<_>>().join(", ")
 }
 
-/// Adds a failure of this node and this time to a record.
-pub(super) fn note_failure(record: &mut VersionRecord, at: String, node: &str, reason: &str) {
-    record.failures.retain(|failure| failure.node != node);
-    record.failures.push(NodeFailure { node: node.to_owned(), at, reason: reason.to_owned() });
+/// Adds a failure to a record, in which each node has one.
+pub(super) fn note_failure(record: &mut VersionRecord, new: NodeFailure) {
+    record.failures.retain(|failure| failure.node != new.node);
+    record.failures.push(new);
     let surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
     record.failures.drain(..surplus);
 }
 
-/// Halts the version with this record if too many nodes failed to reach it; tells if it was not halted before. A further
-/// failure makes a halt a later one, which nobody has acknowledged yet.
+/// Halts the version with this record for each variant of which too many nodes failed to reach it, by the budget of each;
+/// tells if it was not halted there before. A further failure makes a halt a later one, which nobody has acknowledged yet.
 pub(super) fn halt<'a>(
     now: &str,
     version: &'a str,
     record: &mut VersionRecord,
-    budget: Option<u64>,
+    budget: impl Fn(&VersionRecord, Option<&str>) -> Option<u64>,
 ) -> Option<Halted<'a>> {
     let counting = counting(record);
-    let failed = number(&counting);
-    let spent = failed > 0 && budget.is_some_and(|budget| failed >= budget);
-    let since = record.halted.as_ref().map_or(now, |halt| &halt.at);
-    let at = counting.iter().fold(since, |at, failure| later(at, &failure.at));
-    if record.halted.as_ref().map_or(!spent, |halt| halt.at == at) {
+    let before = record.halted.clone();
+    let variants: BTreeSet<Option<&str>> =
+        counting.iter().map(|failure| failure.variant.as_deref()).collect();
+    let is_spent = |variant: Option<&str>| {
+        let failed = number(&of_variant(&counting, variant));
+        budget(record, variant).is_some_and(|budget| failed >= budget)
+    };
+    let spent: BTreeSet<Option<&str>> = variants.into_iter().filter(|variant| is_spent(*variant)).collect();
+    if before.is_none() && spent.is_empty() {
         return None;
     }
-    let (at, why) = (at.to_owned(), failed_nodes(&counting));
-    let before = record.halted.replace(Halt { at, reason: why.clone() });
-    before.is_none().then_some(Halted { version, why })
+    let variants = halted_variants(before.as_ref(), &spent);
+    let covered = Halt { variants, ..Halt::default() };
+    let failed: Vec<_> =
+        counting.into_iter().filter(|failure| covered.covers(failure.variant.as_deref())).collect();
+    let since = before.as_ref().map_or(now, |halt| &halt.at);
+    let at = failed.iter().fold(since, |at, failure| later(at, &failure.at)).to_owned();
+    if before.as_ref().is_some_and(|halt| halt.at == at && halt.variants == covered.variants) {
+        return None;
+    }
+    let nodes = failed_nodes(&failed);
+    let Halt { variants, .. } = covered;
+    let why = if variants.is_empty() { nodes } else { format!("of {}: {nodes}", variants.join(", ")) };
+    let is_new = before.is_none_or(|before| before.variants != variants);
+    record.halted = Some(Halt { at, reason: printable(&why, HALT_REASON_MAX).into_owned(), variants });
+    is_new.then_some(Halted { version, why })
+}
+
+/// The variants in which a version is halted, if it was like that before and these have spent their budgets; none = all.
+fn halted_variants(before: Option<&Halt>, spent: &BTreeSet<Option<&str>>) -> Vec<String> {
+    if spent.contains(&None) || before.is_some_and(|halt| halt.variants.is_empty()) {
+        return vec![];
+    }
+    let before = before.into_iter().flat_map(|halt| &halt.variants).map(String::as_str);
+    let all: BTreeSet<&str> = before.chain(spent.iter().copied().flatten()).collect();
+    if all.len() > VARIANTS_MAX { vec![] } else { all.into_iter().map(str::to_owned).collect() }
+}
+
+/// Those of these failures that count in this variant. Where it is not known, all of them do, and a failure of an unknown one
+/// counts everywhere.
+fn of_variant<'f>(failures: &[&'f NodeFailure], variant: Option<&str>) -> Vec<&'f NodeFailure> {
+    let counts = |failure: &&&NodeFailure| {
+        failure.variant.as_deref().zip(variant).is_none_or(|(one, other)| one == other)
+    };
+    failures.iter().filter(counts).copied().collect()
 }
 
 /// The time up to which a person who has acknowledged halts up to `named` lifts this one; `None` if nobody does.

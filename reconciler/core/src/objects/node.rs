@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use brupop_api::crds::{BOOT_ID_MAX, VERSION_MAX};
+use brupop_api::crds::{BOOT_ID_MAX, VERSION_MAX, is_variant};
 use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
 use brupop_api::{Item, Marker, names};
 use jiff::Timestamp;
@@ -75,6 +75,7 @@ pub(crate) struct Facts {
     pub(crate) paused: bool,
     pub(crate) update_now: bool,
     pub(crate) version: Option<String>,
+    pub(crate) variant: Option<String>,
     pub(crate) zone: Option<String>,
     pub(crate) marker: Option<Result<Marker, String>>,
 }
@@ -191,6 +192,7 @@ impl Facts {
             paused: annotation(names::PAUSE_ANNOTATION).is_some_and(|value| value != "false"),
             update_now: annotation(names::UPDATE_NOW_ANNOTATION) == Some("true"),
             version: version(&os_image).map(str::to_owned),
+            variant: variant(&os_image).map(str::to_owned),
             zone: label(names::ZONE_LABEL).map(str::to_owned),
             marker: annotation(names::MARKER_ANNOTATION)
                 .map(|text| Marker::parse(text).map_err(|error| error.to_string())),
@@ -211,6 +213,12 @@ impl Facts {
 fn version(os_image: &str) -> Option<&str> {
     let rest = os_image.strip_prefix(names::OS_IMAGE_PREFIX)?;
     rest.split(' ').next().filter(|version| (1..=VERSION_MAX).contains(&version.len()))
+}
+
+/// From the same: what stands between the brackets.
+fn variant(os_image: &str) -> Option<&str> {
+    let (_, rest) = os_image.strip_prefix(names::OS_IMAGE_PREFIX)?.split_once(" (")?;
+    rest.strip_suffix(')').filter(|variant| is_variant(variant))
 }
 
 impl WatchedNode {

@@ -21,6 +21,21 @@ fn the_version_is_read_out_of_the_image() {
         let node = node(json!({"metadata": {}, "status": {"nodeInfo": {"osImage": image}}}));
         assert_eq!(node.facts.version.as_deref(), version, "{image}");
     }
+    let longest = "v".repeat(48);
+    for (of, variant) in [
+        (" (aws-k8s-1.29)", Some("aws-k8s-1.29")),
+        (" (aws-k8s-1.36-nvidia)", Some("aws-k8s-1.36-nvidia")),
+        (&format!(" ({longest})"), Some(longest.as_str())),
+        (&format!(" (v{longest})"), None),
+        (" (aws) (metal)", None),
+        (" (aws", None),
+        (" ()", None),
+        ("", None),
+    ] {
+        let image = format!("Bottlerocket OS 1.19.4{of}");
+        let node = node(json!({"metadata": {}, "status": {"nodeInfo": {"osImage": image}}}));
+        assert_eq!(node.facts.variant.as_deref(), variant, "{image}");
+    }
 }
 
 #[test]

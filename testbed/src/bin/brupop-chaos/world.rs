@@ -73,6 +73,7 @@ pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
         control_plane: Options { audit_policy: Some(AUDIT_POLICY), under_faults: true, ..Options::CLUSTER },
         behind_gateways: true,
         durations,
+        variants: &["aws-k8s-1.36", "aws-k8s-1.36-nvidia"],
         ..FleetOptions::quick(settings.nodes, &[&PATIENCE[..], &set].concat())
     };
     let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;

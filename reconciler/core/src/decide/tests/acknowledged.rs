@@ -77,7 +77,7 @@ fn a_failure_is_later_than_a_future_line() {
     let said_time = said[0].halted_at.parse().ok();
     let at: Timestamp = moment(fleet.now, said_time, &VersionRecord::default()).parse().unwrap();
     assert!(at > "2026-11-21T05:00:00Z".parse().unwrap(), "{at}");
-    let halt = Halt { at: at.to_string(), reason: String::new() };
+    let halt = Halt { at: at.to_string(), reason: String::new(), ..Halt::default() };
     let later = FleetFacts { now: "2026-11-21T06:00:00Z", ..fleet };
     assert_eq!(lifted(later.now, said_time, &halt), None);
 }

@@ -88,6 +88,10 @@ fn place(name: &str, dice: &mut Dice<'_>) -> Place {
     }
 }
 
+fn variant(dice: &mut Dice<'_>) -> Option<String> {
+    dice.one_of(&[None, Some("aws-k8s-1.36"), Some("metal-k8s-1.36")]).map(str::to_owned)
+}
+
 fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> BottlerocketFleet {
     let mut slots = BTreeMap::new();
     for (shadow, place) in places {
@@ -113,12 +117,17 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
     }
     let failed = |dice: &mut Dice<'_>| {
         let node = dice.one_of(&["n0", "n1", "elsewhere"]).to_owned();
-        NodeFailure { node, at: dice.ago(), reason: "FellBack".to_owned() }
+        NodeFailure { node, at: dice.ago(), reason: "FellBack".to_owned(), variant: variant(dice) }
     };
     let record = VersionRecord {
         failures: if dice.rarely(2) { vec![failed(dice)] } else { vec![] },
         succeeded: dice.one_of(&[0, 1]),
-        halted: dice.rarely(3).then(|| Halt { at: dice.ago(), reason: String::new() }),
+        proven_variants: variant(dice).into_iter().collect(),
+        halted: dice.rarely(3).then(|| Halt {
+            at: dice.ago(),
+            reason: String::new(),
+            variants: variant(dice).into_iter().collect(),
+        }),
         acknowledged_at: dice.ago_or_never(),
         done_pools: if dice.rarely(3) {
             let done = Done { since: dice.ago_or_never(), longest_seconds: dice.one_of(&[0, 7200]) };
@@ -150,7 +159,7 @@ fn ledger(places: &BTreeMap<String, Place>, dice: &mut Dice<'_>) -> Bottlerocket
         (
             format!("{}/{NEW}", "p0"),
             VersionRecord {
-                halted: Some(Halt { at: NOW.to_owned(), reason: String::new() }),
+                halted: Some(Halt { at: NOW.to_owned(), reason: String::new(), ..Halt::default() }),
                 ..VersionRecord::default()
             },
         )

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn halted(at: &str, reason: &str) -> VersionRecord {
-    let halt = Halt { at: at.to_owned(), reason: reason.to_owned() };
+    let halt = Halt { at: at.to_owned(), reason: reason.to_owned(), ..Halt::default() };
     VersionRecord { halted: Some(halt), ..VersionRecord::default() }
 }
 

@@ -86,6 +86,7 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
     }
     let ready = if dice.rarely(7) { "False" } else { "True" };
     let version = dice.one_of(&if watched { [NEW, NEW, OLD] } else { [OLD, OLD, NEW] });
+    let variant = dice.one_of(&["aws-k8s-1.36", "aws-k8s-1.36", "metal-k8s-1.36"]);
     let os_image = if dice.rarely(16) { "another OS" } else { "Bottlerocket OS" };
     let json = json!({
         "metadata": {"name": name, "uid": format!("node-{name}"), "labels": labels, "annotations": annotations,
@@ -94,7 +95,7 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
         "status": {
             "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": dice.ago()}],
             "nodeInfo": {"bootID": dice.one_of(&[FIRST_BOOT, FIRST_BOOT, SECOND_BOOT]),
-                "osImage": format!("{os_image} {version} (aws-k8s-1.29)"),
+                "osImage": format!("{os_image} {version} ({variant})"),
                 "architecture": "", "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",
                 "kubeletVersion": "", "machineID": "", "operatingSystem": "", "systemUUID": ""},
         },

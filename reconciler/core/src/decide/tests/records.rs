@@ -14,11 +14,16 @@ fn at(second: usize) -> String {
 
 /// A record that was first seen, and halted if it is, at this time.
 fn record(seen: usize, nodes: &[&str], halted: bool) -> VersionRecord {
-    let failure = |node: &&str| NodeFailure { node: (*node).into(), at: at(seen), reason: "FellBack".into() };
+    let failure = |node: &&str| NodeFailure {
+        node: (*node).into(),
+        at: at(seen),
+        reason: "FellBack".into(),
+        ..NodeFailure::default()
+    };
     VersionRecord {
         first_seen: Some(at(seen)),
         failures: nodes.iter().map(failure).collect(),
-        halted: halted.then(|| Halt { at: at(seen), reason: String::new() }),
+        halted: halted.then(|| Halt { at: at(seen), reason: String::new(), ..Halt::default() }),
         ..VersionRecord::default()
     }
 }

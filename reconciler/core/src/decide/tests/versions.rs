@@ -32,12 +32,14 @@ pub(super) fn failed(nodes: &[&str]) -> VersionRecord {
         node: (*node).to_owned(),
         at: "2026-11-21T02:00:00Z".to_owned(),
         reason: "FellBack".to_owned(),
+        variant: None,
     };
     VersionRecord { failures: nodes.iter().map(failure).collect(), ..VersionRecord::default() }
 }
 
 pub(super) fn halted(record: VersionRecord) -> VersionRecord {
-    let halt = Halt { at: "2026-11-21T02:00:00Z".to_owned(), reason: "a (FellBack)".to_owned() };
+    let halt =
+        Halt { at: "2026-11-21T02:00:00Z".to_owned(), reason: "a (FellBack)".to_owned(), ..Halt::default() };
     VersionRecord { halted: Some(halt), ..record }
 }
 

@@ -37,6 +37,20 @@ pub(crate) fn is_ready(object: &Json) -> bool {
     condition(object, "Ready").is_some_and(|condition| condition["status"] == "True")
 }
 
+/// Does this record of a version halt it for the variant of this node? One that shows no variant is held by every halt.
+pub(crate) fn is_halted(record: &Json, node: Option<&Json>) -> bool {
+    let image = node.map_or("", |node| text(node, "/status/nodeInfo/osImage"));
+    let variant = image.split(['(', ')']).nth(1);
+    let mut halted = texts(record, "/halted/variants").peekable();
+    let everywhere = halted.peek().is_none();
+    is_set(record, "/halted") && (everywhere || variant.is_none_or(|variant| halted.any(|it| it == variant)))
+}
+
+/// Name of the node that this shadow is of.
+pub(crate) fn node_of(shadow: &str) -> &str {
+    shadow.strip_prefix("brs-").unwrap_or(shadow)
+}
+
 /// Name of the shadow of this node.
 pub(crate) fn shadow_of(node: &str) -> String {
     format!("brs-{node}")

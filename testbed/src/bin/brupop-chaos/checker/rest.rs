@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::json::{condition, is_cordoned, is_ready, is_set, marker, members, shadow_of, text};
+use super::json::{condition, is_cordoned, is_halted, is_ready, is_set, marker, members, shadow_of, text};
 use super::objects::Objects;
 
 /// What is not at rest, by node, with what is said of it. Empty: everything is.
@@ -42,7 +42,7 @@ fn restless_node(name: &str, node: &Json, objects: &Objects, version: &str) -> O
 fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> bool {
     let reason = condition(shadow, "Progressing").map(|condition| condition["reason"].clone());
     match reason.as_ref().and_then(Json::as_str).unwrap_or_default() {
-        "VersionHalted" => is_set(&objects.ledger["status"]["versions"][version], "/halted"),
+        "VersionHalted" => is_halted(&objects.ledger["status"]["versions"][version], Some(node)),
         "VersionHaltedInPool" => {
             let tier = text(node, "/metadata/labels/tier");
             is_set(&objects.ledger["status"]["poolVersions"][format!("{tier}/{version}")], "/halted")

@@ -4,7 +4,8 @@ use serde_json::Value as Json;
 
 use super::Violation;
 use super::json::{
-    COMPONENT, EXCLUDED, is_cordoned, is_set, marker, members, number, shadow_of, text, texts,
+    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_set, marker, members, node_of, number, shadow_of, text,
+    texts,
 };
 use super::objects::{Objects, PodState};
 use brupop_testbed::operator::NAMESPACE;
@@ -50,8 +51,10 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
         let in_pool = format!("{}/{version}", text(slot, "/pool"));
         let halted = |ledger: &Json| {
             let status = &ledger["status"];
-            is_set(&status["versions"][version], "/halted")
-                || is_set(&status["poolVersions"][&in_pool], "/halted")
+            is_halted(
+                &status["versions"][version],
+                objects.nodes.get(node_of(shadow)).map(|node| &node.object),
+            ) || is_set(&status["poolVersions"][&in_pool], "/halted")
         };
         if is_new && halted(before) && halted(after) {
             found

@@ -1,0 +1,152 @@
+//! Hosts of one variant say nothing about those of another: each has its canaries, its budget and its halt.
+
+use std::collections::BTreeMap;
+
+use State::Idle;
+use brupop_api::crds::VARIANTS_MAX;
+use brupop_api::fleet::VersionRecord;
+
+use super::versions::{acknowledged, failed, failures, over, record};
+use super::world::*;
+use super::*;
+use crate::decide::{node as decide, slots};
+use crate::facts::{FleetFacts, NodeView};
+use crate::policy::FailureBudget;
+
+const AWS: Option<&str> = Some("aws-k8s-1.36");
+const METAL: Option<&str> = Some("metal-k8s-1.36");
+
+fn of(variant: Option<&'static str>, mut view: NodeView<'static>) -> NodeView<'static> {
+    node(&mut view, |node| node.variant = variant);
+    view
+}
+
+fn named(name: &'static str, variant: Option<&'static str>) -> NodeView<'static> {
+    let mut view = of(variant, idle());
+    view.shadow_name = name;
+    node(&mut view, |node| node.name = name);
+    shadow(&mut view, |shadow| shadow.name = name);
+    view
+}
+
+/// The record once a node of this variant has failed.
+fn after_failure(known: Option<VersionRecord>, variant: Option<&'static str>) -> VersionRecord {
+    let fell_back = failures("FellBack");
+    let fleet = fleet();
+    let mut view = over(Some(&fell_back));
+    node(&mut view, |node| node.variant = variant);
+    record(&fleet, known, &[view]).unwrap()
+}
+
+/// Why a node of this variant does not begin; `None` = it begins.
+fn refusal(record: &VersionRecord, variant: Option<&'static str>) -> Option<&'static str> {
+    let versions = BTreeMap::from([(NEW.to_owned(), record.clone())]);
+    let view = of(variant, idle());
+    let fleet = FleetFacts { versions: &versions, slots: &NO_SLOTS, ..fleet() };
+    let takes = slots(&fleet, &[view]).taken == [0];
+    let decision = decide(&fleet, &view);
+    (!takes).then(|| decision.reason.as_str())
+}
+
+#[test]
+fn each_variant_has_its_own_canary() {
+    let views = [named("brs-a", AWS), named("brs-b", AWS), named("brs-c", METAL), named("brs-d", METAL)];
+    let budget = FailureBudget { unproven: Some(1), proven: Some(2) };
+    let proven = VersionRecord {
+        succeeded: 1,
+        proven_variants: vec![METAL.unwrap().to_owned()],
+        ..VersionRecord::default()
+    };
+    for (record, begin) in [(None, vec![0, 2]), (Some(proven), vec![0, 2, 3])] {
+        let versions = record.into_iter().map(|record| (NEW.to_owned(), record)).collect();
+        let fleet = FleetFacts { budget, limit: 500, slots: &NO_SLOTS, versions: &versions, ..fleet() };
+        assert_eq!(slots(&fleet, &views).taken, begin);
+    }
+}
+
+#[test]
+fn a_failure_halts_its_own_variant() {
+    for (failed, held, goes_on) in [
+        (AWS, &[AWS, None][..], &[METAL][..]),
+        // Nobody can say any more which variant the node had.
+        (None, &[AWS, METAL, None], &[]),
+    ] {
+        let record = after_failure(None, failed);
+        for variant in held {
+            assert_eq!(
+                refusal(&record, *variant),
+                Some("VersionHalted"),
+                "{failed:?} failed, {variant:?} waits"
+            );
+        }
+        for variant in goes_on {
+            assert_eq!(refusal(&record, *variant), None, "{failed:?} failed, {variant:?} goes on");
+        }
+    }
+    let reason = after_failure(None, AWS).halted.unwrap().reason;
+    assert_eq!(reason, "of aws-k8s-1.36: n (FellBack)");
+}
+
+#[test]
+fn a_second_variant_joins_the_halt_and_one_word_lifts_both() {
+    let mut first = after_failure(None, METAL);
+    "elsewhere".clone_into(&mut first.failures[0].node);
+    let both = after_failure(Some(first.clone()), AWS);
+    let (before, after) = (first.halted.unwrap(), both.halted.clone().unwrap());
+    assert_eq!(after.variants, ["aws-k8s-1.36", "metal-k8s-1.36"]);
+    assert!(after.at > before.at, "a halt that nobody has seen yet is a later one");
+    let said = acknowledged(&both);
+    let fleet = FleetFacts { acknowledged: &said, now: "2026-11-21T05:00:00Z", ..fleet() };
+    let lifted = record(&fleet, Some(both), &[]).unwrap();
+    assert_eq!((refusal(&lifted, AWS), refusal(&lifted, METAL)), (None, None));
+}
+
+#[test]
+fn what_one_variant_has_proven_is_proven_for_no_other() {
+    let proven = VersionRecord {
+        succeeded: 3,
+        proven_variants: vec![METAL.unwrap().to_owned()],
+        ..VersionRecord::default()
+    };
+    assert!(after_failure(Some(proven.clone()), METAL).halted.is_none(), "two may fail");
+    assert_eq!(after_failure(Some(proven), AWS).halted.unwrap().variants, [AWS.unwrap()]);
+    // A failure of an unknown variant counts in every one.
+    let with_one =
+        VersionRecord { succeeded: 3, proven_variants: vec![AWS.unwrap().into()], ..failed(&["x"]) };
+    assert_eq!(after_failure(Some(with_one), AWS).halted.unwrap().variants, [""; 0]);
+}
+
+#[test]
+fn who_succeeds_proves_the_variant_once() {
+    let mut view = over(None);
+    node(&mut view, |node| (node.version, node.variant) = (Some(NEW), AWS));
+    let fleet = fleet();
+    let first = record(&fleet, None, &[view]).unwrap();
+    assert_eq!((first.succeeded, &first.proven_variants[..]), (1, &["aws-k8s-1.36".to_owned()][..]));
+    let second = record(&fleet, Some(first), &[view]).unwrap();
+    assert_eq!((second.succeeded, second.proven_variants.len()), (2, 1));
+}
+
+#[test]
+fn more_variants_than_a_halt_can_name_are_all() {
+    let mut record = None;
+    for number in 0..=VARIANTS_MAX {
+        let variant: &'static str = Box::leak(format!("v{number}").into_boxed_str());
+        let mut next = after_failure(record, Some(variant));
+        next.failures.last_mut().unwrap().node = variant.to_owned();
+        let named = next.halted.as_ref().unwrap().variants.len();
+        assert_eq!(named, if number < VARIANTS_MAX { number + 1 } else { 0 });
+        record = Some(next);
+    }
+    assert_eq!(refusal(&record.unwrap(), AWS), Some("VersionHalted"));
+}
+
+#[test]
+fn an_update_goes_on_when_another_variant_is_halted() {
+    let halted = after_failure(None, METAL);
+    let versions = BTreeMap::from([(NEW.to_owned(), halted)]);
+    let fleet = FleetFacts { versions: &versions, ..fleet() };
+    let begun = |variant| of(variant, updating(State::StagedAndPerformedUpdate, Idle));
+    let gives_up = |variant| decide(&fleet, &begun(variant)).reason.as_str() == "Aborting";
+    assert!(gives_up(METAL) && !gives_up(AWS));
+}
