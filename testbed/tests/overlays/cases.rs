@@ -13,6 +13,9 @@ pub const ELSEWHERE: &str = "updates";
 pub const PREFIX: &str = "team-";
 pub const SUFFIX: &str = "-blue";
 
+/// Components that need another overlay around one that changes names.
+const WITH_NAMES: [&str; 2] = ["cert-manager", "pools"];
+
 /// An overlay with components.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -59,12 +62,15 @@ impl Case {
             overlay["nameSuffix"] = json!(SUFFIX);
         }
         let folder = throw_away_overlay(control_plane, &name, overlay)?;
-        if !(self.renamed && self.has_component("cert-manager")) {
+        let names: Vec<_> = WITH_NAMES
+            .into_iter()
+            .filter(|component| self.renamed && self.has_component(component))
+            .map(|component| format!("kustomize/components/{component}/names"))
+            .collect();
+        if names.is_empty() {
             return Ok(folder);
         }
-        let around = json!({
-            "resources": [format!("../{name}")], "components": ["kustomize/components/cert-manager/names"],
-        });
+        let around = json!({"resources": [format!("../{name}")], "components": names});
         throw_away_overlay(control_plane, &format!("{name}+names"), around)
     }
 }

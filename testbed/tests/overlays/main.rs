@@ -2,8 +2,11 @@
 //! that refuses what it does not know.
 
 mod cases;
+#[path = "../common/custom_resources.rs"]
+mod custom_resources;
 mod lifecycle;
 mod placement;
+mod pools;
 mod references;
 mod restricted;
 mod rolls;

@@ -56,6 +56,8 @@ pub fn foreign(objects: &[Json], case: &Case) -> Vec<String> {
         let expected = match kind {
             "Namespace" => name == ELSEWHERE,
             "CustomResourceDefinition" => name.ends_with(".brupop.bottlerocket.aws"),
+            // There is one, whatever the others are called.
+            "BottlerocketFleet" => name == names::FLEET,
             // A hash comes after the name.
             "ConfigMap" => name.starts_with(PREFIX) && name.contains(&format!("{SUFFIX}-")),
             _ => name.starts_with(PREFIX) && name.ends_with(SUFFIX),

@@ -45,13 +45,19 @@ async fn overlays_pass_strict_validation_under_any_name() -> Result<()> {
     the_release_manifest_is_taken(&control_plane).await
 }
 
-/// Others' definitions, and the namespaces: a dry run makes none.
+/// Others' definitions and our own, and the namespaces: a dry run makes none.
 async fn prepare(control_plane: &ControlPlane) -> Result<()> {
     let definitions = others_definitions().await?;
     let folder = definitions.to_str().context("a path of letters")?;
     control_plane.kubectl(["apply", "--server-side", "-f", folder]).await?;
     let deadline = format!("--timeout={}s", DEADLINE.as_secs());
     control_plane.kubectl(["wait", "--for=condition=Established", &deadline, "-f", folder]).await?;
+    // As the cases are: whoever had applied them by the client would own their fields.
+    for kind in ["shadow", "fleet", "pool"] {
+        let file = format!("{REPOSITORY}/manifests/bottlerocket{kind}-crd.yaml");
+        control_plane.kubectl(["apply", "--server-side", "-f", &file]).await?;
+        control_plane.kubectl(["wait", "--for=condition=Established", &deadline, "-f", &file]).await?;
+    }
     // As they ship, for API servers warn by the labels of what is there.
     for renamed in [false, true] {
         let case = Case { renamed, ..Case::new("default", &[]) };
