@@ -13,7 +13,7 @@ use super::{
 };
 
 /// A window that opens in twelve hours, for one.
-fn closed_window() -> (serde_json::Value, Timestamp) {
+pub fn closed_window() -> (serde_json::Value, Timestamp) {
     let opens = Timestamp::now() + SignedDuration::from_hours(12);
     let at = opens.to_zoned(TimeZone::UTC);
     let schedule = format!("{} {} * * *", at.minute(), at.hour());

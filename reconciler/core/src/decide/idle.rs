@@ -83,7 +83,6 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (node.paused, Reason::NodePaused),
         (record.is_some_and(|record| record.is_halted_for(node.variant)), Reason::VersionHalted(version)),
         (pool_halts::is_halted_for(fleet, view, version), Reason::VersionHaltedInPool(version)),
-        (view.time.backing_off, Reason::BackingOff),
         (record.is_none() && is_full(fleet), Reason::TooManyVersionsHalted),
     ])?;
     pool::allows(fleet, view, &node, Stage::Start)?;
@@ -92,6 +91,8 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (fleet.gate == Gate::Paused, Reason::FleetPaused),
         (fleet.gate == Gate::AdmissionNotEnforced, Reason::AdmissionNotEnforced),
         (!fleet.alone, Reason::OtherOperator),
+        // It ends by itself, so whatever else holds the node is told first.
+        (view.time.backing_off, Reason::BackingOff),
         (view.time.young && !node.update_now, Reason::NodeTooYoung),
     ])?;
     match (view.denied, view.pods.undrainable) {

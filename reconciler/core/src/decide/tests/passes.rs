@@ -1,9 +1,9 @@
 //! What holds for every pass over any fleet: from real objects to decisions, and to the objects after them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::conditions::ConditionStatus;
-use brupop_api::fleet::BottlerocketFleetStatus;
+use brupop_api::fleet::{BottlerocketFleetStatus, VersionRecord};
 use brupop_api::{Field, Object, State, Value, Write};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -37,6 +37,23 @@ fn taken(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> BTreeSe
         _ => None,
     })
     .collect()
+}
+
+/// The records of versions after this write.
+fn records(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> BTreeMap<String, VersionRecord> {
+    let mut records = before.versions.clone();
+    for (field, value) in write.into_iter().flat_map(|write| &write.sets) {
+        match (field, value) {
+            (Field::VersionRecord(name), Value::VersionRecord(record)) => {
+                records.insert((*name).to_owned(), record.clone());
+            }
+            (Field::VersionRecord(name), Value::Absent) => {
+                records.remove(*name);
+            }
+            _ => {}
+        }
+    }
+    records
 }
 
 fn is_idle(view: &NodeView<'_>) -> bool {
@@ -211,10 +228,8 @@ proptest! {
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
         let chosen = slots(&observed.fleet, &observed.views);
-        let halted = |version: &str| {
-            fleet.status().versions.get(version).is_some_and(|record| record.halted.is_some())
-                || chosen.halted.iter().any(|halted| halted.version == version)
-        };
+        let before = &fleet.status().versions;
+        let after = records(fleet.status(), chosen.write.as_ref());
         let taken = taken(fleet.status(), chosen.write.as_ref());
         for view in observed.views.iter().filter(|view| is_idle(view)) {
             let starts = matches!(decide(&observed.fleet, view).reason, Reason::Starting(_));
@@ -244,8 +259,10 @@ proptest! {
             // Who has its slot has begun.
             prop_assert!(starts || node.update_now || !observed.fleet.pausing_between_updates);
             let version = view.shadow.unwrap().update().unwrap();
-            let known = fleet.status().versions.get(version).is_some_and(|record| record.halted.is_some());
-            prop_assert!(!known && (starts || !halted(version)), "{version} is halted");
+            let halted = |records: &BTreeMap<String, VersionRecord>| {
+                records.get(version).is_some_and(|record| record.is_halted_for(node.variant))
+            };
+            prop_assert!(!halted(before) && (starts || !halted(&after)), "{version} is halted");
         }
     }
 

@@ -1,0 +1,161 @@
+//! Each field of a pool changes while an update of its node runs.
+
+use anyhow::{Result, ensure};
+use brupop_api::State::Idle;
+use brupop_testbed::Fleet;
+use brupop_testbed::fleet::{NEW, OLD};
+use brupop_testbed::host::{Answer, Call, Command, Faults};
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use super::{apply, change_fleet, delete, fleet, is_updated, of_tier, until_pool, waits};
+
+/// What a person does to the pool of a node in mid-update.
+enum Change {
+    /// Its spec gets these fields, too.
+    Spec(Value),
+    /// A pool of a higher priority, which is paused, takes the node.
+    Overtaken,
+    /// It is deleted.
+    Deleted,
+}
+
+impl Change {
+    async fn apply(&self, fleet: &Fleet, pool: &str) -> Result<()> {
+        match self {
+            Self::Spec(fields) => apply(fleet, pool, &of_tier(pool, fields)).await,
+            Self::Overtaken => {
+                apply(fleet, "above", &of_tier(pool, &json!({"priority": 7, "paused": true}))).await
+            }
+            Self::Deleted => delete(fleet, pool).await,
+        }
+    }
+
+    async fn undo(&self, fleet: &Fleet, pool: &str) -> Result<()> {
+        match self {
+            Self::Spec(_) | Self::Deleted => apply(fleet, pool, &of_tier(pool, &json!({}))).await,
+            Self::Overtaken => delete(fleet, "above").await,
+        }
+    }
+}
+
+/// While it is held, no host has the new version downloaded.
+fn hold_downloads(fleet: &Fleet, hold: bool) {
+    let locked = Faults::answer(Call::Action(Command::Prepare), Answer::Locked);
+    for host in &fleet.hosts {
+        host.set_faults(if hold { locked.clone() } else { Faults::default() });
+    }
+}
+
+/// One pool for each tier, and the updates of their nodes begin.
+async fn begin(fleet: &mut Fleet, tiers: &[&str]) -> Result<()> {
+    hold_downloads(fleet, true);
+    for tier in tiers {
+        apply(fleet, tier, &of_tier(tier, &json!({}))).await?;
+    }
+    fleet.publish(NEW)?;
+    for number in 0..tiers.len() {
+        fleet.until_node(&format!("node-{number}"), "has begun", |seen| !seen.is_idle()).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the reconciler has seen each pool as it is, and so each that is gone.
+async fn all_are_seen(fleet: &Fleet) -> Result<()> {
+    for pool in super::pools(fleet).list(&ListParams::default()).await? {
+        let generation = pool.metadata.generation;
+        until_pool(fleet, &pool.name_any(), "is seen", |status| {
+            status.observed_generation.and_then(|seen| i64::try_from(seen).ok()) >= generation
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Those that close the pool take the update back before the cordon, which is no failure. Once they are undone, it begins
+/// anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_closes_a_pool_takes_updates_back() -> Result<()> {
+    let (closed, _) = super::steered::closed_window();
+    let freeze = json!([{"name": "now", "start": "2020-01-01T00:00:00Z", "end": "2120-01-01T00:00:00Z"}]);
+    let gate = json!([{"name": "g", "type": "Prometheus", "prometheus": {"source": "none", "query": "up"}}]);
+    let changes = [
+        ("paused", Change::Spec(json!({"paused": true})), "PoolPaused"),
+        ("windows", Change::Spec(json!({"windows": closed})), "OutsideWindow"),
+        ("freezes", Change::Spec(json!({"freezes": freeze})), "Frozen"),
+        ("versions", Change::Spec(json!({"versions": {"below": NEW}})), "VersionNotAllowed"),
+        ("age", Change::Spec(json!({"versions": {"minAge": "90h"}})), "VersionTooYoung"),
+        ("after", Change::Spec(json!({"after": [{"pool": "nowhere"}]})), "WaitingForPool"),
+        ("gates", Change::Spec(json!({"gates": gate})), "GateUnknown"),
+        ("selector", Change::Spec(json!({"nodeSelector": {"matchLabels": {"tier": "other"}}})), "NoPool"),
+        ("deleted", Change::Deleted, "NoPool"),
+        // The last, so that whoever has seen the new pool has seen the others' changes.
+        ("overtaken", Change::Overtaken, "PoolPaused"),
+    ];
+    let tiers: Vec<&str> = changes.iter().map(|(tier, ..)| *tier).collect();
+    let all_at_once = [("MAX_FAILURES_OF_NEW_VERSION", "unlimited"), ("MAX_FAILURES", "unlimited")];
+    let mut fleet = fleet(&tiers, &all_at_once).await?;
+    change_fleet(&fleet, json!({"unpooledNodes": "Hold"})).await?;
+    begin(&mut fleet, &tiers).await?;
+    for (tier, change, _) in &changes {
+        change.apply(&fleet, tier).await?;
+    }
+    all_are_seen(&fleet).await?;
+    hold_downloads(&fleet, false);
+    fleet.until_no_slot_is_taken().await?;
+    for (number, (tier, _, reason)) in changes.iter().enumerate() {
+        let node = format!("node-{number}");
+        waits(&fleet, &node, reason).await?;
+        let seen = fleet.seen(&node)?;
+        ensure!(seen.runs(OLD) && seen.crashes == 0, "{tier}: {seen:?}");
+        ensure!(!fleet.history().has_seen(&node, |seen| seen.cordoned), "{tier}: it was cordoned");
+        let shadow = fleet.shadows().get(&format!("brs-{node}")).await?;
+        ensure!(shadow.spec.failures.is_none(), "{tier}: that is no failure: {:?}", shadow.spec.failures);
+    }
+    for (tier, change, _) in &changes {
+        change.undo(&fleet, tier).await?;
+    }
+    for number in 0..changes.len() {
+        is_updated(&fleet, &format!("node-{number}")).await?;
+    }
+    fleet.check()
+}
+
+/// The others let it go on, and count from its next step.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_closes_nothing_disturbs_nothing() -> Result<()> {
+    let mut fleet = fleet(&["web"], &[]).await?;
+    begin(&mut fleet, &["web"]).await?;
+    let halt = json!([{"version": NEW, "haltedAt": "2026-01-01T00:00:00Z"}]);
+    for fields in [
+        json!({"priority": 9}),
+        json!({"maxUnavailable": "100%"}),
+        json!({"topology": {"mode": "OneAtATime"}}),
+        json!({"failureThreshold": {"unproven": 5, "proven": 5}}),
+        json!({"acknowledgedHalts": halt}),
+        json!({"windows": [{"schedule": "* * * * *", "duration": "24h"}]}),
+        json!({"freezes": [{"name": "past", "start": "2020-01-01T00:00:00Z", "end": "2020-01-02T00:00:00Z"}]}),
+        json!({"drain": {"timeout": "1m", "loadBalancerDelay": "2s"}, "soak": {"readyFor": "3s"}}),
+    ] {
+        apply(&fleet, "web", &of_tier("web", &fields)).await?;
+        until_pool(&fleet, "web", "is understood", |status| {
+            super::condition(status, "Accepted").is_some_and(|(is, _)| is == "True")
+        })
+        .await?;
+        ensure!(!fleet.seen("node-0")?.is_idle(), "{fields} ended the update");
+    }
+    hold_downloads(&fleet, false);
+    fleet.until_node("node-0", "is updated", |seen| seen.runs(NEW) && seen.is_idle()).await?;
+    let updates = fleet.history().updates("node-0");
+    ensure!(updates.len() == 1, "it began {} times", updates.len());
+    ensure!(
+        fleet.history().has_seen("node-0", |seen| seen.excluded && !seen.cordoned),
+        "the delay did not count"
+    );
+    let (began, ended) = updates[0];
+    let took = ended.map_or(0, |ended| ended.duration_since(began).as_secs());
+    ensure!(took >= 5, "neither the delay nor the soak counted: {took} s");
+    ensure!(fleet.seen("node-0")?.goal == Idle);
+    fleet.check()
+}
