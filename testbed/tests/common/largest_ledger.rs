@@ -142,7 +142,7 @@ fn ledgers() -> [Texts; 2] {
             conditions: CONDITIONS_MAX,
             number: COUNTER_MAX,
             noted: true,
-            most_kilobytes: 1400,
+            most_kilobytes: 1258,
         },
     ]
 }
