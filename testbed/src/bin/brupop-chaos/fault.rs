@@ -183,6 +183,10 @@ pub(crate) enum PoolChange {
     Limit(u8),
     Paused,
     Frozen,
+    /// Its only window is open half a day from now.
+    Closed,
+    /// Its window is open in every second minute.
+    Alternates,
     Deleted,
     /// It selects all nodes, before all others.
     TakesAll,

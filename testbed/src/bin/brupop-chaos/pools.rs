@@ -4,6 +4,8 @@ use anyhow::Result;
 use brupop_api::BottlerocketPool;
 use brupop_testbed::Fleet;
 use brupop_testbed::operator::NAMESPACE;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value as Json, json};
@@ -49,6 +51,8 @@ pub(crate) fn steps(seed: u64, length: u64) -> Vec<Step> {
             PoolChange::Limit(3),
             PoolChange::Paused,
             PoolChange::Frozen,
+            PoolChange::Closed,
+            PoolChange::Alternates,
             PoolChange::Deleted,
             PoolChange::TakesAll,
         ]);
@@ -88,6 +92,13 @@ pub(crate) async fn change(client: Client, pool: String, change: PoolChange) -> 
         PoolChange::Frozen => {
             spec["freezes"] =
                 json!([{"name": "now", "start": "2020-01-01T00:00:00Z", "end": "2099-01-01T00:00:00Z"}]);
+        }
+        PoolChange::Closed => {
+            let hour = (Timestamp::now().to_zoned(TimeZone::UTC).hour() + 12) % 24;
+            spec["windows"] = json!([{"schedule": format!("0 {hour} * * *"), "duration": "1h"}]);
+        }
+        PoolChange::Alternates => {
+            spec["windows"] = json!([{"schedule": "*/2 * * * *", "duration": "1m"}]);
         }
         PoolChange::TakesAll => {
             spec["nodeSelector"] = json!({});

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use brupop_testbed::revisions::Revision;
 use serde_json::Value as Json;
 
-use super::json::{is_cordoned, marker, number, text};
+use super::json::{MARKER, is_cordoned, is_set, marker, number, shadow_of, text};
 use super::pools::Pools;
 use super::{Violation, rules};
 
@@ -113,8 +113,15 @@ impl Objects {
         if let Some(how) = rules::odd_cordon(&state.object, &after) {
             self.odd_cordons.insert(revision, format!("{name}: {how}"));
         }
+        // One that a person made unreadable is written anew whatever the pools say then.
+        let first = !is_set(&state.object, MARKER) && !is.is_null();
         state.object = after;
-        rules::marked_without_slot(name, &self.nodes[name].object, &self.ledger).into_iter().collect()
+        let node = &self.nodes[name].object;
+        let mut found: Vec<_> = rules::marked_without_slot(name, node, &self.ledger).into_iter().collect();
+        if first {
+            found.extend(self.pools.marked(node, &self.ledger["status"]["slots"][shadow_of(name)]));
+        }
+        found
     }
 
     fn pod(&mut self, key: &str, revision: u64, after: Option<Json>) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::Violation;
-use super::json::{is_ready, is_set, members, text};
+use super::json::{is_ready, is_set, members, shadow_of, text};
 
 /// A leader that has not seen a change of a pool yet may still go by the rules of before: until its watch tells, or it has
 /// lost its Lease.
@@ -21,6 +21,29 @@ pub(crate) struct PoolState {
     spec: Json,
     before: Json,
     changed: Duration,
+}
+
+impl PoolState {
+    fn is_settled(&self, now: Duration) -> bool {
+        now.saturating_sub(self.changed) > GRACE
+    }
+
+    /// Do freezes and windows let nothing start at this time?
+    fn is_closed(&self, at: &str) -> bool {
+        // The only freezes are for ever.
+        let windows = self.spec["windows"].as_array().filter(|windows| !windows.is_empty());
+        is_set(&self.spec, "/freezes") || windows.is_some_and(|them| !them.iter().any(|it| is_open(it, at)))
+    }
+}
+
+/// Is a window open at this time? There are two kinds: an hour of the day, and a minute of two.
+fn is_open(window: &Json, at: &str) -> bool {
+    let number = |range: std::ops::Range<usize>| at.get(range).and_then(|digits| digits.parse::<u8>().ok());
+    match text(window, "/schedule").split(' ').collect::<Vec<_>>()[..] {
+        ["*/2", ..] => number(14..16).is_some_and(|minute| minute % 2 == 0),
+        ["0", hour, ..] => number(11..13).is_some_and(|now| hour.parse() == Ok(now)),
+        _ => false,
+    }
 }
 
 /// The pools after a revision.
@@ -63,14 +86,12 @@ impl Pools {
         let pool = text(slot, "/pool");
         let Some(state) = self.all.get(pool) else { return vec![] };
         let mut found = vec![];
-        let settled = self.now.saturating_sub(state.changed) > GRACE;
-        // The only freezes are for ever.
-        let frozen = is_set(&state.spec, "/freezes") && !self.asked_for.contains(shadow);
-        if settled && (state.spec.is_null() || state.spec["paused"] == true || frozen) {
-            found.push(Violation::new(
-                "pool",
-                format!("{shadow} gets a slot of {pool}, which is {}", state.spec),
-            ));
+        let settled = state.is_settled(self.now);
+        let since = text(slot, "/since");
+        let closed = state.is_closed(since) && !self.asked_for.contains(shadow);
+        if settled && (state.spec.is_null() || state.spec["paused"] == true || closed) {
+            let said = format!("{shadow} gets a slot of {pool} at {since}, which is {}", state.spec);
+            found.push(Violation::new("pool", said));
         }
         let limits = [&state.spec, if settled { &Json::Null } else { &state.before }];
         let limit = limits.iter().filter_map(|spec| spec["maxUnavailable"].as_u64()).max();
@@ -87,6 +108,24 @@ impl Pools {
             ));
         }
         found
+    }
+}
+
+impl Pools {
+    /// A Node is marked as ours, because it is about to be cordoned, while its shadow has this slot. Pauses, freezes and windows
+    /// are looked at again before that; a window that is open half of the time may have been open then.
+    pub(crate) fn marked(&self, node: &Json, slot: &Json) -> Option<Violation> {
+        let (pool, name) = (text(slot, "/pool"), text(node, "/metadata/name"));
+        let takes_all = |state: &PoolState| state.spec["nodeSelector"] == serde_json::json!({});
+        // The pool of the slot may not be the Node's any more.
+        let moves = text(node, "/metadata/labels/tier") != pool
+            || self.all.values().any(|state| takes_all(state) || !state.is_settled(self.now));
+        let state = self.all.get(pool).filter(|_| !moves)?;
+        let closed = state.is_closed("") && !text(&state.spec, "/windows/0/schedule").starts_with("*/2");
+        let closed = closed && !self.asked_for.contains(&shadow_of(name));
+        (closed || state.spec["paused"] == true).then(|| {
+            Violation::new("pool", format!("{name} is disturbed for {pool}, which is {}", state.spec))
+        })
     }
 }
 
@@ -149,6 +188,37 @@ mod tests {
         {
             pools.node(&node(tier, ready));
             assert_eq!(rules(&pools, 1), expected, "{tier} {ready}");
+        }
+    }
+
+    #[test]
+    fn a_window_is_open_at_its_time() {
+        let with = |schedule: &str| {
+            let mut pools = Pools::default();
+            let windows = json!([{"schedule": schedule, "duration": "1h"}]);
+            pools.pool("web", Some(&json!({"spec": {"maxUnavailable": 2, "windows": windows}})));
+            pools.now = Duration::from_secs(100);
+            pools
+        };
+        let rules = |pools: &Pools, since: &str| {
+            let slot = json!({"pool": "web", "version": "2.0.0", "since": since});
+            let found = pools.slot("brs-0", &slot, &json!({"status": {"slots": {"brs-0": slot}}}));
+            let node = json!({"metadata": {"name": "0", "labels": {"tier": "web"}}});
+            (found.len(), pools.marked(&node, &slot).is_some())
+        };
+        for (schedule, since, expected) in [
+            ("0 7 * * *", "2026-01-01T07:59:00Z", (0, true)),
+            ("0 7 * * *", "2026-01-01T08:00:00Z", (1, true)),
+            ("*/2 * * * *", "2026-01-01T08:58:59Z", (0, false)),
+            ("*/2 * * * *", "2026-01-01T08:59:00Z", (1, false)),
+        ] {
+            let mut pools = with(schedule);
+            assert_eq!(rules(&pools, since), expected, "{schedule} {since}");
+            pools.pool("db", Some(&json!({"spec": {"nodeSelector": {}}})));
+            assert_eq!(rules(&pools, since), (expected.0, false), "it may be the Node's pool now");
+            let annotations = json!({"brupop.bottlerocket.aws/update-now": "true"});
+            pools.node(&json!({"metadata": {"name": "0", "annotations": annotations}}));
+            assert_eq!(rules(&pools, since), (0, false), "somebody asked for it");
         }
     }
 }
