@@ -243,8 +243,9 @@ workflows-check: ## Checks GitHub's workflows, with actionlint
 	@.ci/actionlint $(ACTIONLINT_VERSION)
 
 .PHONY: manifests
-manifests: ## Generates the custom resource definitions from api/, and what the Prometheus components have of docs/alerts.yaml and docs/scrape.yaml
+manifests: ## Generates the custom resource definitions from api/, the table of all settings in docs/, and what the Prometheus components have of docs/alerts.yaml and docs/scrape.yaml
 	cargo run --locked --quiet -p brupop-api --example crds -- manifests
+	cargo run --locked --quiet -p brupop-testbed --example settings -- docs/configuration.md
 	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' docs/alerts.yaml | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
 	@cp docs/alerts.yaml $(SAMPLE)/alerts.yaml
@@ -252,7 +253,7 @@ manifests: ## Generates the custom resource definitions from api/, and what the 
 
 .PHONY: manifests-check
 manifests-check: manifests
-	@git diff --exit-code -- manifests $(PROMETHEUS_RULE) $(SAMPLE) || { echo "manifests/ does not match api/, or the Prometheus components do not match docs/alerts.yaml and docs/scrape.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
+	@git diff --exit-code -- manifests docs/configuration.md $(PROMETHEUS_RULE) $(SAMPLE) || { echo "manifests/ does not match api/, or docs/configuration.md the programs, or the Prometheus components do not match docs/alerts.yaml and docs/scrape.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
 yaml: ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=), with kubectl or kustomize, or the test bed's kubectl if neither is there

@@ -22,10 +22,11 @@ pub struct Settings {
     /// How many nodes may be updated at once: an integer, a percentage of the labelled nodes, or `unlimited`
     #[arg(long, env = "MAX_CONCURRENT_UPDATE", default_value = "1")]
     pub max_concurrent_update: Limit,
-    /// After how many failed nodes a version is halted, as long as no node has reached it; or `unlimited`
+    /// After how many failed nodes of a variant a version is halted for it, as long as none of them has reached it; or
+    /// `unlimited`
     #[arg(long, env = "MAX_FAILURES_OF_NEW_VERSION", default_value = "1")]
     pub max_failures_of_new_version: MaxFailures,
-    /// After how many failed nodes a version is halted, once a node has reached it; or `unlimited`
+    /// After how many failed nodes of a variant a version is halted for it, once one of them has reached it; or `unlimited`
     #[arg(long, env = "MAX_FAILURES", default_value = "2")]
     pub max_failures: MaxFailures,
     /// Seconds between a node's exclusion from load balancers and its drain; 0 leaves load balancers alone
