@@ -245,7 +245,7 @@ workflows-check: ## Checks GitHub's workflows, with actionlint
 .PHONY: manifests
 manifests: ## Generates the custom resource definitions from api/, the table of all settings in docs/, and what the Prometheus components have of docs/alerts.yaml and docs/scrape.yaml
 	cargo run --locked --quiet -p brupop-api --example crds -- manifests
-	cargo run --locked --quiet -p brupop-testbed --example settings -- docs/configuration.md
+	cargo run --locked --quiet --example settings -- docs/configuration.md
 	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' docs/alerts.yaml | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
 	@cp docs/alerts.yaml $(SAMPLE)/alerts.yaml
