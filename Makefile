@@ -18,7 +18,7 @@ SAMPLE := kustomize/components/prometheus-sample
 
 # For `make yaml`: which overlay, which image if not the released one, and the folder to write to.
 OVERLAY ?= default
-IMAGE ?= $(if $(VERSION),ghcr.io/bottlerocket-update-operator/brupop:v$(VERSION:v%=%))
+IMAGE ?= $(if $(VERSION),$(shell sed -n 's/^ *newName: //p' manifests/kustomization.yaml):v$(VERSION:v%=%))
 DIST ?= dist
 
 # For `make chaos`; a SCHEDULE is a file in place of a seed, and SHRINK a number of runs to make one small that fails.

@@ -5,6 +5,6 @@
 #   IMAGE              the image's name
 version() { sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml; }
 : "${VERSION:=$(version)}" "${REVISION:=$(git rev-parse HEAD)}" "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
-: "${IMAGE:=$(sed -n 's/^ *image: //p' manifests/agent-daemon-set.yaml)}"
+: "${IMAGE:=$(sed -n 's/^ *newName: //p' manifests/kustomization.yaml):$(sed -n 's/^ *newTag: //p' manifests/kustomization.yaml)}"
 VERSION=${VERSION#v}
 export VERSION REVISION SOURCE_DATE_EPOCH IMAGE

@@ -74,7 +74,10 @@ fn policies_and_roles_name_what_the_code_names() {
             && affinity.contains(names::UPDATER_INTERFACE_VERSION)
     );
     for component in ["agent-daemon-set.yaml", "reconciler-deployment.yaml", "webhook-deployment.yaml"] {
-        let pod = &object(component)["spec"]["template"]["metadata"]["labels"];
+        let template = &object(component)["spec"]["template"];
+        let containers = template["spec"]["containers"].as_array().unwrap();
+        assert!(containers.iter().all(|it| it["image"] == "brupop"), "kustomization.yaml names the image");
+        let pod = &template["metadata"]["labels"];
         assert!(component.starts_with(pod[names::COMPONENT_LABEL].as_str().unwrap()), "{component}");
     }
 }

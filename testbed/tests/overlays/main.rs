@@ -28,6 +28,9 @@ const DEADLINE: Duration = Duration::from_mins(1);
 const HOST_NETWORK_WARNING: &str =
     "Warning: would violate PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)";
 
+/// What kubectl says of each object that was applied by the server before, and not by the client.
+const PATCHED_BY_ITSELF: &str = "The missing annotation will be patched automatically.";
+
 /// Objects as a file for kubectl: one by one, for of a List it asks no API server whether it knows all the fields.
 fn documents(control_plane: &ControlPlane, name: &str, objects: &[Json]) -> Result<PathBuf> {
     let file = control_plane.dir().join(format!("{name}.yaml"));
@@ -49,7 +52,9 @@ async fn apply(control_plane: &ControlPlane, args: &[&str], flag: &str, what: &P
     let all = args.chain([what.as_os_str()]);
     let output = control_plane.kubectl_output(all).await?;
     let warned: BTreeSet<_> = String::from_utf8_lossy(&output.stderr).lines().map(str::to_owned).collect();
-    let known = |line: &String| [AGENT_WARNING, HOST_NETWORK_WARNING].contains(&line.as_str());
+    let known = |line: &String| {
+        [AGENT_WARNING, HOST_NETWORK_WARNING].contains(&line.as_str()) || line.ends_with(PATCHED_BY_ITSELF)
+    };
     ensure!(
         output.status.success() && warned.iter().all(known),
         "kubectl apply of {}: {warned:#?}",
