@@ -25,7 +25,7 @@ const BY_SERVER: &[&str] = &["--server-side"];
 /// And so when it was by the client before, which has become the manager of what the API server filled in.
 const BY_SERVER_FIRST: &[&str] = &["--server-side", "--force-conflicts"];
 
-/// Of a Deployment or a DaemonSet.
+/// Of a `Deployment` or a `DaemonSet`.
 const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,14 +71,14 @@ async fn the_release_manifest_is_applied_in_every_way() -> Result<()> {
     let control_plane = ControlPlane::start(Options::CLUSTER).await?;
     let folder = control_plane.dir().join("dist");
     let path = format!("{}:{}", control_plane_binaries().await?.display(), std::env::var("PATH")?);
-    let make = Command::new("make")
+    let writes = Command::new("make")
         .args(["--no-print-directory", "yaml", "VERSION=1.2.3"])
         .arg(format!("DIST={}", folder.display()))
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .env("PATH", path)
         .output();
-    let made = tokio::time::timeout(DEADLINE, make).await??;
-    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let output = tokio::time::timeout(DEADLINE, writes).await??;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let release = folder.join("bottlerocket-update-operator.yaml");
 
     apply(&control_plane, BY_SERVER, "-f", &release).await?;
