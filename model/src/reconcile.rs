@@ -147,9 +147,6 @@ impl World {
                 }
                 self.write(config, write, saw);
             }
-            Some(Effect::ConfirmDrained(write)) => {
-                self.confirm(config, &view, node, write);
-            }
             Some(Effect::Grant { confirm, grant }) => {
                 let confirmed = self.confirm(config, &view, node, confirm);
                 if confirmed {

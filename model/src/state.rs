@@ -84,7 +84,8 @@ pub enum Safeguard {
     Handshake,
     /// Writes of a Node test the marker, and change only what it names.
     Marker,
-    /// "Drained" is written, and a reboot granted, only when a fresh list of pods agrees, apart from those that are left.
+    /// A reboot is granted, and "drained" written before that, only when a fresh list of pods agrees, apart from those that
+    /// are left.
     FreshPods,
     /// A reboot is granted only when a write of the Node confirms that it is still cordoned and marked.
     FreshNode,

@@ -46,8 +46,6 @@ pub enum Operation {
         /// The patch.
         patch: JsonPatch,
     },
-    /// Makes sure that a node is drained, and records it.
-    ConfirmDrained(Confirm),
     /// Makes sure that a node is drained, and grants its reboot. What changes between the two is not seen any more.
     Grant {
         /// How to make sure of it.
@@ -148,7 +146,6 @@ impl Operation {
         match self {
             Self::PatchShadow { patch, .. }
             | Self::PatchNode { patch, .. }
-            | Self::ConfirmDrained(Confirm { patch, .. })
             | Self::Grant { patch, .. }
             | Self::LabelNode { patch, .. }
             | Self::PatchLedger(patch) => Some(json!(patch)),
@@ -161,17 +158,14 @@ impl Operation {
 
     /// Has a Node been changed once this is done?
     pub fn changes_node(&self) -> bool {
-        matches!(
-            self,
-            Self::PatchNode { .. } | Self::ConfirmDrained(_) | Self::Grant { .. } | Self::LabelNode { .. }
-        )
+        matches!(self, Self::PatchNode { .. } | Self::Grant { .. } | Self::LabelNode { .. })
     }
 
     /// The word for metrics and logs: what is written.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::PatchShadow { .. } => "shadow",
-            Self::PatchNode { .. } | Self::ConfirmDrained(_) => "node",
+            Self::PatchNode { .. } => "node",
             Self::Grant { .. } => "grant",
             Self::LabelNode { .. } => "node-label",
             Self::PatchLedger(_) => "ledger",
@@ -201,9 +195,7 @@ impl ApiServer {
     /// Carries it out.
     pub async fn send(&self, operation: &Operation) -> Outcome {
         let longest = match operation {
-            Operation::PatchNode { .. } | Operation::ConfirmDrained(_) | Operation::Grant { .. } => {
-                NODE_TIMEOUT
-            }
+            Operation::PatchNode { .. } | Operation::Grant { .. } => NODE_TIMEOUT,
             _ => TIMEOUT,
         };
         timeout(longest, self.answer(operation))
@@ -218,7 +210,6 @@ impl ApiServer {
         match operation {
             Operation::PatchShadow { name, patch } => self.patch_shadow(name, patch).await,
             Operation::PatchNode { name, patch } => self.patch_node(name, patch).await,
-            Operation::ConfirmDrained(confirm) => self.confirm(confirm).await,
             Operation::Grant { confirm, name, patch } => match self.confirm(confirm).await {
                 Outcome::Written(_) => self.patch_shadow(name, patch).await,
                 unconfirmed => unconfirmed,

@@ -195,9 +195,7 @@ fn the_reconcilers_shadow_writes_are_allowed() {
         let slots: BTreeMap<_, _> =
             odd.slot.map(taken).into_iter().map(|slot| (NAME.to_owned(), slot)).collect();
         let decision = decide::node(&fleet(&slots), &view(&odd, &old, marker.as_ref()));
-        let Some(Effect::Write(write) | Effect::ConfirmDrained(write) | Effect::Grant { grant: write, .. }) =
-            decision.effect
-        else {
+        let Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) = decision.effect else {
             return Ok(());
         };
         let Object::ShadowSpec(_) = write.object else { return Ok(()) };

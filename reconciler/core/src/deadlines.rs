@@ -14,7 +14,7 @@ use crate::objects::Readiness;
 use crate::policy::Durations;
 
 /// How long a condition must stay the same before it is written: one that passes at once is not worth a request.
-const SETTLED: Duration = Duration::from_millis(400);
+const SETTLED: Duration = Duration::from_secs(1);
 /// What changes all the time is written this often nevertheless: whoever makes one node change must not keep the fleet's
 /// status from being written.
 const WRITTEN_AT_LATEST: Duration = Duration::from_secs(5);
@@ -426,13 +426,13 @@ mod tests {
     fn what_passes_at_once_is_not_written() {
         let ms = Duration::from_millis;
         let mut debounced = Debounced::default();
-        assert_eq!(debounced.waits_until(1, ms(0)), Some(ms(400)));
-        assert_eq!(debounced.waits_until(2, ms(100)), Some(ms(500)), "another reason begins anew");
-        assert_eq!(debounced.waits_until(2, ms(499)), Some(ms(500)));
-        assert_eq!(debounced.waits_until(2, ms(500)), None);
-        assert_eq!(debounced.waits_until(2, ms(550)), None, "as long as it is not written");
+        assert_eq!(debounced.waits_until(1, ms(0)), Some(ms(1000)));
+        assert_eq!(debounced.waits_until(2, ms(100)), Some(ms(1100)), "another reason begins anew");
+        assert_eq!(debounced.waits_until(2, ms(1099)), Some(ms(1100)));
+        assert_eq!(debounced.waits_until(2, ms(1100)), None);
+        assert_eq!(debounced.waits_until(2, ms(1150)), None, "as long as it is not written");
         debounced.forget();
-        assert_eq!(debounced.waits_until(2, ms(600)), Some(ms(1000)));
+        assert_eq!(debounced.waits_until(2, ms(1200)), Some(ms(2200)));
     }
 
     #[test]

@@ -318,9 +318,6 @@ impl EventText {
                 ("CordonedAgain", true, note)
             }
             Milestone::PodsLeft => ("PodsLeft", true, left_pods(view.pods.returning)),
-            Milestone::Drained => {
-                ("Drained", false, "all pods that had to move have left the node".to_owned())
-            }
             Milestone::RebootGranted => {
                 ("RebootGranted", false, format!("the node is drained; its host may reboot into {version}"))
             }
@@ -402,7 +399,6 @@ impl EventText {
     /// The Event of a node whose reason becomes this one without a write of ours; `None` for most reasons.
     pub fn of_reason(view: &NodeView<'_>, reason: &Reason<'_>) -> Option<Self> {
         let (word, warning) = match reason {
-            Reason::Rebooting => ("Rebooting", false),
             Reason::RebootOverdue => ("RebootOverdue", true),
             _ => return None,
         };

@@ -39,7 +39,6 @@ async fn a_denial_is_of_node_or_shadow() {
     let patch = || JsonPatch(vec![]);
     let confirm = || Confirm { node: "n".into(), patch: patch(), marker: None };
     let node = || Operation::PatchNode { name: "n".into(), patch: patch() };
-    let drained = || Operation::ConfirmDrained(confirm());
     let shadow = || Operation::PatchShadow { name: "brs-n".into(), patch: patch() };
     let grant = || Operation::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
     let of_node = || Outcome::NodeDenied("frozen".into());
@@ -47,7 +46,6 @@ async fn a_denial_is_of_node_or_shadow() {
     let done = || Outcome::Written(Some(10));
     for (frozen, call, outcome) in [
         ("/nodes/", node(), of_node()),
-        ("/nodes/", drained(), of_node()),
         ("/nodes/", grant(), of_node()),
         ("/nodes/", shadow(), done()),
         ("/bottlerocketshadows/", grant(), of_shadow()),

@@ -117,7 +117,7 @@ impl PassedOver {
 pub(super) struct Drainer {
     pods: PodWatches,
     workloads: WorkloadWatches,
-    /// Shadows of the nodes that start next: their pods are looked at before that.
+    /// Shadows of the nodes that start next, or will: their pods are looked at before that.
     preflight: BTreeSet<String>,
     /// What follows from the pods of nodes, by name of the shadow.
     node_pods: BTreeMap<String, NodePods>,
@@ -279,13 +279,14 @@ impl Drainer {
         entry.node.as_ref()?;
         let shadow = ShadowFacts::of(entry.shadow()?)?;
         let begun = shadow.reached() || entry.marker().is_some();
-        let has_slot = cluster.status().is_some_and(|status| status.slots.contains_key(name));
+        let slot = cluster.status().and_then(|status| status.slots.get(name));
+        let begins = slot.is_some_and(|slot| Some(slot.attempt) > shadow.spec.attempt);
         let granted = shadow.spec.reboot_from_boot_id.is_some();
         match shadow.spec.state {
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if granted => None,
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if begun => Some(For::Drain),
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate => Some(For::DrainSoon),
-            State::Idle if has_slot => Some(For::DrainSoon),
+            State::Idle if begins => Some(For::DrainSoon),
             State::Idle if self.preflight.contains(name) => Some(For::Start),
             // Watched as long as there is room, to see when that changes.
             State::Idle if self.passed_over.contains_key(name) => Some(For::Another),

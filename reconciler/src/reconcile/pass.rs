@@ -387,7 +387,7 @@ impl Reconciler {
 fn waits_for_pods(decision: &Decision<'_>) -> bool {
     let of_node = match &decision.effect {
         Some(Effect::Write(write)) => matches!(write.object, Object::Node(_)),
-        Some(Effect::ConfirmDrained(_) | Effect::Grant { .. }) => true,
+        Some(Effect::Grant { .. }) => true,
         _ => false,
     };
     let empties = [Reason::ExcludedFromLoadBalancers, Reason::Cordoning, Reason::Draining];
@@ -414,7 +414,6 @@ mod tests {
             (Effect::Write(node()), Reason::Cordoning, true),
             (Effect::Write(node()), Reason::Starting("2.0.0"), false),
             (Effect::Write(node()), Reason::Draining, true),
-            (Effect::ConfirmDrained(node()), Reason::Draining, true),
             (Effect::Write(node()), Reason::ReturningToService, false),
             (Effect::Write(shadow()), Reason::Draining, false),
             (Effect::Grant { confirm: node(), grant: shadow() }, Reason::Draining, true),

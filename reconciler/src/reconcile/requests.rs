@@ -128,7 +128,7 @@ pub(super) fn of(
     let name = view.shadow_name.to_owned();
     let effect = decision.effect.as_ref()?;
     let key = match effect {
-        Effect::Write(Write { object: Object::Node(_), .. }) | Effect::ConfirmDrained(_) => Key::Node(name),
+        Effect::Write(Write { object: Object::Node(_), .. }) => Key::Node(name),
         _ => Key::Shadow(name),
     };
     let operation =
@@ -160,7 +160,6 @@ fn operation(
             }
             _ => None,
         },
-        Effect::ConfirmDrained(write) => confirm(cluster, view, write)?.map(Operation::ConfirmDrained),
         Effect::Grant { confirm: write, grant } => confirm(cluster, view, write)?
             .zip(patch(cluster, shadow, grant)?)
             .map(|(confirm, patch)| Operation::Grant { confirm, name: name(), patch }),

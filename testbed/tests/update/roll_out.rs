@@ -37,9 +37,9 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
         ensure!(columns.contains(column), "{columns}");
     }
     for (namespace, words, told) in [
-        (NAMESPACE, &["UpdateStarted", "Cordoned", "Drained", "RebootGranted", "Updated"][..], true),
+        (NAMESPACE, &["UpdateStarted", "Cordoned", "RebootGranted", "ReturnedToService", "Updated"][..], true),
         ("default", &["UpdateStarted", "Updated"], true),
-        ("default", &["Cordoned", "Drained", "RebootGranted"], false),
+        ("default", &["Cordoned", "RebootGranted", "ReturnedToService"], false),
     ] {
         let events = fleet.control_plane.kubectl(["get", "events", "-n", namespace]).await?;
         for word in words {

@@ -6,8 +6,8 @@ use super::{Abort, Case, Decision, Effect, Milestone, Reason, writes};
 use crate::facts::NodeFacts;
 
 impl<'a> Case<'_, 'a> {
-    /// The next step on the way to an empty node; `None` once the node was seen empty while cordoned, and as long as it
-    /// is.
+    /// The next step on the way to an empty node; `None` once it is cordoned and no pod is left that has to go. Whether that
+    /// is so is made sure of with the grant.
     pub(super) fn next_drain_step(self) -> Option<Decision<'a>> {
         let Self { fleet, node, shadow, .. } = self;
         let marker = node.marker.cloned().unwrap_or_else(|| Marker {
@@ -66,8 +66,7 @@ impl<'a> Case<'_, 'a> {
         cordon(node, cordoned).reaching(Milestone::Cordoned)
     }
 
-    /// From the cordon on: evicts until no pod is left, records that the node is drained, and starts again if pods come
-    /// back. `None` if the node is recorded as drained, and still is.
+    /// From the cordon on: evicts until no pod is left, and starts again if pods come back. `None` if none is left.
     fn drain_until_empty(self, marker: Marker) -> Option<Decision<'a>> {
         let Self { fleet, view, node, .. } = self;
         // A drained node that somebody uncordoned is drained anew, with a deadline of its own.
@@ -99,7 +98,7 @@ impl<'a> Case<'_, 'a> {
             }
         }
         if marker.drained_at.is_none() {
-            return Some(self.evict_then_confirm(marker, overdue));
+            return self.evict(marker, overdue);
         }
         if !view.pods.known {
             return Some(Decision::wait(Reason::Draining));
@@ -115,8 +114,8 @@ impl<'a> Case<'_, 'a> {
     }
 
     /// The node is cordoned and not yet recorded as drained.
-    fn evict_then_confirm(self, marker: Marker, overdue: bool) -> Decision<'a> {
-        let Self { fleet, view, node, .. } = self;
+    fn evict(self, marker: Marker, overdue: bool) -> Option<Decision<'a>> {
+        let Self { view, node, .. } = self;
         let pods = &view.pods;
         let note = |marker| {
             Decision::write(
@@ -126,21 +125,20 @@ impl<'a> Case<'_, 'a> {
         };
         if !pods.returning.is_empty() {
             let mut left = marker;
-            return if left.leave(pods.returning) {
+            return Some(if left.leave(pods.returning) {
                 note(left).reaching(Milestone::PodsLeft)
             } else {
                 self.abort(Abort::PodsComeBack)
-            };
+            });
         }
         if !pods.operator_pods.is_empty() {
-            return note(Marker { operator_pods: pods.operator_pods.to_vec(), ..marker });
+            return Some(note(Marker { operator_pods: pods.operator_pods.to_vec(), ..marker }));
         }
-        if !pods.drained {
-            let effect = if overdue { Effect::Delete } else { Effect::Evict };
-            return Decision::carry_out(effect, Reason::Draining);
+        if pods.drained {
+            return None;
         }
-        let write = writes::drained(fleet, node);
-        Decision::carry_out(Effect::ConfirmDrained(write), Reason::Draining).reaching(Milestone::Drained)
+        let effect = if overdue { Effect::Delete } else { Effect::Evict };
+        Some(Decision::carry_out(effect, Reason::Draining))
     }
 }
 

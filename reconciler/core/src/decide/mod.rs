@@ -32,11 +32,8 @@ pub use writes::{new_shadow, new_term};
 pub enum Effect<'a> {
     /// A conditional write.
     Write(Write<'a>),
-    /// A conditional write that records that the node is drained. Make it only after a fresh list of the node's pods
-    /// confirms it.
-    ConfirmDrained(Write<'a>),
     /// The grant of the reboot. Make it only after a fresh list of the node's pods, and then a write of the Node, have
-    /// confirmed that it is still drained.
+    /// confirmed that it is drained.
     Grant {
         /// The write of the Node: it tests that the Node is still cordoned and marked, and records that it is drained now.
         confirm: Write<'a>,
@@ -83,9 +80,7 @@ pub enum Milestone {
     CordonedAgain,
     /// Pods that came back each time that they were evicted are left on the node.
     PodsLeft,
-    /// The node is empty.
-    Drained,
-    /// The host may reboot.
+    /// The node is empty, and its host may reboot.
     RebootGranted,
     /// What was changed on the node is undone.
     ReturnedToService,

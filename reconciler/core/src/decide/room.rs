@@ -118,6 +118,16 @@ impl<'a> Room<'a> {
         !self.fleet.is_full() && !self.of(group).is_full()
     }
 
+    /// Will there be room for this place once an update there is over?
+    pub(super) fn will_have(&self, place: Place<'a>) -> bool {
+        self.of(place.group).slots > 0 && self.busy_elsewhere(place).is_none()
+    }
+
+    /// How many slots are in use.
+    pub(super) fn slots(&self) -> usize {
+        self.fleet.slots
+    }
+
     /// A node gets a slot there.
     pub(super) fn take(&mut self, place: Place<'a>) {
         self.fleet.slots += 1;

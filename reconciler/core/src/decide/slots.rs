@@ -16,6 +16,9 @@ use super::versions::{Halted, Versions};
 use crate::age;
 use crate::facts::{FleetFacts, NodeFacts, NodeView, is_unavailable};
 
+/// The pods of at most so many nodes are checked before there is room for these nodes.
+const MAX_SUCCESSORS: usize = 32;
+
 /// What to do with the slots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slots<'a> {
@@ -25,7 +28,8 @@ pub struct Slots<'a> {
     pub taken: Vec<usize>,
     /// Nodes (by index into the views) that could begin but got no slot, and why.
     pub queued: Vec<(usize, Reason<'a>)>,
-    /// Nodes (by index) whose turn is next. Their pods must be checked before they start.
+    /// Nodes (by index) whose turn is next, or will be once a slot is given back. Their pods must be checked before they
+    /// start.
     pub preflight: Vec<usize>,
     /// Versions that this write halts.
     pub halted: Vec<Halted<'a>>,
@@ -217,6 +221,14 @@ fn choose<'a>(
             choice.taken.push(index);
         } else {
             choice.queued.push((index, Reason::CheckingPods));
+            choice.preflight.push(index);
+        }
+    }
+    // Who follows is looked at while others are updated, so a slot is given back and taken anew in one patch.
+    for _ in 0..room.slots().min(MAX_SUCCESSORS) {
+        let Some(index) = candidates.next_of(|place| room.will_have(place)) else { break };
+        choice.queued.push((index, room.why(Place::of(&views[index]))));
+        if !views[index].pods.known {
             choice.preflight.push(index);
         }
     }

@@ -32,9 +32,7 @@ use super::{Decision, Effect};
 /// The write of a decision.
 fn write<'d, 'a>(decision: &'d Decision<'a>) -> &'d Write<'a> {
     match &decision.effect {
-        Some(Effect::Write(write) | Effect::ConfirmDrained(write) | Effect::Grant { grant: write, .. }) => {
-            write
-        }
+        Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) => write,
         other => panic!("no write but {other:?}, because {:?}", decision.reason),
     }
 }

@@ -47,7 +47,7 @@ fn a_denial_within_a_grant_counts() {
     let frozen = Outcome::NodeDenied("frozen".into());
     let mut memory = Memory::default();
     let held = |memory: &Memory| memory.denied(NOW).0.values().map(ToString::to_string).collect::<Vec<_>>();
-    memory.note_denial(&of_node, &Operation::ConfirmDrained(confirm()), &frozen, NOW);
+    memory.note_denial(&of_node, &Operation::PatchNode { name: "n".into(), patch: patch() }, &frozen, NOW);
     memory.note_denial(&of_shadow, &grant, &frozen, NOW);
     assert!(held(&memory).is_empty());
     memory.note_denial(&of_shadow, &grant, &frozen, NOW);

@@ -43,7 +43,7 @@ fn returning_pods_are_left_or_end_drain() {
         ] {
             view.time.drain_overdue = overdue;
             let decision = decide(&fleet, &view);
-            let confirmed = matches!(decision.effect, Some(Effect::ConfirmDrained(_) | Effect::Grant { .. }));
+            let confirmed = matches!(decision.effect, Some(Effect::Grant { .. }));
             let evicts = decision.effect == Some(Effect::Evict);
             assert_eq!(evicts, fleet.force && !overdue, "others go meanwhile, as their budgets allow");
             assert_eq!((decision.reason, confirmed), (reason, confirms), "force {} {overdue}", fleet.force);

@@ -313,10 +313,12 @@ impl Fleet {
     /// Carries out what was decided for a node; true if that is something that the reconciler does by itself.
     pub(super) fn carry_out(&mut self, name: &str, decision: &Decision<'_>) -> bool {
         let place = self.places.get_mut(name).unwrap();
+        if let Some(Effect::Grant { confirm, .. }) = &decision.effect {
+            // It may have been confirmed at this very time.
+            assert_eq!(apply(confirm, place.node.as_mut().unwrap()), Ok(()), "{confirm:?}");
+        }
         match &decision.effect {
-            Some(
-                Effect::Write(write) | Effect::ConfirmDrained(write) | Effect::Grant { grant: write, .. },
-            ) => match write.object {
+            Some(Effect::Write(write) | Effect::Grant { grant: write, .. }) => match write.object {
                 Object::ShadowSpec(_) => {
                     let shadow = place.shadow.as_mut().unwrap();
                     changes(write, shadow);

@@ -330,7 +330,7 @@ proptest! {
             }
             let decision = decide(&observed.fleet, view);
             let refused = match &decision.effect {
-                Some(Effect::Write(write) | Effect::ConfirmDrained(write) | Effect::Grant { confirm: write, .. }) => {
+                Some(Effect::Write(write) | Effect::Grant { confirm: write, .. }) => {
                     matches!(write.object, Object::Node(_)) && !(node.marker.is_some() && only_undoes(write))
                 }
                 Some(Effect::Evict | Effect::Delete) => true,

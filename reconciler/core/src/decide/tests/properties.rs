@@ -184,7 +184,7 @@ proptest! {
         let fleet = arena.fleet(2, Gate::Open);
         let decisions: Vec<_> = views.iter().map(|view| decide(&fleet, view)).collect();
         let of_nodes = decisions.iter().flat_map(|decision| match &decision.effect {
-            Some(Effect::Write(write) | Effect::ConfirmDrained(write)) => vec![write],
+            Some(Effect::Write(write)) => vec![write],
             Some(Effect::Grant { confirm, grant }) => vec![confirm, grant],
             _ => vec![],
         });
@@ -203,13 +203,20 @@ proptest! {
         let arena = Arena::of(&odds);
         let view = arena.views(&odds)[0];
         let fleet = arena.fleet(500, Gate::Open);
-        let decision = decide(&fleet, &view);
-        let Some(Effect::Write(write)) = &decision.effect else { return Ok(()) };
-        if let Some(Value::Text(granted)) = sets(write, Field::SpecRebootFromBootId) {
-            let (node, shadow) = (view.node.unwrap(), view.shadow.unwrap());
-            prop_assert_eq!(granted.as_ref(), node.boot_id);
-            prop_assert!(node.marker.is_some_and(|marker| marker.drained_at.is_some()) && node.unschedulable);
-            prop_assert_eq!(view.slot(&fleet).map(|slot| slot.attempt), shadow.spec.attempt);
+        let (node, shadow) = (view.node.unwrap(), view.shadow.unwrap());
+        match decide(&fleet, &view).effect {
+            Some(Effect::Grant { confirm, grant }) => {
+                prop_assert_eq!(sets(&grant, Field::SpecRebootFromBootId), Some(Value::text(node.boot_id)));
+                let draining = node.marker.is_some_and(|marker| marker.drain_started_at.is_some());
+                prop_assert!(draining && node.unschedulable && view.pods.drained);
+                prop_assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
+                prop_assert_eq!(view.slot(&fleet).map(|slot| slot.attempt), shadow.spec.attempt);
+            }
+            Some(Effect::Write(write)) => {
+                let granted = sets(&write, Field::SpecRebootFromBootId);
+                prop_assert!(matches!(granted, None | Some(Value::Absent)), "{:?}", granted);
+            }
+            _ => {}
         }
     }
 

@@ -36,14 +36,21 @@ fn a_staged_node_is_taken_out_in_order() {
     marked(&mut view, &cordoned);
     assert_eq!(decide(&fleet, &view).effect, Some(Effect::Evict));
     view.pods.drained = true;
-    assert!(matches!(decide(&fleet, &view).effect, Some(Effect::ConfirmDrained(_))));
-
+    let granted = |view: &NodeView<'_>| {
+        let decision = decide(&fleet, view);
+        assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
+        assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), Some(Value::text(FIRST_BOOT)));
+        assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)));
+        let Some(Effect::Grant { confirm, .. }) = decision.effect else { panic!("it is a grant") };
+        assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
+        let Some(Value::Marker(marker)) = sets(&confirm, Field::Marker) else { panic!("it marks the Node") };
+        assert_eq!(marker.drained_at.as_deref(), Some(fleet.now), "it is drained now");
+    };
+    granted(&view);
+    // The Node was written, and the grant was not.
     let drained = marker(1, true);
     node(&mut view, |node| node.marker = Some(&drained));
-    let decision = decide(&fleet, &view);
-    assert_eq!(next_state(&decision), Some(RebootedIntoUpdate));
-    assert_eq!(sets(write(&decision), Field::SpecRebootFromBootId), Some(Value::text(FIRST_BOOT)));
-    assert!(write(&decision).tests.contains(&(Field::StatusRebootRequested, Value::Absent)));
+    granted(&view);
 }
 
 #[test]
@@ -63,7 +70,7 @@ fn each_step_reaches_its_milestone() {
     view.pods.returning = &owners;
     assert_eq!(milestone(&view), Some(Milestone::PodsLeft));
     view.pods = PodFacts { known: true, drained: true, ..PodFacts::default() };
-    assert_eq!(milestone(&view), Some(Milestone::Drained));
+    assert_eq!(milestone(&view), Some(Milestone::RebootGranted));
     let drained = marker(1, true);
     marked(&mut view, &drained);
     assert_eq!(milestone(&view), Some(Milestone::RebootGranted));

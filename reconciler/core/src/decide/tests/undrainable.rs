@@ -5,7 +5,7 @@ use State::{Idle, StagedAndPerformedUpdate};
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, NodeView};
+use crate::facts::{FleetFacts, NodeView, PodFacts};
 use crate::policy::FailureBudget;
 
 const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
@@ -44,6 +44,8 @@ fn unknown_pods_hold_the_nodes_place() {
     first.pods.known = false;
     let next = slots(&without_slots(), &[first, second]);
     assert_eq!((next.write, next.preflight), (None, vec![0]));
+    let third = NodeView { pods: first.pods, ..named("brs-c", "c") };
+    assert_eq!(slots(&without_slots(), &[first, second, third]).preflight, [0], "one follows, and is known");
     let budget = FailureBudget { unproven: None, proven: None };
     let two = FleetFacts { limit: 2, budget, ..without_slots() };
     assert_eq!(taken(&two, &[first, second]), ["brs-b"]);
@@ -119,4 +121,32 @@ fn a_shut_budget_delays_the_cordon() {
     let cordoned = marker(1, false);
     marked(&mut view, &cordoned);
     assert_eq!(decide(&fleet(), &view).effect, Some(Effect::Evict), "what was begun has its deadline");
+}
+
+/// A slot is given back and taken anew in one patch, because the pods of who follows are known by then.
+#[test]
+fn the_pods_of_successors_are_looked_at_ahead() {
+    let in_use = slot("brs-a", "a", 1);
+    let fleet = FleetFacts { slots: &in_use, ..fleet() };
+    let mut running = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    running.shadow_name = "brs-a";
+    shadow(&mut running, |shadow| (shadow.name, shadow.uid) = ("brs-a", "a"));
+    let unknown = |name, uid| NodeView { pods: PodFacts::default(), ..named(name, uid) };
+    let (second, third) = (unknown("brs-b", "b"), unknown("brs-c", "c"));
+    let next = slots(&fleet, &[running, second, third]);
+    assert_eq!((next.write, next.preflight), (None, vec![1]), "one slot, one successor");
+    assert_eq!(next.queued, [(1, Reason::LimitReached), (2, Reason::LimitReached)]);
+
+    let mut over = named("brs-a", "a");
+    shadow(&mut over, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1)));
+    let views = [over, named("brs-b", "b"), third];
+    assert_eq!(taken(&fleet, &views), ["brs-b"]);
+    let write = slots(&fleet, &views).write.unwrap();
+    assert_eq!(sets(&write, Field::Slot("brs-a")), Some(Value::Absent), "in the same patch");
+
+    let full_of_unavailable = FleetFacts { limit: 0, ..without_slots() };
+    assert!(
+        slots(&full_of_unavailable, &[second, third]).preflight.is_empty(),
+        "nobody will give a slot back"
+    );
 }
