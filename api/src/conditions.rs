@@ -8,6 +8,8 @@ pub const PROGRESSING: &str = "Progressing";
 /// Condition type of a shadow, which it has only while that is so: its node's update holds its slot for longer than the
 /// current step may take.
 pub const OVERDUE: &str = "Overdue";
+/// Condition type of a shadow, which it has only while that is so: its host knows of an update that it does not run yet.
+pub const UPDATE_AVAILABLE: &str = "UpdateAvailable";
 /// Condition type of the fleet: are our admission rules seen to be in force.
 pub const ADMISSION_ENFORCED: &str = "AdmissionEnforced";
 /// Condition type of the fleet: is upstream's operator installed beside this one, so that nothing starts.

@@ -60,7 +60,8 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let policy = settings.policy().map_err(ProcessError::Policy)?;
     warn_of_a_schedule_that_is_over(&policy, &settings.scheduler_cron_expression);
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
-    let cluster = ClusterConfig::infer("brupop-reconciler").await?;
+    let metrics = Metrics::default();
+    let cluster = ClusterConfig::infer("brupop-reconciler").await?.counting(&metrics.api_requests);
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let (health_listener, metrics_listener) =
         (endpoint::listen(settings.health_address)?, endpoint::listen(settings.metrics_address)?);
@@ -72,7 +73,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let events = cluster.client()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace, "reconciler started");
 
-    let (health, metrics) = (Health::starting("the watches have not synced yet"), Metrics::default());
+    let health = Health::starting("the watches have not synced yet");
     let watches = Arc::new(Watches::start(&client, &namespace));
     let render = render(Arc::clone(&watches), metrics.clone());
     let scrapers =
@@ -133,7 +134,7 @@ async fn lead_in_turn(
 fn render(watches: Arc<Watches>, metrics: Metrics) -> impl Fn() -> String {
     move || {
         let cluster = watches.synced().then(|| watches.cluster().ok()).flatten();
-        metrics.render(cluster.as_deref(), watches.failures.load(Ordering::Relaxed))
+        metrics.render(cluster.as_deref(), watches.failures.load(Ordering::Relaxed), Timestamp::now())
     }
 }
 

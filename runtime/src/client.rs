@@ -1,5 +1,6 @@
 //! Kubernetes clients with limits on every wait.
 
+use crate::api_requests::ApiRequests;
 use http::{HeaderValue, header::USER_AGENT};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -37,6 +38,7 @@ pub enum ClientError {
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
     config: Config,
+    requests: ApiRequests,
 }
 
 impl ClusterConfig {
@@ -77,7 +79,13 @@ impl ClusterConfig {
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = Some(READ_TIMEOUT);
         config.reset_reader_on_write = true;
-        Ok(Self { config })
+        Ok(Self { config, requests: ApiRequests::default() })
+    }
+
+    /// The same, whose clients count their requests here.
+    #[must_use]
+    pub fn counting(self, requests: &ApiRequests) -> Self {
+        Self { requests: requests.clone(), ..self }
     }
 
     /// The namespace this process runs in: the kubeconfig's context or the pod's own.
@@ -90,7 +98,7 @@ impl ClusterConfig {
     /// # Errors
     /// Certificates or credentials of the configuration cannot be used.
     pub fn client(&self) -> Result<Client, ClientError> {
-        build(self.config.clone())
+        self.build(self.config.clone())
     }
 
     /// A client that does not retry: its caller sees 429, 503 and 504. With 429 the API server also says that a budget does
@@ -101,13 +109,14 @@ impl ClusterConfig {
     pub fn client_without_retry(&self) -> Result<Client, ClientError> {
         let mut config = self.config.clone();
         config.default_retry = false;
-        build(config)
+        self.build(config)
     }
-}
 
-fn build(config: Config) -> Result<Client, ClientError> {
-    let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build(Box::new(error)))?;
-    Ok(builder.with_layer(&TimeoutLayer::new(RESPONSE_TIMEOUT)).build())
+    fn build(&self, config: Config) -> Result<Client, ClientError> {
+        let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build(Box::new(error)))?;
+        // Outermost, so that what is given up for want of an answer is counted, too.
+        Ok(builder.with_layer(&TimeoutLayer::new(RESPONSE_TIMEOUT)).with_layer(&self.requests).build())
+    }
 }
 
 /// Makes `ring` the cryptography of this process. Each `main` calls it first. Further calls change nothing.

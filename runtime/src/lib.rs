@@ -1,6 +1,7 @@
 //! What the processes share: names of settings, logs, shutdown, health, metrics for callers with the right, TLS, the
 //! Kubernetes client.
 
+pub mod api_requests;
 pub mod authorizer;
 pub mod client;
 pub mod connections;

@@ -1,6 +1,7 @@
 //! What the webhook counts.
 
 use crate::verdict::{Actor, Rule};
+use brupop_runtime::api_requests::ApiRequests;
 use brupop_runtime::authorizer::Refusals;
 use brupop_runtime::connections::Drops;
 use brupop_runtime::logs::Quota;
@@ -11,6 +12,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -43,6 +45,8 @@ pub struct Metrics {
     pub certificate_failures: Counter,
     /// Times somebody else had damaged `caBundle`, and it was put right.
     pub ca_bundle_repairs: Counter,
+    /// Requests to the API server.
+    pub api_requests: ApiRequests,
     /// Scrapes that were refused.
     pub scrape_refusals: Refusals,
     /// Reviews that were refused for want of a caller's token.
@@ -63,6 +67,7 @@ impl Default for Metrics {
             certificate_expiry: Gauge::default(),
             certificate_failures: Counter::default(),
             ca_bundle_repairs: Counter::default(),
+            api_requests: ApiRequests::default(),
             scrape_refusals: Refusals::default(),
             caller_refusals: Refusals::default(),
             drops: Drops::default(),
@@ -70,6 +75,7 @@ impl Default for Metrics {
         metrics.register_reviews();
         metrics.register_certificates();
         metrics.register_ports();
+        metrics.register_process();
         metrics
     }
 }
@@ -134,6 +140,16 @@ impl Metrics {
             "Connections dropped, by what they were doing: to make room, or after too long a time",
             self.drops.family(),
         );
+    }
+
+    fn register_process(&mut self) {
+        self.registry.register(
+            "api_requests",
+            "Requests to the API server, by verb and by the code of the answer; none = there was none",
+            self.api_requests.family(),
+        );
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        self.registry.register("build", "What runs", build);
     }
 
     /// Counts a verdict.
@@ -206,6 +222,7 @@ mod tests {
                 "brupop_webhook_ca_bundle_repairs counter",
                 "brupop_webhook_refused_scrapes counter",
                 "brupop_webhook_refused_callers counter",
+                "brupop_webhook_build info",
             ]
         );
         for line in [
@@ -217,6 +234,19 @@ mod tests {
             r#"brupop_webhook_refused_callers_total{reason="unavailable"} 0"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+
+    /// People look a metric up there.
+    #[test]
+    fn each_metric_is_in_the_document() {
+        let metrics = Metrics::default();
+        let text = metrics.render();
+        let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let document = include_str!("../../docs/metrics.md");
+        for (name, _) in described {
+            let mut rows = document.lines().filter(|line| line.starts_with("| `"));
+            assert!(rows.any(|row| row.contains(name)), "docs/metrics.md has no row for {name}");
         }
     }
 }

@@ -36,7 +36,8 @@ pub enum ProcessError {
 /// # Errors
 /// It cannot start. Once it runs, whatever goes wrong is repaired and logged.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
-    let cluster = ClusterConfig::infer("brupop-webhook").await?;
+    let metrics = Arc::new(Metrics::default());
+    let cluster = ClusterConfig::infer("brupop-webhook").await?.counting(&metrics.api_requests);
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let (admission, health_listener, metrics_listener) = (
         endpoint::listen(options.admission_address)?,
@@ -44,7 +45,6 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         endpoint::listen(options.metrics_address)?,
     );
 
-    let metrics = Arc::new(Metrics::default());
     let health = Health::starting("the certificate is not published yet");
     let resolver = Arc::new(Resolver::default());
     let (of_reviews, of_scrapes) = authorizers(cluster.client_without_retry()?, &options, &metrics);

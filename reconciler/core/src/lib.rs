@@ -6,7 +6,7 @@
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
 //! - [`pool`] is what people say of a part of the fleet; [`ownership`] says whose a node is, [`order`] which
 //!   pools go first, [`gates`] what is made of the answers that close them.
-//! - [`window`] says when updates may start; [`status`] says what people see.
+//! - [`window`] says when updates may start; [`status`] says what people see, [`outcome`] what became of updates.
 //!
 //! Read [`facts`] first, then `decide/mod.rs`, `decide/update.rs` and `decide/slots.rs`.
 
@@ -20,6 +20,7 @@ pub mod gates;
 pub mod objects;
 pub mod observe;
 pub mod order;
+pub mod outcome;
 pub mod ownership;
 pub mod policy;
 pub mod pool;

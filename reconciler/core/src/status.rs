@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use brupop_api::conditions::{
     ADMISSION_ENFORCED, Condition, ConditionStatus, HALTED, IDLE, OTHER_OPERATOR, OVERDUE, PROGRESSING,
+    UPDATE_AVAILABLE,
 };
 use brupop_api::crds::MESSAGE_MAX;
 use brupop_api::facts::ShadowFacts;
@@ -57,6 +58,13 @@ impl DesiredCondition {
             progressing.message
         );
         Self::of(OVERDUE, ConditionStatus::True, progressing.reason, &message)
+    }
+
+    /// The condition `UpdateAvailable` of a shadow. It does not name the version, so that its time stays if another one is
+    /// published meanwhile, and it needs no write then.
+    pub fn update_available() -> Self {
+        let message = "the host knows of an update (status.target_version), and does not run it yet";
+        Self::of(UPDATE_AVAILABLE, ConditionStatus::True, "TargetDiffers", message)
     }
 
     /// The condition `AdmissionEnforced` of the fleet; `Err` says what was seen instead of a refusal.
@@ -166,7 +174,8 @@ pub fn shadow_conditions(shadow: &BottlerocketShadow) -> &[Condition] {
 /// Are these conditions of the shadow, as its spec is now, stored already, and no others of ours?
 pub fn shadow_has(shadow: &BottlerocketShadow, wanted: &[DesiredCondition]) -> bool {
     let (stored, generation) = (shadow_conditions(shadow), generation(&shadow.metadata));
-    let ours = |condition: &&Condition| [PROGRESSING, OVERDUE].contains(&condition.type_.as_str());
+    let types = [PROGRESSING, OVERDUE, UPDATE_AVAILABLE];
+    let ours = |condition: &&Condition| types.contains(&condition.type_.as_str());
     wanted.iter().all(|wanted| wanted.is_stored_in(stored, generation))
         && stored.iter().filter(ours).count() == wanted.len()
 }

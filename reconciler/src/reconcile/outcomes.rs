@@ -92,6 +92,7 @@ impl Reconciler {
             return;
         }
         self.metrics.wrote(object, "written");
+        context.ended.iter().for_each(|ended| self.metrics.ended(ended));
         if matches!(operation, Operation::LabelNode { .. }) {
             self.leading.memory.opt_in.resolved();
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::Object;
+use brupop_api::fleet::VersionRecord;
 use futures::FutureExt as _;
 use jiff::{Timestamp, TimestampRound, Unit};
 
@@ -18,8 +19,9 @@ use crate::{checks, evict};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
 use brupop_core::drain::DrainPlan;
-use brupop_core::facts::NodeView;
+use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::observe::{Leader, Now, Observed, observe};
+use brupop_core::outcome;
 use brupop_core::status::EventText;
 
 /// At most so many requests are under way at once. A request that has no room is decided anew when another one is answered.
@@ -218,20 +220,23 @@ impl Reconciler {
         let FleetDecision { slots, nodes, counts } = decide::fleet(pass.observed);
         if let Some(write) = &slots.write {
             let event = EventText::of_halts(&slots.halted);
-            self.send(pass, requests::ledger(pass.cluster, write, None, event));
+            let mut request = requests::ledger(pass.cluster, write, None, event);
+            request.context.ended = outcome::updates_of(fleet, views, &slots);
+            self.send(pass, request);
         }
         self.preflight(pass, &slots);
-        let records = fleet.versions.values().chain(fleet.pool_versions.values());
         let mut last_pass = LastPass {
+            at: pass.now,
             limit: fleet.total_limit(),
             admission_enforced: self.leading.admission.holds().is_ok(),
             other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
             skipped: self.unreadable(pass.cluster),
-            halted: count(records.filter(|record| record.halted.is_some()).count()),
+            halted: halted(fleet),
             ..LastPass::default()
         };
+        let reasons = nodes.iter().map(|decision| &decision.reason);
+        last_pass.count(pass.cluster, fleet, views.iter().zip(reasons));
         for (view, decision) in views.iter().zip(&nodes) {
-            last_pass.count(view, &decision.reason);
             if let Reason::NotUnderstood(why) = decision.reason {
                 let of_shadow = pass.cluster.has_shadow(view.shadow_name)
                     && pass.cluster.shadow(view.shadow_name).is_none();
@@ -394,8 +399,15 @@ fn waits_for_pods(decision: &Decision<'_>) -> bool {
     of_node && empties.contains(&decision.reason)
 }
 
-fn count(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
+/// The versions that are halted: pool, or nothing for the whole fleet, and version.
+fn halted(fleet: &FleetFacts<'_>) -> Vec<(String, String)> {
+    let is_halted = |record: &VersionRecord| record.halted.is_some();
+    let in_fleet = fleet.versions.iter().filter(|(_, record)| is_halted(record));
+    let in_pools = fleet.pool_versions.iter().filter(|(_, record)| is_halted(record));
+    let in_pools = in_pools.filter_map(|(name, _)| name.split_once('/'));
+    let in_fleet = in_fleet.map(|(version, _)| ("", version.as_str()));
+    let owned = |(pool, version): (&str, &str)| (pool.to_owned(), version.to_owned());
+    in_fleet.chain(in_pools).map(owned).collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{Decision, Effect, new_shadow};
 use brupop_core::facts::{FleetFacts, NodeView, UnmanagedNode};
+use brupop_core::outcome::{self, Ended};
 use brupop_core::status::EventText;
 
 use crate::operation::{Confirm, Operation, resource_version};
@@ -55,6 +56,8 @@ pub(super) struct Context {
     pub(super) event: Option<EventText>,
     /// The objects on which the Event is published.
     pub(super) objects: Vec<ObjectReference>,
+    /// What has ended once the request succeeds.
+    pub(super) ended: Vec<Ended>,
 }
 
 impl Context {
@@ -77,6 +80,7 @@ impl Context {
             reason,
             event,
             objects: node.into_iter().chain(shadow.map(|shadow| shadow.object_ref(&()))).collect(),
+            ended: vec![],
         }
     }
 }
@@ -134,12 +138,13 @@ pub(super) fn of(
     let operation =
         operation(cluster, view, effect, fleet).unwrap_or_else(|misfit| Some(Operation::Misfit(misfit)))?;
     let event = decision.milestone.and_then(|milestone| EventText::of_milestone(view, milestone));
+    let ended = outcome::phase_of(cluster, fleet, view, decision).into_iter().collect();
     Some(Request {
         seen: key.version_in(cluster),
         key,
         operation,
         begins_term: None,
-        context: Context::of(cluster, view, decision.reason.as_str(), event),
+        context: Context { ended, ..Context::of(cluster, view, decision.reason.as_str(), event) },
     })
 }
 

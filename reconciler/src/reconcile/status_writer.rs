@@ -70,8 +70,11 @@ impl Reconciler {
         let progressing = DesiredCondition::progressing(reason.status(), reason.as_str(), &message);
         self.log_reason(cluster, view, reason, &progressing);
         let overdue = view.time.slot_overdue.then(|| DesiredCondition::overdue(&progressing));
+        let available = view.shadow.and_then(|shadow| shadow.update());
+        let available = available.map(|_| DesiredCondition::update_available());
         let reason = progressing.reason;
-        let wanted: Vec<DesiredCondition> = [progressing].into_iter().chain(overdue).collect();
+        let wanted: Vec<DesiredCondition> =
+            [progressing].into_iter().chain(overdue).chain(available).collect();
         let now = self.now();
         let debounced = &mut self.leading.memory.node(name).explained.debounced;
         if status::shadow_has(shadow, &wanted) {

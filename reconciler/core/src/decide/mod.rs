@@ -24,6 +24,7 @@ pub use idle::candidates;
 pub(crate) use pool_halts::is_halted;
 pub use reason::{Abort, Reason};
 pub use slots::{Slots, slots};
+pub(crate) use versions::NOT_RETURNED;
 pub use versions::{Halted, HaltedIn, how_to_lift};
 pub use writes::{new_shadow, new_term};
 

@@ -33,6 +33,8 @@ pub struct Slots<'a> {
     pub preflight: Vec<usize>,
     /// Versions that this write halts.
     pub halted: Vec<Halted<'a>>,
+    /// The slots that this write gives back, by name, and the view (by index) that each belongs to, if there is one.
+    pub freed: Vec<(&'a str, Option<usize>)>,
 }
 
 /// Gives back the slots of updates that are over, and takes slots for nodes that may begin. The views are sorted by name of
@@ -78,7 +80,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
         }
         Write { object: Object::Fleet, tests, sets }
     });
-    Slots { write, taken, queued, preflight, halted }
+    Slots { write, taken, queued, preflight, halted, freed: holders.freed }
 }
 
 /// What must still be so when these fields of the ledger are set: the leader, the slots, and each record as it was read,

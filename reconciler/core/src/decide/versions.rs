@@ -28,7 +28,7 @@ const NEXT: SignedDuration = SignedDuration::from_secs(1);
 /// A halt names at most so many nodes.
 const NODES_NAMED: usize = 3;
 /// The reason of a failure that is counted while the host is still away.
-const NOT_RETURNED: &str = "NotReturned";
+pub(crate) const NOT_RETURNED: &str = "NotReturned";
 
 /// A version that is halted now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -75,6 +75,22 @@ fn an_overdue_update_says_so() {
 }
 
 #[test]
+fn an_update_says_since_when_it_is_known() {
+    let progressing = wanted(ConditionStatus::False, "LimitReached");
+    let both = [progressing.clone(), DesiredCondition::update_available()];
+    let patch = shadow_patch(&shadow(&json!([])), &both, "2026-11-21T04:00:00Z");
+    let behind = shadow(&patch["status"]["conditions"]);
+    assert_eq!(crate::outcome::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
+    let paused = [wanted(ConditionStatus::False, "NodePaused"), DesiredCondition::update_available()];
+    let patch = shadow_patch(&behind, &paused, "2026-11-21T05:00:00Z");
+    let behind = shadow(&patch["status"]["conditions"]);
+    assert_eq!(crate::outcome::update_known_since(&behind), Some("2026-11-21T04:00:00Z"));
+    assert!(!shadow_has(&behind, &paused[..1]), "it is taken away");
+    let patch = shadow_patch(&behind, &paused[..1], "2026-11-21T06:00:00Z");
+    assert_eq!(crate::outcome::update_known_since(&shadow(&patch["status"]["conditions"])), None);
+}
+
+#[test]
 fn messages_are_as_the_schema_takes_them() {
     let message = |words: &str| DesiredCondition::progressing(ConditionStatus::True, "R", words).message;
     assert_eq!(message(&"é".repeat(600)), format!("{}…", "é".repeat(510)));

@@ -1,0 +1,165 @@
+//! What became of an update, and how long its phases took. All of it is computed from what stands in the cluster at the
+//! moment of the write that ends the phase, so it does not matter which process led meanwhile.
+
+use brupop_api::conditions::UPDATE_AVAILABLE;
+use brupop_api::fleet::Slot;
+use brupop_api::{BottlerocketShadow, State};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cluster::{Cluster, Entry};
+use crate::decide::{Abort, Decision, Effect, Milestone, NOT_RETURNED, Reason, Slots};
+use crate::facts::{FleetFacts, NodeView};
+use crate::status::shadow_conditions;
+
+/// A part of an update. They follow one another without a gap; what an update that is given up was at is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// From when the update was known, or the last attempt ended, until the node got its slot.
+    Waiting,
+    /// From the slot until the first change of the Node: the host downloads and activates, then budgets are waited for.
+    Staging,
+    /// From that change until the reboot is granted: load balancers forget the node, and its pods go.
+    Draining,
+    /// From the grant until the node is back in service.
+    Rebooting,
+    /// From then until the update counts as done.
+    Soaking,
+}
+
+impl Phase {
+    /// All of them, in their order.
+    pub const ALL: [Self; 5] = [Self::Waiting, Self::Staging, Self::Draining, Self::Rebooting, Self::Soaking];
+
+    /// The word for metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Staging => "staging",
+            Self::Draining => "draining",
+            Self::Rebooting => "rebooting",
+            Self::Soaking => "soaking",
+        }
+    }
+}
+
+/// What is known once a write is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A phase is over, and took so long.
+    Phase(Phase, SignedDuration),
+    /// An update is over.
+    Update {
+        /// What became of it, in one of the words of [`results`].
+        result: &'static str,
+        /// From its slot on; `None` if it did not reach its version, or nobody knows since when it has had its slot.
+        took: Option<SignedDuration>,
+    },
+}
+
+/// The node runs the wanted version, and is in service.
+const UPDATED: &str = "Updated";
+/// The update was given up for what is no failure of the node, such as a person's pause.
+const GIVEN_UP: &str = "GivenUp";
+/// The slot was taken, but not wanted any more.
+const NOT_BEGUN: &str = "NotBegun";
+/// The Node or its shadow was deleted meanwhile.
+const NODE_GONE: &str = "NodeGone";
+/// It failed in a way that only another release of the operator knows.
+const OTHER: &str = "Other";
+
+/// Each word that says what became of an update: our own, and those of failures.
+pub fn results() -> impl Iterator<Item = &'static str> {
+    let failures = Abort::WORDS.iter().copied();
+    let failures = failures.filter(|word| Abort::of_word(word).is_some_and(Abort::is_failure));
+    [UPDATED, GIVEN_UP, NOT_BEGUN, NODE_GONE, NOT_RETURNED, OTHER].into_iter().chain(failures)
+}
+
+/// The phase that is over once this decision is carried out, if one is.
+pub fn phase_of(
+    cluster: &Cluster,
+    fleet: &FleetFacts<'_>,
+    view: &NodeView<'_>,
+    decision: &Decision<'_>,
+) -> Option<Ended> {
+    let (now, entry) = (fleet.now.parse().ok()?, cluster.entries.get(view.shadow_name)?);
+    let spec = &entry.shadow()?.spec;
+    let transition = || time(spec.state_transition_timestamp.as_deref());
+    let slot_since = || time(view.slot(fleet)?.since.as_deref());
+    let (phase, since, until) = match (&decision.effect, decision.reason, decision.milestone) {
+        (Some(Effect::Write(_)), Reason::Starting(_), Some(Milestone::Started)) => {
+            let known = update_known_since(entry.shadow()?).and_then(|since| time(Some(since)))?;
+            (Phase::Waiting, known.max(transition().unwrap_or(known)), slot_since()?)
+        }
+        (Some(Effect::Write(_)), Reason::ExcludedFromLoadBalancers | Reason::Cordoning, _)
+            if node_changed_since(entry).is_none() =>
+        {
+            (Phase::Staging, slot_since()?, now)
+        }
+        // A grant that was taken back and is given once more ends no drain that was not counted.
+        (Some(Effect::Grant { .. }), _, _) if spec.state == State::StagedAndPerformedUpdate => {
+            (Phase::Draining, node_changed_since(entry)?, now)
+        }
+        // A host that rebooted by itself needed no grant, and nobody saw when it began.
+        (Some(Effect::Write(_)), Reason::Monitoring, _) if spec.reboot_from_boot_id.is_some() => {
+            (Phase::Rebooting, transition()?, now)
+        }
+        (Some(Effect::Write(_)), _, Some(Milestone::Updated)) => (Phase::Soaking, transition()?, now),
+        _ => return None,
+    };
+    Some(Ended::Phase(phase, lasted(since, until)))
+}
+
+/// The updates that are over once these slots are given back.
+pub fn updates_of(fleet: &FleetFacts<'_>, views: &[NodeView<'_>], slots: &Slots<'_>) -> Vec<Ended> {
+    let now = fleet.now.parse().ok();
+    let over = slots.freed.iter().filter_map(|&(name, index)| {
+        let slot = fleet.slots.get(name)?;
+        let result = result(slot, index.and_then(|index| views.get(index)));
+        let since = time(slot.since.as_deref()).filter(|_| result == UPDATED);
+        Some(Ended::Update { result, took: since.zip(now).map(|(since, now)| lasted(since, now)) })
+    });
+    over.collect()
+}
+
+/// What became of the update that had this slot.
+fn result(slot: &Slot, view: Option<&NodeView<'_>>) -> &'static str {
+    let shadow = view.and_then(|view| view.shadow).filter(|shadow| shadow.uid == slot.uid);
+    let (Some(shadow), Some(node)) = (shadow, view.and_then(|view| view.node)) else {
+        return if slot.lost { NOT_RETURNED } else { NODE_GONE };
+    };
+    let failure = shadow.spec.failures.filter(|failures| failures.attempt == slot.attempt);
+    if let Some(failure) = failure {
+        return Abort::of_word(&failure.reason).map_or(OTHER, |abort| abort.as_str());
+    }
+    match shadow.spec.version {
+        // An attempt that is skipped has no version.
+        None => NOT_BEGUN,
+        Some(version) if node.version == Some(version) => UPDATED,
+        Some(_) => GIVEN_UP,
+    }
+}
+
+/// Since when the host of this shadow has known of an update that it does not run yet, as its condition says.
+pub fn update_known_since(shadow: &BottlerocketShadow) -> Option<&str> {
+    let conditions = shadow_conditions(shadow).iter();
+    let known = conditions.into_iter().find(|condition| condition.type_ == UPDATE_AVAILABLE);
+    known.map(|condition| condition.last_transition_time.as_str())
+}
+
+/// Since when the Node carries a change for its update.
+fn node_changed_since(entry: &Entry) -> Option<Timestamp> {
+    let marker = entry.marker()?;
+    time(marker.excluded_at.as_deref().or(marker.drain_started_at.as_deref()))
+}
+
+fn time(text: Option<&str>) -> Option<Timestamp> {
+    text?.parse().ok()
+}
+
+/// The clocks of two leaders may differ, so an end may lie before its beginning.
+fn lasted(since: Timestamp, until: Timestamp) -> SignedDuration {
+    until.duration_since(since).max(SignedDuration::ZERO)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,348 @@
+use std::collections::BTreeMap;
+
+use super::last_pass::Group;
+use super::*;
+use brupop_api::printable::is_printable;
+use brupop_api::{BottlerocketShadow, Item};
+use brupop_core::decide::Reason;
+use brupop_core::facts::{FleetFacts, NodeView, Steering};
+use brupop_core::gates::GateState;
+use jiff::SignedDuration;
+use serde_json::json;
+
+const NOW: &str = "2026-11-21T04:00:00Z";
+
+/// What is told now.
+fn told(metrics: &Metrics, cluster: &Cluster, watch_failures: u64) -> String {
+    metrics.render(Some(cluster), watch_failures, NOW.parse().unwrap())
+}
+
+#[track_caller]
+fn has_lines(text: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(text.lines().any(|found| found == *line), "{line} is not in\n{text}");
+    }
+}
+
+fn group(pool: &str, reason: &'static str, version: &str) -> Group {
+    Group { pool: pool.to_owned(), reason, version: version.to_owned() }
+}
+
+fn cluster(hosts: impl IntoIterator<Item = (&'static str, String)>) -> Cluster {
+    let shadow = |(state, version): (&str, String)| -> Item<BottlerocketShadow> {
+        serde_json::from_value(json!({
+            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow", "metadata": {},
+            "spec": {"state": "Idle"}, "status": {"current_state": state, "current_version": version},
+        }))
+        .unwrap()
+    };
+    let mut cluster = Cluster::default();
+    for (number, host) in hosts.into_iter().enumerate() {
+        cluster.entry(&number.to_string()).shadow = Some(Arc::new(shadow(host)));
+    }
+    cluster
+}
+
+#[test]
+fn hosts_are_counted_as_upstreams_users_know_it() {
+    let hosts = [("Idle", "1.0.0"), ("Idle", "1.1.0"), ("MonitoringUpdate", "1.1.0"), ("Dreaming", "1.1.0")];
+    let cluster = cluster(hosts.map(|(state, version)| (state, version.to_owned())));
+    let metrics = Metrics::default();
+    metrics.passed(Some(LastPass {
+        limit: 3,
+        at: "2026-11-21T03:59:50Z".parse().unwrap(),
+        nodes: BTreeMap::from([(group("web", "NoUpdate", "1.0.0"), 1), (group("", "NoUpdate", ""), 1)]),
+        waiting: BTreeMap::new(),
+        skipped: BTreeMap::from([("Pod", 1)]),
+        halted: vec![(String::new(), "1.1.0".to_owned()), ("web".to_owned(), "1.2.0".to_owned())],
+        oldest_slot_seconds: Some(90),
+        overdue: BTreeMap::from([("ReturningToService", 1)]),
+        admission_enforced: true,
+        other_operator: true,
+        gates: vec![("web".to_owned(), "no-critical".to_owned(), GateState::Closed)],
+    }));
+    metrics.wrote("ledger", "written");
+    let text = told(&metrics, &cluster, 5);
+    let lines = [
+        "brupop_leader 1",
+        "brupop_hosts_state{state=\"Idle\"} 2",
+        "brupop_hosts_state{state=\"MonitoringUpdate\"} 1",
+        "brupop_hosts_state{state=\"ErrorReset\"} 0",
+        "brupop_hosts_version{bottlerocket_version=\"1.1.0\"} 2",
+        "brupop_nodes_reason{reason=\"NoUpdate\"} 2",
+        "brupop_nodes_reason{reason=\"Draining\"} 0",
+        "brupop_gate_state{pool=\"web\",gate=\"no-critical\",state=\"Closed\"} 1",
+        "brupop_gate_state{pool=\"web\",gate=\"no-critical\",state=\"Open\"} 0",
+        "brupop_gate_state{pool=\"web\",gate=\"no-critical\",state=\"Unknown\"} 0",
+        "brupop_slots_in_use 0",
+        "brupop_slots_limit 3",
+        "brupop_skipped_objects{kind=\"Pod\"} 1",
+        "brupop_skipped_objects{kind=\"Node\"} 0",
+        "brupop_halted_versions 2",
+        "brupop_version_halted{pool=\"\",bottlerocket_version=\"1.1.0\"} 1",
+        "brupop_version_halted{pool=\"web\",bottlerocket_version=\"1.2.0\"} 1",
+        "brupop_nodes{pool=\"web\",reason=\"NoUpdate\",bottlerocket_version=\"1.0.0\"} 1",
+        "brupop_nodes{pool=\"\",reason=\"NoUpdate\",bottlerocket_version=\"\"} 1",
+        "brupop_last_pass_timestamp_seconds 1795233590",
+        "brupop_oldest_slot_seconds 90",
+        "brupop_slots_overdue{reason=\"ReturningToService\"} 1",
+        "brupop_admission_enforced 1",
+        "brupop_other_operator 1",
+        "brupop_watch_failures_total 5",
+        "brupop_writes_total{object=\"ledger\",result=\"written\"} 1",
+    ];
+    has_lines(&text, &lines);
+    let built = concat!("brupop_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1");
+    has_lines(&text, &[built]);
+}
+
+#[test]
+fn failures_are_counted_by_node_and_by_version() {
+    let mut cluster = cluster([]);
+    for (name, failures) in [
+        ("a", json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"})),
+        ("b", json!({"count": 3, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"})),
+        ("c", json!({"count": 1, "at": "2026-11-21T04:00:00Z", "reason": "DrainTimedOut"})),
+        ("d", json!(null)),
+    ] {
+        let shadow: Item<BottlerocketShadow> = serde_json::from_value(json!({
+            "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow", "metadata": {},
+            "spec": {"state": "Idle", "failures": failures},
+        }))
+        .unwrap();
+        cluster.entry(name).shadow = Some(Arc::new(shadow));
+    }
+    let failure = |node| json!({"node": node, "at": "2026-11-21T04:00:00Z", "reason": "FellBack"});
+    let ledger = json!({"metadata": {"name": "fleet"}, "spec": {}, "status": {"versions": {
+        "1.20.0": {"failures": [failure("a"), failure("b")]}, "1.20.1": {"succeeded": 1},
+    }}});
+    cluster.ledger = Some(Arc::new(serde_json::from_value(ledger).unwrap()));
+    let text = told(&Metrics::default(), &cluster, 0);
+    let lines = [
+        "brupop_nodes_failed{reason=\"FellBack\"} 2",
+        "brupop_nodes_failed{reason=\"DrainTimedOut\"} 1",
+        "brupop_version_failures{bottlerocket_version=\"1.20.0\"} 2",
+        "brupop_version_failures{bottlerocket_version=\"1.20.1\"} 0",
+    ];
+    has_lines(&text, &lines);
+    assert_eq!(text.matches("\nbrupop_nodes_failed{").count(), 2, "{text}");
+}
+
+#[test]
+fn without_the_lead_only_hosts_are_counted() {
+    let metrics = Metrics::default();
+    metrics.passed(Some(LastPass::default()));
+    metrics.passed(None);
+    let text = told(&metrics, &cluster([("Idle", "1.0.0".to_owned())]), 0);
+    assert!(text.contains("brupop_leader 0\n") && !text.contains("brupop_nodes_reason"), "{text}");
+    assert!(text.contains("brupop_hosts_version{bottlerocket_version=\"1.0.0\"} 1\n"), "{text}");
+}
+
+#[test]
+fn versions_do_not_grow_without_bound() {
+    let metrics = Metrics::default();
+    metrics.passed(Some(LastPass::default()));
+    let made_up = (0..100).map(|n| ("Idle", format!("1.0.{n}")));
+    let fleet = (0..3).flat_map(|n| [("Idle", format!("9.0.{n}")), ("Idle", format!("9.0.{n}"))]);
+    let text = told(&metrics, &cluster(made_up.chain(fleet)), 0);
+    let hosts = |version: &str, hosts: u8| {
+        let line = format!("brupop_hosts_version{{bottlerocket_version=\"{version}\"}} {hosts}\n");
+        assert!(text.contains(&line), "{line} is not in\n{text}");
+    };
+    for (version, number) in [("9.0.0", 2), ("9.0.2", 2), ("1.0.0", 1), ("other", 71)] {
+        hosts(version, number);
+    }
+    assert_eq!(text.matches("\nbrupop_hosts_version{").count(), MAX_VERSIONS + 1, "{text}");
+}
+
+#[test]
+fn labels_are_printable_whatever_agents_say() {
+    let hostile = ["1.0.0\u{1b}[2J\n\"} 1\nbrupop_leader 7", "\u{202e}", &"9".repeat(5000)];
+    let cluster = cluster(hostile.map(|version| ("Idle", version.to_owned())));
+    let text = told(&Metrics::default(), &cluster, 0);
+    assert!(text.contains(r#"{bottlerocket_version="\\u{202e}"} 1"#), "{text}");
+    assert!(
+        text.contains(r#"{bottlerocket_version="1.0.0\\u{1b}[2J\\n\"} 1\\nbrupop_leader 7"} 1"#),
+        "{text}"
+    );
+    assert!(text.lines().all(|line| is_printable(line) && line.len() < 200), "{text}");
+    assert_eq!(text.matches("\nbrupop_leader ").count(), 1, "{text}");
+}
+
+#[test]
+fn updates_are_told_before_the_first_one() {
+    let metrics = Metrics::default();
+    let text = metrics.render(None, 0, NOW.parse().unwrap());
+    has_lines(
+        &text,
+        &[
+            "brupop_updates_total{result=\"Updated\"} 0",
+            "brupop_updates_total{result=\"FellBack\"} 0",
+            "brupop_update_duration_seconds_count 0",
+            "brupop_update_phase_duration_seconds_count{phase=\"waiting\"} 0",
+            "brupop_update_phase_duration_seconds_count{phase=\"soaking\"} 0",
+        ],
+    );
+    let minutes = SignedDuration::from_mins;
+    for ended in [
+        Ended::Update { result: "Updated", took: Some(minutes(6)) },
+        Ended::Update { result: "FellBack", took: None },
+        Ended::Phase(Phase::Draining, minutes(2)),
+        Ended::Phase(Phase::Draining, minutes(3)),
+    ] {
+        metrics.ended(&ended);
+    }
+    let text = metrics.render(None, 0, NOW.parse().unwrap());
+    has_lines(
+        &text,
+        &[
+            "brupop_updates_total{result=\"Updated\"} 1",
+            "brupop_updates_total{result=\"FellBack\"} 1",
+            "brupop_updates_total{result=\"GivenUp\"} 0",
+            "brupop_update_duration_seconds_sum 360.0",
+            "brupop_update_duration_seconds_bucket{le=\"300.0\"} 0",
+            "brupop_update_duration_seconds_bucket{le=\"600.0\"} 1",
+            "brupop_update_phase_duration_seconds_sum{phase=\"draining\"} 300.0",
+            "brupop_update_phase_duration_seconds_bucket{le=\"120.0\",phase=\"draining\"} 1",
+            "brupop_update_phase_duration_seconds_count{phase=\"rebooting\"} 0",
+        ],
+    );
+}
+
+#[test]
+fn pools_do_not_grow_without_bound() {
+    let pools = (0..60).map(|number| format!("pool-{number:02}"));
+    let waiting = pools.clone().enumerate().map(|(number, pool)| {
+        // The later the pool by its name, the longer its update has been known.
+        ((pool, "OutsideWindow"), format!("2026-11-21T03:{:02}:00Z", 59 - number))
+    });
+    let pass = LastPass {
+        nodes: pools.map(|pool| (group(&pool, "OutsideWindow", "1.0.0"), 1)).collect(),
+        waiting: waiting.collect(),
+        ..LastPass::default()
+    };
+    let metrics = Metrics::default();
+    metrics.passed(Some(pass));
+    let text = told(&metrics, &Cluster::default(), 0);
+    has_lines(
+        &text,
+        &[
+            "brupop_nodes{pool=\"pool-49\",reason=\"OutsideWindow\",bottlerocket_version=\"1.0.0\"} 1",
+            "brupop_nodes{pool=\"other\",reason=\"OutsideWindow\",bottlerocket_version=\"1.0.0\"} 10",
+            "brupop_nodes_reason{reason=\"OutsideWindow\"} 60",
+            "brupop_oldest_waiting_update_seconds{pool=\"pool-00\",reason=\"OutsideWindow\"} 60",
+            "brupop_oldest_waiting_update_seconds{pool=\"other\",reason=\"OutsideWindow\"} 3600",
+        ],
+    );
+    for metric in ["\nbrupop_nodes{", "\nbrupop_oldest_waiting_update_seconds{"] {
+        assert_eq!(text.matches(metric).count(), 51, "{text}");
+    }
+    metrics.passed(Some(LastPass::default()));
+    let text = told(&metrics, &Cluster::default(), 0);
+    assert!(!text.contains("pool-49"), "what is gone is told no more:\n{text}");
+}
+
+#[test]
+fn a_time_that_cannot_be_read_is_left_out() {
+    let waiting = |since: &str| BTreeMap::from([((String::new(), "NodePaused"), since.to_owned())]);
+    for (since, told_seconds) in [("soon", None), ("2026-11-21T05:00:00Z", Some(0)), (NOW, Some(0))] {
+        let metrics = Metrics::default();
+        let nodes = BTreeMap::from([(group("", "NodePaused", ""), 1)]);
+        metrics.passed(Some(LastPass { nodes, waiting: waiting(since), ..LastPass::default() }));
+        let text = told(&metrics, &Cluster::default(), 0);
+        let line = told_seconds.map(|seconds| {
+            format!("brupop_oldest_waiting_update_seconds{{pool=\"\",reason=\"NodePaused\"}} {seconds}")
+        });
+        let lines = text.lines().filter(|line| line.starts_with("brupop_oldest_waiting_update_seconds"));
+        assert_eq!(lines.collect::<Vec<_>>(), line.iter().map(String::as_str).collect::<Vec<_>>(), "{since}");
+    }
+}
+
+/// A shadow whose host has known of an update since this minute.
+fn behind(name: &str, minute: u8) -> Item<BottlerocketShadow> {
+    serde_json::from_value(json!({
+        "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
+        "metadata": {"name": name, "uid": name, "generation": 1}, "spec": {"state": "Idle"},
+        "status": {"current_version": "1.19.4", "target_version": "1.20.0", "conditions": [
+            {"type": "Progressing", "status": "False", "reason": "LimitReached", "message": "m",
+                "lastTransitionTime": NOW},
+            {"type": "UpdateAvailable", "status": "True", "reason": "TargetDiffers", "message": "m",
+                "lastTransitionTime": format!("2026-11-21T03:{minute:02}:00Z")}]},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_pass_counts_who_waits_and_since_when() {
+    let mut cluster = Cluster::default();
+    for (name, minute) in [("brs-a", 10), ("brs-b", 5), ("brs-c", 20), ("brs-d", 1)] {
+        cluster.entry(name).shadow = Some(Arc::new(behind(name, minute)));
+    }
+    // It has no shadow, and is no view.
+    cluster.entry("brs-bb");
+    let view = |name| {
+        let shadow = cluster.shadow(name).and_then(brupop_api::facts::ShadowFacts::of);
+        NodeView { shadow, ..NodeView::nothing(name) }
+    };
+    let views = ["brs-a", "brs-b", "brs-c", "brs-d"].map(view);
+    let reasons = [Reason::LimitReached, Reason::LimitReached, Reason::NodePaused, Reason::Rebooting];
+    let mut pass = LastPass::default();
+    pass.count(&cluster, &FleetFacts::EXAMPLE, views.iter().zip(&reasons));
+    assert_eq!(
+        pass.nodes.into_iter().collect::<Vec<_>>(),
+        [
+            (group("", "LimitReached", "1.19.4"), 2),
+            (group("", "NodePaused", "1.19.4"), 1),
+            (group("", "Rebooting", "1.19.4"), 1),
+        ]
+    );
+    // What moves does not wait, however long its update has been known.
+    assert_eq!(
+        pass.waiting.into_iter().collect::<Vec<_>>(),
+        [
+            ((String::new(), "LimitReached"), "2026-11-21T03:05:00Z".to_owned()),
+            ((String::new(), "NodePaused"), "2026-11-21T03:20:00Z".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn a_pool_that_is_not_known_is_none() {
+    let view = NodeView { steering: Steering::Pool(7), ..NodeView::nothing("brs-a") };
+    let mut pass = LastPass::default();
+    pass.count(&Cluster::default(), &FleetFacts::EXAMPLE, [(&view, &Reason::NodeGone)].into_iter());
+    assert_eq!(pass.nodes, BTreeMap::from([(group("", "NodeGone", ""), 1)]));
+}
+
+/// People look a metric up there.
+#[test]
+fn each_metric_is_in_the_document() {
+    let metrics = Metrics::default();
+    let (nodes, waiting) = (group("", "NodePaused", ""), (String::new(), "NodePaused"));
+    metrics.passed(Some(LastPass {
+        nodes: BTreeMap::from([(nodes, 1)]),
+        waiting: BTreeMap::from([(waiting, NOW.to_owned())]),
+        overdue: BTreeMap::from([("Draining", 1)]),
+        gates: vec![("web".to_owned(), "quiet".to_owned(), GateState::Open)],
+        halted: vec![(String::new(), "1.20.0".to_owned())],
+        ..LastPass::default()
+    }));
+    metrics.wrote("ledger", "written");
+    metrics.evicted("blocked");
+    let cluster = cluster([("Idle", "1.19.4".to_owned())]);
+    let text = told(&metrics, &cluster, 0);
+    let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let document = include_str!("../../../docs/metrics.md");
+    for (name, kind) in described {
+        let sample = match kind {
+            "counter" => format!("`{name}_total"),
+            "info" => format!("`{name}_info"),
+            _ => format!("`{name}"),
+        };
+        let mut rows = document.lines().filter(|line| line.starts_with("| `"));
+        assert!(
+            rows.any(|row| row.contains(&format!("{sample}{{")) || row.contains(&format!("{sample}`"))),
+            "docs/metrics.md has no row for {sample}"
+        );
+    }
+}

@@ -1,0 +1,187 @@
+//! Counts requests to the API server, by verb and by what was answered: a layer around the client.
+
+use std::task::{Context, Poll};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode, Uri};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Metric;
+use tower::{Layer, Service};
+
+/// The code of a request that got no answer: none came in time, there was no connection, or whoever asked gave up.
+const NO_ANSWER: &str = "none";
+
+/// A verb of Kubernetes, and an HTTP status or [`NO_ANSWER`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    verb: &'static str,
+    code: String,
+}
+
+/// Requests to the API server by verb and by the code of the answer. Clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct ApiRequests(Family<Answered, Counter>);
+
+impl ApiRequests {
+    /// What was counted, for a registry.
+    pub fn family(&self) -> impl Metric + use<> {
+        self.0.clone()
+    }
+}
+
+impl<S> Layer<S> for ApiRequests {
+    type Service = Counting<S>;
+
+    fn layer(&self, inner: S) -> Counting<S> {
+        Counting { inner, requests: self.clone() }
+    }
+}
+
+/// A client that counts.
+#[derive(Clone, Debug)]
+pub struct Counting<S> {
+    inner: S,
+    requests: ApiRequests,
+}
+
+impl<S, B, R> Service<Request<B>> for Counting<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let verb = verb(request.method(), request.uri());
+        let mut pending = Pending { requests: self.requests.clone(), verb, code: None };
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await;
+            if let Ok(response) = &answer {
+                pending.answered(response.status());
+            }
+            answer
+        }
+        .boxed()
+    }
+}
+
+/// A request that is counted when this is dropped, so also if nobody waits for its answer any more.
+struct Pending {
+    requests: ApiRequests,
+    verb: &'static str,
+    code: Option<u16>,
+}
+
+impl Pending {
+    fn answered(&mut self, status: StatusCode) {
+        self.code = Some(status.as_u16());
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let code = self.code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.to_string());
+        self.requests.0.get_or_create(&Answered { verb: self.verb, code }).inc();
+    }
+}
+
+/// The verb of a request, as Kubernetes calls it.
+fn verb(method: &Method, uri: &Uri) -> &'static str {
+    match *method {
+        Method::GET if is_watch(uri) => "watch",
+        Method::GET if names_collection(uri.path()) => "list",
+        Method::GET => "get",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "other",
+    }
+}
+
+fn is_watch(uri: &Uri) -> bool {
+    let parameters = uri.query().unwrap_or_default().split('&');
+    parameters.into_iter().any(|parameter| ["watch=true", "watch=1"].contains(&parameter))
+}
+
+/// Is this the path of all objects of a resource, in a namespace or in all of them?
+fn names_collection(path: &str) -> bool {
+    let path: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = path.as_slice() else { return false };
+    matches!(resource, [_] | ["namespaces", _, _])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use tower::ServiceExt as _;
+
+    fn counted(requests: &ApiRequests, verb: &'static str, code: &str) -> u64 {
+        let answered = Answered { verb, code: code.to_owned() };
+        requests.0.get(&answered).map_or(0, |counter| counter.get())
+    }
+
+    #[test]
+    fn verbs_are_those_of_kubernetes() {
+        let fleets = "/apis/brupop.bottlerocket.aws/v1alpha1/namespaces/ns/bottlerocketfleets";
+        for (method, uri, expected) in [
+            (Method::GET, "/api/v1/nodes", "list"),
+            (Method::GET, "/api/v1/nodes?limit=500", "list"),
+            (Method::GET, "/api/v1/nodes?allowWatchBookmarks=true&watch=true", "watch"),
+            (Method::GET, "/api/v1/nodes/n", "get"),
+            (Method::GET, "/api/v1/namespaces", "list"),
+            (Method::GET, "/api/v1/namespaces/ns", "get"),
+            (Method::GET, "/api/v1/namespaces/ns/pods", "list"),
+            (Method::GET, "/api/v1/namespaces/ns/pods/p", "get"),
+            (Method::GET, fleets, "list"),
+            (Method::GET, &format!("{fleets}/fleet"), "get"),
+            (Method::GET, "/version", "get"),
+            (Method::POST, "/api/v1/namespaces/ns/pods/p/eviction", "create"),
+            (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l", "update"),
+            (Method::PATCH, &format!("{fleets}/fleet/status"), "patch"),
+            (Method::DELETE, "/api/v1/namespaces/ns/pods/p", "delete"),
+            (Method::OPTIONS, "/api/v1/nodes", "other"),
+        ] {
+            assert_eq!(verb(&method, &uri.parse().unwrap()), expected, "{method} {uri}");
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_are_counted_by_their_codes() {
+        let requests = ApiRequests::default();
+        let service = tower::service_fn(|request: Request<u16>| async move {
+            Ok::<_, Infallible>(Response::builder().status(*request.body()).body(()).unwrap())
+        });
+        for code in [200, 404, 404] {
+            let request = Request::get("/api/v1/nodes/n").body(code).unwrap();
+            requests.layer(service).oneshot(request).await.unwrap();
+        }
+        assert_eq!(counted(&requests, "get", "200"), 1);
+        assert_eq!(counted(&requests, "get", "404"), 2);
+        assert_eq!(counted(&requests, "get", NO_ANSWER), 0);
+    }
+
+    #[tokio::test]
+    async fn what_gets_no_answer_is_counted_too() {
+        let requests = ApiRequests::default();
+        let fails = tower::service_fn(|_: Request<()>| async { Err::<Response<()>, _>("no connection") });
+        let request = || Request::get("/api/v1/nodes").body(()).unwrap();
+        assert!(requests.layer(fails).oneshot(request()).await.is_err());
+        assert_eq!(counted(&requests, "list", NO_ANSWER), 1);
+        let never = tower::service_fn(|_: Request<()>| std::future::pending::<Result<Response<()>, ()>>());
+        // Nobody waits any longer.
+        assert!(requests.layer(never).oneshot(request()).now_or_never().is_none());
+        assert_eq!(counted(&requests, "list", NO_ANSWER), 2);
+    }
+}
