@@ -3,7 +3,7 @@
 //! etcd is asked itself, by its JSON gateway, so nothing is missed while API servers are away, and nothing that they
 //! say is believed. It needs an API server that stores JSON ([`crate::Options::under_faults`]).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use http_body_util::BodyExt as _;
@@ -31,7 +31,7 @@ pub struct Revision {
 
 /// The revisions of the objects whose keys are `wanted`, from the first on.
 pub struct Revisions {
-    received: mpsc::UnboundedReceiver<Revision>,
+    received: mpsc::UnboundedReceiver<(Instant, Revision)>,
     _watching: JoinSet<()>,
 }
 
@@ -44,8 +44,8 @@ impl Revisions {
         Self { received, _watching: watching }
     }
 
-    /// The next one, if it has come.
-    pub fn take(&mut self) -> Option<Revision> {
+    /// The next one, if it has come, and when it came.
+    pub fn take(&mut self) -> Option<(Instant, Revision)> {
         self.received.try_recv().ok()
     }
 }
@@ -78,7 +78,7 @@ struct KeyValue {
     value: Option<ByteString>,
 }
 
-async fn follow(etcd: String, wanted: fn(&str) -> bool, sender: mpsc::UnboundedSender<Revision>) {
+async fn follow(etcd: String, wanted: fn(&str) -> bool, sender: mpsc::UnboundedSender<(Instant, Revision)>) {
     let mut next = 1;
     while !sender.is_closed() {
         if let Err(error) = watch(&etcd, wanted, &sender, &mut next).await {
@@ -92,7 +92,7 @@ async fn follow(etcd: String, wanted: fn(&str) -> bool, sender: mpsc::UnboundedS
 async fn watch(
     etcd: &str,
     wanted: fn(&str) -> bool,
-    sender: &mpsc::UnboundedSender<Revision>,
+    sender: &mpsc::UnboundedSender<(Instant, Revision)>,
     next: &mut u64,
 ) -> Result<()> {
     let stream = TcpStream::connect(etcd).await?;
@@ -116,7 +116,7 @@ async fn watch(
                 let revision = event.read(wanted)?;
                 *next = revision.0 + 1;
                 if let Some(revision) = revision.1 {
-                    sender.send(revision)?;
+                    sender.send((Instant::now(), revision))?;
                 }
             }
         }

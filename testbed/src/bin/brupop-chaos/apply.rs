@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use crate::fault::{Bad, Fault, HostAnswer, HostCall, Process};
 use crate::people::{self, node_name};
 use crate::pools;
+use crate::prometheus::Prometheus;
 use crate::refuser::Refuser;
 use brupop_testbed::operator::NAMESPACE;
 
@@ -40,10 +41,11 @@ pub(crate) struct Maker {
     /// Pods whose process stands still or whose gateway is bad, by what was meant.
     meant: Vec<(Process, Vec<String>)>,
     refuser: Refuser,
+    pub(crate) prometheus: Prometheus,
 }
 
 impl Maker {
-    pub(crate) fn new(nodes: usize) -> Result<Self> {
+    pub(crate) fn new(nodes: usize, prometheus: Prometheus) -> Result<Self> {
         Ok(Self {
             hosts: vec![Faults::default(); nodes],
             bad_images: BTreeSet::new(),
@@ -52,6 +54,7 @@ impl Maker {
             about: JoinSet::new(),
             meant: vec![],
             refuser: Refuser::start()?,
+            prometheus,
         })
     }
 
@@ -93,6 +96,7 @@ impl Maker {
                 self.meant.push((*process, pods));
             }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(false),
+            Fault::Source { wrong, .. } => self.prometheus.set(Some(*wrong)),
             Fault::Rogue { node, .. } => {
                 self.signal(fleet, Process::Agent(*node), Signal::STOP).await?;
                 let token = timeout(A_MOMENT * 3, fleet.agents_token(&node_name(*node))).await??;
@@ -200,6 +204,7 @@ impl Maker {
                 }
             }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(true),
+            Fault::Source { .. } => self.prometheus.set(None),
             Fault::HostAnswers { node, call, .. } => {
                 let call = call_of(*call);
                 self.change(fleet, *node, |faults| {

@@ -82,6 +82,8 @@ pub(crate) enum Fault {
     SetLimit { limit: usize },
     /// A person changes a pool, and later changes it back.
     Pool { pool: String, change: PoolChange, ms: u64 },
+    /// Something is wrong with the source of the pools' gates.
+    Source { wrong: Source, ms: u64 },
     /// A person cordons a node, and later uncordons it.
     Cordon { node: usize, ms: u64 },
     /// A person uncordons a node, whoever cordoned it.
@@ -190,6 +192,32 @@ pub(crate) enum PoolChange {
     Deleted,
     /// It selects all nodes, before all others.
     TakesAll,
+    /// One zone at a time, three nodes of it.
+    OneZone,
+    /// Only the first release is allowed.
+    FirstRelease,
+    /// The first two releases are not.
+    LaterReleases,
+    /// Versions must be so many seconds old.
+    Ripens(u64),
+}
+
+/// What may be wrong with the source of gates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Source {
+    /// It finds what there should be none of.
+    Firing,
+    /// It does not find what it should always find.
+    Blind,
+    /// 200, and no answer to the question.
+    Nonsense,
+    /// It says that it could not answer.
+    Failed,
+    /// It never answers.
+    Silent,
+    /// It ends every connection.
+    Away,
 }
 
 /// What a person writes into a status.
@@ -221,6 +249,7 @@ impl Fault {
             | Self::StaysDown { ms, .. }
             | Self::NobodyReturns { ms }
             | Self::Pool { ms, .. }
+            | Self::Source { ms, .. }
             | Self::Cordon { ms, .. }
             | Self::Drain { ms, .. }
             | Self::PauseNode { ms, .. }

@@ -6,6 +6,7 @@ mod checker;
 mod fault;
 mod people;
 mod pools;
+mod prometheus;
 mod random;
 mod refuser;
 mod run;
@@ -35,6 +36,9 @@ struct Arguments {
     /// How many seeds are run, one after the other: this one and those that follow
     #[arg(long, default_value_t = 1)]
     seeds: u64,
+    /// Whether there are pools, whatever the seed says
+    #[arg(long)]
+    pools: Option<bool>,
     /// How long faults are made
     #[arg(long, default_value_t = 120)]
     seconds: u64,
@@ -89,7 +93,7 @@ async fn all(arguments: &Arguments) -> Result<bool> {
     let length = Duration::from_secs(arguments.seconds);
     let mut failed = vec![];
     for seed in first..first.saturating_add(arguments.seeds) {
-        let plan = schedule::plan(seed, length, arguments.nodes.into());
+        let plan = schedule::plan(seed, length, arguments.nodes.into(), arguments.pools);
         if arguments.print {
             print!("{}", schedule::print(&plan));
             continue;
@@ -146,9 +150,10 @@ fn write_small(folder: &Path, rule: &str, plan: &Plan) -> Result<()> {
 
 fn print(name: &str, report: &Report) {
     let made: usize = report.made.values().sum();
+    let [under_faults, granted] = report.grants;
     println!(
-        "== {name}: {made} faults, {} reboots granted, {} asked for, at rest after {} s",
-        report.grants, report.reboots, report.settled_in
+        "== {name}: {made} faults, {granted} reboots granted ({under_faults} under faults), {} asked for, at rest after {} s",
+        report.reboots, report.settled_in
     );
     println!("   faults: {}", join(report.made.iter().map(|(kind, count)| format!("{kind} {count}"))));
     let writes = report.writes.iter().map(|((program, of), most)| format!("{program} {of} {most}"));

@@ -1,5 +1,7 @@
 //! Three pools, and what people do to them: in every second run.
 
+use std::ops::Range;
+
 use anyhow::Result;
 use brupop_api::BottlerocketPool;
 use brupop_testbed::Fleet;
@@ -10,18 +12,24 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value as Json, json};
 
-use crate::fault::{Fault, PoolChange, Step};
+use crate::fault::{Fault, PoolChange, Source, Step};
 use crate::people::node_name;
+use crate::prometheus;
 use crate::random::Random;
+use crate::schedule::RELEASES;
 
 /// The label by which pools select nodes. One that is deleted and made again has lost it.
 const TIER: &str = "tier";
 /// The pools. `web` comes after `canary`.
 pub(crate) const POOLS: [&str; 3] = ["canary", "web", "db"];
-/// Between two changes of pools, in milliseconds.
-const GAP: std::ops::Range<u64> = 4_000..15_000;
-/// How long one lasts: longer than what a leader with an old view may still do.
-const LASTS: std::ops::Range<u64> = 5_000..45_000;
+/// Between two changes of the same pool, in milliseconds.
+const GAP: Range<u64> = 8_000..28_000;
+/// How long one lasts: longer than what a leader with an old view may still do, if it is one that lets nothing begin.
+const LASTS: Range<u64> = 10_000..40_000;
+const CLOSED: Range<u64> = 25_000..38_000;
+/// The same of what is wrong with the source of gates.
+const WELL: Range<u64> = 15_000..40_000;
+const WRONG: Range<u64> = 18_000..35_000;
 
 /// The pool of a node at the beginning.
 fn tier(node: usize) -> &'static str {
@@ -30,37 +38,78 @@ fn tier(node: usize) -> &'static str {
 
 /// The spec of a pool as it is when nobody has changed it.
 fn spec(pool: &str) -> Json {
-    let mut spec = json!({"nodeSelector": {"matchLabels": {TIER: pool}}, "maxUnavailable": 1, "paused": false,
+    let mut spec = json!({"nodeSelector": {"matchLabels": {TIER: pool}}, "maxUnavailable": 2, "paused": false,
             "drain": {"timeout": "15s"}, "soak": {"readyFor": "1s", "workloadsTimeout": "10s"}});
     if pool == "web" {
-        spec["maxUnavailable"] = json!(2);
+        spec["maxUnavailable"] = json!(3);
         spec["after"] = json!([{"pool": "canary", "soak": "2s"}]);
+    }
+    if pool == "db" {
+        spec["gates"] = json!([prometheus::gate()]);
     }
     spec
 }
 
-/// What people do to pools in this time.
+/// What people do to pools in this time, and what goes wrong with the source of their gates. Not the numbers of the other
+/// faults, which stay what they are.
 pub(crate) fn steps(seed: u64, length: u64) -> Vec<Step> {
-    // Not the numbers of the other faults, which stay what they are.
     let mut random = Random::new(!seed);
-    let mut steps = vec![];
-    let mut at = 2_000;
+    let of_pools =
+        POOLS.map(|pool| one_after_the_other(&mut random, GAP, length, |random| change_of(random, pool)));
+    let of_source = one_after_the_other(&mut random, WELL, length, |random| {
+        let wrong = [
+            Source::Firing,
+            Source::Firing,
+            Source::Blind,
+            Source::Nonsense,
+            Source::Failed,
+            Source::Silent,
+            Source::Away,
+        ];
+        Fault::Source { wrong: *random.one(&wrong), ms: random.within(WRONG) }
+    });
+    of_pools.into_iter().flatten().chain(of_source).collect()
+}
+
+/// Faults of which none begins before the last one is over.
+fn one_after_the_other(
+    random: &mut Random,
+    gap: Range<u64>,
+    length: u64,
+    make: impl Fn(&mut Random) -> Fault,
+) -> Vec<Step> {
+    let (mut steps, mut at) = (vec![], random.within(gap.clone()));
     while at < length {
-        let change = *random.one(&[
-            PoolChange::Limit(1),
-            PoolChange::Limit(3),
-            PoolChange::Paused,
-            PoolChange::Frozen,
-            PoolChange::Closed,
-            PoolChange::Alternates,
-            PoolChange::Deleted,
-            PoolChange::TakesAll,
-        ]);
-        let pool = (*random.one(&POOLS)).to_owned();
-        steps.push(Step { at, fault: Fault::Pool { pool, change, ms: random.within(LASTS) } });
-        at += random.within(GAP);
+        let fault = make(random);
+        let lasts = fault.lasts().unwrap_or(0);
+        steps.push(Step { at, fault });
+        at += lasts + random.within(gap.clone());
     }
     steps
+}
+
+fn change_of(random: &mut Random, pool: &str) -> Fault {
+    let change = *random.one(&[
+        PoolChange::Limit(1),
+        PoolChange::Limit(4),
+        PoolChange::Paused,
+        PoolChange::Frozen,
+        PoolChange::Closed,
+        PoolChange::Alternates,
+        PoolChange::Deleted,
+        PoolChange::TakesAll,
+        PoolChange::OneZone,
+        PoolChange::OneZone,
+        PoolChange::FirstRelease,
+        PoolChange::LaterReleases,
+        PoolChange::Ripens(30),
+        PoolChange::Ripens(90),
+    ]);
+    let lasts = match change {
+        PoolChange::Limit(_) | PoolChange::Deleted | PoolChange::TakesAll => LASTS,
+        _ => CLOSED,
+    };
+    Fault::Pool { pool: pool.to_owned(), change, ms: random.within(lasts) }
 }
 
 /// Labels the nodes, and makes the pools.
@@ -104,6 +153,13 @@ pub(crate) async fn change(client: Client, pool: String, change: PoolChange) -> 
             spec["nodeSelector"] = json!({});
             spec["priority"] = json!(7);
         }
+        PoolChange::OneZone => {
+            spec["maxUnavailable"] = json!(3);
+            spec["topology"] = json!({"mode": "OneAtATime"});
+        }
+        PoolChange::FirstRelease => spec["versions"] = json!({"below": RELEASES[1].0}),
+        PoolChange::LaterReleases => spec["versions"] = json!({"atLeast": RELEASES[2].0}),
+        PoolChange::Ripens(seconds) => spec["versions"] = json!({"minAge": format!("{seconds}s")}),
         PoolChange::Deleted => {
             let pools = Api::<BottlerocketPool>::namespaced(client, NAMESPACE);
             return Ok(pools.delete(&pool, &DeleteParams::default()).await.map(drop)?);

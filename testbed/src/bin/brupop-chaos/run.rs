@@ -16,6 +16,7 @@ use crate::checker::rest::restless;
 use crate::fault::{Fault, Plan, Step};
 use crate::people;
 use crate::pools::{self, POOLS};
+use crate::prometheus::Prometheus;
 use crate::schedule::{BUDGETS, LAST};
 use crate::watch::Watch;
 use crate::world;
@@ -39,8 +40,8 @@ pub(crate) struct Report {
     pub(crate) violations: Vec<Violation>,
     /// Faults that were made, by kind.
     pub(crate) made: BTreeMap<String, usize>,
-    /// Reboots that were granted, and those that hosts were asked for.
-    pub(crate) grants: usize,
+    /// Reboots that were granted, before the faults stopped and in all; and those that hosts were asked for.
+    pub(crate) grants: [usize; 2],
     pub(crate) reboots: usize,
     /// Seconds from the last fault to rest.
     pub(crate) settled_in: u64,
@@ -56,22 +57,24 @@ pub(crate) struct Report {
 /// The test bed itself has failed.
 pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<Report> {
     let nodes = plan.settings.nodes;
-    let mut fleet = world::start(&plan.settings).await?;
+    let prometheus = Prometheus::start()?;
+    let mut fleet = world::start(&plan.settings, &prometheus).await?;
     let mut watch = Watch::of(&fleet);
-    let mut maker = Maker::new(nodes)?;
+    let mut maker = Maker::new(nodes, prometheus)?;
     let mut report = Report::default();
     make_faults(&mut fleet, &mut watch, &mut maker, &mut report, &plan.steps, stop).await?;
+    report.grants[0] = watch.objects.grants.len();
     if !stop || watch.found.violations.is_empty() {
         let began = Instant::now();
         calm(&mut fleet, &mut maker, nodes, plan.settings.pools).await?;
         settle(&mut fleet, &mut watch, &maker).await?;
         report.settled_in = began.elapsed().as_secs();
-        watch.conclude(&fleet)?;
+        watch.conclude(&fleet, &maker.prometheus)?;
     }
     watch.found.add(logs(&fleet.control_plane.sandbox().logs())?);
     let requested = |ended: &Ended| ended.requested;
     report.reboots = fleet.hosts.iter().flat_map(Host::ended_boots).filter(requested).count();
-    report.grants = watch.objects.grants.len();
+    report.grants[1] = watch.objects.grants.len();
     report.writes = watch.audited.most;
     report.memory = watch.memory.0;
     report.violations = watch.found.violations;
@@ -117,7 +120,7 @@ async fn make_faults(
             }
             continue;
         }
-        watch.look(fleet)?;
+        watch.look(fleet, &maker.prometheus)?;
         maker.mend(fleet)?;
         if stop && !watch.found.violations.is_empty() {
             return Ok(());
@@ -141,6 +144,7 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize, has_pools: boo
         gateways.clear();
     }
     fleet.control_plane.reach_services(true);
+    maker.prometheus.set(None);
     maker.heal_hosts(fleet);
     go_on(fleet);
     maker.until_people_are_done().await;
@@ -187,7 +191,7 @@ async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker) -> Result<(
     let (mut step, mut stepped) = (0, Instant::now());
     let mut rested: Option<Instant> = None;
     loop {
-        watch.look(fleet)?;
+        watch.look(fleet, &maker.prometheus)?;
         maker.mend(fleet)?;
         if watch.objects.last_step != step {
             (step, stepped) = (watch.objects.last_step, Instant::now());

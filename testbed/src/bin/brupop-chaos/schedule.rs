@@ -9,7 +9,8 @@ use crate::pools;
 use crate::random::Random;
 
 /// Releases, and when they come, in per cent of the time.
-const RELEASES: [(&str, u64, bool); 3] = [("1.20.0", 3, false), ("1.21.0", 35, true), ("1.22.0", 60, false)];
+pub(crate) const RELEASES: [(&str, u64, bool); 3] =
+    [("1.20.0", 3, false), ("1.21.0", 35, true), ("1.22.0", 60, false)];
 /// The last release, which is published when the faults have stopped.
 pub(crate) const LAST: &str = "1.30.0";
 /// Between two faults, in milliseconds.
@@ -18,15 +19,15 @@ const GAP: std::ops::Range<u64> = 300..3_000;
 /// Deployments and the like with a budget; see `world.rs`.
 pub(crate) const BUDGETS: [&str; 3] = ["cart", "web", "db"];
 
-/// What follows from a seed.
-pub(crate) fn plan(seed: u64, length: Duration, nodes: usize) -> Plan {
+/// What follows from a seed. Every second seed has pools, if nothing else is wanted.
+pub(crate) fn plan(seed: u64, length: Duration, nodes: usize, pools: Option<bool>) -> Plan {
     let mut random = Random::new(seed);
     let few = (3, ["2", "4"].map(str::to_owned));
     // So many that what is kept of the last few may not be enough.
     let many = (nodes.min(12), ["unlimited", "unlimited"].map(str::to_owned));
     let (limit, failures) = if random.within(0..3) == 0 { many } else { few };
-    let settings =
-        Settings { nodes, limit, failures, exclusion: random.within(0..2), pools: seed.is_multiple_of(2) };
+    let pools = pools.unwrap_or(seed.is_multiple_of(2));
+    let settings = Settings { nodes, limit, failures, exclusion: random.within(0..2), pools };
     let mut steps = steps(&mut random, length, nodes);
     if settings.pools {
         steps.extend(pools::steps(seed, u64::try_from(length.as_millis()).unwrap_or(u64::MAX)));
@@ -194,11 +195,13 @@ mod tests {
     #[test]
     fn a_schedule_follows_from_its_seed_and_survives_being_written() {
         let long = Duration::from_hours(1);
-        let seven = plan(7, long, 20);
-        assert_eq!(seven, plan(7, long, 20));
-        assert_ne!(seven, plan(8, long, 20));
+        let seven = plan(7, long, 20, None);
+        assert_eq!(seven, plan(7, long, 20, None));
+        assert_ne!(seven, plan(8, long, 20, None));
+        let (eight, forced) = (plan(8, long, 20, None), plan(7, long, 20, Some(true)));
         let of_pools = |plan: &Plan| plan.steps.iter().filter(|step| step.fault.kind() == "pool").count();
-        assert!(of_pools(&seven) == 0 && of_pools(&plan(8, long, 20)) > 100, "in every second run");
+        assert!(of_pools(&seven) == 0 && of_pools(&eight) > 100 && of_pools(&forced) > 100);
+        assert_eq!(parse(&print(&eight)).unwrap(), eight);
         assert!(seven.steps.is_sorted_by_key(|step| step.at));
         assert_eq!(parse(&print(&seven)).unwrap(), seven);
         let kinds: std::collections::BTreeSet<_> = seven.steps.iter().map(|step| step.fault.kind()).collect();

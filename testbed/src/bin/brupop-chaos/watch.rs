@@ -13,6 +13,7 @@ use crate::checker::objects::Objects;
 use crate::checker::processes::Memory;
 use crate::checker::{Found, hosts};
 use crate::people::node_name;
+use crate::prometheus::Prometheus;
 use crate::world::is_checked;
 
 /// Files are read at every tenth look.
@@ -50,9 +51,11 @@ impl Watch {
     }
 
     /// Reads what is new.
-    pub(crate) fn look(&mut self, fleet: &Fleet) -> Result<()> {
-        self.objects.pools.now = self.began.elapsed();
-        while let Some(revision) = self.revisions.take() {
+    pub(crate) fn look(&mut self, fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
+        while let Some((read, revision)) = self.revisions.take() {
+            // What a revision rests on was answered before it.
+            self.objects.pools.answers.extend(prometheus.answers());
+            self.objects.pools.now = read.duration_since(self.began);
             self.found.add(self.objects.take(revision));
         }
         self.looks += 1;
@@ -77,8 +80,8 @@ impl Watch {
     }
 
     /// Everything is at rest, and nothing more will come.
-    pub(crate) fn conclude(&mut self, fleet: &Fleet) -> Result<()> {
-        self.look(fleet)?;
+    pub(crate) fn conclude(&mut self, fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
+        self.look(fleet, prometheus)?;
         self.read_files(fleet)?;
         self.found.add(self.audited.compare(&self.objects));
         self.found.add(hosts::check(&boots(fleet), &self.objects));

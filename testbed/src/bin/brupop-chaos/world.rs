@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use crate::fault::Settings;
 use crate::people;
 use crate::pools;
+use crate::prometheus::Prometheus;
 
 /// Stands in the workloads' environment, and must stand in no log.
 pub(crate) const SECRET: &str = "hunter2-is-nobodys-business";
@@ -32,7 +33,7 @@ const AUDIT_POLICY: &str = r#"{
 }"#;
 
 /// Deadlines that come to pass within seconds, so that they are part of the test.
-const PATIENCE: [(&str, &str); 15] = [
+const PATIENCE: [(&str, &str); 16] = [
     // Certificates are renewed during each run.
     ("CERTIFICATE_LIFETIME", "60s"),
     ("SOAK_SECONDS", "1"),
@@ -49,13 +50,16 @@ const PATIENCE: [(&str, &str); 15] = [
     ("REBOOT_REPEAT_INTERVAL", "2s"),
     ("REFUSED_DEADLINE", "8s"),
     ("LEASE_DURATION_SECONDS", "4"),
+    ("GATE_INTERVAL_SECONDS", "1"),
 ];
 
 /// Starts it; returns when every agent has reported.
-pub(crate) async fn start(settings: &Settings) -> Result<Fleet> {
+pub(crate) async fn start(settings: &Settings, prometheus: &Prometheus) -> Result<Fleet> {
     let [of_new_version, of_any] = &settings.failures;
     let exclusion = settings.exclusion.to_string();
+    let sources = prometheus.sources().display().to_string();
     let set = [
+        ("GATE_SOURCES", sources.as_str()),
         ("MAX_FAILURES_OF_NEW_VERSION", of_new_version.as_str()),
         ("MAX_FAILURES", of_any.as_str()),
         ("EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC", exclusion.as_str()),

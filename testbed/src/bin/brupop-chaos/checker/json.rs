@@ -7,6 +7,10 @@ pub(crate) const MARKER: &str = "/metadata/annotations/brupop.bottlerocket.aws~1
 pub(crate) const COMPONENT: &str = "/metadata/labels/brupop.bottlerocket.aws~1component";
 pub(crate) const EXCLUDED: &str = "/metadata/labels/node.kubernetes.io~1exclude-from-external-load-balancers";
 
+pub(crate) const UPDATE_NOW: &str = "/metadata/annotations/brupop.bottlerocket.aws~1update-now";
+pub(crate) const OPTED_IN: &str = "/metadata/labels/bottlerocket.aws~1updater-interface-version";
+pub(crate) const ZONE: &str = "/metadata/labels/topology.kubernetes.io~1zone";
+
 pub(crate) fn text<'a>(object: &'a Json, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
 }

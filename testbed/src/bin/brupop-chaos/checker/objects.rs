@@ -92,11 +92,11 @@ impl Objects {
     }
 
     fn node(&mut self, name: &str, revision: u64, after: Option<Json>) -> Vec<Violation> {
+        self.pools.node(name, after.as_ref());
         let Some(after) = after else {
             self.nodes.remove(name);
             return vec![];
         };
-        self.pools.node(&after);
         let state = self.nodes.entry(name.to_owned()).or_default();
         let (was, is) = (marker(&state.object), marker(&after));
         if was != is || is_cordoned(&state.object) != is_cordoned(&after) {
@@ -119,7 +119,7 @@ impl Objects {
         let node = &self.nodes[name].object;
         let mut found: Vec<_> = rules::marked_without_slot(name, node, &self.ledger).into_iter().collect();
         if first {
-            found.extend(self.pools.marked(node, &self.ledger["status"]["slots"][shadow_of(name)]));
+            found.extend(self.pools.marked(node, &is, &self.ledger["status"]["slots"][shadow_of(name)]));
         }
         found
     }
@@ -139,6 +139,7 @@ impl Objects {
 
     fn shadow(&mut self, name: &str, revision: u64, after: Option<Json>) -> Vec<Violation> {
         self.last_step = revision;
+        self.pools.shadow(name, after.as_ref());
         let Some(after) = after else {
             self.shadows.remove(name);
             return vec![];

@@ -1,39 +1,198 @@
-//! What pools say must hold of each slot that is taken, for what people said long enough ago.
+//! What pools say must hold of each slot that is taken and each Node that is marked, for what people said long enough ago.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::Violation;
-use super::json::{is_ready, is_set, members, shadow_of, text};
+use super::json::{UPDATE_NOW, is_ready, is_set, members, shadow_of, text};
+use answers::Answers;
+use versions::Versions;
+use zones::Zones;
+
+pub(crate) mod answers;
+mod versions;
+mod zones;
 
 /// A leader that has not seen a change of a pool yet may still go by the rules of before: until its watch tells, or it has
 /// lost its Lease.
 const GRACE: Duration = Duration::from_secs(20);
 /// The only pool that comes after another one, and which.
 const ORDER: (&str, &str) = ("web", "canary");
+/// A pool that is not there.
+const GONE: Json = Json::Null;
 
-/// A pool, and what it was before.
+/// What a pool said, and since when; the latest is the last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PoolState {
-    /// The spec; null if it was deleted.
-    spec: Json,
-    before: Json,
-    changed: Duration,
-}
+struct PoolState(VecDeque<(Duration, Json)>);
 
 impl PoolState {
-    fn is_settled(&self, now: Duration) -> bool {
-        now.saturating_sub(self.changed) > GRACE
+    /// It says this from now on; null if it is deleted. What nobody goes by any more is forgotten.
+    fn says(&mut self, spec: Json, now: Duration) {
+        if self.0.back().is_none_or(|(_, last)| *last != spec) {
+            self.0.push_back((now, spec));
+        }
+        while self.0.get(1).is_some_and(|(since, _)| now.saturating_sub(*since) > GRACE) {
+            self.0.pop_front();
+        }
     }
 
-    /// Do freezes and windows let nothing start at this time?
-    fn is_closed(&self, at: &str) -> bool {
-        // The only freezes are for ever.
-        let windows = self.spec["windows"].as_array().filter(|windows| !windows.is_empty());
-        is_set(&self.spec, "/freezes") || windows.is_some_and(|them| !them.iter().any(|it| is_open(it, at)))
+    /// What a leader may go by now; the latest is the first.
+    fn specs(&self, now: Duration) -> impl Iterator<Item = &Json> {
+        let replaced = |nth: usize| self.0.get(nth + 1).map(|(since, _)| *since);
+        let may_be_believed =
+            move |nth: usize| replaced(nth).is_none_or(|at| now.saturating_sub(at) <= GRACE);
+        let known = self.0.iter().enumerate().rev().filter(move |(nth, _)| may_be_believed(*nth));
+        known.map(|(_, (_, spec))| spec)
     }
+}
+
+/// The update that a slot or a mark is for, and when its leader decided on it.
+#[derive(Clone, Copy)]
+struct Begins<'a> {
+    shadow: &'a str,
+    version: &'a str,
+    /// By the leader's clock, which is ours.
+    at: &'a str,
+}
+
+/// The pools after a revision.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pools {
+    all: BTreeMap<String, PoolState>,
+    /// The shadows of Nodes whose update somebody has ever asked for.
+    asked_for: BTreeSet<String>,
+    /// Versions that a node in service has run, of those that were labelled for the pool that goes first.
+    canaries_ran: BTreeSet<String>,
+    versions: Versions,
+    zones: Zones,
+    /// What the source of all gates has answered.
+    pub(crate) answers: Answers,
+    /// Since the checker began.
+    pub(crate) now: Duration,
+}
+
+impl Pools {
+    /// A pool is written, or deleted.
+    pub(crate) fn pool(&mut self, name: &str, after: Option<&Json>) {
+        let spec = after.map_or(GONE, |after| after["spec"].clone());
+        self.all.entry(name.to_owned()).or_default().says(spec, self.now);
+    }
+
+    /// A Node is written, or deleted.
+    pub(crate) fn node(&mut self, name: &str, after: Option<&Json>) {
+        self.zones.node(name, after, self.now);
+        let Some(node) = after else { return };
+        if is_set(node, UPDATE_NOW) {
+            self.asked_for.insert(shadow_of(name));
+        }
+        if text(node, "/metadata/labels/tier") != ORDER.1 || !is_ready(node) {
+            return;
+        }
+        let image = text(node, "/status/nodeInfo/osImage");
+        self.canaries_ran.extend(image.split(' ').nth(2).map(str::to_owned));
+    }
+
+    /// A shadow is written, or deleted.
+    pub(crate) fn shadow(&mut self, name: &str, after: Option<&Json>) {
+        self.versions.shadow(name, after, self.now);
+    }
+
+    /// A slot is taken for a node whose update begins, and the ledger has these slots then.
+    pub(crate) fn slot(&self, shadow: &str, slot: &Json, ledger: &Json) -> Vec<Violation> {
+        let pool = text(slot, "/pool");
+        let Some(state) = self.all.get(pool) else { return vec![] };
+        let begins = Begins { shadow, version: text(slot, "/version"), at: text(slot, "/since") };
+        let mut found: Vec<_> = self
+            .forbidden(state, begins)
+            .map(|(rule, why)| {
+                Violation::new(rule, format!("{shadow} gets the slot {slot} of {pool}, {why}"))
+            })
+            .into_iter()
+            .collect();
+        let limits: Vec<_> =
+            state.specs(self.now).filter_map(|spec| spec["maxUnavailable"].as_u64()).collect();
+        let of_pool = || members(ledger, "/status/slots").filter(|(_, slot)| text(slot, "/pool") == pool);
+        let slots = u64::try_from(of_pool().count()).unwrap_or(u64::MAX);
+        if limits.iter().max().is_some_and(|limit| slots > *limit) {
+            found.push(Violation::new("pool", format!("{slots} slots of {pool}, {limits:?} may be")));
+        }
+        // Who takes a slot of a pool knows the pool.
+        let known: Vec<_> = state.specs(self.now).filter(|spec| !spec.is_null()).collect();
+        let all = |says: fn(&Json) -> bool| !known.is_empty() && known.iter().all(|spec| says(spec));
+        let is_ordered = |spec: &Json| spec["after"].as_array().is_some_and(|after| !after.is_empty());
+        if pool == ORDER.0 && all(is_ordered) && !self.canaries_ran.contains(begins.version) {
+            let said = format!("{shadow} gets a slot for {} before {}", begins.version, ORDER.1);
+            found.push(Violation::new("order", said));
+        }
+        if all(|spec| text(spec, "/topology/mode") == "OneAtATime") {
+            let others = of_pool().map(|(shadow, _)| shadow.as_str()).filter(|other| *other != shadow);
+            let elsewhere = self.zones.elsewhere(shadow, others, |node| self.owns(pool, node), self.now);
+            found.extend(
+                elsewhere
+                    .map(|why| Violation::new("zone", format!("{shadow} gets a slot of {pool}, and {why}"))),
+            );
+        }
+        found
+    }
+
+    /// A Node is marked as ours, because it is about to be cordoned, while its shadow has this slot. Whether its pool lets it go
+    /// on is looked at again before that.
+    pub(crate) fn marked(&self, node: &Json, marker: &Json, slot: &Json) -> Option<Violation> {
+        let (pool, name) = (text(slot, "/pool"), text(node, "/metadata/name"));
+        // The pool of the slot may not be the Node's any more.
+        let state = self.all.get(pool).filter(|_| self.owns(pool, node))?;
+        let times = ["/excluded_at", "/cordoned_at"].map(|field| text(marker, field));
+        let begins = Begins {
+            shadow: &shadow_of(name),
+            version: text(slot, "/version"),
+            at: times.into_iter().find(|at| !at.is_empty())?,
+        };
+        let (rule, why) = self.forbidden(state, begins)?;
+        Some(Violation::new(rule, format!("{name} is marked {marker} for the slot {slot} of {pool}, {why}")))
+    }
+
+    /// Does no leader doubt that this pool owns this node?
+    fn owns(&self, pool: &str, node: &Json) -> bool {
+        let takes_all = |spec: &Json| spec["nodeSelector"] == serde_json::json!({});
+        let is_taken = || {
+            let others = self.all.iter().filter(|(name, _)| *name != pool);
+            others.flat_map(|(_, state)| state.specs(self.now)).any(takes_all)
+        };
+        text(node, "/metadata/labels/tier") == pool && !is_taken()
+    }
+
+    /// Why this must not begin in this pool, whatever of its specs a leader goes by: the rule, and what the latest says.
+    fn forbidden(&self, state: &PoolState, begins: Begins<'_>) -> Option<(&'static str, String)> {
+        let whys: Option<Vec<_>> = state.specs(self.now).map(|spec| self.why_not(spec, begins)).collect();
+        whys?.into_iter().next()
+    }
+
+    fn why_not(&self, spec: &Json, begins: Begins<'_>) -> Option<(&'static str, String)> {
+        let Begins { shadow, version, at } = begins;
+        let asked_for = self.asked_for.contains(shadow);
+        if spec.is_null() {
+            return Some(("pool", "which is gone".to_owned()));
+        }
+        if spec["paused"] == true || (is_closed(spec, at) && !asked_for) {
+            return Some(("pool", format!("which is {spec}")));
+        }
+        if let Some(why) = self.versions.why_not(spec, version, asked_for, self.now) {
+            return Some(why);
+        }
+        let gated = spec["gates"].as_array().is_some_and(|gates| !gates.is_empty());
+        let well = || at.parse::<Timestamp>().is_ok_and(|at| self.answers.are_good(at));
+        (gated && !well()).then(|| ("gate", format!("whose source has answered {}", self.answers.before(at))))
+    }
+}
+
+/// Do freezes and windows let nothing start at this time?
+fn is_closed(spec: &Json, at: &str) -> bool {
+    // The only freezes are for ever.
+    let windows = spec["windows"].as_array().filter(|windows| !windows.is_empty());
+    is_set(spec, "/freezes") || windows.is_some_and(|them| !them.iter().any(|it| is_open(it, at)))
 }
 
 /// Is a window open at this time? There are two kinds: an hour of the day, and a minute of two.
@@ -46,179 +205,5 @@ fn is_open(window: &Json, at: &str) -> bool {
     }
 }
 
-/// The pools after a revision.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Pools {
-    all: BTreeMap<String, PoolState>,
-    /// The shadows of Nodes whose update somebody has ever asked for.
-    asked_for: BTreeSet<String>,
-    /// Versions that a node in service has run, of those that were labelled for the pool that goes first.
-    canaries_ran: BTreeSet<String>,
-    /// Since the checker began.
-    pub(crate) now: Duration,
-}
-
-impl Pools {
-    /// A pool is written, or deleted.
-    pub(crate) fn pool(&mut self, name: &str, after: Option<&Json>) {
-        let spec = after.map_or(Json::Null, |after| after["spec"].clone());
-        let state = self.all.entry(name.to_owned()).or_default();
-        if state.spec != spec {
-            let before = std::mem::replace(&mut state.spec, spec);
-            *state = PoolState { before, changed: self.now, ..std::mem::take(state) };
-        }
-    }
-
-    /// A Node is written.
-    pub(crate) fn node(&mut self, node: &Json) {
-        if is_set(node, "/metadata/annotations/brupop.bottlerocket.aws~1update-now") {
-            self.asked_for.insert(format!("brs-{}", text(node, "/metadata/name")));
-        }
-        if text(node, "/metadata/labels/tier") != ORDER.1 || !is_ready(node) {
-            return;
-        }
-        let image = text(node, "/status/nodeInfo/osImage");
-        self.canaries_ran.extend(image.split(' ').nth(2).map(str::to_owned));
-    }
-
-    /// A slot is taken for a node whose update begins, and the ledger has these slots then.
-    pub(crate) fn slot(&self, shadow: &str, slot: &Json, ledger: &Json) -> Vec<Violation> {
-        let pool = text(slot, "/pool");
-        let Some(state) = self.all.get(pool) else { return vec![] };
-        let mut found = vec![];
-        let settled = state.is_settled(self.now);
-        let since = text(slot, "/since");
-        let closed = state.is_closed(since) && !self.asked_for.contains(shadow);
-        if settled && (state.spec.is_null() || state.spec["paused"] == true || closed) {
-            let said = format!("{shadow} gets a slot of {pool} at {since}, which is {}", state.spec);
-            found.push(Violation::new("pool", said));
-        }
-        let limits = [&state.spec, if settled { &Json::Null } else { &state.before }];
-        let limit = limits.iter().filter_map(|spec| spec["maxUnavailable"].as_u64()).max();
-        let slots = members(ledger, "/status/slots").filter(|(_, slot)| text(slot, "/pool") == pool).count();
-        if limit.is_some_and(|limit| u64::try_from(slots).unwrap_or(u64::MAX) > limit) {
-            found.push(Violation::new("pool", format!("{slots} slots of {pool}, {limit:?} may be")));
-        }
-        let version = text(slot, "/version");
-        let ordered = |spec: &Json| spec["after"].as_array().is_some_and(|after| !after.is_empty());
-        if pool == ORDER.0 && ordered(&state.spec) && settled && !self.canaries_ran.contains(version) {
-            found.push(Violation::new(
-                "order",
-                format!("{shadow} gets a slot for {version} before {}", ORDER.1),
-            ));
-        }
-        found
-    }
-}
-
-impl Pools {
-    /// A Node is marked as ours, because it is about to be cordoned, while its shadow has this slot. Pauses, freezes and windows
-    /// are looked at again before that; a window that is open half of the time may have been open then.
-    pub(crate) fn marked(&self, node: &Json, slot: &Json) -> Option<Violation> {
-        let (pool, name) = (text(slot, "/pool"), text(node, "/metadata/name"));
-        let takes_all = |state: &PoolState| state.spec["nodeSelector"] == serde_json::json!({});
-        // The pool of the slot may not be the Node's any more.
-        let moves = text(node, "/metadata/labels/tier") != pool
-            || self.all.values().any(|state| takes_all(state) || !state.is_settled(self.now));
-        let state = self.all.get(pool).filter(|_| !moves)?;
-        let closed = state.is_closed("") && !text(&state.spec, "/windows/0/schedule").starts_with("*/2");
-        let closed = closed && !self.asked_for.contains(&shadow_of(name));
-        (closed || state.spec["paused"] == true).then(|| {
-            Violation::new("pool", format!("{name} is disturbed for {pool}, which is {}", state.spec))
-        })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn rules(pools: &Pools, slots: usize) -> Vec<&'static str> {
-        let slot = json!({"pool": "web", "version": "2.0.0"});
-        let all: Json = (0..slots)
-            .map(|number| (format!("brs-{number}"), slot.clone()))
-            .collect::<serde_json::Map<_, _>>()
-            .into();
-        pools.slot("brs-0", &slot, &json!({"status": {"slots": all}})).iter().map(|it| it.rule).collect()
-    }
-
-    #[test]
-    fn slots_keep_to_what_was_said_long_enough_ago() {
-        let spec = |limit: u64, paused: bool| json!({"spec": {"maxUnavailable": limit, "paused": paused}});
-        let mut pools = Pools::default();
-        assert_eq!(rules(&pools, 9), [""; 0], "there are no pools");
-        pools.pool("web", Some(&spec(2, false)));
-        pools.now = Duration::from_secs(100);
-        assert_eq!((rules(&pools, 2), rules(&pools, 3)), (vec![], vec!["pool"]));
-        pools.pool("web", Some(&spec(1, true)));
-        assert_eq!(rules(&pools, 2), [""; 0], "nobody may have seen that yet");
-        assert_eq!(rules(&pools, 3), ["pool"]);
-        pools.now = Duration::from_secs(121);
-        assert_eq!((rules(&pools, 1), rules(&pools, 2)), (vec!["pool"], vec!["pool", "pool"]));
-        pools.pool("web", None);
-        pools.now = Duration::from_secs(142);
-        assert_eq!(rules(&pools, 1), ["pool"], "it is gone");
-    }
-
-    #[test]
-    fn a_freeze_holds_all_but_those_that_people_asked_for() {
-        let mut pools = Pools::default();
-        pools.pool("web", Some(&json!({"spec": {"maxUnavailable": 2, "freezes": [{"name": "now"}]}})));
-        assert_eq!(rules(&pools, 1), [""; 0], "nobody may have seen that yet");
-        pools.now = Duration::from_secs(100);
-        assert_eq!(rules(&pools, 1), ["pool"]);
-        let annotations = json!({"brupop.bottlerocket.aws/update-now": "true"});
-        pools.node(&json!({"metadata": {"name": "0", "annotations": annotations}}));
-        assert_eq!(rules(&pools, 1), [""; 0]);
-    }
-
-    #[test]
-    fn a_canary_in_service_goes_first() {
-        let mut pools = Pools::default();
-        pools.pool("web", Some(&json!({"spec": {"maxUnavailable": 2, "after": [{"pool": "canary"}]}})));
-        pools.now = Duration::from_secs(100);
-        assert_eq!(rules(&pools, 1), ["order"]);
-        let node = |tier: &str, ready: &str| {
-            json!({"metadata": {"labels": {"tier": tier}}, "status": {"conditions": [{"type": "Ready", "status": ready}],
-                "nodeInfo": {"osImage": "Bottlerocket OS 2.0.0 (x)"}}})
-        };
-        for (tier, ready, expected) in
-            [("db", "True", vec!["order"]), ("canary", "False", vec!["order"]), ("canary", "True", vec![])]
-        {
-            pools.node(&node(tier, ready));
-            assert_eq!(rules(&pools, 1), expected, "{tier} {ready}");
-        }
-    }
-
-    #[test]
-    fn a_window_is_open_at_its_time() {
-        let with = |schedule: &str| {
-            let mut pools = Pools::default();
-            let windows = json!([{"schedule": schedule, "duration": "1h"}]);
-            pools.pool("web", Some(&json!({"spec": {"maxUnavailable": 2, "windows": windows}})));
-            pools.now = Duration::from_secs(100);
-            pools
-        };
-        let rules = |pools: &Pools, since: &str| {
-            let slot = json!({"pool": "web", "version": "2.0.0", "since": since});
-            let found = pools.slot("brs-0", &slot, &json!({"status": {"slots": {"brs-0": slot}}}));
-            let node = json!({"metadata": {"name": "0", "labels": {"tier": "web"}}});
-            (found.len(), pools.marked(&node, &slot).is_some())
-        };
-        for (schedule, since, expected) in [
-            ("0 7 * * *", "2026-01-01T07:59:00Z", (0, true)),
-            ("0 7 * * *", "2026-01-01T08:00:00Z", (1, true)),
-            ("*/2 * * * *", "2026-01-01T08:58:59Z", (0, false)),
-            ("*/2 * * * *", "2026-01-01T08:59:00Z", (1, false)),
-        ] {
-            let mut pools = with(schedule);
-            assert_eq!(rules(&pools, since), expected, "{schedule} {since}");
-            pools.pool("db", Some(&json!({"spec": {"nodeSelector": {}}})));
-            assert_eq!(rules(&pools, since), (expected.0, false), "it may be the Node's pool now");
-            let annotations = json!({"brupop.bottlerocket.aws/update-now": "true"});
-            pools.node(&json!({"metadata": {"name": "0", "annotations": annotations}}));
-            assert_eq!(rules(&pools, since), (0, false), "somebody asked for it");
-        }
-    }
-}
+mod tests;

@@ -2,7 +2,9 @@
 
 use serde_json::Value as Json;
 
-use super::json::{condition, is_cordoned, is_halted, is_ready, is_set, marker, members, shadow_of, text};
+use super::json::{
+    OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members, shadow_of, text,
+};
 use super::objects::Objects;
 
 /// What is not at rest, by node, with what is said of it. Empty: everything is.
@@ -54,7 +56,7 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
         }),
         "FleetPaused" => objects.ledger.pointer("/spec/paused") == Some(&Json::Bool(true)),
         "NodePaused" => is_set(node, "/metadata/annotations/brupop.bottlerocket.aws~1pause"),
-        "NotLabelled" => !is_set(node, "/metadata/labels/bottlerocket.aws~1updater-interface-version"),
+        "NotLabelled" => !is_set(node, OPTED_IN),
         _ => false,
     }
 }
