@@ -172,6 +172,11 @@ bench: control-plane build ## Measures time and overhead: 8 nodes, limit 4, host
 	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-demo --nodes 8 \
 	  --max-concurrent-update 4 --max-failures-of-new-version unlimited --pods-per-node 0 --download-seconds 0 --reboot-seconds 2
 
+.PHONY: bench-roll-out
+bench-roll-out: control-plane build ## Counts requests per updated node by kind, and says where the time of a node goes; with our own pods on the fleet, and elsewhere (TIMELINE=true)
+	@cargo build --locked --quiet -p brupop-testbed --bin brupop-bench
+	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-bench $(if $(filter true,$(TIMELINE)),--timeline)
+
 .PHONY: bench-admission
 bench-admission: control-plane build ## Measures what webhook and policies cost an agent's patch, compared with neither and with a webhook that does nothing
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-admission
