@@ -12,6 +12,7 @@ mod components;
 pub mod control_plane;
 
 pub mod earlier;
+pub mod figures;
 pub mod fleet;
 pub mod flood;
 pub mod gateways;
@@ -27,6 +28,7 @@ pub mod revisions;
 pub mod sandbox;
 pub mod scrape;
 mod services;
+pub mod usage;
 pub mod waiting;
 
 pub use audit::AuditLog;

@@ -92,7 +92,7 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     let so_many = |asked: &asked::Counts| asked.begun.len() >= before.begun.len() + updates;
     asked.until("so many updates", DEADLINE, so_many).await.with_context(|| first.tail())?;
     let run = asked.since(&before);
-    let memory_at_work = first.memory()?;
+    let at_work = first.usage()?;
     let moved = run.conditions.len();
 
     say("the next one takes over");
@@ -102,7 +102,7 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     world.nothing_waits(nodes).await?;
     say("nothing is to be done any more");
     asked.until_settled().await?;
-    let cpu = second.cpu_seconds()?;
+    let cpu = second.usage()?.cpu;
     let quiet = Duration::from_secs(arguments.quiet_seconds.into());
     let heartbeats = world.heartbeats(nodes, quiet);
     let silence = asked.clone();
@@ -110,8 +110,8 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     await_until("the quiet time", DEADLINE, async || (since.elapsed() >= quiet).then_some(())).await?;
     asked.read()?;
     let silence = asked.since(&silence);
-    let cpu = (second.cpu_seconds()? - cpu) / since.elapsed().as_secs_f64() * 100.0;
-    let (memory, most) = second.memory()?;
+    let later = second.usage()?;
+    let cpu = (later.cpu - cpu).as_secs_f64() / since.elapsed().as_secs_f64() * 100.0;
 
     let Arguments { pods_per_node, budgets, large_budgets, kwok, .. } = *arguments;
     let kwok = if kwok { ", kwok" } else { "" };
@@ -126,10 +126,11 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     row("start until every shadow says why", seconds(all_said), "");
     row(
         "resident memory at work; at most",
-        format!("{:.0} MiB; {:.0} MiB", memory_at_work.0, memory_at_work.1),
+        format!("{:.0} MiB; {:.0} MiB", at_work.resident, at_work.peak),
         "200 MiB",
     );
-    row("resident memory, later, quiet; at most", format!("{memory:.0} MiB; {most:.0} MiB"), "200 MiB");
+    let quiet_memory = format!("{:.0} MiB; {:.0} MiB", later.resident, later.peak);
+    row("resident memory, later, quiet; at most", quiet_memory, "200 MiB");
     let per_update = |count: usize| {
         format!("{:.1}", f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / f64::from(arguments.updates))
     };
@@ -152,7 +153,7 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     // The one that is in mid-update when the count begins, and the one that is when it ends.
     ensure!(moved <= updates + 2, "conditions of {moved} nodes changed in {updates} updates");
     ensure!(first_start <= FIRST_ACTION && second_start <= FIRST_ACTION, "the first action came late");
-    ensure!(most.max(memory_at_work.1) <= MEMORY_MIB, "too much memory");
+    ensure!(later.peak.max(at_work.peak) <= MEMORY_MIB, "too much memory");
     Ok(())
 }
 

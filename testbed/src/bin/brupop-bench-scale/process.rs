@@ -1,4 +1,4 @@
-//! The reconciler's process, and what the kernel knows of it.
+//! The reconciler's process.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,9 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_testbed::ControlPlane;
 use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::{Process, Signal};
+use brupop_testbed::usage::Usage;
 use tokio::process::Command;
 use tokio::time::timeout;
-
-/// Ticks of the clock in /proc, per second: a constant of Linux' interface.
-const TICKS: f64 = 100.0;
 
 /// A reconciler with the token of its account, outside of any pod.
 pub struct Reconciler {
@@ -64,30 +62,11 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Resident memory in MiB: now, and at most so far.
+    /// What the kernel knows of it.
     ///
     /// # Errors
-    /// The process has ended.
-    pub fn memory(&self) -> Result<(f64, f64)> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let of = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no such line")?;
-            let kib: f64 = line.split_whitespace().next().context("no number")?.parse()?;
-            anyhow::Ok(kib / 1024.0)
-        };
-        Ok((of("VmRSS:")?, of("VmHWM:")?))
-    }
-
-    /// Seconds that it has kept a core busy so far.
-    ///
-    /// # Errors
-    /// The process has ended.
-    pub fn cpu_seconds(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
-        let (_, rest) = stat.rsplit_once(')').context("no name")?;
-        // utime and stime are the 14th and 15th field; the name is the second.
-        let ticks: Vec<f64> =
-            rest.split_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
-        Ok(ticks.iter().sum::<f64>() / TICKS)
+    /// It has ended.
+    pub fn usage(&self) -> Result<Usage> {
+        Usage::of(self.pid)
     }
 }

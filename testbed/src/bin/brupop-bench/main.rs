@@ -1,25 +1,65 @@
 //! `make bench`: what a user of the operator pays, measured on the shipped programs.
 
+mod cluster;
+mod idle;
 mod moments;
 mod phases;
 mod requests;
 mod roll_out;
+mod starts;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brupop_testbed::await_signal;
-use clap::Parser;
+use brupop_testbed::figures::{Figure, Report};
+use clap::{Parser, ValueEnum};
 
-use crate::roll_out::{Place, RollOut};
-
-/// Measures roll-outs by the shipped programs on a real control plane: time and requests for each node.
+/// Measures what a user of the operator pays, and prints it as one table.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "brupop-bench", version)]
 struct Arguments {
-    /// Print everything that happened to one node, the one that took the median time
+    /// Measure only these parts
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// How often each small fleet is updated
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    times: u8,
+    /// For how many seconds a fleet is idle
+    #[arg(long, default_value_t = 600)]
+    idle_seconds: u64,
+    /// Print everything that happened to the node that took the median time
     #[arg(long)]
     timeline: bool,
+    /// Write all figures here, as JSON
+    #[arg(long)]
+    to: Option<PathBuf>,
+}
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Fleets of 8 nodes: time and requests (six minutes)
+    Rollout,
+    /// A fleet of 200 nodes (two minutes)
+    Large,
+    /// How soon something happens (three minutes)
+    Starts,
+    /// A fleet with nothing to do (eleven minutes)
+    Idle,
+}
+
+impl Part {
+    async fn measure(self, arguments: &Arguments) -> Result<Vec<Figure>> {
+        match self {
+            Self::Rollout => roll_out::small(arguments.times.into(), arguments.timeline).await,
+            Self::Large => roll_out::large(arguments.timeline).await,
+            Self::Starts => starts::measure().await,
+            Self::Idle => idle::measure(Duration::from_secs(arguments.idle_seconds)).await,
+        }
+    }
 }
 
 #[tokio::main]
@@ -28,7 +68,7 @@ async fn main() -> Result<ExitCode> {
     let _installed = rustls::crypto::ring::default_provider().install_default();
     // The test bed's guardian takes everything away as soon as a fleet is dropped, or this process is gone.
     tokio::select! {
-        result = bench(&arguments) => result.map(|()| ExitCode::SUCCESS),
+        result = bench(&arguments) => result,
         signal = await_signal() => {
             let (by, code) = signal?;
             eprintln!("\n{by}; nothing is left behind");
@@ -37,21 +77,29 @@ async fn main() -> Result<ExitCode> {
     }
 }
 
-async fn bench(arguments: &Arguments) -> Result<()> {
-    let (nodes, limit) = (8, "4");
-    for place in [Place::OnTheFleet, Place::Elsewhere] {
-        eprintln!("{nodes} nodes, limit {limit}, our own pods {place}");
-        let measured = RollOut::run(nodes, limit, place).await?;
-        println!(
-            "\n{nodes} nodes, limit {limit}, our own pods {place}: overhead per node {:.2} s (median), all of it {:.2} s\n",
-            measured.overhead().as_secs_f64(),
-            measured.took.as_secs_f64(),
-        );
-        println!("{}", requests::render(&measured.requests, nodes));
-        println!("{}", phases::render(&measured.moments));
-        if arguments.timeline {
-            println!("{}", phases::timeline(&measured.moments));
+/// Measures one part after the other. A part that fails is named in the end; the others are measured all the same.
+async fn bench(arguments: &Arguments) -> Result<ExitCode> {
+    let wanted = |part: &Part| arguments.only.is_empty() || arguments.only.contains(part);
+    let mut report = Report::begin();
+    let mut failed = vec![];
+    let began = Instant::now();
+    for part in Part::value_variants().iter().filter(|part| wanted(part)) {
+        match part.measure(arguments).await {
+            Ok(figures) => report.figures.extend(figures),
+            Err(error) => {
+                eprintln!("{part:?}: {error:#}");
+                failed.push(part);
+            }
         }
     }
-    Ok(())
+    println!("\n{}", report.render());
+    eprintln!("measured in {} s", began.elapsed().as_secs());
+    if let Some(to) = &arguments.to {
+        report.write(to)?;
+    }
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("these parts failed, see above: {failed:?}");
+    Ok(ExitCode::FAILURE)
 }

@@ -8,7 +8,7 @@ use brupop_testbed::host::Host;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
-use crate::requests::{is_request, program};
+use crate::requests::{is_request, node_of_agent, program};
 
 /// Something that was asked of the API server, or of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,9 +72,7 @@ fn said(event: &Event) -> Vec<(String, String, bool)> {
             one(of_shadow(), format!("report: {}", changed(body, "/status/")), true)
         }
         (Some("agent"), resource, _) => {
-            let node = event.user.extra.get("authentication.kubernetes.io/node-name");
-            let node = node.and_then(|names| names.first()).cloned();
-            one(node, format!("agent: {} {resource}", event.verb), true)
+            one(node_of_agent(event).cloned(), format!("agent: {} {resource}", event.verb), true)
         }
         (_, "bottlerocketshadows", "") if event.verb == "patch" => {
             one(of_shadow(), format!("spec: {}", added(body, "/spec/state")), true)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use brupop_testbed::figures::median;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::moments::Moment;
@@ -15,11 +16,6 @@ fn began(moments: &[Moment]) -> Option<Timestamp> {
 /// When the slot of its update was given back: the last that happens of it.
 fn ended(moments: &[Moment]) -> Option<Timestamp> {
     moments.iter().rfind(|moment| moment.what.starts_with("ledger: slot given back")).map(|moment| moment.at)
-}
-
-fn median(mut values: Vec<SignedDuration>) -> SignedDuration {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 fn millis(time: SignedDuration) -> f64 {
@@ -51,7 +47,7 @@ pub fn render(nodes: &BTreeMap<String, Vec<Moment>>) -> String {
         .filter(|(_, times)| times.len() * 2 >= most)
         .map(|((what, nth), times)| {
             let (at, took): (Vec<_>, Vec<_>) = times.into_iter().unzip();
-            (median(at), median(took), what, nth)
+            (median(at).unwrap_or_default(), median(took).unwrap_or_default(), what, nth)
         })
         .collect();
     rows.sort_by_key(|(at, ..)| *at);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use brupop_testbed::audit::Event;
+use brupop_testbed::figures::number;
 use brupop_testbed::operator::NAMESPACE;
 use jiff::Timestamp;
 
@@ -34,6 +35,11 @@ pub fn program(event: &Event) -> Option<&'static str> {
     ["reconciler", "agent", "webhook"].into_iter().find(|program| *program == account)
 }
 
+/// The node that an agent's token is bound to.
+pub fn node_of_agent(event: &Event) -> Option<&String> {
+    event.user.extra.get("authentication.kubernetes.io/node-name")?.first()
+}
+
 /// A watch stands in the log when it begins, and again when it ends.
 pub fn is_request(event: &Event) -> bool {
     (event.verb == "watch") == (event.stage == "ResponseStarted")
@@ -52,7 +58,7 @@ fn resource(event: &Event) -> (&str, &str) {
 }
 
 /// What a request is for.
-fn group(event: &Event) -> &'static str {
+pub fn group(event: &Event) -> &'static str {
     let (resource, subresource) = resource(event);
     match (program(event), resource, subresource) {
         _ if event.request_uri.contains("dryRun=All") => "dry runs",
@@ -127,16 +133,26 @@ impl Requests {
         requests
     }
 
-    /// All requests until the last node's Idle, for each of so many nodes.
-    pub fn per_node(&self, nodes: usize) -> f64 {
-        per(self.during.values().sum(), nodes)
+    /// How many until the last node's Idle.
+    pub fn count(&self) -> usize {
+        self.during.values().sum()
     }
-}
 
-/// So many for each of so many.
-pub fn per(count: usize, nodes: usize) -> f64 {
-    let number = |number: usize| u32::try_from(number).map_or(f64::NAN, f64::from);
-    number(count) / number(nodes)
+    /// The same for each of so many nodes.
+    pub fn per_node(&self, nodes: usize) -> f64 {
+        number(self.count()) / number(nodes)
+    }
+
+    /// Those after it, for each of so many nodes.
+    pub fn per_node_after(&self, nodes: usize) -> f64 {
+        number(self.after.values().sum()) / number(nodes)
+    }
+
+    /// Evictions that went well.
+    pub fn evicted(&self) -> usize {
+        let evictions = self.during.iter().filter(|(kind, _)| kind.group == "evictions");
+        evictions.filter(|(kind, _)| !kind.what.ends_with(')')).map(|(_, count)| count).sum()
+    }
 }
 
 /// As a table, most first.
@@ -148,15 +164,14 @@ pub fn render(requests: &Requests, nodes: usize) -> String {
     let sum = |kinds: &[(&Kind, usize)]| kinds.iter().map(|(_, count)| count).sum::<usize>();
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|(_, kinds)| std::cmp::Reverse(sum(kinds)));
-    let after: usize = requests.after.values().sum();
     let mut text = format!(
         "Requests per updated node: {:.1}, and {:.1} more after the last node's Idle\n",
         requests.per_node(nodes),
-        per(after, nodes),
+        requests.per_node_after(nodes),
     );
     // Writing to a String does not fail.
     for (group, kinds) in groups {
-        let _ = writeln!(text, "{:6.2}  {group}", per(sum(&kinds), nodes));
+        let _ = writeln!(text, "{:6.2}  {group}", number(sum(&kinds)) / number(nodes));
         for (kind, count) in kinds {
             let _ = writeln!(text, "          {count:4}  {} {}", kind.who, kind.what);
         }

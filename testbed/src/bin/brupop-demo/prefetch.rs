@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use brupop_testbed::figures::median;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::history::History;
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, throw_away_overlay};
@@ -11,7 +12,7 @@ use brupop_testbed::{Fleet, await_until};
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::{bad_image, summary, table};
+use crate::{bad_image, table};
 
 /// The release that is downloaded ahead.
 const NEXT: &str = "1.20.1";
@@ -111,7 +112,7 @@ fn slot(history: &History, number: usize) -> Option<Duration> {
         let (began, ended) = *history.updates(node).get(number)?;
         Some(ended?.saturating_duration_since(began))
     };
-    summary::median(nodes.iter().filter_map(duration).collect())
+    median(nodes.iter().filter_map(duration))
 }
 
 async fn kubectl(fleet: &Fleet, arguments: &[&str]) -> Result<()> {

@@ -4,26 +4,17 @@ use std::time::Duration;
 
 use brupop_api::State;
 use brupop_testbed::Fleet;
+use brupop_testbed::figures::median;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::history::Outcome;
 use brupop_testbed::host::Durations;
+use brupop_testbed::usage::Usage;
 
-/// The middle one.
-pub fn median(mut values: Vec<Duration>) -> Option<Duration> {
-    values.sort();
-    values.get(values.len() / 2).copied()
-}
-
-/// Most resident memory in KiB, and most threads, of any agent that runs now.
-fn footprint(fleet: &Fleet) -> Option<(f64, u64)> {
+/// Most resident memory in MiB, and most threads, of any agent that runs now.
+fn footprint(fleet: &Fleet) -> Option<(f64, usize)> {
     let agents = fleet.processes("agent");
-    let of = |pid: u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let field =
-            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
-        Some((field("VmRSS:")?.parse::<f64>().ok()?, field("Threads:")?.parse::<u64>().ok()?))
-    };
-    agents.iter().filter_map(|agent| of(agent.pid)).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
+    let usages = agents.iter().filter_map(|agent| Usage::of(agent.pid).ok());
+    usages.map(|usage| (usage.resident, usage.threads)).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
 }
 
 /// Prints the summary; is all of it as it should be?
@@ -65,11 +56,11 @@ pub fn print(fleet: &Fleet, durations: &Durations, limit: usize) -> bool {
     if let Some(took) = history.duration() {
         println!("from the first change of a spec to the last node's Idle: {}", seconds(took));
     }
-    if let Some(median) = median(outcomes.values().filter_map(overhead).collect()) {
+    if let Some(median) = median(outcomes.values().filter_map(overhead)) {
         println!("overhead per node, beyond what host and drain took: {} (median)", seconds(median));
     }
     if let Some((memory, threads)) = footprint(fleet) {
-        println!("an agent has {:.1} MiB resident at most, and {threads} thread(s)", memory / 1024.0);
+        println!("an agent has {memory:.1} MiB resident at most, and {threads} thread(s)");
     }
     let checks = [
         (

@@ -1,0 +1,116 @@
+//! The fleets that are measured: shipped programs, shipped settings but for what a benchmark has no time for.
+
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use brupop_api::names;
+use brupop_testbed::history::History;
+use brupop_testbed::host::Durations;
+use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs, throw_away_overlay};
+use brupop_testbed::{ControlPlane, Fleet, FleetOptions, NewNode, Options};
+use serde_json::json;
+
+/// How long a host is away for a reboot; all else that hosts do takes no time.
+pub const REBOOT: Duration = Duration::from_secs(2);
+/// How long nothing may happen.
+pub const DEADLINE: Duration = Duration::from_secs(90);
+/// Who asked for what, with the bodies that tell what was written.
+const AUDIT_POLICY: &str = r#"{
+  "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+  "omitStages": ["RequestReceived"], "omitManagedFields": true,
+  "rules": [
+    {"level": "Request", "verbs": ["create", "patch", "update"], "resources": [
+      {"group": "brupop.bottlerocket.aws"}, {"group": "", "resources": ["nodes", "nodes/status"]},
+      {"group": "events.k8s.io"}]},
+    {"level": "Metadata"}
+  ]
+}"#;
+/// Label of the nodes that reconciler and webhook run on, if these are not the nodes that are updated.
+const INFRASTRUCTURE: &str = "bench/infrastructure";
+
+/// Where reconciler and webhook run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On the nodes that are updated, as in most clusters: then they are evicted like other pods.
+    OnTheFleet,
+    /// On nodes that are not opted in.
+    Elsewhere,
+}
+
+impl Display for Place {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::OnTheFleet => "on these nodes",
+            Self::Elsewhere => "on other nodes",
+        })
+    }
+}
+
+/// Starts a fleet of so many nodes, with these settings over the shipped ones. Returns when every agent has reported, and
+/// all replicas of reconciler and webhook are ready.
+///
+/// # Errors
+/// Something does not start.
+pub async fn start(nodes: usize, place: Place, settings: &[(&str, &str)]) -> Result<Fleet> {
+    let binaries = binaries(&["brupop-agent", "brupop-reconciler", "brupop-webhook"])?;
+    let options = FleetOptions {
+        nodes,
+        env: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        durations: Durations { reboot: REBOOT, ..Durations::default() },
+        control_plane: Options { audit_policy: Some(AUDIT_POLICY), ..Options::CLUSTER },
+        ..FleetOptions::default()
+    };
+    let install = async |control_plane: &ControlPlane, env: &[(&str, &str)]| {
+        match place {
+            Place::OnTheFleet => apply_overlay(control_plane, "default").await?,
+            Place::Elsewhere => install_elsewhere(control_plane).await?,
+        };
+        Ok(programs(&binaries, env))
+    };
+    let mut fleet = Fleet::bare(&options, install, |_| ()).await?;
+    fleet.watch();
+    for number in 0..nodes {
+        fleet.join(number, options.durations).await?;
+    }
+    let idle = |history: &History| {
+        let of_fleet: Vec<_> = history.now().filter(|(_, seen)| seen.has_shadow).collect();
+        of_fleet.len() == nodes && of_fleet.iter().all(|(_, seen)| seen.is_idle() && seen.version.is_some())
+    };
+    fleet.until("every shadow is Idle and every host is known", DEADLINE, idle).await?;
+    for workload in ["deployment/brupop-webhook", "deployment/brupop-reconciler"] {
+        let arguments = ["-n", NAMESPACE, "rollout", "status", workload, "--timeout=60s"];
+        fleet.control_plane.kubectl(arguments).await?;
+    }
+    Ok(fleet)
+}
+
+/// Three nodes that are not opted in, and the default overlay with reconciler and webhook on them.
+async fn install_elsewhere(control_plane: &ControlPlane) -> Result<String> {
+    for number in 0..3 {
+        let mut node = NewNode::numbered(number)?;
+        node.name = format!("infrastructure-{number}");
+        node.labels.remove(names::UPDATER_INTERFACE_LABEL);
+        node.labels.insert(INFRASTRUCTURE.to_owned(), "true".to_owned());
+        node.create(&control_plane.client()).await.with_context(|| node.name.clone())?;
+    }
+    let selector = json!({"kubernetes.io/os": "linux", INFRASTRUCTURE: "true"});
+    let there = json!([{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": selector}]);
+    let patch =
+        |name: &str| json!({"target": {"kind": "Deployment", "name": name}, "patch": there.to_string()});
+    let overlay = json!({
+        "resources": ["kustomize/overlays/default"],
+        "patches": [patch("brupop-reconciler"), patch("brupop-webhook")],
+    });
+    let overlay = throw_away_overlay(control_plane, "elsewhere", overlay)?;
+    apply_overlay(control_plane, overlay).await
+}
+
+/// Awaits that every node that is opted in runs this version, Idle, with nothing left on it.
+///
+/// # Errors
+/// Nothing has changed for [`DEADLINE`].
+pub async fn until_updated(fleet: &Fleet, version: &str) -> Result<()> {
+    let updated = |history: &History| history.now().all(|(_, seen)| !seen.has_shadow || seen.runs(version));
+    fleet.until(&format!("every node runs {version}"), DEADLINE, updated).await
+}

@@ -1,0 +1,122 @@
+//! What the operator takes while there is nothing to do, with shipped settings.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use brupop_testbed::audit::Event;
+use brupop_testbed::await_until;
+use brupop_testbed::figures::{Figure, number};
+use brupop_testbed::fleet::Fleet;
+use brupop_testbed::kubelet::PodProcess;
+use brupop_testbed::usage::Usage;
+use tokio::time::Instant;
+
+use crate::cluster::{self, Place};
+use crate::requests::{is_request, program};
+
+const NODES: usize = 10;
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Looks at an idle fleet for so long.
+///
+/// # Errors
+/// The fleet does not start, or one of its processes has ended meanwhile.
+pub async fn measure(time: Duration) -> Result<Vec<Figure>> {
+    eprintln!("{NODES} nodes with shipped settings, idle for {} s", time.as_secs());
+    let fleet = cluster::start(NODES, Place::Elsewhere, &[]).await?;
+    // The first look for updates comes within START_JITTER.
+    let looked = |fleet: &Fleet| {
+        let has_looked = |host: &brupop_testbed::host::Host| {
+            host.calls().iter().any(|call| call.path == "/actions/refresh-updates")
+        };
+        fleet.hosts.iter().all(has_looked)
+    };
+    await_until("every host has looked for updates", Duration::from_mins(2), async || {
+        looked(&fleet).then_some(())
+    })
+    .await?;
+    let mut audit = fleet.control_plane.audit().from_now();
+    let (before, began) = (processes(&fleet)?, Instant::now());
+    await_until("the idle time", time + Duration::from_mins(1), async || {
+        (began.elapsed() >= time).then_some(())
+    })
+    .await?;
+    let after = processes(&fleet)?;
+    let hours = began.elapsed().as_secs_f64() / HOUR.as_secs_f64();
+    let events = audit.read()?;
+    let (watches, others) = requests(&events);
+    println!("\nRequests of all {NODES} agents in {} idle seconds: {watches} watches", time.as_secs());
+    others.iter().for_each(|(kind, count)| println!("{count:6}  {kind}"));
+    let requests = number(others.values().sum()) / number(NODES) / hours;
+    let agents = of(&before, &after, "agent")?;
+    let note = format!("{} s with shipped settings, scaled to an hour", time.as_secs());
+    Ok(vec![
+        Figure::new("agent: resident, at most of 10", most(&agents, |(_, usage)| usage.resident), "MiB")
+            .aim(5.5),
+        Figure::new("agent: CPU in an idle hour, at most of 10", cpu(&agents) / hours, "s")
+            .aim(0.5)
+            .note(note.clone()),
+        Figure::new("agent: requests in an idle hour but for watches", requests, "")
+            .aim(0.0)
+            .note(note.clone()),
+        Figure::new("agent: watches in an idle hour", number(watches) / number(NODES) / hours, "")
+            .note(note.clone()),
+        Figure::new("webhook: resident, idle", resident(&before, &after, "webhook")?, "MiB").aim(10.0),
+        Figure::new("reconciler: resident, idle, 10 nodes", resident(&before, &after, "reconciler")?, "MiB")
+            .aim(12.0),
+        Figure::new(
+            "reconciler: CPU in an idle hour, 10 nodes",
+            cpu(&of(&before, &after, "reconciler")?) / hours,
+            "s",
+        )
+        .note(note),
+    ])
+}
+
+type Processes = BTreeMap<String, (PodProcess, Usage)>;
+
+/// Each process of the operator, by its pod.
+fn processes(fleet: &Fleet) -> Result<Processes> {
+    let all = fleet.kubelets.processes().into_iter();
+    all.map(|process| Ok((process.pod.clone(), (process.clone(), Usage::of(process.pid)?)))).collect()
+}
+
+/// A component's processes before and after.
+fn of(before: &Processes, after: &Processes, component: &str) -> Result<Vec<(Usage, Usage)>> {
+    let mut pairs = vec![];
+    for (pod, (process, usage)) in after.iter().filter(|(_, (process, _))| process.component == component) {
+        let (earlier, was) = before.get(pod).with_context(|| format!("{pod} is new"))?;
+        ensure!(earlier.pid == process.pid, "{pod} was restarted");
+        pairs.push((*was, *usage));
+    }
+    ensure!(!pairs.is_empty(), "there is no {component}");
+    Ok(pairs)
+}
+
+fn most(pairs: &[(Usage, Usage)], value: impl Fn(&(Usage, Usage)) -> f64) -> f64 {
+    pairs.iter().map(value).fold(0.0, f64::max)
+}
+
+fn resident(before: &Processes, after: &Processes, component: &str) -> Result<f64> {
+    Ok(most(&of(before, after, component)?, |(_, usage)| usage.resident))
+}
+
+/// Seconds on a core meanwhile, at most.
+fn cpu(pairs: &[(Usage, Usage)]) -> f64 {
+    most(pairs, |(before, after)| after.cpu.saturating_sub(before.cpu).as_secs_f64())
+}
+
+/// How many watches agents have begun, and what else they asked for.
+fn requests(events: &[Event]) -> (usize, BTreeMap<String, usize>) {
+    let (mut watches, mut others) = (0, BTreeMap::new());
+    for event in events.iter().filter(|event| program(event) == Some("agent") && is_request(event)) {
+        if event.verb == "watch" {
+            watches += 1;
+        } else {
+            let resource = event.object_ref.as_ref().map_or("", |object| &object.resource);
+            *others.entry(format!("{} {resource}", event.verb)).or_default() += 1;
+        }
+    }
+    (watches, others)
+}

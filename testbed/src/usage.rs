@@ -1,0 +1,86 @@
+//! What the kernel knows of a process: its memory, its time on a core, and since when it runs.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use jiff::{SignedDuration, Timestamp};
+
+/// Ticks of the clock in /proc, per second: a constant of Linux' interface.
+const TICKS: f64 = 100.0;
+
+/// A process at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Usage {
+    /// Resident memory in MiB.
+    pub resident: f64,
+    /// The same, at most so far.
+    pub peak: f64,
+    /// Time that it has kept a core busy so far.
+    pub cpu: Duration,
+    /// How many threads it has.
+    pub threads: usize,
+    /// When it was started, to ten milliseconds.
+    pub started: Timestamp,
+}
+
+impl Usage {
+    /// That of the process with this id.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn of(pid: u32) -> Result<Self> {
+        let read = |file: &str| {
+            let path = format!("/proc/{pid}/{file}");
+            std::fs::read_to_string(&path).context(path)
+        };
+        let (status, stat) = (read("status")?, read("stat")?);
+        let of = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no such line")?;
+            Ok::<f64, anyhow::Error>(line.split_whitespace().next().context("no number")?.parse()?)
+        };
+        let (_, rest) = stat.rsplit_once(')').context("no name")?;
+        // The name is the second field, and the start the 22nd.
+        let start: f64 = rest.split_whitespace().nth(19).context("no start")?.parse()?;
+        let uptime = std::fs::read_to_string("/proc/uptime")?;
+        let uptime: f64 = uptime.split_whitespace().next().context("no uptime")?.parse()?;
+        let runs_for = SignedDuration::try_from_secs_f64(uptime - start / TICKS)?;
+        Ok(Self {
+            resident: of("VmRSS:")? / 1024.0,
+            peak: of("VmHWM:")? / 1024.0,
+            cpu: cpu(pid)?,
+            threads: std::fs::read_dir(format!("/proc/{pid}/task"))?.count(),
+            started: Timestamp::now() - runs_for,
+        })
+    }
+}
+
+/// Of threads that have ended nothing is known any more; ours last as long as their process.
+fn cpu(pid: u32) -> Result<Duration> {
+    let mut nanoseconds = 0;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+        nanoseconds += text.split_whitespace().next().context("no time")?.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(nanoseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_works() {
+        let before = Usage::of(std::process::id()).unwrap();
+        let began = std::time::Instant::now();
+        let mut number = 1_u64;
+        while began.elapsed() < Duration::from_millis(30) {
+            number = std::hint::black_box(number.wrapping_mul(3));
+        }
+        let after = Usage::of(std::process::id()).unwrap();
+        assert!(after.resident > 0.5 && after.peak >= after.resident, "{after:?}");
+        assert!(after.cpu > before.cpu, "{before:?} {after:?}");
+        let age = after.started.duration_since(before.started).abs();
+        assert!(age < SignedDuration::from_millis(50), "one process was started twice: {age}");
+        assert!(Timestamp::now() >= after.started);
+    }
+}
