@@ -37,7 +37,11 @@ async fn a_fleet_is_updated_within_its_limit() -> Result<()> {
         ensure!(columns.contains(column), "{columns}");
     }
     for (namespace, words, told) in [
-        (NAMESPACE, &["UpdateStarted", "Cordoned", "RebootGranted", "ReturnedToService", "Updated"][..], true),
+        (
+            NAMESPACE,
+            &["UpdateStarted", "Cordoned", "RebootGranted", "ReturnedToService", "Updated"][..],
+            true,
+        ),
         ("default", &["UpdateStarted", "Updated"], true),
         ("default", &["Cordoned", "RebootGranted", "ReturnedToService"], false),
     ] {

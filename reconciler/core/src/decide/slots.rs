@@ -230,9 +230,8 @@ fn choose<'a>(
     for _ in 0..room.slots().min(MAX_SUCCESSORS) {
         let Some(index) = candidates.next_of(|place| room.will_have(place)) else { break };
         choice.queued.push((index, room.why(Place::of(&views[index]))));
-        if !views[index].pods.known {
-            choice.preflight.push(index);
-        }
+        // Known or not: whose pods are no longer asked for are forgotten.
+        choice.preflight.push(index);
     }
     let rest = candidates.rest().chain(left_over);
     choice.queued.extend(rest.map(|index| (index, room.why(Place::of(&views[index])))));

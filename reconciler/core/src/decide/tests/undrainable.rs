@@ -43,9 +43,9 @@ fn unknown_pods_hold_the_nodes_place() {
     let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
     first.pods.known = false;
     let next = slots(&without_slots(), &[first, second]);
-    assert_eq!((next.write, next.preflight), (None, vec![0]));
+    assert_eq!((next.write, next.preflight), (None, vec![0, 1]));
     let third = NodeView { pods: first.pods, ..named("brs-c", "c") };
-    assert_eq!(slots(&without_slots(), &[first, second, third]).preflight, [0], "one follows, and is known");
+    assert_eq!(slots(&without_slots(), &[first, second, third]).preflight, [0, 1], "and one follows");
     let budget = FailureBudget { unproven: None, proven: None };
     let two = FleetFacts { limit: 2, budget, ..without_slots() };
     assert_eq!(taken(&two, &[first, second]), ["brs-b"]);
@@ -136,6 +136,8 @@ fn the_pods_of_successors_are_looked_at_ahead() {
     let next = slots(&fleet, &[running, second, third]);
     assert_eq!((next.write, next.preflight), (None, vec![1]), "one slot, one successor");
     assert_eq!(next.queued, [(1, Reason::LimitReached), (2, Reason::LimitReached)]);
+    let next = slots(&fleet, &[running, named("brs-b", "b"), third]);
+    assert_eq!(next.preflight, [1], "its pods are kept in view once they are known, or they would be forgotten");
 
     let mut over = named("brs-a", "a");
     shadow(&mut over, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1)));
