@@ -61,14 +61,17 @@ pub struct FleetFacts<'a> {
     pub force: bool,
 }
 
+/// A slot, and the name of the shadow that it is for, as the ledger has it.
+pub(crate) type NamedSlot<'a> = (&'a str, &'a Slot);
+
 /// Finds slots by name. Names are asked for in their order: to walk along both costs less than to search for each.
 pub(crate) fn in_order<'a>(
     slots: &'a BTreeMap<String, Slot>,
-) -> impl FnMut(&str) -> Option<&'a Slot> + use<'a> {
+) -> impl FnMut(&str) -> Option<NamedSlot<'a>> + use<'a> {
     let mut slots = slots.iter().peekable();
     move |wanted| {
         while slots.next_if(|(name, _)| name.as_str() < wanted).is_some() {}
-        slots.peek().filter(|(name, _)| *name == wanted).map(|(_, slot)| *slot)
+        slots.peek().filter(|(name, _)| *name == wanted).map(|(name, slot)| (name.as_str(), *slot))
     }
 }
 

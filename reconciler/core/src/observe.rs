@@ -99,7 +99,7 @@ pub fn observe<'a>(
             too_long.push(name.as_str());
             continue;
         }
-        let (view, why) = nodes.view(name, entry, slot_of(name));
+        let (view, why) = nodes.view(name, entry, slot_of(name).map(|(_, slot)| slot));
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::crds::DONE_POOLS_MAX;
-use brupop_api::fleet::{Done, VersionRecord};
+use brupop_api::fleet::{Done, Slot, VersionRecord};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::is_halted;
@@ -95,9 +95,11 @@ struct Standing {
 }
 
 /// What the ledger should note of each version, where it is something else than it does: of the pools that others come after.
-pub(crate) fn notes(
-    fleet: &FleetFacts<'_>,
-    views: &[NodeView<'_>],
+/// `held` are the slots of the views.
+pub(crate) fn notes<'a>(
+    fleet: &FleetFacts<'a>,
+    views: &[NodeView<'a>],
+    held: impl Iterator<Item = Option<&'a Slot>>,
 ) -> BTreeMap<String, BTreeMap<String, Done>> {
     let followed: BTreeSet<&str> = fleet
         .pools
@@ -109,7 +111,7 @@ pub(crate) fn notes(
     if followed.is_empty() && fleet.versions.values().all(|record| record.done_pools.is_empty()) {
         return BTreeMap::new();
     }
-    let standings = standings(fleet, views, &followed);
+    let standings = standings(fleet, views.iter().zip(held), &followed);
     let wanted = views.iter().filter(|view| waits(fleet, view)).filter_map(|view| view.shadow?.update());
     let versions: BTreeSet<&str> = fleet.versions.keys().map(String::as_str).chain(wanted).collect();
     let mut changed = BTreeMap::new();
@@ -140,13 +142,13 @@ fn waits(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
     fleet.pools.get(index).and_then(|pool| pool.rules).is_some_and(|rules| !rules.after.is_empty())
 }
 
-fn standings<'a>(
+fn standings<'v, 'a: 'v>(
     fleet: &FleetFacts<'a>,
-    views: &[NodeView<'a>],
+    views: impl Iterator<Item = (&'v NodeView<'a>, Option<&'a Slot>)>,
     followed: &BTreeSet<&str>,
 ) -> BTreeMap<(&'a str, &'a str), Standing> {
     let mut standings: BTreeMap<(&str, &str), Standing> = BTreeMap::new();
-    for view in views {
+    for (view, slot) in views {
         let (Steering::Pool(index), Some(node)) = (view.steering, view.node) else { continue };
         let Some(pool) = fleet.pools.get(index).filter(|pool| followed.contains(pool.name)) else { continue };
         let shadow = view.shadow.filter(|_| node.labelled);
@@ -154,7 +156,7 @@ fn standings<'a>(
         if let Some(version) = node.version.filter(|_| in_service) {
             standings.entry((pool.name, version)).or_default().runs = true;
         }
-        let on_its_way = view.slot(fleet).and_then(|slot| slot.version.as_deref());
+        let on_its_way = slot.and_then(|slot| slot.version.as_deref());
         let wanted =
             shadow.and_then(|shadow| shadow.update()).filter(|version| Some(*version) != node.version);
         for version in wanted.into_iter().chain(on_its_way) {

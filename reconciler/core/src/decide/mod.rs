@@ -18,11 +18,12 @@ use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Counts, Slot};
 use brupop_api::{Field, Object, State, Value, Write, names};
 
-use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode, in_order};
+use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode};
 use crate::observe::Observed;
 pub use idle::candidates;
 pub(crate) use pool_halts::is_halted;
 pub use reason::{Abort, Reason};
+use slots::Holders;
 pub use slots::{Slots, slots};
 pub(crate) use versions::NOT_RETURNED;
 pub use versions::{Halted, HaltedIn, how_to_lift};
@@ -133,9 +134,9 @@ pub struct FleetDecision<'a> {
 /// What to do in the whole fleet now, and for each node why not more.
 pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
     let Observed { fleet, views, unreadable, .. } = observed;
-    let slots = slots(fleet, views);
-    let held = held(fleet, views);
-    let with_slots = views.iter().zip(held.iter().copied());
+    let holders = Holders::of(fleet, views);
+    let slots = slots::of_holders(fleet, views, &holders);
+    let with_slots = views.iter().zip(holders.held(views));
     let mut nodes: Vec<Decision<'o>> =
         with_slots.clone().map(|(view, slot)| node_holding(fleet, view, slot)).collect();
     let starting =
@@ -150,12 +151,6 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
     }
     let counts = counts(fleet, with_slots);
     FleetDecision { slots, nodes, counts }
-}
-
-/// The slot of each view; these are sorted by name.
-fn held<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Vec<Option<&'a Slot>> {
-    let mut find = in_order(fleet.slots);
-    views.iter().map(|view| find(view.shadow_name).filter(|slot| view.holds(slot))).collect()
 }
 
 /// What to do for one node now.

@@ -79,7 +79,7 @@ impl<'a> Room<'a> {
     /// since, in the one that owns it now.
     pub(super) fn beside<'s>(
         fleet: &FleetFacts<'_>,
-        slots: impl Iterator<Item = (&'s Slot, Option<Place<'a>>)>,
+        slots: impl Iterator<Item = (&'s Slot, Place<'a>)>,
     ) -> Self {
         let index: BTreeMap<&str, usize> =
             fleet.pools.iter().enumerate().map(|(index, pool)| (pool.name, index)).collect();
@@ -96,14 +96,12 @@ impl<'a> Room<'a> {
                 Some(pool) => index.get(pool.as_str()).map(|index| Group::Pool(*index)),
             };
             room.fleet.slots += 1;
-            if let Some(group) = taken_in.filter(|group| now.is_none_or(|now| now.group != *group)) {
+            if let Some(group) = taken_in.filter(|group| now.group != *group) {
                 room.places(group).slots += 1;
                 room.keep_busy(group, Zone::Unknown);
             }
-            if let Some(now) = now {
-                room.places(now.group).slots += 1;
-                room.keep_busy(now.group, Zone::Of(now.zone));
-            }
+            room.places(now.group).slots += 1;
+            room.keep_busy(now.group, Zone::Of(now.zone));
         }
         room
     }

@@ -2,7 +2,7 @@
 //! slots back and takes new ones.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
@@ -14,7 +14,7 @@ use super::pool;
 use super::room::{Place, Room};
 use super::versions::{Halted, Versions};
 use crate::age;
-use crate::facts::{FleetFacts, NodeFacts, NodeView, is_unavailable};
+use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, is_unavailable};
 
 /// The pods of at most so many nodes are checked before there is room for these nodes.
 const MAX_SUCCESSORS: usize = 32;
@@ -40,18 +40,23 @@ pub struct Slots<'a> {
 /// Gives back the slots of updates that are over, and takes slots for nodes that may begin. The views are sorted by name of
 /// the shadow.
 pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
+    of_holders(fleet, views, &Holders::of(fleet, views))
+}
+
+/// The same, once it is known who has slots.
+pub(super) fn of_holders<'a>(
+    fleet: &FleetFacts<'a>,
+    views: &[NodeView<'a>],
+    holders: &Holders<'a>,
+) -> Slots<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Slots::default();
     }
-    debug_assert!(views.is_sorted_by_key(|view| view.shadow_name), "the views are sorted");
-    let holders = Holders::of(fleet, views);
     let over = holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
-    let holding: Vec<_> =
-        views.iter().zip(&holders.keep).filter(|(_, keeps)| **keeps).map(|(view, _)| *view).collect();
-    let mut versions = Versions::after(fleet, over, &holding);
-    versions.note_done(fleet, views);
-    let canaries = Canaries::of(fleet, &holding);
-    let Choice { taken, queued, preflight } = choose(fleet, views, &holders, &versions, canaries);
+    let mut versions = Versions::after(fleet, over, holders.kept(views));
+    versions.note_done(fleet, views, holders.held(views));
+    let canaries = Canaries::of(holders.kept(views));
+    let Choice { taken, queued, preflight } = choose(fleet, views, holders, &versions, canaries);
 
     let mut sets: Vec<(Field<'a>, Value<'a>)> =
         holders.freed.iter().map(|&(name, _)| (Field::Slot(name), Value::Absent)).collect();
@@ -80,7 +85,7 @@ pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
         }
         Write { object: Object::Fleet, tests, sets }
     });
-    Slots { write, taken, queued, preflight, halted, freed: holders.freed }
+    Slots { write, taken, queued, preflight, halted, freed: holders.freed.clone() }
 }
 
 /// What must still be so when these fields of the ledger are set: the leader, the slots, and each record as it was read,
@@ -103,46 +108,57 @@ fn tests<'a>(fleet: &FleetFacts<'a>, sets: &[(Field<'a>, Value<'a>)]) -> Vec<(Fi
     fixed.into_iter().chain(records).collect()
 }
 
-/// Which views have slots. It is found out once, by going through the slots, because there are far fewer slots
-/// than nodes.
-struct Holders<'a> {
-    /// For each view, by index: does it have a slot?
-    have: Vec<bool>,
-    /// And does it keep it?
-    keep: Vec<bool>,
+/// Which views have slots. It is found out once, in one walk along both, because to search for each name waits for memory.
+pub(super) struct Holders<'a> {
+    /// For each view, by index: the slot of its name, and whether it keeps it.
+    slots: Vec<Option<(NamedSlot<'a>, bool)>>,
     /// The slots that are given back, and the view (by index) that each belongs to, if there is one.
-    freed: Vec<(&'a str, Option<usize>)>,
+    pub(super) freed: Vec<(&'a str, Option<usize>)>,
 }
 
 impl<'a> Holders<'a> {
-    fn of(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Self {
-        let none = || vec![false; views.len()];
-        let mut holders = Self { have: none(), keep: none(), freed: vec![] };
+    /// Of these views, which are sorted by name.
+    pub(super) fn of(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Self {
+        debug_assert!(views.is_sorted_by_key(|view| view.shadow_name), "the views are sorted");
+        let mut holders = Self { slots: vec![None; views.len()], freed: vec![] };
+        let mut rest = views.iter().enumerate().peekable();
         for (name, slot) in fleet.slots {
-            let index = views.binary_search_by_key(&name.as_str(), |view| view.shadow_name).ok();
-            let over = is_over(slot, index.map(|index| &views[index]));
+            while rest.next_if(|(_, view)| view.shadow_name < name.as_str()).is_some() {}
+            let found = rest.next_if(|(_, view)| view.shadow_name == name);
+            let over = is_over(slot, found.map(|(_, view)| view));
             if over {
-                holders.freed.push((name, index));
+                holders.freed.push((name, found.map(|(index, _)| index)));
             }
-            if let Some(index) = index {
-                (holders.have[index], holders.keep[index]) = (true, !over);
+            if let Some((index, _)) = found {
+                holders.slots[index] = Some(((name, slot), !over));
             }
         }
         holders
     }
 
-    /// The slots that are kept, and where their nodes count now.
-    fn kept(
+    /// The slot of each view, if the slot of its name is for this very shadow.
+    pub(super) fn held(&self, views: &[NodeView<'a>]) -> impl Iterator<Item = Option<&'a Slot>> + Clone {
+        let slots = self.slots.iter().map(|found| found.map(|((_, slot), _)| slot));
+        views.iter().zip(slots).map(|(view, slot)| slot.filter(|slot| view.holds(slot)))
+    }
+
+    /// The slots that are kept, with the views of their names.
+    fn kept<'v>(
         &self,
-        fleet: &FleetFacts<'a>,
-        views: &[NodeView<'a>],
-    ) -> impl Iterator<Item = (&'a Slot, Option<Place<'a>>)> {
-        let freed: BTreeSet<&str> = self.freed.iter().map(|(name, _)| *name).collect();
-        let kept = fleet.slots.iter().filter(move |(name, _)| !freed.contains(name.as_str()));
-        kept.map(|(name, slot)| {
-            let index = views.binary_search_by_key(&name.as_str(), |view| view.shadow_name).ok();
-            (slot, index.map(|index| Place::of(&views[index])))
-        })
+        views: &'v [NodeView<'a>],
+    ) -> impl Iterator<Item = (&'v NodeView<'a>, NamedSlot<'a>)> + Clone {
+        let kept = views.iter().zip(&self.slots);
+        kept.filter_map(|(view, found)| found.filter(|(_, keeps)| *keeps).map(|(slot, _)| (view, slot)))
+    }
+
+    /// Has this view, by index, a slot?
+    fn have(&self, index: usize) -> bool {
+        self.slots[index].is_some()
+    }
+
+    /// And does it keep it?
+    fn keep(&self, index: usize) -> bool {
+        self.slots[index].is_some_and(|(_, keeps)| keeps)
     }
 }
 
@@ -206,7 +222,7 @@ fn choose<'a>(
     let mut candidates = Candidates::new(
         fleet,
         views,
-        |at| holders.have[at],
+        |at| holders.have(at),
         |view, version| !versions.halts(fleet, view, version),
     );
     while let Some(index) = candidates.next_of(|place| room.has(place)) {
@@ -249,9 +265,9 @@ struct Running<'a> {
 /// Nodes down for other reasons use up the limit, but do not block a node that is already out of service; among those,
 /// one that only needs uncordoning goes first.
 fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &Holders<'a>) -> Running<'a> {
-    let mut room = Room::beside(fleet, holders.kept(fleet, views));
+    let mut room = Room::beside(fleet, holders.kept(views).map(|(view, (_, slot))| (slot, Place::of(view))));
     let goes_on = |at: &usize| runs(&views[*at]) && (fleet.alone || !is_others(&views[*at]));
-    let running = (0..views.len()).filter(|at| !holders.have[*at] && goes_on(at));
+    let running = (0..views.len()).filter(|at| !holders.have(*at) && goes_on(at));
     let (mut at_once, mut others): (Vec<_>, Vec<_>) = running.partition(|&at| goes_on_at_once(&views[at]));
     at_once.sort_by_key(|&at| !only_comes_back(&views[at]));
     others.sort_by_key(|&at| is_unavailable(&views[at]));
@@ -266,7 +282,7 @@ fn choose_running<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>], holders: &
             left_over.push(at);
         }
     }
-    let unavailable = |at: &usize| !holders.keep[*at] && is_unavailable(&views[*at]) && !taken.contains(at);
+    let unavailable = |at: &usize| !holders.keep(*at) && is_unavailable(&views[*at]) && !taken.contains(at);
     for at in (0..views.len()).filter(unavailable) {
         room.note_unavailable(Place::of(&views[at]));
     }
@@ -323,11 +339,15 @@ struct Canaries<'a> {
 }
 
 impl<'a> Canaries<'a> {
-    /// From those that keep their slots (`holding`).
-    fn of(fleet: &FleetFacts<'a>, holding: &[NodeView<'a>]) -> Self {
+    /// From those that keep their slots.
+    fn of<'v>(kept: impl Iterator<Item = (&'v NodeView<'a>, NamedSlot<'a>)>) -> Self
+    where
+        'a: 'v,
+    {
         let mut trying: BTreeMap<Release<'a>, u64> = BTreeMap::new();
-        for view in holding {
-            let slot = view.slot(fleet).filter(|slot| !slot.counted && !view.time.canary_overdue);
+        for (view, (_, slot)) in kept {
+            let tries = |slot: &&Slot| view.holds(slot) && !slot.counted && !view.time.canary_overdue;
+            let slot = Some(slot).filter(tries);
             let version = slot.and_then(|slot| slot.version.as_deref());
             if let Some(version) = version {
                 *trying.entry((version, variant_of(view))).or_default() += 1;

@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::pool_halts::PoolHalts;
 use super::{Abort, update};
-use crate::facts::{FleetFacts, NodeFacts, NodeView};
+use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
 use crate::order;
 use crate::policy::FailureBudget;
 
@@ -54,11 +54,11 @@ pub(super) struct Versions<'a> {
 
 impl<'a> Versions<'a> {
     /// The records as they change in this pass: by what a person acknowledges, by these updates that are over, and
-    /// by those that keep their slots (`holding`) and have failed.
+    /// by those that keep their slots (`kept`) and have failed.
     pub(super) fn after<'b>(
         fleet: &FleetFacts<'a>,
         over: impl Iterator<Item = (&'a str, Option<&'b NodeView<'a>>)>,
-        holding: &[NodeView<'a>],
+        kept: impl Iterator<Item = (&'b NodeView<'a>, NamedSlot<'a>)>,
     ) -> Self
     where
         'a: 'b,
@@ -69,17 +69,22 @@ impl<'a> Versions<'a> {
         for (name, view) in over {
             versions.count(fleet, name, view);
         }
-        for view in holding {
-            versions.note_lost(fleet, view);
-            versions.count_early(fleet, view);
+        for (view, slot) in kept {
+            versions.note_lost(view, slot);
+            versions.count_early(fleet, view, slot);
         }
         versions.halt(fleet);
         versions
     }
 
     /// Notes which pools are done with which version, for those that come after them.
-    pub(super) fn note_done(&mut self, fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) {
-        for (version, done_pools) in order::notes(fleet, views) {
+    pub(super) fn note_done(
+        &mut self,
+        fleet: &FleetFacts<'a>,
+        views: &[NodeView<'a>],
+        held: impl Iterator<Item = Option<&'a Slot>>,
+    ) {
+        for (version, done_pools) in order::notes(fleet, views, held) {
             let known = fleet.versions.get_key_value(&version).map(|(version, _)| version.as_str());
             let wanted = || views.iter().filter_map(|view| view.shadow?.update()).find(|it| **it == *version);
             if let Some(version) = known.or_else(wanted) {
@@ -168,9 +173,8 @@ impl<'a> Versions<'a> {
     /// Notes whether a Node that is deleted from now on counts as failed: if its host claimed the reboot, it was not Ready
     /// for long, and no autoscaler had said before that it removes it. So whoever repairs a host by replacing it hides no
     /// failure, and whoever removes a node makes none.
-    fn note_lost(&mut self, fleet: &FleetFacts<'a>, view: &NodeView<'a>) {
+    fn note_lost(&mut self, view: &NodeView<'a>, (name, slot): NamedSlot<'a>) {
         let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return };
-        let Some((name, slot)) = fleet.slots.get_key_value(view.shadow_name) else { return };
         // Another machine may have come under the same name, before its shadow or after.
         if shadow.uid != slot.uid || view.owner_uid.is_some_and(|uid| uid != node.uid) {
             return;
@@ -186,9 +190,8 @@ impl<'a> Versions<'a> {
     /// Counts a failure whose slot is kept: of a host that has been away for longer than a reboot may take, or of one
     /// that is given up but may be away for long. The slot notes that it is counted, so that it is counted once, however
     /// many nodes fail and whatever a person acknowledges meanwhile.
-    fn count_early(&mut self, fleet: &FleetFacts<'a>, view: &NodeView<'a>) {
+    fn count_early(&mut self, fleet: &FleetFacts<'a>, view: &NodeView<'a>, (name, slot): NamedSlot<'a>) {
         let (Some(node), Some(shadow)) = (view.node, view.shadow) else { return };
-        let Some((name, slot)) = fleet.slots.get_key_value(view.shadow_name) else { return };
         let Some(version) = shadow.spec.version.filter(|_| slot.uid == shadow.uid && !slot.counted) else {
             return;
         };

@@ -6,7 +6,7 @@ use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::{Field, Marker, State, Value};
 use proptest::prelude::*;
 
-use super::super::{Effect, Reason, held, new_term, node as decide, opt_in, slots};
+use super::super::{Effect, Holders, Reason, new_term, node as decide, opt_in, slots};
 use super::opt_in::BARE;
 use super::sets;
 use super::world::{FIRST_BOOT, NEW, OLD, SECOND_BOOT, UID, fleet, idle, marker};
@@ -127,7 +127,12 @@ proptest! {
         let mut views = arena.views(&odds);
         views.remove(usize::from(missing) % views.len());
         let fleet = arena.fleet(500, Gate::Open);
-        prop_assert_eq!(held(&fleet, &views), views.iter().map(|view| view.slot(&fleet)).collect::<Vec<_>>());
+        let holders = Holders::of(&fleet, &views);
+        let held = holders.held(&views).collect::<Vec<_>>();
+        prop_assert_eq!(held, views.iter().map(|view| view.slot(&fleet)).collect::<Vec<_>>());
+        let gone = |name: &&String| views.iter().all(|view| view.shadow_name != **name);
+        let freed = holders.freed.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| *name);
+        prop_assert_eq!(freed.collect::<Vec<_>>(), arena.slots.keys().filter(gone).collect::<Vec<_>>());
     }
 
     #[test]

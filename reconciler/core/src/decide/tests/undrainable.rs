@@ -137,7 +137,11 @@ fn the_pods_of_successors_are_looked_at_ahead() {
     assert_eq!((next.write, next.preflight), (None, vec![1]), "one slot, one successor");
     assert_eq!(next.queued, [(1, Reason::LimitReached), (2, Reason::LimitReached)]);
     let next = slots(&fleet, &[running, named("brs-b", "b"), third]);
-    assert_eq!(next.preflight, [1], "its pods are kept in view once they are known, or they would be forgotten");
+    assert_eq!(
+        next.preflight,
+        [1],
+        "its pods are kept in view once they are known, or they would be forgotten"
+    );
 
     let mut over = named("brs-a", "a");
     shadow(&mut over, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1)));
