@@ -9,6 +9,12 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 SHIPPED := $(TARGET)/shipped
 # And kubectl's plugin, which has dependencies of its own, and is in no image.
 PLUGIN := $(TARGET)/plugin
+# What is built for, amd64 or arm64, as images call it; the programs of another machine go into folders of their own.
+NATIVE := $(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(shell uname -m)))
+ARCH ?= $(NATIVE)
+ARCHES ?= $(ARCH)
+# The folder of what is built for an architecture. Arguments: that of this machine's own, the architecture.
+folder = $(1)$(patsubst %,-%,$(filter-out $(NATIVE),$(2)))
 
 CARGO_DENY_VERSION := 0.20.2
 CARGO_MUTANTS_VERSION := 27.1.0
@@ -41,6 +47,7 @@ EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC ?= 0
 FAULT ?=
 POOLS ?=
 PREFETCH ?=
+AGENTS ?=
 DOWNLOAD_SECONDS ?= $(if $(filter true,$(PREFETCH)),5,1)
 
 # Installs Debian packages unless their programs are in PATH. Arguments: programs, packages, what else one can do. Only the
@@ -57,17 +64,41 @@ help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 .PHONY: build
-build: ## Builds the three programs as they ship, static, and kubectl's plugin kubectl-brupop
-	image/programs $(SHIPPED)
-	image/programs $(PLUGIN) brupop-cli
+build: $(if $(filter-out $(NATIVE),$(ARCH)),cross-tools) ## Builds the three programs as they ship, static, and kubectl's plugin kubectl-brupop (ARCH=arm64)
+	ARCH=$(ARCH) image/programs $(call folder,$(SHIPPED),$(ARCH))
+	ARCH=$(ARCH) image/programs $(call folder,$(PLUGIN),$(ARCH)) brupop-cli
+
+# Programs of which the agent is for arm64, and runs under qemu on a machine that is not.
+.PHONY: emulated
+emulated: build
+	@$(MAKE) --no-print-directory build ARCH=arm64
+	@mkdir -p $(TARGET)/emulated
+	@ln -sf $(SHIPPED)/brupop-reconciler $(SHIPPED)/brupop-webhook $(TARGET)/emulated/
+	@printf '#!/bin/sh\nexec qemu-aarch64-static %s "$$@"\n' $(SHIPPED)-arm64/brupop-agent >$(TARGET)/emulated/brupop-agent
+	@chmod +x $(TARGET)/emulated/brupop-agent
+
+.PHONY: test-arm64
+test-arm64: cross-tools ## Runs the unit tests of api, agent, runtime and webhook as programs for arm64, under qemu
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" \
+	  cargo test --locked --quiet --target aarch64-unknown-linux-gnu --lib -p brupop-api -p brupop-agent-core -p brupop-agent -p brupop-runtime -p brupop-webhook
+
+.PHONY: build-all
+build-all:
+	@for arch in $(ARCHES); do $(MAKE) --no-print-directory build ARCH=$$arch; done
+
+.PHONY: cross-tools
+cross-tools: ## Installs Debian's cross compiler for arm64 and qemu, unless they are there, and Rust's libraries for it; needs root
+	$(call debian,aarch64-linux-gnu-gcc qemu-aarch64-static,gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
+	@rustup target list --installed | grep -q aarch64-unknown-linux-gnu || rustup target add aarch64-unknown-linux-gnu
 
 .PHONY: container
 container: ## Builds the image from Dockerfile, with docker, podman or buildah, whichever is there (IMAGE=...)
 	@IMAGE=$(IMAGE) image/container
 
 .PHONY: image
-image: build container-tools ## Packs the programs built here into an image archive, dist/image.oci.tar, with buildah; needs no registry
-	@IMAGE=$(IMAGE) image/archive $(SHIPPED) $(DIST)/image.oci.tar
+image: build-all container-tools ## Packs the programs built here into an image archive, dist/image.oci.tar, with buildah; needs no registry (ARCHES="amd64 arm64": an index of both)
+	@IMAGE=$(IMAGE) image/archive $(DIST)/image.oci.tar $(foreach arch,$(ARCHES),$(call folder,$(SHIPPED),$(arch)))
 
 .PHONY: image-check
 image-check: build container-tools control-plane ## Checks that the image contains what it should and nothing else, and works; needs root
@@ -75,12 +106,12 @@ image-check: build container-tools control-plane ## Checks that the image contai
 	@.ci/image $(SHIPPED) $(TARGET)/debug/brupop-image
 
 .PHONY: reproduce
-reproduce: container-tools ## Builds the last commit twice, in different folders, and compares programs and image byte by byte (some minutes)
-	@image/reproduce
+reproduce: container-tools ## Builds the last commit twice, in different folders, and compares programs and image byte by byte (some minutes; ARCHES="amd64 arm64")
+	@ARCHES="$(ARCHES)" image/reproduce
 
 .PHONY: dist
-dist: build yaml container-tools ## Writes the release into dist/: programs, plugin, image and list of packages for this architecture, manifest, checksums (VERSION=...)
-	@IMAGE=$(IMAGE) image/dist $(SHIPPED) $(PLUGIN) $(DIST)
+dist: build-all yaml container-tools ## Writes the release into dist/: programs, plugin and list of packages for each of ARCHES, image, manifest, checksums (VERSION=..., ARCHES="amd64 arm64")
+	@IMAGE=$(IMAGE) image/dist $(DIST) $(foreach arch,$(ARCHES),$(call folder,$(SHIPPED),$(arch)) $(call folder,$(PLUGIN),$(arch)))
 
 .PHONY: container-tools
 container-tools: ## Installs Debian's buildah and jq, unless they are there; needs root
@@ -95,9 +126,9 @@ earlier: ## Builds the operator of an earlier commit, once, into the same cache,
 	@testbed/build-earlier >/dev/null
 
 .PHONY: demo
-demo: control-plane build ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, POOLS=true, ...)
+demo: control-plane build $(if $(filter arm64,$(AGENTS)),emulated) ## Updates a fleet of simulated hosts on a real control plane (NODES, MAX_CONCURRENT_UPDATE, FAULT=bad-image, PREFETCH=true, POOLS=true, AGENTS=arm64, ...)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
-	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-demo --nodes $(NODES) \
+	@BRUPOP_BINARIES=$(if $(filter arm64,$(AGENTS)),$(TARGET)/emulated,$(SHIPPED)) exec $(TARGET)/debug/brupop-demo --nodes $(NODES) \
 	  --max-concurrent-update $(MAX_CONCURRENT_UPDATE) --pods-per-node $(PODS_PER_NODE) \
 	  --reboot-seconds $(REBOOT_SECONDS) --exclude-from-lb-seconds $(EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC) \
 	  --download-seconds $(DOWNLOAD_SECONDS) $(FAULT:%=--fault %) $(if $(filter true,$(PREFETCH)),--prefetch) \
@@ -144,7 +175,7 @@ e2e: e2e-tools build control-plane ## Runs the image and the default overlay on 
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-e2e
 	@$(TARGET)/debug/brupop-e2e --check
 	@testbed/build-nodes >/dev/null
-	@env -u IMAGE -u VERSION image/archive $(SHIPPED) $(TARGET)/e2e.oci.tar >/dev/null
+	@env -u IMAGE -u VERSION image/archive $(TARGET)/e2e.oci.tar $(SHIPPED) >/dev/null
 	@exec $(TARGET)/debug/brupop-e2e --image $(TARGET)/e2e.oci.tar --plugin $(PLUGIN)/kubectl-brupop $(if $(filter true,$(STAY)),--stay)
 
 .PHONY: e2e-tools

@@ -8,3 +8,14 @@ version() { sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Ca
 : "${IMAGE:=$(sed -n 's/^ *newName: //p' manifests/kustomization.yaml):$(sed -n 's/^ *newTag: //p' manifests/kustomization.yaml)}"
 VERSION=${VERSION#v}
 export VERSION REVISION SOURCE_DATE_EPOCH IMAGE
+
+# The architecture of the programs in a folder that image/programs filled, as images call it.
+architecture() { # <folder>
+    local target
+    target=$(jq -r '.metadata.properties[] | select(.name == "target").value' "$1/sbom.cdx.json")
+    case $target in
+        x86_64-*) echo amd64 ;;
+        aarch64-*) echo arm64 ;;
+        *) echo "$1: programs for ${target:-no known target}" >&2; return 1 ;;
+    esac
+}
