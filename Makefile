@@ -221,7 +221,7 @@ bench-ports: control-plane build ## Measures who is served by the webhook during
 
 .PHONY: bench-pass
 bench-pass: ## Measures one pass of the reconciler over 5,000 nodes: observe, and decide
-	cargo bench --locked --quiet -p brupop-core --bench pass
+	cargo bench --locked --quiet -p brupop-bench-cases --bench pass
 
 .PHONY: bench-scale
 bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, and with 1,000 that kwok keeps: start, memory, requests (ten minutes)
@@ -235,9 +235,26 @@ bench-memory: control-plane build ## Measures the reconciler's memory beside ten
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 200 --waiting 60 --updates 5 --quiet-seconds 10 --pods-per-node 30 --budgets 300 --large-budgets 120
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --pods-per-node 30
 
+# Built in one go with the programs that ship, so that nothing that they depend on is compiled again.
+.PHONY: brupop-case
+brupop-case: valgrind
+	@image/programs $(TARGET)/instructions brupop-agent brupop-reconciler brupop-webhook brupop-bench-cases
+
+.PHONY: instructions
+instructions: brupop-case ## Counts the instructions of a pass, a verdict and an agent's step: over 10 % more than bench/instructions.txt says is an error
+	@.ci/instructions $(TARGET)/instructions/brupop-case
+
+.PHONY: instructions-baseline
+instructions-baseline: brupop-case ## Writes bench/instructions.txt anew
+	@.ci/instructions $(TARGET)/instructions/brupop-case --baseline
+
+.PHONY: valgrind
+valgrind: ## Installs Debian's valgrind, unless it is there; needs root
+	$(call debian,valgrind,valgrind)
+
 .PHONY: bench-verdict
 bench-verdict: ## Measures a review without the network: from its bytes to the bytes of the answer
-	cargo bench --locked --quiet -p brupop-webhook --bench verdict
+	cargo bench --locked --quiet -p brupop-bench-cases --bench verdict
 
 .PHONY: fuzz
 fuzz: ## Fuzzes the webhook's parser and its verdict (FUZZ_SECONDS or FUZZ_RUNS of each)

@@ -1,32 +1,45 @@
-//! One pass over a fleet of 5,000 nodes, in mid-roll-out: from objects and the time to a decision and a sentence for each.
-//! And what a change of one pod costs, when no node can be drained and so the pods of many are watched.
-//!
-//! `make bench-pass`
+//! A fleet of 5,000 nodes, in mid-roll-out, and what the pods of tenants are like.
 
-#![allow(missing_docs, reason = "criterion's macros make public items")]
-#![allow(clippy::expect_used, reason = "a benchmark that cannot go on fails")]
-
-use std::hint::black_box;
 use std::sync::Arc;
 
 use brupop_api::{Item, names};
 use brupop_core::cluster::Cluster;
-use brupop_core::decide;
-use brupop_core::drain::{self, DrainPlan, Obstacle};
 use brupop_core::objects::{AgentPod, Budget, PodItem, Readiness, WatchedNode};
-use brupop_core::observe::{Leader, Now, observe};
+use brupop_core::observe::{Leader, Now};
 use brupop_core::policy::{Limit, Policy};
 use brupop_core::pool::Pool;
-use brupop_core::status::{self, DesiredCondition};
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use jiff::SignedDuration;
 use serde_json::json;
 
-const NODES: usize = 5_000;
-const NOW: &str = "2026-11-21T04:00:00Z";
+/// How many nodes.
+pub const NODES: usize = 5_000;
+/// How many pools, where there are some.
+pub const POOLS: usize = 50;
+/// When.
+pub const NOW: &str = "2026-11-21T04:00:00Z";
+
+/// The same as it is written.
+pub fn now() -> Now<'static> {
+    Now { time: NOW.parse().expect("a time"), text: NOW }
+}
+
+/// Who looks at it.
+pub const LEADER: Leader<'_> = Leader { term: 4, enforced: true, alone: true, own_node: Some("node-0001") };
+
+/// How it is updated.
+pub fn policy() -> Policy {
+    Policy { limit: Limit::Percent(20), ..Policy::default() }
+}
+
+/// With so many pools, and everything in place that only changes with pools and clock.
+pub fn prepared(pools: usize) -> Cluster {
+    let mut cluster = with_pools(cluster(), pools);
+    cluster.prepare_pools(now().time, SignedDuration::ZERO);
+    cluster
+}
 
 /// Every tenth node is in mid-update, every third has been updated, the others wait, in three zones.
-fn cluster() -> Cluster {
+pub fn cluster() -> Cluster {
     let mut cluster = Cluster::default();
     let mut slots = serde_json::Map::new();
     for number in 0..NODES {
@@ -67,7 +80,8 @@ fn cluster() -> Cluster {
 }
 
 /// The same in so many pools, each with a window, a freeze and bounds on versions; half of them follow another one.
-fn with_pools(mut cluster: Cluster, count: usize) -> Cluster {
+#[must_use]
+pub fn with_pools(mut cluster: Cluster, count: usize) -> Cluster {
     let pools = (0..count).map(|number| {
         let after = if number % 2 == 1 { json!([{"pool": format!("pool-{:02}", number - 1), "soak": "1h"}]) } else { json!([]) };
         let pool: Item<Pool> = serde_json::from_value(json!({
@@ -84,56 +98,8 @@ fn with_pools(mut cluster: Cluster, count: usize) -> Cluster {
     cluster
 }
 
-fn pass(criterion: &mut Criterion) {
-    for pools in [0, 50] {
-        let mut cluster = with_pools(cluster(), pools);
-        cluster.prepare_pools(NOW.parse().expect("a time"), SignedDuration::ZERO);
-        pass_with(criterion, &cluster, pools);
-    }
-}
-
-fn pass_with(criterion: &mut Criterion, cluster: &Cluster, count: usize) {
-    let policy = Policy { limit: Limit::Percent(20), ..Policy::default() };
-    let leader = Leader { term: 4, enforced: true, alone: true, own_node: Some("node-0001") };
-    let now = Now { time: NOW.parse().expect("a time"), text: NOW };
-    let mut group = criterion.benchmark_group(format!("{NODES} nodes, {count} pools"));
-    group.bench_function("observe", |bencher| {
-        bencher.iter(|| {
-            let pools = cluster.pools_at(now.time);
-            let observed = observe(black_box(cluster), &pools, &policy, &leader, black_box(now));
-            observed.views.len()
-        });
-    });
-    let pools = cluster.pools_at(now.time);
-    let observed = observe(cluster, &pools, &policy, &leader, now);
-    group.bench_function("decide", |bencher| {
-        bencher.iter(|| decide::fleet(black_box(&observed)));
-    });
-    let decided = decide::fleet(&observed);
-    group.bench_function("say why", |bencher| {
-        let say = |reason: &decide::Reason<'_>| {
-            DesiredCondition::progressing(reason.status(), reason.as_str(), &reason.message())
-        };
-        bencher.iter(|| decided.nodes.iter().map(|node| say(black_box(&node.reason))).collect::<Vec<_>>());
-    });
-    if count > 0 {
-        group.bench_function("statuses of pools", |bencher| {
-            bencher.iter(|| status::pools(black_box(&observed), &decided.nodes, "brupop"));
-        });
-        group.bench_function("owners, once a pool has changed", |bencher| {
-            let changed = || with_pools(with_pools(cluster.clone(), 0), count);
-            bencher.iter_batched_ref(
-                changed,
-                |cluster| cluster.prepare_pools(now.time, SignedDuration::ZERO),
-                BatchSize::LargeInput,
-            );
-        });
-    }
-    group.finish();
-}
-
 /// The pods of a node, two of each of 30 workloads in ten namespaces.
-fn pods(node: usize) -> Vec<PodItem> {
+pub fn pods(node: usize) -> Vec<PodItem> {
     let pod = |number: usize| {
         let app = format!("app-{}", number % 30);
         serde_json::from_value(json!({
@@ -148,7 +114,7 @@ fn pods(node: usize) -> Vec<PodItem> {
 }
 
 /// 300 budgets, 30 in each namespace; the last one of each never allows a disruption.
-fn budgets() -> Vec<Arc<Item<Budget>>> {
+pub fn budgets() -> Vec<Arc<Item<Budget>>> {
     let budget = |number: usize| {
         let never = number >= 290;
         let app = if never { number % 10 } else { number % 600 + 30 };
@@ -162,23 +128,3 @@ fn budgets() -> Vec<Arc<Item<Budget>>> {
     };
     (0..300).map(budget).collect()
 }
-
-fn pod_event(criterion: &mut Criterion) {
-    let nodes: Vec<Vec<PodItem>> = (0..256).map(pods).collect();
-    let budgets = budgets();
-    let look = |pods: &[PodItem]| {
-        let plan = DrainPlan::of(pods, |_| false, |_| false, None);
-        let obstacle = drain::obstacle(|| pods.iter(), &budgets, |_| false, |_| false);
-        assert!(matches!(obstacle, Some(Obstacle::Never(_))), "the node can be drained");
-        (plan, obstacle)
-    };
-    let mut group = criterion.benchmark_group("60 pods on a node, 300 budgets");
-    group.bench_function("a pod's node", |bencher| bencher.iter(|| look(black_box(&nodes[0]))));
-    group.bench_function("all of 256 nodes", |bencher| {
-        bencher.iter(|| nodes.iter().map(|pods| look(black_box(pods))).collect::<Vec<_>>());
-    });
-    group.finish();
-}
-
-criterion_group!(benches, pass, pod_event);
-criterion_main!(benches);

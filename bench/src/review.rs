@@ -1,20 +1,13 @@
-//! What a review costs without the network: from its bytes to the bytes of the answer. `make bench-verdict` runs it.
-//!
-//! Built as shipped. Nobody subscribes to the log line here, so it costs next to nothing.
+//! What the API server sends to the webhook.
 
-#![allow(missing_docs, reason = "criterion's macros make public items")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on fails")]
-
-use brupop_webhook::metrics::Metrics;
-use brupop_webhook::review::answer;
-use brupop_webhook::verdict::Request;
-use criterion::{Criterion, criterion_group, criterion_main};
-use serde::Deserialize;
 use serde_json::{Value, json};
-use std::hint::black_box;
 
-const BOOT: &str = "5c2f7a1e-8a0d-4a5e-9a55-0c7f5bb6a1d2";
-const AGENT: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent";
+/// The boot of the host.
+pub const BOOT: &str = "5c2f7a1e-8a0d-4a5e-9a55-0c7f5bb6a1d2";
+/// Who may write the status.
+pub const AGENT: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent";
+/// Who may not.
+pub const STRANGER: &str = "system:serviceaccount:brupop-bottlerocket-aws:default";
 
 fn condition(type_: &str) -> Value {
     json!({"type": type_, "status": "True", "reason": "Draining", "message": "2 pods are left to evict",
@@ -31,7 +24,7 @@ fn manager(name: &str, subresource: Option<&str>, fields: &[&str]) -> Value {
 }
 
 /// A shadow in the middle of an update, with six conditions and three managers of its fields.
-fn shadow() -> Value {
+pub fn shadow() -> Value {
     let spec =
         ["state", "state_transition_timestamp", "version", "attempt", "leader_term", "baseline_boot_id"];
     let status = ["current_version", "target_version", "current_state", "attempt", "boot_id", "staged"];
@@ -62,11 +55,12 @@ fn shadow() -> Value {
 }
 
 /// The agent has staged the image, and says so in `message`.
-fn review(user: &str, message: &str) -> Vec<u8> {
+pub fn review(user: &str, message: &str) -> Vec<u8> {
     review_of(&shadow(), user, message)
 }
 
-fn review_of(before: &Value, user: &str, message: &str) -> Vec<u8> {
+/// The same of this shadow.
+pub fn review_of(before: &Value, user: &str, message: &str) -> Vec<u8> {
     let mut staged = before.clone();
     staged["status"]["current_state"] = json!("StagedAndPerformedUpdate");
     staged["status"]["staged"] = json!({"version": "1.27.1", "at": "2026-11-20T09:15:01.123456789Z"});
@@ -106,54 +100,5 @@ fn review_of(before: &Value, user: &str, message: &str) -> Vec<u8> {
             "options": {"kind": "PatchOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "brupop-agent"},
         },
     });
-    serde_json::to_vec(&review).unwrap()
+    serde_json::to_vec(&review).expect("a review")
 }
-
-/// A review, as far as it is looked at.
-#[derive(Deserialize)]
-struct Question {
-    #[allow(dead_code, reason = "it is parsed, and thrown away")]
-    request: Request,
-}
-
-fn allowed(body: &[u8], metrics: &Metrics) -> bool {
-    let answer: Value = serde_json::from_slice(&answer(body, metrics).unwrap()).unwrap();
-    answer["response"]["allowed"].as_bool().unwrap()
-}
-
-fn reviews(criterion: &mut Criterion) {
-    let metrics = Metrics::default();
-    let report = review(AGENT, "staged 1.27.1");
-    let foreign = review("system:serviceaccount:brupop-bottlerocket-aws:default", "staged 1.27.1");
-    // An object in etcd has at most 1.5 MiB, and a review has it twice.
-    let mebibyte = "m".repeat(1 << 20);
-    let mut annotated = shadow();
-    annotated["metadata"]["annotations"] = json!({"example.com/notes": mebibyte});
-    let largest = review_of(&annotated, AGENT, "staged 1.27.1");
-    let huge = review(AGENT, &mebibyte);
-    assert!(allowed(&report, &metrics), "the report is meant to be legal");
-    assert!(!allowed(&foreign, &metrics), "a stranger is meant to be refused");
-    assert!(allowed(&largest, &metrics), "what was there before is no fault of the agent");
-    assert!(!allowed(&huge, &metrics), "a message of a mebibyte is meant to be refused");
-
-    let cases = [
-        ("report", &report),
-        ("refusal", &foreign),
-        ("largest-report", &largest),
-        ("refused-message", &huge),
-    ];
-    for (name, body) in cases {
-        criterion.bench_function(&format!("{name}-of-{}-bytes", body.len()), |bencher| {
-            bencher.iter(|| answer(black_box(body), &metrics).unwrap());
-        });
-    }
-    criterion.bench_function(&format!("parsing-the-report-of-{}-bytes", report.len()), |bencher| {
-        bencher.iter(|| serde_json::from_slice::<Question>(black_box(&report)).unwrap());
-    });
-    criterion.bench_function(&format!("parsing-as-any-json-of-{}-bytes", report.len()), |bencher| {
-        bencher.iter(|| serde_json::from_slice::<Value>(black_box(&report)).unwrap());
-    });
-}
-
-criterion_group!(benches, reviews);
-criterion_main!(benches);
