@@ -206,6 +206,7 @@ impl Agent {
         let copy = &mut self.reporter.copy;
         let before = copy.version();
         loop {
+            let until = [until, copy.doubtful_from()].into_iter().flatten().min();
             tokio::select! {
                 changed = seen.changed() => {
                     if changed.is_err() {

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use brupop_api::{BottlerocketShadow, Item};
 use brupop_runtime::errors::describe;
@@ -10,16 +11,23 @@ use futures::StreamExt as _;
 use kube::api::Api;
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::retry::Retry;
 
 /// A shadow, or none.
 pub type Seen = Option<Arc<BottlerocketShadow>>;
 
+/// How long the watch may show less than the API server has answered, before that is asked for once more.
+const LAG: Duration = Duration::from_secs(5);
+
 /// Our copy of the shadow: the newest one known.
 #[derive(Debug, Default)]
 pub(crate) struct ShadowCopy {
     current: Seen,
+    /// Since when the last that the watch has shown is older. A watch that lags catches up; one of a cluster whose etcd was
+    /// restored from a snapshot never does.
+    outrun: Option<Instant>,
 }
 
 impl ShadowCopy {
@@ -39,19 +47,32 @@ impl ShadowCopy {
             && ours.metadata.uid == theirs.metadata.uid
             && revision(ours) > revision(theirs)
         {
+            self.outrun.get_or_insert_with(Instant::now);
             return;
         }
+        self.outrun = None;
         self.current = seen;
     }
 
-    /// Takes what the API server answered, unless the watch was faster.
+    /// Takes what the API server answered. It was asked after all else was known, so whatever the revision is, nothing newer
+    /// is known: etcd gives old revisions once it was restored from a snapshot.
     pub(crate) fn on_answer(&mut self, answer: BottlerocketShadow) {
         if let Some(current) = &self.current
             && current.metadata.uid == answer.metadata.uid
-            && revision(current) <= revision(&answer)
         {
+            self.outrun = None;
             self.current = Some(Arc::new(answer));
         }
+    }
+
+    /// The shadow is about to be read again. If there is no answer, that is tried once more, but not at once.
+    pub(crate) fn doubt_later(&mut self) {
+        self.outrun = self.outrun.map(|_| Instant::now());
+    }
+
+    /// When the shadow has to be read again, because the watch does not show what is known.
+    pub(crate) fn doubtful_from(&self) -> Option<Instant> {
+        self.outrun.map(|since| since + LAG)
     }
 }
 
@@ -127,8 +148,11 @@ mod tests {
         assert_eq!(known(&copy), Some(("a".into(), "11".into())));
         copy.on_event(Some(Arc::new(shadow("a", "10"))));
         assert_eq!(known(&copy), Some(("a".into(), "11".into())), "an older event");
+        assert!(copy.doubtful_from().is_some());
+        copy.on_event(Some(Arc::new(shadow("a", "11"))));
+        assert_eq!(copy.doubtful_from(), None, "the watch lagged");
         copy.on_answer(shadow("a", "10"));
-        assert_eq!(known(&copy), Some(("a".into(), "11".into())), "an older answer");
+        assert_eq!(known(&copy), Some(("a".into(), "10".into())), "the store has gone back");
         copy.on_event(Some(Arc::new(shadow("b", "10"))));
         assert_eq!(known(&copy), Some(("b".into(), "10".into())), "another object of the name");
         copy.on_answer(shadow("a", "12"));

@@ -7,6 +7,7 @@ use brupop_runtime::errors::{describe, status_message};
 use brupop_runtime::waits::{doubled, jittered};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
+use tokio::time::Instant;
 
 use super::Pause;
 use crate::retry::Retry;
@@ -48,11 +49,14 @@ impl Reporter {
         }
     }
 
-    /// The newest shadow; read again if reports are refused although the watch brings nothing.
+    /// The newest shadow; read again if reports are refused although the watch brings nothing, or if it does not bring what is
+    /// known.
     pub(super) async fn newest(&mut self) -> Seen {
-        if std::mem::take(&mut self.must_read)
+        let doubtful = self.copy.doubtful_from().is_some_and(|from| from <= Instant::now());
+        if (std::mem::take(&mut self.must_read) || doubtful)
             && let Some(known) = self.copy.current()
         {
+            self.copy.doubt_later();
             match self.shadows.get_opt(&self.name).await {
                 Ok(Some(Item { body: Ok(shadow), .. })) if shadow.metadata.uid == known.metadata.uid => {
                     self.copy.on_answer(shadow);

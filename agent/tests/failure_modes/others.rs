@@ -2,10 +2,10 @@
 
 use brupop_agent_core::step::Command as Typed;
 use brupop_api::State;
-use brupop_testbed::host::{Command, Faults};
+use brupop_testbed::host::{Command, Durations, Faults};
 use serde_json::json;
 
-use crate::solo::Solo;
+use crate::solo::{NEW, Solo};
 
 const STAGED: State = State::StagedAndPerformedUpdate;
 
@@ -63,4 +63,25 @@ async fn a_manual_activation_after_giving_up_stays() {
     solo.person(&[Typed::Activate]).await;
     solo.start();
     solo.never("it is undone", || solo.count("deactivate-update") > 1).await;
+}
+
+/// etcd is restored from a snapshot under an agent that has nothing to say: what it said after that is said again.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_has_gone_back_is_believed() {
+    let mut solo = Solo::new(Durations::default(), &[]).await;
+    let snapshot = solo.snapshot();
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo.restore(snapshot);
+    assert_eq!(solo.status().target_version, None);
+    solo.until_idle_with_update().await;
+
+    // In the middle of an update, whose attempt is forgotten.
+    let snapshot = solo.snapshot();
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    solo.restore(snapshot);
+    solo.never("the forgotten attempt is reported", || solo.status().attempt == Some(1)).await;
+    solo.update().await;
+    assert_eq!(solo.status().current_version.as_deref(), Some(NEW));
 }

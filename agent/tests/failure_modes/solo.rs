@@ -294,6 +294,18 @@ impl Solo {
         store.tell();
     }
 
+    /// What is stored now; for [`Solo::restore`].
+    pub fn snapshot(&self) -> Value {
+        self.store.lock().unwrap().shadow.clone()
+    }
+
+    /// The API is restored from a snapshot: it has forgotten what came later, and a list shows revisions of then.
+    pub fn restore(&self, snapshot: Value) {
+        let mut store = self.store.lock().unwrap();
+        store.shadow = snapshot;
+        store.show();
+    }
+
     /// Nothing of this comes in an hour.
     pub async fn never(&self, what: &str, condition: impl Fn() -> bool) {
         let hour = Duration::from_hours(1);
@@ -358,6 +370,10 @@ impl Store {
     fn tell(&mut self) {
         let revision: u64 = self.shadow["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
         self.shadow["metadata"]["resourceVersion"] = json!((revision + 1).to_string());
+        self.show();
+    }
+
+    fn show(&self) {
         let shadow: BottlerocketShadow = serde_json::from_value(self.shadow.clone()).unwrap();
         self.sender.send_replace(Some(Arc::new(shadow)));
     }
