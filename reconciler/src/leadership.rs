@@ -270,12 +270,12 @@ impl Candidate {
                 () = sleep_until_some(wake) => continue,
             };
             match event {
-                Ok(Some(watcher::Event::Apply(lease))) => self.saw(Some(lease)),
+                Ok(Some(watcher::Event::Apply(lease))) => self.watched(lease),
                 Ok(Some(watcher::Event::Delete(lease))) if self.is_news(&lease) => self.saw(None),
                 Ok(Some(watcher::Event::Init)) => listed = false,
                 Ok(Some(watcher::Event::InitApply(lease))) => {
                     listed = true;
-                    self.saw(Some(lease));
+                    self.watched(lease);
                 }
                 Ok(Some(watcher::Event::InitDone)) => {
                     if !listed {
@@ -318,10 +318,16 @@ impl Candidate {
         self.lease.as_ref().and_then(version) <= version(lease)
     }
 
-    fn saw(&mut self, lease: Option<Item<LeaseRecord>>) {
-        if lease.as_ref().is_some_and(|lease| !self.is_news(lease)) {
-            return;
+    /// Takes the Lease from the watch, unless a call of ours was answered with a newer one.
+    fn watched(&mut self, lease: Item<LeaseRecord>) {
+        if self.is_news(&lease) {
+            self.saw(Some(lease));
         }
+    }
+
+    /// Takes the Lease as a call of ours was answered. Whatever is known was known before that call, so nothing is newer: etcd
+    /// gives old versions once it was restored from a snapshot, and if nobody believed them, nobody could lead.
+    fn saw(&mut self, lease: Option<Item<LeaseRecord>>) {
         let version = |lease: &Option<Item<LeaseRecord>>| {
             lease.as_ref().and_then(|lease| lease.metadata.resource_version.clone())
         };

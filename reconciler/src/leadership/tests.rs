@@ -1,6 +1,14 @@
-use super::*;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use kube::client::Body;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use super::*;
 
 const US: &str = "us";
 
@@ -149,4 +157,65 @@ fn a_replacement_carries_nothing_planted() {
     assert_eq!(lease["metadata"], json!({"name": "l", "uid": "u", "resourceVersion": "7"}));
     let kept = ["holderIdentity", "leaseTransitions"].map(|field| lease["spec"][field].clone());
     assert_eq!((kept, lease["spec"].get("strategy")), ([json!("us"), json!(4)], None));
+}
+
+/// Plays an API server with one Lease, of which it stores what is put with the version that it has.
+fn api_server(lease: Arc<Mutex<Value>>) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let lease = Arc::clone(&lease);
+        async move {
+            let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            if watches {
+                return std::future::pending().await;
+            }
+            let is_list = !request.uri().path().ends_with("/l");
+            let put = request.method() == Method::PUT;
+            let sent = request.into_body().collect().await.unwrap().to_bytes();
+            let mut stored = lease.lock().unwrap();
+            let version = stored["metadata"]["resourceVersion"].clone();
+            let (code, answer) = if put {
+                let sent: Value = serde_json::from_slice(&sent).unwrap();
+                if sent["metadata"]["resourceVersion"] == version {
+                    let next = version.as_str().unwrap().parse::<u64>().unwrap() + 1;
+                    *stored = sent;
+                    stored["metadata"]["resourceVersion"] = json!(next.to_string());
+                    (200, stored.clone())
+                } else {
+                    (409, json!({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict"}))
+                }
+            } else if is_list {
+                let metadata = json!({"resourceVersion": version});
+                (200, json!({"kind": "LeaseList", "items": [stored.clone()], "metadata": metadata}))
+            } else {
+                (200, stored.clone())
+            };
+            let answer = Full::<Bytes>::from(answer.to_string());
+            Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
+        }
+    });
+    Client::new(service, "ns")
+}
+
+/// A restored etcd has the Lease in a version that is older than what every candidate knows, and no watch says so.
+#[tokio::test(start_paused = true)]
+async fn somebody_leads_after_etcd_was_restored() {
+    let version = |version: &str| {
+        let metadata = json!({"name": "l", "uid": "u", "resourceVersion": version});
+        json!({"metadata": metadata, "spec": {"holderIdentity": "gone", "leaseDurationSeconds": 15}})
+    };
+    let lease = Arc::new(Mutex::new(version("1000")));
+    let election =
+        Election { namespace: "ns".into(), lease: "l".into(), us: US.into(), timing: Timing::of(OURS) };
+    let (_trigger, shutdown) = Shutdown::by_hand();
+    let (sender, mut elected) = watch::channel(None);
+    let running = tokio::spawn(run(election, api_server(Arc::clone(&lease)), shutdown, sender));
+    let leads = async |elected: &mut Elected| {
+        let limit = Duration::from_mins(2);
+        timeout(limit, elected.wait_for(Option::is_some)).await.is_ok_and(|leads| leads.is_ok())
+    };
+    assert!(leads(&mut elected).await);
+    *lease.lock().unwrap() = version("7");
+    timeout(Duration::from_mins(1), elected.wait_for(Option::is_none)).await.unwrap().unwrap();
+    assert!(leads(&mut elected).await, "{}", lease.lock().unwrap());
+    running.abort();
 }
