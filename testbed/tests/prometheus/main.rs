@@ -262,19 +262,23 @@ async fn reviews_are_those_of_the_audit_log(fleet: &Fleet, prometheus: &Promethe
     Ok(())
 }
 
-/// `OpenMetrics` in the older format that promtool reads: there, a counter is called as its sample is.
+/// `OpenMetrics` in the older format that promtool reads: there, a counter is called as its sample is, and so is what a
+/// program says of itself, which is a gauge.
 fn as_text_format(metrics: &str) -> String {
-    let mut counters: Vec<&str> = Vec::new();
+    const SUFFIXES: [(&str, &str); 2] = [("counter", "_total"), ("info", "_info")];
+    let mut suffixes = BTreeMap::new();
     for line in metrics.lines() {
-        if let Some(name) = line.strip_prefix("# TYPE ").and_then(|line| line.strip_suffix(" counter")) {
-            counters.push(name);
-        }
+        let described = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' '));
+        let suffix = described
+            .and_then(|(name, kind)| Some((name, SUFFIXES.into_iter().find(|(of, _)| *of == kind)?.1)));
+        suffixes.extend(suffix);
     }
     let renamed = |line: &str| {
         let mut words = line.splitn(4, ' ');
         match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(&name) => {
-                format!("# {what} {name}_total {rest}\n")
+            (Some("#"), Some(what), Some(name), Some(rest)) if suffixes.contains_key(name) => {
+                let rest = if rest == "info" { "gauge" } else { rest };
+                format!("# {what} {name}{} {rest}\n", suffixes[name])
             }
             _ => format!("{line}\n"),
         }
