@@ -182,6 +182,7 @@ pub(crate) fn view(
         },
         denied: None,
         evicted: Evicted::Back,
+        busy_zone: None,
         time: TimeFacts {
             exclude: false,
             exclusion_over: true,

@@ -49,7 +49,7 @@ pub enum Operation {
     /// Makes sure that a node is drained, and grants its reboot. What changes between the two is not seen any more.
     Grant {
         /// How to make sure of it.
-        confirm: Confirm,
+        confirm: Box<Confirm>,
         /// The shadow's name.
         name: String,
         /// The conditional patch of the shadow's spec.
@@ -112,6 +112,13 @@ pub struct Confirm {
 pub enum Outcome {
     /// Done. Holds the object's new `resourceVersion`, if the answer has one.
     Written(Option<u64>),
+    /// The same of a grant, which has written the Node, too.
+    Granted {
+        /// The new `resourceVersion` of the Node.
+        node: Option<u64>,
+        /// That of the shadow.
+        shadow: Option<u64>,
+    },
     /// The object is gone, as wanted.
     Removed,
     /// The object is not as it was when the call was decided, or is gone. The watch will bring a newer version.
@@ -130,7 +137,7 @@ impl Outcome {
     /// The word for metrics; a write that changed nothing has another one.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Written(_) => "written",
+            Self::Written(_) | Self::Granted { .. } => "written",
             Self::Removed => "removed",
             Self::Refused(_) => "refused",
             Self::Denied(_) | Self::NodeDenied(_) => "denied",
@@ -158,7 +165,7 @@ impl Operation {
 
     /// Has a Node been changed once this is done?
     pub fn changes_node(&self) -> bool {
-        matches!(self, Self::PatchNode { .. } | Self::Grant { .. } | Self::LabelNode { .. })
+        matches!(self, Self::PatchNode { .. } | Self::LabelNode { .. })
     }
 
     /// The word for metrics and logs: what is written.
@@ -211,7 +218,10 @@ impl ApiServer {
             Operation::PatchShadow { name, patch } => self.patch_shadow(name, patch).await,
             Operation::PatchNode { name, patch } => self.patch_node(name, patch).await,
             Operation::Grant { confirm, name, patch } => match self.confirm(confirm).await {
-                Outcome::Written(_) => self.patch_shadow(name, patch).await,
+                Outcome::Written(node) => match self.patch_shadow(name, patch).await {
+                    Outcome::Written(shadow) => Outcome::Granted { node, shadow },
+                    refused => refused,
+                },
                 unconfirmed => unconfirmed,
             },
             Operation::LabelNode { name, patch } => {

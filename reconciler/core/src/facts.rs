@@ -57,6 +57,8 @@ pub struct FleetFacts<'a> {
     pub all_ready: bool,
     /// Must the next update wait, because one ended not long ago?
     pub pausing_between_updates: bool,
+    /// Must updates wait after each one that ends?
+    pub pauses_between_updates: bool,
     /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
     pub force: bool,
 }
@@ -83,9 +85,9 @@ impl FleetFacts<'_> {
         of_pools.fold(unpooled, u64::saturating_add).min(self.ceiling)
     }
 
-    /// Does this node wait because an update ended not long ago?
-    pub(crate) fn must_pause(&self, node: &NodeFacts<'_>) -> bool {
-        self.pausing_between_updates && !node.update_now
+    /// Does this node wait because an update ended not long ago, or because one ends now?
+    pub(crate) fn must_pause(&self, node: &NodeFacts<'_>, ends_now: bool) -> bool {
+        (self.pausing_between_updates || ends_now && self.pauses_between_updates) && !node.update_now
     }
 }
 
@@ -212,6 +214,8 @@ pub struct NodeView<'a> {
     pub denied: Option<&'a str>,
     /// The workloads whose pods were evicted from the node.
     pub evicted: Evicted<'a>,
+    /// Another zone of its pool in which a node is out of service, if the pool keeps zones apart.
+    pub busy_zone: Option<&'a str>,
     /// What the clock says.
     pub time: TimeFacts,
 }
@@ -408,6 +412,7 @@ impl FleetFacts<'static> {
         force: false,
         all_ready: true,
         pausing_between_updates: false,
+        pauses_between_updates: false,
         limit: 1,
         unpooled: 1,
         ceiling: SLOTS_MAX,

@@ -139,7 +139,10 @@ impl Gates {
         let (mut due, mut next) = (Vec::new(), None);
         let mut look_again = |at: Duration| next = Some(next.map_or(at, |next: Duration| next.min(at)));
         let (interval, holds_for) = (self.interval, self.holds_for());
-        for &question in matter {
+        // Who has waited longest comes first, or a source that does not answer would keep the others from being asked.
+        let mut in_turn: Vec<&Question> = matter.iter().copied().collect();
+        in_turn.sort_by_key(|question| self.known.get(question).and_then(|known| known.asked));
+        for question in in_turn {
             if !self.known.contains_key(question) && self.known.len() >= QUESTIONS_MAX {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! From objects and the time to facts: what is known of the fleet, and of each node. Pure: the clock is an argument.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use brupop_api::crds::SLOTS_MAX;
@@ -16,7 +16,7 @@ use crate::deadlines::{Clock, Gated, Times};
 use crate::drain::Obstacle;
 use crate::facts::{
     Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Steering, UnmanagedNode,
-    Until, in_order,
+    Until, in_order, is_unavailable,
 };
 use crate::objects::{AgentPod, WatchedNode};
 use crate::ownership::{DurationsByOwner, Owner};
@@ -26,6 +26,9 @@ use crate::status::generation;
 
 /// Longest name of a shadow, as of any object in Kubernetes.
 const NAME_MAX: usize = 253;
+
+/// What a zone is called that has no name.
+pub(crate) const NO_ZONE: &str = "of no name";
 
 /// What the process that leads knows besides objects and policy.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +106,7 @@ pub fn observe<'a>(
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }
+    note_busy_zones(&pools.all, &mut views);
     let ceiling = cluster.ledger().and_then(|ledger| ledger.fleet.spec.max_unavailable.as_ref());
     // The schema lets nothing else pass; the lowest limit is the safe one.
     let ceiling = ceiling.map(|text| pool::limit(text).unwrap_or_default().of(labelled));
@@ -110,6 +114,27 @@ pub fn observe<'a>(
     fleet.ceiling = ceiling.unwrap_or(SLOTS_MAX);
     let next = [nodes.clock.next, pools.next].into_iter().flatten().min();
     Observed { fleet, views, unreadable, too_long, next }
+}
+
+/// Notes, where pools keep zones apart, which nodes must not be taken out of service because of a node of another zone.
+fn note_busy_zones<'a>(pools: &[PoolFacts<'a>], views: &mut [NodeView<'a>]) {
+    let place = |view: &NodeView<'a>| match view.steering {
+        Steering::Pool(pool) if pools.get(pool).is_some_and(|pool| pool.one_zone_at_a_time) => {
+            Some((pool, view.node?.zone.unwrap_or(NO_ZONE)))
+        }
+        _ => None,
+    };
+    if !pools.iter().any(|pool| pool.one_zone_at_a_time) {
+        return;
+    }
+    let mut busy: BTreeMap<usize, BTreeSet<&'a str>> = BTreeMap::new();
+    for (pool, zone) in views.iter().filter(|view| is_unavailable(view)).filter_map(place) {
+        busy.entry(pool).or_default().insert(zone);
+    }
+    for view in views {
+        let Some((pool, zone)) = place(view) else { continue };
+        view.busy_zone = busy.get(&pool).and_then(|zones| zones.iter().copied().find(|busy| *busy != zone));
+    }
 }
 
 /// What becomes of nodes that no pool owns.
@@ -158,6 +183,7 @@ fn fleet_facts<'a>(
         enforced: leader.enforced,
         alone: leader.alone,
         all_ready: true,
+        pauses_between_updates: pause.is_positive(),
         pausing_between_updates: pause.is_positive() && !clock.passed_or_unknown(last_finished, pause),
         force: policy.force,
     }
@@ -232,6 +258,7 @@ impl<'a> Observer<'a> {
             pods: pods(entry),
             denied: entry.denied.as_deref(),
             evicted: evicted(entry, watched),
+            busy_zone: None,
             time: self.clock.facts(&times),
         };
         (view, unreadable)

@@ -1,13 +1,15 @@
 //! Which pools go first with a version (`spec.after`), and when they are done with it.
 //!
-//! The ledger notes since when a pool is done. If one of its nodes wants the version again, it notes for how long it had been
-//! done; so what had been done for long enough stays so, whoever joins later. A halt of the version clears all of this.
+//! The ledger notes since when a pool is done. If one of its nodes wants the version again, or none runs it or a later one in
+//! service any more, it notes for how long the pool had been done; so what had been done for long enough stays so, whoever
+//! joins later. A halt of the version clears all of this.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::crds::DONE_POOLS_MAX;
 use brupop_api::fleet::{Done, Slot, VersionRecord};
 use jiff::{SignedDuration, Timestamp};
+use semver::Version;
 
 use crate::decide::is_halted;
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
@@ -92,6 +94,8 @@ struct Standing {
     runs: bool,
     /// A node wants it, or is on its way to it.
     wants: bool,
+    /// A node is on its way to it.
+    comes: bool,
 }
 
 /// What the ledger should note of each version, where it is something else than it does: of the pools that others come after.
@@ -124,9 +128,10 @@ pub(crate) fn notes<'a>(
             .take(DONE_POOLS_MAX)
             .filter(|pool| !halted && !is_halted(fleet, pool, version))
             .filter_map(|pool| {
-                let standing = standings.get(&(*pool, version));
                 let before = stored.and_then(|stored| stored.get(*pool));
-                Some(((*pool).to_owned(), done(standing, before, fleet.now)?))
+                let wants = standings.get(&(*pool, version)).is_some_and(|standing| standing.wants);
+                let service = service(&standings, pool, version);
+                Some(((*pool).to_owned(), done(service, wants, before, fleet.now)?))
             })
             .collect();
         if stored.map_or(!wanted.is_empty(), |stored| *stored != wanted) {
@@ -160,18 +165,45 @@ fn standings<'v, 'a: 'v>(
         let wanted =
             shadow.and_then(|shadow| shadow.update()).filter(|version| Some(*version) != node.version);
         for version in wanted.into_iter().chain(on_its_way) {
-            standings.entry((pool.name, version)).or_default().wants = true;
+            let standing = standings.entry((pool.name, version)).or_default();
+            standing.wants = true;
+            standing.comes |= on_its_way == Some(version);
         }
     }
     standings
 }
 
+/// How a version serves in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Service {
+    /// A node in service runs it.
+    Runs,
+    /// None does, but one runs a later version, or is on its way to one.
+    Left,
+    /// Neither is so.
+    Nowhere,
+}
+
+fn service(standings: &BTreeMap<(&str, &str), Standing>, pool: &str, version: &str) -> Service {
+    if standings.get(&(pool, version)).is_some_and(|standing| standing.runs) {
+        return Service::Runs;
+    }
+    let Ok(than) = Version::parse(version) else { return Service::Nowhere };
+    let later = |other: &str| Version::parse(other).is_ok_and(|other| other > than);
+    let left = standings
+        .iter()
+        .any(|((of, other), standing)| *of == pool && (standing.runs || standing.comes) && later(other));
+    if left { Service::Left } else { Service::Nowhere }
+}
+
 /// What is to be noted of one pool and one version; `None` = nothing.
-fn done(standing: Option<&Standing>, before: Option<&Done>, now: &str) -> Option<Done> {
-    let (runs, wants) = standing.map_or((false, false), |standing| (standing.runs, standing.wants));
+fn done(service: Service, wants: bool, before: Option<&Done>, now: &str) -> Option<Done> {
     match before {
-        None => (runs && !wants).then(|| Done { since: Some(now.to_owned()), longest_seconds: 0 }),
-        Some(before) if wants => {
+        None => {
+            let begins = service == Service::Runs && !wants;
+            begins.then(|| Done { since: Some(now.to_owned()), longest_seconds: 0 })
+        }
+        Some(before) if wants || service == Service::Nowhere => {
             let span = || {
                 let since: Timestamp = before.since.as_deref()?.parse().ok()?;
                 u64::try_from(now.parse::<Timestamp>().ok()?.duration_since(since).as_secs()).ok()
@@ -179,7 +211,7 @@ fn done(standing: Option<&Standing>, before: Option<&Done>, now: &str) -> Option
             let longest_seconds = before.longest_seconds.max(span().unwrap_or(0));
             Some(Done { since: None, longest_seconds })
         }
-        Some(before) if before.since.is_none() && runs => {
+        Some(before) if before.since.is_none() && service == Service::Runs => {
             Some(Done { since: Some(now.to_owned()), ..before.clone() })
         }
         Some(before) => Some(before.clone()),

@@ -267,11 +267,17 @@ impl Drainer {
 
     /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
     fn watch_workloads(&mut self, around: &Around<'_>, cluster: &mut Cluster) {
-        let of_pods = self.node_pods.values().flat_map(|node_pods| &node_pods.workloads);
-        let mut wanted: BTreeSet<Workload> = of_pods.cloned().collect();
         let evicted = cluster.monitored(&cluster.durations(*around.durations));
-        wanted.extend(evicted.values().flatten().filter_map(|owner| Workload::parse(owner)));
-        self.workloads.want(&around.api.client, around.watches, wanted);
+        let slots = cluster.status().map(|status| &status.slots);
+        let mut of_updates: BTreeSet<Workload> =
+            evicted.values().flatten().filter_map(|owner| Workload::parse(owner)).collect();
+        let mut of_others = BTreeSet::new();
+        for (name, node_pods) in &self.node_pods {
+            let updates = slots.is_some_and(|slots| slots.contains_key(name));
+            let of = if updates { &mut of_updates } else { &mut of_others };
+            of.extend(node_pods.workloads.iter().cloned());
+        }
+        self.workloads.want(&around.api.client, around.watches, [of_updates, of_others]);
         cluster.note_evicted(&evicted, |owners| self.workloads.evicted(owners));
     }
 

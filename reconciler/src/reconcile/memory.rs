@@ -112,8 +112,28 @@ impl Memory {
         let (Key::Node(shadow) | Key::Shadow(shadow)) = key else { return };
         match outcome {
             Outcome::NodeDenied(why) => self.node(shadow).denials.denied(why, now),
+            Outcome::Granted { .. } => self.node(shadow).denials.resolved(),
             Outcome::Written(_) if operation.changes_node() => self.node(shadow).denials.resolved(),
             _ => {}
+        }
+    }
+
+    /// A grant has written the Node in this version, too.
+    pub(super) fn note_node_written(&mut self, key: &Key, version: Option<u64>, now: Duration) {
+        if let Key::Shadow(shadow) = key {
+            self.node(shadow).node.wait_for_version(version, now);
+        }
+    }
+
+    /// Until when to wait for what was written of this key's Node, which is known in this version. A decision about a shadow
+    /// rests on both: a grant whose Node is not seen yet to be drained would be taken back.
+    pub(super) fn node_lags(&mut self, key: &Key, version: Option<u64>, now: Duration) -> Option<Duration> {
+        let Key::Shadow(shadow) = key else { return None };
+        version?;
+        let node = &self.node(shadow).node;
+        match node.readiness(version, now) {
+            Readiness::Until(until) if matches!(node.wait, Wait::Version { .. }) => Some(until),
+            _ => None,
         }
     }
 
@@ -273,12 +293,17 @@ impl InFlight {
         let times = if before == reason && !reason.is_empty() { times.saturating_add(1) } else { 1 };
         let surplus = times.saturating_sub(WRITES_ON_END);
         let earliest = if surplus > 0 { now + back_off(surplus) } else { now };
-        let wait = match written {
+        *self = Self { written_for: (reason, times), ..Self::default() };
+        self.wait_for_version(written, earliest);
+        if surplus > 0 { Wrote::Again { first: surplus == 1 } } else { Wrote::Change }
+    }
+
+    /// Waits until this version of the object has been seen, and for this instant.
+    fn wait_for_version(&mut self, version: Option<u64>, earliest: Duration) {
+        self.wait = match version {
             Some(at_least) => Wait::Version { at_least, earliest, until: earliest + LONGEST_WAIT },
             None => Wait::Time { until: earliest },
         };
-        *self = Self { wait, written_for: (reason, times), ..Self::default() };
-        if surplus > 0 { Wrote::Again { first: surplus == 1 } } else { Wrote::Change }
     }
 
     /// Would this patch of the object in this version change nothing once more?

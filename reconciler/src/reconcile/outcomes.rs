@@ -36,13 +36,17 @@ impl Reconciler {
         let now = self.now();
         let object = request.operation.as_str();
         self.leading.memory.note_denial(&request.key, &request.operation, &outcome, now);
-        if !matches!(outcome, Outcome::Written(_)) {
+        if !matches!(outcome, Outcome::Written(_) | Outcome::Granted { .. }) {
             self.metrics.wrote(object, outcome.as_str());
         }
         let in_flight = self.leading.memory.in_flight(&request.key);
         let Context { node, reason, .. } = &request.context;
         match outcome {
             Outcome::Written(version) => self.written(request, version),
+            Outcome::Granted { node: of_node, shadow } => {
+                self.leading.memory.note_node_written(&request.key, of_node, now);
+                self.written(request, shadow);
+            }
             Outcome::Removed => {
                 tracing::info!(node, reason, object, "removed");
                 in_flight.removed(request.seen, now);

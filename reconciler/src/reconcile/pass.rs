@@ -84,14 +84,15 @@ impl Reconciler {
             }
         };
         self.fleet_log.resolved();
+        let now = Timestamp::now();
+        // Whose pods and workloads are watched depends on who owns a node.
+        cluster.prepare_pools(now, self.policy.durations.min_remaining);
         let (around, drainer) = self.around();
         drainer.watch(&around, &mut cluster, &mut wake);
         self.note_denials(&mut cluster, &mut wake);
-        let now = Timestamp::now();
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
         let now_text = now.round(rounding).unwrap_or(now).to_string();
         let own_node = self.api.own_node.clone();
-        cluster.prepare_pools(now, self.policy.durations.min_remaining);
         cluster.note_gates(|question| self.leading.gates.state(question, self.now()));
         let pools = cluster.pools_at(now);
         let leader = self.leader(own_node.as_deref());
@@ -343,6 +344,13 @@ impl Reconciler {
     /// May a request of this key be sent now? If not, the pass notes when it may.
     pub(super) fn is_ready(&mut self, pass: &mut Pass<'_>, key: &Key) -> bool {
         let (version, now) = (key.version_in(pass.cluster), self.now());
+        if let Key::Shadow(name) = key
+            && let of_node = Key::Node(name.clone()).version_in(pass.cluster)
+            && let Some(until) = self.leading.memory.node_lags(key, of_node, now)
+        {
+            pass.wake.by(until);
+            return false;
+        }
         match self.leading.memory.in_flight(key).readiness(version, now) {
             Readiness::Ready => true,
             Readiness::UnderWay => false,

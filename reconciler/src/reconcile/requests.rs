@@ -167,7 +167,7 @@ fn operation(
         },
         Effect::Grant { confirm: write, grant } => confirm(cluster, view, write)?
             .zip(patch(cluster, shadow, grant)?)
-            .map(|(confirm, patch)| Operation::Grant { confirm, name: name(), patch }),
+            .map(|(confirm, patch)| Operation::Grant { confirm: Box::new(confirm), name: name(), patch }),
         Effect::CreateShadow { attempt } => view.node.map(|node| {
             let shadow = new_shadow(node.name, node.uid, *attempt, fleet.term, fleet.now);
             Operation::CreateShadow(Box::new(shadow))

@@ -127,21 +127,20 @@ impl Drop for WatchedWorkload {
 }
 
 impl WorkloadWatches {
-    /// Watches these workloads and no others; those that are watched already come first.
+    /// Watches these workloads and no others: first those that matter most, which come first, and among these those that are
+    /// watched already.
     pub fn want(
         &mut self,
         client: &Client,
         Watches { changed, failures, .. }: &Watches,
-        wanted: BTreeSet<Workload>,
+        wanted: [BTreeSet<Workload>; 2],
     ) {
         let revision = &self.revision;
         let before = self.watches.len();
-        self.watches.retain(|workload, _| wanted.contains(workload));
+        let chosen = choose(wanted, |workload| self.watches.contains_key(workload));
+        self.watches.retain(|workload, _| chosen.contains(workload));
         revision.fetch_add(u64::from(self.watches.len() != before), Ordering::Relaxed);
-        for workload in wanted {
-            if self.watches.len() >= MAX_WORKLOAD_WATCHES {
-                break;
-            }
+        for workload in chosen {
             self.watches.entry(workload).or_insert_with_key(|workload| {
                 revision.fetch_add(1, Ordering::Relaxed);
                 let (sender, found) = watch::channel(None);
@@ -175,6 +174,20 @@ impl WorkloadWatches {
     pub fn evicted<'o>(&self, owners: &'o [String]) -> Evicted<'o> {
         workloads::evicted(owners, |owner| self.found(owner))
     }
+}
+
+/// As many as may be watched: first those of the first set, and of each set those that are watched already.
+fn choose(wanted: [BTreeSet<Workload>; 2], is_watched: impl Fn(&Workload) -> bool) -> BTreeSet<Workload> {
+    let mut chosen = BTreeSet::new();
+    for set in wanted {
+        let (watched, new): (Vec<_>, Vec<_>) = set.into_iter().partition(&is_watched);
+        for workload in watched.into_iter().chain(new) {
+            if chosen.len() < MAX_WORKLOAD_WATCHES {
+                chosen.insert(workload);
+            }
+        }
+    }
+    chosen
 }
 
 async fn follow(

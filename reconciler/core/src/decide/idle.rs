@@ -35,7 +35,7 @@ impl<'a> Case<'_, 'a> {
         let skip = |reason| Decision::write(writes::skip_attempt(fleet, shadow, slot), reason);
         match able(fleet, view) {
             Err(reason) => skip(reason),
-            Ok(_) if fleet.must_pause(node) => skip(Reason::PausingBetweenUpdates),
+            Ok(_) if fleet.must_pause(node, false) => skip(Reason::PausingBetweenUpdates),
             // The slot was taken for another version, and counts as a try of that.
             Ok(version) if slot.version.as_deref().is_some_and(|its| its != version) => {
                 skip(Reason::LimitReached)

@@ -84,12 +84,14 @@ pub(super) fn allows_version<'a>(
 
 impl Case<'_, '_> {
     /// The update has begun, perhaps hours ago, and the node is not cordoned yet: is it given up because the pool no longer
-    /// allows it? Where the environment steers, what has begun is finished.
+    /// allows it, or the whole fleet is paused, or because a node of another zone is out of service? Where the environment
+    /// steers, what has begun is finished.
     pub(super) fn closed(self) -> Option<Abort> {
         let Self { fleet, view, node, shadow, .. } = self;
         let version = shadow.spec.version.unwrap_or_default();
         let still_allowed =
             allows(fleet, view, node, Stage::Cordon).and_then(|()| allows_version(fleet, view, version));
-        still_allowed.err().map(|_| Abort::PoolClosed)
+        let paused = fleet.gate == Gate::Paused && of(fleet, view).is_some();
+        (still_allowed.is_err() || paused || view.busy_zone.is_some()).then_some(Abort::PoolClosed)
     }
 }

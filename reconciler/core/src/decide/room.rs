@@ -6,6 +6,7 @@ use brupop_api::fleet::Slot;
 
 use super::Reason;
 use crate::facts::{FleetFacts, NodeView, Steering};
+use crate::observe::NO_ZONE;
 
 /// The nodes that count against one limit: those of a pool, or those that no pool owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +63,8 @@ struct Places {
     slots: usize,
     /// Used by nodes that are out of service without a slot.
     unavailable: usize,
+    /// Nodes that get the places of these slots once they are given back.
+    successors: usize,
 }
 
 impl Places {
@@ -116,14 +119,15 @@ impl<'a> Room<'a> {
         !self.fleet.is_full() && !self.of(group).is_full()
     }
 
-    /// Will there be room for this place once an update there is over?
+    /// Will there be room for one more node there, beside those that follow already, once all updates there are over?
     pub(super) fn will_have(&self, place: Place<'a>) -> bool {
-        self.of(place.group).slots > 0 && self.busy_elsewhere(place).is_none()
+        let places = self.of(place.group);
+        places.successors < places.slots && self.busy_elsewhere(place).is_none()
     }
 
-    /// How many slots are in use.
-    pub(super) fn slots(&self) -> usize {
-        self.fleet.slots
+    /// A node follows there.
+    pub(super) fn note_successor(&mut self, place: Place<'a>) {
+        self.places(place.group).successors += 1;
     }
 
     /// A node gets a slot there.
@@ -145,7 +149,7 @@ impl<'a> Room<'a> {
         let places = self.of(place.group);
         let full = if places.is_full() { places } else { self.fleet };
         match self.busy_elsewhere(place) {
-            Some(Zone::Of(zone)) if !full.is_full() => Reason::WaitingForZone(zone.unwrap_or("of no name")),
+            Some(Zone::Of(zone)) if !full.is_full() => Reason::WaitingForZone(zone.unwrap_or(NO_ZONE)),
             Some(Zone::Unknown) if !full.is_full() => {
                 Reason::WaitingForZone("of a node that has left the pool")
             }

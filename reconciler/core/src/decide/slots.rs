@@ -233,7 +233,7 @@ fn choose<'a>(
             continue;
         }
         room.take(Place::of(&views[index]));
-        if views[index].node.is_some_and(|node| fleet.must_pause(&node)) {
+        if views[index].node.is_some_and(|node| fleet.must_pause(&node, versions.finished)) {
             choice.queued.push((index, Reason::PausingBetweenUpdates));
         } else if views[index].pods.known {
             choice.taken.push(index);
@@ -243,9 +243,11 @@ fn choose<'a>(
         }
     }
     // Who follows is looked at while others are updated, so a slot is given back and taken anew in one patch.
-    for _ in 0..room.slots().min(MAX_SUCCESSORS) {
+    for _ in 0..MAX_SUCCESSORS {
         let Some(index) = candidates.next_of(|place| room.will_have(place)) else { break };
-        choice.queued.push((index, room.why(Place::of(&views[index]))));
+        let place = Place::of(&views[index]);
+        room.note_successor(place);
+        choice.queued.push((index, room.why(place)));
         // Known or not: whose pods are no longer asked for are forgotten.
         choice.preflight.push(index);
     }

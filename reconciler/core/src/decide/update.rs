@@ -259,8 +259,10 @@ impl<'a> Case<'_, 'a> {
             return undo;
         }
         if shadow.reached() && view.time.soak_over && node.labelled {
-            return match view.evicted {
-                Evicted::Missing(_) if view.time.workloads_overdue => {
+            return match (view.evicted, pool::well(fleet, view)) {
+                // It may have been held for hours with all of them back.
+                (Evicted::Missing(_), Err(closed)) if view.time.workloads_overdue => Decision::wait(closed),
+                (Evicted::Missing(_), Ok(())) if view.time.workloads_overdue => {
                     let alone = fleet.slots.len() == 1 && fleet.all_ready;
                     let why = if alone {
                         Abort::WorkloadsUnavailable
@@ -269,13 +271,13 @@ impl<'a> Case<'_, 'a> {
                     };
                     self.abort(why)
                 }
-                Evicted::Missing(owner) => Decision::wait(Reason::WorkloadsUnavailable(owner)),
-                Evicted::Unknown if !view.time.workloads_overdue => Decision::wait(Reason::Monitoring),
-                Evicted::Unknown | Evicted::Back => match pool::well(fleet, view) {
-                    Ok(()) => Decision::write(writes::finish(fleet, shadow), Reason::Finishing)
-                        .reaching(Milestone::Updated),
-                    Err(closed) => Decision::wait(closed),
-                },
+                (Evicted::Missing(owner), _) => Decision::wait(Reason::WorkloadsUnavailable(owner)),
+                (Evicted::Unknown, _) if !view.time.workloads_overdue => Decision::wait(Reason::Monitoring),
+                (Evicted::Unknown | Evicted::Back, Err(closed)) => Decision::wait(closed),
+                (Evicted::Unknown | Evicted::Back, Ok(())) => {
+                    let finish = Decision::write(writes::finish(fleet, shadow), Reason::Finishing);
+                    finish.reaching(Milestone::Updated)
+                }
             };
         }
         match self.given_up() {

@@ -49,7 +49,8 @@ pub(super) struct Versions<'a> {
     noted: BTreeMap<&'a str, Slot>,
     /// The records of single pools.
     pools: PoolHalts<'a>,
-    finished: bool,
+    /// An update is over.
+    pub(super) finished: bool,
 }
 
 impl<'a> Versions<'a> {

@@ -8,6 +8,7 @@ use brupop_api::Item;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
+use std::collections::VecDeque;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 
@@ -24,6 +25,32 @@ fn ask(gates: &mut Gates, question: &Question, answer: Answer, now: Duration) {
     let (due, _) = gates.due(&BTreeSet::from([question]), now);
     assert_eq!(due, std::slice::from_ref(question), "it is not due");
     gates.answered(question, answer, now);
+}
+
+/// Questions to a source that hangs have all places, again and again; one to another source has its turn all the same.
+#[test]
+fn a_source_that_hangs_keeps_no_other_from_being_asked() {
+    let hangs = |nth: usize| Question { source: "a-dead".into(), ..question(&format!("up == {nth:02}")) };
+    let all: Vec<Question> = (0..AT_ONCE * 3).map(hangs).chain([question("up")]).collect();
+    let matter: BTreeSet<&Question> = all.iter().collect();
+    let mut gates = Gates::new(INTERVAL);
+    let (mut under_way, mut asked) = (VecDeque::new(), 0);
+    for second in 0..600 {
+        let now = at(second);
+        while let Some((_, question)) = under_way.pop_front_if(|(until, _)| *until <= second) {
+            gates.answered(&question, Unknown, now);
+        }
+        for due in gates.due(&matter, now).0 {
+            if due.source == "main" {
+                asked += 1;
+                gates.answered(&due, Good, now);
+            } else {
+                under_way.push_back((second + 10, due));
+            }
+        }
+    }
+    assert!(asked >= 14, "asked {asked} times in ten minutes");
+    assert_eq!(gates.state(&question("up"), at(600)), GateState::Open);
 }
 
 /// The states after each of these answers, one interval after the other.

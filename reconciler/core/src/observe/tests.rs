@@ -377,3 +377,25 @@ proptest! {
         prop_assert_eq!(facts(between).0, before);
     }
 }
+
+#[test]
+fn a_pool_that_keeps_zones_apart_says_which_one_is_busy() {
+    use crate::cluster::Member as _;
+    let of = |zone: &str, ready: &str| {
+        json!({"metadata": {"labels": {"tier": "db", "topology.kubernetes.io/zone": zone}},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]}})
+    };
+    let nodes = [("a", of("x", "True")), ("b", of("x", "False")), ("c", of("y", "True")), ("d", json!({}))];
+    let shadows =
+        ["brs-a", "brs-b", "brs-c", "brs-d"].map(|name| (name, json!({"state": "Idle"}), json!({})));
+    for (mode, expected) in [("OneAtATime", [None, None, Some("x"), None]), ("Spread", [None; 4])] {
+        let mut cluster = cluster(nodes.clone(), shadows.clone());
+        let spec = json!({"nodeSelector": {"matchLabels": {"tier": "db"}}, "topology": {"mode": mode}});
+        let pool = json!({"metadata": {"name": "db", "uid": "p", "generation": 1}, "spec": spec});
+        serde_json::from_value::<Item<pool::Pool>>(pool).unwrap().put(&mut cluster);
+        cluster.prepare_pools(NOW.parse().unwrap(), SignedDuration::ZERO);
+        let durations = durations();
+        let observed = observe_at(&cluster, &durations, NOW);
+        assert_eq!(observed.views.iter().map(|view| view.busy_zone).collect::<Vec<_>>(), expected, "{mode}");
+    }
+}

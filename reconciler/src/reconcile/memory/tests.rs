@@ -40,7 +40,7 @@ fn three_denials_hold_a_node_for_a_while() {
 #[test]
 fn a_denial_within_a_grant_counts() {
     let patch = || json_patch::Patch(vec![]);
-    let confirm = || Confirm { node: "n".into(), patch: patch(), marker: None };
+    let confirm = || Box::new(Confirm { node: "n".into(), patch: patch(), marker: None });
     let grant = Operation::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
     let spec = Operation::PatchShadow { name: "brs-n".into(), patch: patch() };
     let (of_node, of_shadow) = (Key::Node("brs-n".into()), Key::Shadow("brs-n".into()));
@@ -55,7 +55,7 @@ fn a_denial_within_a_grant_counts() {
     memory.note_denial(&of_shadow, &spec, &Outcome::Written(None), NOW);
     memory.note_denial(&of_shadow, &grant, &Outcome::Refused(String::new()), NOW);
     assert_eq!(held(&memory), ["frozen"], "neither has changed the Node");
-    memory.note_denial(&of_shadow, &grant, &Outcome::Written(None), NOW);
+    memory.note_denial(&of_shadow, &grant, &Outcome::Granted { node: None, shadow: None }, NOW);
     assert!(held(&memory).is_empty());
     let shadow_denied = Outcome::Denied("the shadow".into());
     (0..3).for_each(|_| memory.note_denial(&of_shadow, &grant, &shadow_denied, NOW));
@@ -118,6 +118,27 @@ fn a_write_waits_until_it_comes_back() {
     assert_eq!(last.readiness(Some(7), s(2)), Ready);
     assert_eq!(last.readiness(Some(8), s(2)), Ready);
     assert_eq!(last.readiness(Some(6), s(31)), Ready, "the watch missed it");
+}
+
+/// The shadow's watch may bring a grant before the Node's brings that it is drained: the grant must not be taken back for that.
+#[test]
+fn a_shadow_waits_for_what_its_grant_wrote_to_the_node() {
+    let mut memory = Memory::default();
+    let (shadow, other) = (Key::Shadow("brs-n".into()), Key::Shadow("brs-other".into()));
+    assert_eq!(memory.node_lags(&shadow, Some(6), s(1)), None);
+    memory.note_node_written(&shadow, Some(7), s(1));
+    assert_eq!(memory.node_lags(&shadow, Some(6), s(2)), Some(s(31)));
+    assert_eq!(memory.node_lags(&Key::Node("brs-n".into()), Some(6), s(2)), None, "it has its own wait");
+    assert_eq!(memory.node_lags(&other, Some(6), s(2)), None);
+    assert_eq!(memory.node_lags(&shadow, None, s(2)), None, "the Node is gone");
+    assert_eq!(memory.node_lags(&shadow, Some(7), s(2)), None);
+    assert_eq!(memory.node_lags(&shadow, Some(6), s(31)), None, "the watch missed it");
+    memory.in_flight(&Key::Node("brs-n".into())).failed("timeout", s(40));
+    assert_eq!(
+        memory.node_lags(&shadow, Some(6), s(40)),
+        None,
+        "an update can be given up although its Node cannot be written"
+    );
 }
 
 #[test]

@@ -121,6 +121,8 @@ fn a_node_may_change_hands_in_mid_update() {
             json!({}),
             closed,
         ),
+        ("the whole fleet is paused", vec![("web", web(&json!({})))], json!({"paused": true}), closed),
+        ("the same, and no pool steers it", vec![], json!({"paused": true}), goes_on),
         ("its pool is gone, and another one owns it", vec![("a", all)], json!({}), goes_on),
     ] {
         assert_eq!(reason(&pools, &fleet, false), expected, "{what}");

@@ -5,7 +5,7 @@ use State::{Idle, StagedAndPerformedUpdate};
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, NodeView, PodFacts};
+use crate::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, Steering};
 use crate::policy::FailureBudget;
 
 const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
@@ -123,6 +123,30 @@ fn a_shut_budget_delays_the_cordon() {
     assert_eq!(decide(&fleet(), &view).effect, Some(Effect::Evict), "what was begun has its deadline");
 }
 
+/// One pool whose only update stands still does not keep the nodes of others from being looked at.
+#[test]
+fn each_pool_has_its_own_successors() {
+    let pools = ["a", "z"].map(|name| PoolFacts { limit: 1, ..zones::pool(name) });
+    let mut in_use = slot("brs-a0", "a0", 1);
+    in_use.extend(slot("brs-z0", "z0", 1));
+    let budget = FailureBudget { unproven: None, proven: None };
+    let fleet = FleetFacts { pools: &pools, slots: &in_use, budget, ..fleet() };
+    let of_pool = |pool, mut view: NodeView<'static>, name, uid| {
+        (view.shadow_name, view.steering) = (name, Steering::Pool(pool));
+        shadow(&mut view, |shadow| (shadow.name, shadow.uid) = (name, uid));
+        view
+    };
+    let runs = || updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    let views = [
+        of_pool(0, runs(), "brs-a0", "a0"),
+        of_pool(0, idle(), "brs-a1", "a1"),
+        of_pool(0, idle(), "brs-a2", "a2"),
+        of_pool(1, runs(), "brs-z0", "z0"),
+        of_pool(1, idle(), "brs-z1", "z1"),
+    ];
+    assert_eq!(slots(&fleet, &views).preflight, [1, 4]);
+}
+
 /// A slot is given back and taken anew in one patch, because the pods of who follows are known by then.
 #[test]
 fn the_pods_of_successors_are_looked_at_ahead() {
@@ -144,11 +168,21 @@ fn the_pods_of_successors_are_looked_at_ahead() {
     );
 
     let mut over = named("brs-a", "a");
-    shadow(&mut over, |shadow| (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1)));
+    shadow(&mut over, |shadow| {
+        (shadow.spec.attempt, shadow.status.attempt) = (Some(1), Some(1));
+        shadow.spec.version = Some(NEW);
+    });
     let views = [over, named("brs-b", "b"), third];
     assert_eq!(taken(&fleet, &views), ["brs-b"]);
     let write = slots(&fleet, &views).write.unwrap();
     assert_eq!(sets(&write, Field::Slot("brs-a")), Some(Value::Absent), "in the same patch");
+
+    // An update that ends begins the pause between updates: nobody follows in the patch that says so.
+    let paused = FleetFacts { pauses_between_updates: true, ..fleet };
+    assert_eq!(taken(&paused, &views), [""; 0]);
+    let next = slots(&paused, &views);
+    assert_eq!(sets(&next.write.unwrap(), Field::Slot("brs-a")), Some(Value::Absent));
+    assert!(next.queued.contains(&(1, Reason::PausingBetweenUpdates)), "{:?}", next.queued);
 
     let full_of_unavailable = FleetFacts { limit: 0, ..without_slots() };
     assert!(

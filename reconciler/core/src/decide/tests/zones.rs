@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use brupop_api::fleet::Slot;
 
 use super::world::*;
-use crate::decide::{Reason, slots};
+use super::*;
+use crate::decide::{Abort, Reason, node as decide, slots};
 use crate::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, Steering};
 use crate::pool::PoolGate;
+use State::StagedAndPerformedUpdate;
 
 pub(super) fn pool(name: &'static str) -> PoolFacts<'static> {
     PoolFacts {
@@ -34,6 +36,23 @@ fn in_zone(name: &'static str, zone: Option<&'static str>) -> NodeView<'static> 
     shadow(&mut view, |shadow| (shadow.name, shadow.uid) = (name, name));
     node(&mut view, |node| (node.name, node.zone) = (name, zone));
     view
+}
+
+/// A download takes hours. A node of another zone fails meanwhile: this one is not cordoned beside it.
+#[test]
+fn zones_are_looked_at_again_before_the_cordon() {
+    let pools = [pool("db")];
+    let fleet = FleetFacts { pools: &pools, ..fleet() };
+    let mut staged = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    staged.steering = Steering::Pool(0);
+    assert_eq!(decide(&fleet, &staged).reason, Reason::Cordoning);
+    staged.busy_zone = Some("b");
+    let decision = decide(&fleet, &staged);
+    assert_eq!(decision.reason, Reason::Aborting(Abort::PoolClosed));
+    assert_eq!(sets(write(&decision), Field::SpecFailures), None, "it is no failure");
+    let cordoned = marker(1, false);
+    marked(&mut staged, &cordoned);
+    assert_eq!(decide(&fleet, &staged).effect, Some(Effect::Evict), "what is being drained is finished");
 }
 
 /// The nodes that get slots, and what the others wait for.
