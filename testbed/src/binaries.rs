@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 /// Builds what is missing (minutes the first time; its progress goes to standard error) and returns the folder with
-/// `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `kubectl` and `kwok`.
+/// `etcd`, `etcdutl`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `kubectl` and `kwok`.
 ///
 /// # Errors
 /// The build failed; it has said why.

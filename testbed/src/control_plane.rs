@@ -24,6 +24,8 @@ use tokio::time::{Instant, timeout};
 
 mod programs;
 
+pub use programs::BUMP;
+
 /// Longest wait for the API server to be ready; on two busy cores it takes four seconds.
 const READY_DEADLINE: Duration = Duration::from_mins(1);
 /// How often a start is tried when another process took a port.

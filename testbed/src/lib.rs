@@ -12,6 +12,7 @@ mod components;
 pub mod control_plane;
 
 pub mod earlier;
+mod etcd;
 pub mod figures;
 pub mod fleet;
 pub mod flood;

@@ -5,15 +5,15 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use http_body_util::BodyExt as _;
-use hyper_util::rt::TokioIo;
+use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::ByteString;
 use serde::Deserialize;
 use serde_json::Value as Json;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+
+use crate::control_plane::BUMP;
+use crate::etcd::Lines;
 
 /// Pause before etcd is asked again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -29,9 +29,18 @@ pub struct Revision {
     pub object: Option<Json>,
 }
 
+/// What etcd tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// An object has changed.
+    Revision(Revision),
+    /// etcd was restored from a snapshot. What came after this revision is forgotten.
+    Restored(u64),
+}
+
 /// The revisions of the objects whose keys are `wanted`, from the first on.
 pub struct Revisions {
-    received: mpsc::UnboundedReceiver<(Instant, Revision)>,
+    received: mpsc::UnboundedReceiver<(Instant, News)>,
     _watching: JoinSet<()>,
 }
 
@@ -45,7 +54,7 @@ impl Revisions {
     }
 
     /// The next one, if it has come, and when it came.
-    pub fn take(&mut self) -> Option<(Instant, Revision)> {
+    pub fn take(&mut self) -> Option<(Instant, News)> {
         self.received.try_recv().ok()
     }
 }
@@ -62,6 +71,8 @@ struct Watched {
     events: Vec<Event>,
     #[serde(default)]
     canceled: bool,
+    #[serde(default)]
+    compact_revision: String,
 }
 
 #[derive(Deserialize)]
@@ -78,7 +89,7 @@ struct KeyValue {
     value: Option<ByteString>,
 }
 
-async fn follow(etcd: String, wanted: fn(&str) -> bool, sender: mpsc::UnboundedSender<(Instant, Revision)>) {
+async fn follow(etcd: String, wanted: fn(&str) -> bool, sender: mpsc::UnboundedSender<(Instant, News)>) {
     let mut next = 1;
     while !sender.is_closed() {
         if let Err(error) = watch(&etcd, wanted, &sender, &mut next).await {
@@ -92,36 +103,40 @@ async fn follow(etcd: String, wanted: fn(&str) -> bool, sender: mpsc::UnboundedS
 async fn watch(
     etcd: &str,
     wanted: fn(&str) -> bool,
-    sender: &mpsc::UnboundedSender<(Instant, Revision)>,
+    sender: &mpsc::UnboundedSender<(Instant, News)>,
     next: &mut u64,
 ) -> Result<()> {
-    let stream = TcpStream::connect(etcd).await?;
-    let (mut client, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let mut connections = JoinSet::new();
-    connections.spawn(connection);
     // From `/registry/` to `/registry0`.
     let range = r#""key": "L3JlZ2lzdHJ5Lw==", "range_end": "L3JlZ2lzdHJ5MA==""#;
     let body = format!(r#"{{"create_request": {{{range}, "start_revision": "{next}"}}}}"#);
-    let request = http::Request::post("/v3/watch").header("host", etcd).body(body)?;
-    let mut answer = client.send_request(request).await?.into_body();
-    let mut rest: Vec<u8> = Vec::new();
-    while let Some(frame) = answer.frame().await {
-        let Ok(bytes) = frame?.into_data() else { continue };
-        rest.extend_from_slice(&bytes);
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = rest.drain(..=end).collect();
-            let watched = serde_json::from_slice::<Line>(&line).context("a line of etcd")?.result;
-            ensure!(!watched.canceled, "etcd has ended the watch");
-            for event in watched.events {
-                let revision = event.read(wanted)?;
-                *next = revision.0 + 1;
-                if let Some(revision) = revision.1 {
-                    sender.send((Instant::now(), revision))?;
-                }
+    let mut lines = Lines::of(etcd, "/v3/watch", body).await?;
+    while let Some(line) = lines.next().await? {
+        let watched = serde_json::from_slice::<Line>(&line).context("a line of etcd")?.result;
+        if let Some((restored_to, goes_on_at)) = watched.restored(*next) {
+            *next = goes_on_at;
+            sender.send((Instant::now(), News::Restored(restored_to)))?;
+            bail!("etcd was restored");
+        }
+        ensure!(!watched.canceled, "etcd has ended the watch");
+        for event in watched.events {
+            let revision = event.read(wanted)?;
+            *next = revision.0 + 1;
+            if let Some(revision) = revision.1 {
+                sender.send((Instant::now(), News::Revision(revision)))?;
             }
         }
     }
     Ok(())
+}
+
+impl Watched {
+    /// If etcd was restored since it was asked from revision `next` on: to which revision, and where those after it begin. A
+    /// restore marks all revisions up to its own as compacted, and is far above those of before.
+    fn restored(&self, next: u64) -> Option<(u64, u64)> {
+        let compacted: u64 = self.compact_revision.parse().ok()?;
+        let restored = self.canceled && compacted > next.saturating_add(BUMP / 2);
+        restored.then_some((compacted.saturating_sub(BUMP), compacted + 1))
+    }
 }
 
 impl Event {
@@ -160,5 +175,16 @@ mod tests {
         let object = Some(serde_json::json!({"metadata": {}}));
         assert_eq!(read[0], Revision { number: 8, key: "/a".to_owned(), object });
         assert_eq!(read[1], Revision { number: 9, key: "/a".to_owned(), object: None });
+    }
+
+    #[test]
+    fn a_restore_is_told_from_a_compaction() {
+        let restored = |compacted: u64, next| {
+            let line = format!(r#"{{"result":{{"canceled":true,"compact_revision":"{compacted}"}}}}"#);
+            serde_json::from_str::<Line>(&line).unwrap().result.restored(next)
+        };
+        assert_eq!(restored(800, 7), None);
+        assert_eq!(restored(BUMP + 800, 900), Some((800, BUMP + 801)));
+        assert_eq!(restored(2 * BUMP + 5, BUMP + 100), Some((BUMP + 5, 2 * BUMP + 6)));
     }
 }

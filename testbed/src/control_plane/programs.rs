@@ -1,10 +1,19 @@
 //! The control plane's programs one by one: started, killed, started again, looked at.
 
+use std::path::Path;
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::ControlPlane;
 use crate::components::{AUDIT_POLICY, Layout};
+use crate::etcd;
 use crate::sandbox::Signal;
+
+/// Whoever follows etcd's revisions has all of them so long after the API server has ended.
+const READERS: Duration = Duration::from_millis(500);
+/// By how much revisions rise with each restore.
+pub const BUMP: u64 = 1_000_000_000;
 
 impl ControlPlane {
     /// Kills one of the control plane's programs, and awaits its end. Until [`Self::start_program`] it is gone.
@@ -25,18 +34,7 @@ impl ControlPlane {
     pub fn start_program(&mut self, program: &str) -> Result<()> {
         ensure!(self.processes.iter().all(|process| process.name() != program), "{program} runs");
         let admin = self.kubeconfig();
-        let layout = Layout {
-            binaries: &self.binaries,
-            dir: self.dir(),
-            authority: &self.authority,
-            etcd_port: self.etcd_port,
-            api_port: self.api_port,
-            admin: &admin,
-            reach: self.options.reach,
-            presents: self.options.presents,
-            audit_policy: self.options.audit_policy.unwrap_or(AUDIT_POLICY),
-            under_faults: self.options.under_faults,
-        };
+        let layout = self.layout(&admin);
         let command = match program {
             "etcd" => layout.etcd()?,
             "kube-apiserver" => layout.api_server()?,
@@ -48,6 +46,53 @@ impl ControlPlane {
         let process = self.shared.sandbox.spawn(program, command)?;
         self.processes.push(process);
         Ok(())
+    }
+
+    fn layout<'a>(&'a self, admin: &'a Path) -> Layout<'a> {
+        Layout {
+            binaries: &self.binaries,
+            dir: self.dir(),
+            authority: &self.authority,
+            etcd_port: self.etcd_port,
+            api_port: self.api_port,
+            admin,
+            reach: self.options.reach,
+            presents: self.options.presents,
+            audit_policy: self.options.audit_policy.unwrap_or(AUDIT_POLICY),
+            under_faults: self.options.under_faults,
+        }
+    }
+
+    /// Writes what etcd holds now into a file.
+    ///
+    /// # Errors
+    /// etcd does not answer, or the file cannot be written.
+    pub async fn save_snapshot(&self, to: &Path) -> Result<()> {
+        etcd::save_snapshot(self.etcd().trim_start_matches("http://"), to).await
+    }
+
+    /// Puts etcd back to a snapshot, and starts all programs anew: Kubernetes' own must not go by what is forgotten. Revisions
+    /// go on from those of then by [`BUMP`]. Nodes have to be reported anew ([`crate::host::Host::tell_again`]).
+    ///
+    /// # Errors
+    /// The snapshot cannot be restored, or a program not be started.
+    pub async fn restore(&mut self, snapshot: &Path) -> Result<()> {
+        let clients = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"];
+        for program in clients {
+            // It may be gone already.
+            let _ = self.kill(program).await;
+        }
+        if self.signal("etcd", Signal::CONT).is_ok() {
+            tokio::time::sleep(READERS).await;
+            self.kill("etcd").await?;
+        }
+        let (data, restored) = (self.dir().join("etcd"), self.dir().join("etcd-restored"));
+        let admin = self.kubeconfig();
+        let output = self.layout(&admin).etcd_restore(snapshot, &restored, BUMP).output().await?;
+        ensure!(output.status.success(), "etcdutl: {}", String::from_utf8_lossy(&output.stderr));
+        std::fs::remove_dir_all(&data).with_context(|| data.display().to_string())?;
+        std::fs::rename(&restored, &data).with_context(|| restored.display().to_string())?;
+        ["etcd"].into_iter().chain(clients).try_for_each(|program| self.start_program(program))
     }
 
     /// Names of those programs that have ended by themselves; they are forgotten, so that they can be started again.

@@ -193,6 +193,11 @@ impl Host {
         self.shared.power.subscribe()
     }
 
+    /// Tells once more what it told last, to those who have forgotten it.
+    pub fn tell_again(&self) {
+        self.shared.power.send_modify(|_| ());
+    }
+
     /// A new image in the host's repository; the host learns of it by a refresh.
     ///
     /// # Errors

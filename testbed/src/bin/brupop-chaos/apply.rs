@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::LEASE;
 use brupop_testbed::Fleet;
 use brupop_testbed::gateways::Weather;
@@ -37,6 +38,8 @@ pub(crate) struct Maker {
     nobody_returns: usize,
     /// Programs of the control plane that are to be gone for now.
     down: BTreeSet<String>,
+    /// What etcd is to be restored from.
+    snapshot: Option<PathBuf>,
     about: JoinSet<Result<()>>,
     /// Pods whose process stands still or whose gateway is bad, by what was meant.
     meant: Vec<(Process, Vec<String>)>,
@@ -51,6 +54,7 @@ impl Maker {
             bad_images: BTreeSet::new(),
             nobody_returns: 0,
             down: BTreeSet::new(),
+            snapshot: None,
             about: JoinSet::new(),
             meant: vec![],
             refuser: Refuser::start()?,
@@ -84,6 +88,12 @@ impl Maker {
                 fleet.control_plane.kill(program).await?;
             }
             Fault::FreezePlane { program, .. } => fleet.control_plane.signal(program, Signal::STOP)?,
+            Fault::Restore { .. } => {
+                ensure!(!self.has_snapshot(), "there is a snapshot that is still to be restored");
+                let file = fleet.control_plane.dir().join("snapshot.db");
+                fleet.control_plane.save_snapshot(&file).await?;
+                self.snapshot = Some(file);
+            }
             Fault::Network { process, weather, .. } => {
                 let pods = self.pods(fleet, *process).await?;
                 let weather = match weather {
@@ -189,8 +199,13 @@ impl Maker {
         }
     }
 
+    /// Is etcd going to be restored?
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
     /// Takes a fault back.
-    pub(crate) fn take_back(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
+    pub(crate) async fn take_back(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
         match fault {
             Fault::Freeze { .. } | Fault::Rogue { .. } => go_on(fleet),
             Fault::KillPlane { program, .. } => {
@@ -198,6 +213,13 @@ impl Maker {
                 fleet.control_plane.start_program(program)?;
             }
             Fault::FreezePlane { program, .. } => fleet.control_plane.signal(program, Signal::CONT)?,
+            Fault::Restore { .. } => {
+                let snapshot = self.snapshot.take().context("there is no snapshot")?;
+                self.down.clear();
+                fleet.control_plane.restore(&snapshot).await?;
+                // As kubelets do that are started anew.
+                fleet.hosts.iter().for_each(Host::tell_again);
+            }
             Fault::Network { process, .. } => {
                 if let Some(place) = self.meant.iter().position(|(meant, _)| meant == process) {
                     set_weather(fleet, &self.meant.remove(place).1, Weather::Clear);

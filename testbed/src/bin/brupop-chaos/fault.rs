@@ -50,6 +50,8 @@ pub(crate) enum Fault {
     KillPlane { program: String, ms: u64 },
     /// A program of the control plane stands still.
     FreezePlane { program: String, ms: u64 },
+    /// A snapshot of etcd is made, and etcd restored from it so much later; and the control plane's programs start anew.
+    Restore { ms: u64 },
     /// What a process says to the API server, or hears from it, is slow or lost.
     Network { process: Process, weather: Bad, ms: u64 },
     /// The API server reaches no webhook.
@@ -237,6 +239,7 @@ impl Fault {
             Self::Freeze { ms, .. }
             | Self::KillPlane { ms, .. }
             | Self::FreezePlane { ms, .. }
+            | Self::Restore { ms }
             | Self::Network { ms, .. }
             | Self::WebhookUnreachable { ms }
             | Self::Throttled { ms }

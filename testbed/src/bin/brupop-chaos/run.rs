@@ -106,6 +106,9 @@ async fn make_faults(
         if began.elapsed() >= at {
             let ((_, number), (make, fault)) = entry.remove_entry();
             if make {
+                if matches!(fault, Fault::Restore { .. }) && !maker.has_snapshot() {
+                    watch.keep();
+                }
                 let done =
                     timeout(MAKING, maker.make(fleet, fault)).await.context("it takes too long").flatten();
                 say(began, fault, "", done.as_ref().err());
@@ -115,7 +118,7 @@ async fn make_faults(
                     line.insert((until, steps.len() + number), (false, fault));
                 }
             } else {
-                let taken_back = maker.take_back(fleet, fault);
+                let taken_back = maker.take_back(fleet, fault).await;
                 say(began, fault, "no more: ", taken_back.as_ref().err());
             }
             continue;

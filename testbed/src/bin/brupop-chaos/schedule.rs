@@ -15,6 +15,8 @@ pub(crate) const RELEASES: [(&str, u64, bool); 3] =
 pub(crate) const LAST: &str = "1.30.0";
 /// Between two faults, in milliseconds.
 const GAP: std::ops::Range<u64> = 300..3_000;
+/// How old the snapshot is from which etcd is restored, in milliseconds.
+const RESTORED_AFTER: std::ops::Range<u64> = 2_000..20_000;
 
 /// Deployments and the like with a budget; see `world.rs`.
 pub(crate) const BUDGETS: [&str; 3] = ["cart", "web", "db"];
@@ -29,10 +31,12 @@ pub(crate) fn plan(seed: u64, length: Duration, nodes: usize, pools: Option<bool
     let pools = pools.unwrap_or(seed.is_multiple_of(2));
     let settings = Settings { nodes, limit, failures, exclusion: random.within(0..2), pools };
     let mut steps = steps(&mut random, length, nodes);
+    let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     if settings.pools {
-        steps.extend(pools::steps(seed, u64::try_from(length.as_millis()).unwrap_or(u64::MAX)));
-        steps.sort_by_key(|step| step.at);
+        steps.extend(pools::steps(seed, length));
     }
+    steps.extend(restores(seed, length));
+    steps.sort_by_key(|step| step.at);
     Plan { settings, steps }
 }
 
@@ -50,6 +54,22 @@ fn steps(random: &mut Random, length: Duration, nodes: usize) -> Vec<Step> {
         at += random.within(GAP);
     }
     steps.sort_by_key(|step| step.at);
+    steps
+}
+
+/// In every third run etcd is restored now and then, from a snapshot of some seconds before. The numbers of the other faults
+/// stay what they are.
+fn restores(seed: u64, length: u64) -> Vec<Step> {
+    if seed % 3 != 2 {
+        return vec![];
+    }
+    let mut random = Random::new(seed ^ (1 << 40));
+    let (mut steps, mut at) = (vec![], random.within(20_000..60_000));
+    // Before the other faults stop.
+    while at + RESTORED_AFTER.end < length {
+        steps.push(Step { at, fault: Fault::Restore { ms: random.within(RESTORED_AFTER) } });
+        at += random.within(90_000..150_000);
+    }
     steps
 }
 
@@ -201,6 +221,8 @@ mod tests {
         let (eight, forced) = (plan(8, long, 20, None), plan(7, long, 20, Some(true)));
         let of_pools = |plan: &Plan| plan.steps.iter().filter(|step| step.fault.kind() == "pool").count();
         assert!(of_pools(&seven) == 0 && of_pools(&eight) > 100 && of_pools(&forced) > 100);
+        let restores = |plan: &Plan| plan.steps.iter().filter(|step| step.fault.kind() == "restore").count();
+        assert!(restores(&seven) == 0 && restores(&eight) > 20);
         assert_eq!(parse(&print(&eight)).unwrap(), eight);
         assert!(seven.steps.is_sorted_by_key(|step| step.at));
         assert_eq!(parse(&print(&seven)).unwrap(), seven);

@@ -1,12 +1,12 @@
 //! The checker while a run lasts: what it reads, and when.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use brupop_testbed::Fleet;
 use brupop_testbed::audit::AuditReader;
 use brupop_testbed::host::Ended;
-use brupop_testbed::revisions::Revisions;
+use brupop_testbed::revisions::{News, Revision, Revisions};
 
 use crate::checker::audit::Audited;
 use crate::checker::objects::Objects;
@@ -30,6 +30,8 @@ pub(crate) struct Watch {
     pub(crate) audited: Audited,
     pub(crate) memory: Memory,
     pub(crate) found: Found,
+    /// The objects before a snapshot was made, and what has come since.
+    kept: Option<(Objects, Vec<(Duration, Revision)>)>,
     boots: Vec<(String, Vec<Ended>)>,
     looks: u64,
     began: Instant,
@@ -44,19 +46,34 @@ impl Watch {
             audited: Audited::default(),
             memory: Memory::default(),
             found: Found::default(),
+            kept: None,
             boots: vec![],
             looks: 0,
             began: Instant::now(),
         }
     }
 
+    /// A snapshot is about to be made, from which etcd may be restored.
+    pub(crate) fn keep(&mut self) {
+        self.kept = Some((self.objects.clone(), vec![]));
+    }
+
     /// Reads what is new.
     pub(crate) fn look(&mut self, fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
-        while let Some((read, revision)) = self.revisions.take() {
+        while let Some((read, news)) = self.revisions.take() {
             // What a revision rests on was answered before it.
             self.objects.pools.answers.extend(prometheus.answers());
-            self.objects.pools.now = read.duration_since(self.began);
-            self.found.add(self.objects.take(revision));
+            let now = read.duration_since(self.began);
+            self.objects.pools.now = now;
+            match news {
+                News::Revision(revision) => {
+                    if let Some((_, since)) = &mut self.kept {
+                        since.push((now, revision.clone()));
+                    }
+                    self.found.add(self.objects.take(revision));
+                }
+                News::Restored(to) => self.go_back(to, now)?,
+            }
         }
         self.looks += 1;
         if self.looks.is_multiple_of(FILES) {
@@ -66,6 +83,20 @@ impl Watch {
             self.found.add(hosts::check(&self.boots, &self.objects));
             self.boots = boots(fleet);
         }
+        Ok(())
+    }
+
+    /// etcd was restored: what came after this revision is forgotten.
+    fn go_back(&mut self, to: u64, now: Duration) -> Result<()> {
+        let (mut then, since) = self.kept.take().context("etcd was restored from nobody's snapshot")?;
+        for (at, revision) in since.into_iter().filter(|(_, revision)| revision.number <= to) {
+            then.pools.now = at;
+            // What it violates was found when it came.
+            drop(then.take(revision));
+        }
+        println!("   etcd was restored to revision {to}, the last was {}", self.objects.last);
+        then.pools.now = now;
+        self.objects.go_back(then);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use super::objects::{Grant, Objects};
 /// `hosts`: the boots of each node that have ended, in order.
 pub(crate) fn check(hosts: &[(String, Vec<Ended>)], objects: &Objects) -> Vec<Violation> {
     let mut found = vec![];
-    let mut used: BTreeMap<(&str, u64), &str> = BTreeMap::new();
+    let mut used: BTreeMap<(&str, u64, u32), &str> = BTreeMap::new();
     for (node, boots) in hosts {
         for boot in boots.iter().filter(|boot| boot.requested) {
             let is_for = |grant: &&Grant| grant.node == *node && grant.boot_id == boot.boot_id;
@@ -28,7 +28,7 @@ pub(crate) fn check(hosts: &[(String, Vec<Ended>)], objects: &Objects) -> Vec<Vi
                     format!("{node} was rebooted from {} without a claim", boot.boot_id),
                 ));
             }
-            let attempt = (grant.shadow_uid.as_str(), grant.attempt);
+            let attempt = (grant.shadow_uid.as_str(), grant.attempt, grant.history);
             if let Some(first) = used.insert(attempt, &boot.boot_id) {
                 let what =
                     format!("{node} was rebooted for {attempt:?} from {first} and from {}", boot.boot_id);
@@ -50,6 +50,7 @@ mod tests {
             boot_id: boot.to_owned(),
             shadow_uid: "u".to_owned(),
             attempt: 1,
+            history: 0,
         };
         let objects = Objects {
             grants: [grant("a"), grant("b")].into(),

@@ -1,6 +1,7 @@
 //! The objects as they are after each revision, and what the revisions so far have shown.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use brupop_testbed::revisions::Revision;
 use serde_json::Value as Json;
@@ -8,6 +9,10 @@ use serde_json::Value as Json;
 use super::json::{MARKER, is_cordoned, is_set, marker, number, shadow_of, text};
 use super::pools::Pools;
 use super::{Violation, rules};
+
+/// For so long after etcd was restored its clients may go by what is forgotten: until the API server has started, and they
+/// have read everything anew.
+const UNCERTAIN: Duration = Duration::from_secs(30);
 
 /// A Node, and when it was last seen drained.
 #[derive(Clone, Debug, Default)]
@@ -43,10 +48,12 @@ pub(crate) struct Grant {
     pub(crate) boot_id: String,
     pub(crate) shadow_uid: String,
     pub(crate) attempt: u64,
+    /// How often etcd was restored before: attempts of then may come again.
+    pub(crate) history: u32,
 }
 
 /// The cluster after a revision.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) nodes: BTreeMap<String, NodeState>,
     pub(crate) shadows: BTreeMap<String, Json>,
@@ -68,11 +75,33 @@ pub(crate) struct Objects {
     /// The last revision, and the last of those that an update is made of.
     pub(crate) last: u64,
     pub(crate) last_step: u64,
+    /// How often etcd was restored, and until when nothing is held against anybody for the last time.
+    pub(crate) history: u32,
+    pub(crate) uncertain_until: Duration,
 }
 
 impl Objects {
     /// Takes a revision, and returns what it violates.
     pub(crate) fn take(&mut self, revision: Revision) -> Vec<Violation> {
+        let found = self.change(revision);
+        if self.pools.now < self.uncertain_until { vec![] } else { found }
+    }
+
+    /// etcd was restored from a snapshot, and the objects are those of `then` again. What hosts have done because of what is
+    /// forgotten was right nevertheless.
+    pub(crate) fn go_back(&mut self, then: Self) {
+        let forgotten = std::mem::replace(self, then);
+        self.history = forgotten.history + 1;
+        self.uncertain_until = self.pools.now + UNCERTAIN;
+        self.limit = self.limit.max(forgotten.limit);
+        self.grants.extend(forgotten.grants);
+        self.claims.extend(forgotten.claims);
+        self.beyond_status.extend(forgotten.beyond_status);
+        self.odd_cordons.extend(forgotten.odd_cordons);
+        self.pools.go_back(forgotten.pools);
+    }
+
+    fn change(&mut self, revision: Revision) -> Vec<Violation> {
         self.last = revision.number;
         let parts: Vec<&str> = revision.key.trim_start_matches("/registry/").split('/').collect();
         match parts.as_slice() {
@@ -163,6 +192,7 @@ impl Objects {
                 boot_id: grant.to_owned(),
                 shadow_uid: text(&after, "/metadata/uid").to_owned(),
                 attempt: number(&after, "/spec/attempt").unwrap_or(0),
+                history: self.history,
             });
         }
         self.shadows.insert(name.to_owned(), after);

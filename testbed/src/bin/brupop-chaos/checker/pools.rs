@@ -75,6 +75,13 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
+    /// etcd was restored, and what `forgotten` knows of later is forgotten; but not what has happened outside of it.
+    pub(crate) fn go_back(&mut self, forgotten: Self) {
+        self.answers = forgotten.answers;
+        self.asked_for.extend(forgotten.asked_for);
+        self.canaries_ran.extend(forgotten.canaries_ran);
+    }
+
     /// A pool is written, or deleted.
     pub(crate) fn pool(&mut self, name: &str, after: Option<&Json>) {
         let spec = after.map_or(GONE, |after| after["spec"].clone());

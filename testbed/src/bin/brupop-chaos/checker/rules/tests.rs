@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use brupop_testbed::revisions::Revision;
 use serde_json::json;
@@ -139,4 +141,32 @@ fn the_limit_is_that_of_the_reconcilers_when_the_term_begins() {
     assert_eq!(violated([begins.clone(), takes.clone()]), ["limit"]);
     assert_eq!(violated([raised.clone(), begins.clone(), takes.clone()]), [""; 0]);
     assert_eq!(violated([begins, raised, takes]), ["limit"], "nobody with that setting leads");
+}
+
+#[test]
+fn a_restore_forgets_what_came_later() {
+    let slot = json!({"uid": "u", "attempt": 1, "version": "2"});
+    let (one, none) = (json!({"brs-n": slot}), json!({}));
+    let mut objects = Objects::default();
+    objects.pods.insert("brupop/reconciler".to_owned(), PodState { object: reconciler(1), bound: 0 });
+    let staged = shadow("StagedAndPerformedUpdate", 1, None);
+    for (number, key, object) in [
+        (1, "minions/n", node(None, false)),
+        (2, SHADOW, shadow("Idle", 0, None)),
+        (3, FLEET, ledger_with(&one, &none)),
+        (4, SHADOW, staged.clone()),
+    ] {
+        assert_eq!(objects.take(put(number, key, object)), []);
+    }
+    let then = objects.clone();
+    objects.take(put(5, "minions/n", node(Some(CORDONED), true)));
+    objects.take(put(6, "minions/n", node(Some(MARKED), true)));
+    objects.take(put(7, SHADOW, shadow("RebootedIntoUpdate", 1, Some("b"))));
+    objects.go_back(then);
+    assert_eq!(objects.shadows["brs-n"], staged);
+    assert_eq!(objects.grants.len(), 1, "a host may have been rebooted for it");
+    let lost = || put(9, FLEET, ledger_with(&none, &none));
+    assert_eq!(objects.clone().take(lost()), [], "a leader may go by what is forgotten");
+    objects.pools.now = Duration::from_secs(30);
+    assert_eq!(objects.take(lost()).iter().map(|violation| violation.rule).collect::<Vec<_>>(), ["slot"]);
 }
