@@ -21,6 +21,7 @@ CARGO_MUTANTS_VERSION := 27.1.0
 ACTIONLINT_VERSION := 1.7.12
 PROMETHEUS_RULE := kustomize/components/prometheus-operator/prometheus-rule.yaml
 SAMPLE := kustomize/components/prometheus-sample
+DASHBOARD := kustomize/components/grafana-dashboard/dashboard.json
 
 # For `make yaml`: which overlay, which image if not the released one, and the folder to write to.
 OVERLAY ?= default
@@ -296,17 +297,18 @@ workflows-check: ## Checks GitHub's workflows, with actionlint
 	@.ci/actionlint $(ACTIONLINT_VERSION)
 
 .PHONY: manifests
-manifests: ## Generates the custom resource definitions from api/, the table of all settings in docs/, and what the Prometheus components have of docs/alerts.yaml and docs/scrape.yaml
+manifests: ## Generates the custom resource definitions from api/, the table of all settings in docs/, and what components have of docs/alerts.yaml, docs/scrape.yaml and docs/dashboard.json
 	cargo run --locked --quiet -p brupop-api --example crds -- manifests
 	cargo run --locked --quiet --example settings -- docs/configuration.md
 	@{ sed '/^spec:/q' $(PROMETHEUS_RULE); sed -n '/^groups:/,$$p' docs/alerts.yaml | sed 's/^./  &/'; } >$(TARGET)/rule.yaml
 	@cp $(TARGET)/rule.yaml $(PROMETHEUS_RULE)
 	@cp docs/alerts.yaml $(SAMPLE)/alerts.yaml
+	@cp docs/dashboard.json $(DASHBOARD)
 	@sed 's/names: \[brupop-bottlerocket-aws\]/own_namespace: true/' docs/scrape.yaml >$(SAMPLE)/scrape.yaml
 
 .PHONY: manifests-check
 manifests-check: manifests
-	@git diff --exit-code -- manifests docs/configuration.md $(PROMETHEUS_RULE) $(SAMPLE) || { echo "manifests/ does not match api/, or docs/configuration.md the programs, or the Prometheus components do not match docs/alerts.yaml and docs/scrape.yaml: commit what 'make manifests' wrote" >&2; exit 1; }
+	@git diff --exit-code -- manifests docs/configuration.md $(PROMETHEUS_RULE) $(SAMPLE) $(DASHBOARD) || { echo "manifests/ does not match api/, or docs/configuration.md the programs, or components do not match docs/alerts.yaml, docs/scrape.yaml and docs/dashboard.json: commit what 'make manifests' wrote" >&2; exit 1; }
 
 .PHONY: yaml
 yaml: ## Writes the release manifest, dist/bottlerocket-update-operator.yaml (OVERLAY=default, VERSION= or IMAGE=), with kubectl or kustomize, or the test bed's kubectl if neither is there

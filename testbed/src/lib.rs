@@ -10,7 +10,7 @@ pub mod binaries;
 mod certificates;
 mod components;
 pub mod control_plane;
-
+pub mod dashboard;
 pub mod earlier;
 mod etcd;
 pub mod figures;
@@ -24,11 +24,14 @@ pub mod kubelet;
 pub mod machines;
 mod mended;
 pub mod nodes;
+pub mod observed;
 pub mod operator;
+pub mod prometheus;
 pub mod revisions;
 pub mod sandbox;
 pub mod scrape;
 mod services;
+pub mod tiers;
 pub mod usage;
 pub mod waiting;
 

@@ -58,8 +58,10 @@ pub fn foreign(objects: &[Json], case: &Case) -> Vec<String> {
             "CustomResourceDefinition" => name.ends_with(".brupop.bottlerocket.aws"),
             // There is one, whatever the others are called.
             "BottlerocketFleet" => name == names::FLEET,
-            // A hash comes after the name.
-            "ConfigMap" => name.starts_with(PREFIX) && name.contains(&format!("{SUFFIX}-")),
+            // A hash comes after the name, but of what no pod mounts.
+            "ConfigMap" if object["metadata"]["labels"]["grafana_dashboard"] != "1" => {
+                name.starts_with(PREFIX) && name.contains(&format!("{SUFFIX}-"))
+            }
             _ => name.starts_with(PREFIX) && name.ends_with(SUFFIX),
         };
         if !expected {

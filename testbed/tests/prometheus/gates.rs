@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::DEADLINE;
-use crate::server::{Prometheus, Served};
+use brupop_testbed::prometheus::{Prometheus, Served};
 
 /// A label of what is scraped, which nobody but Prometheus has to know.
 const HUSH: &str = "between-you-and-me";

@@ -2,9 +2,9 @@
 
 #![allow(clippy::float_cmp, reason = "Prometheus' numbers are floats; what is compared is counts")]
 
+mod dashboard;
 mod gates;
 mod rules;
-mod server;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use brupop_api::fleet::VersionRecord;
 use brupop_api::{BottlerocketShadow, State, names};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Faults;
+use brupop_testbed::prometheus::{Job, Prometheus, Vector, promtool};
 use brupop_testbed::scrape::Scraper;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use server::{Job, Prometheus, Vector, promtool};
 
 const DEADLINE: Duration = Duration::from_mins(2);
 /// The release that mends [`NEW`].

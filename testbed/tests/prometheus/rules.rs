@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::server::{RULES, promtool};
+use brupop_testbed::prometheus::{RULES, promtool};
 
 /// Where each rule's annotation `runbook_url` leads.
 const RUNBOOK: &str = "https://github.com/bottlerocket-update-operator/brupop/blob/main/docs/operations.md#";

@@ -14,6 +14,7 @@ use anyhow::{Result, ensure};
 use brupop_core::policy::Limit;
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::Durations;
+use brupop_testbed::tiers;
 use brupop_testbed::{Fleet, FleetOptions, await_signal};
 use clap::{Parser, ValueEnum};
 
@@ -136,10 +137,10 @@ async fn main() -> Result<ExitCode> {
 
 async fn demonstrate(arguments: &Arguments) -> Result<ExitCode> {
     ensure!(
-        !arguments.pools || arguments.nodes >= pools::NODES_MIN,
+        !arguments.pools || arguments.nodes >= tiers::NODES_MIN,
         "POOLS=true needs {} nodes or more: write NODES={}",
-        pools::NODES_MIN,
-        pools::NODES_MIN
+        tiers::NODES_MIN,
+        tiers::NODES_MIN
     );
     let options = FleetOptions {
         nodes: arguments.nodes.into(),

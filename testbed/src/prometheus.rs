@@ -1,4 +1,4 @@
-//! Debian's Prometheus, and what it answers.
+//! Debian's Prometheus, which scrapes the operator, and what it answers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,9 +9,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use brupop_testbed::kubelet::PodProcess;
-use brupop_testbed::sandbox::Process;
-use brupop_testbed::{ControlPlane, await_until};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Client, Config, ResourceExt as _};
@@ -19,7 +16,13 @@ use rcgen::{CertifiedKey, KeyPair};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::kubelet::PodProcess;
+use crate::sandbox::Process;
+use crate::{ControlPlane, await_until};
+
 const DEADLINE: Duration = Duration::from_mins(2);
+/// How long it is between two scrapes.
+pub const SCRAPE_SECONDS: f64 = 0.5;
 /// The rules that are shipped.
 pub const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/alerts.yaml");
 
@@ -46,6 +49,8 @@ pub struct Served {
 
 /// A running Prometheus; gone when it is dropped.
 pub struct Prometheus {
+    /// Where it listens.
+    pub address: SocketAddr,
     folder: PathBuf,
     _process: Process,
     client: Client,
@@ -53,6 +58,26 @@ pub struct Prometheus {
 
 /// Values by the value of a label, or of several joined by `/`.
 pub type Vector = BTreeMap<String, f64>;
+
+/// What is drawn as one line: its labels, and its values by the time in seconds since 1970.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// The labels.
+    pub labels: BTreeMap<String, String>,
+    /// Time and value, in the order of time.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// When a question is about: from and until, in seconds since 1970, and how many seconds lie between two answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Its beginning.
+    pub from: f64,
+    /// Its end.
+    pub until: f64,
+    /// Between two points.
+    pub step: f64,
+}
 
 impl Prometheus {
     /// Starts it with the shipped rules, and with the job of the documentation once for each of these.
@@ -64,8 +89,9 @@ impl Prometheus {
         std::fs::create_dir_all(&folder)?;
         let documented = documented()?;
         let jobs = jobs.iter().map(|job| scrape_config(&folder, &documented, job));
+        let every = format!("{:.0}ms", SCRAPE_SECONDS * 1000.0);
         let configuration = json!({
-            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
+            "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
             "rule_files": [Path::new(RULES).canonicalize()?],
             "scrape_configs": jobs.collect::<Result<Vec<_>>>()?,
         });
@@ -115,7 +141,7 @@ impl Prometheus {
         })
         .await?;
         process.check()?;
-        Ok(Self { folder, _process: process, client })
+        Ok(Self { address, folder, _process: process, client })
     }
 
     /// Which pods there are from now on, as Kubernetes discovery would tell Prometheus by the documented configuration:
@@ -161,18 +187,41 @@ impl Prometheus {
     /// # Errors
     /// Prometheus does not answer, or not with a vector.
     pub async fn query(&self, expression: &str, labels: &[&str]) -> Result<Vector> {
-        let mut path = "query?query=".to_owned();
+        let all = self.series("query", expression, "value", "").await?;
+        let of = |series: &Series, label: &&str| series.labels.get(*label).cloned().unwrap_or_default();
+        let sample = |series: Series| {
+            let name: Vec<_> = labels.iter().map(|label| of(&series, label)).collect();
+            Some((name.join("/"), series.points.first()?.1))
+        };
+        Ok(all.into_iter().filter_map(sample).collect())
+    }
+
+    /// What an expression is at the end of a window.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub async fn at_end(&self, expression: &str, window: Window) -> Result<Vec<Series>> {
+        self.series("query", expression, "value", &format!("&time={}", window.until)).await
+    }
+
+    /// What an expression is all through a window.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub async fn over(&self, expression: &str, window: Window) -> Result<Vec<Series>> {
+        let Window { from, until, step } = window;
+        let when = format!("&start={from}&end={until}&step={step}");
+        self.series("query_range", expression, "values", &when).await
+    }
+
+    async fn series(&self, path: &str, expression: &str, values: &str, when: &str) -> Result<Vec<Series>> {
+        let mut path = format!("{path}?query=");
         for byte in expression.bytes() {
             write!(path, "%{byte:02x}")?;
         }
-        let data = self.ask(&path).await?;
-        let samples = data["result"].as_array().with_context(|| format!("{expression}: {data}"))?;
-        let sample = |sample: &Value| {
-            let of = |label: &&str| sample["metric"][*label].as_str().unwrap_or_default().to_owned();
-            let value = sample["value"][1].as_str().context("no value")?.parse()?;
-            Ok((labels.iter().map(of).collect::<Vec<_>>().join("/"), value))
-        };
-        samples.iter().map(sample).collect()
+        let data = self.ask(&(path + when)).await?;
+        let result = data["result"].as_array().with_context(|| format!("{expression}: {data}"))?;
+        result.iter().map(|series| read_series(series, &series[values])).collect()
     }
 
     /// The alerts that fire.
@@ -190,6 +239,18 @@ impl Prometheus {
         let firing = rules.iter().filter(|rule| rule["state"] == "firing");
         Ok(firing.filter_map(|rule| rule["name"].as_str()).map(str::to_owned).collect())
     }
+}
+
+/// Of an instant there is one value, of a window there are several.
+fn read_series(series: &Value, values: &Value) -> Result<Series> {
+    let labels = serde_json::from_value(series["metric"].clone())?;
+    let point = |point: &Value| {
+        let value = point[1].as_str().context("no value")?.parse()?;
+        Ok((point[0].as_f64().context("no time")?, value))
+    };
+    let several = values.as_array().is_some_and(|values| values.iter().all(Value::is_array));
+    let points = if several { values.as_array().into_iter().flatten().collect() } else { vec![values] };
+    Ok(Series { labels, points: points.into_iter().map(point).collect::<Result<_>>()? })
 }
 
 /// The job that the documentation shows.
