@@ -139,6 +139,19 @@ demo: control-plane build $(if $(filter arm64,$(AGENTS)),emulated) ## Updates a 
 prometheus: ## Installs Debian's Prometheus for the tests, unless it is there, and starts no service; needs root
 	$(call debian,prometheus promtool,prometheus,; elsewhere put those of https://prometheus.io/download there)
 
+# What docs/pictures/ has.
+PICTURES := cargo build --locked --quiet -p brupop-testbed --bin brupop-pictures && BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-pictures
+
+.PHONY: pictures
+pictures: control-plane prometheus build ## Draws panels of the dashboard from a roll-out that a Prometheus watches, into docs/pictures/
+	@mkdir -p docs/pictures
+	@$(PICTURES) panels docs/pictures/roll-out.svg
+
+.PHONY: recording
+recording: control-plane prometheus build ## Records what the plugin shows of such a roll-out, as a film in docs/pictures/
+	@mkdir -p docs/pictures
+	@$(PICTURES) recording docs/pictures/brupop.svg --plugin $(PLUGIN)/kubectl-brupop
+
 # Tests with control planes wait more than they compute, so two test programs run at a time, the long ones first.
 JOBS ?= 2
 LONG := update orchestration pools upgrade drains endurance admission leaders serving ports
