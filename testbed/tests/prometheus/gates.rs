@@ -230,6 +230,8 @@ async fn soaks_on(fleet: &Fleet, app: &mut App, watching: &Watching, prometheus:
     })
     .await?;
     app.is(true);
+    // It waited for the gate before, and what is said of it may be a moment old.
+    fleet.until_node(node, "is watched", |seen| seen.goal == State::MonitoringUpdate).await?;
     waits(fleet, node, "GateClosed").await?;
     let held = |what: &'static str| {
         let seen = fleet.seen(node)?;
