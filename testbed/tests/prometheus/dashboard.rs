@@ -29,6 +29,8 @@ async fn each_query_of_the_dashboard_finds_something() -> Result<()> {
         missed.is_empty().then_some(())
     });
     found.await.with_context(|| missed.join("\n"))?;
+    let alerts = observed.prometheus.alerts().await?;
+    ensure!(alerts.is_empty(), "all went well, and yet {alerts:?}");
     observed.fleet.check()
 }
 
