@@ -40,10 +40,10 @@ impl Usage {
         };
         let (_, rest) = stat.rsplit_once(')').context("no name")?;
         // The name is the second field, and the start the 22nd.
-        let start: f64 = rest.split_whitespace().nth(19).context("no start")?.parse()?;
+        let began: f64 = rest.split_whitespace().nth(19).context("no start")?.parse()?;
         let uptime = std::fs::read_to_string("/proc/uptime")?;
         let uptime: f64 = uptime.split_whitespace().next().context("no uptime")?.parse()?;
-        let runs_for = SignedDuration::try_from_secs_f64(uptime - start / TICKS)?;
+        let runs_for = SignedDuration::try_from_secs_f64(uptime - began / TICKS)?;
         Ok(Self {
             resident: of("VmRSS:")? / 1024.0,
             peak: of("VmHWM:")? / 1024.0,

@@ -111,7 +111,7 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     asked.read()?;
     let silence = asked.since(&silence);
     let later = second.usage()?;
-    let cpu = (later.cpu - cpu).as_secs_f64() / since.elapsed().as_secs_f64() * 100.0;
+    let cpu = later.cpu.saturating_sub(cpu).as_secs_f64() / since.elapsed().as_secs_f64() * 100.0;
 
     let Arguments { pods_per_node, budgets, large_budgets, kwok, .. } = *arguments;
     let kwok = if kwok { ", kwok" } else { "" };

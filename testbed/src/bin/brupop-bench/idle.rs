@@ -47,7 +47,9 @@ pub async fn measure(time: Duration) -> Result<Vec<Figure>> {
     let events = audit.read()?;
     let (watches, others) = requests(&events);
     println!("\nRequests of all {NODES} agents in {} idle seconds: {watches} watches", time.as_secs());
-    others.iter().for_each(|(kind, count)| println!("{count:6}  {kind}"));
+    for (kind, count) in &others {
+        println!("{count:6}  {kind}");
+    }
     let requests = number(others.values().sum()) / number(NODES) / hours;
     let agents = of(&before, &after, "agent")?;
     let note = format!("{} s with shipped settings, scaled to an hour", time.as_secs());
