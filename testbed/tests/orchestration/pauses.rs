@@ -31,7 +31,8 @@ async fn a_pause_lets_running_updates_finish() -> Result<()> {
     let first = drains(&fleet, &["node-1", "node-2"]).await?;
     let second = if first == "node-1" { "node-2" } else { "node-1" };
     fleet.until_node("node-0", "is left alone", |seen| seen.reason == "NodePaused" && seen.runs(OLD)).await?;
-    fleet.until_node(second, "waits for its turn", |seen| seen.reason == "LimitReached").await?;
+    // Its pods are looked at ahead of its turn.
+    fleet.until_node(second, "waits for the budget", |seen| seen.reason == "BudgetAllowsNone").await?;
 
     // One that is paused in mid-update is put back as it was. The fleet is paused, so nobody takes its place.
     fleet.pause(true).await?;
