@@ -35,6 +35,16 @@ SEEDS ?= 1
 SHRINK ?= 0
 SCHEDULE ?=
 
+# For `make bench`: the nodes of its large fleet, and where the table is written as JSON.
+SCALE_NODES ?= 1000
+BENCH_TO ?= $(TARGET)/bench.json
+
+# For `make bench-growth`: the numbers of nodes, the pods on each of them, how many of these are evicted, and budgets.
+GROWTH ?= 10 100 1000 5000
+PODS ?= 30
+EVICTED ?= $(PODS)
+BUDGETS ?= 0
+
 # For `make mutants`: what is changed (`--re decide/slots`, `--shard 1/8`, ...), or only what differs from this commit.
 MUTANTS ?=
 IN_DIFF ?=
@@ -211,16 +221,25 @@ chaos-planted: control-plane ## Plants faults into a copy of the sources, one at
 planted-check:
 	@testbed/planted/run --check
 
+# The programs of benchmarks that ask as often as they can, or act for thousands of nodes: optimized.
+BENCH := cargo build --release --locked --quiet -p brupop-testbed
+FIGURES := $(TARGET)/figures
+
 .PHONY: bench
-bench: control-plane build ## Measures time and overhead: 8 nodes, limit 4, hosts that act at once and reboot in 2 s, nothing to drain, no node tries the version first
-	@cargo build --locked --quiet -p brupop-testbed --bin brupop-demo
-	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-demo --nodes 8 \
-	  --max-concurrent-update 4 --max-failures-of-new-version unlimited --pods-per-node 0 --download-seconds 0 --reboot-seconds 2
+bench: control-plane build brupop-case ## Measures what a user of the operator pays, and prints one table (half an hour, and builds; SCALE_NODES, BENCH_TO)
+	@$(BENCH) --bin brupop-bench --bin brupop-bench-scale --bin brupop-bench-admission
+	@mkdir -p $(FIGURES)
+	@$(TARGET)/instructions/brupop-case --times $(FIGURES)/pass.json
+	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-admission --rounds 50 --to $(FIGURES)/admission.json
+	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes $(SCALE_NODES) --pods-per-node 30 \
+	  --waiting 30 --updates 5 --quiet-seconds 10 --to $(FIGURES)/scale.json
+	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/release/brupop-bench --to $(BENCH_TO) \
+	  --take-over $(FIGURES)/pass.json $(FIGURES)/admission.json $(FIGURES)/scale.json
 
 .PHONY: bench-roll-out
-bench-roll-out: control-plane build ## Counts requests per updated node by kind, and says where the time of a node goes; with our own pods on the fleet, and elsewhere (TIMELINE=true)
+bench-roll-out: control-plane build ## Measures roll-outs alone: time, requests per updated node by kind, and where the time of a node goes (TIMELINE=true)
 	@cargo build --locked --quiet -p brupop-testbed --bin brupop-bench
-	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-bench $(if $(filter true,$(TIMELINE)),--timeline)
+	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/debug/brupop-bench --only rollout,large $(if $(filter true,$(TIMELINE)),--timeline)
 
 .PHONY: bench-admission
 bench-admission: control-plane build ## Measures what webhook and policies cost an agent's patch, compared with neither and with a webhook that does nothing
@@ -242,6 +261,16 @@ bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, an
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 1000 --kwok
+
+.PHONY: bench-growth
+bench-growth: control-plane build ## Measures the reconciler with more and more nodes, prints a table, and draws target/growth.svg (GROWTH='10 100 1000 5000', PODS, EVICTED, BUDGETS)
+	@$(BENCH) --bin brupop-bench-scale --bin brupop-bench-growth
+	@mkdir -p $(FIGURES)
+	@for nodes in $(GROWTH); do \
+	  BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes $$nodes --pods-per-node $(PODS) \
+	    --evicted-per-node $(EVICTED) --budgets $(BUDGETS) --waiting 4 --updates 0 --point $(FIGURES)/growth-$$nodes.json; \
+	done
+	@$(TARGET)/release/brupop-bench-growth --svg $(TARGET)/growth.svg $(GROWTH:%=$(FIGURES)/growth-%.json)
 
 .PHONY: bench-memory
 bench-memory: control-plane build ## Measures the reconciler's memory beside tenants: 120 budgets of 1.2 MB, then 5,000 nodes with 30 pods each (half an hour)

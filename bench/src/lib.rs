@@ -20,19 +20,32 @@ use crate::agent::Agent;
 use crate::fleet::{LEADER, POOLS, now, policy, prepared};
 use crate::review::{AGENT, STRANGER, review};
 
-/// A name, and what does it so many times.
-pub type Case = (&'static str, fn(usize));
+/// Does something as often as is wanted, and counts or takes times meanwhile.
+pub type Driver<'d> = &'d mut dyn FnMut(&mut dyn FnMut());
+/// A name; and what makes ready for something, and hands it to a driver.
+pub type Case = (&'static str, fn(Driver<'_>));
 
 /// All cases.
 pub const CASES: [Case; 7] = [
-    ("pass-observe", |times| pass(times, 0, 0)),
-    ("pass-decide", |times| pass(1, times, 0)),
-    ("pass-say-why", |times| pass(1, 1, times)),
-    ("verdict-report", |times| verdict(AGENT, times)),
-    ("verdict-refusal", |times| verdict(STRANGER, times)),
-    ("agent-waits", |times| steps(&Agent::that_waits(), times)),
-    ("agent-reports", |times| steps(&Agent::that_reports(), times)),
+    ("pass-observe", |drive| pass(Part::Observe, POOLS, drive)),
+    ("pass-decide", |drive| pass(Part::Decide, POOLS, drive)),
+    ("pass-say-why", |drive| pass(Part::SayWhy, POOLS, drive)),
+    ("verdict-report", |drive| verdict(AGENT, drive)),
+    ("verdict-refusal", |drive| verdict(STRANGER, drive)),
+    ("agent-waits", |drive| step(&Agent::that_waits(), drive)),
+    ("agent-reports", |drive| step(&Agent::that_reports(), drive)),
 ];
+
+/// A part of a pass of the reconciler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// From objects to facts.
+    Observe,
+    /// From facts to decisions.
+    Decide,
+    /// From decisions to sentences.
+    SayWhy,
+}
 
 /// The condition of each node.
 pub fn say_why(decided: &FleetDecision<'_>) -> Vec<DesiredCondition> {
@@ -42,40 +55,38 @@ pub fn say_why(decided: &FleetDecision<'_>) -> Vec<DesiredCondition> {
     decided.nodes.iter().map(|node| say(&node.reason)).collect()
 }
 
-/// The three parts of a pass over 5,000 nodes with 50 pools, each so many times.
-fn pass(looks: usize, decisions: usize, sentences: usize) {
-    let (cluster, policy, now) = (prepared(POOLS), policy(), now());
-    let pools = || black_box(&cluster).pools_at(now.time);
-    for _ in 0..looks {
-        let pools = pools();
-        black_box(observe(&cluster, &pools, &policy, &LEADER, now));
+/// A part of a pass over 5,000 nodes with so many pools.
+pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
+    let (cluster, policy, now) = (prepared(pools), policy(), now());
+    if part == Part::Observe {
+        return drive(&mut || {
+            let pools = black_box(&cluster).pools_at(now.time);
+            black_box(observe(&cluster, &pools, &policy, &LEADER, now));
+        });
     }
-    if decisions == 0 {
-        return;
-    }
-    let pools = pools();
+    let pools = cluster.pools_at(now.time);
     let observed = observe(&cluster, &pools, &policy, &LEADER, now);
-    for _ in 0..decisions {
-        black_box(decide::fleet(black_box(&observed)));
-    }
-    if sentences == 0 {
-        return;
+    if part == Part::Decide {
+        return drive(&mut || {
+            black_box(decide::fleet(black_box(&observed)));
+        });
     }
     let decided = decide::fleet(&observed);
-    for _ in 0..sentences {
+    drive(&mut || {
         black_box(say_why(black_box(&decided)));
-    }
+    });
 }
 
-fn verdict(user: &str, times: usize) {
+/// The webhook's answer to a status patch of this user.
+fn verdict(user: &str, drive: Driver<'_>) {
     let (metrics, review) = (Metrics::default(), review(user, "staged 1.27.1"));
-    for _ in 0..times {
+    drive(&mut || {
         black_box(answer(black_box(&review), &metrics)).expect("an answer");
-    }
+    });
 }
 
-fn steps(agent: &Agent, times: usize) {
-    for _ in 0..times {
+fn step(agent: &Agent, drive: Driver<'_>) {
+    drive(&mut || {
         black_box(black_box(agent).step());
-    }
+    });
 }

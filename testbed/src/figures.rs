@@ -46,6 +46,11 @@ impl Figure {
         self
     }
 
+    /// The value as it stands in tables.
+    pub fn says(&self) -> String {
+        self.text(self.value)
+    }
+
     fn text(&self, value: f64) -> String {
         let decimals = match self.unit.as_str() {
             "MiB" | "%" => 1,
@@ -117,8 +122,7 @@ impl Report {
             let met = figure.met.map_or("", |met| if met { "yes" } else { "no" });
             let note = if figure.note.is_empty() { String::new() } else { format!(" ({})", figure.note) };
             // Writing to a String does not fail.
-            let _ =
-                writeln!(text, "| {}{note} | {} | {aim} | {met} |", figure.figure, figure.text(figure.value));
+            let _ = writeln!(text, "| {}{note} | {} | {aim} | {met} |", figure.figure, figure.says());
         }
         text
     }

@@ -17,6 +17,7 @@ pub mod figures;
 pub mod fleet;
 pub mod flood;
 pub mod gateways;
+pub mod growth;
 pub mod history;
 pub mod host;
 pub mod kubeconfig;

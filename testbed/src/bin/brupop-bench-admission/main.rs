@@ -9,9 +9,11 @@ mod table;
 mod variants;
 mod waits;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use brupop_testbed::figures::hand_over;
 use clap::{Parser, Subcommand};
 use cluster::Cluster;
 
@@ -22,6 +24,9 @@ struct Arguments {
     /// How often each variant has its turn
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
+    /// Write figures here, as JSON, for `brupop-bench --take-over`
+    #[arg(long)]
+    to: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -44,7 +49,7 @@ fn main() -> ExitCode {
             match arguments.command {
                 Some(Command::DoNothing(options)) => do_nothing::serve(options).await,
                 Some(Command::Ports) => ports::bench().await,
-                None => bench(arguments.rounds).await,
+                None => bench(arguments.rounds, arguments.to.as_deref()).await,
             }
         })
     });
@@ -57,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn bench(rounds: u32) -> Result<()> {
+async fn bench(rounds: u32, to: Option<&Path>) -> Result<()> {
     eprintln!(
         "starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, and both webhooks"
     );
@@ -67,5 +72,8 @@ async fn bench(rounds: u32) -> Result<()> {
     let waits = cluster.waits().await?;
     measure::check(&measured, &waits)?;
     println!("{}", table::render(&measured, &waits));
+    if let Some(to) = to {
+        hand_over(&table::figures(&measured), to)?;
+    }
     Ok(())
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use brupop_testbed::figures::Figure;
+
 use crate::measure::{Measured, Times};
 use crate::variants::{Hook, PARALLEL, Variant};
 use crate::waits::Wait;
@@ -46,6 +48,24 @@ pub fn render(measured: &Measured, waits: &BTreeMap<Hook, Wait>) -> String {
         let _ = writeln!(text, "The API server waited {mean} ms on average for {}.", name(*hook));
     }
     text
+}
+
+/// For the table of `make bench`.
+pub fn figures(measured: &Measured) -> Vec<Figure> {
+    let mut figures = vec![];
+    for (how, part) in [
+        ("one after the other".to_owned(), &measured.alone),
+        (format!("{PARALLEL} in parallel"), &measured.parallel),
+    ] {
+        let p50 = |variant| part.get(&variant).map_or(f64::NAN, |times| times.percentile(50).as_secs_f64());
+        let ratio = p50(Variant::Webhook) / p50(Variant::DoNothing);
+        let what = format!("admission: our webhook to one that does nothing, patches {how}");
+        figures.push(Figure::new(what, ratio, "").aim(AIM).note("medians"));
+        let ratio = p50(Variant::Both) / p50(Variant::Bare);
+        let what = format!("admission: webhook and policies to neither, patches {how}");
+        figures.push(Figure::new(what, ratio, "").note("medians"));
+    }
+    figures
 }
 
 /// Ours to the other one at the median, and how much that varies from turn to turn.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use brupop_testbed::audit::{AuditReader, Event};
 use brupop_testbed::{ControlPlane, await_until};
+use jiff::Timestamp;
 
 /// Nothing more is to come when nothing came for so long.
 const SETTLED: Duration = Duration::from_secs(3);
@@ -28,8 +29,8 @@ pub struct Counts {
     told: Vec<String>,
     /// Nodes that were changed.
     pub begun: Vec<String>,
-    /// Specs of shadows that were written.
-    pub actions: usize,
+    /// When specs of shadows were written.
+    pub actions: Vec<Timestamp>,
 }
 
 impl std::ops::Deref for Asked {
@@ -107,7 +108,7 @@ impl Asked {
             conditions: told.iter().cloned().collect(),
             told,
             begun: self.begun[before.begun.len()..].to_vec(),
-            actions: self.actions - before.actions,
+            actions: self.actions[before.actions.len()..].to_vec(),
         }
     }
 }
@@ -146,7 +147,7 @@ impl Counts {
             self.told.push(object.name.clone());
         }
         if shadow && object.subresource.is_empty() && event.verb == "patch" {
-            self.actions += 1;
+            self.actions.push(event.request_received_timestamp);
             if !self.begun.contains(&object.name) {
                 self.begun.push(object.name.clone());
             }

@@ -3,19 +3,25 @@
 mod agents;
 mod asked;
 mod process;
+mod report;
 mod tenants;
 mod world;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use brupop_testbed::await_until;
+use brupop_testbed::figures::{hand_over, median};
+use brupop_testbed::growth::Point;
 use clap::Parser;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::agents::Agents;
 use crate::asked::Asked;
 use crate::process::Reconciler;
+use crate::report::Measured;
 use crate::world::World;
 
 /// Measures the reconciler's start, memory and requests before many nodes, most of which have nothing to do.
@@ -23,20 +29,23 @@ use crate::world::World;
 #[command(name = "brupop-bench-scale", version)]
 struct Arguments {
     /// How many nodes
-    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(20..=20_000))]
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(10..=20_000))]
     nodes: u32,
     /// Of how many of them there is an update; they wait for one slot
     #[arg(long, default_value_t = 100)]
     waiting: u32,
-    /// How many are updated, one after the other, while requests are counted
+    /// How many of these are updated, one after the other, while requests are counted; 0 with few nodes
     #[arg(long, default_value_t = 10)]
     updates: u32,
     /// How long nothing is to be written in the end
     #[arg(long, default_value_t = 60)]
     quiet_seconds: u32,
-    /// Pods of tenants on each node; they are evicted when their node is drained
+    /// Pods of tenants on each node
     #[arg(long, default_value_t = 0)]
     pods_per_node: u32,
+    /// How many of them are evicted when their node is drained; all, if it is not said
+    #[arg(long)]
+    evicted_per_node: Option<u32>,
     /// `PodDisruptionBudget`s of tenants
     #[arg(long, default_value_t = 0)]
     budgets: u32,
@@ -46,13 +55,18 @@ struct Arguments {
     /// kwok renews the nodes' leases
     #[arg(long)]
     kwok: bool,
+    /// Write figures here, as JSON, for `brupop-bench --take-over`
+    #[arg(long)]
+    to: Option<PathBuf>,
+    /// Write what grows with the number of nodes here, as JSON, for `brupop-bench-growth`
+    #[arg(long)]
+    point: Option<PathBuf>,
 }
 
 /// Longest wait for a step that writes to every node.
 const DEADLINE: Duration = Duration::from_mins(10);
-/// What is aimed at, at 5,000 nodes.
-const FIRST_ACTION: Duration = Duration::from_secs(10);
-const MEMORY_MIB: f64 = 200.0;
+/// How many nodes get to know of an update while nothing else goes on.
+const RELEASES: usize = 5;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -67,16 +81,33 @@ fn main() -> ExitCode {
 }
 
 async fn bench(arguments: &Arguments) -> Result<()> {
-    let (nodes, updates) = (usize::try_from(arguments.nodes)?, usize::try_from(arguments.updates)?);
+    let measured = measure(arguments).await?;
+    println!("{}", report::render(arguments, &measured));
+    let figures = report::figures(arguments, &measured);
+    if let Some(to) = &arguments.to {
+        hand_over(&figures, to)?;
+    }
+    if let Some(to) = &arguments.point {
+        Point::new(usize::try_from(arguments.nodes)?, report::growing(&measured)).write(to)?;
+    }
+    report::check(&measured)
+}
+
+async fn measure(arguments: &Arguments) -> Result<Measured> {
+    let count = |number: u32| usize::try_from(number);
+    let (nodes, updates) = (count(arguments.nodes)?, count(arguments.updates)?);
+    // This node, and those after it, do not wait from the beginning.
+    let spare = nodes - RELEASES - 1;
     let began = Instant::now();
     let say = |what: &str| eprintln!("{:>5} s  {what}", began.elapsed().as_secs());
     say("starting the control plane and the webhook");
     let world = World::start(arguments.kwok).await?;
     say(&format!("making {nodes} nodes, each with its shadow and its agent's pod"));
-    world.populate(nodes, usize::try_from(arguments.waiting)?).await?;
+    world.populate(nodes, count(arguments.waiting)?.min(spare)).await?;
     say("making what tenants have");
-    let count = |number: u32| usize::try_from(number);
-    tenants::make_pods(&world.client(), nodes, count(arguments.pods_per_node)?).await?;
+    let pods = arguments.pods_per_node;
+    let evicted = arguments.evicted_per_node.unwrap_or(pods);
+    tenants::make_pods(&world.client(), nodes, count(pods)?, count(evicted)?).await?;
     tenants::make_budgets(&world.client(), count(arguments.budgets)?, count(arguments.large_budgets)?)
         .await?;
     let _agents = Agents::start(world.client());
@@ -93,15 +124,19 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     asked.until("so many updates", DEADLINE, so_many).await.with_context(|| first.tail())?;
     let run = asked.since(&before);
     let at_work = first.usage()?;
-    let moved = run.conditions.len();
 
     say("the next one takes over");
     first.end().await?;
     asked.until_settled().await?;
+    world.is_known(spare).await?;
     let (second, second_start) = start(&world, &mut asked).await?;
     world.nothing_waits(nodes).await?;
-    say("nothing is to be done any more");
+    say("nothing is to be done any more; one node after the other gets to know of the update");
     asked.until_settled().await?;
+    let before = asked.clone();
+    let known = releases(&world, &mut asked, nodes).await?;
+    let one_by_one = asked.since(&before);
+    say("nothing is to be done any more");
     let cpu = second.usage()?.cpu;
     let quiet = Duration::from_secs(arguments.quiet_seconds.into());
     let heartbeats = world.heartbeats(nodes, quiet);
@@ -112,60 +147,45 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     let silence = asked.since(&silence);
     let later = second.usage()?;
     let cpu = later.cpu.saturating_sub(cpu).as_secs_f64() / since.elapsed().as_secs_f64() * 100.0;
-
-    let Arguments { pods_per_node, budgets, large_budgets, kwok, .. } = *arguments;
-    let kwok = if kwok { ", kwok" } else { "" };
-    println!(
-        "| {nodes} nodes x {pods_per_node} pods, {budgets} budgets, {large_budgets} large budgets{kwok} | measured | aim |"
-    );
-    println!("|---|---|---|");
-    let row = |what: &str, measured: String, aim: &str| println!("| {what} | {measured} | {aim} |");
-    let aim = format!("{} s", FIRST_ACTION.as_secs());
-    row("start to first action, nothing said yet", seconds(first_start), &aim);
-    row("start to first action, all said", seconds(second_start), &aim);
-    row("start until every shadow says why", seconds(all_said), "");
-    row(
-        "resident memory at work; at most",
-        format!("{:.0} MiB; {:.0} MiB", at_work.resident, at_work.peak),
-        "200 MiB",
-    );
-    let quiet_memory = format!("{:.0} MiB; {:.0} MiB", later.resident, later.peak);
-    row("resident memory, later, quiet; at most", quiet_memory, "200 MiB");
-    let per_update = |count: usize| {
-        format!("{:.1}", f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / f64::from(arguments.updates))
-    };
-    row("requests of the reconciler per update: all", per_update(run.requests()), "");
-    for (what, count) in &run.by_kind {
-        row(&format!("- {what}"), per_update(*count), "");
-    }
-    row(
-        &format!("nodes whose condition was written in {updates} updates"),
-        moved.to_string(),
-        &format!("{}", updates + 1),
-    );
-    row(
-        &format!("writes in {} s with {beats} heartbeats, Lease and dry runs apart", quiet.as_secs()),
-        silence.writes().to_string(),
-        "0",
-    );
-    row("CPU meanwhile", format!("{cpu:.1} % of a core"), "");
-    ensure!(silence.writes() == 0, "written while nothing was to be done: {:?}", silence.by_kind);
-    // The one that is in mid-update when the count begins, and the one that is when it ends.
-    ensure!(moved <= updates + 2, "conditions of {moved} nodes changed in {updates} updates");
-    ensure!(first_start <= FIRST_ACTION && second_start <= FIRST_ACTION, "the first action came late");
-    ensure!(later.peak.max(at_work.peak) <= MEMORY_MIB, "too much memory");
-    Ok(())
+    let webhook = world.webhook()?;
+    Ok(Measured {
+        first_start,
+        second_start,
+        all_said,
+        known,
+        updates,
+        run,
+        one_by_one,
+        at_work,
+        silence,
+        beats,
+        later,
+        cpu,
+        webhook,
+    })
 }
 
 /// Starts the reconciler; returns when it has acted, and how long that took.
 async fn start(world: &World, asked: &mut Asked) -> Result<(Reconciler, Duration)> {
-    let begun = asked.actions;
+    let begun = asked.actions.len();
     let reconciler = Reconciler::start(&world.control_plane).await?;
-    asked.until("the first action", DEADLINE, |asked| asked.actions > begun).await?;
+    asked.until("the first action", DEADLINE, |asked| asked.actions.len() > begun).await?;
     let took = reconciler.since.elapsed();
     Ok((reconciler, took))
 }
 
-fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
+/// From the report of an agent that its host has chosen an update to the first change of a spec, where nothing else goes
+/// on: the median of some nodes, one after the other.
+async fn releases(world: &World, asked: &mut Asked, nodes: usize) -> Result<SignedDuration> {
+    let mut times = vec![];
+    for number in 1..=RELEASES {
+        asked.read()?;
+        let (acted, known) = (asked.actions.len(), Timestamp::now());
+        world.is_known(nodes - number).await?;
+        asked.until("a change of a spec", DEADLINE, |asked| asked.actions.len() > acted).await?;
+        times.push(asked.actions[acted].duration_since(known));
+        world.nothing_waits(nodes).await?;
+        asked.until_settled().await?;
+    }
+    median(times).context("nothing was measured")
 }

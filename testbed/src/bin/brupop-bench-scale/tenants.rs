@@ -19,15 +19,16 @@ const PARALLEL: usize = 50;
 /// Labels of a large budget, of 130 bytes each: 1.2 MB, of the 1.5 that etcd takes.
 const LABELS: usize = 9_000;
 
-/// Makes pods as a Deployment has them, on each of these nodes.
+/// Makes pods on each of these nodes: so many as a Deployment has them, which are evicted, the others as kubelets have them
+/// of their own files, which are not.
 ///
 /// # Errors
 /// The API server refuses.
-pub async fn make_pods(client: &Client, nodes: usize, per_node: usize) -> Result<()> {
+pub async fn make_pods(client: &Client, nodes: usize, per_node: usize, evicted: usize) -> Result<()> {
     make_namespace(client, TENANT).await?;
     let all = (0..nodes).flat_map(|node| (0..per_node).map(move |number| (node, number)));
     futures::stream::iter(all)
-        .map(|(node, number)| make_pod(client, node, number))
+        .map(|(node, number)| make_pod(client, node, number, number >= evicted))
         .buffer_unordered(PARALLEL)
         .try_collect()
         .await
@@ -42,13 +43,14 @@ async fn make_namespace(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn make_pod(client: &Client, node: usize, number: usize) -> Result<()> {
+async fn make_pod(client: &Client, node: usize, number: usize, stays: bool) -> Result<()> {
     let pods = Api::<Pod>::namespaced(client.clone(), TENANT);
     let name = format!("cart-{node}-{number}");
     let env: Vec<_> =
         (0..20).map(|nth| json!({"name": format!("SETTING_{nth}"), "value": "x".repeat(40)})).collect();
     let pod: Pod = from_value(json!({
         "metadata": {"name": name, "labels": {"app": "cart", "pod-template-hash": "5d8f"},
+            "annotations": if stays { json!({"kubernetes.io/config.mirror": "5d8f"}) } else { json!({}) },
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart-5d8f", "uid": "u",
                 "controller": true}]},
         "spec": {"nodeName": format!("node-{node}"), "terminationGracePeriodSeconds": 0,

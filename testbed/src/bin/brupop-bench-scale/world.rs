@@ -7,6 +7,7 @@ use brupop_api::{BottlerocketFleet, BottlerocketShadow, State, names};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::operator::{NAMESPACE, apply_overlay, binaries, programs};
 use brupop_testbed::sandbox::Signal;
+use brupop_testbed::usage::Usage;
 use brupop_testbed::{ControlPlane, Kubelets, NewNode, Options, await_until};
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
@@ -32,7 +33,7 @@ const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy"
 /// A control plane, and the webhook on two nodes of its own.
 pub struct World {
     /// They end before what their processes talk to.
-    _kubelets: Kubelets,
+    kubelets: Kubelets,
     /// The control plane.
     pub control_plane: ControlPlane,
 }
@@ -71,12 +72,23 @@ impl World {
         .await?;
         control_plane.signal("kube-controller-manager", Signal::STOP)?;
         control_plane.signal("kube-scheduler", Signal::STOP)?;
-        Ok(Self { _kubelets: kubelets, control_plane })
+        Ok(Self { kubelets, control_plane })
     }
 
     /// A client that may do everything.
     pub fn client(&self) -> Client {
         self.control_plane.client()
+    }
+
+    /// Most memory that a replica of the webhook has now, in MiB.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn webhook(&self) -> Result<f64> {
+        let replicas = self.kubelets.processes().into_iter().filter(|process| process.component == "webhook");
+        replicas
+            .map(|process| Ok(Usage::of(process.pid)?.resident))
+            .try_fold(0.0, |most, one: Result<f64>| Ok(f64::max(most, one?)))
     }
 
     fn shadows(&self) -> Api<BottlerocketShadow> {
@@ -116,6 +128,17 @@ impl World {
         }});
         self.shadows().patch_status(&name, &params, &Patch::Merge(status)).await?;
         agents_pod(&client, &new.name, agents).await
+    }
+
+    /// The agent of this node reports that its host has chosen the update.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn is_known(&self, node: usize) -> Result<()> {
+        let name = names::shadow_name(&format!("node-{node}"));
+        let status = Patch::Merge(json!({"status": {"target_version": NEW}}));
+        self.shadows().patch_status(&name, &PatchParams::default(), &status).await?;
+        Ok(())
     }
 
     /// No node waits for an update any more, and none is in mid-update.

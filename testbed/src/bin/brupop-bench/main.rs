@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use brupop_testbed::await_signal;
-use brupop_testbed::figures::{Figure, Report};
+use brupop_testbed::figures::{Figure, Report, take_over};
 use clap::{Parser, ValueEnum};
 
 /// Measures what a user of the operator pays, and prints it as one table.
@@ -33,6 +33,9 @@ struct Arguments {
     /// Print everything that happened to the node that took the median time
     #[arg(long)]
     timeline: bool,
+    /// Have these figures in the table, too: files that other benchmarks have written by `--to`
+    #[arg(long, num_args = 1..)]
+    take_over: Vec<PathBuf>,
     /// Write all figures here, as JSON
     #[arg(long)]
     to: Option<PathBuf>,
@@ -80,6 +83,8 @@ async fn main() -> Result<ExitCode> {
 /// Measures one part after the other. A part that fails is named in the end; the others are measured all the same.
 async fn bench(arguments: &Arguments) -> Result<ExitCode> {
     let wanted = |part: &Part| arguments.only.is_empty() || arguments.only.contains(part);
+    // Before anything is measured, so that a file that is missing is known at once.
+    let others = arguments.take_over.iter().map(|from| take_over(from)).collect::<Result<Vec<_>>>()?;
     let mut report = Report::begin();
     let mut failed = vec![];
     let began = Instant::now();
@@ -92,6 +97,7 @@ async fn bench(arguments: &Arguments) -> Result<ExitCode> {
             }
         }
     }
+    report.figures.extend(others.into_iter().flatten());
     println!("\n{}", report.render());
     eprintln!("measured in {} s", began.elapsed().as_secs());
     if let Some(to) = &arguments.to {
