@@ -229,12 +229,14 @@ FIGURES := $(TARGET)/figures
 bench: control-plane build brupop-case ## Measures what a user of the operator pays, and prints one table (half an hour, and builds; SCALE_NODES, BENCH_TO)
 	@$(BENCH) --bin brupop-bench --bin brupop-bench-scale --bin brupop-bench-admission
 	@mkdir -p $(FIGURES)
-	@$(TARGET)/instructions/brupop-case --times $(FIGURES)/pass.json
-	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-admission --rounds 50 --to $(FIGURES)/admission.json
-	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes $(SCALE_NODES) --pods-per-node 30 \
-	  --waiting 30 --updates 5 --quiet-seconds 10 --to $(FIGURES)/scale.json
-	@BRUPOP_BINARIES=$(SHIPPED) exec $(TARGET)/release/brupop-bench --to $(BENCH_TO) \
-	  --take-over $(FIGURES)/pass.json $(FIGURES)/admission.json $(FIGURES)/scale.json
+	@rm -f $(FIGURES)/bench-*.json
+	@export BRUPOP_BINARIES=$(SHIPPED); failed=0; \
+	$(TARGET)/instructions/brupop-case --times $(FIGURES)/bench-pass.json; \
+	$(TARGET)/release/brupop-bench-admission --rounds 50 --to $(FIGURES)/bench-admission.json || failed=1; \
+	$(TARGET)/release/brupop-bench-scale --nodes $(SCALE_NODES) --pods-per-node 30 --waiting 30 --updates 5 \
+	  --quiet-seconds 10 --to $(FIGURES)/bench-scale.json || failed=1; \
+	$(TARGET)/release/brupop-bench --to $(BENCH_TO) --take-over $(FIGURES)/bench-*.json || failed=1; \
+	exit $$failed
 
 .PHONY: bench-roll-out
 bench-roll-out: control-plane build ## Measures roll-outs alone: time, requests per updated node by kind, and where the time of a node goes (TIMELINE=true)
@@ -280,15 +282,15 @@ bench-memory: control-plane build ## Measures the reconciler's memory beside ten
 
 # Built in one go with the programs that ship, so that nothing that they depend on is compiled again.
 .PHONY: brupop-case
-brupop-case: valgrind
+brupop-case:
 	@image/programs $(TARGET)/instructions brupop-agent brupop-reconciler brupop-webhook brupop-bench-cases
 
 .PHONY: instructions
-instructions: brupop-case ## Counts the instructions of a pass, a verdict and an agent's step: over 10 % more than bench/instructions.txt says is an error
+instructions: valgrind brupop-case ## Counts the instructions of a pass, a verdict and an agent's step: over 10 % more than bench/instructions.txt says is an error
 	@.ci/instructions $(TARGET)/instructions/brupop-case
 
 .PHONY: instructions-baseline
-instructions-baseline: brupop-case ## Writes bench/instructions.txt anew
+instructions-baseline: valgrind brupop-case ## Writes bench/instructions.txt anew
 	@.ci/instructions $(TARGET)/instructions/brupop-case --baseline
 
 .PHONY: valgrind

@@ -116,7 +116,8 @@ pub fn figures(arguments: &Arguments, measured: &Measured) -> Vec<Figure> {
             "s",
         )
         .note(format!("median of {RELEASES}, nothing else goes on")),
-        Figure::new(format!("webhook: resident, {fleet}"), measured.webhook, "MiB"),
+        Figure::new(format!("webhook: resident, {fleet}"), measured.webhook, "MiB")
+            .note("asked for nothing: the agents are played"),
         Figure::new(format!("reconciler: resident, idle, {fleet}"), measured.later.resident, "MiB"),
         Figure::new(
             format!("reconciler: resident, at most, {fleet}"),
