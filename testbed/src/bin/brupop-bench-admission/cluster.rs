@@ -186,7 +186,9 @@ async fn install_do_nothing(client: &Client, bundle: String) -> Result<()> {
 
     let configurations = Api::<ValidatingWebhookConfiguration>::all(client.clone());
     let ours = configurations.get(OURS.0).await?;
-    let mut webhook = ours.webhooks.and_then(|mut webhooks| webhooks.pop()).context("no webhook")?;
+    // The one that is asked about shadows; there is one about pools, too.
+    let mut of_shadows = ours.webhooks.into_iter().flatten().filter(|webhook| webhook.name == OURS.1);
+    let mut webhook = of_shadows.next().context("no webhook")?;
     OTHER.clone_into(&mut webhook.name);
     webhook.namespace_selector = Some(from_value(selector(WEBHOOK, Hook::DoNothing.label()))?);
     let service = webhook.client_config.service.as_mut().context("no service")?;
