@@ -27,8 +27,8 @@ const GAP: Range<u64> = 8_000..28_000;
 /// How long one lasts: longer than what a leader with an old view may still do, if it is one that lets nothing begin.
 const LASTS: Range<u64> = 10_000..40_000;
 const CLOSED: Range<u64> = 25_000..38_000;
-/// Of windows, which are shut while they last, or half of the time.
-const WINDOWED: Range<u64> = 45_000..75_000;
+/// Of windows, which may be open for half of that time, and of zones, of which the right one may be the first to begin.
+const LASTING: Range<u64> = 45_000..75_000;
 /// The same of what is wrong with the source of gates.
 const WELL: Range<u64> = 15_000..40_000;
 const WRONG: Range<u64> = 18_000..35_000;
@@ -110,7 +110,7 @@ fn change_of(random: &mut Random, pool: &str) -> Fault {
     ]);
     let lasts = match change {
         PoolChange::Limit(_) | PoolChange::Deleted | PoolChange::TakesAll => LASTS,
-        PoolChange::Closed | PoolChange::Alternates => WINDOWED,
+        PoolChange::Closed | PoolChange::Alternates | PoolChange::OneZone => LASTING,
         _ => CLOSED,
     };
     Fault::Pool { pool: pool.to_owned(), change, ms: random.within(lasts) }
