@@ -1,6 +1,7 @@
 # One image with the three programs, from scratch: no shell, no libc, no root. The manifests name the program by `command`.
 #   make container IMAGE=<registry>/brupop:<version>
-# Nothing in it is tied to an architecture: built natively on amd64 and on arm64. Only amd64 has been built and run so far.
+# Nothing in it is tied to an architecture. This file has been built on amd64 only; `make image` makes an image of programs that
+# were cross-compiled for arm64.
 # Static with glibc, not musl: a tenth larger, but with musl's allocator the webhook takes several times as long for a verdict.
 # Names are found all the same. No bundle of authorities: the API server is known by the pod's own, and nothing else is asked.
 ARG RUST_VERSION=1.95.0
