@@ -40,6 +40,8 @@ pub(crate) struct Maker {
     down: BTreeSet<String>,
     /// What etcd is to be restored from.
     snapshot: Option<PathBuf>,
+    /// Nodes that were made again since etcd was last restored.
+    remade: BTreeSet<usize>,
     about: JoinSet<Result<()>>,
     /// Pods whose process stands still or whose gateway is bad, by what was meant.
     meant: Vec<(Process, Vec<String>)>,
@@ -55,6 +57,7 @@ impl Maker {
             nobody_returns: 0,
             down: BTreeSet::new(),
             snapshot: None,
+            remade: BTreeSet::new(),
             about: JoinSet::new(),
             meant: vec![],
             refuser: Refuser::start()?,
@@ -156,6 +159,7 @@ impl Maker {
         let client = fleet.client();
         match fault.clone() {
             Fault::Recreate { node } => {
+                self.remade.insert(node);
                 if let Some(host) = fleet.hosts.get(node).cloned() {
                     self.person(async move {
                         people::remove_node(client.clone(), node).await?;
@@ -165,6 +169,7 @@ impl Maker {
             }
             Fault::Leave { node, .. } if make => self.person(people::remove_node(client, node)),
             Fault::Leave { node, .. } => {
+                self.remade.insert(node);
                 if let Some(host) = fleet.hosts.get(node).cloned() {
                     self.person(people::add_node(client, node, host));
                 }
@@ -219,6 +224,12 @@ impl Maker {
                 fleet.control_plane.restore(&snapshot).await?;
                 // As kubelets do that are started anew.
                 fleet.hosts.iter().for_each(Host::tell_again);
+                // Their Nodes may be those of before again. Kubelets renew tokens within the hour; we do not wait for that.
+                for node in std::mem::take(&mut self.remade) {
+                    for pod in self.pods(fleet, Process::Agent(node)).await? {
+                        self.person(people::delete_operator_pod(fleet.client(), pod));
+                    }
+                }
             }
             Fault::Network { process, .. } => {
                 if let Some(place) = self.meant.iter().position(|(meant, _)| meant == process) {

@@ -176,6 +176,18 @@ pub(crate) async fn delete_pod(client: Client, node: usize) -> Result<()> {
     }
 }
 
+/// Deletes a pod of the operator, whenever the API server takes it.
+pub(crate) async fn delete_operator_pod(client: Client, pod: String) -> Result<()> {
+    let pods = Api::<Pod>::namespaced(client, NAMESPACE);
+    loop {
+        match pods.delete(&pod, &DeleteParams::default()).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+            Err(_) => sleep(RETRY).await,
+        }
+    }
+}
+
 fn pod_name(node: usize) -> String {
     format!("unmanaged-{node}")
 }
