@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{Figure, number};
+use crate::svg::escaped;
 
 /// Size of the drawing of one figure, and the space around its curve.
 const WIDTH: f64 = 340.0;
@@ -164,10 +165,6 @@ fn draw_one(curve: &Curve<'_>, nodes: &[usize], x: &impl Fn(usize) -> f64) -> St
         );
     }
     svg
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

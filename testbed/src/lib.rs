@@ -32,6 +32,7 @@ pub mod revisions;
 pub mod sandbox;
 pub mod scrape;
 mod services;
+pub mod svg;
 pub mod tiers;
 pub mod usage;
 pub mod waiting;

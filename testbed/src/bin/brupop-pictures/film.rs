@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::recording::{COLUMNS, Frame, ROWS};
-use crate::svg::escaped;
+use brupop_testbed::svg::escaped;
 
 /// What a person would have typed.
 const PROMPT: &str = "\u{1b}[2m$\u{1b}[0m kubectl brupop status -w";

@@ -31,6 +31,13 @@ impl Frame {
     }
 }
 
+/// A series in its colour: its value at each of these times, where there is one.
+struct Curve<'a> {
+    colour: &'a str,
+    times: &'a [f64],
+    values: &'a [Option<f64>],
+}
+
 /// The values of a series at each step of the window, where there are any.
 fn at_steps(line: &Line, times: &[f64], window: Window) -> Vec<Option<f64>> {
     let mut points = line.series.points.iter().filter(|(_, value)| value.is_finite()).peekable();
@@ -62,12 +69,13 @@ pub fn draw(canvas: &mut Canvas, panel: &Panel, lines: &[Line], window: Window) 
     let bars = panel.field("custom/drawStyle") == "bars";
     let mut below = vec![0.0; times.len()];
     for (number, values) in values.iter().enumerate() {
+        let curve = Curve { colour: colour(number), times: &times, values };
         if bars {
-            columns(canvas, &frame, colour(number), &times, values, &mut below);
+            columns(canvas, &frame, &curve, &mut below);
         } else if stacked {
-            area(canvas, &frame, colour(number), &times, values, &mut below);
+            area(canvas, &frame, &curve, &mut below);
         } else {
-            line(canvas, &frame, colour(number), &times, values);
+            line(canvas, &frame, &curve);
         }
     }
 }
@@ -90,9 +98,9 @@ fn axes(canvas: &mut Canvas, frame: &Frame, unit: &str) {
 }
 
 /// A line that keeps its value until the next one.
-fn line(canvas: &mut Canvas, frame: &Frame, colour: &str, times: &[f64], values: &[Option<f64>]) {
+fn line(canvas: &mut Canvas, frame: &Frame, Curve { colour, times, values }: &Curve<'_>) {
     let (mut path, mut last) = (String::new(), None);
-    for (time, value) in times.iter().zip(values) {
+    for (time, value) in times.iter().zip(*values) {
         let x = frame.x(*time);
         let _ = match (last, value) {
             (None, Some(value)) => write!(path, "M{x:.1} {:.1}", frame.y(*value)),
@@ -112,16 +120,9 @@ fn line(canvas: &mut Canvas, frame: &Frame, colour: &str, times: &[f64], values:
 }
 
 /// What lies between what is below and this on top of it; that is below the next one.
-fn area(
-    canvas: &mut Canvas,
-    frame: &Frame,
-    colour: &str,
-    times: &[f64],
-    values: &[Option<f64>],
-    below: &mut [f64],
-) {
+fn area(canvas: &mut Canvas, frame: &Frame, Curve { colour, times, values }: &Curve<'_>, below: &mut [f64]) {
     let above: Vec<f64> =
-        below.iter().zip(values).map(|(below, value)| below + value.unwrap_or(0.0)).collect();
+        below.iter().zip(*values).map(|(below, value)| below + value.unwrap_or(0.0)).collect();
     let mut path = format!("M{:.1} {:.1}", frame.left, frame.y(above[0]));
     for (step, time) in times.iter().enumerate().skip(1) {
         if above[step] != above[step - 1] {
@@ -144,13 +145,11 @@ fn area(
 fn columns(
     canvas: &mut Canvas,
     frame: &Frame,
-    colour: &str,
-    times: &[f64],
-    values: &[Option<f64>],
+    Curve { colour, times, values }: &Curve<'_>,
     below: &mut [f64],
 ) {
     let wide = frame.x(frame.window.from + frame.window.step) - frame.left;
-    for ((time, value), below) in times.iter().zip(values).zip(below) {
+    for ((time, value), below) in times.iter().zip(*values).zip(below) {
         let Some(value) = value.filter(|value| *value > 0.0) else { continue };
         let top = frame.y(*below + value);
         canvas.rectangle(colour, [frame.x(*time) - wide, top, wide * 0.9, frame.y(*below) - top]);

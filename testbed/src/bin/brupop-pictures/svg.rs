@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use brupop_testbed::dashboard::{Line, Panel};
 use brupop_testbed::prometheus::Window;
+use brupop_testbed::svg::escaped;
 
 use crate::{marks, plot};
 
@@ -19,11 +20,6 @@ const STYLE: &str = "text{font:11px system-ui,sans-serif;fill:#444}.t{font-weigh
 pub struct Picture {
     body: String,
     panels: u32,
-}
-
-/// Text as XML has it.
-pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// What is drawn of one panel, from its upper left corner on.
