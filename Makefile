@@ -85,7 +85,7 @@ emulated: build
 	@$(MAKE) --no-print-directory build ARCH=arm64
 	@mkdir -p $(TARGET)/emulated
 	@ln -sf $(SHIPPED)/brupop-reconciler $(SHIPPED)/brupop-webhook $(TARGET)/emulated/
-	@printf '#!/bin/sh\nexec qemu-aarch64-static %s "$$@"\n' $(SHIPPED)-arm64/brupop-agent >$(TARGET)/emulated/brupop-agent
+	@printf '#!/bin/sh\nexec qemu-aarch64-static %s "$$@"\n' $(call folder,$(SHIPPED),arm64)/brupop-agent >$(TARGET)/emulated/brupop-agent
 	@chmod +x $(TARGET)/emulated/brupop-agent
 
 .PHONY: test-arm64

@@ -55,12 +55,21 @@ pub struct FleetFacts<'a> {
     pub alone: bool,
     /// Are all labelled nodes Ready?
     pub all_ready: bool,
-    /// Must the next update wait, because one ended not long ago?
-    pub pausing_between_updates: bool,
-    /// Must updates wait after each one that ends?
-    pub pauses_between_updates: bool,
+    /// Must updates wait for a while after each one that ends?
+    pub between_updates: BetweenUpdates,
     /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
     pub force: bool,
+}
+
+/// What there is between two updates (`PAUSE_BETWEEN_UPDATES_SECONDS`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BetweenUpdates {
+    /// They follow each other at once.
+    NoPause,
+    /// The last pause is over; the next one begins when an update ends.
+    PauseIsOver,
+    /// One ended not long ago, so the next one waits.
+    Pausing,
 }
 
 /// A slot, and the name of the shadow that it is for, as the ledger has it.
@@ -69,11 +78,11 @@ pub(crate) type NamedSlot<'a> = (&'a str, &'a Slot);
 /// Finds slots by name. Names are asked for in their order: to walk along both costs less than to search for each.
 pub(crate) fn in_order<'a>(
     slots: &'a BTreeMap<String, Slot>,
-) -> impl FnMut(&str) -> Option<NamedSlot<'a>> + use<'a> {
+) -> impl FnMut(&str) -> Option<&'a Slot> + use<'a> {
     let mut slots = slots.iter().peekable();
     move |wanted| {
         while slots.next_if(|(name, _)| name.as_str() < wanted).is_some() {}
-        slots.peek().filter(|(name, _)| *name == wanted).map(|(name, slot)| (name.as_str(), *slot))
+        slots.peek().filter(|(name, _)| *name == wanted).map(|(_, slot)| *slot)
     }
 }
 
@@ -87,7 +96,12 @@ impl FleetFacts<'_> {
 
     /// Does this node wait because an update ended not long ago, or because one ends now?
     pub(crate) fn must_pause(&self, node: &NodeFacts<'_>, ends_now: bool) -> bool {
-        (self.pausing_between_updates || ends_now && self.pauses_between_updates) && !node.update_now
+        let pauses = match self.between_updates {
+            BetweenUpdates::NoPause => false,
+            BetweenUpdates::PauseIsOver => ends_now,
+            BetweenUpdates::Pausing => true,
+        };
+        pauses && !node.update_now
     }
 }
 
@@ -411,8 +425,7 @@ impl FleetFacts<'static> {
         alone: true,
         force: false,
         all_ready: true,
-        pausing_between_updates: false,
-        pauses_between_updates: false,
+        between_updates: BetweenUpdates::NoPause,
         limit: 1,
         unpooled: 1,
         ceiling: SLOTS_MAX,

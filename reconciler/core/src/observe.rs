@@ -15,8 +15,8 @@ use crate::cluster::{Cluster, Entry};
 use crate::deadlines::{Clock, Gated, Times};
 use crate::drain::Obstacle;
 use crate::facts::{
-    Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Steering, UnmanagedNode,
-    Until, in_order, is_unavailable,
+    BetweenUpdates, Evicted, FleetFacts, Gate, NodeFacts, NodeView, PodFacts, PoolFacts, Pools, Steering,
+    UnmanagedNode, Until, in_order, is_unavailable,
 };
 use crate::objects::{AgentPod, WatchedNode};
 use crate::ownership::{DurationsByOwner, Owner};
@@ -102,7 +102,7 @@ pub fn observe<'a>(
             too_long.push(name.as_str());
             continue;
         }
-        let (view, why) = nodes.view(name, entry, slot_of(name).map(|(_, slot)| slot));
+        let (view, why) = nodes.view(name, entry, slot_of(name));
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }
@@ -155,7 +155,7 @@ fn fleet_facts<'a>(
     static NO_VERSIONS: BTreeMap<String, VersionRecord> = BTreeMap::new();
     static NONE_SEEN: BTreeMap<String, String> = BTreeMap::new();
 
-    let (ledger, status, pause) = (cluster.ledger(), cluster.status(), policy.durations.pause);
+    let (ledger, status) = (cluster.ledger(), cluster.status());
     let last_finished = status.and_then(|status| status.last_finished.as_deref());
     let window_open = policy.schedule.is_open(now.time, policy.durations.min_remaining);
     let opens = if window_open { None } else { policy.schedule.opens(now.time) };
@@ -183,9 +183,18 @@ fn fleet_facts<'a>(
         enforced: leader.enforced,
         alone: leader.alone,
         all_ready: true,
-        pauses_between_updates: pause.is_positive(),
-        pausing_between_updates: pause.is_positive() && !clock.passed_or_unknown(last_finished, pause),
+        between_updates: between_updates(clock, policy.durations.pause, last_finished),
         force: policy.force,
+    }
+}
+
+fn between_updates(clock: &mut Clock, pause: SignedDuration, last_finished: Option<&str>) -> BetweenUpdates {
+    if !pause.is_positive() {
+        BetweenUpdates::NoPause
+    } else if clock.passed_or_unknown(last_finished, pause) {
+        BetweenUpdates::PauseIsOver
+    } else {
+        BetweenUpdates::Pausing
     }
 }
 

@@ -348,10 +348,8 @@ impl<'a> Canaries<'a> {
     {
         let mut trying: BTreeMap<Release<'a>, u64> = BTreeMap::new();
         for (view, (_, slot)) in kept {
-            let tries = |slot: &&Slot| view.holds(slot) && !slot.counted && !view.time.canary_overdue;
-            let slot = Some(slot).filter(tries);
-            let version = slot.and_then(|slot| slot.version.as_deref());
-            if let Some(version) = version {
+            let tries = view.holds(slot) && !slot.counted && !view.time.canary_overdue;
+            if let Some(version) = slot.version.as_deref().filter(|_| tries) {
                 *trying.entry((version, variant_of(view))).or_default() += 1;
             }
         }

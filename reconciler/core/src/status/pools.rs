@@ -58,7 +58,7 @@ pub fn pools(observed: &Observed<'_>, nodes: &[Decision<'_>], namespace: &str) -
     let mut tallies: Vec<Tally<'_>> = fleet.pools.iter().map(|_| Tally::default()).collect();
     let mut slot_of = in_order(fleet.slots);
     for (view, decision) in observed.views.iter().zip(nodes) {
-        let slot = slot_of(view.shadow_name).filter(|(_, slot)| view.holds(slot));
+        let slot = slot_of(view.shadow_name).filter(|slot| view.holds(slot));
         if let Steering::Pool(index) = view.steering
             && let Some(tally) = tallies.get_mut(index)
         {

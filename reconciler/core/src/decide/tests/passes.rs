@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 use super::fleets::Fleet;
 use crate::decide::idle::startable;
 use crate::decide::{Abort, Decision, Effect, Milestone, Reason, candidates, node as decide, slots};
-use crate::facts::{Gate, NodeView, Steering};
+use crate::facts::{BetweenUpdates, Gate, NodeView, Steering};
 use crate::pool::PoolGate;
 
 /// Most passes until a reconciler has done all that it can do by itself.
@@ -257,7 +257,7 @@ proptest! {
             prop_assert!(steered && [Gate::Open, Gate::OutsideWindow].contains(&fleet.gate));
             prop_assert!(node.update_now || !view.time.young);
             // Who has its slot has begun.
-            prop_assert!(starts || node.update_now || !observed.fleet.pausing_between_updates);
+            prop_assert!(starts || node.update_now || observed.fleet.between_updates != BetweenUpdates::Pausing);
             let version = view.shadow.unwrap().update().unwrap();
             let halted = |records: &BTreeMap<String, VersionRecord>| {
                 records.get(version).is_some_and(|record| record.is_halted_for(node.variant))

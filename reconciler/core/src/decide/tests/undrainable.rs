@@ -5,7 +5,7 @@ use State::{Idle, StagedAndPerformedUpdate};
 use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{FleetFacts, NodeView, PodFacts, PoolFacts, Steering};
+use crate::facts::{BetweenUpdates, FleetFacts, NodeView, PodFacts, PoolFacts, Steering};
 use crate::policy::FailureBudget;
 
 const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
@@ -178,7 +178,7 @@ fn the_pods_of_successors_are_looked_at_ahead() {
     assert_eq!(sets(&write, Field::Slot("brs-a")), Some(Value::Absent), "in the same patch");
 
     // An update that ends begins the pause between updates: nobody follows in the patch that says so.
-    let paused = FleetFacts { pauses_between_updates: true, ..fleet };
+    let paused = FleetFacts { between_updates: BetweenUpdates::PauseIsOver, ..fleet };
     assert_eq!(taken(&paused, &views), [""; 0]);
     let next = slots(&paused, &views);
     assert_eq!(sets(&next.write.unwrap(), Field::Slot("brs-a")), Some(Value::Absent));
