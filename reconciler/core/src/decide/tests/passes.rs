@@ -298,13 +298,14 @@ proptest! {
 
     #[test]
     fn what_has_begun_is_finished(fleet in fleet(), gate in 1..4_usize) {
-        let mut held = fleet.clone();
+        let (mut free, mut held) = (fleet.clone(), fleet);
+        free.gate = Gate::Open;
         held.gate = [Gate::Open, Gate::Paused, Gate::OutsideWindow, Gate::AdmissionNotEnforced][gate];
         held.alone = gate != 2;
         held.durations.pause = jiff::SignedDuration::from_hours(1000);
         held.durations.min_node_age = jiff::SignedDuration::from_hours(1000);
-        let (free_snapshot, held_snapshot) = (fleet.cluster(), held.cluster());
-        let (free, held) = (fleet.observe(&free_snapshot), held.observe(&held_snapshot));
+        let (free_snapshot, held_snapshot) = (free.cluster(), held.cluster());
+        let (free, held) = (free.observe(&free_snapshot), held.observe(&held_snapshot));
         for (in_free, in_held) in free.views.iter().zip(&held.views) {
             if is_idle(in_free) {
                 continue;
