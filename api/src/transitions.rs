@@ -52,6 +52,14 @@ mod tests {
     }
 
     #[test]
+    fn a_spec_may_stay_as_it_is_but_never_asks_for_an_error() {
+        for state in State::ALL {
+            assert_eq!(spec_may_move(state, state), state != ErrorReset, "{state}");
+            assert!(!spec_may_move(state, ErrorReset), "{state}");
+        }
+    }
+
+    #[test]
     fn status_follows_the_goal_or_fails() {
         for goal in [Idle, StagedAndPerformedUpdate, RebootedIntoUpdate, MonitoringUpdate] {
             for from in State::ALL.into_iter().map(Some).chain([None]) {

@@ -19,6 +19,8 @@ use crate::{Marker, State};
 mod fields;
 mod fit;
 mod pointer;
+#[cfg(test)]
+mod tests;
 
 pub use fit::Misfit;
 use fit::{SET, TEST};

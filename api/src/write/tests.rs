@@ -1,0 +1,321 @@
+//! Every field of every object: what is set is read, and [`apply`] and [`Write::patch`] say the same.
+
+use std::borrow::Cow;
+use std::slice;
+
+use k8s_openapi::api::core::v1::Node;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::{BottlerocketFleet, BottlerocketShadow};
+
+/// Two values that may stand in a field; of a flag, that it is set and that it is not.
+type Row = (Field<'static>, Value<'static>, Value<'static>);
+
+fn texts(field: Field<'static>) -> Row {
+    (field, Value::text("one"), Value::text("two"))
+}
+
+fn numbers(field: Field<'static>) -> Row {
+    (field, Value::Number(3), Value::Number(4))
+}
+
+fn states(field: Field<'static>) -> Row {
+    (field, Value::State(State::MonitoringUpdate), Value::State(State::RebootedIntoUpdate))
+}
+
+fn flags(field: Field<'static>) -> Row {
+    (field, Value::Set, Value::Absent)
+}
+
+fn records(field: Field<'static>) -> Row {
+    let record = |succeeded| Value::VersionRecord(VersionRecord { succeeded, ..VersionRecord::default() });
+    (field, record(1), record(2))
+}
+
+fn spec_rows() -> Vec<Row> {
+    let failures = |count| Value::Failures(Failures { count, ..Failures::default() });
+    vec![
+        states(Field::SpecState),
+        texts(Field::SpecTransitionTimestamp),
+        texts(Field::SpecVersion),
+        numbers(Field::SpecAttempt),
+        numbers(Field::SpecLeaderTerm),
+        texts(Field::SpecBaselineBootId),
+        texts(Field::SpecRebootFromBootId),
+        (Field::SpecFailures, failures(1), failures(2)),
+    ]
+}
+
+fn status_rows() -> Vec<Row> {
+    let staged = |prefetched| Value::Staged(Staged { prefetched, ..Staged::default() });
+    vec![
+        texts(Field::CurrentVersion),
+        texts(Field::TargetVersion),
+        states(Field::CurrentState),
+        numbers(Field::CrashCount),
+        texts(Field::FailureTimestamp),
+        numbers(Field::StatusAttempt),
+        texts(Field::StatusBootId),
+        (Field::StatusStaged, staged(true), staged(false)),
+        texts(Field::StatusRebootRequested),
+        (Field::StatusProblem, Value::Problem(Problem::StepFailed), Value::Problem(Problem::HostUnreachable)),
+        texts(Field::StatusMessage),
+    ]
+}
+
+fn node_rows() -> Vec<Row> {
+    let marker = |attempt| Value::Marker(Cow::Owned(Marker { attempt, ..Marker::default() }));
+    vec![
+        flags(Field::Unschedulable),
+        flags(Field::ExcludedFromLoadBalancers),
+        flags(Field::UpdatingTaint),
+        flags(Field::DoNotDisrupt),
+        flags(Field::ScaleDownDisabled),
+        (Field::Marker, marker(1), marker(2)),
+        texts(Field::UpdaterInterface),
+    ]
+}
+
+fn ledger_rows() -> Vec<Row> {
+    let slot = |attempt| Value::Slot(Slot { attempt, ..Slot::default() });
+    vec![
+        numbers(Field::Term),
+        (Field::Slot("brs-a"), slot(1), slot(2)),
+        records(Field::VersionRecord("1.20.0")),
+        records(Field::PoolRecord { pool: "web", version: "1.20.0" }),
+        texts(Field::Seen("1.20.0")),
+        texts(Field::LastFinished),
+    ]
+}
+
+fn bare_shadow() -> BottlerocketShadow {
+    let metadata = json!({"name": "brs-n", "uid": "u-1", "generation": 7});
+    object(
+        json!({"metadata": metadata, "spec": {"state": "Idle"}}),
+        "brupop.bottlerocket.aws/v2",
+        "BottlerocketShadow",
+    )
+}
+
+fn bare_node() -> Node {
+    object(json!({"metadata": {"name": "n", "uid": "u-2"}}), "v1", "Node")
+}
+
+fn bare_fleet() -> BottlerocketFleet {
+    let metadata = json!({"name": "fleet", "uid": "u-3", "generation": 8});
+    object(json!({"metadata": metadata, "spec": {}}), "brupop.bottlerocket.aws/v2", "BottlerocketFleet")
+}
+
+fn object<T: DeserializeOwned>(mut members: Json, version: &str, kind: &str) -> T {
+    members["apiVersion"] = json!(version);
+    members["kind"] = json!(kind);
+    serde_json::from_value(members).unwrap()
+}
+
+/// The values that a field has in turn: each is set on the one before.
+fn in_turn((field, first, second): &Row) -> Vec<Value<'static>> {
+    let all =
+        vec![first.clone(), second.clone(), first.clone(), Value::Absent, second.clone(), Value::Absent];
+    let stays = *field == Field::SpecState;
+    all.into_iter().filter(|value| !(stays && *value == Value::Absent)).collect()
+}
+
+/// Sets each field to each of its values in turn, beside fields that keep theirs.
+fn hold_against_each_other<T>(object: Object<'static>, bare: &T, rows: &[Row])
+where
+    T: Fields + Serialize + DeserializeOwned + Clone + PartialEq + std::fmt::Debug,
+{
+    let mut full = bare.clone();
+    for (field, first, _) in rows {
+        full.set(*field, first);
+    }
+    for start in [bare, &full] {
+        for row in rows {
+            let (mut now, field) = (start.clone(), row.0);
+            let others: Vec<_> = rows.iter().filter(|(other, ..)| *other != field).collect();
+            for value in in_turn(row) {
+                let found = now.get(field).unwrap().clone();
+                let tests = vec![(field, owned(&found))];
+                let write = Write { object, tests, sets: vec![(field, value.clone())] };
+                let mut after = now.clone();
+                apply(&write, &mut after).unwrap();
+                assert_eq!(after.get(field), Some(value.clone()), "{field:?} is set");
+                for (other, ..) in &others {
+                    assert_eq!(after.get(*other), now.get(*other), "{other:?}, when {field:?} is set");
+                }
+                let read = json!(now);
+                let patch = write.patch(&read).unwrap();
+                assert_eq!(
+                    patched::<T>(&read, &patch),
+                    Ok(settled(json!(after))),
+                    "{field:?} = {value:?}: {patch}"
+                );
+                refuses_what_was_not_decided_on(&write, &now, row);
+                now = after;
+            }
+        }
+    }
+}
+
+/// A write that was decided on another value than the one that stands there is not applied, and no API server takes its patch.
+fn refuses_what_was_not_decided_on<T>(write: &Write<'static>, now: &T, (field, first, second): &Row)
+where
+    T: Fields + Serialize + DeserializeOwned + Clone + PartialEq + std::fmt::Debug,
+{
+    for expected in [first, second] {
+        if now.get(*field).as_ref() == Some(expected) {
+            continue;
+        }
+        let write = Write { tests: vec![(*field, expected.clone())], ..write.clone() };
+        let mut after = now.clone();
+        assert!(
+            matches!(apply(&write, &mut after), Err(NotApplied::Unmet(_))),
+            "{field:?} is not {expected:?}"
+        );
+        assert_eq!(after, *now, "a write whose test fails sets nothing");
+        let read = json!(now);
+        let patch = write.patch(&read).unwrap();
+        assert!(patched::<T>(&read, &patch).is_err(), "{field:?} is not {expected:?}: {patch}");
+    }
+}
+
+/// What the API server makes of a patch. Unlike the crate, it takes a test for null where nothing stands, if the parent is there.
+fn patched<T: Serialize + DeserializeOwned>(read: &Json, patch: &Patch) -> Result<Json, String> {
+    let mut document = read.clone();
+    for operation in &patch.0 {
+        if let PatchOperation::Test(TestOperation { path, value: Json::Null }) = operation {
+            let parent = path.parent().ok_or("the whole document")?;
+            let parent = parent.resolve(&document).map_err(|error| error.to_string())?;
+            assert!(parent.is_object(), "{patch}");
+            if path.resolve(&document).is_ok_and(|found| !found.is_null()) {
+                return Err(format!("something stands at {path}"));
+            }
+            continue;
+        }
+        json_patch::patch(&mut document, slice::from_ref(operation)).map_err(|error| error.to_string())?;
+    }
+    let stored: T = serde_json::from_value(document).map_err(|error| error.to_string())?;
+    Ok(settled(json!(stored)))
+}
+
+/// As the API server keeps it: without empty maps and lists.
+fn settled(value: Json) -> Json {
+    let is_empty = |value: &Json| *value == json!({}) || *value == json!([]) || value.is_null();
+    match value {
+        Json::Object(members) => {
+            let members = members.into_iter().map(|(name, member)| (name, settled(member)));
+            Json::Object(members.filter(|(_, member)| !is_empty(member)).collect())
+        }
+        value => value,
+    }
+}
+
+fn owned(value: &Value<'_>) -> Value<'static> {
+    match value {
+        Value::Absent => Value::Absent,
+        Value::Set => Value::Set,
+        Value::Number(number) => Value::Number(*number),
+        Value::Text(text) => Value::Text(Cow::Owned(text.to_string())),
+        Value::State(state) => Value::State(*state),
+        Value::Problem(problem) => Value::Problem(*problem),
+        Value::Staged(staged) => Value::Staged(staged.clone()),
+        Value::Failures(failures) => Value::Failures(failures.clone()),
+        Value::Marker(marker) => Value::Marker(Cow::Owned(marker.clone().into_owned())),
+        Value::Slot(slot) => Value::Slot(slot.clone()),
+        Value::Slots(slots) => Value::Slots(Cow::Owned(slots.clone().into_owned())),
+        Value::VersionRecord(record) => Value::VersionRecord(record.clone()),
+    }
+}
+
+#[test]
+fn a_shadow_takes_each_field_as_a_value_and_as_a_patch() {
+    hold_against_each_other(Object::ShadowSpec("brs-n"), &bare_shadow(), &spec_rows());
+    hold_against_each_other(Object::ShadowStatus("brs-n"), &bare_shadow(), &status_rows());
+}
+
+#[test]
+fn a_node_takes_each_field_as_a_value_and_as_a_patch() {
+    hold_against_each_other(Object::Node("n"), &bare_node(), &node_rows());
+}
+
+#[test]
+fn the_ledger_takes_each_field_as_a_value_and_as_a_patch() {
+    hold_against_each_other(Object::Fleet, &bare_fleet(), &ledger_rows());
+}
+
+#[test]
+fn taking_away_what_is_not_there_changes_nothing() {
+    let without_state = spec_rows().into_iter().filter(|(field, ..)| *field != Field::SpecState);
+    for (field, ..) in without_state.chain(status_rows()) {
+        let mut shadow = bare_shadow();
+        shadow.set(field, &Value::Absent);
+        assert_eq!(shadow, bare_shadow(), "{field:?}");
+    }
+    for (field, ..) in ledger_rows() {
+        let mut fleet = bare_fleet();
+        fleet.set(field, &Value::Absent);
+        assert_eq!(fleet, bare_fleet(), "{field:?}");
+    }
+}
+
+#[test]
+fn what_is_only_tested_is_read() {
+    let mut fleet = bare_fleet();
+    assert_eq!(fleet.get(Field::Slots), Some(Value::Slots(Cow::default())));
+    let slot = Slot { attempt: 9, ..Slot::default() };
+    fleet.set(Field::Slot("brs-a"), &Value::Slot(slot.clone()));
+    let slots = BTreeMap::from([("brs-a".to_owned(), slot)]);
+    assert_eq!(fleet.get(Field::Slots), Some(Value::Slots(Cow::Owned(slots))));
+    let mut node = bare_node();
+    assert_eq!(node.get(Field::OsImage), Some(Value::Absent));
+    node.status.get_or_insert_default().node_info.get_or_insert_default().os_image = "Bottlerocket".into();
+    assert_eq!(node.get(Field::OsImage), Some(Value::text("Bottlerocket")));
+    for (uid, generation, found) in [
+        ("u-1", Some(7), (bare_shadow().get(Field::Uid), bare_shadow().get(Field::Generation))),
+        ("u-2", None, (node.get(Field::Uid), node.get(Field::Generation))),
+        ("u-3", Some(8), (fleet.get(Field::Uid), fleet.get(Field::Generation))),
+    ] {
+        assert_eq!(found, (Some(Value::text(uid)), generation.map(Value::Number)), "{uid}");
+    }
+}
+
+#[test]
+fn no_object_has_the_fields_of_another() {
+    let (shadow, node, fleet) = (bare_shadow(), bare_node(), bare_fleet());
+    let of_shadows = spec_rows().into_iter().chain(status_rows());
+    for (field, ..) in of_shadows {
+        assert_eq!((node.get(field), fleet.get(field)), (None, None), "{field:?}");
+    }
+    for (field, ..) in node_rows() {
+        assert_eq!((shadow.get(field), fleet.get(field)), (None, None), "{field:?}");
+    }
+    for (field, ..) in ledger_rows() {
+        assert_eq!((shadow.get(field), node.get(field)), (None, None), "{field:?}");
+    }
+}
+
+#[test]
+fn a_marker_that_cannot_be_read_is_a_text() {
+    let mut node = bare_node();
+    let annotations = BTreeMap::from([(names::MARKER_ANNOTATION.to_owned(), "?".to_owned())]);
+    node.metadata.annotations = Some(annotations);
+    assert_eq!(node.get(Field::Marker), Some(Value::text("?")));
+}
+
+#[test]
+fn labels_and_annotations_have_the_words_that_others_look_for() {
+    for (field, pointer, word) in [
+        (Field::ExcludedFromLoadBalancers, "/metadata/labels", "true"),
+        (Field::DoNotDisrupt, "/metadata/annotations", "true"),
+        (Field::ScaleDownDisabled, "/metadata/annotations", "true"),
+    ] {
+        let mut node = bare_node();
+        node.set(field, &Value::Set);
+        let entries = json!(node).pointer(pointer).cloned().unwrap();
+        let words: Vec<_> = entries.as_object().unwrap().values().collect();
+        assert_eq!(words, [word], "{field:?}");
+    }
+}
