@@ -106,7 +106,7 @@ fn attempt(
 ) -> Result<(), Refusal> {
     let (asked, before, echo) = (number(spec.attempt), number(old.attempt), number(new.attempt));
     // One that stays is fine, even if the spec is elsewhere: only a change is this write's doing.
-    if echo == before || (echo > before && echo <= asked) {
+    if echo == before || (before..=asked).contains(&echo) {
         return Ok(());
     }
     Err(Rule::AgentAttempt.refuse(

@@ -68,6 +68,24 @@ fn every_row_is_decided_by_its_rule() {
 }
 
 #[test]
+fn a_refused_state_is_answered_with_those_that_are_allowed() {
+    let mut goals = std::collections::BTreeSet::new();
+    for row in table() {
+        let Some(review) = review(&row) else { continue };
+        let Err(refusal) = judge(&review).outcome else { continue };
+        if refusal.rule != Rule::AgentTransition {
+            continue;
+        }
+        let goal = review["request"]["object"]["spec"]["state"].as_str().unwrap();
+        let allowed = if goal == "Idle" { "Idle only".to_owned() } else { format!("{goal} or ErrorReset") };
+        let says = format!("the spec asks for {goal}, so it may become {allowed}");
+        assert!(refusal.to_string().ends_with(&says), "{}: {refusal}", row.says);
+        goals.insert(goal.to_owned());
+    }
+    assert!(goals.len() >= 4, "{goals:?} only");
+}
+
+#[test]
 fn a_dry_run_makes_no_difference() {
     for row in table() {
         let Some(mut review) = review(&row) else { continue };

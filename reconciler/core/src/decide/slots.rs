@@ -90,7 +90,10 @@ pub(super) fn of_holders<'a>(
 
 /// What must still be so when these fields of the ledger are set: the leader, the slots, and each record as it was read,
 /// so that a write that lingers does not undo what was counted or halted since.
-fn tests<'a>(fleet: &FleetFacts<'a>, sets: &[(Field<'a>, Value<'a>)]) -> Vec<(Field<'a>, Value<'a>)> {
+pub(super) fn tests<'a>(
+    fleet: &FleetFacts<'a>,
+    sets: &[(Field<'a>, Value<'a>)],
+) -> Vec<(Field<'a>, Value<'a>)> {
     let records = sets.iter().filter_map(|(field, _)| {
         let read = match field {
             Field::VersionRecord(version) => fleet.versions.get(*version).cloned().map(Value::VersionRecord),

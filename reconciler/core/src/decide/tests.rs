@@ -17,6 +17,7 @@ mod pool_changes;
 mod pool_halts;
 mod properties;
 mod records;
+mod slot_writes;
 mod soak;
 mod steps;
 mod undrainable;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
 use brupop_api::fleet::{BottlerocketFleet, BottlerocketFleetStatus, Halt, VersionRecord};
 use brupop_api::write::apply;
-use brupop_api::{Field, Problem, State, Value, Write};
+use brupop_api::{Field, Marker, Problem, State, Value, Write};
 use serde_json::json;
 
 use super::super::{Effect, Reason, counts, new_shadow, new_term, node as decide, slots};
@@ -300,27 +300,34 @@ fn left(name: &'static str, state: State, updated: bool, cordoned: bool) -> Node
 }
 
 /// What is said, the limit, who is there, who gets a slot, why the others wait.
-type Row<'r> = (&'static str, u64, &'r [NodeView<'static>], &'r [usize], Reason<'static>);
+type Row<'r> = (&'static str, u64, &'r [NodeView<'r>], &'r [usize], Reason<'static>);
 
 #[test]
 fn who_is_out_of_service_goes_on_first() {
-    let away = |mut view: NodeView<'static>| {
+    fn away(mut view: NodeView<'_>) -> NodeView<'_> {
         node(&mut view, |node| node.ready = false);
         view
-    };
+    }
     let staged = left("brs-a", StagedAndPerformedUpdate, false, false);
     let by_a_person = left("brs-b", StagedAndPerformedUpdate, false, true);
     let cordoned = left("brs-c", RebootedIntoUpdate, false, true);
     let updated = left("brs-d", RebootedIntoUpdate, true, true);
+    let back = left("brs-d", RebootedIntoUpdate, true, false);
     let dead = NodeView { shadow_name: "brs-0", ..away(idle()) };
     let (by_limit, by_others) = (Reason::LimitReached, Reason::LimitUsedByUnavailableNodes);
-    let rows: [Row<'_>; 11] = [
+    // Out of load balancers, and nothing else.
+    let marker = Marker { excluded_at: Some("then".into()), ..Marker::default() };
+    let mut excluded = left("brs-e", StagedAndPerformedUpdate, false, false);
+    node(&mut excluded, |node| node.marker = Some(&marker));
+    let rows: [Row<'_>; 13] = [
         ("updated before others", 1, &[staged, cordoned, updated], &[2], by_limit),
         ("then who is cordoned", 2, &[staged, cordoned, updated], &[2, 1], by_limit),
         ("then all", 3, &[staged, cordoned, updated], &[2, 1, 0], by_limit),
         ("none is allowed", 0, &[updated], &[], by_others),
         ("updated beside a dead one", 1, &[dead, updated], &[1], by_limit),
         ("cordoned beside a dead one", 1, &[dead, cordoned], &[1], by_limit),
+        ("out of load balancers beside a dead one", 1, &[dead, excluded], &[1], by_limit),
+        ("updated and in service beside a dead one", 1, &[dead, back], &[1], by_limit),
         ("in service beside a dead one", 1, &[dead, staged], &[], by_others),
         ("a person's cordon before the reboot", 1, &[dead, by_a_person], &[], by_others),
         ("a dead one takes its part from those in service", 2, &[dead, staged, updated], &[2], by_limit),
