@@ -37,11 +37,11 @@ pub struct FleetFacts<'a> {
     pub acknowledged: &'a [AcknowledgedHalt],
     /// After how many failed nodes a version is halted.
     pub budget: FailureBudget,
-    /// How many nodes that no pool owns may be updated at once.
+    /// How many nodes that no pool owns may be unavailable at once.
     pub limit: u64,
     /// How many opted-in nodes no pool owns, if the environment steers them.
     pub unpooled: u64,
-    /// How many nodes may be updated at once in the whole fleet.
+    /// How many nodes may be unavailable at once in the whole fleet.
     pub ceiling: u64,
     /// The pools, sorted by name.
     pub pools: &'a [PoolFacts<'a>],
@@ -87,11 +87,11 @@ pub(crate) fn in_order<'a>(
 }
 
 impl FleetFacts<'_> {
-    /// How many nodes may be updated at once in all.
+    /// How many nodes may be updated at once in all: never more than the ledger has room for.
     pub fn total_limit(&self) -> u64 {
         let unpooled = if self.unpooled > 0 || self.pools.is_empty() { self.limit } else { 0 };
         let of_pools = self.pools.iter().filter(|pool| pool.nodes > 0).map(|pool| pool.limit);
-        of_pools.fold(unpooled, u64::saturating_add).min(self.ceiling)
+        of_pools.fold(unpooled, u64::saturating_add).min(self.ceiling).min(SLOTS_MAX)
     }
 
     /// Does this node wait because an update ended not long ago, or because one ends now?

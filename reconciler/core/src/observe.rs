@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use brupop_api::crds::SLOTS_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
 use brupop_api::pool::UnpooledNodes;
@@ -111,7 +110,7 @@ pub fn observe<'a>(
     // The schema lets nothing else pass; the lowest limit is the safe one.
     let ceiling = ceiling.map(|text| pool::limit(text).unwrap_or_default().of(labelled));
     fleet.limit = ceiling.unwrap_or_else(|| policy.limit.of(fleet.unpooled));
-    fleet.ceiling = ceiling.unwrap_or(SLOTS_MAX);
+    fleet.ceiling = ceiling.unwrap_or(u64::MAX);
     let next = [nodes.clock.next, pools.next].into_iter().flatten().min();
     Observed { fleet, views, unreadable, too_long, next }
 }

@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-use brupop_api::crds::SLOTS_MAX;
 use jiff::SignedDuration;
 
 use crate::window::Schedule;
@@ -96,7 +95,7 @@ pub enum Limit {
     Nodes(u64),
     /// That percentage of the labelled nodes, rounded down, but at least one.
     Percent(u64),
-    /// As many as the ledger has room for: [`SLOTS_MAX`].
+    /// Any number. The ledger has room for so many slots all the same: [`SLOTS_MAX`](brupop_api::crds::SLOTS_MAX).
     Unlimited,
 }
 
@@ -109,12 +108,11 @@ impl Default for Limit {
 impl Limit {
     /// The limit as a number of nodes, in a fleet with `labelled` labelled nodes.
     pub fn of(self, labelled: u64) -> u64 {
-        let wanted = match self {
+        match self {
             Self::Nodes(nodes) => nodes,
             Self::Percent(percent) => (labelled.saturating_mul(percent) / 100).max(1),
-            Self::Unlimited => SLOTS_MAX,
-        };
-        wanted.min(SLOTS_MAX)
+            Self::Unlimited => u64::MAX,
+        }
     }
 }
 
@@ -147,8 +145,9 @@ mod tests {
             ("10%", 19, 1),
             ("10%", 0, 1),
             ("100%", 7, 7),
-            ("unlimited", 7, SLOTS_MAX),
-            ("100000", 7, SLOTS_MAX),
+            ("10%", 50_000, 5_000),
+            ("unlimited", 7, u64::MAX),
+            ("100000", 7, 100_000),
         ] {
             assert_eq!(text.parse::<Limit>().unwrap().of(nodes), limit, "{text} of {nodes}");
         }

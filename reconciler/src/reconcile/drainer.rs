@@ -34,10 +34,12 @@ pub(super) struct PassedOver {
 }
 
 /// What the pods of a node are watched for, the most important first.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum For {
-    /// It is being emptied, or about to be.
+    /// It is being emptied. Others that are about to be never take its watch: nobody else ends what has begun.
     Drain,
+    /// It is about to be emptied.
+    DrainNext,
     /// It is the next to start.
     Start,
     /// It will be emptied once its host has staged the update.
@@ -140,15 +142,7 @@ impl Drainer {
     /// known.
     pub(super) fn watch(&mut self, around: &Around<'_>, cluster: &mut Cluster, wake: &mut Wake) {
         let &Around { api, watches, now, .. } = around;
-        let mut wanted: Vec<(For, &str, &str)> = vec![];
-        for (name, entry) in &cluster.entries {
-            let wanted_for = self.wanted_for(cluster, name, entry);
-            if let Some((wanted_for, node)) = wanted_for.zip(names::node_of_shadow(name)) {
-                wanted.push((wanted_for, name, node));
-            }
-        }
-        wanted.sort_unstable();
-        let wanted = wanted.into_iter().map(|(_, name, node)| (name, node));
+        let wanted = self.wanted(cluster).into_iter().map(|(_, name, node)| (name, node));
         self.pods.want(&api.client, watches, wanted);
         self.look_at_pods(cluster, &api.namespace, now);
         self.watch_workloads(around, cluster);
@@ -281,16 +275,30 @@ impl Drainer {
         cluster.note_evicted(&evicted, |owners| self.workloads.evicted(owners));
     }
 
+    /// The nodes whose pods should be watched (name of the shadow, name of the node), the most important first.
+    fn wanted<'c>(&self, cluster: &'c Cluster) -> Vec<(For, &'c str, &'c str)> {
+        let entries = cluster.entries.iter().filter_map(|(name, entry)| {
+            Some((self.wanted_for(cluster, name, entry)?, name.as_str(), names::node_of_shadow(name)?))
+        });
+        let mut wanted: Vec<_> = entries.collect();
+        wanted.sort_unstable();
+        wanted
+    }
+
     fn wanted_for(&self, cluster: &Cluster, name: &str, entry: &Entry) -> Option<For> {
         entry.node.as_ref()?;
         let shadow = ShadowFacts::of(entry.shadow()?)?;
-        let begun = shadow.reached() || entry.marker().is_some();
         let slot = cluster.status().and_then(|status| status.slots.get(name));
         let begins = slot.is_some_and(|slot| Some(slot.attempt) > shadow.spec.attempt);
         let granted = shadow.spec.reboot_from_boot_id.is_some();
         match shadow.spec.state {
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if granted => None,
-            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if begun => Some(For::Drain),
+            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if entry.marker().is_some() => {
+                Some(For::Drain)
+            }
+            State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if shadow.reached() => {
+                Some(For::DrainNext)
+            }
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate => Some(For::DrainSoon),
             State::Idle if begins => Some(For::DrainSoon),
             State::Idle if self.preflight.contains(name) => Some(For::Start),
@@ -360,3 +368,6 @@ fn leave<'p, P: Iterator<Item = &'p PodItem>>(
     }
     found.next
 }
+
+#[cfg(test)]
+mod tests;

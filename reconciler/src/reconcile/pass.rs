@@ -361,6 +361,11 @@ impl Reconciler {
         }
     }
 
+    /// May one more condition be under way?
+    pub(super) fn has_room_for_conditions(&self) -> bool {
+        self.leading.under_way.len() < MAX_REQUESTS_BEFORE_CONDITION
+    }
+
     /// Sends a request, if none of the same key is under way, there is room for it, and it would not once more change
     /// nothing.
     pub(super) fn send(&mut self, pass: &mut Pass<'_>, request: Request) {

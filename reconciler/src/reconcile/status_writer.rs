@@ -85,6 +85,10 @@ impl Reconciler {
             pass.wake.by(due);
             return;
         }
+        // When there is room again, a request has been answered, and that makes a pass.
+        if !self.has_room_for_conditions() {
+            return;
+        }
         let status = status::shadow_patch(shadow, &wanted, &text(pass.now));
         let key = Key::Condition(name.to_owned());
         let request = Request {

@@ -132,6 +132,21 @@ mod tests {
         Change { fields: vec![], old: &old, new: &new }.diff()
     }
 
+    /// What is said of the change of so many fields.
+    fn summary(fields: usize) -> String {
+        let object: Object = serde_json::from_value(json!({})).unwrap();
+        let fields = (1..=fields).map(|field| format!("spec.{field}")).collect();
+        Change { fields, old: &object, new: &object }.summary()
+    }
+
+    #[test]
+    fn a_summary_names_the_first_fields_and_counts_the_rest() {
+        assert_eq!(summary(0), "");
+        assert_eq!(summary(2), "spec.1,spec.2");
+        assert!(summary(16).ends_with(",spec.15,spec.16"), "{}", summary(16));
+        assert!(summary(17).ends_with(",spec.16,and 1 more"), "{}", summary(17));
+    }
+
     #[test]
     fn a_diff_shows_a_bounded_difference() {
         let list = |length: usize| json!({"a": vec![0; length], "same": vec![0; 20_000]});
@@ -142,6 +157,8 @@ mod tests {
         assert_eq!(hostile, r#"[{"op":"add","path":"/spec/a","value":"\u001b\n\u202e\u007f\udb40\udc41"}]"#);
         let longer = diff(&json!({}), &json!({"a": "\u{7f}".repeat(1000)}));
         assert!(longer.ends_with("(1 operations in 1042 bytes)") && longer.len() < 2 * DIFF_MAX, "{longer}");
+        let most = diff(&json!({"a": vec![0; 9_998]}), &json!({"a": []}));
+        assert!(most.starts_with('['), "as many values as are compared are not too many: {most}");
         assert_eq!(diff(&list(0), &list(10_000)), "(a change of 10002 values is not shown)");
         assert_eq!(
             diff(&json!({"a": {"b": vec![1; 9_999]}}), &json!({})),

@@ -85,6 +85,33 @@ fn a_refused_state_is_answered_with_those_that_are_allowed() {
     assert!(goals.len() >= 4, "{goals:?} only");
 }
 
+/// The review of the first row that this rule decides and that may be edited so, with the edit.
+fn edited(rule: &str, pointer: &str, value: &Value) -> Value {
+    let (parent, member) = pointer.rsplit_once('/').unwrap();
+    let found = table().into_iter().find_map(|row| {
+        let mut review = review(&row).filter(|_| row.rule() == Some(rule))?;
+        let of_create = review["request"]["operation"] == "CREATE";
+        let object = review["request"]["object"].pointer_mut(parent)?.as_object_mut()?;
+        (of_create == (parent == "/metadata")).then(|| object.insert(member.to_owned(), value.clone()))?;
+        Some(review)
+    });
+    found.unwrap()
+}
+
+#[test]
+fn the_limit_itself_is_allowed() {
+    let labels = |count| Value::from_iter((0..count).map(|at| (format!("label-{at}"), "a")));
+    let most = brupop_api::crds::COUNTER_MAX;
+    for (rule, pointer, allowed, beyond) in [
+        ("agent-report", "/status/crash_count", Value::from(most), Value::from(most + 1)),
+        ("reconciler-steer", "/metadata/labels", labels(16), labels(17)),
+    ] {
+        let verdict = judge(&edited(rule, pointer, &allowed));
+        assert!(verdict.outcome.is_ok(), "{pointer}: {:?}", verdict.outcome);
+        assert!(judge(&edited(rule, pointer, &beyond)).outcome.is_err(), "{pointer}");
+    }
+}
+
 #[test]
 fn a_dry_run_makes_no_difference() {
     for row in table() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use brupop_api::crds::SLOTS_MAX;
 use brupop_api::fleet::Slot;
 
 use super::Reason;
@@ -55,6 +56,9 @@ enum Zone<'a> {
     Unknown,
 }
 
+/// Slots that the ledger has room for.
+const SLOTS: usize = SLOTS_MAX as usize;
+
 /// What is left of one limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Places {
@@ -72,8 +76,9 @@ impl Places {
         Self { limit: usize::try_from(limit).unwrap_or(usize::MAX), ..Self::default() }
     }
 
+    /// The ledger has room for so many slots, however many nodes may be unavailable.
     fn is_full(self) -> bool {
-        self.slots + self.unavailable >= self.limit
+        self.slots >= SLOTS || self.slots + self.unavailable >= self.limit
     }
 }
 

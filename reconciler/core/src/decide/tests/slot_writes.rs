@@ -8,13 +8,14 @@ use serde_json::json;
 
 use super::world::*;
 use super::*;
-use crate::decide::slots;
-use crate::facts::{FleetFacts, PoolFacts, Steering};
+use crate::decide::slots::{self, slots as take_slots};
+use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
+use crate::policy::FailureBudget;
 
 fn taken(fleet: &FleetFacts<'_>) -> Slot {
     let mut view = idle();
     view.steering = if fleet.pools.is_empty() { Steering::Environment } else { Steering::Pool(0) };
-    let write = slots(fleet, &[view]).write.unwrap();
+    let write = take_slots(fleet, &[view]).write.unwrap();
     match sets(&write, Field::Slot(SHADOW)) {
         Some(Value::Slot(slot)) => slot,
         other => panic!("{other:?}"),
@@ -36,18 +37,21 @@ fn a_slot_says_since_when_for_which_version_and_pool() {
     assert_eq!(taken(&in_pool), Slot { pool: Some("web".into()), ..slot });
 }
 
+/// What is said of a change of the ledger, and the change.
+type Change = (&'static str, fn(&mut BottlerocketFleet));
+
 /// Each of these may have happened between the decision and the write.
 #[test]
 fn slots_are_taken_only_on_what_was_read() {
     let fleet = without_slots();
-    let write = slots(&fleet, &[idle()]).write.unwrap();
+    let write = take_slots(&fleet, &[idle()]).write.unwrap();
     let ledger: BottlerocketFleet = serde_json::from_value(json!({
         "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
         "metadata": {"name": "fleet", "uid": fleet.uid, "generation": fleet.generation}, "spec": {},
         "status": {"term": fleet.term},
     }))
     .unwrap();
-    let changes: [(&str, fn(&mut BottlerocketFleet)); 3] = [
+    let changes: [Change; 3] = [
         ("another one leads", |ledger| ledger.status.as_mut().unwrap().term = Some(5)),
         ("another node has a slot", |ledger| {
             ledger.status.as_mut().unwrap().slots = slot("brs-other", "other", 1);
@@ -81,8 +85,117 @@ fn records_are_tested_as_they_were_read() {
         (in_pool(other), Value::Absent),
         (Field::Seen(NEW), Value::Absent),
     ] {
-        let tests = crate::decide::slots::tests(&fleet, &[(field, Value::Absent)]);
+        let tests = slots::tests(&fleet, &[(field, Value::Absent)]);
         assert!(tests.contains(&(field, expected)), "{field:?}: {tests:?}");
         assert!(tests.contains(&(Field::Term, Value::Number(fleet.term))));
+    }
+}
+
+/// Nodes that are not Ready take places of the limit, and none of the ledger's slots.
+#[test]
+fn unavailable_nodes_use_up_the_limit_and_no_slots() {
+    let names: Vec<String> = (0..1_200).map(|at| format!("brs-{at:04}")).collect();
+    for (says, unavailable, limit, taken) in [
+        ("as many as the ledger has room for", 0, 10_000, 500),
+        ("others are down, and far more may be", 600, 10_000, 500),
+        ("few more may be", 600, 610, 10),
+        ("no more may be", 600, 600, 0),
+        ("there is no limit", 600, u64::MAX, 500),
+    ] {
+        let views = names.iter().enumerate().map(|(at, name)| {
+            let mut view = idle();
+            view.shadow_name = name;
+            shadow(&mut view, |shadow| (shadow.name, shadow.uid) = (name, name));
+            node(&mut view, |node| (node.name, node.ready) = (name, at >= unavailable));
+            view
+        });
+        let views: Vec<_> = views.collect();
+        let budget = FailureBudget { unproven: None, proven: None };
+        let fleet = FleetFacts { limit, ceiling: u64::MAX, budget, ..without_slots() };
+        assert_eq!(take_slots(&fleet, &views).taken.len(), taken, "{says}");
+    }
+}
+
+/// Is the slot of [`SLOT`] given back, when its node looks like this?
+fn is_given_back(view: NodeView<'_>) -> bool {
+    slots::Holders::of(&fleet(), &[view]).freed.iter().any(|(name, _)| *name == SHADOW)
+}
+
+/// Whoever has a slot is out of service, or may be. So it is given back on facts that stay true, and only if nothing is left
+/// to be undone.
+#[test]
+fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
+    let over = |change: fn(&mut NodeView<'static>)| {
+        let mut view = idle();
+        shadow(&mut view, |it| (it.spec.attempt, it.status.attempt) = (Some(1), Some(1)));
+        change(&mut view);
+        view
+    };
+    let gone = |change: fn(&mut NodeView<'static>)| {
+        over(|view| {
+            view.shadow = None;
+            node(view, |node| node.labelled = false);
+        })
+        .with(change)
+    };
+    let another = |change: fn(&mut NodeView<'static>)| {
+        over(|view| shadow(view, |shadow| shadow.uid = "another")).with(change)
+    };
+    let unready = |view: &mut NodeView<'static>| node(view, |node| node.ready = false);
+    let marked = |view: &mut NodeView<'static>| node(view, |node| node.marker = Some(&MARKER));
+    let busy =
+        |view: &mut NodeView<'static>| shadow(view, |it| it.status.current_state = Some(State::ErrorReset));
+    let late = |view: &mut NodeView<'static>| {
+        shadow(view, |it| it.status.current_state = Some(State::ErrorReset));
+        view.time.step_overdue = true;
+    };
+    for (says, view, expected) in [
+        ("its attempt is over", over(|_| {}), true),
+        ("the agent is not done", over(busy), false),
+        ("the agent is not done in time", over(late), true),
+        ("the node is still marked", over(marked), false),
+        ("its node is not Ready", over(unready), true),
+        ("its attempt has not begun", over(|view| shadow(view, |it| it.spec.attempt = None)), false),
+        ("it runs", over(|view| shadow(view, |it| it.spec.state = State::MonitoringUpdate)), false),
+        ("its node is gone", over(|view| view.node = None), true),
+        ("its shadow is gone, and its node opted out", gone(|_| {}), true),
+        ("the same, and the node is not Ready", gone(unready), false),
+        ("the same, and the node is still marked", gone(marked), false),
+        ("its shadow is gone, and comes again", gone(|view| node(view, |node| node.labelled = true)), false),
+        ("its shadow was made anew", another(|_| {}), true),
+        ("the same, and its node is not Ready", another(unready), false),
+        ("the same, and the node is still marked", another(marked), false),
+        ("the same, and the agent is not done", another(busy), false),
+        ("the same, and the agent is not done in time", another(late), true),
+    ] {
+        assert_eq!(is_given_back(view), expected, "{says}");
+    }
+}
+
+/// A node that has a slot and is not Ready takes one place, not two.
+#[test]
+fn who_has_a_slot_counts_once() {
+    let away = updating(State::RebootedIntoUpdate, State::StagedAndPerformedUpdate)
+        .with(|view| node(view, |node| node.ready = false));
+    let other = idle().with(|view| {
+        view.shadow_name = "brs-other";
+        shadow(view, |shadow| (shadow.name, shadow.uid) = ("brs-other", "other"));
+    });
+    for (limit, taken) in [(1, vec![]), (2, vec![1])] {
+        let fleet = FleetFacts { limit, ceiling: limit, ..fleet() };
+        assert_eq!(take_slots(&fleet, &[away, other]).taken, taken, "a limit of {limit}");
+    }
+}
+
+static MARKER: std::sync::LazyLock<brupop_api::Marker> = std::sync::LazyLock::new(|| marker(1, false));
+
+trait With {
+    fn with(self, change: impl FnOnce(&mut Self)) -> Self;
+}
+
+impl With for NodeView<'static> {
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
     }
 }
