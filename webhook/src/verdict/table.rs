@@ -22,7 +22,8 @@ fn wrong(verdict: &Verdict, rule: &str, says: &str) -> Option<String> {
         Some(half) => field.starts_with(half) && field.len() > half.len(),
         None => field == *known,
     });
-    let tells = allows || (sentence.starts_with(rule) && sentence.len() > rule.len() + 10 && names);
+    let begins = if field.is_empty() { format!("{rule}: ") } else { format!("{rule} ({field}): ") };
+    let tells = allows || (sentence.starts_with(&begins) && sentence.len() > begins.len() + 10 && names);
     (!fits || !tells).then(|| format!("{says}: not {rule}, but {:?}", verdict.outcome))
 }
 
@@ -100,7 +101,7 @@ fn edited(rule: &str, pointer: &str, value: &Value) -> Value {
 
 #[test]
 fn the_limit_itself_is_allowed() {
-    let labels = |count| Value::from_iter((0..count).map(|at| (format!("label-{at}"), "a")));
+    let labels = |count| (0..count).map(|at| (format!("label-{at}"), Value::from("a"))).collect::<Value>();
     let most = brupop_api::crds::COUNTER_MAX;
     for (rule, pointer, allowed, beyond) in [
         ("agent-report", "/status/crash_count", Value::from(most), Value::from(most + 1)),
@@ -109,6 +110,29 @@ fn the_limit_itself_is_allowed() {
         let verdict = judge(&edited(rule, pointer, &allowed));
         assert!(verdict.outcome.is_ok(), "{pointer}: {:?}", verdict.outcome);
         assert!(judge(&edited(rule, pointer, &beyond)).outcome.is_err(), "{pointer}");
+    }
+}
+
+#[test]
+fn what_names_the_type_is_metadata() {
+    for member in ["kind", "apiVersion"] {
+        let review = edited("agent-report", &format!("/{member}"), &"Another".into());
+        let request: Request = serde_json::from_value(review["request"].clone()).unwrap();
+        let fields = Change::of(&request).fields;
+        assert!(
+            fields.contains(&"metadata".to_owned()) && !fields.contains(&member.to_owned()),
+            "{fields:?}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_told() {
+    for (pointer, says) in [("/object", "expected an object"), ("/object/metadata", "expected metadata")] {
+        let mut review = table().iter().find_map(review).unwrap();
+        *review["request"].pointer_mut(pointer).unwrap() = "a text".into();
+        let error = serde_json::from_value::<Request>(review["request"].clone()).err().unwrap().to_string();
+        assert!(error.contains(says), "{error}");
     }
 }
 

@@ -56,29 +56,26 @@ enum Zone<'a> {
     Unknown,
 }
 
-/// Slots that the ledger has room for.
-const SLOTS: usize = SLOTS_MAX as usize;
-
 /// What is left of one limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Places {
-    limit: usize,
+    limit: u64,
     /// Used by slots.
-    slots: usize,
+    slots: u64,
     /// Used by nodes that are out of service without a slot.
-    unavailable: usize,
+    unavailable: u64,
     /// Nodes that get the places of these slots once they are given back.
-    successors: usize,
+    successors: u64,
 }
 
 impl Places {
     fn of(limit: u64) -> Self {
-        Self { limit: usize::try_from(limit).unwrap_or(usize::MAX), ..Self::default() }
+        Self { limit, ..Self::default() }
     }
 
     /// The ledger has room for so many slots, however many nodes may be unavailable.
     fn is_full(self) -> bool {
-        self.slots >= SLOTS || self.slots + self.unavailable >= self.limit
+        self.slots >= SLOTS_MAX || self.slots + self.unavailable >= self.limit
     }
 }
 

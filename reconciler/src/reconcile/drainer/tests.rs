@@ -4,9 +4,9 @@ use serde_json::json;
 use super::*;
 
 /// A node in mid-update, whose agent has reached this state.
-fn updating(cluster: &mut Cluster, name: &str, reached: State, marked: bool) {
+fn updating(cluster: &mut Cluster, name: &str, reached: State, has_marker: bool) {
     let marker = Marker { shadow_uid: "u".into(), attempt: 1, ..Marker::default() };
-    let annotations = if marked { json!({names::MARKER_ANNOTATION: marker.render()}) } else { json!({}) };
+    let annotations = if has_marker { json!({names::MARKER_ANNOTATION: marker.render()}) } else { json!({}) };
     let node = json!({"metadata": {"name": name, "annotations": annotations}, "spec": {}, "status": {}});
     let shadow: Item<BottlerocketShadow> = serde_json::from_value(json!({
         "apiVersion": "brupop.bottlerocket.aws/v2", "kind": "BottlerocketShadow",
@@ -25,10 +25,10 @@ fn updating(cluster: &mut Cluster, name: &str, reached: State, marked: bool) {
 fn who_is_being_emptied_is_watched_before_who_is_next() {
     let mut cluster = Cluster::default();
     let (idle, staged) = (State::Idle, State::StagedAndPerformedUpdate);
-    for (name, reached, marked) in
+    for (name, reached, has_marker) in
         [("a", idle, false), ("b", staged, false), ("y", staged, true), ("z", staged, false)]
     {
-        updating(&mut cluster, name, reached, marked);
+        updating(&mut cluster, name, reached, has_marker);
     }
     assert_eq!(
         Drainer::default().wanted(&cluster),

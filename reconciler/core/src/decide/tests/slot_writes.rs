@@ -117,8 +117,8 @@ fn unavailable_nodes_use_up_the_limit_and_no_slots() {
 }
 
 /// Is the slot of [`SLOT`] given back, when its node looks like this?
-fn is_given_back(view: NodeView<'_>) -> bool {
-    slots::Holders::of(&fleet(), &[view]).freed.iter().any(|(name, _)| *name == SHADOW)
+fn is_given_back(view: &NodeView<'_>) -> bool {
+    slots::Holders::of(&fleet(), &[*view]).freed.iter().any(|(name, _)| *name == SHADOW)
 }
 
 /// Whoever has a slot is out of service, or may be. So it is given back on facts that stay true, and only if nothing is left
@@ -168,7 +168,7 @@ fn a_slot_is_given_back_once_nothing_is_left_of_its_update() {
         ("the same, and the agent is not done", another(busy), false),
         ("the same, and the agent is not done in time", another(late), true),
     ] {
-        assert_eq!(is_given_back(view), expected, "{says}");
+        assert_eq!(is_given_back(&view), expected, "{says}");
     }
 }
 
