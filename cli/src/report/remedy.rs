@@ -22,7 +22,8 @@ remedies! {
     NodeReplaced => "nothing: the reconciler deletes this shadow and creates that of the new Node",
     NotLabelled => "somebody has to label the node bottlerocket.aws/updater-interface-version=2.0.0",
     NotReported =>
-        "the agent on the node has to report: look at its pod, and whether the host has /run/api.sock",
+        "the agent on the node has to report: look at its pod, and whether the host has /run/api.sock; if no node \
+         reports, API servers may not reach the webhook",
     AgentSilent => "the agent's pod on the node has to become Ready: look at its logs",
     NoUpdate =>
         "the host has to find an update: a new release, the host's turn in its update wave, or no version lock \

@@ -141,10 +141,11 @@ impl Reconciler {
             Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue => left(cluster, name),
             Reason::Aborting(Abort::PodsComeBack) => cluster.drain(name)?.needed.clone(),
             Reason::Aborting(Abort::NodeChangesDenied) => cluster.entries.get(name)?.denied.clone(),
-            Reason::Aborting(Abort::CannotDrain) => match cluster.entries.get(name)?.obstacle.as_ref()? {
-                Obstacle::Never(why) => Some(why.clone()),
-                Obstacle::Now { .. } => None,
-            },
+            Reason::Aborting(Abort::CannotDrain | Abort::BudgetAllowsNone) => {
+                let (Obstacle::Never(why) | Obstacle::Now { budget: why, .. }) =
+                    cluster.entries.get(name)?.obstacle.as_ref()?;
+                Some(why.clone())
+            }
             Reason::Aborting(Abort::WorkloadsUnavailable | Abort::WorkloadsUnavailableAmongOthers) => {
                 cluster.entries.get(name)?.evicted.clone().flatten()
             }
