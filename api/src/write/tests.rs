@@ -319,3 +319,35 @@ fn labels_and_annotations_have_the_words_that_others_look_for() {
         assert_eq!(words, [word], "{field:?}");
     }
 }
+
+#[test]
+fn a_list_of_taints_is_replaced_only_as_it_was_read() {
+    let theirs = json!({"key": "theirs", "effect": "NoExecute"});
+    let read = json!({"metadata": {"name": "n"}, "spec": {"taints": [theirs]}});
+    let sets = vec![(Field::UpdatingTaint, Value::Set)];
+    let patch = Write { object: Object::Node("n"), tests: vec![], sets }.patch(&read).unwrap();
+    assert!(patched::<Node>(&read, &patch).is_ok());
+    let mut meanwhile = read;
+    meanwhile["spec"]["taints"] = json!([theirs, {"key": "new", "effect": "NoSchedule"}]);
+    assert!(patched::<Node>(&meanwhile, &patch).is_err(), "a taint of somebody else would be lost: {patch}");
+}
+
+/// Of labels and annotations that others may have set, too, only the key counts; of `unschedulable`, what it says.
+#[test]
+fn whose_words_count_is_told_by_the_field() {
+    for (field, read, is_set) in [
+        (Field::ExcludedFromLoadBalancers, json!({"labels": {names::EXCLUDE_FROM_LB_LABEL: ""}}), true),
+        (Field::DoNotDisrupt, json!({"annotations": {names::DO_NOT_DISRUPT_ANNOTATION: "yes"}}), true),
+        (
+            Field::ScaleDownDisabled,
+            json!({"annotations": {names::SCALE_DOWN_DISABLED_ANNOTATION: "1"}}),
+            true,
+        ),
+        (Field::Unschedulable, json!({}), false),
+    ] {
+        let read = json!({"metadata": read, "spec": {"unschedulable": false}});
+        let tests = vec![(field, Value::Set)];
+        let patch = Write { object: Object::Node("n"), tests, sets: vec![] }.patch(&read).unwrap();
+        assert_eq!(patched::<Node>(&read, &patch).is_ok(), is_set, "{field:?}: {patch}");
+    }
+}

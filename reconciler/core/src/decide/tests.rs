@@ -20,6 +20,7 @@ mod records;
 mod slot_writes;
 mod soak;
 mod steps;
+mod undo;
 mod undrainable;
 mod variants;
 mod versions;

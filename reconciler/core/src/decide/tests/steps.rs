@@ -32,7 +32,8 @@ fn a_staged_node_is_taken_out_in_order() {
     assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Set));
     assert_eq!(sets(write(&decision), Field::UpdatingTaint), Some(Value::Set));
 
-    let cordoned = marker(1, false);
+    // By the leader before this one.
+    let cordoned = Marker { term: 3, ..marker(1, false) };
     marked(&mut view, &cordoned);
     assert_eq!(decide(&fleet, &view).effect, Some(Effect::Evict));
     view.pods.drained = true;
@@ -45,6 +46,7 @@ fn a_staged_node_is_taken_out_in_order() {
         assert!(confirm.tests.contains(&(Field::Unschedulable, Value::Set)));
         let Some(Value::Marker(marker)) = sets(&confirm, Field::Marker) else { panic!("it marks the Node") };
         assert_eq!(marker.drained_at.as_deref(), Some(fleet.now), "it is drained now");
+        assert_eq!(marker.term, fleet.term, "by this leader");
     };
     granted(&view);
     // The Node was written, and the grant was not.
