@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
+use crate::host::HostCalls;
 use crate::options::Options;
 use crate::shadow::Seen;
 pub use absence::SocketAbandoned;
@@ -55,6 +56,12 @@ impl Agent {
             reporter: Reporter::new(client, namespace, node),
             memory: StepMemory::default(),
         }
+    }
+
+    /// The same, which counts its calls to the host here.
+    #[must_use]
+    pub fn counting(self, calls: HostCalls) -> Self {
+        Self { host: self.host.counting(calls), ..self }
     }
 
     /// Runs until the shutdown is requested, or the channel of shadows is closed.

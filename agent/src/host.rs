@@ -3,6 +3,7 @@
 //! The source of all rules is the `OpenAPI` file of Bottlerocket's API server: action calls answer 204 as soon as the
 //! command has begun; what became of it stands in `/updates/status`.
 
+mod calls;
 mod error;
 #[cfg(test)]
 mod tests;
@@ -19,11 +20,13 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 pub use brupop_agent_core::answer::{Os, UpdateStatus, parse_boot_id};
+pub use calls::HostCalls;
 pub use error::HostError;
 
 use brupop_agent_core::answer::Nonsense;
 use brupop_agent_core::shorten::Shortened;
 use brupop_agent_core::step::{Command, HostCall};
+use calls::Answer;
 
 /// Longest answer that is kept, in bytes, when its long strings are cut. A status document with a hundred versions has a
 /// tenth.
@@ -36,6 +39,8 @@ const SENTENCE_MAX: usize = 512;
 pub struct Host {
     socket: PathBuf,
     timeout: Duration,
+    /// Where calls are counted, if anybody asks for their number.
+    calls: Option<HostCalls>,
 }
 
 /// What `GET /updates/status` says.
@@ -67,7 +72,13 @@ pub enum Outcome {
 impl Host {
     /// The API behind `socket`; each call takes at most `timeout`.
     pub fn new(socket: impl Into<PathBuf>, timeout: Duration) -> Self {
-        Self { socket: socket.into(), timeout }
+        Self { socket: socket.into(), timeout, calls: None }
+    }
+
+    /// The same, which counts its calls here.
+    #[must_use]
+    pub fn counting(self, calls: HostCalls) -> Self {
+        Self { calls: Some(calls), ..self }
     }
 
     /// `GET /os`: what runs.
@@ -75,6 +86,10 @@ impl Host {
     /// # Errors
     /// No answer in time, or not one that the API may give.
     pub async fn os(&self) -> Result<Os, HostError> {
+        self.counted("os", self.ask_os().await)
+    }
+
+    async fn ask_os(&self) -> Result<Os, HostError> {
         const CALL: &str = "GET /os";
         match self.exchange(Method::GET, "/os", CALL).await? {
             (StatusCode::OK, body) => {
@@ -89,6 +104,10 @@ impl Host {
     /// # Errors
     /// No answer in time, or not one that the API may give.
     pub async fn status(&self) -> Result<Status, HostError> {
+        self.counted("status", self.ask_status().await)
+    }
+
+    async fn ask_status(&self) -> Result<Status, HostError> {
         const CALL: &str = "GET /updates/status";
         match self.exchange(Method::GET, "/updates/status", CALL).await? {
             (StatusCode::OK, body) => UpdateStatus::parse(&body)
@@ -105,6 +124,10 @@ impl Host {
     /// # Errors
     /// No answer in time, or not one that the API may give: then it may have begun all the same.
     pub async fn call(&self, call: HostCall) -> Result<Outcome, HostError> {
+        self.counted(call.name(), self.make(call).await)
+    }
+
+    async fn make(&self, call: HostCall) -> Result<Outcome, HostError> {
         let (path, name) = match call {
             HostCall::Command(Command::Refresh) => {
                 ("/actions/refresh-updates", "POST /actions/refresh-updates")
@@ -129,6 +152,13 @@ impl Host {
             StatusCode::INTERNAL_SERVER_ERROR => Ok(Outcome::Failed(sentence(&answer.1))),
             _ => Err(unexpected(name, &answer)),
         }
+    }
+
+    fn counted<T: Answer>(&self, call: &'static str, answer: Result<T, HostError>) -> Result<T, HostError> {
+        if let Some(calls) = &self.calls {
+            calls.count(call, &answer);
+        }
+        answer
     }
 
     async fn exchange(

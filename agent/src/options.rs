@@ -1,5 +1,6 @@
 //! Settings of the agent, read at start from flags or environment.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,6 +59,10 @@ pub struct Options {
         action = clap::ArgAction::Set
     )]
     pub prefetch: bool,
+    /// Address and port for /metrics (TLS), for accounts that may get the nonResourceURL /metrics. Unless it is set, the agent
+    /// counts nothing and listens nowhere. The component agent-metrics sets it, and gives agents the rights that it takes
+    #[arg(long, env = "METRICS_ADDRESS")]
+    pub metrics_address: Option<SocketAddr>,
     /// Not needed; if set, it must name the same node as the token
     #[arg(long, env = "MY_NODE_NAME")]
     pub my_node_name: Option<String>,
@@ -99,6 +104,7 @@ mod tests {
         assert!(options.refresh_interval > Duration::from_secs(119));
         assert!(options.start_jitter > Duration::ZERO);
         assert_eq!(options.my_node_name, None);
+        assert_eq!(options.metrics_address, None, "it listens nowhere");
     }
 
     #[test]
@@ -132,6 +138,7 @@ mod tests {
             ("--refresh-interval=25h", "between 1s and 24h"),
             ("--poll-interval=2m", "between 10ms and 1m"),
             ("--host-timeout=", "such as 500ms"),
+            ("--metrics-address=8444", "invalid socket address"),
         ] {
             let sentence = parse(&[bad]).unwrap_err().to_string();
             let variable =

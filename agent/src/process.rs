@@ -1,15 +1,25 @@
 //! Puts the agent together and runs it.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
 use brupop_api::identity::PodIdentity;
 use brupop_api::names::shadow_name;
+use brupop_runtime::authorizer::{Authorizer, Right};
+use brupop_runtime::endpoint::ListenError;
 use brupop_runtime::errors::describe;
-use brupop_runtime::{ClusterConfig, Shutdown};
+use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
+use brupop_runtime::shutdown::Trigger;
+use brupop_runtime::tls::Resolver;
+use brupop_runtime::{ClusterConfig, Shutdown, endpoint, metrics_endpoint};
 use kube::Client;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 use crate::agent::{Agent, SocketAbandoned};
 use crate::identity::{WhoError, who_am_i};
+use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::retry::Retry;
 use crate::shadow;
@@ -26,6 +36,12 @@ pub enum ProcessError {
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
+    /// The address for /metrics cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// There is no certificate for /metrics.
+    #[error(transparent)]
+    Certificate(#[from] SelfSignedError),
     /// The host's API is not to be reached from this container.
     #[error(transparent)]
     Abandoned(#[from] SocketAbandoned),
@@ -36,7 +52,11 @@ pub enum ProcessError {
 /// # Errors
 /// It cannot start, or nobody listens on the host's socket. Whatever else goes wrong is logged, and tried again.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
-    let cluster = ClusterConfig::infer("brupop-agent").await?;
+    let metrics = options.metrics_address.map(|address| (address, Metrics::default()));
+    let mut cluster = ClusterConfig::infer("brupop-agent").await?;
+    if let Some((_, metrics)) = &metrics {
+        cluster = cluster.counting(&metrics.api_requests);
+    }
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let client = cluster.client()?;
     let Some(me) = identify(&client, options.my_node_name.as_deref(), &shutdown).await? else {
@@ -49,9 +69,55 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
     let watching =
         shadow::watch(client.clone(), cluster.namespace().to_owned(), shadow_name(&me.node_name), sender);
     tokio::spawn(watching.instrument(span.clone()));
-    let agent = Agent::new(options, client, cluster.namespace(), &me.node_name);
-    agent.live(seen, shutdown).instrument(span).await?;
-    Ok(())
+    let mut agent = Agent::new(options, client, cluster.namespace(), &me.node_name);
+    let mut port = None;
+    if let Some((address, metrics)) = metrics {
+        agent = agent.counting(metrics.host_calls.clone());
+        port = Some(span.in_scope(|| Port::open(address, &cluster, &me.pod_name, metrics))?);
+    }
+    let lived = agent.live(seen, shutdown).instrument(span).await;
+    if let Some(port) = port {
+        port.close().await;
+    }
+    Ok(lived?)
+}
+
+/// The port that serves /metrics.
+struct Port {
+    pages: JoinHandle<()>,
+    trigger: Trigger,
+}
+
+impl Port {
+    /// Opens it. `name` is what its certificate says.
+    fn open(
+        address: SocketAddr,
+        cluster: &ClusterConfig,
+        name: &str,
+        metrics: Metrics,
+    ) -> Result<Self, ProcessError> {
+        let listener = endpoint::listen(address)?;
+        let resolver = Arc::new(Resolver::default());
+        let certificate = SelfSigned::new(name, Arc::clone(&resolver))?;
+        let right = Right::Get(metrics_endpoint::PATH);
+        let client = cluster.client_without_retry()?;
+        let scrapers = Authorizer::new(client, right, metrics.scrape_refusals.clone());
+        // Not with the process's: the agent may end for another reason.
+        let (trigger, ending) = Shutdown::by_hand();
+        let (drops, renewal) = (metrics.drops.clone(), certificate.run(ending.clone()));
+        let render = move || metrics.render();
+        let pages = metrics_endpoint::serve(listener, resolver, scrapers, render, drops, ending);
+        let pages = async move {
+            tokio::join!(pages, renewal);
+        };
+        Ok(Self { pages: tokio::spawn(pages.in_current_span()), trigger })
+    }
+
+    /// Closes it once what is asked has been answered.
+    async fn close(self) {
+        self.trigger.request();
+        let _ = self.pages.await;
+    }
 }
 
 /// Asks until the API server answers; `None` if the process is to end before.

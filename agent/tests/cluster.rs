@@ -89,7 +89,21 @@ async fn a_whole_update_and_then_silence() {
     let ours: Vec<_> = requests.iter().filter(|event| event.user.username.contains("brupop-agent")).collect();
     assert!(ours.is_empty(), "{ours:#?}");
 
-    // SIGTERM ends it at once, and cleanly.
+    assert_eq!(world.listeners(), [""; 0], "it listens nowhere");
+    ends_at_once(&mut world).await;
+
+    // Only if it is told to.
+    world.start_agent(&[("METRICS_ADDRESS", "127.0.0.1:0")]);
+    let listens = brupop_testbed::await_until("it listens", DEADLINE, async || {
+        let listens = world.listeners();
+        (!listens.is_empty()).then_some(listens)
+    });
+    assert_eq!(listens.await.unwrap().len(), 1);
+    ends_at_once(&mut world).await;
+}
+
+/// SIGTERM ends the agent at once, and cleanly.
+async fn ends_at_once(world: &mut World) {
     let mut agent = world.agent.take().unwrap();
     agent.signal(Signal::TERM).unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(2), agent.wait()).await.unwrap().unwrap();

@@ -4,9 +4,11 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use brupop_agent::host::{Host, HostError, Outcome, Status};
+use brupop_agent::metrics::Metrics;
 use brupop_agent_core::step::{Command, HostCall, UpdateState};
 use brupop_testbed::host::{Answer, Call, Durations, Faults, HostPower};
 use common::Place;
@@ -83,7 +85,8 @@ type Check = fn(&HostError) -> bool;
 #[tokio::test]
 async fn whatever_goes_wrong_is_an_error_in_time() {
     let place = Place::new(Durations::default()).await;
-    let client = client(&place);
+    let metrics = Metrics::default();
+    let client = client(&place).counting(metrics.host_calls.clone());
     let rows: [(Answer, Check); 5] = [
         (Answer::Hang, |error| matches!(error, HostError::TimedOut { call: "GET /updates/status", .. })),
         (Answer::Half, |error| matches!(error, HostError::Broken { .. })),
@@ -102,6 +105,19 @@ async fn whatever_goes_wrong_is_an_error_in_time() {
         // The other calls are none the worse for it.
         assert_eq!(client.os().await.unwrap().version, "1.19.4");
     }
+    client.call(HostCall::Command(Command::Refresh)).await.unwrap();
+    let told = metrics.render();
+    let counted = told.lines().filter_map(|line| line.strip_prefix("brupop_agent_host_api_calls_total"));
+    let counted: BTreeSet<_> = counted.collect();
+    let expected = [
+        r#"{call="os",result="ok"} 5"#,
+        r#"{call="status",result="timed-out"} 1"#,
+        r#"{call="status",result="cut-off"} 1"#,
+        r#"{call="status",result="nonsense"} 2"#,
+        r#"{call="status",result="unexpected"} 1"#,
+        r#"{call="refresh",result="begun"} 1"#,
+    ];
+    assert_eq!(counted, BTreeSet::from(expected));
 }
 
 #[tokio::test]

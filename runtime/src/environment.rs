@@ -23,6 +23,7 @@ const OF_AGENT: &[&str] = &[
     "BOOT_ID_FILE",
     "BOTTLEROCKET_API_SOCKET",
     "HOST_TIMEOUT",
+    "METRICS_ADDRESS",
     "MY_NODE_NAME",
     "POLL_INTERVAL",
     "PREFETCH",

@@ -11,7 +11,7 @@ use jiff::{Timestamp, Unit};
 use super::SocketAbandoned;
 use super::absence::Absence;
 use super::refusals::Refusals;
-use crate::host::{Host, HostError, Status, parse_boot_id};
+use crate::host::{Host, HostCalls, HostError, Status, parse_boot_id};
 use crate::options::Options;
 use crate::pace::Pace;
 use crate::retry::Retry;
@@ -81,6 +81,11 @@ impl HostSession {
             },
             options,
         }
+    }
+
+    /// The same, which counts its calls here.
+    pub(super) fn counting(self, calls: HostCalls) -> Self {
+        Self { host: self.host.counting(calls), ..self }
     }
 
     /// Looks at the host.

@@ -102,6 +102,24 @@ impl World {
         std::fs::read_to_string(self.control_plane.sandbox().logs().join("agent.log")).unwrap_or_default()
     }
 
+    /// The TCP ports on which the agent listens, as the kernel writes addresses.
+    pub fn listeners(&self) -> Vec<String> {
+        /// As the kernel calls a socket that listens.
+        const LISTEN: &str = "0A";
+        let process = format!("/proc/{}", self.agent.as_ref().unwrap().id().unwrap());
+        let files = std::fs::read_dir(format!("{process}/fd")).unwrap();
+        let files = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+        let sockets: Vec<_> = files.map(|file| file.to_string_lossy().into_owned()).collect();
+        let read = |table| std::fs::read_to_string(format!("{process}/net/{table}")).unwrap_or_default();
+        let tables = read("tcp") + &read("tcp6");
+        let all = tables.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let listens = all.filter(|line| {
+            line.get(3) == Some(&LISTEN)
+                && line.get(9).is_some_and(|inode| sockets.contains(&format!("socket:[{inode}]")))
+        });
+        listens.map(|line| line[1].to_owned()).collect()
+    }
+
     /// Makes the shadow, Idle, as the reconciler does.
     pub async fn create_shadow(&self) {
         let shadow: BottlerocketShadow = from_value(json!({

@@ -1,0 +1,126 @@
+//! Counts calls to the host's API, by what was called and by what came of it.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Metric;
+
+use super::{HostError, Os, Outcome, Status};
+
+/// Each label has a handful of words, whatever the host says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Made {
+    call: &'static str,
+    result: &'static str,
+}
+
+/// Calls to the host's API by what came of them. Clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct HostCalls(Family<Made, Counter>);
+
+impl HostCalls {
+    /// What was counted, for a registry.
+    pub fn family(&self) -> impl Metric + use<> {
+        self.0.clone()
+    }
+
+    /// Counts a call by its answer.
+    pub(super) fn count<T: Answer>(&self, call: &'static str, answer: &Result<T, HostError>) {
+        self.0.get_or_create(&Made { call, result: result(answer) }).inc();
+    }
+}
+
+/// What the host answers to a call.
+pub(super) trait Answer {
+    /// In one word.
+    fn word(&self) -> &'static str;
+}
+
+impl Answer for Os {
+    fn word(&self) -> &'static str {
+        "ok"
+    }
+}
+
+impl Answer for Status {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Known(_) => "ok",
+            Self::Unknown => "not-found",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+impl Answer for Outcome {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::NotFound(_) => "not-found",
+            Self::NotAllowed(_) => "not-allowed",
+            Self::Busy => "busy",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+/// What came of a call, in one word.
+fn result<T: Answer>(answer: &Result<T, HostError>) -> &'static str {
+    match answer {
+        Ok(answer) => answer.word(),
+        Err(HostError::Unreachable { .. }) => "no-connection",
+        Err(HostError::TimedOut { .. }) => "timed-out",
+        Err(HostError::Broken { .. }) => "cut-off",
+        Err(HostError::Unexpected { .. }) => "unexpected",
+        // The boot id is read from a file, and no call ends with that.
+        Err(HostError::TooLong { .. } | HostError::Nonsense { .. } | HostError::BootId { .. }) => "nonsense",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::time::Duration;
+
+    use brupop_agent_core::answer::UpdateStatus;
+
+    const CALL: &str = "GET /os";
+
+    #[test]
+    fn each_answer_has_its_word() {
+        let known = UpdateStatus::parse(br#"{"update_state": "Idle"}"#).unwrap();
+        for (answer, word) in
+            [(Status::Known(known), "ok"), (Status::Unknown, "not-found"), (Status::Busy, "busy")]
+        {
+            assert_eq!(result(&Ok(answer)), word);
+        }
+        assert_eq!(result(&Ok(Os::parse(br#"{"version_id": "1.20.0"}"#).unwrap())), "ok");
+        let why = || "the host's own words".to_owned();
+        for (answer, word) in [
+            (Outcome::Begun, "begun"),
+            (Outcome::NotFound(why()), "not-found"),
+            (Outcome::NotAllowed(why()), "not-allowed"),
+            (Outcome::Busy, "busy"),
+            (Outcome::Failed(why()), "failed"),
+        ] {
+            assert_eq!(result(&Ok(answer)), word);
+        }
+    }
+
+    #[test]
+    fn each_way_to_get_no_answer_has_its_word() {
+        for (error, word) in [
+            (
+                HostError::Unreachable { socket: "/s".into(), source: io::ErrorKind::NotFound.into() },
+                "no-connection",
+            ),
+            (HostError::TimedOut { call: CALL, after: Duration::from_secs(1) }, "timed-out"),
+            (HostError::TooLong { call: CALL, limit: 1 }, "nonsense"),
+            (HostError::Nonsense { call: CALL, why: String::new() }, "nonsense"),
+            (HostError::Unexpected { call: CALL, status: 418, sentence: String::new() }, "unexpected"),
+        ] {
+            assert_eq!(result::<Outcome>(&Err(error)), word);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What the agent counts, for those who scrape it. Nobody does unless `METRICS_ADDRESS` is set.
+
+use brupop_runtime::api_requests::ApiRequests;
+use brupop_runtime::authorizer::Refusals;
+use brupop_runtime::connections::Drops;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use crate::host::HostCalls;
+
+/// The agent's metrics.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Calls to the host's API.
+    pub host_calls: HostCalls,
+    /// Requests to the API server.
+    pub api_requests: ApiRequests,
+    /// Scrapes that were refused.
+    pub scrape_refusals: Refusals,
+    /// Connections that were dropped.
+    pub drops: Drops,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("brupop_agent"),
+            host_calls: HostCalls::default(),
+            api_requests: ApiRequests::default(),
+            scrape_refusals: Refusals::default(),
+            drops: Drops::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        self.registry.register(
+            "host_api_calls",
+            "Calls to Bottlerocket's API, by what was called and by what came of it",
+            self.host_calls.family(),
+        );
+        self.registry.register(
+            "api_requests",
+            "Requests to the API server, by verb and by the code of the answer; none = there was none",
+            self.api_requests.family(),
+        );
+        self.registry.register(
+            "refused_scrapes",
+            "Scrapes of /metrics refused, by why",
+            self.scrape_refusals.family(),
+        );
+        self.registry.register(
+            "dropped_connections",
+            "Connections dropped, by what they were doing: to make room, or after too long a time",
+            self.drops.family(),
+        );
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        self.registry.register("build", "What runs", build);
+    }
+
+    /// All metrics as text, true at the time of the call.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        if let Err(error) = encode(&mut text, &self.registry) {
+            tracing::warn!(%error, "metrics could not be written");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dropped connections are counted once a port is served.
+    #[test]
+    fn the_metrics_one_by_one() {
+        let text = Metrics::default().render();
+        let described: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        assert_eq!(described, ["brupop_agent_refused_scrapes counter", "brupop_agent_build info"]);
+        let version = format!(r#"brupop_agent_build_info{{version="{}"}} 1"#, env!("CARGO_PKG_VERSION"));
+        for line in [r#"brupop_agent_refused_scrapes_total{reason="forbidden"} 0"#, &version] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+
+    /// People look a metric up there.
+    #[test]
+    fn each_metric_is_in_the_document() {
+        let document = include_str!("../../docs/metrics.md");
+        let rows: Vec<_> = document.lines().filter(|line| line.starts_with("| `brupop_agent_")).collect();
+        for name in ["host_api_calls", "api_requests", "refused_scrapes", "dropped_connections", "build"] {
+            let name = format!("brupop_agent_{name}");
+            assert!(rows.iter().any(|row| row.contains(&name)), "docs/metrics.md has no row for {name}");
+        }
+    }
+}
