@@ -22,9 +22,9 @@ pub const AGENT_WARNING: &str = "Warning: would violate PodSecurity \"restricted
 type Listener = (&'static str, Settings, &'static [(&'static str, &'static str)]);
 
 /// Commands of the containers in `manifests/`, which variables make them listen elsewhere than in a pod of their own,
-/// and by which names their containers call those ports.
+/// and by which names their containers call those ports; an agent's has none without the component agent-metrics.
 const LISTENERS: [Listener; 3] = [
-    ("brupop-agent", Settings::Agent, &[]),
+    ("brupop-agent", Settings::Agent, &[("metrics", "METRICS_ADDRESS")]),
     (
         "brupop-reconciler",
         Settings::Reconciler,

@@ -209,18 +209,19 @@ impl PodEntry {
 }
 
 impl Program {
-    /// Finds a port for each one that the program is told, and tells it.
+    /// Finds a port for each one that the program is told of and its container has, and tells it.
     fn listen(
         &self,
         container: &Container,
         env: &mut Vec<(String, String)>,
     ) -> Result<Vec<(i32, SocketAddr)>> {
-        let listen = self.ports.iter().map(|(name, variable)| {
-            let port = probe::port_named(container, name);
-            let port = port.with_context(|| format!("container {} has no port {name}", container.name))?;
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-            env.push((variable.clone(), address.to_string()));
-            Ok((port, address))
+        let listen = self.ports.iter().filter_map(|(name, variable)| {
+            let port = probe::port_named(container, name)?;
+            Some(free_port().map(|free| {
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free));
+                env.push((variable.clone(), address.to_string()));
+                (port, address)
+            }))
         });
         listen.collect()
     }

@@ -197,8 +197,18 @@ fn of_object(objects: &[Json], workloads: &[&Json], object: &Json) -> Vec<String
     }
     for (selector, named) in ports {
         let selected: Vec<_> = workloads.iter().filter(|workload| selects(selector, workload)).collect();
-        if selected.is_empty() || selected.iter().any(|workload| port(workload, text(named)).is_none()) {
+        // Agents are scraped only if they have the port.
+        let has_none = |workload: &Json| {
+            port(workload, text(named)).is_none()
+                && !(kind == "PodMonitor" && workload["kind"] == "DaemonSet")
+        };
+        if selected.is_empty() || selected.iter().any(|workload| has_none(workload)) {
             wrong.push(format!("{kind} {name}: not all that it selects has a port {named}"));
+        }
+        let forgotten =
+            |workload: &Json| port(workload, text(named)).is_some() && !selects(selector, workload);
+        if kind == "PodMonitor" && workloads.iter().any(|workload| forgotten(workload)) {
+            wrong.push(format!("{kind} {name}: not all that has a port {named} is selected"));
         }
     }
     wrong

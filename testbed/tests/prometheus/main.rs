@@ -2,6 +2,7 @@
 
 #![allow(clippy::float_cmp, reason = "Prometheus' numbers are floats; what is compared is counts")]
 
+mod agents;
 mod dashboard;
 mod gates;
 mod rules;
@@ -23,6 +24,8 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 const DEADLINE: Duration = Duration::from_mins(2);
+/// Two reconcilers and webhooks each, and three agents.
+const PROCESSES: f64 = 7.0;
 /// The release that mends [`NEW`].
 const FIXED: &str = "1.20.1";
 
@@ -40,11 +43,17 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
         aim(&fleet, &prometheus).await.ok()?;
         let up = prometheus.query("sum by (job) (up)", &["job"]).await.ok()?;
         let asked = prometheus.query("count by (job) (up)", &["job"]).await.ok()?;
-        (up.get("reader") == Some(&4.0) && asked.get("stranger") >= Some(&4.0)).then_some((up, asked))
+        (up.get("reader") == Some(&PROCESSES) && asked.get("stranger") >= Some(&PROCESSES))
+            .then_some((up, asked))
     };
     let (up, asked) = await_until("each process is scraped", DEADLINE, up).await?;
     ensure!(up["stranger"] == 0.0, "{up:?}");
-    ensure!(asked["reader"] == 4.0 && asked["stranger"] == 4.0, "others are scraped, too: {asked:?}");
+    ensure!(
+        asked["reader"] == PROCESSES && asked["stranger"] == PROCESSES,
+        "others are scraped, too: {asked:?}"
+    );
+    agents::are_for_those_who_may_read_them(&fleet, &reader, &stranger).await?;
+    agents::calls_are_those_of_the_hosts(&fleet, &prometheus).await?;
     agree(&fleet, &prometheus, "nothing is to be done").await?;
     reviews_are_those_of_the_audit_log(&fleet, &prometheus).await?;
     alerts_are(&prometheus, &[]).await?;
@@ -81,7 +90,7 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
     // Those that run now: one may have moved a moment ago.
     let texts = await_until("all of them serve metrics", DEADLINE, async || {
         let mut texts = vec![];
-        for process in [fleet.processes("reconciler"), fleet.processes("webhook")].concat() {
+        for process in fleet.kubelets.processes() {
             texts.push(reader.scrape(&process).await.ok()?);
         }
         Some(texts)
@@ -97,7 +106,7 @@ async fn what_prometheus_tells_is_what_the_objects_say() -> Result<()> {
 async fn fleet() -> Result<Fleet> {
     // A node that has not been Ready for as long as it has to settle may have just come back.
     let env = [("REBOOT_DEADLINE_SECONDS", "2"), ("SETTLE_DEADLINE_SECONDS", "3")];
-    Fleet::start(&FleetOptions::quick(3, &env), |_| ()).await
+    agents::fleet(&FleetOptions::quick(3, &env)).await
 }
 
 /// The account of docs/scrape-account.yaml, which gets `/metrics` and nothing else.
@@ -136,8 +145,7 @@ async fn looks_like_ours_elsewhere(fleet: &Fleet) -> Result<()> {
 
 /// Tells Prometheus of the pods that there are now.
 async fn aim(fleet: &Fleet, prometheus: &Prometheus) -> Result<()> {
-    let processes = [fleet.processes("reconciler"), fleet.processes("webhook")].concat();
-    prometheus.aim(&fleet.client(), &processes).await
+    prometheus.aim(&fleet.client(), &fleet.kubelets.processes()).await
 }
 
 fn reason(shadow: &BottlerocketShadow) -> Option<&str> {
