@@ -59,8 +59,8 @@ pub struct Options {
         action = clap::ArgAction::Set
     )]
     pub prefetch: bool,
-    /// Address and port for /metrics (TLS), for accounts that may get the nonResourceURL /metrics. Unless it is set, the agent
-    /// counts nothing and listens nowhere. The component agent-metrics sets it, and gives agents the rights that it takes
+    /// Address and port for /metrics (TLS), for accounts that may get the nonResourceURL /metrics; without it the agent listens
+    /// nowhere. The component agent-metrics sets it, and gives agents the rights that it takes
     #[arg(long, env = "METRICS_ADDRESS")]
     pub metrics_address: Option<SocketAddr>,
     /// Not needed; if set, it must name the same node as the token
