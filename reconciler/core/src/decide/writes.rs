@@ -268,8 +268,8 @@ pub fn new_shadow(
         ("app.kubernetes.io/managed-by", "brupop"),
         ("app.kubernetes.io/part-of", "brupop"),
     ];
+    // A spec is Idle by default.
     let spec = BottlerocketShadowSpec {
-        state: State::Idle,
         attempt,
         leader_term: Some(term),
         state_transition_timestamp: Some(now.to_owned()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
-use brupop_api::fleet::{BottlerocketFleet, BottlerocketFleetStatus, Halt, VersionRecord};
+use brupop_api::fleet::{BottlerocketFleet, BottlerocketFleetStatus, Halt, Slot, VersionRecord};
 use brupop_api::write::apply;
 use brupop_api::{Field, Marker, Problem, State, Value, Write};
 use serde_json::json;
@@ -258,7 +258,8 @@ fn a_new_leader_has_the_highest_term() {
     // A lost ledger's slots are made again.
     let (term, take) = new_term(None, &[view]);
     assert_eq!(term, 10);
-    assert!(matches!(sets(&take, Field::Slot(SHADOW)), Some(Value::Slot(slot)) if slot.attempt == 1));
+    let made_again = Slot { uid: UID.into(), attempt: 1, version: Some(NEW.into()), ..Slot::default() };
+    assert_eq!(sets(&take, Field::Slot(SHADOW)), Some(Value::Slot(made_again)));
 }
 
 #[test]
@@ -347,6 +348,11 @@ fn a_new_shadow_is_idle_and_its_nodes() {
     let shadow =
         serde_json::to_value(new_shadow("n", "node-uid", Some(3), 7, "2026-11-21T04:00:00Z")).unwrap();
     assert_eq!(shadow["metadata"]["name"], "brs-n");
+    assert_eq!(
+        shadow["metadata"]["labels"],
+        json!({"app.kubernetes.io/component": "brupop-shadow", "app.kubernetes.io/managed-by": "brupop",
+            "app.kubernetes.io/part-of": "brupop"})
+    );
     assert_eq!(
         shadow["metadata"]["ownerReferences"],
         json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid"}])
