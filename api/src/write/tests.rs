@@ -161,24 +161,28 @@ where
 }
 
 /// A write that was decided on another value than the one that stands there is not applied, and no API server takes its patch.
+/// Neither does it take one that was decided on what stood there before.
 fn refuses_what_was_not_decided_on<T>(write: &Write<'static>, now: &T, (field, first, second): &Row)
 where
     T: Fields + Serialize + DeserializeOwned + Clone + PartialEq + std::fmt::Debug,
 {
-    for expected in [first, second] {
-        if now.get(*field).as_ref() == Some(expected) {
+    let read = json!(now);
+    for other in [first, second] {
+        if now.get(*field).as_ref() == Some(other) {
             continue;
         }
-        let write = Write { tests: vec![(*field, expected.clone())], ..write.clone() };
-        let mut after = now.clone();
-        assert!(
-            matches!(apply(&write, &mut after), Err(NotApplied::Unmet(_))),
-            "{field:?} is not {expected:?}"
-        );
-        assert_eq!(after, *now, "a write whose test fails sets nothing");
-        let read = json!(now);
+        let mut changed = now.clone();
+        changed.set(*field, other);
         let patch = write.patch(&read).unwrap();
-        assert!(patched::<T>(&read, &patch).is_err(), "{field:?} is not {expected:?}: {patch}");
+        assert!(patched::<T>(&json!(changed), &patch).is_err(), "{field:?} has become {other:?}: {patch}");
+
+        let write = Write { tests: vec![(*field, other.clone())], ..write.clone() };
+        let mut after = now.clone();
+        let applied = apply(&write, &mut after);
+        assert!(matches!(applied, Err(NotApplied::Unmet(_))), "{field:?} is not {other:?}");
+        assert_eq!(after, *now, "a write whose test fails sets nothing");
+        let patch = write.patch(&read).unwrap();
+        assert!(patched::<T>(&read, &patch).is_err(), "{field:?} is not {other:?}: {patch}");
     }
 }
 
@@ -349,5 +353,26 @@ fn whose_words_count_is_told_by_the_field() {
         let tests = vec![(field, Value::Set)];
         let patch = Write { object: Object::Node("n"), tests, sets: vec![] }.patch(&read).unwrap();
         assert_eq!(patched::<Node>(&read, &patch).is_ok(), is_set, "{field:?}: {patch}");
+    }
+}
+
+/// Without tests of its own, a patch still says what it took for granted of the object that was read.
+#[test]
+fn what_was_absent_is_tested_to_be_so_still() {
+    let (read, mut since) = (bare_shadow(), bare_shadow());
+    since.set(Field::StatusMessage, &Value::text("of another writer"));
+    for (says, field, value) in [
+        (
+            "its parent is made, and would replace what stands there",
+            Field::CurrentVersion,
+            Value::text("1.20.0"),
+        ),
+        ("it is taken away where it was not", Field::StatusMessage, Value::Absent),
+    ] {
+        let write =
+            Write { object: Object::ShadowStatus("brs-n"), tests: vec![], sets: vec![(field, value)] };
+        let patch = write.patch(&json!(read)).unwrap();
+        assert!(patched::<BottlerocketShadow>(&json!(read), &patch).is_ok(), "{says}: {patch}");
+        assert!(patched::<BottlerocketShadow>(&json!(since), &patch).is_err(), "{says}: {patch}");
     }
 }
