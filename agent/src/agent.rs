@@ -58,10 +58,9 @@ impl Agent {
         }
     }
 
-    /// The same, which counts its calls to the host here.
-    #[must_use]
-    pub fn counting(self, calls: HostCalls) -> Self {
-        Self { host: self.host.counting(calls), ..self }
+    /// Counts its calls to the host here from now on.
+    pub fn count(&mut self, calls: HostCalls) {
+        self.host.count(calls);
     }
 
     /// Runs until the shutdown is requested, or the channel of shadows is closed.

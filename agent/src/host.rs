@@ -75,10 +75,9 @@ impl Host {
         Self { socket: socket.into(), timeout, calls: None }
     }
 
-    /// The same, which counts its calls here.
-    #[must_use]
-    pub fn counting(self, calls: HostCalls) -> Self {
-        Self { calls: Some(calls), ..self }
+    /// Counts its calls here from now on.
+    pub fn count(&mut self, calls: HostCalls) {
+        self.calls = Some(calls);
     }
 
     /// `GET /os`: what runs.

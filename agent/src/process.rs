@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use brupop_api::identity::PodIdentity;
 use brupop_api::names::shadow_name;
-use brupop_runtime::authorizer::{Authorizer, Right};
+use brupop_runtime::authorizer::{Authorizer, Right, Unknown};
+use brupop_runtime::client::ClientError;
 use brupop_runtime::endpoint::ListenError;
 use brupop_runtime::errors::describe;
 use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
-use brupop_runtime::shutdown::Trigger;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{ClusterConfig, Shutdown, endpoint, metrics_endpoint};
 use kube::Client;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 use crate::agent::{Agent, SocketAbandoned};
@@ -29,22 +28,30 @@ use crate::shadow;
 pub enum ProcessError {
     /// No way to the API server.
     #[error(transparent)]
-    Client(#[from] brupop_runtime::client::ClientError),
+    Client(#[from] ClientError),
     /// The node is not known.
     #[error("the agent cannot find out which node it runs on")]
     Who(#[source] WhoError),
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
-    /// The address for /metrics cannot be listened on.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// There is no certificate for /metrics.
-    #[error(transparent)]
-    Certificate(#[from] SelfSignedError),
     /// The host's API is not to be reached from this container.
     #[error(transparent)]
     Abandoned(#[from] SocketAbandoned),
+}
+
+/// Why /metrics is not served.
+#[derive(Debug, thiserror::Error)]
+enum PortError {
+    /// The address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// There is no certificate.
+    #[error(transparent)]
+    Certificate(#[from] SelfSignedError),
+    /// No way to the API server, which knows who may scrape.
+    #[error(transparent)]
+    Client(#[from] ClientError),
 }
 
 /// Runs the agent until it is told to end.
@@ -52,7 +59,7 @@ pub enum ProcessError {
 /// # Errors
 /// It cannot start, or nobody listens on the host's socket. Whatever else goes wrong is logged, and tried again.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
-    let metrics = options.metrics_address.map(|address| (address, Metrics::default()));
+    let metrics = options.metrics_address.map(|address| (address, Arc::new(Metrics::default())));
     let mut cluster = ClusterConfig::infer("brupop-agent").await?;
     if let Some((_, metrics)) = &metrics {
         cluster = cluster.counting(&metrics.api_requests);
@@ -70,54 +77,57 @@ pub async fn run(options: Options) -> Result<(), ProcessError> {
         shadow::watch(client.clone(), cluster.namespace().to_owned(), shadow_name(&me.node_name), sender);
     tokio::spawn(watching.instrument(span.clone()));
     let mut agent = Agent::new(options, client, cluster.namespace(), &me.node_name);
-    let mut port = None;
-    if let Some((address, metrics)) = metrics {
-        agent = agent.counting(metrics.host_calls.clone());
-        port = Some(span.in_scope(|| Port::open(address, &cluster, &me.pod_name, metrics))?);
-    }
+    let served = metrics.map(|(address, metrics)| {
+        agent.count(metrics.host_calls.clone());
+        tokio::spawn(serve(address, cluster, me.pod_name, metrics).instrument(span.clone()))
+    });
     let lived = agent.live(seen, shutdown).instrument(span).await;
-    if let Some(port) = port {
-        port.close().await;
+    // A scrape that is under way is nothing to wait for.
+    if let Some(served) = served {
+        served.abort();
     }
     Ok(lived?)
 }
 
-/// The port that serves /metrics.
-struct Port {
-    pages: JoinHandle<()>,
-    trigger: Trigger,
+/// Serves /metrics until it is aborted. As long as that cannot be, it tries again: the host's updates do not depend on it.
+/// `name` is what its certificate says.
+async fn serve(address: SocketAddr, cluster: ClusterConfig, name: String, metrics: Arc<Metrics>) {
+    let mut opening = Retry::new("opening the port of /metrics");
+    loop {
+        let delay = match open(address, &cluster, &name, &metrics) {
+            Ok(pages) => {
+                opening.resolved();
+                return pages.await;
+            }
+            Err(error) => opening.failed(&describe(&error)),
+        };
+        tokio::time::sleep(delay).await;
+    }
 }
 
-impl Port {
-    /// Opens it. `name` is what its certificate says.
-    fn open(
-        address: SocketAddr,
-        cluster: &ClusterConfig,
-        name: &str,
-        metrics: Metrics,
-    ) -> Result<Self, ProcessError> {
-        let listener = endpoint::listen(address)?;
-        let resolver = Arc::new(Resolver::default());
-        let certificate = SelfSigned::new(name, Arc::clone(&resolver))?;
-        let right = Right::Get(metrics_endpoint::PATH);
-        let client = cluster.client_without_retry()?;
-        let scrapers = Authorizer::new(client, right, metrics.scrape_refusals.clone());
-        // Not with the process's: the agent may end for another reason.
-        let (trigger, ending) = Shutdown::by_hand();
-        let (drops, renewal) = (metrics.drops.clone(), certificate.run(ending.clone()));
-        let render = move || metrics.render();
-        let pages = metrics_endpoint::serve(listener, resolver, scrapers, render, drops, ending);
-        let pages = async move {
-            tokio::join!(pages, renewal);
-        };
-        Ok(Self { pages: tokio::spawn(pages.in_current_span()), trigger })
-    }
-
-    /// Closes it once what is asked has been answered.
-    async fn close(self) {
-        self.trigger.request();
-        let _ = self.pages.await;
-    }
+/// Opens the port. Returns what serves it.
+fn open(
+    address: SocketAddr,
+    cluster: &ClusterConfig,
+    name: &str,
+    metrics: &Arc<Metrics>,
+) -> Result<impl Future<Output = ()> + use<>, PortError> {
+    let listener = endpoint::listen(address)?;
+    let resolver = Arc::new(Resolver::default());
+    let certificate = SelfSigned::new(name, Arc::clone(&resolver))?;
+    let right = Right::Get(metrics_endpoint::PATH);
+    let client = cluster.client_without_retry()?;
+    let scrapers = Authorizer::new(client, right, Unknown::OF_ONE_OF_MANY, metrics.scrape_refusals.clone());
+    // Nobody requests it: this ends when it is aborted.
+    let (trigger, shutdown) = Shutdown::by_hand();
+    let (drops, renewal) = (metrics.drops.clone(), certificate.run(shutdown.clone()));
+    let metrics = Arc::clone(metrics);
+    let pages =
+        metrics_endpoint::serve(listener, resolver, scrapers, move || metrics.render(), drops, shutdown);
+    Ok(async move {
+        tokio::join!(pages, renewal);
+        drop(trigger);
+    })
 }
 
 /// Asks until the API server answers; `None` if the process is to end before.

@@ -75,13 +75,13 @@ async fn a_whole_update_and_then_silence() {
 
     // The host is asked again and again; the API server hears nothing, for nothing changes.
     let mut audit = world.control_plane.audit().from_now();
-    let refreshes = || {
+    let refreshes = |world: &World| {
         let calls = world.place.host.calls();
         calls.iter().filter(|call| call.path == "/actions/refresh-updates").count()
     };
-    let before = refreshes();
+    let before = refreshes(&world);
     brupop_testbed::await_until("three more refreshes", DEADLINE, async || {
-        (refreshes() >= before + 3).then_some(())
+        (refreshes(&world) >= before + 3).then_some(())
     })
     .await
     .unwrap();
@@ -92,13 +92,22 @@ async fn a_whole_update_and_then_silence() {
     assert_eq!(world.listeners(), [""; 0], "it listens nowhere");
     ends_at_once(&mut world).await;
 
-    // Only if it is told to.
-    world.start_agent(&[("METRICS_ADDRESS", "127.0.0.1:0")]);
+    // Only if it is told to; and as long as it cannot, it looks after its host all the same.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let before = refreshes(&world);
+    world.start_agent(&[("METRICS_ADDRESS", &address.to_string())]);
+    let more = async || (refreshes(&world) > before).then_some(());
+    brupop_testbed::await_until("a refresh without a port", DEADLINE, more).await.unwrap();
+    assert_eq!(world.listeners(), [""; 0], "the port is taken");
+    drop(taken);
     let listens = brupop_testbed::await_until("it listens", DEADLINE, async || {
         let listens = world.listeners();
         (!listens.is_empty()).then_some(listens)
     });
     assert_eq!(listens.await.unwrap().len(), 1);
+    // Nor does a peer that says nothing keep it from its end.
+    let _silent = std::net::TcpStream::connect(address).unwrap();
     ends_at_once(&mut world).await;
 }
 

@@ -86,7 +86,8 @@ type Check = fn(&HostError) -> bool;
 async fn whatever_goes_wrong_is_an_error_in_time() {
     let place = Place::new(Durations::default()).await;
     let metrics = Metrics::default();
-    let client = client(&place).counting(metrics.host_calls.clone());
+    let mut client = client(&place);
+    client.count(metrics.host_calls.clone());
     let rows: [(Answer, Check); 5] = [
         (Answer::Hang, |error| matches!(error, HostError::TimedOut { call: "GET /updates/status", .. })),
         (Answer::Half, |error| matches!(error, HostError::Broken { .. })),

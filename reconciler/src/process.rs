@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brupop_api::{identity, names};
 use brupop_core::policy::Policy;
-use brupop_runtime::authorizer::{Authorizer, Right};
+use brupop_runtime::authorizer::{Authorizer, Right, Unknown};
 use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{ClusterConfig, Health, Shutdown, client::ClientError, endpoint, metrics_endpoint};
@@ -76,8 +76,12 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let health = Health::starting("the watches have not synced yet");
     let watches = Arc::new(Watches::start(&client, &namespace));
     let render = render(Arc::clone(&watches), metrics.clone());
-    let scrapers =
-        Authorizer::new(client.clone(), Right::Get(metrics_endpoint::PATH), metrics.scrape_refusals.clone());
+    let scrapers = Authorizer::new(
+        client.clone(),
+        Right::Get(metrics_endpoint::PATH),
+        Unknown::OF_A_REPLICA,
+        metrics.scrape_refusals.clone(),
+    );
     let drops = metrics.drops.clone();
     let health_pages = endpoint::serve(health_listener, health.clone(), drops.clone(), shutdown.clone());
     let metrics_pages =

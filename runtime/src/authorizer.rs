@@ -15,6 +15,7 @@ use kube::{Api, Client};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+pub use review_cache::Unknown;
 use review_cache::{Digest, Lookup, Outcome, ReviewCache};
 use ring::digest::{SHA256, digest};
 use std::error::Error;
@@ -74,9 +75,11 @@ pub struct Authorizer {
 }
 
 impl Authorizer {
-    /// Lets callers in that have this right. The client should not retry by itself: there is no time for that.
-    pub fn new(client: Client, right: Right, refusals: Refusals) -> Arc<Self> {
-        let (cache, answered, failures) = (Mutex::default(), Notify::new(), Mutex::default());
+    /// Lets callers in that have this right. The API server is asked about so many unknown tokens at most. The client should
+    /// not retry by itself: there is no time for that.
+    pub fn new(client: Client, right: Right, most_unknown: Unknown, refusals: Refusals) -> Arc<Self> {
+        let cache = Mutex::new(ReviewCache::new(most_unknown));
+        let (answered, failures) = (Notify::new(), Mutex::default());
         Arc::new(Self { client, right, refusals, cache, answered, failures })
     }
 

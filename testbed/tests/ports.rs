@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use anyhow::{Result, anyhow, ensure};
-use brupop_runtime::authorizer::{Authorizer, Refusals, Right};
+use brupop_runtime::authorizer::{Authorizer, Refusals, Right, Unknown};
 use brupop_runtime::connections::Drops;
 use brupop_runtime::tls::Resolver;
 use brupop_runtime::{Health, Shutdown, endpoint, install_crypto_provider, metrics_endpoint};
@@ -278,7 +278,12 @@ async fn scrapers_are_answered_during_a_flood() -> Result<()> {
         ("2,000 that stall and come back at once", FLOOD, &Behaviour::UNFINISHED[..]),
     ] {
         let (client, asked) = token_reviewer();
-        let callers = Authorizer::new(client, Right::Get(metrics_endpoint::PATH), Refusals::default());
+        let callers = Authorizer::new(
+            client,
+            Right::Get(metrics_endpoint::PATH),
+            Unknown::OF_A_REPLICA,
+            Refusals::default(),
+        );
         let (port, _server) = start_tls(|listener, resolver, shutdown| {
             let render = || "# EOF\n".to_owned();
             metrics_endpoint::serve(listener, resolver, callers, render, Drops::default(), shutdown)

@@ -83,9 +83,9 @@ impl HostSession {
         }
     }
 
-    /// The same, which counts its calls here.
-    pub(super) fn counting(self, calls: HostCalls) -> Self {
-        Self { host: self.host.counting(calls), ..self }
+    /// Counts its calls here from now on.
+    pub(super) fn count(&mut self, calls: HostCalls) {
+        self.host.count(calls);
     }
 
     /// Looks at the host.

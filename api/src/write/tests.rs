@@ -106,7 +106,7 @@ fn bare_node() -> Node {
 
 fn bare_fleet() -> BottlerocketFleet {
     let metadata = json!({"name": "fleet", "uid": "u-3", "generation": 8});
-    object(json!({"metadata": metadata, "spec": {}}), "brupop.bottlerocket.aws/v2", "BottlerocketFleet")
+    object(json!({"metadata": metadata, "spec": {}}), "brupop.bottlerocket.aws/v1alpha1", "BottlerocketFleet")
 }
 
 fn object<T: DeserializeOwned>(mut members: Json, version: &str, kind: &str) -> T {

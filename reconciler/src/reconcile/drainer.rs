@@ -36,8 +36,10 @@ pub(super) struct PassedOver {
 /// What the pods of a node are watched for, the most important first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum For {
-    /// It is being emptied. Others that are about to be never take its watch: nobody else ends what has begun.
+    /// It is being emptied, and watched already: nobody takes its watch before it is empty.
     Drain,
+    /// It is being emptied.
+    DrainAnew,
     /// It is about to be emptied.
     DrainNext,
     /// It is the next to start.
@@ -294,7 +296,7 @@ impl Drainer {
         match shadow.spec.state {
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if granted => None,
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if entry.marker().is_some() => {
-                Some(For::Drain)
+                Some(if self.pods.watches(name) { For::Drain } else { For::DrainAnew })
             }
             State::StagedAndPerformedUpdate | State::RebootedIntoUpdate if shadow.reached() => {
                 Some(For::DrainNext)

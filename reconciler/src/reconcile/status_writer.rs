@@ -142,9 +142,11 @@ impl Reconciler {
             Reason::Aborting(Abort::PodsComeBack) => cluster.drain(name)?.needed.clone(),
             Reason::Aborting(Abort::NodeChangesDenied) => cluster.entries.get(name)?.denied.clone(),
             Reason::Aborting(Abort::CannotDrain | Abort::BudgetAllowsNone) => {
-                let (Obstacle::Never(why) | Obstacle::Now { budget: why, .. }) =
-                    cluster.entries.get(name)?.obstacle.as_ref()?;
-                Some(why.clone())
+                Some(match cluster.entries.get(name)?.obstacle.as_ref()? {
+                    Obstacle::Never(why) => why.clone(),
+                    // Another one may have been in the way before.
+                    Obstacle::Now { budget, .. } => format!("now it is {budget}"),
+                })
             }
             Reason::Aborting(Abort::WorkloadsUnavailable | Abort::WorkloadsUnavailableAmongOthers) => {
                 cluster.entries.get(name)?.evicted.clone().flatten()

@@ -61,6 +61,11 @@ impl PodWatches {
         }
     }
 
+    /// Are the pods of the node of this shadow watched?
+    pub fn watches(&self, shadow: &str) -> bool {
+        self.watches.contains_key(shadow)
+    }
+
     /// The namespaces in which a budget allows more than at the last call.
     pub fn relaxed(&mut self) -> BTreeSet<String> {
         let Some((watched, budgets)) = &mut self.budgets else { return BTreeSet::new() };

@@ -13,12 +13,24 @@ const KNOWN_FOR: Duration = Duration::from_hours(1);
 const MOST_KNOWN: usize = 256;
 /// How long a refused token is not asked about again. A caller that has just been given the right waits for so long.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
-/// Most other tokens that are remembered at a time, and so asked about in [`REFUSED_FOR`]: ten a second.
-const MOST_UNKNOWN: usize = 100;
-/// Most of these that one peer has brought.
-const MOST_UNKNOWN_OF_PEER: usize = 5;
 /// How long the API server is not asked again about a known token after it did not tell.
 const UNAVAILABLE_FOR: Duration = Duration::from_secs(1);
+
+/// Most other tokens that are remembered at a time, and so asked about in ten seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Unknown {
+    /// In all.
+    pub in_all: usize,
+    /// Of those that one peer has brought.
+    pub of_peer: usize,
+}
+
+impl Unknown {
+    /// Of one of a few replicas.
+    pub const OF_A_REPLICA: Self = Self { in_all: 100, of_peer: 5 };
+    /// Where each node has such a process: whoever goes from one to the next has the API server asked by all of them.
+    pub const OF_ONE_OF_MANY: Self = Self { in_all: 10, of_peer: 3 };
+}
 
 /// SHA-256 of a token; the token itself is not kept.
 pub(super) type Digest = [u8; 32];
@@ -50,8 +62,11 @@ pub(super) enum Lookup {
 }
 
 /// Tokens that were allowed lately, and others for a moment.
-#[derive(Debug, Default)]
-pub(super) struct ReviewCache(HashMap<Digest, Entry>);
+#[derive(Debug)]
+pub(super) struct ReviewCache {
+    entries: HashMap<Digest, Entry>,
+    most_unknown: Unknown,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -66,9 +81,13 @@ struct Entry {
 }
 
 impl ReviewCache {
+    pub(super) fn new(most_unknown: Unknown) -> Self {
+        Self { entries: HashMap::new(), most_unknown }
+    }
+
     pub(super) fn look_up(&mut self, token: Digest, peer: Peer, now: Instant) -> Lookup {
-        self.0.retain(|_, entry| entry.answer.is_none() || now < entry.kept_until);
-        if let Some(entry) = self.0.get_mut(&token) {
+        self.entries.retain(|_, entry| entry.answer.is_none() || now < entry.kept_until);
+        if let Some(entry) = self.entries.get_mut(&token) {
             return match entry.answer {
                 None => Lookup::Pending,
                 Some(outcome) if now < entry.holds_until => Lookup::Known(outcome),
@@ -78,18 +97,20 @@ impl ReviewCache {
                 }
             };
         }
-        let unknown = || self.0.values().filter(|entry| !entry.known);
+        let unknown = || self.entries.values().filter(|entry| !entry.known);
         let of_peer = unknown().filter(|entry| entry.peer == peer);
-        if unknown().count() >= MOST_UNKNOWN || of_peer.count() >= MOST_UNKNOWN_OF_PEER {
+        let Unknown { in_all, of_peer: of_each } = self.most_unknown;
+        if unknown().count() >= in_all || of_peer.count() >= of_each {
             return Lookup::Known(Outcome::Limited);
         }
-        self.0.insert(token, Entry { peer, answer: None, holds_until: now, known: false, kept_until: now });
+        self.entries
+            .insert(token, Entry { peer, answer: None, holds_until: now, known: false, kept_until: now });
         Lookup::Ask
     }
 
     /// Keeps what the API server said.
     pub(super) fn store(&mut self, token: &Digest, outcome: Outcome, now: Instant) {
-        let Some(entry) = self.0.get_mut(token) else { return };
+        let Some(entry) = self.entries.get_mut(token) else { return };
         entry.answer = Some(outcome);
         if outcome == Outcome::Unavailable && entry.known {
             entry.holds_until = now + UNAVAILABLE_FOR;
@@ -99,11 +120,11 @@ impl ReviewCache {
         let (holds, kept) = if entry.known { (ALLOWED_FOR, KNOWN_FOR) } else { (REFUSED_FOR, REFUSED_FOR) };
         (entry.holds_until, entry.kept_until) = (now + holds, now + kept);
 
-        let known = || self.0.iter().filter(|(_, entry)| entry.known);
+        let known = || self.entries.iter().filter(|(_, entry)| entry.known);
         if known().count() > MOST_KNOWN
             && let Some(token) = known().min_by_key(|(_, entry)| entry.kept_until).map(|(token, _)| *token)
         {
-            self.0.remove(&token);
+            self.entries.remove(&token);
         }
     }
 }

@@ -74,7 +74,7 @@ fn with(authorization: &'static str) -> HeaderMap {
 
 fn authorizer(right: Right) -> (ApiServer, Arc<Authorizer>) {
     let (server, client) = ApiServer::start();
-    (server, Authorizer::new(client, right, Refusals::default()))
+    (server, Authorizer::new(client, right, Unknown::OF_A_REPLICA, Refusals::default()))
 }
 
 #[tokio::test]

@@ -209,18 +209,21 @@ impl PodEntry {
 }
 
 impl Program {
-    /// Finds a port for each one that the program is told of and its container has, and tells it.
+    /// Finds a port for each one that the program is told of, and tells it. Agents have theirs only with a component.
     fn listen(
         &self,
         container: &Container,
         env: &mut Vec<(String, String)>,
     ) -> Result<Vec<(i32, SocketAddr)>> {
         let listen = self.ports.iter().filter_map(|(name, variable)| {
-            let port = probe::port_named(container, name)?;
-            Some(free_port().map(|free| {
-                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free));
+            let port = match probe::port_named(container, name) {
+                None if container.name == "agent" => return None,
+                port => port.with_context(|| format!("{} has no port {name}", container.name)),
+            };
+            Some(port.and_then(|port| {
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
                 env.push((variable.clone(), address.to_string()));
-                (port, address)
+                Ok((port, address))
             }))
         });
         listen.collect()

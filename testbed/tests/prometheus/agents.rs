@@ -72,6 +72,9 @@ pub async fn calls_are_those_of_the_hosts(fleet: &Fleet, prometheus: &Prometheus
     agree.await.with_context(|| format!("{told:?}"))?;
     let requests = "sum by (verb, code) (brupop_agent_api_requests_total)";
     let requests = prometheus.query(requests, &["verb", "code"]).await?;
+    let drops = "sum by (port) (brupop_agent_dropped_connections_total)";
+    let drops = prometheus.query(drops, &["port"]).await?;
+    ensure!(drops.contains_key("metrics"), "{drops:?}");
     // Each agent has reported.
     ensure!(requests.get("patch/200") >= Some(&hosts), "{requests:?}");
     Ok(())

@@ -33,7 +33,7 @@ fn who_is_being_emptied_is_watched_before_who_is_next() {
     assert_eq!(
         Drainer::default().wanted(&cluster),
         [
-            (For::Drain, "brs-y", "y"),
+            (For::DrainAnew, "brs-y", "y"),
             (For::DrainNext, "brs-b", "b"),
             (For::DrainNext, "brs-z", "z"),
             (For::DrainSoon, "brs-a", "a"),

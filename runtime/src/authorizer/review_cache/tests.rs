@@ -2,6 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
+const MOST: Unknown = Unknown::OF_A_REPLICA;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn token(number: usize) -> Digest {
@@ -29,7 +30,7 @@ fn an_answer_holds_for_its_time() {
         (Outcome::Forbidden, 10),
         (Outcome::Unavailable, 10),
     ] {
-        let mut cache = ReviewCache::default();
+        let mut cache = ReviewCache::new(MOST);
         ask(&mut cache, 1, peer(1), outcome, now);
         let end = now + SECOND * seconds;
         assert_eq!(
@@ -43,7 +44,7 @@ fn an_answer_holds_for_its_time() {
 
 #[test]
 fn a_known_token_is_soon_asked_about_again() {
-    let (mut cache, now) = (ReviewCache::default(), Instant::now());
+    let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
     ask(&mut cache, 1, peer(1), Outcome::Allowed, now);
     let later = now + ALLOWED_FOR;
     ask(&mut cache, 1, peer(1), Outcome::Unavailable, later);
@@ -54,13 +55,13 @@ fn a_known_token_is_soon_asked_about_again() {
 
 #[test]
 fn a_peer_has_few_unknown_tokens_at_once() {
-    let (mut cache, now) = (ReviewCache::default(), Instant::now());
-    for number in 0..MOST_UNKNOWN_OF_PEER {
+    let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
+    for number in 0..MOST.of_peer {
         assert_eq!(cache.look_up(token(number), peer(1), now), Lookup::Ask);
     }
     let limited = Lookup::Known(Outcome::Limited);
     assert_eq!(cache.look_up(token(100), peer(1), now), limited, "while the API server is asked");
-    for number in 0..MOST_UNKNOWN_OF_PEER {
+    for number in 0..MOST.of_peer {
         cache.store(&token(number), Outcome::Unauthenticated, now);
     }
     assert_eq!(cache.look_up(token(100), peer(1), now), limited, "and when it has answered");
@@ -70,10 +71,10 @@ fn a_peer_has_few_unknown_tokens_at_once() {
 
 #[test]
 fn made_up_tokens_keep_no_known_one_out() {
-    let (mut cache, now) = (ReviewCache::default(), Instant::now());
+    let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
     ask(&mut cache, 1000, peer(0), Outcome::Allowed, now);
     let later = now + ALLOWED_FOR;
-    for (number, of) in (0..MOST_UNKNOWN).zip((1..=20).cycle()) {
+    for (number, of) in (0..MOST.in_all).zip((1..=20).cycle()) {
         ask(&mut cache, number, peer(of), Outcome::Unauthenticated, later);
     }
     assert_eq!(cache.look_up(token(1001), peer(200), later), Lookup::Known(Outcome::Limited));
@@ -81,19 +82,19 @@ fn made_up_tokens_keep_no_known_one_out() {
     // Once it is refused it is one like any other.
     let later = later + ALLOWED_FOR;
     ask(&mut cache, 1000, peer(0), Outcome::Unauthenticated, later);
-    assert_eq!(cache.0.len(), 1);
-    assert!(!cache.0[&token(1000)].known);
+    assert_eq!(cache.entries.len(), 1);
+    assert!(!cache.entries[&token(1000)].known);
 }
 
 #[test]
 fn of_too_many_known_tokens_the_oldest_goes() {
-    let (mut cache, now) = (ReviewCache::default(), Instant::now());
+    let (mut cache, now) = (ReviewCache::new(MOST), Instant::now());
     for number in 0..=MOST_KNOWN {
         let now = now + SECOND / 1000 * u32::try_from(number).unwrap();
         ask(&mut cache, number, peer(1), Outcome::Allowed, now);
     }
-    assert_eq!(cache.0.len(), MOST_KNOWN);
-    assert!(!cache.0.contains_key(&token(0)) && cache.0.contains_key(&token(1)));
+    assert_eq!(cache.entries.len(), MOST_KNOWN);
+    assert!(!cache.entries.contains_key(&token(0)) && cache.entries.contains_key(&token(1)));
 }
 
 #[derive(Clone, Debug)]
@@ -116,12 +117,12 @@ proptest! {
     /// Whoever asks what when: no answer outlives its time, and unknown tokens are asked about within the rate.
     #[test]
     fn never_stale_and_never_too_often(steps in prop::collection::vec(step(), 1..800)) {
-        let (mut cache, mut now) = (ReviewCache::default(), Instant::now());
+        let (mut cache, mut now) = (ReviewCache::new(MOST), Instant::now());
         let mut answers = HashMap::new();
         let mut refused: Vec<Instant> = Vec::new();
         for step in steps {
             now += Duration::from_millis(step.wait);
-            let known = cache.0.get(&token(step.token)).is_some_and(|entry| entry.known);
+            let known = cache.entries.get(&token(step.token)).is_some_and(|entry| entry.known);
             match cache.look_up(token(step.token), peer(step.peer), now) {
                 Lookup::Ask => {
                     if !known && step.says != Outcome::Allowed {
@@ -138,8 +139,8 @@ proptest! {
                 }
                 Lookup::Pending => prop_assert!(false, "each was answered"),
             }
-            prop_assert!(refused.iter().filter(|at| now < **at + REFUSED_FOR).count() <= MOST_UNKNOWN);
-            prop_assert!(cache.0.len() <= MOST_UNKNOWN + MOST_KNOWN);
+            prop_assert!(refused.iter().filter(|at| now < **at + REFUSED_FOR).count() <= MOST.in_all);
+            prop_assert!(cache.entries.len() <= MOST.in_all + MOST_KNOWN);
         }
     }
 }

@@ -182,6 +182,7 @@ proptest! {
             u64::try_from(used).unwrap() <= limit
         };
         prop_assert!(within(&|_| true, seen.fleet.ceiling), "in all");
+        prop_assert!(after.status().slots.len() <= 500, "the ledger has no room for more");
         prop_assert!(within(&|pool| pool.is_none(), seen.fleet.limit), "in no pool");
         for pool in seen.fleet.pools {
             prop_assert!(within(&|of| of == Some(pool.name), pool.limit), "in {}", pool.name);
