@@ -376,3 +376,24 @@ fn what_was_absent_is_tested_to_be_so_still() {
         assert!(patched::<BottlerocketShadow>(&json!(since), &patch).is_err(), "{says}: {patch}");
     }
 }
+
+/// Another writer may have spelled defaults out, and left nulls.
+#[test]
+fn what_means_the_same_is_the_same() {
+    let slot = json!({"uid": "u", "attempt": 1, "since": null, "lost": false});
+    let record = json!({"succeeded": 0, "failures": [], "halted": null});
+    let read = json!({"metadata": {"name": "fleet"}, "spec": {},
+        "status": {"slots": {"brs-a": slot}, "versions": {"1.20.0": record}}});
+    let slot = Slot { uid: "u".into(), attempt: 1, ..Slot::default() };
+    let slots = BTreeMap::from([("brs-a".to_owned(), slot.clone())]);
+    for (field, value) in [
+        (Field::Slot("brs-a"), Value::Slot(slot)),
+        (Field::Slots, Value::Slots(Cow::Owned(slots))),
+        (Field::VersionRecord("1.20.0"), Value::VersionRecord(VersionRecord::default())),
+    ] {
+        let write = Write { object: Object::Fleet, tests: vec![(field, value)], sets: vec![] };
+        let patch = write.patch(&read).unwrap();
+        let mut document = read.clone();
+        assert!(json_patch::patch(&mut document, &patch).is_ok(), "{field:?}: {patch}");
+    }
+}
