@@ -326,6 +326,21 @@ mod tests {
         parts.chain(members).for_each(|(key, part)| unsaid(&format!("{path}/{key}"), part, found));
     }
 
+    /// What users apply is what the types say.
+    #[test]
+    fn the_definitions_are_those_of_the_manifests() {
+        for crd in all() {
+            let file = format!(
+                "{}/../manifests/{}-crd.yaml",
+                env!("CARGO_MANIFEST_DIR"),
+                crd.spec.names.singular.as_deref().unwrap()
+            );
+            let text = std::fs::read_to_string(&file).unwrap();
+            let read: Value = serde_yaml_ng::from_str(&text).unwrap();
+            assert_eq!(read, json!(crd), "{file}: run `make manifests`");
+        }
+    }
+
     #[test]
     fn each_list_declares_its_list_type() {
         let mut found = vec![];

@@ -276,3 +276,46 @@ pub struct Counts {
     #[schemars(schema_with = "crate::crds::counter")]
     pub pending: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_halt_holds_its_variants_and_whoever_is_unknown() {
+        let record = |variants: Option<&[&str]>| VersionRecord {
+            halted: variants.map(|variants| Halt { variants: texts(variants), ..Halt::default() }),
+            ..VersionRecord::default()
+        };
+        for (variants, variant, held) in [
+            (None, Some("aws-k8s"), false),
+            (None, None, false),
+            (Some(&[][..]), Some("aws-k8s"), true),
+            (Some(&[][..]), None, true),
+            (Some(&["metal-k8s"][..]), Some("aws-k8s"), false),
+            (Some(&["metal-k8s", "aws-k8s"][..]), Some("aws-k8s"), true),
+            (Some(&["metal-k8s"][..]), None, true),
+        ] {
+            assert_eq!(record(variants).is_halted_for(variant), held, "{variants:?} {variant:?}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_proven_where_it_was_reached() {
+        for (succeeded, proven, variant, expected) in [
+            (0, &[][..], None, false),
+            (0, &["aws-k8s"][..], Some("aws-k8s"), false),
+            (1, &["aws-k8s"][..], Some("aws-k8s"), true),
+            (1, &["aws-k8s"][..], Some("metal-k8s"), false),
+            (1, &["aws-k8s"][..], None, true),
+        ] {
+            let record =
+                VersionRecord { succeeded, proven_variants: texts(proven), ..VersionRecord::default() };
+            assert_eq!(record.is_proven_for(variant), expected, "{succeeded} {proven:?} {variant:?}");
+        }
+    }
+}

@@ -250,6 +250,7 @@ mod tests {
         let identity = list.items[1].metadata.clone();
         let known = [identity.namespace, identity.name, identity.uid].map(Option::unwrap_or_default);
         assert_eq!(known, ["ns", "bad", "u"], "an Event about it has to find it");
+        assert_eq!(Resource::meta(&list.items[1]), &list.items[1].metadata);
         let read = list.items[0].ok().unwrap();
         assert_eq!((read.metadata.generation, &read.metadata.managed_fields), (Some(2), &None));
     }
