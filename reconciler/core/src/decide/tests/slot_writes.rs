@@ -200,3 +200,21 @@ impl With for NodeView<'static> {
         self
     }
 }
+
+/// What the fleet's status shows as its limit.
+#[test]
+fn no_more_slots_are_told_of_than_there_can_be() {
+    let pools = [PoolFacts { limit: 3, ..zones::pool("a") }, PoolFacts { limit: 4, ..zones::pool("b") }];
+    let empty = [PoolFacts { nodes: 0, ..zones::pool("a") }];
+    for (says, pools, unpooled, limit, ceiling, expected) in [
+        ("no pools", &[][..], 0, 2, u64::MAX, 2),
+        ("pools own all nodes", &pools[..], 0, 2, u64::MAX, 7),
+        ("and not all", &pools[..], 5, 2, u64::MAX, 9),
+        ("the fleet has a ceiling", &pools[..], 5, 2, 6, 6),
+        ("a pool without nodes", &empty[..], 5, 2, u64::MAX, 2),
+        ("unlimited", &pools[..], 5, u64::MAX, u64::MAX, 500),
+    ] {
+        let fleet = FleetFacts { pools, unpooled, limit, ceiling, ..without_slots() };
+        assert_eq!(fleet.total_limit(), expected, "{says}");
+    }
+}
