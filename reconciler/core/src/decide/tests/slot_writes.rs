@@ -214,7 +214,7 @@ fn no_more_slots_are_told_of_than_there_can_be() {
         ("a pool without nodes", &empty[..], 5, 2, u64::MAX, 2),
         ("unlimited", &pools[..], 5, u64::MAX, u64::MAX, 500),
     ] {
-        let fleet = FleetFacts { pools, unpooled, limit, ceiling, ..without_slots() };
+        let fleet = FleetFacts { limit, unpooled, ceiling, pools, ..without_slots() };
         assert_eq!(fleet.total_limit(), expected, "{says}");
     }
 }
