@@ -326,6 +326,41 @@ mod tests {
         parts.chain(members).for_each(|(key, part)| unsaid(&format!("{path}/{key}"), part, found));
     }
 
+    #[test]
+    fn words_are_told_from_others() {
+        let long = "a".repeat(64);
+        for (text, is_label) in [
+            ("a", true),
+            ("a-1", true),
+            ("7a", true),
+            ("", false),
+            ("-a", false),
+            ("a-", false),
+            ("A", false),
+            ("a.b", false),
+            ("a_b", false),
+            (&long[..63], true),
+            (&long, false),
+        ] {
+            assert_eq!(is_dns_label(text), is_label, "{text:?}");
+        }
+        for (text, expected) in [
+            ("0a1b-2c", true),
+            ("a_b.c", true),
+            ("", false),
+            ("a b", false),
+            ("a/b", false),
+            (&"a".repeat(BOOT_ID_MAX + 1), false),
+        ] {
+            assert_eq!(is_boot_id(text), expected, "{text:?}");
+        }
+        for (text, expected) in
+            [("aws-k8s-1.30", true), ("", false), ("a b", false), (&"a".repeat(300), false)]
+        {
+            assert_eq!(is_variant(text), expected, "{text:?}");
+        }
+    }
+
     /// What users apply is what the types say.
     #[test]
     fn the_definitions_are_those_of_the_manifests() {
