@@ -3,8 +3,7 @@
 use brupop_runtime::api_requests::ApiRequests;
 use brupop_runtime::authorizer::Refusals;
 use brupop_runtime::connections::Drops;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::info::Info;
+use brupop_runtime::metrics;
 use prometheus_client::registry::Registry;
 
 use crate::host::HostCalls;
@@ -44,32 +43,15 @@ impl Metrics {
             "Calls to Bottlerocket's API, by what was called and by what came of it",
             self.host_calls.family(),
         );
-        self.registry.register(
-            "api_requests",
-            "Requests to the API server, by verb and by the code of the answer; none = there was none",
-            self.api_requests.family(),
-        );
-        self.registry.register(
-            "refused_scrapes",
-            "Scrapes of /metrics refused, by why",
-            self.scrape_refusals.family(),
-        );
-        self.registry.register(
-            "dropped_connections",
-            "Connections dropped, by what they were doing: to make room, or after too long a time",
-            self.drops.family(),
-        );
-        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        self.registry.register("build", "What runs", build);
+        metrics::register_api_requests(&mut self.registry, &self.api_requests);
+        metrics::register_refused_scrapes(&mut self.registry, &self.scrape_refusals);
+        metrics::register_drops(&mut self.registry, &self.drops);
+        metrics::register_build(&mut self.registry);
     }
 
     /// All metrics as text, true at the time of the call.
     pub fn render(&self) -> String {
-        let mut text = String::new();
-        if let Err(error) = encode(&mut text, &self.registry) {
-            tracing::warn!(%error, "metrics could not be written");
-        }
-        text
+        metrics::text(&self.registry)
     }
 }
 

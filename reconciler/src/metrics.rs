@@ -11,8 +11,8 @@ use brupop_core::outcome::{Ended, Phase, results};
 use brupop_runtime::api_requests::ApiRequests;
 use brupop_runtime::authorizer::Refusals;
 use brupop_runtime::connections::Drops;
+use brupop_runtime::metrics;
 use jiff::Timestamp;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -138,11 +138,7 @@ impl Metrics {
         if let Some(pass) = pass {
             pass.register(&mut registry, now);
         }
-        let mut text = String::new();
-        if let Err(error) = encode(&mut text, &registry) {
-            tracing::warn!(%error, "metrics could not be written");
-        }
-        text
+        metrics::text(&registry)
     }
 
     fn register_counters(&self, registry: &mut Registry, watch_failures: u64) {

@@ -10,6 +10,7 @@ pub mod environment;
 pub mod errors;
 mod failure_log;
 pub mod logs;
+pub mod metrics;
 pub mod metrics_endpoint;
 mod peer;
 pub mod requests;

@@ -5,14 +5,13 @@ use brupop_runtime::api_requests::ApiRequests;
 use brupop_runtime::authorizer::Refusals;
 use brupop_runtime::connections::Drops;
 use brupop_runtime::logs::Quota;
+use brupop_runtime::metrics;
 use kube::core::admission::Operation;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -125,31 +124,18 @@ impl Metrics {
     }
 
     fn register_ports(&mut self) {
-        self.registry.register(
-            "refused_scrapes",
-            "Scrapes of /metrics refused, by why",
-            self.scrape_refusals.family(),
-        );
+        metrics::register_refused_scrapes(&mut self.registry, &self.scrape_refusals);
         self.registry.register(
             "refused_callers",
             "Requests for a review refused for want of a token, by why; only if one is required",
             self.caller_refusals.family(),
         );
-        self.registry.register(
-            "dropped_connections",
-            "Connections dropped, by what they were doing: to make room, or after too long a time",
-            self.drops.family(),
-        );
+        metrics::register_drops(&mut self.registry, &self.drops);
     }
 
     fn register_process(&mut self) {
-        self.registry.register(
-            "api_requests",
-            "Requests to the API server, by verb and by the code of the answer; none = there was none",
-            self.api_requests.family(),
-        );
-        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        self.registry.register("build", "What runs", build);
+        metrics::register_api_requests(&mut self.registry, &self.api_requests);
+        metrics::register_build(&mut self.registry);
     }
 
     /// Counts a verdict.
@@ -185,11 +171,7 @@ impl Metrics {
 
     /// All metrics as text, true at the time of the call.
     pub fn render(&self) -> String {
-        let mut text = String::new();
-        if let Err(error) = encode(&mut text, &self.registry) {
-            tracing::warn!(%error, "metrics could not be written");
-        }
-        text
+        metrics::text(&self.registry)
     }
 }
 

@@ -112,7 +112,7 @@ pub struct PoolFacts<'a> {
     pub name: &'a str,
     /// How many opted-in nodes it owns.
     pub nodes: u64,
-    /// How many of its nodes may be updated at once.
+    /// How many of its nodes may be unavailable at once.
     pub limit: u64,
     /// Does it keep two of its zones from being unavailable together?
     pub one_zone_at_a_time: bool,

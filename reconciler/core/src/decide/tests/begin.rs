@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::super::{Effect, Reason, counts, new_shadow, new_term, node as decide, slots};
 use super::world::{
-    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, marked, marker, node, shadow, updating,
-    without_slots,
+    FIRST_BOOT, NEW, OLD, SECOND_BOOT, SHADOW, UID, fleet, idle, ledger, marked, marker, node, shadow,
+    updating, without_slots,
 };
 use super::{next_state, sets, write};
 use crate::facts::{FleetFacts, Gate, NodeView, Until};
@@ -57,12 +57,7 @@ fn only_slots_that_are_taken_test_the_pause() {
     let generation = |write: &Write<'_>| write.tests.iter().any(|(field, _)| *field == Field::Generation);
     let fleet = without_slots();
     let taken = slots(&fleet, &[idle()]).write.unwrap();
-    let ledger: BottlerocketFleet = serde_json::from_value(json!({
-        "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
-        "metadata": {"name": "fleet", "uid": fleet.uid, "generation": fleet.generation}, "spec": {},
-        "status": {"term": fleet.term},
-    }))
-    .unwrap();
+    let ledger = ledger(&fleet);
     assert!(generation(&taken) && apply(&taken, &mut ledger.clone()).is_ok());
     let with = |change: fn(&mut BottlerocketFleet)| {
         let mut ledger = ledger.clone();

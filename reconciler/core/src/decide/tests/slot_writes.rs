@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use brupop_api::fleet::{BottlerocketFleet, Slot, VersionRecord};
 use brupop_api::write::apply;
-use serde_json::json;
 
 use super::world::*;
 use super::*;
@@ -45,12 +44,7 @@ type Change = (&'static str, fn(&mut BottlerocketFleet));
 fn slots_are_taken_only_on_what_was_read() {
     let fleet = without_slots();
     let write = take_slots(&fleet, &[idle()]).write.unwrap();
-    let ledger: BottlerocketFleet = serde_json::from_value(json!({
-        "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
-        "metadata": {"name": "fleet", "uid": fleet.uid, "generation": fleet.generation}, "spec": {},
-        "status": {"term": fleet.term},
-    }))
-    .unwrap();
+    let ledger = ledger(&fleet);
     let changes: [Change; 4] = [
         ("another one leads", |ledger| ledger.status.as_mut().unwrap().term = Some(5)),
         ("another node has a slot", |ledger| {

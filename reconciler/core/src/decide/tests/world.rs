@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use brupop_api::facts::{ShadowFacts, SpecFacts, StatusFacts};
-use brupop_api::fleet::{Slot, VersionRecord};
+use brupop_api::fleet::{BottlerocketFleet, Slot, VersionRecord};
 use brupop_api::{Marker, State};
+use serde_json::json;
 
 use crate::facts::{FleetFacts, NodeFacts, NodeView, PodFacts, TimeFacts};
 
@@ -42,6 +43,16 @@ pub(super) fn marker(attempt: u64, drained: bool) -> Marker {
 
 pub(super) fn fleet() -> FleetFacts<'static> {
     FleetFacts { slots: &SLOT, ..FleetFacts::EXAMPLE }
+}
+
+/// The ledger that this fleet was read from; without slots.
+pub(super) fn ledger(fleet: &FleetFacts<'_>) -> BottlerocketFleet {
+    serde_json::from_value(json!({
+        "apiVersion": "brupop.bottlerocket.aws/v1alpha1", "kind": "BottlerocketFleet",
+        "metadata": {"name": "fleet", "uid": fleet.uid, "generation": fleet.generation}, "spec": {},
+        "status": {"term": fleet.term},
+    }))
+    .unwrap()
 }
 
 pub(super) fn without_slots() -> FleetFacts<'static> {
