@@ -84,6 +84,15 @@ impl Check {
         before.map(|(result, _)| result) != self.found.as_ref().map(|(result, _)| result.clone())
     }
 
+    /// Something else showed, before the first check, that it does not hold; of several such sentences one in an interval
+    /// counts. The first check is due as before.
+    pub fn doubt(&mut self, why: String, now: Duration) {
+        let is_stale = self.found.as_ref().is_none_or(|(_, at)| now >= *at + self.interval);
+        if self.begun == 0 && is_stale {
+            self.found = Some((Err(why), now));
+        }
+    }
+
     /// Is it as it must be?
     ///
     /// # Errors
@@ -95,7 +104,7 @@ impl Check {
         }
     }
 
-    /// Is the result of a check known, whatever it is?
+    /// Is anything known of it, by a check or by a doubt?
     pub fn is_known(&self) -> bool {
         self.found.is_some()
     }

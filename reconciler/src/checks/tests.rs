@@ -33,6 +33,21 @@ fn retries_slow_down_to_the_interval() {
 }
 
 #[test]
+fn a_doubt_counts_until_the_first_check() {
+    let mut admission = Check::new(s(60));
+    admission.doubt("nobody listens".into(), s(1));
+    assert_eq!((admission.holds(), admission.due()), (Err("nobody listens"), Some(s(0))));
+    admission.doubt("no answer".into(), s(60));
+    assert_eq!(admission.holds(), Err("nobody listens"), "not a sentence for each request");
+    admission.doubt("no answer".into(), s(61));
+    assert_eq!(admission.holds(), Err("no answer"));
+    admission.begin();
+    admission.found(finding(&Met::Refusal), s(62));
+    admission.doubt("a late answer".into(), s(200));
+    assert_eq!(admission.holds(), Ok(()));
+}
+
+#[test]
 fn a_proof_outlasts_a_missing_answer() {
     let mut admission = Check::new(s(60));
     let unknown = finding(&Met::Nothing("timeout".into()));

@@ -71,6 +71,10 @@ impl Reconciler {
         let Request { key, operation, context, .. } = request;
         let now = self.now();
         let news = self.leading.memory.in_flight(&key).failed(why, now);
+        if matches!(operation, Operation::CreateShadow(_)) {
+            // Dry runs need a shadow. Where the webhook cannot be reached there may never be one, and this is all that tells.
+            self.leading.admission.doubt(format!("no shadow can be created: {why}"), now);
+        }
         if matches!(operation, Operation::LabelNode { .. }) {
             self.leading.opt_in_from = now + OPT_IN_PAUSE;
             self.not_opted_in(context, why);

@@ -9,6 +9,7 @@ mod returns;
 mod rogue_agent;
 mod rogue_reports;
 mod undefined;
+mod unreachable_webhook;
 mod windows;
 
 use std::time::Duration;
