@@ -5,8 +5,6 @@
 
 mod calls;
 mod error;
-#[cfg(test)]
-mod tests;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -248,4 +246,17 @@ fn unexpected(call: &'static str, (status, body): &(StatusCode, Vec<u8>)) -> Hos
 fn sentence(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(SENTENCE_MAX)]);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_is_one_short_line() {
+        assert_eq!(sentence(b"  Update lock\n held \r\n"), "Update lock held");
+        assert!(sentence(&vec![b'x'; 100_000]).len() <= SENTENCE_MAX);
+        assert!(sentence(&[0xff; 4]).chars().all(|c| c == char::REPLACEMENT_CHARACTER));
+        assert!(sentence(&vec![0xff; 100_000]).len() <= 3 * SENTENCE_MAX);
+    }
 }

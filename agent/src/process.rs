@@ -60,7 +60,7 @@ enum PortError {
 /// It cannot start, or nobody listens on the host's socket. Whatever else goes wrong is logged, and tried again.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
     let metrics = options.metrics_address.map(|address| (address, Arc::new(Metrics::default())));
-    let mut cluster = ClusterConfig::infer("brupop-agent").await?;
+    let mut cluster = ClusterConfig::of_pod("brupop-agent")?;
     if let Some((_, metrics)) = &metrics {
         cluster = cluster.counting(&metrics.api_requests);
     }

@@ -219,3 +219,16 @@ pub struct Staged {
     #[schemars(schema_with = "crate::crds::flag")]
     pub prefetched: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_has_one_name() {
+        for state in State::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+            assert_eq!(state.to_string(), state.as_str());
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Why something could not be done.
 
 use brupop_runtime::client::ClientError;
+use kube::config::{InferConfigError, KubeconfigError};
 
 use crate::access::Right;
 use crate::steer::NotSteered;
@@ -8,7 +9,16 @@ use crate::steer::NotSteered;
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no way to the API server.
+    /// Neither a kubeconfig nor a service account was found.
+    #[error("the Kubernetes API is not configured: set KUBECONFIG, or name a file with --kubeconfig")]
+    NoConfiguration(#[source] Box<InferConfigError>),
+    /// There is no such kubeconfig or no such context, or it cannot be used.
+    #[error("the kubeconfig cannot be used")]
+    Kubeconfig(#[source] Box<KubeconfigError>),
+    /// The kubeconfig can be read, but its certificates or credentials cannot be used.
+    #[error("the Kubernetes client could not be made")]
+    Connection(#[source] Box<kube::Error>),
+    /// The same of what the client says of itself.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The caller lacks a right.

@@ -6,6 +6,7 @@
 
 mod access;
 mod arguments;
+mod connection;
 mod error;
 mod exec;
 mod gather;
@@ -16,12 +17,11 @@ mod report;
 mod steer;
 
 use brupop_core::objects::WatchedNode;
-use brupop_runtime::ClusterConfig;
 use clap::CommandFactory as _;
 use jiff::Timestamp;
 
 pub use arguments::Arguments;
-use arguments::{Command, Steering, Target};
+use arguments::{Command, Steering};
 pub use error::Error;
 use gather::ApiServer;
 use page::Page;
@@ -37,7 +37,7 @@ const PROGRAM: &str = "kubectl-brupop";
 /// It could not be done; the error says why, and names the right that is missing.
 pub async fn run(arguments: Arguments) -> Result<(), Error> {
     let Arguments { target, output, command } = arguments;
-    let server = async || connect(&target).await;
+    let server = async || connection::connect(&target).await;
     let page = || Page { now: Timestamp::now(), columns: page::terminal().map(|size| size.columns) };
     match command {
         Command::Status { watch: true } => live::watch(&server().await?, output).await,
@@ -59,16 +59,6 @@ pub async fn run(arguments: Arguments) -> Result<(), Error> {
             page::write_out(&String::from_utf8_lossy(&script))
         }
     }
-}
-
-async fn connect(target: &Target) -> Result<ApiServer, Error> {
-    let Target { namespace, context, kubeconfig } = target;
-    let config = if context.is_none() && kubeconfig.is_none() {
-        ClusterConfig::infer(PROGRAM).await?
-    } else {
-        ClusterConfig::of_kubeconfig(PROGRAM, kubeconfig.as_deref(), context.as_deref()).await?
-    };
-    Ok(ApiServer { client: config.client()?, namespace: namespace.clone() })
 }
 
 /// Steers, and says what is so now.

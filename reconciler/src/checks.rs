@@ -84,11 +84,12 @@ impl Check {
         before.map(|(result, _)| result) != self.found.as_ref().map(|(result, _)| result.clone())
     }
 
-    /// Something else showed, before the first check, that it does not hold; of several such sentences one in an interval
-    /// counts. The first check is due as before.
+    /// Something else showed that it does not hold, while no check can be made: before the first, or when one has been due for
+    /// an interval. Of several such sentences one in an interval counts. The next check is due as before.
     pub fn doubt(&mut self, why: String, now: Duration) {
         let is_stale = self.found.as_ref().is_none_or(|(_, at)| now >= *at + self.interval);
-        if self.begun == 0 && is_stale {
+        let none_is_made = self.begun == 0 || (!self.called && now >= self.next + self.interval);
+        if none_is_made && is_stale {
             self.found = Some((Err(why), now));
         }
     }

@@ -49,7 +49,7 @@ pub struct PlanArgs {
     /// How to print it
     #[arg(long, short, default_value = "table")]
     pub output: Output,
-    /// Namespace of the operator; by default that of the pod, or of the kubeconfig's context
+    /// Namespace of the operator; by default that of the pod
     #[arg(long, short)]
     pub namespace: Option<String>,
 }
@@ -144,7 +144,7 @@ pub async fn run(
     args: &PlanArgs,
 ) -> Result<String, PlanError> {
     let policy = policy.map_err(PlanError::Policy)?;
-    let config = ClusterConfig::infer("brupop-reconciler-plan").await?;
+    let config = ClusterConfig::of_pod("brupop-reconciler-plan")?;
     let (client, namespace) = (config.client()?, args.namespace.as_deref().unwrap_or(config.namespace()));
     let mut cluster = read(&client, namespace).await?;
     let time = Timestamp::now();

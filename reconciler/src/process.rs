@@ -61,7 +61,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     warn_of_a_schedule_that_is_over(&policy, &settings.scheduler_cron_expression);
     let us = settings.pod_name.clone().filter(|name| !name.is_empty()).ok_or(ProcessError::PodName)?;
     let metrics = Metrics::default();
-    let cluster = ClusterConfig::infer("brupop-reconciler").await?.counting(&metrics.api_requests);
+    let cluster = ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.api_requests);
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let (health_listener, metrics_listener) =
         (endpoint::listen(settings.health_address)?, endpoint::listen(settings.metrics_address)?);

@@ -1,6 +1,7 @@
 //! Kubernetes clients with limits on every wait.
 
 use crate::api_requests::ApiRequests;
+use crate::service_account::{self, ServiceAccountError};
 use http::{HeaderValue, Request, Response, header::USER_AGENT};
 use hyper::body::Incoming;
 use hyper_timeout::TimeoutConnector;
@@ -8,9 +9,7 @@ use hyper_util::client::legacy::{self, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
 use tower::retry::RetryLayer;
@@ -28,12 +27,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(310);
 /// Why there is no client.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// Neither a kubeconfig nor a service account was found.
-    #[error("the Kubernetes API is not configured: run in a pod with a service account, or set KUBECONFIG")]
-    Config(#[source] Box<kube::config::InferConfigError>),
-    /// There is no such kubeconfig or no such context, or it cannot be used.
-    #[error("the kubeconfig cannot be used")]
-    Kubeconfig(#[source] Box<KubeconfigError>),
+    /// The pod does not say where the API server is, or who it is itself.
+    #[error(transparent)]
+    Pod(#[from] ServiceAccountError),
     /// The component's name is not valid in a header.
     #[error("{0:?} cannot be sent as a user agent")]
     UserAgent(String),
@@ -50,44 +46,18 @@ pub struct ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// Finds the cluster by `KUBECONFIG` or by the pod's service account. `component` is the user agent's name, as
-    /// `brupop-agent`; the version is added.
+    /// The cluster of the pod that this process runs in. `component` is the user agent's name, as `brupop-agent`; the
+    /// version is added.
     ///
     /// # Errors
-    /// No configuration was found, or it cannot be read.
-    pub async fn infer(component: &str) -> Result<Self, ClientError> {
+    /// This is no pod with a service account.
+    pub fn of_pod(component: &str) -> Result<Self, ClientError> {
         install_crypto_provider();
-        let config = Config::infer().await.map_err(|error| ClientError::Config(Box::new(error)))?;
-        Self::of(config, component)
+        Self::of(service_account::of_environment()?, component)
     }
 
-    /// The cluster of a kubeconfig: of this file, otherwise of `KUBECONFIG` or `~/.kube/config`; in this context, otherwise in
-    /// the current one. `component` is as in [`ClusterConfig::infer`].
-    ///
-    /// # Errors
-    /// There is no such kubeconfig or context, or it cannot be read.
-    pub async fn of_kubeconfig(
-        component: &str,
-        file: Option<&Path>,
-        context: Option<&str>,
-    ) -> Result<Self, ClientError> {
-        install_crypto_provider();
-        let unusable = |error| ClientError::Kubeconfig(Box::new(error));
-        let read = file.map_or_else(Kubeconfig::read, Kubeconfig::read_from).map_err(unusable)?;
-        let options =
-            KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-        let config = Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)?;
-        Self::of(config, component)
-    }
-
-    fn of(mut config: Config, component: &str) -> Result<Self, ClientError> {
-        let agent = format!("{component}/{}", env!("CARGO_PKG_VERSION"));
-        let agent = HeaderValue::from_str(&agent).map_err(|_| ClientError::UserAgent(agent))?;
-        config.headers.push((USER_AGENT, agent));
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.read_timeout = Some(READ_TIMEOUT);
-        config.reset_reader_on_write = true;
-        Ok(Self { config, requests: ApiRequests::default() })
+    fn of(config: Config, component: &str) -> Result<Self, ClientError> {
+        Ok(Self { config: bounded(config, component)?, requests: ApiRequests::default() })
     }
 
     /// The same, whose clients count their requests here.
@@ -96,7 +66,7 @@ impl ClusterConfig {
         Self { requests: requests.clone(), ..self }
     }
 
-    /// The namespace this process runs in: the kubeconfig's context or the pod's own.
+    /// The namespace this process runs in.
     pub fn namespace(&self) -> &str {
         &self.config.default_namespace
     }
@@ -106,7 +76,7 @@ impl ClusterConfig {
     /// # Errors
     /// Certificates or credentials of the configuration cannot be used.
     pub fn client(&self) -> Result<Client, ClientError> {
-        self.build(self.config.clone())
+        self.build(&self.config)
     }
 
     /// A client that does not retry: its caller sees 429, 503 and 504. With 429 the API server also says that a budget does
@@ -117,20 +87,34 @@ impl ClusterConfig {
     pub fn client_without_retry(&self) -> Result<Client, ClientError> {
         let mut config = self.config.clone();
         config.default_retry = false;
-        self.build(config)
+        self.build(&config)
     }
 
-    fn build(&self, config: Config) -> Result<Client, ClientError> {
-        let failed = |error| ClientError::Build(Box::new(error));
-        let patience = TimeoutLayer::new(RESPONSE_TIMEOUT);
+    fn build(&self, config: &Config) -> Result<Client, ClientError> {
+        let builder = prompt(config).map_err(|error| ClientError::Build(Box::new(error)))?;
         // The timeout is counted, too: the counter is outermost.
-        if config.proxy_url.is_some() || config.auth_info.exec.is_some() {
-            let builder = ClientBuilder::try_from(config).map_err(failed)?;
-            return Ok(builder.with_layer(&patience).with_layer(&self.requests).build());
-        }
-        let builder = prompt(&config).map_err(failed)?;
-        Ok(builder.with_layer(&patience).with_layer(&self.requests).build())
+        Ok(builder.with_layer(&patience()).with_layer(&self.requests).build())
     }
+}
+
+/// The same cluster, with a limit on each wait for a connection and on silence, and with the name of a component and the
+/// version as user agent.
+///
+/// # Errors
+/// The name is not valid in a header.
+pub fn bounded(mut config: Config, component: &str) -> Result<Config, ClientError> {
+    let agent = format!("{component}/{}", env!("CARGO_PKG_VERSION"));
+    let agent = HeaderValue::from_str(&agent).map_err(|_| ClientError::UserAgent(agent))?;
+    config.headers.push((USER_AGENT, agent));
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.reset_reader_on_write = true;
+    Ok(config)
+}
+
+/// The limit on the wait for the head of an answer.
+pub fn patience() -> TimeoutLayer {
+    TimeoutLayer::new(RESPONSE_TIMEOUT)
 }
 
 /// What sends requests, as kube makes it, but without Nagle's algorithm: with it, each request on a new connection waits for

@@ -220,7 +220,6 @@ fn is_of_others(name: &str) -> bool {
     const NAMES: [&str; 17] = [
         "HOME",
         "HOSTNAME",
-        "KUBECONFIG",
         "LANG",
         "NO_COLOR",
         "OLDPWD",
@@ -228,6 +227,7 @@ fn is_of_others(name: &str) -> bool {
         "PWD",
         "RUST_BACKTRACE",
         "RUST_LIB_BACKTRACE",
+        "SERVICE_ACCOUNT_FOLDER",
         "SHLVL",
         "SSL_CERT_DIR",
         "SSL_CERT_FILE",

@@ -15,6 +15,7 @@ pub mod metrics_endpoint;
 mod peer;
 pub mod requests;
 pub mod self_signed;
+pub mod service_account;
 pub mod shutdown;
 pub mod tls;
 pub mod waits;

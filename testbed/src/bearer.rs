@@ -1,7 +1,6 @@
-//! Who bears a token of its own: a kubeconfig to start it with, and what the audit log knows it by.
+//! Who bears a token of its own: the variables to start it with, and what the audit log knows it by.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -10,6 +9,7 @@ use kube::api::{Api, PostParams};
 
 use crate::ControlPlane;
 use crate::audit::Event;
+use crate::kubeconfig::PodVariables;
 
 /// In which `extra` the API server puts the id of a token.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
@@ -28,11 +28,11 @@ pub async fn extra_of(client: &Client) -> Result<BTreeMap<String, Vec<String>>> 
 #[derive(Clone, Debug)]
 pub struct Bearer {
     credential: String,
-    kubeconfig: PathBuf,
+    variables: PodVariables,
 }
 
 impl Bearer {
-    /// Makes a kubeconfig for this token, which goes with the control plane.
+    /// Writes this token down as kubelets do for a pod; it goes with the control plane.
     ///
     /// # Errors
     /// The API server does not know the token, or the files cannot be written.
@@ -40,17 +40,14 @@ impl Bearer {
         let extra = extra_of(&plane.client_for_token(token).await?).await?;
         let credential =
             extra.get(CREDENTIAL).and_then(|ids| ids.first()).context("no credential id")?.clone();
-        let files = plane.dir().join(&credential);
-        std::fs::create_dir(&files)?;
-        let (file, kubeconfig) = (files.join("token"), files.join("kubeconfig"));
-        std::fs::write(&file, token)?;
-        plane.kubeconfig_with_token_file(&kubeconfig, &file, namespace)?;
-        Ok(Self { credential, kubeconfig })
+        let folder = plane.dir().join(&credential);
+        let variables = plane.server().write_service_account(&folder, token, namespace)?;
+        Ok(Self { credential, variables })
     }
 
-    /// The kubeconfig.
-    pub fn kubeconfig(&self) -> &PathBuf {
-        &self.kubeconfig
+    /// The variables by which a process of ours finds the API server and the token.
+    pub fn variables(&self) -> PodVariables {
+        self.variables.clone()
     }
 
     /// Was this a request with the token?

@@ -208,14 +208,6 @@ impl ControlPlane {
         self.dir().join("kubeconfig")
     }
 
-    /// Writes a kubeconfig whose token is in a file, which clients read again now and then; as a pod has it.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn kubeconfig_with_token_file(&self, to: &Path, token: &Path, namespace: &str) -> Result<()> {
-        self.shared.server.write_kubeconfig(to, &Credential::TokenFile(token), namespace)
-    }
-
     /// Issues a client certificate, and writes a kubeconfig with it.
     ///
     /// # Errors

@@ -165,7 +165,7 @@ fn list(control_plane: &ControlPlane, name: &str, items: &[&Json]) -> Result<Pat
 pub async fn programs_of_both(env: &[(&str, &str)]) -> Result<Vec<(String, Program)>> {
     let earlier = programs(&earlier_operator().await?, env)
         .into_iter()
-        .map(|(command, program)| (format!("{EARLIER}{command}"), program));
+        .map(|(command, program)| (format!("{EARLIER}{command}"), Program { kubeconfig: true, ..program }));
     Ok(programs(&todays_programs()?, env).into_iter().chain(earlier).collect())
 }
 

@@ -1,8 +1,9 @@
-//! Kubeconfig files for whoever talks to the control plane.
+//! Kubeconfigs for whoever talks to the control plane, and what pods have in their place.
 
 use anyhow::{Context as _, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Where the API server is and by which authority its certificate is known.
@@ -13,6 +14,9 @@ pub struct Server {
     /// The authority's certificate.
     pub certificate_authority: PathBuf,
 }
+
+/// Variables of a pod's process.
+pub type PodVariables = [(&'static str, OsString); 3];
 
 /// How the caller says who it is.
 #[derive(Clone, Debug)]
@@ -61,6 +65,28 @@ impl Server {
     pub fn write_kubeconfig(&self, to: &Path, credential: &Credential<'_>, namespace: &str) -> Result<()> {
         let config = serde_json::to_vec_pretty(&self.kubeconfig(credential, namespace))?;
         std::fs::write(to, config).with_context(|| to.display().to_string())
+    }
+
+    /// Writes into a folder what kubelets mount into pods: token, authority and namespace. Who reads them sees the old ones or
+    /// the new ones, never half of one. Returns the variables by which a pod's process finds these, and the API server.
+    ///
+    /// # Errors
+    /// A file cannot be written, or the URL has no host and port.
+    pub fn write_service_account(&self, folder: &Path, token: &str, namespace: &str) -> Result<PodVariables> {
+        let authority = std::fs::read_to_string(&self.certificate_authority)?;
+        std::fs::create_dir_all(folder)?;
+        for (name, text) in [("token", token), ("ca.crt", &authority), ("namespace", namespace)] {
+            let new = folder.join(format!("{name}.new"));
+            std::fs::write(&new, text).with_context(|| new.display().to_string())?;
+            std::fs::rename(&new, folder.join(name))?;
+        }
+        let url: http::Uri = self.url.parse()?;
+        let (host, port) = (url.host().context("no host")?, url.port().context("no port")?);
+        Ok([
+            ("KUBERNETES_SERVICE_HOST", host.into()),
+            ("KUBERNETES_SERVICE_PORT", port.as_str().into()),
+            ("SERVICE_ACCOUNT_FOLDER", folder.into()),
+        ])
     }
 
     /// A client with this credential; of `default` when objects name no namespace.

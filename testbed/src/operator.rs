@@ -68,7 +68,7 @@ pub fn programs(binaries: &Path, env: &[(&str, &str)]) -> Vec<(String, Program)>
     let program = |(name, of, ports): Listener| {
         let env = env.iter().filter(|(variable, _)| of.misplaced(variable).is_none()).map(owned).collect();
         let ports = ports.iter().map(owned).collect();
-        (format!("/{name}"), Program { binary: binaries.join(name), env, ports })
+        (format!("/{name}"), Program { binary: binaries.join(name), env, ports, kubeconfig: false })
     };
     LISTENERS.map(program).into()
 }

@@ -13,6 +13,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, from_value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -40,6 +41,7 @@ impl Bed {
                 ("MARKS".to_owned(), control_plane.dir().display().to_string()),
             ],
             ports: vec![("health".to_owned(), "LISTEN".to_owned())],
+            kubeconfig: true,
         };
         let kubelets = Kubelets::start(&control_plane, [("/speaker".to_owned(), program)]);
         let host = Host::start(HostOptions {
@@ -139,6 +141,8 @@ async fn a_pods_process_gets_environment_token_and_service() -> Result<()> {
     assert_eq!(environment["NODE"], json!("node-0"));
     assert_eq!(environment["SOCKET"], json!(bed.kubelets.api_socket("node-0")?));
     assert!(!environment.contains_key("HOME"), "nothing of the test's own environment");
+    let folder = Path::new(environment["SERVICE_ACCOUNT_FOLDER"].as_str().context("no folder")?);
+    assert_eq!(std::fs::read_to_string(folder.join("namespace"))?, "default");
 
     let kubeconfig = environment["KUBECONFIG"].as_str().context("KUBECONFIG")?;
     let config = Kubeconfig::read_from(kubeconfig)?;

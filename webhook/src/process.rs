@@ -37,7 +37,7 @@ pub enum ProcessError {
 /// It cannot start. Once it runs, whatever goes wrong is repaired and logged.
 pub async fn run(options: Options) -> Result<(), ProcessError> {
     let metrics = Arc::new(Metrics::default());
-    let cluster = ClusterConfig::infer("brupop-webhook").await?.counting(&metrics.api_requests);
+    let cluster = ClusterConfig::of_pod("brupop-webhook")?.counting(&metrics.api_requests);
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
     let (admission, health_listener, metrics_listener) = (
         endpoint::listen(options.admission_address)?,

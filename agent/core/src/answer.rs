@@ -1,5 +1,8 @@
 //! Reads the host's answers. Whatever comes, the result is a value or a sentence.
 
+#[cfg(test)]
+mod tests;
+
 use brupop_api::crds::{VERSION_MAX, is_boot_id};
 use brupop_api::item::Unreadable;
 use brupop_api::printable::printable;

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use brupop_api::{BottlerocketShadow, BottlerocketShadowStatus};
 use brupop_testbed::host::Durations;
+use brupop_testbed::kubeconfig::PodVariables;
 use brupop_testbed::sandbox::Process;
 use brupop_testbed::{ControlPlane, Options, await_until, make_nodes};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -38,7 +39,7 @@ pub struct World {
     pub shadows: Api<BottlerocketShadow>,
     pub agent: Option<Process>,
     node: Node,
-    kubeconfig: PathBuf,
+    pod: PodVariables,
 }
 
 impl World {
@@ -65,17 +66,15 @@ impl World {
         let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
         pods.create(&PostParams::default(), &pod).await.unwrap();
         let token = control_plane.bound_token(NAMESPACE, "brupop-agent", "agent-0").await.unwrap();
-        let token_file = control_plane.dir().join("agent-token");
-        std::fs::write(&token_file, token).unwrap();
-        let kubeconfig = control_plane.dir().join("agent-kubeconfig");
-        control_plane.kubeconfig_with_token_file(&kubeconfig, &token_file, NAMESPACE).unwrap();
+        let folder = control_plane.dir().join("agent");
+        let pod = control_plane.server().write_service_account(&folder, &token, NAMESPACE).unwrap();
         Self {
             shadows: Api::namespaced(client, NAMESPACE),
             place: Place::new(durations).await,
             agent: None,
             control_plane,
             node,
-            kubeconfig,
+            pod,
         }
     }
 
@@ -85,7 +84,7 @@ impl World {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_brupop-agent"));
         command
             .env_clear()
-            .env("KUBECONFIG", &self.kubeconfig)
+            .envs(self.pod.clone())
             .env("BOTTLEROCKET_API_SOCKET", self.place.socket())
             .env("BOOT_ID_FILE", self.place.boot_id_file())
             .env("START_JITTER", "0s")

@@ -33,7 +33,7 @@ fn retries_slow_down_to_the_interval() {
 }
 
 #[test]
-fn a_doubt_counts_until_the_first_check() {
+fn a_doubt_counts_while_no_check_is_made() {
     let mut admission = Check::new(s(60));
     admission.doubt("nobody listens".into(), s(1));
     assert_eq!((admission.holds(), admission.due()), (Err("nobody listens"), Some(s(0))));
@@ -43,8 +43,13 @@ fn a_doubt_counts_until_the_first_check() {
     assert_eq!(admission.holds(), Err("no answer"));
     admission.begin();
     admission.found(finding(&Met::Refusal), s(62));
-    admission.doubt("a late answer".into(), s(200));
-    assert_eq!(admission.holds(), Ok(()));
+    admission.doubt("a late answer".into(), s(181));
+    assert_eq!(admission.holds(), Ok(()), "the next check is due, and may be about to begin");
+    admission.doubt("all shadows are gone".into(), s(182));
+    assert_eq!(admission.holds(), Err("all shadows are gone"));
+    admission.begin();
+    admission.doubt("a late answer".into(), s(500));
+    assert_eq!(admission.holds(), Err("all shadows are gone"), "one is under way");
 }
 
 #[test]

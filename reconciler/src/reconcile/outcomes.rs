@@ -59,10 +59,21 @@ impl Reconciler {
                 );
                 in_flight.postponed(now);
             }
-            Outcome::Refused(why) | Outcome::Denied(why) | Outcome::NodeDenied(why) => {
+            Outcome::Refused(why) | Outcome::NodeDenied(why) => {
                 log_refusal(in_flight.refused(request.seen, now), &request, &why);
             }
+            Outcome::Denied(why) => {
+                log_refusal(in_flight.refused(request.seen, now), &request, &why);
+                self.doubt_admission(&request.operation, &why, now);
+            }
             Outcome::Failed(why) => self.failed(request, &why),
+        }
+    }
+
+    /// Dry runs need a shadow. Where the webhook cannot be reached there may never be one, and this is all that tells.
+    fn doubt_admission(&mut self, operation: &Operation, why: &str, now: Duration) {
+        if matches!(operation, Operation::CreateShadow(_)) {
+            self.leading.admission.doubt(format!("a shadow could not be created: {why}"), now);
         }
     }
 
@@ -71,10 +82,7 @@ impl Reconciler {
         let Request { key, operation, context, .. } = request;
         let now = self.now();
         let news = self.leading.memory.in_flight(&key).failed(why, now);
-        if matches!(operation, Operation::CreateShadow(_)) {
-            // Dry runs need a shadow. Where the webhook cannot be reached there may never be one, and this is all that tells.
-            self.leading.admission.doubt(format!("no shadow can be created: {why}"), now);
-        }
+        self.doubt_admission(&operation, why, now);
         if matches!(operation, Operation::LabelNode { .. }) {
             self.leading.opt_in_from = now + OPT_IN_PAUSE;
             self.not_opted_in(context, why);

@@ -2,7 +2,7 @@
 //!
 //! A pod whose container's command is one of the given [`Program`]s becomes a process, with the environment and
 //! arguments of its specification, a token that is bound to it, its readiness probe, restarts and graceful end. What a
-//! process cannot have outside of a container is put in its place: `KUBECONFIG` for the mounted token, a folder per
+//! process cannot have outside of a container is put in its place: a folder of its own for the mounted token, one per
 //! node for host paths and the boot id, a free port for each port that the container listens on.
 //!
 //! All other pods are kwok's. A node that is attached to a [`crate::host::Host`] follows it: when the host goes down
@@ -52,6 +52,8 @@ pub struct Program {
     pub env: Vec<(String, String)>,
     /// Names of container ports, and the variable that tells the program to listen on `<address>:<port>` instead.
     pub ports: Vec<(String, String)>,
+    /// Does it get a kubeconfig, too? Operators of commits that looked for one would find no API server outside of a container.
+    pub kubeconfig: bool,
 }
 
 /// A process that runs for a pod.

@@ -5,6 +5,7 @@ use super::node::Boot;
 use super::probe::Probe;
 use super::status::{self, Said, State};
 use super::{Kubelet, RunsAs};
+use crate::kubeconfig::{Credential, PodVariables};
 use crate::sandbox::{Process, Signal};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -134,28 +135,29 @@ impl PodTask {
         let paths = host_paths(pod, container, &self.kubelet.node_dir(node)?);
         let CommandLine { command, environment } = command_line(pod, &maps, &overrides, &paths)?;
 
-        self.renew_token(pod).await?;
-        let kubeconfig = self.dir(pod)?.join("kubeconfig");
+        let account = self.renew_token(pod).await?;
         let mut process = Command::new(&program.binary);
-        process.args(&command[1..]).env_clear().envs(environment).env("KUBECONFIG", kubeconfig);
+        process.args(&command[1..]).env_clear().envs(environment).envs(account);
+        if program.kubeconfig {
+            process.env("KUBECONFIG", self.dir(pod)?.join("kubeconfig"));
+        }
         process.current_dir(self.dir(pod)?);
         Ok((process, addresses))
     }
 
-    /// Writes token and kubeconfig; readers see the old one or the new one, never half of one.
-    async fn renew_token(&self, pod: &Pod) -> Result<()> {
+    /// Writes what kubelets mount, and a kubeconfig for programs that get one. Returns the variables that name what is mounted.
+    async fn renew_token(&self, pod: &Pod) -> Result<PodVariables> {
         let shared = &self.kubelet.shared;
         let account =
             pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
         let token = shared.bound_token(pod, account, TOKEN_SECONDS).await?;
-        let dir = self.dir(pod)?;
-        let (file, new) = (dir.join("token"), dir.join("token.new"));
-        std::fs::write(&new, token)?;
-        std::fs::rename(&new, &file)?;
-        let credential = crate::kubeconfig::Credential::TokenFile(&file);
-        let namespace = pod.namespace().unwrap_or_default();
+        let (dir, namespace) = (self.dir(pod)?, pod.namespace().unwrap_or_default());
         let server = self.kubelet.server(&pod.name_any())?;
-        server.write_kubeconfig(&dir.join("kubeconfig"), &credential, &namespace)
+        let folder = dir.join("serviceaccount");
+        let variables = server.write_service_account(&folder, &token, &namespace)?;
+        let token = folder.join("token");
+        server.write_kubeconfig(&dir.join("kubeconfig"), &Credential::TokenFile(&token), &namespace)?;
+        Ok(variables)
     }
 
     /// A folder of the pod's own.

@@ -42,7 +42,7 @@ impl Prepared {
         let mut command = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"));
         command
             .env_clear()
-            .env("KUBECONFIG", bearer.kubeconfig())
+            .envs(bearer.variables())
             .env("POD_NAME", name)
             .env("HEALTH_ADDRESS", &any_port)
             .env("METRICS_ADDRESS", &any_port)

@@ -21,7 +21,7 @@ async fn an_install_whose_webhook_cannot_be_reached_says_so() -> Result<()> {
     fleet.control_plane.reach_services(false);
     fleet.watch();
     fleet.join(0, options.durations).await?;
-    until_it_says(&fleet, ConditionStatus::False, "no shadow can be created: ").await?;
+    until_it_says(&fleet, ConditionStatus::False, "a shadow could not be created: ").await?;
     until_it_says(&fleet, ConditionStatus::False, "failed calling webhook").await?;
     ensure!(!fleet.seen("node-0")?.has_shadow);
 

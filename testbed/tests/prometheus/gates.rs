@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
+use brupop_api::names::RECONCILER_ACCOUNT;
 use brupop_api::{State, names};
 use brupop_testbed::fleet::{NEW, OLD};
 use brupop_testbed::host::{self, Answer, Call, Faults};
 use brupop_testbed::operator::{NAMESPACE, binaries};
 use brupop_testbed::sandbox::Sandbox;
-use brupop_testbed::{Fleet, FleetOptions, await_until};
+use brupop_testbed::{Bearer, Fleet, FleetOptions, await_until};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -202,10 +203,13 @@ async fn given_back(fleet: &Fleet, app: &App, secret: &Path) -> Result<()> {
 
 /// What `plan` says of this node, if these are the sources.
 async fn plan_says(fleet: &Fleet, sources: &Path, node: &str, reason: &str) -> Result<()> {
+    let plane = &fleet.control_plane;
+    let pod = fleet.processes("reconciler").pop().context("no reconciler")?.pod;
+    let token = plane.bound_token(NAMESPACE, RECONCILER_ACCOUNT, &pod).await?;
     let output = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"))
-        .args(["plan", "-o", "json", "-n", NAMESPACE])
+        .args(["plan", "-o", "json"])
         .env_clear()
-        .env("KUBECONFIG", fleet.control_plane.kubeconfig())
+        .envs(Bearer::of(plane, &token, NAMESPACE).await?.variables())
         .env("GATE_SOURCES", sources)
         .env("MIN_NODE_AGE_SECONDS", "0")
         .kill_on_drop(true)

@@ -21,7 +21,7 @@ pub(crate) async fn exec(fleet: &Fleet, arguments: &[&str]) -> Result<(String, b
     let output = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"))
         .args(arguments)
         .env_clear()
-        .env("KUBECONFIG", bearer.kubeconfig())
+        .envs(bearer.variables())
         .env("POD_NAME", pod)
         .env("MIN_NODE_AGE_SECONDS", "0")
         .env("SOAK_SECONDS", "0")

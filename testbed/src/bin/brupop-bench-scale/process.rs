@@ -27,12 +27,10 @@ impl Reconciler {
         let program = binaries(&["brupop-reconciler"])?.join("brupop-reconciler");
         let arguments = ["create", "token", "brupop-reconciler", "-n", NAMESPACE];
         let token = control_plane.kubectl(arguments).await?;
-        let (token_file, kubeconfig) =
-            (control_plane.dir().join("reconciler.token"), control_plane.dir().join("reconciler.kubeconfig"));
-        std::fs::write(&token_file, token.trim())?;
-        control_plane.kubeconfig_with_token_file(&kubeconfig, &token_file, NAMESPACE)?;
+        let folder = control_plane.dir().join("reconciler");
+        let pod = control_plane.server().write_service_account(&folder, token.trim(), NAMESPACE)?;
         let mut command = Command::new(program);
-        command.env_clear().env("KUBECONFIG", kubeconfig).envs([
+        command.env_clear().envs(pod).envs([
             ("POD_NAME", "bench-scale"),
             ("HEALTH_ADDRESS", "127.0.0.1:0"),
             ("METRICS_ADDRESS", "127.0.0.1:0"),
