@@ -32,6 +32,8 @@ pub(crate) struct Audited {
     by_reconciler: BTreeSet<u64>,
     /// Revisions that agents wrote, and who.
     by_agents: BTreeMap<u64, String>,
+    /// The latest revision that any answer had named by then.
+    named: BTreeMap<Timestamp, u64>,
 }
 
 impl Audited {
@@ -58,10 +60,17 @@ impl Audited {
         }
         let answer = event.response_object.as_ref();
         let revision = answer.and_then(|object| text(object, "/metadata/resourceVersion").parse().ok());
+        let named_before = self.named_by(event.request_received_timestamp);
+        if let Some(revision) = revision {
+            let latest = self.named_by(event.stage_timestamp).max(revision);
+            self.named.insert(event.stage_timestamp, latest);
+        }
         match program {
             "agent" => {
                 found.extend(agents_write(event));
-                self.by_agents.extend(revision.map(|revision| (revision, node_of(event).to_owned())));
+                // A write that changes nothing is answered with the revision of somebody else's: one that came before.
+                let theirs = revision.filter(|revision| *revision > named_before);
+                self.by_agents.extend(theirs.map(|revision| (revision, node_of(event).to_owned())));
             }
             "reconciler" => self.by_reconciler.extend(revision),
             _ => {}
@@ -75,7 +84,7 @@ impl Audited {
         let odd = odd.map(|(revision, how)| {
             Violation::new("cordon", format!("{how} (revision {revision}, by the reconciler)"))
         });
-        // A write that changes nothing is answered with the revision of somebody else's.
+        // The same, if that was a moment before.
         let theirs = self.by_agents.iter().filter(|(revision, _)| !self.by_reconciler.contains(revision));
         let beyond = theirs.filter(|(revision, _)| objects.beyond_status.contains(revision));
         let beyond = beyond.map(|(revision, node)| {
@@ -85,6 +94,10 @@ impl Audited {
             )
         });
         odd.chain(beyond).collect()
+    }
+
+    fn named_by(&self, time: Timestamp) -> u64 {
+        self.named.range(..=time).next_back().map_or(0, |(_, latest)| *latest)
     }
 
     fn count(&mut self, program: &str, event: &Event) -> Option<Violation> {
@@ -263,5 +276,26 @@ mod tests {
         let found: Vec<_> = (0..WRITES_PER_MINUTE * 2).flat_map(|_| audited.take(&write)).collect();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].rule, "writes");
+    }
+    /// A write of the status of a shadow comes in at one second, and is answered with this revision in the next.
+    fn answered(user: &str, second: i64, revision: &str) -> Event {
+        Event {
+            response_object: Some(json!({"metadata": {"resourceVersion": revision}})),
+            request_received_timestamp: Timestamp::constant(second, 0),
+            stage_timestamp: Timestamp::constant(second + 1, 0),
+            ..event(user, "bottlerocketshadows", "status", "brs-n", &json!([]))
+        }
+    }
+
+    #[test]
+    fn a_write_that_changes_nothing_is_not_taken_for_the_one_before() {
+        let objects = Objects { beyond_status: [7, 9].into(), ..Objects::default() };
+        let mut audited = Audited::default();
+        // Somebody's write, 7, was stored, and its answer lost.
+        audited.take(&answered(RECONCILER, 1, "8"));
+        audited.take(&answered(AGENT, 3, "7"));
+        assert!(audited.compare(&objects).is_empty());
+        audited.take(&answered(AGENT, 5, "9"));
+        assert_eq!(audited.compare(&objects).len(), 1);
     }
 }
