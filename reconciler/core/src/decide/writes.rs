@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use brupop_api::crds::COUNTER_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::shadow::Failures;
@@ -226,12 +227,16 @@ fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, evicted_owners: Vec<St
 /// The write to the ledger with which a process begins to lead, before it writes anything else; and the term in which it
 /// then leads.
 ///
-/// The term is higher than the ledger's, and higher than every term in a shadow. So it rises even if the ledger was
-/// lost. The slots of a lost ledger are made again from the updates that run. Updates that upstream's operator left
-/// behind never had a slot: they take theirs in turn, when there is room.
+/// The term is higher than the ledger's, and higher than every term in a shadow or a marker. So it rises even if the ledger
+/// was lost. The slots of a lost ledger are made again from the updates that run, and from the markers of nodes whose shadows
+/// are lost, too. Updates that upstream's operator left behind never had a slot: they take theirs in turn, when there is room.
 pub fn new_term<'a>(ledger: Option<&'a BottlerocketFleetStatus>, views: &[NodeView<'a>]) -> (u64, Write<'a>) {
     let shadows = || views.iter().filter_map(|view| Some((view, view.shadow?)));
-    let seen = shadows().filter_map(|(_, shadow)| shadow.spec.leader_term).max();
+    let markers = || views.iter().filter_map(|view| Some((view, view.node?, view.node?.marker?)));
+    let seen = shadows().filter_map(|(_, shadow)| shadow.spec.leader_term);
+    // The ledger has no room for what is beyond; in a marker anything may stand.
+    let seen =
+        seen.chain(markers().map(|(_, _, marker)| marker.term)).filter(|term| *term < COUNTER_MAX).max();
     let read = ledger.and_then(|ledger| ledger.term);
     let term = read.max(seen).unwrap_or(0).saturating_add(1);
     let slots = ledger.map_or_else(|| Cow::Owned(BTreeMap::new()), |ledger| Cow::Borrowed(&ledger.slots));
@@ -250,6 +255,12 @@ pub fn new_term<'a>(ledger: Option<&'a BottlerocketFleetStatus>, views: &[NodeVi
                 ..Slot::default()
             };
             (Field::Slot(shadow.name), Value::Slot(slot))
+        }));
+        let alone = markers().filter(|(view, ..)| view.shadow.is_none() && view.marked());
+        sets.extend(alone.map(|(view, node, marker)| {
+            // The Node's UID: what the marker calls the shadow's may be no UID, and the next shadow has another one anyway.
+            let (uid, attempt) = (node.uid.to_owned(), marker.attempt.min(COUNTER_MAX));
+            (Field::Slot(view.shadow_name), Value::Slot(Slot { uid, attempt, ..Slot::default() }))
         }));
     }
     (term, Write { object: Object::Fleet, tests, sets })

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use brupop_api::State::{Idle, RebootedIntoUpdate, StagedAndPerformedUpdate};
+use brupop_api::crds::COUNTER_MAX;
 use brupop_api::fleet::{BottlerocketFleet, BottlerocketFleetStatus, Halt, Slot, VersionRecord};
 use brupop_api::write::apply;
 use brupop_api::{Field, Marker, Problem, State, Value, Write};
@@ -255,6 +256,35 @@ fn a_new_leader_has_the_highest_term() {
     assert_eq!(term, 10);
     let made_again = Slot { uid: UID.into(), attempt: 1, version: Some(NEW.into()), ..Slot::default() };
     assert_eq!(sets(&take, Field::Slot(SHADOW)), Some(Value::Slot(made_again)));
+}
+
+/// Found by chaos (seed 7012): a person had deleted the shadow of a node that was being updated, and then the ledger.
+#[test]
+fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
+    let left = Marker { term: 12, ..marker(3, true) };
+    let mut view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    marked(&mut view, &left);
+    view.shadow = None;
+    let (term, take) = new_term(None, &[view]);
+    assert_eq!(term, 13);
+    let node = view.node.unwrap();
+    let slot = Slot { uid: node.uid.to_owned(), attempt: 3, ..Slot::default() };
+    assert_eq!(sets(&take, Field::Slot(SHADOW)), Some(Value::Slot(slot)));
+    let ledger = BottlerocketFleetStatus { term: Some(4), ..BottlerocketFleetStatus::default() };
+    assert_eq!(sets(&new_term(Some(&ledger), &[view]).1, Field::Slot(SHADOW)), None, "it knows its slots");
+
+    // Nothing is out of service any more: only the owners of evicted pods are remembered.
+    let tidy = Marker { evicted_owners: vec!["apps/v1/ReplicaSet/a/b".into()], ..Marker::default() };
+    marked(&mut view, &tidy);
+    assert_eq!(sets(&new_term(None, &[view]).1, Field::Slot(SHADOW)), None);
+
+    // What the ledger could not hold must not keep everybody from leading.
+    let absurd = Marker { term: u64::MAX, attempt: u64::MAX, shadow_uid: "no UID".into(), ..marker(3, true) };
+    marked(&mut view, &absurd);
+    let (term, take) = new_term(None, &[view]);
+    assert_eq!(term, 1);
+    let Some(Value::Slot(slot)) = sets(&take, Field::Slot(SHADOW)) else { panic!("no slot: {take:?}") };
+    assert_eq!((slot.uid.as_str(), slot.attempt), (node.uid, COUNTER_MAX));
 }
 
 #[test]
