@@ -18,7 +18,7 @@ pub enum Error {
     /// The kubeconfig can be read, but its certificates or credentials cannot be used.
     #[error("the Kubernetes client could not be made")]
     Connection(#[source] Box<kube::Error>),
-    /// The same of what the client says of itself.
+    /// The client would say of itself what no header takes.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The caller lacks a right.

@@ -45,6 +45,15 @@ impl Bearer {
         Ok(Self { credential, variables })
     }
 
+    /// The bearer of a new token that is bound to this pod, as its kubelet mounts one.
+    ///
+    /// # Errors
+    /// There is no such pod or account, or as [`Bearer::of`].
+    pub async fn of_pod(plane: &ControlPlane, namespace: &str, account: &str, pod: &str) -> Result<Self> {
+        let token = plane.bound_token(namespace, account, pod).await?;
+        Self::of(plane, &token, namespace).await
+    }
+
     /// The variables by which a process of ours finds the API server and the token.
     pub fn variables(&self) -> PodVariables {
         self.variables.clone()

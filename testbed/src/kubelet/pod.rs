@@ -22,6 +22,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Lifetime of a pod's token, as the kubelet asks for.
 const TOKEN_SECONDS: i64 = 3607;
+/// Below the pod's folder: what is mounted of its service account.
+const SERVICE_ACCOUNT: &str = "serviceaccount";
 /// A token is replaced after four fifths of its life.
 const TOKEN_RENEWAL: Duration = Duration::from_mins(48);
 /// Pause before the second restart; doubled by each further one. The first comes at once.
@@ -136,28 +138,31 @@ impl PodTask {
         let CommandLine { command, environment } = command_line(pod, &maps, &overrides, &paths)?;
 
         let account = self.renew_token(pod).await?;
+        let dir = self.dir(pod)?;
         let mut process = Command::new(&program.binary);
-        process.args(&command[1..]).env_clear().envs(environment).envs(account);
+        process.args(&command[1..]).env_clear().envs(environment).envs(account).current_dir(&dir);
         if program.kubeconfig {
-            process.env("KUBECONFIG", self.dir(pod)?.join("kubeconfig"));
+            let (file, token) = (dir.join("kubeconfig"), dir.join(SERVICE_ACCOUNT).join("token"));
+            let server = self.kubelet.server(&pod.name_any())?;
+            server.write_kubeconfig(
+                &file,
+                &Credential::TokenFile(&token),
+                &pod.namespace().unwrap_or_default(),
+            )?;
+            process.env("KUBECONFIG", file);
         }
-        process.current_dir(self.dir(pod)?);
         Ok((process, addresses))
     }
 
-    /// Writes what kubelets mount, and a kubeconfig for programs that get one. Returns the variables that name what is mounted.
+    /// Writes what kubelets mount, and returns the variables that name it.
     async fn renew_token(&self, pod: &Pod) -> Result<PodVariables> {
         let shared = &self.kubelet.shared;
         let account =
             pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
         let token = shared.bound_token(pod, account, TOKEN_SECONDS).await?;
-        let (dir, namespace) = (self.dir(pod)?, pod.namespace().unwrap_or_default());
         let server = self.kubelet.server(&pod.name_any())?;
-        let folder = dir.join("serviceaccount");
-        let variables = server.write_service_account(&folder, &token, &namespace)?;
-        let token = folder.join("token");
-        server.write_kubeconfig(&dir.join("kubeconfig"), &Credential::TokenFile(&token), &namespace)?;
-        Ok(variables)
+        let folder = self.dir(pod)?.join(SERVICE_ACCOUNT);
+        server.write_service_account(&folder, &token, &pod.namespace().unwrap_or_default())
     }
 
     /// A folder of the pod's own.

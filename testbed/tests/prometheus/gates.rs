@@ -203,13 +203,12 @@ async fn given_back(fleet: &Fleet, app: &App, secret: &Path) -> Result<()> {
 
 /// What `plan` says of this node, if these are the sources.
 async fn plan_says(fleet: &Fleet, sources: &Path, node: &str, reason: &str) -> Result<()> {
-    let plane = &fleet.control_plane;
     let pod = fleet.processes("reconciler").pop().context("no reconciler")?.pod;
-    let token = plane.bound_token(NAMESPACE, RECONCILER_ACCOUNT, &pod).await?;
+    let bearer = Bearer::of_pod(&fleet.control_plane, NAMESPACE, RECONCILER_ACCOUNT, &pod).await?;
     let output = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"))
         .args(["plan", "-o", "json"])
         .env_clear()
-        .envs(Bearer::of(plane, &token, NAMESPACE).await?.variables())
+        .envs(bearer.variables())
         .env("GATE_SOURCES", sources)
         .env("MIN_NODE_AGE_SECONDS", "0")
         .kill_on_drop(true)

@@ -15,8 +15,7 @@ use crate::DEADLINE;
 pub(crate) async fn exec(fleet: &Fleet, arguments: &[&str]) -> Result<(String, bool)> {
     let plane = &fleet.control_plane;
     let pod = fleet.processes("reconciler").pop().context("no reconciler")?.pod;
-    let token = plane.bound_token(NAMESPACE, RECONCILER_ACCOUNT, &pod).await?;
-    let bearer = Bearer::of(plane, &token, NAMESPACE).await?;
+    let bearer = Bearer::of_pod(plane, NAMESPACE, RECONCILER_ACCOUNT, &pod).await?;
     let mut audit = plane.audit().from_now();
     let output = Command::new(binaries(&["brupop-reconciler"])?.join("brupop-reconciler"))
         .args(arguments)

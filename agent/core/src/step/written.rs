@@ -89,6 +89,7 @@ mod tests {
             assert_eq!(last.prepared("1.20.1"), instead.is_none(), "{stderr:?}");
         }
     }
+
     #[test]
     fn only_a_prepare_that_went_well_has_written_something_else() {
         let last = |command, success| LastCommand {

@@ -235,8 +235,7 @@ pub fn new_term<'a>(ledger: Option<&'a BottlerocketFleetStatus>, views: &[NodeVi
     let markers = || views.iter().filter_map(|view| Some((view, view.node?, view.node?.marker?)));
     let seen = shadows().filter_map(|(_, shadow)| shadow.spec.leader_term);
     // The ledger has no room for what is beyond; in a marker anything may stand.
-    let seen =
-        seen.chain(markers().map(|(_, _, marker)| marker.term)).filter(|term| *term < COUNTER_MAX).max();
+    let seen = seen.chain(markers().map(|(.., marker)| marker.term)).filter(|term| *term < COUNTER_MAX).max();
     let read = ledger.and_then(|ledger| ledger.term);
     let term = read.max(seen).unwrap_or(0).saturating_add(1);
     let slots = ledger.map_or_else(|| Cow::Owned(BTreeMap::new()), |ledger| Cow::Borrowed(&ledger.slots));
@@ -256,7 +255,7 @@ pub fn new_term<'a>(ledger: Option<&'a BottlerocketFleetStatus>, views: &[NodeVi
             };
             (Field::Slot(shadow.name), Value::Slot(slot))
         }));
-        let alone = markers().filter(|(view, ..)| view.shadow.is_none() && view.marked());
+        let alone = markers().filter(|(view, _, marker)| view.shadow.is_none() && marker.holds_changes());
         sets.extend(alone.map(|(view, node, marker)| {
             // The Node's UID: what the marker calls the shadow's may be no UID, and the next shadow has another one anyway.
             let (uid, attempt) = (node.uid.to_owned(), marker.attempt.min(COUNTER_MAX));

@@ -84,7 +84,7 @@ impl Audited {
         let odd = odd.map(|(revision, how)| {
             Violation::new("cordon", format!("{how} (revision {revision}, by the reconciler)"))
         });
-        // The same, if that was a moment before.
+        // One that changes nothing may still be among them, if no other answer came between it and the reconciler's write.
         let theirs = self.by_agents.iter().filter(|(revision, _)| !self.by_reconciler.contains(revision));
         let beyond = theirs.filter(|(revision, _)| objects.beyond_status.contains(revision));
         let beyond = beyond.map(|(revision, node)| {
@@ -96,6 +96,7 @@ impl Audited {
         odd.chain(beyond).collect()
     }
 
+    /// The latest revision that was named until then; 0 if none was.
     fn named_by(&self, time: Timestamp) -> u64 {
         self.named.range(..=time).next_back().map_or(0, |(_, latest)| *latest)
     }
@@ -277,6 +278,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].rule, "writes");
     }
+
     /// A write of the status of a shadow comes in at one second, and is answered with this revision in the next.
     fn answered(user: &str, second: i64, revision: &str) -> Event {
         Event {
