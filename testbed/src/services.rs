@@ -14,11 +14,12 @@ use kube::{Client, ResourceExt as _};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -36,7 +37,7 @@ pub(crate) struct Services {
 
 #[derive(Clone, Debug, Default)]
 struct Backends {
-    unreachable: Arc<AtomicBool>,
+    unreachable: watch::Sender<bool>,
     listening: Arc<Mutex<Listening>>,
     turn: Arc<AtomicUsize>,
 }
@@ -76,9 +77,10 @@ impl Services {
         self.backends.lock().insert((pod_uid.to_owned(), port), backend);
     }
 
-    /// Whether Services are reached at all.
+    /// Whether Services are reached at all. What was connected is cut off, or API servers would go on with the connections
+    /// that they keep.
     pub(crate) fn reach(&self, reached: bool) {
-        self.backends.unreachable.store(!reached, Ordering::Relaxed);
+        self.backends.unreachable.send_replace(!reached);
     }
 
     /// The pod has gone.
@@ -94,7 +96,7 @@ impl Backends {
 
     /// The process behind a pod's address, or the next of those that serve the port of a Service, in turn.
     async fn resolve(&self, client: &Client, address: &str) -> Result<SocketAddr> {
-        if self.unreachable.load(Ordering::Relaxed) {
+        if *self.unreachable.borrow() {
             bail!("nothing is reached now");
         }
         let (ip, port) = address.rsplit_once(':').context("no port")?;
@@ -179,10 +181,11 @@ async fn tunnel(mut stream: UnixStream, client: Client, backends: Backends) {
         Ok(mut backend) => {
             let established = stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
             // How a tunnel ends is the business of those who talk through it.
-            if established.is_ok() {
-                copy_bidirectional(&mut stream, &mut backend).await.map(drop)
-            } else {
-                established
+            let mut unreachable = backends.unreachable.subscribe();
+            tokio::select! {
+                copied = copy_bidirectional(&mut stream, &mut backend), if established.is_ok() => copied.map(drop),
+                _ = unreachable.wait_for(|unreachable| *unreachable), if established.is_ok() => Ok(()),
+                else => established,
             }
         }
         Err(error) => {

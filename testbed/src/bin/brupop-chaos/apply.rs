@@ -43,7 +43,9 @@ pub(crate) struct Maker {
     /// Nodes that were made again since etcd was last restored.
     remade: BTreeSet<usize>,
     about: JoinSet<Result<()>>,
-    /// Pods whose process stands still or whose gateway is bad, by what was meant.
+    /// Pods whose process stands still, by what was meant.
+    frozen: Vec<(Process, Vec<String>)>,
+    /// Pods whose gateway is bad, by what was meant.
     meant: Vec<(Process, Vec<String>)>,
     refuser: Refuser,
     pub(crate) prometheus: Prometheus,
@@ -59,6 +61,7 @@ impl Maker {
             snapshot: None,
             remade: BTreeSet::new(),
             about: JoinSet::new(),
+            frozen: vec![],
             meant: vec![],
             refuser: Refuser::start()?,
             prometheus,
@@ -76,7 +79,7 @@ impl Maker {
                 fleet.publish(version)?;
             }
             Fault::Kill { process } => self.signal(fleet, *process, Signal::KILL).await?,
-            Fault::Freeze { process, .. } => self.signal(fleet, *process, Signal::STOP).await?,
+            Fault::Freeze { process, .. } => self.freeze(fleet, *process).await?,
             Fault::DeletePod { process } => {
                 let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
                 for pod in self.pods(fleet, *process).await? {
@@ -111,7 +114,7 @@ impl Maker {
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(false),
             Fault::Source { wrong, .. } => self.prometheus.set(Some(*wrong)),
             Fault::Rogue { node, .. } => {
-                self.signal(fleet, Process::Agent(*node), Signal::STOP).await?;
+                self.freeze(fleet, Process::Agent(*node)).await?;
                 let token = timeout(A_MOMENT * 3, fleet.agents_token(&node_name(*node))).await??;
                 let client = fleet.control_plane.client_for_token(&token).await?;
                 self.person(people::rogue(client, *node, fleet.hosts.len()));
@@ -212,7 +215,8 @@ impl Maker {
     /// Takes a fault back.
     pub(crate) async fn take_back(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
         match fault {
-            Fault::Freeze { .. } | Fault::Rogue { .. } => go_on(fleet),
+            Fault::Freeze { process, .. } => self.thaw(fleet, *process),
+            Fault::Rogue { node, .. } => self.thaw(fleet, Process::Agent(*node)),
             Fault::KillPlane { program, .. } => {
                 self.down.remove(program);
                 fleet.control_plane.start_program(program)?;
@@ -289,7 +293,7 @@ impl Maker {
     pub(crate) async fn until_people_are_done(&mut self) {
         while let Some(done) = self.about.join_next().await {
             if let Ok(Err(error)) = done {
-                tracing::debug!(error = format!("{error:#}"), "a person");
+                println!("   a person, in vain: {error:#}");
             }
         }
     }
@@ -311,10 +315,23 @@ impl Maker {
         (0..self.hosts.len()).for_each(|node| self.change(fleet, node, &change));
     }
 
+    async fn freeze(&mut self, fleet: &Fleet, process: Process) -> Result<()> {
+        let pods = self.pods(fleet, process).await?;
+        signal_all(fleet, &pods, Signal::STOP);
+        self.frozen.push((process, pods));
+        Ok(())
+    }
+
+    /// Those that are to stand still for longer because of another fault still do.
+    fn thaw(&mut self, fleet: &Fleet, process: Process) {
+        let Some(place) = self.frozen.iter().position(|(frozen, _)| *frozen == process) else { return };
+        let mut pods = self.frozen.remove(place).1;
+        pods.retain(|pod| !self.frozen.iter().any(|(_, others)| others.contains(pod)));
+        signal_all(fleet, &pods, Signal::CONT);
+    }
+
     async fn signal(&self, fleet: &Fleet, process: Process, signal: Signal) -> Result<()> {
-        for pod in self.pods(fleet, process).await? {
-            fleet.kubelets.signal(NAMESPACE, &pod, signal);
-        }
+        signal_all(fleet, &self.pods(fleet, process).await?, signal);
         Ok(())
     }
 
@@ -354,6 +371,12 @@ async fn leader(fleet: &Fleet) -> Result<String> {
 pub(crate) fn go_on(fleet: &Fleet) {
     for process in fleet.kubelets.processes() {
         fleet.kubelets.signal(NAMESPACE, &process.pod, Signal::CONT);
+    }
+}
+
+fn signal_all(fleet: &Fleet, pods: &[String], signal: Signal) {
+    for pod in pods {
+        fleet.kubelets.signal(NAMESPACE, pod, signal);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::apply::{Maker, go_on};
 use crate::checker::Violation;
 use crate::checker::processes::logs;
 use crate::checker::rest::restless;
-use crate::fault::{Fault, Plan, Step};
+use crate::fault::{Fault, Plan, Settings, Step};
 use crate::people;
 use crate::pools::{self, POOLS};
 use crate::prometheus::Prometheus;
@@ -51,10 +51,11 @@ pub(crate) struct Report {
     pub(crate) memory: BTreeMap<String, u64>,
 }
 
-/// Carries out a plan. With `stop`, only until something is found.
+/// Carries out a plan. With `stop`, only until something is found. If the test bed itself fails, that is among the violations,
+/// and what was seen until then is checked nevertheless.
 ///
 /// # Errors
-/// The test bed itself has failed.
+/// The test bed does not start, or what it has written cannot be read.
 pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<Report> {
     let nodes = plan.settings.nodes;
     let prometheus = Prometheus::start()?;
@@ -62,14 +63,8 @@ pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<
     let mut watch = Watch::of(&fleet);
     let mut maker = Maker::new(nodes, prometheus)?;
     let mut report = Report::default();
-    make_faults(&mut fleet, &mut watch, &mut maker, &mut report, &plan.steps, stop).await?;
-    report.grants[0] = watch.objects.grants.len();
-    if !stop || watch.found.violations.is_empty() {
-        let began = Instant::now();
-        calm(&mut fleet, &mut maker, nodes, plan.settings.pools).await?;
-        settle(&mut fleet, &mut watch, &maker).await?;
-        report.settled_in = began.elapsed().as_secs();
-        watch.conclude(&fleet, &maker.prometheus)?;
+    if let Err(error) = go_through(&mut fleet, &mut watch, &mut maker, &mut report, plan, stop).await {
+        watch.found.add([Violation::new("test bed", format!("{error:#}"))]);
     }
     watch.found.add(logs(&fleet.control_plane.sandbox().logs())?);
     let requested = |ended: &Ended| ended.requested;
@@ -82,6 +77,28 @@ pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<
         keep_evidence(&fleet, folder)?;
     }
     Ok(report)
+}
+
+/// The faults, and what comes after them.
+async fn go_through(
+    fleet: &mut Fleet,
+    watch: &mut Watch,
+    maker: &mut Maker,
+    report: &mut Report,
+    plan: &Plan,
+    stop: bool,
+) -> Result<()> {
+    let made = make_faults(fleet, watch, maker, report, &plan.steps, stop).await;
+    report.grants[0] = watch.objects.grants.len();
+    made?;
+    if !stop || watch.found.violations.is_empty() {
+        let began = Instant::now();
+        calm(fleet, maker, &plan.settings).await?;
+        settle(fleet, watch, maker, plan.settings.nodes).await?;
+        report.settled_in = began.elapsed().as_secs();
+        watch.conclude(fleet, &maker.prometheus)?;
+    }
+    Ok(())
 }
 
 /// Makes the faults in their turn, and takes each back in its own.
@@ -112,7 +129,9 @@ async fn make_faults(
                 let done =
                     timeout(MAKING, maker.make(fleet, fault)).await.context("it takes too long").flatten();
                 say(began, fault, "", done.as_ref().err());
-                *report.made.entry(fault.kind()).or_default() += 1;
+                if done.is_ok() {
+                    *report.made.entry(fault.kind()).or_default() += 1;
+                }
                 if let Some(ms) = fault.lasts() {
                     let until = u64::try_from(began.elapsed().as_millis())? + ms;
                     line.insert((until, steps.len() + number), (false, fault));
@@ -140,7 +159,7 @@ fn say(began: Instant, fault: &Fault, what: &str, error: Option<&anyhow::Error>)
 }
 
 /// No fault any more, and people have gone home; then there is one more release.
-async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize, has_pools: bool) -> Result<()> {
+async fn calm(fleet: &mut Fleet, maker: &mut Maker, settings: &Settings) -> Result<()> {
     println!("-- no more faults; the last release is {LAST}");
     maker.raise_plane(fleet)?;
     if let Some(gateways) = &fleet.gateways {
@@ -153,7 +172,7 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize, has_pools: boo
     maker.until_people_are_done().await;
     let began = Instant::now();
     loop {
-        match timeout(MAKING * 4, tidy_up(fleet, nodes, has_pools)).await.context("no answer").flatten() {
+        match timeout(MAKING * 4, tidy_up(fleet, settings)).await.context("no answer").flatten() {
             Ok(()) => break,
             Err(error) if began.elapsed() > ANSWERS => return Err(error.context("nobody can tidy up")),
             Err(_) => sleep(LOOK * 10).await,
@@ -163,12 +182,12 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, nodes: usize, has_pools: boo
 }
 
 /// What people have done and not undone.
-async fn tidy_up(fleet: &Fleet, nodes: usize, has_pools: bool) -> Result<()> {
+async fn tidy_up(fleet: &Fleet, settings: &Settings) -> Result<()> {
     let client = fleet.client();
     people::throttle(client.clone(), false).await?;
     people::refuse(client.clone(), None).await?;
     people::pause_fleet(client.clone(), false).await?;
-    if has_pools {
+    if settings.pools {
         for pool in POOLS {
             pools::restore(client.clone(), pool.to_owned()).await?;
         }
@@ -176,7 +195,7 @@ async fn tidy_up(fleet: &Fleet, nodes: usize, has_pools: bool) -> Result<()> {
     for workload in BUDGETS {
         people::budget(client.clone(), workload.to_owned(), true).await?;
     }
-    for (node, host) in fleet.hosts.iter().enumerate().take(nodes) {
+    for (node, host) in fleet.hosts.iter().enumerate().take(settings.nodes) {
         people::add_node(client.clone(), node, host.clone()).await?;
         people::pause_node(client.clone(), node, false).await?;
         people::update_now(client.clone(), node, false).await?;
@@ -189,7 +208,7 @@ async fn tidy_up(fleet: &Fleet, nodes: usize, has_pools: bool) -> Result<()> {
 }
 
 /// Awaits that everything is at rest.
-async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker) -> Result<()> {
+async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker, nodes: usize) -> Result<()> {
     let began = Instant::now();
     let (mut step, mut stepped) = (0, Instant::now());
     let mut rested: Option<Instant> = None;
@@ -199,7 +218,7 @@ async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker) -> Result<(
         if watch.objects.last_step != step {
             (step, stepped) = (watch.objects.last_step, Instant::now());
         }
-        let restless = restless(&watch.objects, LAST);
+        let restless = restless(&watch.objects, LAST, nodes);
         if restless.is_empty() {
             if rested.get_or_insert_with(Instant::now).elapsed() > AT_REST {
                 return Ok(());

@@ -11,7 +11,7 @@ use brupop_testbed::revisions::{News, Revision, Revisions};
 use crate::checker::audit::Audited;
 use crate::checker::objects::Objects;
 use crate::checker::processes::Memory;
-use crate::checker::{Found, hosts};
+use crate::checker::{Found, Violation, hosts};
 use crate::people::node_name;
 use crate::prometheus::Prometheus;
 use crate::world::is_checked;
@@ -116,6 +116,9 @@ impl Watch {
         self.read_files(fleet)?;
         self.found.add(self.audited.compare(&self.objects));
         self.found.add(hosts::check(&boots(fleet), &self.objects));
+        if self.audited.is_blind() || self.objects.grants.is_empty() {
+            self.found.add([Violation::new("blind", "no write of ours was read, or no grant")]);
+        }
         Ok(())
     }
 }

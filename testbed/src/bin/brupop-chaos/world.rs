@@ -23,7 +23,7 @@ const AUDIT_POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
   "omitStages": ["RequestReceived", "ResponseStarted"], "omitManagedFields": true,
   "rules": [
-    {"level": "RequestResponse", "verbs": ["create", "update", "patch", "delete"], "users": [
+    {"level": "RequestResponse", "verbs": ["create", "update", "patch", "delete", "deletecollection"], "users": [
       "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent",
       "system:serviceaccount:brupop-bottlerocket-aws:brupop-reconciler"]},
     {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"],

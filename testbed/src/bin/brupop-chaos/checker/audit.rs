@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
 use super::Violation;
-use super::json::{MARKER, shadow_of, text};
+use super::json::{MARKER, is_set, shadow_of, text};
 use super::objects::Objects;
 
 const AGENT: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent";
@@ -20,6 +20,9 @@ const WRITES_PER_MINUTE: usize = 90;
 const LEDGER_PER_MINUTE: usize = 180;
 /// Two candidates whose renewals are refused try again after a fifteenth of the Lease's duration of four seconds: 225 times each.
 const RENEWALS_PER_MINUTE: usize = 450;
+
+/// What is decided on, of the ledger.
+const DECIDED: [&str; 4] = ["/status/term", "/status/slots", "/status/versions", "/status/poolVersions"];
 
 /// What was read so far.
 #[derive(Debug, Default)]
@@ -94,6 +97,11 @@ impl Audited {
             )
         });
         odd.chain(beyond).collect()
+    }
+
+    /// Nothing was read of programs that have certainly written: then no rule can have found anything.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.by_reconciler.is_empty() || self.by_agents.is_empty()
     }
 
     /// The latest revision that was named until then; 0 if none was.
@@ -183,7 +191,15 @@ fn reconcilers_write(event: &Event) -> Vec<Violation> {
         })
         .collect()
     };
+    // Only a JSON patch can test.
+    let tests_nothing = matches!(event.verb.as_str(), "patch" | "update") && !body.is_array();
     match (object.resource.as_str(), object.subresource.as_str()) {
+        ("nodes" | "bottlerocketshadows", "") if tests_nothing => {
+            vec![Violation::new("tests", format!("{} {} is no JSON patch", event.verb, event.request_uri))]
+        }
+        ("bottlerocketfleets", "status") if tests_nothing && DECIDED.iter().any(|it| is_set(&body, it)) => {
+            vec![Violation::new("tests", format!("{} {} is no JSON patch", event.verb, event.request_uri))]
+        }
         ("pods", "eviction") if !has_uid(&body) => {
             vec![Violation::new("tests", format!("{} without the pod's UID", event.request_uri))]
         }
@@ -266,6 +282,8 @@ mod tests {
         let evict = |body: Json| rules(&event(RECONCILER, "pods", "eviction", "p", &body));
         assert_eq!(evict(json!({"deleteOptions": {"preconditions": {"uid": "u"}}})), [""; 0]);
         assert_eq!(evict(json!({})), ["tests"]);
+        let merge = json!({"spec": {"unschedulable": null}});
+        assert_eq!(rules(&event(RECONCILER, "nodes", "", "n", &merge)), ["tests"]);
         let uncordon = json!([{"op": "remove", "path": "/spec/unschedulable"}]);
         assert_eq!(rules(&event(RECONCILER, "nodes", "", "n", &uncordon)), ["tests", "tests"]);
     }

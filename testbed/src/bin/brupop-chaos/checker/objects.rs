@@ -10,6 +10,8 @@ use super::json::{MARKER, is_cordoned, is_set, marker, number, shadow_of, text};
 use super::pools::Pools;
 use super::{Violation, rules};
 
+/// A leader that has not seen a change yet may still go by what was before: until its watch tells, or it has lost its Lease.
+pub(super) const GRACE: Duration = Duration::from_secs(20);
 /// For so long after etcd was restored its clients may go by what is forgotten: until the API server has started, and they
 /// have read everything anew.
 const UNCERTAIN: Duration = Duration::from_secs(30);
@@ -20,8 +22,10 @@ pub(crate) struct NodeState {
     pub(crate) object: Json,
     /// The last revision that wrote the marker.
     pub(crate) marked: u64,
-    /// It was last written to be drained then.
+    /// Its marker says that it is drained, since this was written.
     pub(crate) drained: Option<Drained>,
+    /// When it was last cordoned no more, since the checker began.
+    pub(crate) uncordoned: Option<Duration>,
 }
 
 /// A Node was written to be drained, after a list of its pods had shown that.
@@ -31,6 +35,7 @@ pub(crate) struct Drained {
     /// may be bound at any time.
     pub(crate) listed_after: u64,
     pub(crate) attempt: u64,
+    /// It was cordoned before that write, and still after it.
     pub(crate) cordoned: bool,
 }
 
@@ -131,12 +136,17 @@ impl Objects {
         if was != is || is_cordoned(&state.object) != is_cordoned(&after) {
             self.last_step = revision;
         }
-        if is != was && is["drained_at"].is_string() {
-            let attempt = number(&is, "/attempt").unwrap_or(0);
-            let cordoned = is_cordoned(&after);
-            state.drained = Some(Drained { listed_after: state.marked, attempt, cordoned });
+        let (had, has) = (is_cordoned(&state.object), is_cordoned(&after));
+        if had && !has {
+            state.uncordoned = Some(self.pools.now);
         }
         if is != was {
+            let attempt = number(&is, "/attempt").unwrap_or(0);
+            let drained = Drained { listed_after: state.marked, attempt, cordoned: had && has };
+            // What a person breaks was true before, and a leader may have read it.
+            if !is.is_null() {
+                state.drained = is["drained_at"].is_string().then_some(drained);
+            }
             state.marked = revision;
         }
         if let Some(how) = rules::odd_cordon(&state.object, &after) {
@@ -185,7 +195,11 @@ impl Objects {
         let mut found: Vec<Violation> =
             rules::begins_without_slot(name, &before, &after, &self.ledger).into_iter().collect();
         let grant = text(&after, "/spec/reboot_from_boot_id");
-        if !grant.is_empty() && grant != text(&before, "/spec/reboot_from_boot_id") {
+        let of = |shadow: &Json| {
+            let boot = text(shadow, "/spec/reboot_from_boot_id").to_owned();
+            (boot, text(shadow, "/metadata/uid").to_owned(), number(shadow, "/spec/attempt"))
+        };
+        if !grant.is_empty() && of(&after) != of(&before) {
             found.extend(rules::grant(&node, &after, self));
             self.grants.insert(Grant {
                 node,

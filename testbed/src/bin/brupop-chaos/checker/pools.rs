@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::Violation;
-use super::json::{UPDATE_NOW, is_ready, is_set, members, shadow_of, text};
+use super::json::{UPDATE_NOW, is_ready, is_set, marker, members, shadow_of, text};
+use super::objects::GRACE;
 use answers::Answers;
 use versions::Versions;
 use zones::Zones;
@@ -16,9 +17,6 @@ pub(crate) mod answers;
 mod versions;
 mod zones;
 
-/// A leader that has not seen a change of a pool yet may still go by the rules of before: until its watch tells, or it has
-/// lost its Lease.
-const GRACE: Duration = Duration::from_secs(20);
 /// The only pool that comes after another one, and which.
 const ORDER: (&str, &str) = ("web", "canary");
 /// A pool that is not there.
@@ -95,7 +93,8 @@ impl Pools {
         if is_set(node, UPDATE_NOW) {
             self.asked_for.insert(shadow_of(name));
         }
-        if text(node, "/metadata/labels/tier") != ORDER.1 || !is_ready(node) {
+        // One that is marked is not in service yet.
+        if text(node, "/metadata/labels/tier") != ORDER.1 || !is_ready(node) || !marker(node).is_null() {
             return;
         }
         let image = text(node, "/status/nodeInfo/osImage");

@@ -25,7 +25,8 @@ pub(crate) fn logs(folder: &Path) -> Result<Vec<Violation>> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with("brupop-") {
             let text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
-            found.extend(text.lines().filter_map(|line| in_line(&name, line)));
+            // Not `lines`, which takes a carriage return for a part of the line's end.
+            found.extend(text.split('\n').filter_map(|line| in_line(&name, line)));
         }
     }
     Ok(found)

@@ -3,18 +3,28 @@
 use serde_json::Value as Json;
 
 use super::json::{
-    OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members, shadow_of, text,
+    EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members, shadow_of, text,
 };
 use super::objects::Objects;
 
-/// What is not at rest, by node, with what is said of it. Empty: everything is.
-pub(crate) fn restless(objects: &Objects, version: &str) -> Vec<String> {
+/// What the operator puts on a Node while it is out of service, but for cordon and taint. Nobody else does here.
+const LEFT_BY_US: [&str; 3] = [
+    EXCLUDED,
+    "/metadata/annotations/karpenter.sh~1do-not-disrupt",
+    "/metadata/annotations/cluster-autoscaler.kubernetes.io~1scale-down-disabled",
+];
+const OUR_TAINT: &str = "brupop.bottlerocket.aws/updating";
+
+/// What is not at rest, by node, with what is said of it, of so many nodes. Empty: everything is.
+pub(crate) fn restless(objects: &Objects, version: &str, nodes: usize) -> Vec<String> {
     let slots = members(&objects.ledger, "/status/slots").map(|(shadow, _)| format!("{shadow} has a slot"));
-    let nodes = objects.nodes.iter().filter_map(|(node, state)| {
+    let restless = objects.nodes.iter().filter_map(|(node, state)| {
         let why = restless_node(node, &state.object, objects, version)?;
         Some(format!("{node}: {why}"))
     });
-    slots.chain(nodes).collect()
+    let missing = nodes.saturating_sub(objects.nodes.len());
+    let missing = (missing > 0).then(|| format!("{missing} nodes are not there"));
+    slots.chain(restless).chain(missing).collect()
 }
 
 fn restless_node(name: &str, node: &Json, objects: &Objects, version: &str) -> Option<String> {
@@ -32,7 +42,17 @@ fn restless_node(name: &str, node: &Json, objects: &Objects, version: &str) -> O
         return Some("it has no shadow".to_owned());
     };
     let (goal, reached) = (text(shadow, "/spec/state"), text(shadow, "/status/current_state"));
+    if let Some(left) = LEFT_BY_US.iter().find(|left| is_set(node, left)) {
+        return Some(format!("it still has {left}"));
+    }
+    if node.pointer("/spec/taints").is_some_and(|taints| taints.to_string().contains(OUR_TAINT)) {
+        return Some("it still has our taint".to_owned());
+    }
     let runs = text(shadow, "/status/current_version");
+    // Its kubelet's word, beside the agent's.
+    if text(node, "/status/nodeInfo/osImage").split(' ').nth(2) != Some(runs) {
+        return Some(format!("its shadow says that it runs {runs}, and its kubelet does not"));
+    }
     if goal == "Idle" && reached == "Idle" && (runs == version || says_why(shadow, node, objects, version)) {
         return None;
     }
@@ -49,11 +69,21 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
             let tier = text(node, "/metadata/labels/tier");
             is_set(&objects.ledger["status"]["poolVersions"][format!("{tier}/{version}")], "/halted")
         }
-        "WaitingForPool" => objects.nodes.iter().any(|(name, state)| {
-            let first = text(&state.object, "/metadata/labels/tier") == "canary";
-            let shadow = objects.shadows.get(&shadow_of(name));
-            first && shadow.is_some_and(|shadow| text(shadow, "/status/current_version") != version)
-        }),
+        "WaitingForPool" => {
+            if text(node, "/metadata/labels/tier") != "web" {
+                return false;
+            }
+            let canaries = objects
+                .nodes
+                .iter()
+                .filter(|(_, state)| text(&state.object, "/metadata/labels/tier") == "canary");
+            // A pool that has no nodes, because all lost their label, is never done (docs/pools.md, `after`).
+            let mut versions = canaries
+                .filter_map(|(name, _)| objects.shadows.get(&shadow_of(name)))
+                .map(|shadow| text(shadow, "/status/current_version"))
+                .peekable();
+            versions.peek().is_none() || versions.any(|runs| runs != version)
+        }
         "FleetPaused" => objects.ledger.pointer("/spec/paused") == Some(&Json::Bool(true)),
         "NodePaused" => is_set(node, "/metadata/annotations/brupop.bottlerocket.aws~1pause"),
         "NotLabelled" => !is_set(node, OPTED_IN),
@@ -68,7 +98,13 @@ mod tests {
     use serde_json::json;
 
     fn fleet(goal: &str, runs: &str, reason: &str, paused: bool) -> Objects {
-        let node = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let node = json!({
+            "metadata": {"labels": {"tier": "web"}},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "nodeInfo": {"osImage": format!("Bottlerocket OS {runs} (aws-k8s-1.36)")},
+            },
+        });
         let progressing = json!([{"type": "Progressing", "reason": reason}]);
         let status = json!({"current_state": "Idle", "current_version": runs, "conditions": progressing});
         Objects {
@@ -81,11 +117,37 @@ mod tests {
 
     #[test]
     fn a_node_is_updated_or_says_truly_why_not() {
-        let rests = |objects: &Objects| restless(objects, "2").is_empty();
+        let rests = |objects: &Objects| restless(objects, "2", 1).is_empty();
         assert!(rests(&fleet("Idle", "2", "NoUpdate", false)));
         assert!(rests(&fleet("Idle", "1", "FleetPaused", true)));
         assert!(!rests(&fleet("Idle", "1", "FleetPaused", false)), "that is not true");
         assert!(!rests(&fleet("Idle", "1", "LimitReached", false)));
         assert!(!rests(&fleet("MonitoringUpdate", "2", "Monitoring", false)));
+        assert!(rests(&fleet("Idle", "1", "WaitingForPool", false)), "no node of the pool is left");
+        let canary = |runs: &str| {
+            let mut objects = fleet("Idle", "1", "WaitingForPool", false);
+            let mut first = fleet("Idle", runs, "NoUpdate", false);
+            let (mut node, shadow) =
+                (first.nodes.remove("n").unwrap(), first.shadows.remove("brs-n").unwrap());
+            node.object["metadata"]["labels"]["tier"] = json!("canary");
+            objects.nodes.insert("first".to_owned(), node);
+            objects.shadows.insert("brs-first".to_owned(), shadow);
+            let restless = restless(&objects, "2", 2);
+            restless.iter().map(|said| said.split_once(':').unwrap().0.to_owned()).collect::<Vec<_>>()
+        };
+        let changed = |change: fn(&mut Json)| {
+            let mut objects = fleet("Idle", "2", "NoUpdate", false);
+            objects.nodes.values_mut().for_each(|state| change(&mut state.object));
+            rests(&objects)
+        };
+        assert!(changed(|_| ()));
+        assert!(!changed(|node| node["spec"]["taints"] = json!([{"key": OUR_TAINT}])));
+        assert!(!changed(|node| {
+            node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] = json!("");
+        }));
+        assert!(!changed(|node| node["status"]["nodeInfo"]["osImage"] = json!("Bottlerocket OS 1 (a)")));
+        assert_eq!(restless(&fleet("Idle", "2", "NoUpdate", false), "2", 2), ["1 nodes are not there"]);
+        assert_eq!(canary("2"), ["n"], "the pool is done");
+        assert_eq!(canary("1"), ["first"], "the pool is not, and its node says nothing that is true");
     }
 }

@@ -1,13 +1,15 @@
 //! What each revision must keep to. Pure: each rule looks at an object before and after, and at the others.
 
+use std::time::Duration;
+
 use serde_json::Value as Json;
 
 use super::Violation;
 use super::json::{
-    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_set, marker, members, node_of, number, shadow_of, text,
-    texts,
+    COMPONENT, EXCLUDED, MARKER, is_cordoned, is_halted, is_set, marker, members, node_of, number, shadow_of,
+    text, texts,
 };
-use super::objects::{Objects, PodState};
+use super::objects::{GRACE, Objects, PodState};
 use brupop_testbed::operator::NAMESPACE;
 
 /// The ledger is written: the limit holds, no slot is lost, and no halted version gets another slot.
@@ -22,7 +24,18 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
     let of_no_pool =
         |ledger| members(ledger, "/status/slots").filter(|(_, slot)| !is_set(slot, "/pool")).count();
     let (slots, had) = (of_no_pool(after), of_no_pool(before));
-    if slots > limit && slots > had {
+    // One that is given back must not be taken anew either, while there are too many.
+    let another_begins = || {
+        let mut taken = members(after, "/status/slots").filter(|(shadow, slot)| {
+            !is_set(slot, "/pool") && before["status"]["slots"].get(shadow).is_none()
+        });
+        taken.any(|(shadow, _)| {
+            let node = objects.nodes.get(node_of(shadow));
+            let is_marked = node.is_some_and(|node| is_set(&node.object, MARKER));
+            !is_marked && objects.shadows.get(shadow).is_some_and(is_idle)
+        })
+    };
+    if slots > limit && (slots > had || another_begins()) {
         found.push(Violation::new(
             "limit",
             format!("{slots} slots are in use, {limit} may be: {}", after["status"]["slots"]),
@@ -144,7 +157,8 @@ pub(crate) fn begins_without_slot(
         .then(|| Violation::new("limit", format!("{name} begins {} with the slot {slot}", after["spec"])))
 }
 
-/// A reboot is granted: the Node was written as drained for this attempt, cordoned, and no pod of then is left.
+/// A reboot is granted: the Node is written as drained for this attempt, was cordoned before and is, and no pod of then is
+/// left.
 pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violation> {
     let violated =
         |what: String| Violation::new("drain", format!("a reboot of {node} is granted, but {what}"));
@@ -153,10 +167,14 @@ pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violati
     };
     let attempt = number(shadow, "/spec/attempt").unwrap_or(0);
     let Some(drained) = state.drained.filter(|drained| drained.attempt == attempt) else {
-        return vec![violated("it was never written as drained for this attempt".to_owned())];
+        return vec![violated("it is not written as drained for this attempt".to_owned())];
     };
     if !drained.cordoned {
-        return vec![violated("it was not cordoned when it was written as drained".to_owned())];
+        return vec![violated("it was not cordoned when its pods were listed".to_owned())];
+    }
+    let for_long = |at: Duration| objects.pools.now.saturating_sub(at) > GRACE;
+    if !is_cordoned(&state.object) && state.uncordoned.is_some_and(for_long) {
+        return vec![violated("it has not been cordoned for long".to_owned())];
     }
     let marker = marker(&state.object);
     let left = objects.pods.iter().filter(|(key, pod)| {
@@ -200,6 +218,9 @@ pub(crate) fn odd_cordon(before: &Json, after: &Json) -> Option<String> {
     let excluded = |node: &Json| is_set(node, EXCLUDED);
     if excluded(before) && !excluded(after) && !was["excluded_at"].is_string() {
         return Some(format!("an exclusion goes that is not ours; marker {was}"));
+    }
+    if !excluded(before) && excluded(after) && is["excluded_at"] == was["excluded_at"] {
+        return Some(format!("an exclusion comes that the marker does not tell; marker {is}"));
     }
     None
 }

@@ -58,6 +58,7 @@ fn an_update_as_it_should_be_violates_nothing() {
         (SHADOW, shadow("Idle", 0, None)),
         (FLEET, ledger_with(&slots, &json!({}))),
         (SHADOW, shadow("StagedAndPerformedUpdate", 1, None)),
+        ("minions/n", node(Some(CORDONED), true)),
         ("minions/n", node(Some(MARKED), true)),
         (SHADOW, shadow("RebootedIntoUpdate", 1, Some("b"))),
         ("minions/n", node(None, false)),
@@ -107,6 +108,13 @@ fn each_rule_finds_what_it_is_there_for() {
     assert_eq!(grants(None, Some(MARKED)), [""; 0]);
     assert_eq!(grants(None, None), ["drain"], "never drained");
     assert_eq!(grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(MARKED)), ["drain"], "a pod is there");
+    let start = || [(FLEET, ledger_with(&one, &none)), ("minions/n", node(None, false))];
+    let granted = || (SHADOW, shadow("RebootedIntoUpdate", 1, Some("b")));
+    let at_once = start().into_iter().chain([("minions/n", node(Some(MARKED), true)), granted()]);
+    assert_eq!(violated(at_once), ["drain"], "pods may have come after the list");
+    let back = ["", MARKED, CORDONED].map(|marker| ("minions/n", node(Some(marker), !marker.is_empty())));
+    let back = back.into_iter().chain([granted()]);
+    assert_eq!(violated(start().into_iter().chain(back)), ["drain"], "it is no longer drained");
     let left = MARKED.replace('}', r#","left_owners":["apps/v1/ReplicaSet/shop/o"]}"#);
     assert_eq!(grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(&left)), [""; 0]);
 }
@@ -116,6 +124,10 @@ fn cordons_go_with_the_markers_word() {
     let (ours, theirs, free) = (node(Some(MARKED), true), node(None, true), node(None, false));
     assert_eq!(odd_cordon(&ours, &free), None);
     assert_eq!(odd_cordon(&free, &ours), None);
+    let mut excluded = free.clone();
+    excluded["metadata"]["labels"] = json!({"node.kubernetes.io/exclude-from-external-load-balancers": ""});
+    assert!(odd_cordon(&free, &excluded).is_some());
+    assert!(odd_cordon(&excluded, &free).is_some());
     assert!(odd_cordon(&theirs, &free).is_some());
     assert!(odd_cordon(&free, &theirs).is_some());
 }
@@ -140,7 +152,17 @@ fn the_limit_is_that_of_the_reconcilers_when_the_term_begins() {
     let takes = (FLEET, ledger(2, &slots));
     assert_eq!(violated([begins.clone(), takes.clone()]), ["limit"]);
     assert_eq!(violated([raised.clone(), begins.clone(), takes.clone()]), [""; 0]);
-    assert_eq!(violated([begins, raised, takes]), ["limit"], "nobody with that setting leads");
+    assert_eq!(
+        violated([begins.clone(), raised.clone(), takes.clone()]),
+        ["limit"],
+        "nobody with that setting leads"
+    );
+    let lowered = ("pods/brupop/other", reconciler(1));
+    let swapped = json!({"brs-n": {"uid": "u", "attempt": 1}, "brs-o": {"uid": "w", "attempt": 1}});
+    let next_term = |slots: &Json| (FLEET, ledger(3, slots));
+    let idle = ("g/bottlerocketshadows/ns/brs-o", shadow("Idle", 0, None));
+    let swap = [raised, begins, takes, lowered, next_term(&slots), idle, next_term(&swapped)];
+    assert_eq!(violated(swap), ["limit"], "one is given back, and another one begins");
 }
 
 #[test]
