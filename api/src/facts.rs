@@ -106,3 +106,83 @@ impl<'a> ShadowFacts<'a> {
         self.status.target_version.filter(|target| Some(*target) != self.status.current_version)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BottlerocketShadowSpec;
+
+    fn facts<'a>(spec: SpecFacts<'a>, status: StatusFacts<'a>) -> ShadowFacts<'a> {
+        ShadowFacts { name: "brs-a", uid: "u", generation: 2, spec, status }
+    }
+
+    #[test]
+    fn an_object_without_name_uid_or_generation_is_none() {
+        let whole = || {
+            let mut shadow = BottlerocketShadow::new("brs-a", BottlerocketShadowSpec::default());
+            (shadow.metadata.uid, shadow.metadata.generation) = (Some("u".into()), Some(2));
+            shadow
+        };
+        let shadow = whole();
+        let seen = ShadowFacts::of(&shadow);
+        assert_eq!(seen, Some(facts(SpecFacts::default(), StatusFacts::default())));
+        let changes: [fn(&mut BottlerocketShadow); 4] = [
+            |shadow| shadow.metadata.name = None,
+            |shadow| shadow.metadata.uid = None,
+            |shadow| shadow.metadata.generation = None,
+            |shadow| shadow.metadata.generation = Some(-1),
+        ];
+        for change in changes {
+            let mut shadow = whole();
+            change(&mut shadow);
+            assert_eq!(ShadowFacts::of(&shadow), None, "{:?}", shadow.metadata);
+        }
+    }
+
+    #[test]
+    fn a_state_is_reported_at_the_attempt_asked_for() {
+        use State::{ErrorReset, Idle, MonitoringUpdate};
+        for (current_state, attempt, asked_for, reports) in [
+            (Some(MonitoringUpdate), Some(1), Some(1), Some(MonitoringUpdate)),
+            (Some(MonitoringUpdate), None, None, Some(MonitoringUpdate)),
+            (Some(MonitoringUpdate), Some(1), Some(2), None),
+            (Some(MonitoringUpdate), None, Some(1), None),
+            (Some(ErrorReset), Some(1), Some(1), Some(ErrorReset)),
+            (Some(Idle), Some(1), Some(2), None),
+            (None, Some(1), Some(1), None),
+        ] {
+            let spec = SpecFacts { state: MonitoringUpdate, attempt: asked_for, ..SpecFacts::default() };
+            let facts = facts(spec, StatusFacts { current_state, attempt, ..StatusFacts::default() });
+            let told = State::ALL.into_iter().find(|state| facts.reports(*state));
+            assert_eq!(told, reports, "{current_state:?} at {attempt:?}, not {asked_for:?}");
+            assert_eq!(facts.reached(), reports == Some(MonitoringUpdate), "{current_state:?}");
+        }
+    }
+
+    #[test]
+    fn what_runs_is_no_update() {
+        for (target_version, current_version, update) in [
+            (Some("1.20.1"), Some("1.19.4"), Some("1.20.1")),
+            (Some("1.20.1"), None, Some("1.20.1")),
+            (Some("1.20.1"), Some("1.20.1"), None),
+            (None, Some("1.19.4"), None),
+        ] {
+            let status = StatusFacts { target_version, current_version, ..StatusFacts::default() };
+            assert_eq!(facts(SpecFacts::default(), status).update(), update, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn why_there_is_no_refresh_is_said_in_the_agents_words() {
+        for (problem, message, expected) in [
+            (Some(Problem::RefreshFailed), Some("no route"), Some("no route")),
+            (Some(Problem::HostUnreachable), Some("no answer"), Some("no answer")),
+            (Some(Problem::RefreshFailed), None, Some("RefreshFailed")),
+            (Some(Problem::StepFailed), Some("the host fell back"), None),
+            (None, Some("no route"), None),
+        ] {
+            let status = StatusFacts { problem, message, ..StatusFacts::default() };
+            assert_eq!(status.refresh_failed(), expected, "{problem:?}");
+        }
+    }
+}

@@ -280,6 +280,7 @@ pub struct Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn texts(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
@@ -317,5 +318,12 @@ mod tests {
                 VersionRecord { succeeded, proven_variants: texts(proven), ..VersionRecord::default() };
             assert_eq!(record.is_proven_for(variant), expected, "{succeeded} {proven:?} {variant:?}");
         }
+    }
+
+    #[test]
+    fn a_flag_of_a_slot_is_written_if_it_is_set() {
+        let slot = Slot { lost: true, counted: true, ..Slot::default() };
+        assert_eq!(json!(slot), json!({"uid": "", "attempt": 0, "lost": true, "counted": true}));
+        assert_eq!(json!(Slot::default()), json!({"uid": "", "attempt": 0}));
     }
 }

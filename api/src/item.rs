@@ -312,4 +312,35 @@ mod tests {
         assert_eq!(read(json!(null)), Some(None));
         assert_eq!(read(json!(5)), None);
     }
+
+    #[test]
+    fn an_item_is_of_the_kind_that_is_read() {
+        type Read = Item<BottlerocketShadow>;
+        let names = [Read::kind(&()), Read::group(&()), Read::version(&()), Read::plural(&())];
+        assert_eq!(names, ["BottlerocketShadow", "brupop.bottlerocket.aws", "v2", "bottlerocketshadows"]);
+    }
+
+    #[test]
+    fn an_item_is_called_what_its_object_is_called() {
+        let mut item: Item<BottlerocketShadow> = serde_json::from_str(&shadow("a").to_string()).unwrap();
+        assert_eq!((item.namespace(), item.name(), item.uid()), ("ns", "a", "u"));
+        item.meta_mut().name = Some("b".into());
+        assert_eq!(item.name(), "b");
+        item.metadata = ObjectMeta::default();
+        assert_eq!((item.namespace(), item.name(), item.uid()), ("", "", ""));
+    }
+
+    #[test]
+    fn null_and_absent_are_the_default() {
+        #[derive(Deserialize)]
+        struct Names {
+            #[serde(default, deserialize_with = "null_as_default")]
+            names: Vec<String>,
+        }
+        let read = |value: Value| serde_json::from_value::<Names>(value).map(|read| read.names).ok();
+        assert_eq!(read(json!({"names": ["a"]})), Some(vec!["a".to_owned()]));
+        assert_eq!(read(json!({"names": null})), Some(vec![]));
+        assert_eq!(read(json!({})), Some(vec![]));
+        assert_eq!(read(json!({"names": 3})), None);
+    }
 }

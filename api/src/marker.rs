@@ -188,4 +188,30 @@ mod tests {
         assert!(matches!(Marker::parse("true"), Err(MarkerError::Malformed(_))));
         assert!(matches!(Marker::parse(&" ".repeat(5000)), Err(MarkerError::TooLong(5000))));
     }
+
+    #[test]
+    fn the_longest_marker_is_read() {
+        let text = Marker::default().render();
+        let padded = |length: usize| format!("{text:length$}");
+        assert_eq!(Marker::parse(&padded(MARKER_MAX)).unwrap(), Marker::default());
+        assert!(matches!(Marker::parse(&padded(MARKER_MAX + 1)), Err(MarkerError::TooLong(4097))));
+    }
+
+    #[test]
+    fn each_change_waits_to_be_undone_and_no_record_does() {
+        let at = || Some("2026-11-21T04:00:00Z".to_owned());
+        for marker in [
+            Marker { excluded_at: at(), ..Marker::default() },
+            Marker { cordoned_at: at(), ..Marker::default() },
+            Marker { tainted: true, ..Marker::default() },
+            Marker { do_not_disrupt: true, ..Marker::default() },
+            Marker { scale_down_disabled: true, ..Marker::default() },
+            Marker { drain_started_at: at(), ..Marker::default() },
+        ] {
+            assert!(marker.holds_changes(), "{marker:?}");
+        }
+        let owners = || vec!["apps/v1/Deployment/shop/cart".to_owned()];
+        let record = Marker { evicted_owners: owners(), left_owners: owners(), ..Marker::default() };
+        assert!(!record.holds_changes());
+    }
 }

@@ -126,6 +126,7 @@ mod tests {
             ("abcdef", 6, "abcdef"),
             ("abcdefg", 6, "abc…"),
             ("ab\u{1b}", 7, "ab…"),
+            ("a\u{1b}", 7, "a\\u{1b}"),
             ("abéé", 5, "ab…"),
             ("abcd", 3, "…"),
             ("abcd", 2, ""),

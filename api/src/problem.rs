@@ -78,3 +78,34 @@ impl fmt::Display for Problem {
         f.write_str(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_has_one_name() {
+        for problem in Problem::ALL {
+            assert_eq!(serde_json::to_value(problem).unwrap(), problem.as_str());
+            assert_eq!(problem.to_string(), problem.as_str());
+        }
+    }
+
+    #[test]
+    fn what_a_problem_is_about_is_told_by_its_name() {
+        use Problem::{
+            CommandRefused, HostUnreachable, NoUpdateChosen, NotNextToBoot, PrefetchBlocked, PrefetchFailed,
+            RebootRefused, RefreshFailed, StepFailed,
+        };
+        for problem in Problem::ALL {
+            let expected = match problem {
+                HostUnreachable | CommandRefused | RebootRefused => (true, false, true),
+                RefreshFailed => (false, false, true),
+                NoUpdateChosen | PrefetchFailed | PrefetchBlocked => (false, false, false),
+                NotNextToBoot | StepFailed => (false, true, false),
+            };
+            let told = (problem.is_of_host_api(), problem.is_of_attempt(), problem.prevents_refresh());
+            assert_eq!(told, expected, "{problem}");
+        }
+    }
+}

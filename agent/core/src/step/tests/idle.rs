@@ -50,6 +50,7 @@ fn idle_refreshes_and_reports_what_it_finds() {
         "due": old(Updates::Unknown), idle(), due => "refresh";
         "due, but busy": old(Updates::Busy), idle(), due => "poll";
         "begun": old(Updates::Busy), idle(), asked(Refresh, 1) => "poll";
+        "begun, no word yet": old(available()), shadow(State::Idle), asked(Refresh, 1) => "poll";
         "found": old(available()), idle(), asked(Refresh, 0) => "TargetVersion";
         "found what runs": old(known(Available, Some(OLD), None, last(Refresh, true, 1))), idle(), fresh()
             => "wait";
@@ -96,6 +97,35 @@ fn idle_refreshes_and_reports_what_it_finds() {
 }
 
 #[test]
+fn a_refresh_that_is_due_is_due_until_it_begins() {
+    let turn = || shadow(State::StagedAndPerformedUpdate);
+    let due = StepMemory { refresh_due: true, ..refreshed() };
+    for (shadow, memory, expected) in [
+        (shadow(State::Idle), due, ("refresh", false)),
+        (turn(), due, ("prepare", true)),
+        (turn(), refreshed(), ("prepare", false)),
+    ] {
+        let (step, memory) = step(&old(available()), &facts(&shadow), &memory);
+        assert_eq!((words(&step).as_str(), memory.refresh_due), expected);
+    }
+}
+
+#[test]
+fn a_refresh_that_begins_notes_what_ended_before_it() {
+    let due = StepMemory { refresh_due: true, ..fresh() };
+    for (updates, asked) in [
+        (Updates::Unknown, Asked { before: None, ..first_look(0) }),
+        (available(), call(Refresh, 1)),
+        (is_staged(last(Command::Prepare, true, 5)), first_look(5)),
+    ] {
+        let read = shadow(State::Idle);
+        let (step, memory) = step(&old(updates), &facts(&read), &due);
+        assert_eq!(words(&step), "refresh");
+        assert_eq!(memory.asked, Some(asked), "{updates:?}");
+    }
+}
+
+#[test]
 fn idle_reports_what_prevents_an_update() {
     let idle = || with(shadow(State::Idle), |_, status| status.target_version = None);
     let saying = |problem, sentence: &str| says(idle(), problem, sentence);
@@ -107,6 +137,12 @@ fn idle_reports_what_prevents_an_update() {
     let theirs = "refresh failed: another update command has held the host's lock for more than 10 minutes";
     check! {
         "available, not chosen": old(unchosen(NEW)), idle(), fresh() => format!("NoUpdateChosen \"{named}\"");
+        "available, not chosen, after an attempt that failed": old(unchosen(NEW)),
+            with(idle(), |spec, _| spec.failures = Some(Failures::default())), fresh()
+            => format!("NoUpdateChosen \"{named}\"");
+        "available, not chosen, and what an attempt failed of is over": old(unchosen(NEW)),
+            saying(Problem::StepFailed, "the host fell back"), fresh()
+            => format!("NoUpdateChosen \"{named}\"");
         "and said": old(unchosen(NEW)), saying(NoUpdateChosen, named), fresh() => "wait";
         "and said, in the next look": old(Updates::Busy), saying(NoUpdateChosen, named), asked(Refresh, 1) => "poll";
         "chosen at last": old(available()), saying(NoUpdateChosen, named), fresh() => "-StatusProblem -StatusMessage TargetVersion";
@@ -141,6 +177,10 @@ fn idle_undoes_what_we_activated_and_nothing_else() {
         "ours": old(is_ready(last(Activate, true, 6))), ours(), fresh() => "deactivate";
         "ours, but busy": old(Updates::Busy), ours(), fresh() => "poll";
         "ours, being deactivated": old(Updates::Busy), ours(), asked(Deactivate, 6) => "poll";
+        "ours, to be activated yet": old(is_staged(last(Refresh, true, 7))), ours(), asked(Activate, 7) => "poll";
+        "ours, right after its prepare": old(is_ready(last(Command::Prepare, true, 5))), ours(), fresh() => "deactivate";
+        "prepared once more by a person": old(is_ready(last(Command::Prepare, true, 6))), ours(), fresh()
+            => "Idle -StatusStaged";
         "deactivated": old(is_staged(last(Deactivate, true, 7))), ours(), asked(Deactivate, 6)
             => "Idle -StatusStaged";
         "deactivation fails": old(is_ready(last(Deactivate, false, 7))), ours(), asked(Deactivate, 6)
