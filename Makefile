@@ -43,7 +43,7 @@ BENCH_TO ?= $(TARGET)/bench.json
 GROWTH ?= 10 100 1000 5000
 PODS ?= 30
 EVICTED ?= $(PODS)
-BUDGETS ?= 0
+BUDGETS ?= 300
 
 # For `make mutants`: the files that are changed, or only what differs from this commit; and further options (`--jobs 2`,
 # `--shard 1/8`, `--iterate`, ...). Changed is what decides: what only waits, sends and listens is left to the tests on a real
@@ -268,12 +268,13 @@ bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, an
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 1000 --kwok
 
 .PHONY: bench-growth
-bench-growth: control-plane build ## Measures the reconciler with more and more nodes, prints a table, and draws target/growth.svg (GROWTH='10 100 1000 5000', PODS, EVICTED, BUDGETS)
+bench-growth: control-plane build ## Measures the reconciler with more and more nodes, 5 % of them updated at once, prints a table, and draws target/growth.svg (GROWTH='10 100 1000 5000', PODS, EVICTED, BUDGETS)
 	@$(BENCH) --bin brupop-bench-scale --bin brupop-bench-growth
 	@mkdir -p $(FIGURES)
 	@for nodes in $(GROWTH); do \
 	  BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes $$nodes --pods-per-node $(PODS) \
-	    --evicted-per-node $(EVICTED) --budgets $(BUDGETS) --waiting 4 --updates 0 --point $(FIGURES)/growth-$$nodes.json; \
+	    --evicted-per-node $(EVICTED) --budgets $(BUDGETS) --waiting $$(((nodes + 19) / 20)) --limit 5% --updates 0 \
+	    --point $(FIGURES)/growth-$$nodes.json || exit; \
 	done
 	@$(TARGET)/release/brupop-bench-growth --svg $(TARGET)/growth.svg $(GROWTH:%=$(FIGURES)/growth-%.json)
 

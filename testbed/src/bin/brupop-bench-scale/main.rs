@@ -12,8 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use brupop_testbed::await_until;
-use brupop_testbed::figures::{hand_over, median};
+use brupop_testbed::figures::{hand_over, median, number};
 use brupop_testbed::growth::Point;
 use clap::Parser;
 use jiff::{SignedDuration, Timestamp};
@@ -31,13 +30,16 @@ struct Arguments {
     /// How many nodes
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(10..=20_000))]
     nodes: u32,
-    /// Of how many of them there is an update; they wait for one slot
+    /// Of how many of them there is an update; they wait for a slot
     #[arg(long, default_value_t = 100)]
     waiting: u32,
-    /// How many of these are updated, one after the other, while requests are counted; 0 with few nodes
+    /// How many are updated at once, as a number or a percentage
+    #[arg(long, default_value = "1")]
+    limit: String,
+    /// How many of these are updated, one after the other, while requests are counted. With 0 all are, and none is counted
     #[arg(long, default_value_t = 10)]
     updates: u32,
-    /// How long nothing is to be written in the end
+    /// How long nothing is to be written in the end, and how long pods change then
     #[arg(long, default_value_t = 60)]
     quiet_seconds: u32,
     /// Pods of tenants on each node
@@ -98,12 +100,14 @@ async fn measure(arguments: &Arguments) -> Result<Measured> {
     let (nodes, updates) = (count(arguments.nodes)?, count(arguments.updates)?);
     // This node, and those after it, do not wait from the beginning.
     let spare = nodes - RELEASES - 1;
+    // Those between have nothing to do all the time.
+    let waiting = count(arguments.waiting)?.min(spare - 1);
     let began = Instant::now();
     let say = |what: &str| eprintln!("{:>5} s  {what}", began.elapsed().as_secs());
     say("starting the control plane and the webhook");
     let world = World::start(arguments.kwok).await?;
     say(&format!("making {nodes} nodes, each with its shadow and its agent's pod"));
-    world.populate(nodes, count(arguments.waiting)?.min(spare)).await?;
+    world.populate(nodes, waiting).await?;
     say("making what tenants have");
     let pods = arguments.pods_per_node;
     let evicted = arguments.evicted_per_node.unwrap_or(pods);
@@ -114,7 +118,7 @@ async fn measure(arguments: &Arguments) -> Result<Measured> {
 
     say("first start: no shadow says yet why it does not move");
     let mut asked = Asked::from_now(&world.control_plane);
-    let (first, first_start) = start(&world, &mut asked).await?;
+    let (first, first_start) = start(&world, &arguments.limit, &mut asked).await?;
     asked.until("every shadow says why", DEADLINE, |asked| asked.conditions.len() >= nodes).await?;
     let all_said = first.since.elapsed();
     say("every shadow says why; updates go on");
@@ -123,13 +127,16 @@ async fn measure(arguments: &Arguments) -> Result<Measured> {
     let so_many = |asked: &asked::Counts| asked.begun.len() >= before.begun.len() + updates;
     asked.until("so many updates", DEADLINE, so_many).await.with_context(|| first.tail())?;
     let run = asked.since(&before);
+    if updates == 0 {
+        world.rests().await.with_context(|| first.tail())?;
+    }
     let at_work = first.usage()?;
 
     say("the next one takes over");
     first.end().await?;
     asked.until_settled().await?;
     world.is_known(spare).await?;
-    let (second, second_start) = start(&world, &mut asked).await?;
+    let (second, second_start) = start(&world, &arguments.limit, &mut asked).await?;
     world.nothing_waits(nodes).await?;
     say("nothing is to be done any more; one node after the other gets to know of the update");
     asked.until_settled().await?;
@@ -137,16 +144,19 @@ async fn measure(arguments: &Arguments) -> Result<Measured> {
     let known = releases(&world, &mut asked, nodes).await?;
     let one_by_one = asked.since(&before);
     say("nothing is to be done any more");
-    let cpu = second.usage()?.cpu;
     let quiet = Duration::from_secs(arguments.quiet_seconds.into());
-    let heartbeats = world.heartbeats(nodes, quiet);
+    let load = Load::of(&second)?;
     let silence = asked.clone();
-    let (since, beats) = (Instant::now(), heartbeats.await?);
-    await_until("the quiet time", DEADLINE, async || (since.elapsed() >= quiet).then_some(())).await?;
+    let beats = world.heartbeats(nodes, quiet).await?;
+    let (cpu, _) = load.since(&second)?;
     asked.read()?;
     let silence = asked.since(&silence);
+    say("pods change");
+    let load = Load::of(&second)?;
+    let changes = tenants::change_pods(&world.client(), waiting..spare, count(pods)?, quiet).await?;
+    let (cpu_of_pods, took) = load.since(&second)?;
+    let pods_per_second = number(changes) / took.as_secs_f64();
     let later = second.usage()?;
-    let cpu = later.cpu.saturating_sub(cpu).as_secs_f64() / since.elapsed().as_secs_f64() * 100.0;
     let webhook = world.webhook()?;
     Ok(Measured {
         first_start,
@@ -161,14 +171,34 @@ async fn measure(arguments: &Arguments) -> Result<Measured> {
         beats,
         later,
         cpu,
+        cpu_of_pods,
+        pods_per_second,
         webhook,
     })
 }
 
+/// What a reconciler had taken of the processor at some time.
+struct Load {
+    cpu: Duration,
+    at: Instant,
+}
+
+impl Load {
+    fn of(reconciler: &Reconciler) -> Result<Self> {
+        Ok(Self { cpu: reconciler.usage()?.cpu, at: Instant::now() })
+    }
+
+    /// The part of a core that it has taken since, in percent, and how long that is.
+    fn since(&self, reconciler: &Reconciler) -> Result<(f64, Duration)> {
+        let (cpu, took) = (reconciler.usage()?.cpu.saturating_sub(self.cpu), self.at.elapsed());
+        Ok((cpu.as_secs_f64() / took.as_secs_f64() * 100.0, took))
+    }
+}
+
 /// Starts the reconciler; returns when it has acted, and how long that took.
-async fn start(world: &World, asked: &mut Asked) -> Result<(Reconciler, Duration)> {
+async fn start(world: &World, limit: &str, asked: &mut Asked) -> Result<(Reconciler, Duration)> {
     let begun = asked.actions.len();
-    let reconciler = Reconciler::start(&world.control_plane).await?;
+    let reconciler = Reconciler::start(&world.control_plane, limit).await?;
     asked.until("the first action", DEADLINE, |asked| asked.actions.len() > begun).await?;
     let took = reconciler.since.elapsed();
     Ok((reconciler, took))
@@ -178,10 +208,10 @@ async fn start(world: &World, asked: &mut Asked) -> Result<(Reconciler, Duration
 /// on: the median of some nodes, one after the other.
 async fn releases(world: &World, asked: &mut Asked, nodes: usize) -> Result<SignedDuration> {
     let mut times = vec![];
-    for number in 1..=RELEASES {
+    for nth in 1..=RELEASES {
         asked.read()?;
         let (acted, known) = (asked.actions.len(), Timestamp::now());
-        world.is_known(nodes - number).await?;
+        world.is_known(nodes - nth).await?;
         asked.until("a change of a spec", DEADLINE, |asked| asked.actions.len() > acted).await?;
         times.push(asked.actions[acted].duration_since(known));
         world.nothing_waits(nodes).await?;

@@ -19,11 +19,11 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// Starts one: as shipped, but that it has one slot and watches nobody after an update.
+    /// Starts one: as shipped, but that it has this limit and watches nobody after an update.
     ///
     /// # Errors
     /// It cannot be started.
-    pub async fn start(control_plane: &ControlPlane) -> Result<Self> {
+    pub async fn start(control_plane: &ControlPlane, limit: &str) -> Result<Self> {
         let program = binaries(&["brupop-reconciler"])?.join("brupop-reconciler");
         let arguments = ["create", "token", "brupop-reconciler", "-n", NAMESPACE];
         let token = control_plane.kubectl(arguments).await?;
@@ -34,7 +34,7 @@ impl Reconciler {
             ("POD_NAME", "bench-scale"),
             ("HEALTH_ADDRESS", "127.0.0.1:0"),
             ("METRICS_ADDRESS", "127.0.0.1:0"),
-            ("MAX_CONCURRENT_UPDATE", "1"),
+            ("MAX_CONCURRENT_UPDATE", limit),
             ("MIN_NODE_AGE_SECONDS", "0"),
             ("SOAK_SECONDS", "0"),
         ]);

@@ -14,6 +14,8 @@ use crate::{Arguments, RELEASES};
 /// What is aimed at, at 5,000 nodes.
 const FIRST_ACTION: Duration = Duration::from_secs(10);
 const MEMORY_MIB: f64 = 200.0;
+/// What is aimed at while pods change, as a part of a core in percent.
+const CPU_OF_PODS: f64 = 5.0;
 
 /// What was measured.
 pub struct Measured {
@@ -37,10 +39,14 @@ pub struct Measured {
     pub silence: Counts,
     /// How often kubelets said meanwhile that nothing has changed.
     pub beats: usize,
+    /// The part of a core that the second reconciler took meanwhile, in percent.
+    pub cpu: f64,
+    /// The same while pods changed.
+    pub cpu_of_pods: f64,
+    /// How many of them did in a second.
+    pub pods_per_second: f64,
     /// The second reconciler after that.
     pub later: Usage,
-    /// The part of a core that it took meanwhile, in percent.
-    pub cpu: f64,
     /// Most resident memory of a replica of the webhook, in MiB.
     pub webhook: f64,
 }
@@ -53,11 +59,12 @@ impl Measured {
 
 /// As a table that can be pasted into the documentation.
 pub fn render(arguments: &Arguments, measured: &Measured) -> String {
-    let Arguments { nodes, pods_per_node, evicted_per_node, budgets, large_budgets, kwok, .. } = arguments;
+    let Arguments { nodes, pods_per_node, evicted_per_node, budgets, large_budgets, kwok, limit, .. } =
+        arguments;
     let evicted = evicted_per_node.map_or(String::new(), |evicted| format!(" ({evicted} evicted)"));
     let kwok = if *kwok { ", kwok" } else { "" };
     let mut text = format!(
-        "| {nodes} nodes x {pods_per_node} pods{evicted}, {budgets} budgets, {large_budgets} large budgets{kwok} | \
+        "| {nodes} nodes x {pods_per_node} pods{evicted}, {budgets} budgets, {large_budgets} large budgets, limit {limit}{kwok} | \
          measured | aim |\n|---|---|---|\n"
     );
     let mut row = |what: &str, value: String, aim: &str| {
@@ -101,6 +108,11 @@ pub fn render(arguments: &Arguments, measured: &Measured) -> String {
         "0",
     );
     row("CPU meanwhile", format!("{:.1} % of a core", measured.cpu), "");
+    row(
+        &format!("CPU while {:.0} pods/s change", measured.pods_per_second),
+        format!("{:.1} % of a core", measured.cpu_of_pods),
+        &format!("{CPU_OF_PODS:.0} %"),
+    );
     text
 }
 
@@ -140,6 +152,9 @@ pub fn figures(arguments: &Arguments, measured: &Measured) -> Vec<Figure> {
         )
         .aim(0.0)
         .note(format!("in {} s with {} heartbeats", arguments.quiet_seconds, measured.beats)),
+        Figure::new(format!("reconciler: CPU while pods change, {fleet}"), measured.cpu_of_pods, "%")
+            .aim(CPU_OF_PODS)
+            .note(format!("{:.0} in a second", measured.pods_per_second)),
     ]
 }
 
@@ -153,6 +168,7 @@ pub fn growing(measured: &Measured) -> Vec<Figure> {
         Figure::new("resident, quiet", measured.later.resident, "MiB"),
         Figure::new("resident, at most", measured.later.peak.max(measured.at_work.peak), "MiB"),
         Figure::new("CPU, quiet", measured.cpu, "%"),
+        Figure::new("CPU while 100 pods/s change", measured.cpu_of_pods, "%"),
     ]
 }
 

@@ -1,8 +1,11 @@
 //! What tenants have: pods on all nodes, and budgets.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use brupop_testbed::operator::NAMESPACE;
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
@@ -10,12 +13,14 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
+use tokio::time::interval;
 
 const TENANT: &str = "tenant";
 /// Somebody with a namespace of his own. Evictions of others' pods do not read what is in it.
 const HOARDER: &str = "hoarder";
 /// Requests under way at once.
 const PARALLEL: usize = 50;
+const BETWEEN_CHANGES: Duration = Duration::from_millis(10);
 /// Labels of a large budget, of 130 bytes each: 1.2 MB, of the 1.5 that etcd takes.
 const LABELS: usize = 9_000;
 
@@ -32,6 +37,35 @@ pub async fn make_pods(client: &Client, nodes: usize, per_node: usize, evicted: 
         .buffer_unordered(PARALLEL)
         .try_collect()
         .await
+}
+
+/// For so long, the status of another pod of these nodes changes each hundredth of a second, agents' pods among them; returns
+/// how many did.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn change_pods(
+    client: &Client,
+    nodes: Range<usize>,
+    per_node: usize,
+    time: Duration,
+) -> Result<usize> {
+    let began = Instant::now();
+    let ticks = futures::stream::unfold((interval(BETWEEN_CHANGES), 0), async |(mut ticks, number)| {
+        ticks.tick().await;
+        (began.elapsed() < time).then_some((number, (ticks, number + 1)))
+    });
+    let changes = ticks.map(async |number| {
+        let node = nodes.start + number % nodes.len();
+        let (namespace, name) = match number % (per_node + 1) {
+            0 => (NAMESPACE, format!("brupop-agent-node-{node}")),
+            nth => (TENANT, format!("cart-{node}-{}", nth - 1)),
+        };
+        let status = Patch::Merge(json!({"status": {"message": format!("change {number}")}}));
+        let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+        pods.patch_status(&name, &PatchParams::default(), &status).await.with_context(|| name.clone())
+    });
+    changes.buffer_unordered(PARALLEL).try_fold(0, async |sum, _| Ok(sum + 1)).await
 }
 
 async fn make_namespace(client: &Client, name: &str) -> Result<()> {

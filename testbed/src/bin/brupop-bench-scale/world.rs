@@ -25,7 +25,7 @@ const PARALLEL: usize = 50;
 const IMAGES: usize = 50;
 /// How often a kubelet says that nothing has changed.
 const HEARTBEAT: Duration = Duration::from_mins(5);
-const DEADLINE: Duration = Duration::from_mins(5);
+const DEADLINE: Duration = Duration::from_mins(10);
 /// Who asked for what, and how it was answered.
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
   "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}"#;
@@ -147,7 +147,6 @@ impl World {
     /// That does not come about in time.
     pub async fn nothing_waits(&self, nodes: usize) -> Result<()> {
         let shadows = self.shadows();
-        let ledger = Api::<BottlerocketFleet>::namespaced(self.client(), NAMESPACE);
         let none = Patch::Merge(json!({"status": {"target_version": null}}));
         let list = shadows.list(&ListParams::default()).await?.items;
         anyhow::ensure!(list.len() == nodes, "{} shadows", list.len());
@@ -157,6 +156,15 @@ impl World {
         for shadow in list.iter().filter(|shadow| waits(shadow) && shadow.spec.state == State::Idle) {
             shadows.patch_status(&shadow.name_any(), &PatchParams::default(), &none).await?;
         }
+        self.rests().await
+    }
+
+    /// All that waited for an update have it.
+    ///
+    /// # Errors
+    /// That does not come about in time.
+    pub async fn rests(&self) -> Result<()> {
+        let ledger = Api::<BottlerocketFleet>::namespaced(self.client(), NAMESPACE);
         await_until("nothing is updated any more", DEADLINE, async || {
             let status = ledger.get(names::FLEET).await.ok()?.status?;
             let done = status.counts.is_some_and(|counts| counts.pending == 0 && counts.in_use == 0);
