@@ -167,7 +167,7 @@ mod tests {
             (Some("1.20.1"), Some("1.20.1"), None),
             (None, Some("1.19.4"), None),
         ] {
-            let status = StatusFacts { target_version, current_version, ..StatusFacts::default() };
+            let status = StatusFacts { current_version, target_version, ..StatusFacts::default() };
             assert_eq!(facts(SpecFacts::default(), status).update(), update, "{status:?}");
         }
     }

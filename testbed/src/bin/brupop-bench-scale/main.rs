@@ -169,10 +169,10 @@ async fn measure(arguments: &Arguments) -> Result<Measured> {
         at_work,
         silence,
         beats,
-        later,
         cpu,
         cpu_of_pods,
         pods_per_second,
+        later,
         webhook,
     })
 }

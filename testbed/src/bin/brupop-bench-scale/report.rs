@@ -168,7 +168,7 @@ pub fn growing(measured: &Measured) -> Vec<Figure> {
         Figure::new("resident, quiet", measured.later.resident, "MiB"),
         Figure::new("resident, at most", measured.later.peak.max(measured.at_work.peak), "MiB"),
         Figure::new("CPU, quiet", measured.cpu, "%"),
-        Figure::new("CPU while 100 pods/s change", measured.cpu_of_pods, "%"),
+        Figure::new("CPU while pods change, up to 100/s", measured.cpu_of_pods, "%"),
     ]
 }
 
