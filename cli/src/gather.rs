@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{Ledger, WatchedNode};
 use brupop_core::pool::Pool;
-use brupop_runtime::requests::list_all;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
@@ -16,8 +15,6 @@ use crate::objects::{Event, Holder, readable};
 use crate::report::Done;
 use crate::steer::{Body, Change};
 
-/// How many objects are asked for at once.
-const PAGE: u32 = 500;
 /// Where Kubernetes keeps Events about objects without a namespace.
 const EVENTS_OF_NODES: &str = "default";
 /// By whom the reconciler says its Events are.
@@ -214,7 +211,7 @@ where
 
 async fn list<K>(api: &Api<K>, params: ListParams, right: Right) -> Result<Vec<K>, Error>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource + Clone + DeserializeOwned,
 {
-    list_all(api, params.limit(PAGE)).await.map_err(|error| right.failed(error))
+    Ok(brupop_runtime::list(api, &params).await.map_err(|error| right.failed(error))?.items)
 }

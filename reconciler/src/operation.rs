@@ -10,16 +10,17 @@ use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketPool, BottlerocketShadow, Item, Marker, names,
 };
 use brupop_runtime::errors::{describe, status_message};
+use brupop_runtime::list;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::watches::PAGE_OF_FOREIGN;
+use crate::watches::on_node;
 use brupop_core::drain::DrainPlan;
 use brupop_core::objects::{PodItem, is_operator_pod};
 
@@ -294,19 +295,8 @@ impl ApiServer {
 
     async fn is_drained(&self, node: &str, marker: Option<&Marker>) -> kube::Result<bool> {
         let ours = |pod: &PodItem| is_operator_pod(pod, &self.namespace);
-        let pods = Api::<PodItem>::all(self.client.clone());
-        let mut params =
-            ListParams::default().fields(&format!("spec.nodeName={node}")).limit(PAGE_OF_FOREIGN);
-        loop {
-            let page = pods.list(&params).await?;
-            if !DrainPlan::of(&page.items, ours, |_| false, marker).is_done() {
-                return Ok(false);
-            }
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if params.continue_token.is_none() {
-                return Ok(true);
-            }
-        }
+        let pods = list(&Api::<PodItem>::all(self.client.clone()), &on_node(node)).await?.items;
+        Ok(DrainPlan::of(&pods, ours, |_| false, marker).is_done())
     }
 
     fn nodes(&self) -> Api<Item<IdentityOnly<Node>>> {

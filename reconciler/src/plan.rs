@@ -13,19 +13,19 @@ use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX, VERSION_MAX};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, Item, names};
-use brupop_runtime::{ClusterConfig, client::ClientError, requests::list_all};
+use brupop_runtime::{ClusterConfig, client::ClientError, list};
 use clap::{Args, ValueEnum};
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::core::ApiResource;
-use kube::{Client, Error};
+use kube::{Client, Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::gates::Sources;
 use crate::leadership::LeaseRecord;
-use crate::watches::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, PAGE, PAGE_OF_FOREIGN};
+use crate::watches::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, FleetDecision, Reason};
 use brupop_core::drain::{self, DrainPlan};
@@ -193,7 +193,7 @@ async fn leaders_node(client: &Client, namespace: &str) -> Result<Option<String>
 }
 
 async fn read(client: &Client, namespace: &str) -> Result<Cluster, PlanError> {
-    let any = || ListParams::default().limit(PAGE);
+    let any = ListParams::default;
     let nodes: Vec<WatchedNode> = all("the Nodes", &Api::all(client.clone()), any()).await?;
     let shadows: Vec<Item<BottlerocketShadow>> =
         all("the shadows", &Api::namespaced(client.clone(), namespace), any()).await?;
@@ -219,14 +219,12 @@ async fn look_at_pods(
     daemon_sets: &mut DaemonSets,
     shadows: Vec<String>,
 ) -> Result<(), PlanError> {
-    let foreign = || ListParams::default().limit(PAGE_OF_FOREIGN);
     let budgets: Vec<Item<Budget>> =
-        all("the PodDisruptionBudgets", &Api::all(client.clone()), foreign()).await?;
+        all("the PodDisruptionBudgets", &Api::all(client.clone()), ListParams::default()).await?;
     let budgets: Vec<Arc<Item<Budget>>> = budgets.into_iter().map(Arc::new).collect();
     for shadow in shadows {
         let Some(node) = names::node_of_shadow(&shadow) else { continue };
-        let of_node = foreign().fields(&format!("spec.nodeName={node}"));
-        let pods: Vec<PodItem> = all("the pods", &Api::all(client.clone()), of_node).await?;
+        let pods: Vec<PodItem> = all("the pods", &Api::all(client.clone()), on_node(node)).await?;
         let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
         daemon_sets.find(client, &pods).await?;
         let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
@@ -239,9 +237,10 @@ async fn look_at_pods(
 
 async fn all<K>(what: &'static str, api: &Api<K>, params: ListParams) -> Result<Vec<K>, PlanError>
 where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource + Clone + DeserializeOwned,
 {
-    list_all(api, params).await.map_err(|source| PlanError::Read { what, source: Box::new(source) })
+    let failed = |source| PlanError::Read { what, source: Box::new(source) };
+    Ok(list(api, &params).await.map_err(failed)?.items)
 }
 
 /// Looks at the workloads that the leader would wait for, and notes their state in the cluster.

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brupop_api::{BottlerocketShadow, Item, names};
 use brupop_runtime::errors::describe;
-use brupop_runtime::{FailureLog, patient};
+use brupop_runtime::{FailureLog, list_and_watch, patient};
 use futures::{Stream, StreamExt as _};
+use kube::api::ListParams;
 use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
@@ -19,14 +20,8 @@ use tokio::task::JoinHandle;
 use brupop_core::cluster::{Cluster, Entry, Member};
 use brupop_core::objects::{Ledger, PodItem, WatchedNode};
 use brupop_core::pool::Pool;
-pub(crate) use drains::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES};
+pub(crate) use drains::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
 pub use drains::{PodWatches, WorkloadWatches};
-
-/// Objects per page of a list. A page is in memory as a whole before it is read, and each of its objects may have more
-/// than a megabyte.
-pub(crate) const PAGE: u32 = 100;
-/// The same for kinds that anybody with a namespace can make.
-pub(crate) const PAGE_OF_FOREIGN: u32 = 20;
 
 /// The watches that keep the cluster up to date.
 pub struct Watches {
@@ -46,9 +41,9 @@ impl Watches {
         let (cluster, changed) = (Arc::<Mutex<Cluster>>::default(), Arc::<Notify>::default());
         let failures = Arc::<AtomicU64>::default();
         let signals = || (Arc::clone(&changed), Arc::clone(&failures));
-        let everything = || watcher::Config::default().page_size(PAGE);
+        let everything = ListParams::default;
         let of_fleet = everything().fields(&format!("metadata.name={}", names::FLEET));
-        let of_agents = foreign().labels(&format!("{}=agent", names::COMPONENT_LABEL));
+        let of_agents = everything().labels(&format!("{}=agent", names::COMPONENT_LABEL));
         let nodes = Api::<WatchedNode>::all(client.clone());
         let shadows = Api::<Item<BottlerocketShadow>>::namespaced(client.clone(), namespace);
         let fleet = Api::<Item<Ledger>>::namespaced(client.clone(), namespace);
@@ -108,10 +103,6 @@ impl Watches {
     }
 }
 
-fn foreign() -> watcher::Config {
-    watcher::Config::default().page_size(PAGE_OF_FOREIGN)
-}
-
 /// Where the objects of a watch are kept.
 trait Kept<K>: Send + 'static {
     /// Takes the event in. Returns whether a decision could be another.
@@ -129,7 +120,7 @@ struct InCluster<K> {
 fn in_cluster<K>(
     what: &'static str,
     api: Api<K>,
-    config: watcher::Config,
+    params: ListParams,
     cluster: &Arc<Mutex<Cluster>>,
     signals: Signals,
 ) -> Watch
@@ -137,7 +128,7 @@ where
     K: Member + Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     let kept = InCluster { cluster: Arc::clone(cluster), listed: vec![] };
-    Watch::start(what, move || watcher(api.clone(), config.clone()), kept, signals)
+    Watch::start(what, move || list_and_watch(api.clone(), params.clone()), kept, signals)
 }
 
 impl<K: Member + Send + 'static> Kept<K> for InCluster<K> {

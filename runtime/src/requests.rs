@@ -1,13 +1,12 @@
-//! Requests that kube does not make as they are needed here: writes whose answers are read as [`Item`]s, so that no field of an
-//! answer makes a write look like a failure; and lists of all objects.
+//! Writes that kube does not make as they are needed here: their answers are read as [`Item`]s, so that no field of an answer
+//! makes a write look like a failure.
 
 use brupop_api::Item;
 use brupop_api::item::Readable;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::PostParams;
 use kube::core::request::Request;
 use kube::{Client, Error, Resource, Result};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 /// Creates an object in a namespace.
 ///
@@ -40,25 +39,6 @@ where
     let body = serde_json::to_vec(object).map_err(Error::SerdeError)?;
     let request = collection::<T>(namespace).replace(name, &PostParams::default(), body);
     client.request(request.map_err(Error::BuildRequest)?).await
-}
-
-/// Lists all objects, page by page; `params.limit` is the size of a page.
-///
-/// # Errors
-/// The API server refuses it, or cannot be reached.
-pub async fn list_all<K>(api: &Api<K>, mut params: ListParams) -> Result<Vec<K>>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let mut found = vec![];
-    loop {
-        let mut page = api.list(&params).await?;
-        found.append(&mut page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(found),
-        }
-    }
 }
 
 fn collection<T>(namespace: &str) -> Request

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use brupop_api::Item;
-use brupop_runtime::watch_one;
+use brupop_runtime::{list_and_watch, watch_one};
 use futures::StreamExt as _;
+use kube::api::ListParams;
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Outage, Signals, Watched, Watches, foreign};
+use super::{Outage, Signals, Watched, Watches};
 use brupop_core::drain::{self, Budgets};
 use brupop_core::facts::Evicted;
 use brupop_core::objects::{Budget, PodItem};
@@ -46,15 +47,15 @@ impl PodWatches {
             self.budgets = None;
         } else if self.budgets.is_none() {
             let api = Api::all(client.clone());
-            let budgets = move || watcher(api.clone(), foreign());
+            let budgets = move || list_and_watch(api.clone(), ListParams::default());
             let signals = (Arc::clone(changed), Arc::clone(failures));
             self.budgets =
                 Some((Watched::start("budgets", budgets, drain::matters, signals), Budgets::default()));
         }
         for (shadow, node) in wanted {
             self.watches.entry(shadow.to_owned()).or_insert_with(|| {
-                let (api, config) = (Api::<PodItem>::all(client.clone()), on_node(node));
-                let pods = move || watcher(api.clone(), config.clone());
+                let (api, params) = (Api::<PodItem>::all(client.clone()), on_node(node));
+                let pods = move || list_and_watch(api.clone(), params.clone());
                 let signals = (Arc::clone(pods_changed), Arc::clone(failures));
                 Watched::start("the pods of a node", pods, |_, _| true, signals)
             });
@@ -103,8 +104,8 @@ impl PodWatches {
 }
 
 /// The pods of one node.
-fn on_node(node: &str) -> watcher::Config {
-    foreign().fields(&format!("spec.nodeName={node}"))
+pub(crate) fn on_node(node: &str) -> ListParams {
+    ListParams::default().fields(&format!("spec.nodeName={node}"))
 }
 
 /// A workload of which nothing is known for so long is not waited for any more: its node would hold up those behind it.

@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use brupop_api::{BottlerocketShadow, Item};
-use brupop_runtime::patient;
+use brupop_runtime::{list_and_watch, patient};
 use futures::{StreamExt as _, stream};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
-use kube::api::Api;
+use kube::api::{Api, ListParams};
 use kube::client::Body;
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::Event;
 use kube::{Client, Resource};
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
@@ -27,13 +27,12 @@ use crate::leadership::LeaseRecord;
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode};
 use brupop_core::workloads::Scale;
 
-/// Objects in a list, on several pages.
+/// Objects in a list.
 const OBJECTS: usize = 100;
-const PAGE: usize = 30;
 /// A Kubernetes time that no client can represent.
 const FAR: &str = "10000-01-01T23:58:59Z";
 
-/// Plays the API server: a list on pages, then the same objects as events of a watch, which then stays silent.
+/// Plays the API server: a list, then the same objects as events of a watch, which then stays silent.
 #[derive(Clone)]
 struct ApiServer {
     objects: Arc<Vec<Value>>,
@@ -64,11 +63,8 @@ impl ApiServer {
             return Response::new(StreamBody::new(frames.chain(stream::pending())).boxed_unsync());
         }
         self.lists.fetch_add(1, Ordering::Relaxed);
-        let from: usize = parameter("continue").map_or(0, |token| token.parse().unwrap());
-        let until = (from + PAGE).min(self.objects.len());
-        let token = if until < self.objects.len() { until.to_string() } else { String::new() };
-        let list = json!({"kind": "List", "apiVersion": "v1", "items": self.objects[from..until],
-            "metadata": {"resourceVersion": "9", "continue": token}});
+        let list = json!({"kind": "List", "apiVersion": "v1", "items": *self.objects,
+            "metadata": {"resourceVersion": "9"}});
         Response::new(Full::from(list.to_string()).boxed_unsync())
     }
 }
@@ -161,8 +157,7 @@ where
     let (objects, good) = objects(of, mutations);
     let server = ApiServer { objects: Arc::new(objects), lists: Arc::default(), watches: Arc::default() };
     let api = Api::<K>::all_with(server.client(), &resource);
-    let config = watcher::Config::default().page_size(u32::try_from(PAGE).unwrap());
-    let mut events = std::pin::pin!(patient(watcher(api, config)));
+    let mut events = std::pin::pin!(patient(list_and_watch(api, ListParams::default())));
     let (mut listed, mut watched) = (BTreeMap::new(), BTreeMap::new());
     while watched.len() < OBJECTS {
         let next = tokio::time::timeout(Duration::from_secs(20), events.next()).await;
@@ -180,7 +175,7 @@ where
         assert_eq!((seen.len(), unread), (OBJECTS, None), "{}", K::kind(&resource));
     }
     let asked = (server.lists.load(Ordering::Relaxed), server.watches.load(Ordering::Relaxed));
-    assert_eq!(asked, (OBJECTS.div_ceil(PAGE), 1), "{}", K::kind(&resource));
+    assert_eq!(asked, (1, 1), "{}", K::kind(&resource));
 }
 
 async fn check_all(mutations: &[Mutation]) {
