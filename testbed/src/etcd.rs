@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::ByteString;
 use serde::Deserialize;
+use serde_json::{Value as Json, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -73,5 +74,17 @@ pub(crate) async fn save_snapshot(etcd: &str, to: &Path) -> Result<()> {
     file.flush().await?;
     // Protobuf leaves out a zero.
     ensure!(matches!(left.as_deref(), Some("" | "0")), "etcd has not sent all of its snapshot");
+    Ok(())
+}
+
+/// Puts these objects under these keys, as they are. All are put, or none.
+pub(crate) async fn put(etcd: &str, objects: &[(String, Json)]) -> Result<()> {
+    let put = |(key, object): &(String, Json)| -> Result<Json> {
+        let (key, value) = (ByteString(key.clone().into_bytes()), ByteString(serde_json::to_vec(object)?));
+        Ok(json!({"requestPut": {"key": key, "value": value}}))
+    };
+    let puts = objects.iter().map(put).collect::<Result<Vec<_>>>()?;
+    let mut answer = Lines::of(etcd, "/v3/kv/txn", json!({"success": puts}).to_string()).await?;
+    while answer.next().await?.is_some() {}
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value as Json;
 
 use super::ControlPlane;
 use crate::components::{AUDIT_POLICY, Layout};
@@ -69,6 +70,15 @@ impl ControlPlane {
     /// etcd does not answer, or the file cannot be written.
     pub async fn save_snapshot(&self, to: &Path) -> Result<()> {
         etcd::save_snapshot(self.etcd().trim_start_matches("http://"), to).await
+    }
+
+    /// Puts these objects into etcd, past the API server, which finds them there as if it had stored them: they must be as it
+    /// stores them. Keys are such as `/registry/pods/default/a`. At most 128 at once, of 1.5 MB in all.
+    ///
+    /// # Errors
+    /// etcd does not answer, or refuses.
+    pub async fn store(&self, objects: &[(String, Json)]) -> Result<()> {
+        etcd::put(self.etcd().trim_start_matches("http://"), objects).await
     }
 
     /// Puts etcd back to a snapshot, and starts all programs anew: Kubernetes' own must not go by what is forgotten. Revisions

@@ -111,7 +111,7 @@ async fn measure(arguments: &Arguments) -> Result<Measured> {
     say("making what tenants have");
     let pods = arguments.pods_per_node;
     let evicted = arguments.evicted_per_node.unwrap_or(pods);
-    tenants::make_pods(&world.client(), nodes, count(pods)?, count(evicted)?).await?;
+    tenants::make_pods(&world.control_plane, nodes, count(pods)?, count(evicted)?).await?;
     tenants::make_budgets(&world.client(), count(arguments.budgets)?, count(arguments.large_budgets)?)
         .await?;
     let _agents = Agents::start(world.client());

@@ -43,12 +43,30 @@ pub(crate) struct Maker {
     /// Nodes that were made again since etcd was last restored.
     remade: BTreeSet<usize>,
     about: JoinSet<Result<()>>,
-    /// Pods whose process stands still, by what was meant.
-    frozen: Vec<(Process, Vec<String>)>,
-    /// Pods whose gateway is bad, by what was meant.
-    meant: Vec<(Process, Vec<String>)>,
+    /// Pods whose process stands still.
+    frozen: Meant,
+    /// Pods whose gateway is bad.
+    cut_off: Meant,
     refuser: Refuser,
     pub(crate) prometheus: Prometheus,
+}
+
+/// The pods that faults of one kind were made on, by what was meant.
+#[derive(Debug, Default)]
+struct Meant(Vec<(Process, Vec<String>)>);
+
+impl Meant {
+    fn put(&mut self, process: Process, pods: Vec<String>) {
+        self.0.push((process, pods));
+    }
+
+    /// Those of a fault that is over, but for those of others that are not.
+    fn take(&mut self, process: Process) -> Vec<String> {
+        let Some(place) = self.0.iter().position(|(meant, _)| *meant == process) else { return vec![] };
+        let (_, mut pods) = self.0.remove(place);
+        pods.retain(|pod| !self.0.iter().any(|(_, others)| others.contains(pod)));
+        pods
+    }
 }
 
 impl Maker {
@@ -61,8 +79,8 @@ impl Maker {
             snapshot: None,
             remade: BTreeSet::new(),
             about: JoinSet::new(),
-            frozen: vec![],
-            meant: vec![],
+            frozen: Meant::default(),
+            cut_off: Meant::default(),
             refuser: Refuser::start()?,
             prometheus,
         })
@@ -109,7 +127,7 @@ impl Maker {
                     Bad::Shut => Weather::Shut,
                 };
                 set_weather(fleet, &pods, weather);
-                self.meant.push((*process, pods));
+                self.cut_off.put(*process, pods);
             }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(false),
             Fault::Source { wrong, .. } => self.prometheus.set(Some(*wrong)),
@@ -236,9 +254,7 @@ impl Maker {
                 }
             }
             Fault::Network { process, .. } => {
-                if let Some(place) = self.meant.iter().position(|(meant, _)| meant == process) {
-                    set_weather(fleet, &self.meant.remove(place).1, Weather::Clear);
-                }
+                set_weather(fleet, &self.cut_off.take(*process), Weather::Clear);
             }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(true),
             Fault::Source { .. } => self.prometheus.set(None),
@@ -318,16 +334,12 @@ impl Maker {
     async fn freeze(&mut self, fleet: &Fleet, process: Process) -> Result<()> {
         let pods = self.pods(fleet, process).await?;
         signal_all(fleet, &pods, Signal::STOP);
-        self.frozen.push((process, pods));
+        self.frozen.put(process, pods);
         Ok(())
     }
 
-    /// Those that are to stand still for longer because of another fault still do.
     fn thaw(&mut self, fleet: &Fleet, process: Process) {
-        let Some(place) = self.frozen.iter().position(|(frozen, _)| *frozen == process) else { return };
-        let mut pods = self.frozen.remove(place).1;
-        pods.retain(|pod| !self.frozen.iter().any(|(_, others)| others.contains(pod)));
-        signal_all(fleet, &pods, Signal::CONT);
+        signal_all(fleet, &self.frozen.take(process), Signal::CONT);
     }
 
     async fn signal(&self, fleet: &Fleet, process: Process, signal: Signal) -> Result<()> {

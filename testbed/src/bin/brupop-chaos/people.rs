@@ -262,7 +262,8 @@ pub(crate) async fn throttle(client: Client, throttled: bool) -> Result<()> {
     let schema = from_value(json!({
         "metadata": {"name": THROTTLED},
         "spec": {
-            "matchingPrecedence": 1, "priorityLevelConfiguration": {"name": THROTTLED},
+            // 1 is for the level `exempt` alone.
+            "matchingPrecedence": 2, "priorityLevelConfiguration": {"name": THROTTLED},
             "rules": [{
                 "subjects": [group],
                 "resourceRules": [{

@@ -191,15 +191,20 @@ fn reconcilers_write(event: &Event) -> Vec<Violation> {
         })
         .collect()
     };
+    let place = (object.resource.as_str(), object.subresource.as_str());
     // Only a JSON patch can test.
-    let tests_nothing = matches!(event.verb.as_str(), "patch" | "update") && !body.is_array();
-    match (object.resource.as_str(), object.subresource.as_str()) {
-        ("nodes" | "bottlerocketshadows", "") if tests_nothing => {
-            vec![Violation::new("tests", format!("{} {} is no JSON patch", event.verb, event.request_uri))]
-        }
-        ("bottlerocketfleets", "status") if tests_nothing && DECIDED.iter().any(|it| is_set(&body, it)) => {
-            vec![Violation::new("tests", format!("{} {} is no JSON patch", event.verb, event.request_uri))]
-        }
+    let must_test = match place {
+        ("nodes" | "bottlerocketshadows", "") => true,
+        ("bottlerocketfleets", "status") => DECIDED.iter().any(|decided| is_set(&body, decided)),
+        _ => false,
+    };
+    if must_test && matches!(event.verb.as_str(), "patch" | "update") && !body.is_array() {
+        return vec![Violation::new(
+            "tests",
+            format!("{} {} is no JSON patch", event.verb, event.request_uri),
+        )];
+    }
+    match place {
         ("pods", "eviction") if !has_uid(&body) => {
             vec![Violation::new("tests", format!("{} without the pod's UID", event.request_uri))]
         }

@@ -26,14 +26,8 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
     let (slots, had) = (of_no_pool(after), of_no_pool(before));
     // One that is given back must not be taken anew either, while there are too many.
     let another_begins = || {
-        let mut taken = members(after, "/status/slots").filter(|(shadow, slot)| {
-            !is_set(slot, "/pool") && before["status"]["slots"].get(shadow).is_none()
-        });
-        taken.any(|(shadow, _)| {
-            let node = objects.nodes.get(node_of(shadow));
-            let is_marked = node.is_some_and(|node| is_set(&node.object, MARKER));
-            !is_marked && objects.shadows.get(shadow).is_some_and(is_idle)
-        })
+        let mut taken = members(after, "/status/slots").filter(|(_, slot)| !is_set(slot, "/pool"));
+        taken.any(|(shadow, slot)| begins(shadow, slot, before, objects))
     };
     if slots > limit && (slots > had || another_begins()) {
         found.push(Violation::new(
@@ -51,13 +45,11 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
         }
     }
     for (shadow, slot) in members(after, "/status/slots") {
-        let had = before["status"]["slots"].get(shadow);
-        let is_new = !had.is_some_and(|had| is_same(had, slot));
-        let begins = objects.shadows.get(shadow).is_none_or(is_idle);
-        if is_new && begins && is_paused(before) && is_paused(after) {
+        let begins = begins(shadow, slot, before, objects);
+        if begins && is_paused(before) && is_paused(after) {
             found.push(Violation::new("pause", format!("{shadow} gets a slot in a paused fleet")));
         }
-        if is_new && begins {
+        if begins {
             found.extend(objects.pools.slot(shadow, slot, after));
         }
         let version = text(slot, "/version");
@@ -69,7 +61,7 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
                 objects.nodes.get(node_of(shadow)).map(|node| &node.object),
             ) || is_set(&status["poolVersions"][&in_pool], "/halted")
         };
-        if is_new && halted(before) && halted(after) {
+        if is_new(slot, before["status"]["slots"].get(shadow)) && halted(before) && halted(after) {
             found
                 .push(Violation::new("halt", format!("{shadow} gets a slot for {version}, which is halted")));
         }
@@ -96,6 +88,17 @@ fn is_kept(ledger: &Json) -> bool {
 
 fn is_paused(ledger: &Json) -> bool {
     ledger.pointer("/spec/paused") == Some(&Json::Bool(true))
+}
+
+/// Does an update begin with this slot? One that goes on in a new ledger, or after its shadow was deleted, does not.
+fn begins(shadow: &str, slot: &Json, before: &Json, objects: &Objects) -> bool {
+    let is_marked = objects.nodes.get(node_of(shadow)).is_some_and(|node| is_set(&node.object, MARKER));
+    let is_idle = objects.shadows.get(shadow).is_some_and(is_idle);
+    is_new(slot, before["status"]["slots"].get(shadow)) && is_idle && !is_marked
+}
+
+fn is_new(slot: &Json, had: Option<&Json>) -> bool {
+    !had.is_some_and(|had| is_same(had, slot))
 }
 
 /// Is nothing wanted of this shadow?
