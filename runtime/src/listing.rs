@@ -16,28 +16,78 @@ use kube::core::ObjectList;
 use kube::core::request::Request;
 use kube::runtime::watcher::{self, Event};
 use kube::{Error, Resource};
-use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use cutter::Cutter;
 
 mod cutter;
 
+/// So many answers are read at once by a process. Each has one object in memory that is not complete, of 9 MB at most if
+/// etcd's limits are the usual ones.
+const AT_ONCE: usize = 4;
+/// Longest time that a list takes, from when it is asked for: API servers give up after as long.
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The API server ends a watch after so many seconds.
 const WATCH_SECONDS: u32 = 290;
 /// A watch that should have ended for so long, and has not, has lost its connection.
 const OVERDUE: Duration = Duration::from_secs(5);
+/// A watch that ends sooner and has brought nothing has failed, whatever its end looks like.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
-/// Lists all objects that these parameters select, without pages, as they are now.
+static READERS: Semaphore = Semaphore::const_new(AT_ONCE);
+
+/// Why an answer is not the whole list that was asked for, or a watch is none.
+#[derive(Debug, thiserror::Error)]
+enum NoList {
+    #[error("an object of the list has more than {} MiB", cutter::LONGEST >> 20)]
+    TooLong,
+    #[error("the list did not arrive within {} s", LIST_TIMEOUT.as_secs())]
+    Late,
+    #[error("the answer is a part of the list")]
+    Part,
+    #[error("the list has something else than objects, or no version")]
+    Odd,
+    #[error("the watch ended at once")]
+    ShortWatch,
+}
+
+impl From<NoList> for Error {
+    fn from(error: NoList) -> Self {
+        Self::Service(Box::new(error))
+    }
+}
+
+/// A list, as it was at some moment since it was asked for.
+#[derive(Debug)]
+pub struct Listed<K> {
+    /// All objects.
+    pub items: Vec<K>,
+    /// From which a watch can go on.
+    pub version: String,
+}
+
+/// Lists all objects that these parameters select.
 ///
 /// # Errors
-/// The API server refuses it or cannot be reached, its answer breaks off, or an object is larger than any that it could store.
-pub async fn list<K>(api: &Api<K>, params: &ListParams) -> kube::Result<ObjectList<K>>
+/// The API server refuses it or cannot be reached; its answer is not whole, because it breaks off, is late, or is a page; an
+/// object is of another kind, or larger than any that API servers store.
+pub async fn list<K>(api: &Api<K>, params: &ListParams) -> kube::Result<Listed<K>>
+where
+    K: Resource + Clone + DeserializeOwned,
+{
+    timeout(LIST_TIMEOUT, arrives(api, params)).await.unwrap_or_else(|_| Err(NoList::Late.into()))
+}
+
+async fn arrives<K>(api: &Api<K>, params: &ListParams) -> kube::Result<Listed<K>>
 where
     K: Resource + Clone + DeserializeOwned,
 {
     let request = Request::new(api.resource_url()).list(params).map_err(Error::BuildRequest)?;
     let mut body = pin!(api.clone().into_client().request_stream(request).await?);
+    // Nobody closes it, so this is no error.
+    let _permit = READERS.acquire().await;
     let (mut cutter, mut items) = (Cutter::default(), vec![]);
     loop {
         let bytes = body.fill_buf().await.map_err(|error| Error::Service(error.into()))?;
@@ -51,8 +101,16 @@ where
         })?;
         body.consume_unpin(length);
     }
-    let list: ObjectList<K> = serde_json::from_slice(&cutter.rest()).map_err(Error::SerdeError)?;
-    Ok(ObjectList { items, ..list })
+    let list: ObjectList<IgnoredAny> = serde_json::from_slice(cutter.rest()).map_err(Error::SerdeError)?;
+    if list.metadata.continue_.is_some_and(|token| !token.is_empty()) {
+        return Err(NoList::Part.into());
+    }
+    match list.metadata.resource_version {
+        Some(version) if !version.is_empty() && list.items.len() == items.len() => {
+            Ok(Listed { items, version })
+        }
+        _ => Err(NoList::Odd.into()),
+    }
 }
 
 /// As kube's `watcher`, with [`list`] for its lists: all objects that these parameters select, and then each change. It does
@@ -87,7 +145,16 @@ enum State<K> {
     /// All changes up to this version are known.
     Known { version: String },
     /// The same, and further ones come from here.
-    Watching { version: String, changes: BoxStream<'static, kube::Result<WatchEvent<K>>> },
+    Watching(Watching<K>),
+}
+
+struct Watching<K> {
+    changes: BoxStream<'static, kube::Result<WatchEvent<K>>>,
+    began: Instant,
+    /// Has it brought a later version?
+    brought: bool,
+    /// All changes up to this version are known.
+    version: String,
 }
 
 type Step<K> = (Option<watcher::Result<Event<K>>>, State<K>);
@@ -99,12 +166,7 @@ where
     match state {
         State::Unknown => (Some(Ok(Event::Init)), State::Listing),
         State::Listing => match list(api, params).await {
-            Ok(ObjectList { items, metadata, .. }) => match metadata.resource_version {
-                Some(version) if !version.is_empty() => {
-                    (None, State::Listed { left: items.into_iter(), version })
-                }
-                _ => (Some(Err(watcher::Error::NoResourceVersion)), State::Unknown),
-            },
+            Ok(Listed { items, version }) => (None, State::Listed { left: items.into_iter(), version }),
             Err(error) => (Some(Err(watcher::Error::InitialListFailed(error))), State::Unknown),
         },
         State::Listed { mut left, version } => match left.next() {
@@ -112,47 +174,63 @@ where
             None => (Some(Ok(Event::InitDone)), State::Known { version }),
         },
         State::Known { version } => match api.watch(watch, &version).await {
-            Ok(changes) => (None, State::Watching { version, changes: changes.boxed() }),
+            Ok(changes) => {
+                let changes = changes.boxed();
+                (None, State::Watching(Watching { changes, began: Instant::now(), brought: false, version }))
+            }
             Err(error) => {
                 let gone = matches!(&error, Error::Api(status) if status.code == 410);
                 let state = if gone { State::Unknown } else { State::Known { version } };
                 (Some(Err(watcher::Error::WatchStartFailed(error))), state)
             }
         },
-        State::Watching { version, mut changes } => {
-            let longest = Duration::from_secs(WATCH_SECONDS.into()) + OVERDUE;
-            match timeout(longest, changes.next()).await.ok().flatten() {
-                Some(change) => changed(change, version, changes),
-                None => (None, State::Known { version }),
-            }
-        }
+        State::Watching(watching) => watching.step().await,
     }
 }
 
-/// What a watch has brought, and how it goes on.
-fn changed<K: Resource>(
-    change: kube::Result<WatchEvent<K>>,
-    version: String,
-    changes: BoxStream<'static, kube::Result<WatchEvent<K>>>,
-) -> Step<K> {
-    let told = |event: fn(K) -> Event<K>, object: K, changes| match object.meta().resource_version.clone() {
-        Some(version) if !version.is_empty() => {
-            (Some(Ok(event(object))), State::Watching { version, changes })
+impl<K: Resource> Watching<K> {
+    async fn step(mut self) -> Step<K> {
+        let end = self.began + Duration::from_secs(WATCH_SECONDS.into()) + OVERDUE;
+        match timeout_at(end, self.changes.next()).await.ok().flatten() {
+            Some(change) => self.go_on(change),
+            // Otherwise whatever ends it would be asked again and again, without a pause.
+            None if !self.brought && self.began.elapsed() < SHORTEST_WATCH => {
+                let error = watcher::Error::WatchFailed(NoList::ShortWatch.into());
+                (Some(Err(error)), State::Known { version: self.version })
+            }
+            None => (None, State::Known { version: self.version }),
         }
-        _ => (Some(Err(watcher::Error::NoResourceVersion)), State::Unknown),
-    };
-    match change {
-        Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => told(Event::Apply, object, changes),
-        Ok(WatchEvent::Deleted(object)) => told(Event::Delete, object, changes),
-        Ok(WatchEvent::Bookmark(mark)) => {
-            (None, State::Watching { version: mark.metadata.resource_version, changes })
+    }
+
+    fn go_on(self, change: kube::Result<WatchEvent<K>>) -> Step<K> {
+        let version = |object: &K| object.meta().resource_version.clone().unwrap_or_default();
+        match change {
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                self.until(version(&object), Some(Event::Apply(object)))
+            }
+            Ok(WatchEvent::Deleted(object)) => self.until(version(&object), Some(Event::Delete(object))),
+            Ok(WatchEvent::Bookmark(mark)) => self.until(mark.metadata.resource_version, None),
+            Ok(WatchEvent::Error(status)) => {
+                let gone = status.code == 410;
+                let error = watcher::Error::WatchError(status);
+                (Some(Err(error)), if gone { State::Unknown } else { State::Watching(self) })
+            }
+            // The connection broke; it ends next.
+            Err(error @ Error::ReadEvents(_)) => {
+                (Some(Err(watcher::Error::WatchFailed(error))), State::Watching(self))
+            }
+            // A line came that is no change, or one that nobody can tell.
+            Err(error) => (Some(Err(watcher::Error::WatchFailed(error))), State::Unknown),
         }
-        Ok(WatchEvent::Error(status)) => {
-            let state =
-                if status.code == 410 { State::Unknown } else { State::Watching { version, changes } };
-            (Some(Err(watcher::Error::WatchError(status))), state)
+    }
+
+    /// This is told, and then all changes up to this version are known.
+    fn until(self, version: String, event: Option<Event<K>>) -> Step<K> {
+        if version.is_empty() {
+            return (Some(Err(watcher::Error::NoResourceVersion)), State::Unknown);
         }
-        Err(error) => (Some(Err(watcher::Error::WatchFailed(error))), State::Watching { version, changes }),
+        let brought = self.brought || version != self.version;
+        (event.map(Ok), State::Watching(Self { version, brought, ..self }))
     }
 }
 

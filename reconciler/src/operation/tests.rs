@@ -1,6 +1,8 @@
 //! What becomes of calls, on an API server that is played.
 
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Method, Request, Response};
 use http_body_util::Full;
@@ -54,6 +56,68 @@ async fn a_denial_is_of_node_or_shadow() {
         ("/nothing/", grant(), Outcome::Granted { node: Some(10), shadow: Some(10) }),
     ] {
         assert_eq!(api_server(frozen).send(&call).await, outcome, "{frozen}: {call:?}");
+    }
+}
+
+/// Sends a grant to an API server that gives this answer to who asks for the node's pods; also returns how many writes came.
+async fn grant_beside(pods: &str) -> (Outcome, usize) {
+    let (pods, writes) = (pods.to_owned(), Arc::new(AtomicUsize::new(0)));
+    let written = Arc::clone(&writes);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = if request.method() == Method::GET {
+            pods.clone()
+        } else {
+            written.fetch_add(1, Ordering::Relaxed);
+            json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "10"}}).to_string()
+        };
+        async move { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(answer))) }
+    });
+    let server = ApiServer { client: Client::new(service, "ns"), namespace: "ns".into(), own_node: None };
+    let patch = || JsonPatch(vec![]);
+    let confirm = Box::new(Confirm { node: "n".into(), patch: patch(), marker: None });
+    let outcome = server.send(&Operation::Grant { confirm, name: "brs-n".into(), patch: patch() }).await;
+    (outcome, writes.load(Ordering::Relaxed))
+}
+
+/// A host that is rebooted with pods on it is what all of this is there to prevent.
+#[tokio::test]
+async fn no_reboot_is_granted_without_a_whole_list_of_pods_that_may_stay() {
+    let pod = |owner: &str, body: Value| {
+        let mut pod = json!({
+            "metadata": {"name": "p", "namespace": "shop", "uid": "u", "resourceVersion": "3",
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "o", "controller": true}]},
+            "spec": {"nodeName": "n"}, "status": {"phase": "Running"},
+        });
+        json_patch::merge(&mut pod, &body);
+        pod
+    };
+    let stays = pod("DaemonSet", json!({}));
+    let list = |metadata: Value, items: Value| json!({"metadata": metadata, "items": items}).to_string();
+    let whole = |items: Value| list(json!({"resourceVersion": "9"}), items);
+    let granted = Outcome::Granted { node: Some(10), shadow: Some(10) };
+    assert_eq!(grant_beside(&whole(json!([stays]))).await, (granted.clone(), 2));
+    assert_eq!(grant_beside(&whole(json!([]))).await, (granted, 2));
+    for items in [
+        json!([stays, pod("ReplicaSet", json!({}))]),
+        json!([pod("ReplicaSet", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))]),
+        json!([pod("DaemonSet", json!({"metadata": {"ownerReferences": "unreadable"}}))]),
+        json!([{}]),
+    ] {
+        assert_eq!(grant_beside(&whole(items.clone())).await, (Outcome::NotConfirmed, 0), "{items}");
+    }
+    let all = whole(json!([stays, pod("ReplicaSet", json!({}))]));
+    for answer in [
+        &all[..all.len() / 2],
+        &all[..all.len() - 1],
+        "",
+        &list(json!({"resourceVersion": "9", "continue": "more"}), json!([stays])),
+        &list(json!({}), json!([])),
+        &whole(json!([null])),
+        &json!({"kind": "Status", "status": "Failure", "code": 500, "items": null}).to_string(),
+    ] {
+        let (outcome, writes) = grant_beside(answer).await;
+        assert!(matches!(outcome, Outcome::Failed(_)), "{answer}: {outcome:?}");
+        assert_eq!(writes, 0, "{answer}");
     }
 }
 

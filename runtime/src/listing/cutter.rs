@@ -1,21 +1,24 @@
 //! Cuts the JSON of a list into its objects while it arrives.
 
-use kube::Error;
+use super::NoList;
 
-/// The longest object that is read, in bytes: ten times what etcd stores by default, as JSON may be that much longer.
-const LONGEST: usize = 16 << 20;
+/// The longest object that is read, in bytes: ten times what etcd stores by default, for JSON may be six times as long.
+pub(super) const LONGEST: usize = 16 << 20;
 
-/// A list that is arriving: an object with one array, whose objects are cut out.
+/// What an object leaves in the list that it is cut out of.
+const HOLE: &[u8] = b"null";
+
+/// A list that is arriving: an object with an array, whose objects are cut out.
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
     /// How many objects and arrays are open.
     depth: usize,
     /// Is the second of them an array?
-    in_items: bool,
+    in_array: bool,
     text: Text,
     /// What has arrived of the object that is not complete.
     object: Vec<u8>,
-    /// What has arrived of the list beside its objects.
+    /// What has arrived of the list, with holes where objects were.
     rest: Vec<u8>,
 }
 
@@ -29,11 +32,6 @@ enum Text {
     Escaped,
 }
 
-/// More has arrived of an object, or beside the objects, than is read.
-#[derive(Debug, thiserror::Error)]
-#[error("an object of the list has more than {} MiB", LONGEST >> 20)]
-struct TooLong;
-
 impl Cutter {
     /// Takes in what has arrived, and hands over each object that is complete.
     ///
@@ -45,18 +43,21 @@ impl Cutter {
         mut found: impl FnMut(&[u8]) -> kube::Result<()>,
     ) -> kube::Result<()> {
         for &byte in bytes {
-            let (was_in_object, outside) = (self.in_object(), self.text == Text::Outside);
+            let was_in_object = self.in_object();
             self.pass(byte);
-            let of_object = was_in_object || self.in_object();
-            if !of_object && self.in_items && self.depth == 2 && outside && byte == b',' {
-                continue;
-            }
-            let part = if of_object { &mut self.object } else { &mut self.rest };
-            if part.len() == LONGEST {
-                return Err(Error::Service(Box::new(TooLong)));
+            let part = match (was_in_object, self.in_object()) {
+                (false, false) => &mut self.rest,
+                (false, true) => {
+                    self.rest.extend_from_slice(HOLE);
+                    &mut self.object
+                }
+                (true, _) => &mut self.object,
+            };
+            if part.len() >= LONGEST {
+                return Err(NoList::TooLong.into());
             }
             part.push(byte);
-            if of_object && !self.in_object() {
+            if was_in_object && !self.in_object() {
                 found(&self.object)?;
                 self.object.clear();
             }
@@ -64,15 +65,13 @@ impl Cutter {
         Ok(())
     }
 
-    /// What has arrived beside the objects: the list with an array that is empty. It is no JSON if the list is not complete, or
-    /// has something else than objects in its array.
-    pub(super) fn rest(mut self) -> Vec<u8> {
-        self.rest.append(&mut self.object);
-        self.rest
+    /// What has arrived, with `null` for each object. It is no JSON if the list is not complete.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.rest
     }
 
     fn in_object(&self) -> bool {
-        self.in_items && self.depth > 2
+        self.in_array && self.depth > 2
     }
 
     /// Goes past this byte.
@@ -90,7 +89,7 @@ impl Cutter {
             b'{' | b'[' => {
                 self.depth += 1;
                 if self.depth == 2 {
-                    self.in_items = byte == b'[';
+                    self.in_array = byte == b'[';
                 }
             }
             b'}' | b']' => self.depth = self.depth.saturating_sub(1),

@@ -1,6 +1,7 @@
 use super::*;
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::{Request as HttpRequest, Response};
@@ -53,10 +54,15 @@ impl Answer {
         Self { stays: true, ..self }
     }
 
-    fn that_breaks_off(mut self) -> Self {
+    fn half(mut self) -> Self {
         self.parts.truncate(self.parts.len() / 2);
-        self.parts.push(Err(std::io::ErrorKind::ConnectionReset.into()));
         self
+    }
+
+    fn that_breaks_off(self) -> Self {
+        let mut half = self.half();
+        half.parts.push(Err(std::io::ErrorKind::ConnectionReset.into()));
+        half
     }
 
     fn response(self) -> Response<UnsyncBoxBody<Bytes, std::io::Error>> {
@@ -73,6 +79,9 @@ fn pod(name: &str, version: &str) -> Value {
 fn status(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": "R", "code": code})
 }
+
+/// All tests read with the same few permits, and where time is paused, whoever waits for one is late at once.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// What was asked for, in the order of requests.
 type Asked = Arc<Mutex<Vec<String>>>;
@@ -91,6 +100,7 @@ fn pods(answers: impl IntoIterator<Item = Answer>) -> (Api<Pod>, Asked) {
 
 /// What is told until `count` events have come, in short.
 async fn told(api: Api<Pod>, count: usize) -> Vec<String> {
+    let _alone = ALONE.lock().await;
     let name = |pod: Pod| pod.metadata.name.unwrap_or_default();
     let params = ListParams::default().fields("spec.nodeName=n").labels("a=b");
     let events = patient(list_and_watch(api, params)).take(count).map(|event| match event {
@@ -118,7 +128,8 @@ fn versions(asked: &Asked) -> Vec<String> {
         );
         assert!(!query.contains("limit=") && !query.contains("continue="), "{query}");
         let version = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="));
-        assert_eq!(version.is_some(), query.contains("watch=true"), "{query}");
+        let watches = ["watch=true", "timeoutSeconds=290", "allowWatchBookmarks=true"];
+        assert!(watches.iter().all(|it| query.contains(it) == version.is_some()), "{query}");
         version.unwrap_or("list").to_owned()
     };
     asked.lock().unwrap().iter().map(version).collect()
@@ -157,33 +168,70 @@ async fn what_is_too_old_is_listed_anew() {
     assert_eq!(versions(&asked), ["list", "5", "list", "6", "list"]);
 }
 
+/// Whoever is not told of a pod lets its node be rebooted.
 #[tokio::test(start_paused = true)]
-async fn half_a_list_is_none() {
-    let cut = Answer {
-        parts: Answer::list("4", &["a", "b"]).parts.into_iter().take(20).collect(),
-        ..Answer::of("")
+async fn what_is_not_the_whole_list_is_none() {
+    let cut = |bytes: usize| {
+        let whole = Answer::list("4", &["a", "b"]);
+        Answer { parts: whole.parts.into_iter().take(bytes / 7).collect(), ..Answer::of("") }
     };
-    let (api, _) = pods([
+    let of = |metadata: Value, items: Value| {
+        Answer::of(&json!({"metadata": metadata, "items": items}).to_string())
+    };
+    let no_lists = [
         Answer::list("3", &["a", "b"]).that_breaks_off(),
-        cut,
-        Answer::of(r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}"#),
+        cut(140),
+        cut(0),
+        of(json!({"resourceVersion": "5", "continue": "t"}), json!([pod("a", "1")])),
+        of(json!({}), json!([])),
+        of(json!({"resourceVersion": ""}), json!([])),
+        of(json!({"resourceVersion": "5"}), json!([pod("a", "1"), null])),
+        of(json!({"resourceVersion": "5"}), json!([1, 2])),
+        of(json!({"resourceVersion": "5"}), json!([{"metadata": {"name": 3}}])),
+        Answer::of(&status(500).to_string()),
         Answer::status(429),
-        Answer::list("5", &["c"]),
-    ]);
-    let expected = [
-        "begin",
-        "no list",
-        "begin",
-        "no list",
-        "begin",
-        "no version",
-        "begin",
-        "no list",
-        "begin",
-        "listed c",
-        "done",
+        Answer::list("3", &["a"]).that_breaks_off().that_stays(),
     ];
+    let count = no_lists.len();
+    let (api, asked) = pods(no_lists.into_iter().chain([Answer::list("5", &["c"])]));
+    let mut expected = ["begin", "no list"].repeat(count);
+    expected.extend(["begin", "listed c", "done"]);
     assert_eq!(told(api, expected.len()).await, expected);
+    assert_eq!(versions(&asked), vec!["list"; count + 1]);
+}
+
+/// An answer that stands still, that is.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_does_not_arrive_is_given_up() {
+    let _alone = ALONE.lock().await;
+    let (api, _) = pods([Answer::list("5", &["a"]).half().that_stays()]);
+    let began = Instant::now();
+    let error = list(&api, &ListParams::default()).await.unwrap_err();
+    assert!(error.to_string().contains("did not arrive within 60 s"), "{error}");
+    assert_eq!(began.elapsed(), LIST_TIMEOUT);
+}
+
+/// Each may have a large object in memory. One that nobody answers yet is not read.
+#[tokio::test(start_paused = true)]
+async fn few_answers_are_read_at_once() {
+    let _alone = ALONE.lock().await;
+    let (asked, read) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (requests, bodies) = (Arc::clone(&asked), Arc::clone(&read));
+    let service = tower::service_fn(move |_: HttpRequest<Body>| {
+        requests.fetch_add(1, Ordering::Relaxed);
+        let bodies = Arc::clone(&bodies);
+        let stalls = stream::once(async move {
+            bodies.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<Part>().await
+        });
+        async move { Ok::<_, Infallible>(Response::new(StreamBody::new(stalls.boxed()).boxed_unsync())) }
+    });
+    let api = Api::<Pod>::all(Client::new(service, "ns"));
+    let params = ListParams::default();
+    let lists = futures::future::join_all((0..3 * AT_ONCE).map(|_| list(&api, &params)));
+    assert!(timeout(LIST_TIMEOUT / 2, lists).await.is_err());
+    assert_eq!(asked.load(Ordering::Relaxed), 3 * AT_ONCE);
+    assert_eq!(read.load(Ordering::Relaxed), AT_ONCE);
 }
 
 /// An error of a watch that is not the end of it; and a connection that breaks, or is silent for ever.
@@ -201,14 +249,65 @@ async fn a_watch_that_fails_goes_on() {
     assert_eq!(versions(&asked), ["list", "5", "6", "7", "7"]);
 }
 
+/// The silence after a change does not count anew.
 #[tokio::test(start_paused = true)]
-async fn a_change_without_a_version_cannot_be_gone_on_from() {
+async fn a_watch_that_does_not_end_is_given_up() {
     let (api, asked) = pods([
         Answer::list("5", &[]),
-        Answer::watch(&[("ADDED", json!({"metadata": {"name": "a"}}))]),
-        Answer::list("6", &["a"]),
+        Answer::watch(&[("ADDED", pod("a", "6"))]).that_stays(),
+        Answer::watch(&[("ADDED", pod("b", "7"))]).that_stays(),
     ]);
-    let expected = ["begin", "done", "no version", "begin", "listed a", "done"];
+    let began = Instant::now();
+    let expected = ["begin", "done", "changed a", "changed b"];
     assert_eq!(told(api, expected.len()).await, expected);
-    assert_eq!(versions(&asked), ["list", "5", "list"]);
+    assert_eq!(began.elapsed(), Duration::from_secs(295));
+    assert_eq!(versions(&asked), ["list", "5", "6"]);
+}
+
+/// Something between us and the API server may end each watch, in ways that look well.
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_at_once_are_not_asked_for_without_a_pause() {
+    let bookmark = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "5"}});
+    let ends = (0..20).flat_map(|_| [Answer::watch(&[]), Answer::watch(&[("BOOKMARK", bookmark.clone())])]);
+    let (api, _) = pods([Answer::list("5", &[])].into_iter().chain(ends));
+    let began = Instant::now();
+    let told = told(api, 40).await;
+    assert_eq!(told[2..], ["watch failed"; 38]);
+    assert!(began.elapsed() > Duration::from_mins(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_gone_on_from_is_listed_anew() {
+    let without = json!({"metadata": {"name": "a"}});
+    let bookmark = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": ""}});
+    let (api, asked) = pods([
+        Answer::list("5", &[]),
+        Answer::watch(&[("ADDED", without)]),
+        Answer::list("6", &[]),
+        Answer::watch(&[("ADDED", pod("a", ""))]),
+        Answer::list("7", &[]),
+        Answer::watch(&[("BOOKMARK", bookmark)]),
+        Answer::list("8", &[]),
+        Answer::watch(&[("DELETED", json!({"metadata": {"name": 3, "resourceVersion": "9"}}))]),
+        Answer::list("9", &["a"]),
+    ]);
+    let expected = [
+        "begin",
+        "done",
+        "no version",
+        "begin",
+        "done",
+        "no version",
+        "begin",
+        "done",
+        "no version",
+        "begin",
+        "done",
+        "watch failed",
+        "begin",
+        "listed a",
+        "done",
+    ];
+    assert_eq!(told(api, expected.len()).await, expected);
+    assert_eq!(versions(&asked), ["list", "5", "list", "6", "list", "7", "list", "8", "list"]);
 }

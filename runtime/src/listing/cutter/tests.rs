@@ -1,4 +1,5 @@
 use super::*;
+use kube::Error;
 use kube::core::ObjectList;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ fn cut<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, serde_json
         };
         cutter.cut(part, take).unwrap();
     }
-    (found, serde_json::from_slice(&cutter.rest()))
+    (found, serde_json::from_slice(cutter.rest()))
 }
 
 fn is_list(rest: serde_json::Result<Value>) -> bool {
@@ -55,8 +56,8 @@ proptest! {
             "metadata": {"resourceVersion": "7", "other": metadata}});
         let text = text(&list, pretty);
         let (found, rest) = cut(text.chunks(size));
-        prop_assert_eq!(found, objects);
-        list["items"] = json!([]);
+        prop_assert_eq!(&found, &objects);
+        list["items"] = vec![Value::Null; objects.len()].into();
         prop_assert_eq!(rest.unwrap(), list);
     }
 
@@ -83,11 +84,27 @@ fn a_list_of_nothing_is_a_list() {
     }
 }
 
+/// As many holes as objects: that is how it is known that all of them were cut out.
 #[test]
-fn what_is_no_list_of_objects_is_none() {
-    for text in [r#"{"items": [1, 2]}"#, r#"{"items": ["{", "}"]}"#, "", "[", "{}", r#"{"items": [{}]}}"#] {
-        let (_, rest) = cut([text.as_bytes()]);
-        assert!(!is_list(rest), "{text}");
+fn only_objects_leave_holes() {
+    for (text, objects, holes) in [
+        (r#"{"items": [{}, {}]}"#, 2, Some(2)),
+        (r#"{"items":[1,2]}"#, 0, Some(2)),
+        (r#"{"items":[null]}"#, 0, Some(1)),
+        (r#"{"items":[{},null]}"#, 1, Some(2)),
+        (r#"{"items":["{","}"]}"#, 0, Some(2)),
+        (r#"{"warnings":[{}],"items":[]}"#, 1, Some(0)),
+        (r#"{"items":[{},,]}"#, 1, None),
+        (r#"{"items":[{}{}]}"#, 2, None),
+        (r#"{"items":[{}]}}"#, 1, None),
+        (r#"{"items":[{}"#, 1, None),
+        ("{}", 0, None),
+        ("[", 0, None),
+        ("", 0, None),
+    ] {
+        let (found, rest) = cut([text.as_bytes()]);
+        let list = rest.ok().and_then(|rest| serde_json::from_value::<ObjectList<Value>>(rest).ok());
+        assert_eq!((found.len(), list.map(|list| list.items.len())), (objects, holes), "{text}");
     }
 }
 
