@@ -24,6 +24,9 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest silence within a body: above the 290 s after which the API server ends a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(310);
 
+/// What a connection reads at once, and the longest head of an answer: that of a TLS record.
+const READ_BUFFER: usize = 16 << 10;
+
 /// Why there is no client.
 #[derive(Debug, Error)]
 pub enum ClientError {
@@ -117,8 +120,9 @@ pub fn patience() -> TimeoutLayer {
     TimeoutLayer::new(RESPONSE_TIMEOUT)
 }
 
-/// What sends requests, as kube makes it, but without Nagle's algorithm: with it, each request on a new connection waits for
-/// the API server's delayed acknowledgement, 40 ms. kube 5.0 has no option for that.
+/// What sends requests, as kube makes it, but for two things that kube 5.0 has no options for. It goes without Nagle's
+/// algorithm: with it, each request on a new connection waits for the API server's delayed acknowledgement, 40 ms. And buffers
+/// of connections do not grow: those of hundreds of watches would stay as large as the longest list that each has brought.
 fn prompt(config: &Config) -> kube::Result<ClientBuilder<Prompt>> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -128,6 +132,8 @@ fn prompt(config: &Config) -> kube::Result<ClientBuilder<Prompt>> {
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let mut http = legacy::Client::builder(TokioExecutor::new());
+    http.http1_read_buf_exact_size(READ_BUFFER);
     let retry = config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry()));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
@@ -135,7 +141,7 @@ fn prompt(config: &Config) -> kube::Result<ClientBuilder<Prompt>> {
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
-        .service(legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(connector));
+        .service(http.build::<_, Body>(connector));
     Ok(ClientBuilder::new(BoxService::new(service), config.default_namespace.clone()))
 }
 

@@ -24,10 +24,10 @@ use cutter::Cutter;
 
 mod cutter;
 
-/// So many answers are read at once by a process. Each has one object in memory that is not complete, of 9 MB at most if
-/// etcd's limits are the usual ones.
-const AT_ONCE: usize = 4;
-/// Longest time that a list takes, from when it is asked for: API servers give up after as long.
+/// So many lists are under way at once in a process. Each has a connection, and one object in memory that is not complete, of
+/// 9 MB at most if etcd's limits are the usual ones.
+const AT_ONCE: usize = 8;
+/// Longest time that a list takes, once its turn has come: API servers give up after as long.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The API server ends a watch after so many seconds.
 const WATCH_SECONDS: u32 = 290;
@@ -36,7 +36,7 @@ const OVERDUE: Duration = Duration::from_secs(5);
 /// A watch that ends sooner and has brought nothing has failed, whatever its end looks like.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
-static READERS: Semaphore = Semaphore::const_new(AT_ONCE);
+static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
 
 /// Why an answer is not the whole list that was asked for, or a watch is none.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ pub struct Listed<K> {
     pub version: String,
 }
 
-/// Lists all objects that these parameters select.
+/// Lists all objects that these parameters select, when its turn among other lists has come.
 ///
 /// # Errors
 /// The API server refuses it or cannot be reached; its answer is not whole, because it breaks off, is late, or is a page; an
@@ -77,6 +77,8 @@ pub async fn list<K>(api: &Api<K>, params: &ListParams) -> kube::Result<Listed<K
 where
     K: Resource + Clone + DeserializeOwned,
 {
+    // Nobody closes it, so this is no error.
+    let _turn = TURNS.acquire().await;
     timeout(LIST_TIMEOUT, arrives(api, params)).await.unwrap_or_else(|_| Err(NoList::Late.into()))
 }
 
@@ -86,8 +88,6 @@ where
 {
     let request = Request::new(api.resource_url()).list(params).map_err(Error::BuildRequest)?;
     let mut body = pin!(api.clone().into_client().request_stream(request).await?);
-    // Nobody closes it, so this is no error.
-    let _permit = READERS.acquire().await;
     let (mut cutter, mut items) = (Cutter::default(), vec![]);
     loop {
         let bytes = body.fill_buf().await.map_err(|error| Error::Service(error.into()))?;
