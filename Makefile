@@ -279,7 +279,7 @@ bench-growth: control-plane build ## Measures the reconciler with more and more 
 	@$(TARGET)/release/brupop-bench-growth --svg $(TARGET)/growth.svg $(GROWTH:%=$(FIGURES)/growth-%.json)
 
 .PHONY: bench-memory
-bench-memory: control-plane build ## Measures the reconciler's memory beside tenants: 120 budgets of 1.2 MB, then 5,000 nodes with 30 pods each (half an hour)
+bench-memory: control-plane build ## Measures the reconciler's memory beside tenants: 120 budgets of 1.2 MB, then 5,000 nodes with 30 pods each (ten minutes)
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 200 --waiting 60 --updates 5 --quiet-seconds 10 --pods-per-node 30 --budgets 300 --large-budgets 120
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --pods-per-node 30

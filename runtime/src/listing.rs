@@ -28,7 +28,7 @@ mod cutter;
 /// 9 MB at most if etcd's limits are the usual ones.
 const AT_ONCE: usize = 8;
 /// Longest time that a list takes, once its turn has come: API servers give up after as long.
-const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+const LIST_TIMEOUT: Duration = Duration::from_mins(1);
 /// The API server ends a watch after so many seconds.
 const WATCH_SECONDS: u32 = 290;
 /// A watch that should have ended for so long, and has not, has lost its connection.
@@ -230,7 +230,7 @@ impl<K: Resource> Watching<K> {
             return (Some(Err(watcher::Error::NoResourceVersion)), State::Unknown);
         }
         let brought = self.brought || version != self.version;
-        (event.map(Ok), State::Watching(Self { version, brought, ..self }))
+        (event.map(Ok), State::Watching(Self { brought, version, ..self }))
     }
 }
 
