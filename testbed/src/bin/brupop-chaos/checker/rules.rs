@@ -93,7 +93,7 @@ fn is_paused(ledger: &Json) -> bool {
 /// Does an update begin with this slot? One that goes on in a new ledger, or after its shadow was deleted, does not.
 fn begins(shadow: &str, slot: &Json, before: &Json, objects: &Objects) -> bool {
     let is_marked = objects.nodes.get(node_of(shadow)).is_some_and(|node| is_set(&node.object, MARKER));
-    let is_idle = objects.shadows.get(shadow).is_some_and(is_idle);
+    let is_idle = objects.shadows.get(shadow).is_none_or(is_idle);
     is_new(slot, before["status"]["slots"].get(shadow)) && is_idle && !is_marked
 }
 
