@@ -26,7 +26,7 @@ pub use client::{ClusterConfig, install_crypto_provider};
 pub use endpoint::Health;
 pub use environment::Program;
 pub use failure_log::FailureLog;
-pub use listing::{Listed, list, list_and_watch};
+pub use listing::{Listed, list, list_and_watch, list_and_watch_in_turn};
 pub use peer::Peer;
 pub use shutdown::Shutdown;
 pub use watching::{only, patient, watch_one};

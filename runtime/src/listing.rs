@@ -6,6 +6,7 @@
 
 use std::fmt::Debug;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
 
@@ -24,37 +25,34 @@ use cutter::Cutter;
 
 mod cutter;
 
-/// So many lists are under way at once in a process. Each has a connection, and one object in memory that is not complete, of
-/// 9 MB at most if etcd's limits are the usual ones.
-const AT_ONCE: usize = 8;
-/// Longest time that a list takes, once its turn has come: API servers give up after as long.
-const LIST_TIMEOUT: Duration = Duration::from_mins(1);
+/// Longest time that a list takes, once its turn has come, or that a watch takes to begin: API servers give up after as long.
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// The API server ends a watch after so many seconds.
 const WATCH_SECONDS: u32 = 290;
 /// A watch that should have ended for so long, and has not, has lost its connection.
 const OVERDUE: Duration = Duration::from_secs(5);
 /// A watch that ends sooner and has brought nothing has failed, whatever its end looks like.
-const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 
-static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
-
-/// Why an answer is not the whole list that was asked for, or a watch is none.
+/// Why an answer is none.
 #[derive(Debug, thiserror::Error)]
-enum NoList {
+enum AnswerError {
     #[error("an object of the list has more than {} MiB", cutter::LONGEST >> 20)]
     TooLong,
-    #[error("the list did not arrive within {} s", LIST_TIMEOUT.as_secs())]
+    #[error("the answer did not arrive within {} s", TIMEOUT.as_secs())]
     Late,
     #[error("the answer is a part of the list")]
     Part,
-    #[error("the list has something else than objects, or no version")]
-    Odd,
+    #[error("the list has something else than objects")]
+    NotObjects,
+    #[error("the list has no version")]
+    NoVersion,
     #[error("the watch ended at once")]
     ShortWatch,
 }
 
-impl From<NoList> for Error {
-    fn from(error: NoList) -> Self {
+impl From<AnswerError> for Error {
+    fn from(error: AnswerError) -> Self {
         Self::Service(Box::new(error))
     }
 }
@@ -68,7 +66,7 @@ pub struct Listed<K> {
     pub version: String,
 }
 
-/// Lists all objects that these parameters select, when its turn among other lists has come.
+/// Lists all objects that these parameters select.
 ///
 /// # Errors
 /// The API server refuses it or cannot be reached; its answer is not whole, because it breaks off, is late, or is a page; an
@@ -77,9 +75,11 @@ pub async fn list<K>(api: &Api<K>, params: &ListParams) -> kube::Result<Listed<K
 where
     K: Resource + Clone + DeserializeOwned,
 {
-    // Nobody closes it, so this is no error.
-    let _turn = TURNS.acquire().await;
-    timeout(LIST_TIMEOUT, arrives(api, params)).await.unwrap_or_else(|_| Err(NoList::Late.into()))
+    in_time(arrives(api, params)).await
+}
+
+async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    timeout(TIMEOUT, answer).await.unwrap_or_else(|_| Err(AnswerError::Late.into()))
 }
 
 async fn arrives<K>(api: &Api<K>, params: &ListParams) -> kube::Result<Listed<K>>
@@ -103,14 +103,13 @@ where
     }
     let list: ObjectList<IgnoredAny> = serde_json::from_slice(cutter.rest()).map_err(Error::SerdeError)?;
     if list.metadata.continue_.is_some_and(|token| !token.is_empty()) {
-        return Err(NoList::Part.into());
+        return Err(AnswerError::Part.into());
     }
-    match list.metadata.resource_version {
-        Some(version) if !version.is_empty() && list.items.len() == items.len() => {
-            Ok(Listed { items, version })
-        }
-        _ => Err(NoList::Odd.into()),
+    if list.items.len() != items.len() {
+        return Err(AnswerError::NotObjects.into());
     }
+    let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+    Ok(Listed { items, version: version.ok_or(AnswerError::NoVersion)? })
 }
 
 /// As kube's `watcher`, with [`list`] for its lists: all objects that these parameters select, and then each change. It does
@@ -119,20 +118,42 @@ pub fn list_and_watch<K>(api: Api<K>, params: ListParams) -> impl Stream<Item = 
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
+    // Its turn always comes.
+    list_and_watch_in_turn(api, params, Arc::new(Semaphore::new(1)))
+}
+
+/// The same among others that have the same semaphore, each of whose permits lets one of them list.
+pub fn list_and_watch_in_turn<K>(
+    api: Api<K>,
+    params: ListParams,
+    turns: Arc<Semaphore>,
+) -> impl Stream<Item = watcher::Result<Event<K>>>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
     let watch = WatchParams {
         label_selector: params.label_selector.clone(),
         field_selector: params.field_selector.clone(),
         ..WatchParams::default().timeout(WATCH_SECONDS)
     };
-    stream::unfold((api, params, watch, State::Unknown), async |(api, params, watch, mut state)| {
+    let source = Source { api, list: params, watch, turns };
+    stream::unfold((source, State::Unknown), async |(source, mut state)| {
         loop {
-            let (event, next) = step(&api, &params, &watch, state).await;
+            let (event, next) = source.step(state).await;
             state = next;
             if let Some(event) = event {
-                return Some((event, (api, params, watch, state)));
+                return Some((event, (source, state)));
             }
         }
     })
+}
+
+/// What is listed and watched.
+struct Source<K> {
+    api: Api<K>,
+    list: ListParams,
+    watch: WatchParams,
+    turns: Arc<Semaphore>,
 }
 
 enum State<K> {
@@ -159,32 +180,40 @@ struct Watching<K> {
 
 type Step<K> = (Option<watcher::Result<Event<K>>>, State<K>);
 
-async fn step<K>(api: &Api<K>, params: &ListParams, watch: &WatchParams, state: State<K>) -> Step<K>
+impl<K> Source<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    match state {
-        State::Unknown => (Some(Ok(Event::Init)), State::Listing),
-        State::Listing => match list(api, params).await {
-            Ok(Listed { items, version }) => (None, State::Listed { left: items.into_iter(), version }),
-            Err(error) => (Some(Err(watcher::Error::InitialListFailed(error))), State::Unknown),
-        },
-        State::Listed { mut left, version } => match left.next() {
-            Some(object) => (Some(Ok(Event::InitApply(object))), State::Listed { left, version }),
-            None => (Some(Ok(Event::InitDone)), State::Known { version }),
-        },
-        State::Known { version } => match api.watch(watch, &version).await {
-            Ok(changes) => {
-                let changes = changes.boxed();
-                (None, State::Watching(Watching { changes, began: Instant::now(), brought: false, version }))
-            }
-            Err(error) => {
-                let gone = matches!(&error, Error::Api(status) if status.code == 410);
-                let state = if gone { State::Unknown } else { State::Known { version } };
-                (Some(Err(watcher::Error::WatchStartFailed(error))), state)
-            }
-        },
-        State::Watching(watching) => watching.step().await,
+    async fn step(&self, state: State<K>) -> Step<K> {
+        match state {
+            State::Unknown => (Some(Ok(Event::Init)), State::Listing),
+            State::Listing => match self.list_in_turn().await {
+                Ok(Listed { items, version }) => (None, State::Listed { left: items.into_iter(), version }),
+                Err(error) => (Some(Err(watcher::Error::InitialListFailed(error))), State::Unknown),
+            },
+            State::Listed { mut left, version } => match left.next() {
+                Some(object) => (Some(Ok(Event::InitApply(object))), State::Listed { left, version }),
+                None => (Some(Ok(Event::InitDone)), State::Known { version }),
+            },
+            State::Known { version } => match in_time(self.api.watch(&self.watch, &version)).await {
+                Ok(changes) => {
+                    let (changes, began) = (changes.boxed(), Instant::now());
+                    (None, State::Watching(Watching { changes, began, brought: false, version }))
+                }
+                Err(error) => {
+                    let gone = matches!(&error, Error::Api(status) if status.code == 410);
+                    let state = if gone { State::Unknown } else { State::Known { version } };
+                    (Some(Err(watcher::Error::WatchStartFailed(error))), state)
+                }
+            },
+            State::Watching(watching) => watching.step().await,
+        }
+    }
+
+    async fn list_in_turn(&self) -> kube::Result<Listed<K>> {
+        // Nobody closes it, so this is no error.
+        let _turn = self.turns.acquire().await;
+        list(&self.api, &self.list).await
     }
 }
 
@@ -195,7 +224,7 @@ impl<K: Resource> Watching<K> {
             Some(change) => self.go_on(change),
             // Otherwise whatever ends it would be asked again and again, without a pause.
             None if !self.brought && self.began.elapsed() < SHORTEST_WATCH => {
-                let error = watcher::Error::WatchFailed(NoList::ShortWatch.into());
+                let error = watcher::Error::WatchFailed(AnswerError::ShortWatch.into());
                 (Some(Err(error)), State::Known { version: self.version })
             }
             None => (None, State::Known { version: self.version }),

@@ -65,6 +65,7 @@ async fn grant_beside(pods: &str) -> (Outcome, usize) {
     let written = Arc::clone(&writes);
     let service = tower::service_fn(move |request: Request<Body>| {
         let answer = if request.method() == Method::GET {
+            assert_eq!(request.uri(), "/api/v1/pods?&fieldSelector=spec.nodeName%3Dn");
             pods.clone()
         } else {
             written.fetch_add(1, Ordering::Relaxed);

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use brupop_api::Item;
-use brupop_runtime::{list_and_watch, watch_one};
+use brupop_runtime::{list_and_watch_in_turn, watch_one};
 use futures::StreamExt as _;
 use kube::api::ListParams;
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -25,12 +25,22 @@ use brupop_core::workloads::{self, Found, Kind, Scale, Workload};
 /// The pods of at most so many nodes are watched at once. Further nodes are drained later.
 pub(crate) const MAX_POD_WATCHES: usize = 256;
 
+/// So many lists of these are read at once. Each has a connection, and an object in memory that is not complete: of 9 MB at
+/// most if etcd's limits are the usual ones, and anybody with a namespace can make those.
+const LISTS_AT_ONCE: usize = 8;
+
 /// Watches of the pods of some nodes, and of all budgets. Nothing is watched while no node is drained, about to be, or
 /// passed over.
-#[derive(Default)]
 pub struct PodWatches {
+    turns: Arc<Semaphore>,
     watches: BTreeMap<String, Watched<PodItem>>,
     budgets: Option<(Watched<Item<Budget>>, Budgets)>,
+}
+
+impl Default for PodWatches {
+    fn default() -> Self {
+        Self { turns: Arc::new(Semaphore::new(LISTS_AT_ONCE)), watches: BTreeMap::new(), budgets: None }
+    }
 }
 
 impl PodWatches {
@@ -46,8 +56,9 @@ impl PodWatches {
         if wanted.is_empty() {
             self.budgets = None;
         } else if self.budgets.is_none() {
-            let api = Api::all(client.clone());
-            let budgets = move || list_and_watch(api.clone(), ListParams::default());
+            let (api, turns) = (Api::all(client.clone()), Arc::clone(&self.turns));
+            let budgets =
+                move || list_and_watch_in_turn(api.clone(), ListParams::default(), Arc::clone(&turns));
             let signals = (Arc::clone(changed), Arc::clone(failures));
             self.budgets =
                 Some((Watched::start("budgets", budgets, drain::matters, signals), Budgets::default()));
@@ -55,7 +66,8 @@ impl PodWatches {
         for (shadow, node) in wanted {
             self.watches.entry(shadow.to_owned()).or_insert_with(|| {
                 let (api, params) = (Api::<PodItem>::all(client.clone()), on_node(node));
-                let pods = move || list_and_watch(api.clone(), params.clone());
+                let turns = Arc::clone(&self.turns);
+                let pods = move || list_and_watch_in_turn(api.clone(), params.clone(), Arc::clone(&turns));
                 let signals = (Arc::clone(pods_changed), Arc::clone(failures));
                 Watched::start("the pods of a node", pods, |_, _| true, signals)
             });

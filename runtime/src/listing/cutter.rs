@@ -1,6 +1,6 @@
 //! Cuts the JSON of a list into its objects while it arrives.
 
-use super::NoList;
+use super::AnswerError;
 
 /// The longest object that is read, in bytes: ten times what etcd stores by default, for JSON may be six times as long.
 pub(super) const LONGEST: usize = 16 << 20;
@@ -54,7 +54,7 @@ impl Cutter {
                 (true, _) => &mut self.object,
             };
             if part.len() >= LONGEST {
-                return Err(NoList::TooLong.into());
+                return Err(AnswerError::TooLong.into());
             }
             part.push(byte);
             if was_in_object && !self.in_object() {

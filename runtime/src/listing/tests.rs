@@ -79,9 +79,6 @@ fn status(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": "R", "code": code})
 }
 
-/// All tests wait for the same few turns; where time is paused, that would take none of the time that it takes.
-static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
 /// What was asked for, in the order of requests.
 type Asked = Arc<Mutex<Vec<String>>>;
 
@@ -99,7 +96,6 @@ fn pods(answers: impl IntoIterator<Item = Answer>) -> (Api<Pod>, Asked) {
 
 /// What is told until `count` events have come, in short.
 async fn told(api: Api<Pod>, count: usize) -> Vec<String> {
-    let _alone = ALONE.lock().await;
     let name = |pod: Pod| pod.metadata.name.unwrap_or_default();
     let params = ListParams::default().fields("spec.nodeName=n").labels("a=b");
     let events = patient(list_and_watch(api, params)).take(count).map(|event| match event {
@@ -202,30 +198,36 @@ async fn what_is_not_the_whole_list_is_none() {
 /// An answer that stands still, that is.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_does_not_arrive_is_given_up() {
-    let _alone = ALONE.lock().await;
     let (api, _) = pods([Answer::list("5", &["a"]).half().that_stays()]);
     let began = Instant::now();
     let error = list(&api, &ListParams::default()).await.unwrap_err();
-    assert!(error.to_string().contains("did not arrive within 60 s"), "{error}");
-    assert_eq!(began.elapsed(), LIST_TIMEOUT);
+    assert!(error.to_string().contains("the answer did not arrive within 60 s"), "{error}");
+    assert_eq!(began.elapsed(), TIMEOUT);
 }
 
-/// Each may have a large object in memory.
+/// Each may have a large object in memory. Whoever is not asked any more leaves its turn to the next.
 #[tokio::test(start_paused = true)]
-async fn few_lists_are_under_way_at_once() {
-    let _alone = ALONE.lock().await;
+async fn lists_wait_for_their_turn() {
     let stalls = || Answer::list("5", &["a"]).half().that_stays();
-    let (api, asked) = pods(std::iter::repeat_with(stalls).take(3 * AT_ONCE));
-    let params = ListParams::default();
-    let mut lists = futures::future::join_all((0..3 * AT_ONCE).map(|_| list(&api, &params)));
-    for rounds in 1..=3 {
-        assert!(timeout(LIST_TIMEOUT / 2, &mut lists).await.is_err());
-        assert_eq!(asked.lock().unwrap().len(), rounds * AT_ONCE);
-        if rounds < 3 {
-            assert!(timeout(LIST_TIMEOUT / 2, &mut lists).await.is_err());
-        }
+    let (api, asked) = pods(std::iter::repeat_with(stalls).take(6));
+    let turns = Arc::new(Semaphore::new(2));
+    let watch = || {
+        let events = list_and_watch_in_turn(api.clone(), ListParams::default(), Arc::clone(&turns));
+        tokio::spawn(events.filter(|event| futures::future::ready(event.is_err())).take(1).count())
+    };
+    let mut watches: VecDeque<_> = std::iter::repeat_with(watch).take(6).collect();
+    let so_many = |expected: usize| assert_eq!(asked.lock().unwrap().len(), expected);
+    tokio::time::sleep(TIMEOUT / 2).await;
+    so_many(2);
+    watches.pop_front().unwrap().abort();
+    tokio::time::sleep(TIMEOUT / 4).await;
+    so_many(3);
+    tokio::time::sleep(TIMEOUT / 2).await;
+    so_many(4);
+    for watch in watches {
+        assert_eq!(watch.await.unwrap(), 1);
     }
-    assert!(lists.await.iter().all(Result::is_err));
+    so_many(6);
 }
 
 /// An error of a watch that is not the end of it; and a connection that breaks, or is silent for ever.
@@ -233,14 +235,28 @@ async fn few_lists_are_under_way_at_once() {
 async fn a_watch_that_fails_goes_on() {
     let (api, asked) = pods([
         Answer::list("5", &[]),
+        Answer::status(500).half().that_stays(),
         Answer::watch(&[("ERROR", status(500)), ("ADDED", pod("a", "6"))]),
         Answer::watch(&[("ADDED", pod("b", "7")), ("ADDED", pod("lost", "8"))]).that_breaks_off(),
         Answer::watch(&[]).that_stays(),
         Answer::watch(&[("ADDED", pod("c", "9"))]).that_stays(),
     ]);
-    let expected = ["begin", "done", "error 500", "changed a", "changed b", "watch failed", "changed c"];
+    let expected =
+        ["begin", "done", "no watch", "error 500", "changed a", "changed b", "watch failed", "changed c"];
     assert_eq!(told(api, expected.len()).await, expected);
-    assert_eq!(versions(&asked), ["list", "5", "6", "7", "7"]);
+    assert_eq!(versions(&asked), ["list", "5", "5", "6", "7", "7"]);
+}
+
+/// A line that is not whole is no change.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_within_a_line_goes_on_before_it() {
+    let lines = [("ADDED", pod("a", "6")), ("ADDED", pod("b", "7"))];
+    let mut within = Answer::watch(&lines);
+    within.parts.truncate(within.parts.len() - 2);
+    let (api, asked) = pods([Answer::list("5", &[]), within, Answer::watch(&lines[1..]).that_stays()]);
+    let expected = ["begin", "done", "changed a", "changed b"];
+    assert_eq!(told(api, expected.len()).await, expected);
+    assert_eq!(versions(&asked), ["list", "5", "6"]);
 }
 
 /// The silence after a change does not count anew.

@@ -89,6 +89,8 @@ fn a_list_of_nothing_is_a_list() {
 fn only_objects_leave_holes() {
     for (text, objects, holes) in [
         (r#"{"items": [{}, {}]}"#, 2, Some(2)),
+        // In the order of API servers.
+        (r#"{"kind":"L","metadata":{"x":[{"a":[{}]}]},"items":[{"b":[{}]},{}]}"#, 2, Some(2)),
         (r#"{"items":[1,2]}"#, 0, Some(2)),
         (r#"{"items":[null]}"#, 0, Some(1)),
         (r#"{"items":[{},null]}"#, 1, Some(2)),

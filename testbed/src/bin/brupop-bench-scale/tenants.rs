@@ -52,15 +52,19 @@ pub async fn make_pods(
         first.push(client.request::<Json>(pods.get(&pod_name(0, number), &GetParams::default())?).await?);
     }
     let all = (1..nodes).flat_map(|node| (0..per_node).map(move |number| (node, number)));
-    let copies = all.map(|(node, number)| copy(&first[number], node, number));
-    futures::stream::iter(copies)
+    let mut copies: Vec<_> = all.collect();
+    let last = copies.pop();
+    let of = |(node, number): (usize, usize)| copy(&first[number], node, number);
+    futures::stream::iter(copies.into_iter().map(of))
         .chunks(STORED_AT_ONCE)
         .map(async |pods| control_plane.store(&pods).await)
         .buffer_unordered(STORES)
         .try_collect::<()>()
         .await?;
-    if let Some(number) = per_node.checked_sub(1) {
-        let last = pods.get(&pod_name(nodes - 1, number), &GetParams::any())?;
+    // Whoever has the last one has all.
+    if let Some((node, number)) = last {
+        control_plane.store(&[of((node, number))]).await?;
+        let last = pods.get(&pod_name(node, number), &GetParams::any())?;
         await_until("the API server's cache has all pods", DEADLINE, async || {
             client.request::<Json>(last.clone()).await.ok()
         })

@@ -90,11 +90,17 @@ fn is_paused(ledger: &Json) -> bool {
     ledger.pointer("/spec/paused") == Some(&Json::Bool(true))
 }
 
-/// Does an update begin with this slot? One that goes on in a new ledger, or after its shadow was deleted, does not.
+/// Does an update begin with this slot? One whose mark is on its Node goes on, in a new ledger or without its shadow.
 fn begins(shadow: &str, slot: &Json, before: &Json, objects: &Objects) -> bool {
-    let is_marked = objects.nodes.get(node_of(shadow)).is_some_and(|node| is_set(&node.object, MARKER));
+    let goes_on = objects.nodes.get(node_of(shadow)).is_some_and(|node| is_of(&marker(&node.object), slot));
     let is_idle = objects.shadows.get(shadow).is_none_or(is_idle);
-    is_new(slot, before["status"]["slots"].get(shadow)) && is_idle && !is_marked
+    is_new(slot, before["status"]["slots"].get(shadow)) && is_idle && !goes_on
+}
+
+/// Is this the marker of the update that has this slot?
+fn is_of(marker: &Json, slot: &Json) -> bool {
+    text(marker, "/shadow_uid") == text(slot, "/uid")
+        && number(marker, "/attempt") == number(slot, "/attempt")
 }
 
 fn is_new(slot: &Json, had: Option<&Json>) -> bool {
@@ -129,9 +135,11 @@ fn given_back(shadow: &str, slot: &Json, objects: &Objects) -> Option<Violation>
             return violated("its spec has not reached that attempt");
         }
     }
-    let marker = marker(&node.object);
-    let left = text(&marker, "/shadow_uid") == uid && number(&marker, "/attempt") == attempt;
-    if left { violated("its Node is still marked for that attempt") } else { None }
+    if is_of(&marker(&node.object), slot) {
+        violated("its Node is still marked for that attempt")
+    } else {
+        None
+    }
 }
 
 /// What is out of service because of us has a slot.
