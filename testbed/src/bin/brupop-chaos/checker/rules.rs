@@ -6,8 +6,8 @@ use serde_json::Value as Json;
 
 use super::Violation;
 use super::json::{
-    COMPONENT, EXCLUDED, MARKER, is_cordoned, is_halted, is_set, marker, members, node_of, number, shadow_of,
-    text, texts,
+    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_set, marker, members, node_of, number, shadow_of, text,
+    texts,
 };
 use super::objects::{GRACE, Objects, PodState};
 use brupop_testbed::operator::NAMESPACE;
