@@ -53,12 +53,14 @@ impl Audited {
         if event.request_uri.contains("dryRun") {
             return found;
         }
-        // What it asks for matters, also if a policy stands behind it.
-        if program == "reconciler" {
+        let is_stored = event.code() / 100 == 2;
+        // What it asks for matters, also if a policy stands behind it. Of a request that had no share of the API server, the
+        // log has no body, because nobody has read it.
+        if program == "reconciler" && (is_stored || event.request_object.is_some()) {
             found.extend(reconcilers_write(event));
             found.extend(refused(event));
         }
-        if event.code() / 100 != 2 {
+        if !is_stored {
             return found;
         }
         let answer = event.response_object.as_ref();
@@ -291,6 +293,18 @@ mod tests {
         assert_eq!(rules(&event(RECONCILER, "nodes", "", "n", &merge)), ["tests"]);
         let uncordon = json!([{"op": "remove", "path": "/spec/unschedulable"}]);
         assert_eq!(rules(&event(RECONCILER, "nodes", "", "n", &uncordon)), ["tests", "tests"]);
+    }
+
+    #[test]
+    fn what_nobody_has_read_is_held_against_nobody() {
+        let patch = |code: u16, object: Option<Json>| {
+            let patch = event(RECONCILER, "nodes", "", "n", &Json::Null);
+            let status = serde_json::from_value(json!({"code": code})).unwrap();
+            rules(&Event { response_status: Some(status), request_object: object, ..patch })
+        };
+        assert_eq!(patch(429, None), [""; 0]);
+        assert_eq!(patch(200, None), ["tests"]);
+        assert_eq!(patch(429, Some(json!({"spec": {"unschedulable": null}}))), ["tests"]);
     }
 
     #[test]
