@@ -13,7 +13,7 @@ struct Arguments {
     /// Files of `brupop-bench-scale --point`, each with another number of nodes
     #[arg(required = true)]
     points: Vec<PathBuf>,
-    /// Draw it into this file, as SVG
+    /// Draw it into this file, as SVG, if there are several
     #[arg(long)]
     svg: Option<PathBuf>,
 }
@@ -22,7 +22,8 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let points: Vec<Point> = arguments.points.iter().map(|from| Point::read(from)).collect::<Result<_>>()?;
     print!("{}", growth::render(&points));
-    if let Some(to) = &arguments.svg {
+    // One number of nodes makes no curve.
+    if let Some(to) = arguments.svg.as_ref().filter(|_| points.len() > 1) {
         std::fs::write(to, growth::draw(&points)?).with_context(|| to.display().to_string())?;
     }
     Ok(())
