@@ -218,8 +218,7 @@ async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker, nodes: usiz
         if watch.objects.last_step != step {
             (step, stepped) = (watch.objects.last_step, Instant::now());
         }
-        let restless = restless(&watch.objects, LAST, nodes);
-        if restless.is_empty() {
+        if restless(&watch.objects, LAST, nodes, false).is_empty() {
             if rested.get_or_insert_with(Instant::now).elapsed() > AT_REST {
                 return Ok(());
             }
@@ -227,6 +226,7 @@ async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker, nodes: usiz
             rested = None;
         }
         if stepped.elapsed() > NO_PROGRESS || began.elapsed() > LONGEST {
+            let restless = restless(&watch.objects, LAST, nodes, true);
             watch.found.add(restless.into_iter().map(|what| Violation::new("rest", what)));
             return Ok(());
         }

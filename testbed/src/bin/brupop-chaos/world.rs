@@ -166,5 +166,6 @@ pub(crate) fn open_budget(name: &str) -> Json {
 pub(crate) fn is_checked(key: &str) -> bool {
     let Some(rest) = key.strip_prefix("/registry/") else { return false };
     let (resource, _) = rest.split_once('/').unwrap_or((rest, ""));
-    matches!(resource, "minions" | "pods") || rest.starts_with(brupop_api::names::GROUP)
+    matches!(resource, "minions" | "pods" | "poddisruptionbudgets")
+        || rest.starts_with(brupop_api::names::GROUP)
 }

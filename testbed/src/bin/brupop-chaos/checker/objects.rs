@@ -68,6 +68,8 @@ pub(crate) struct Objects {
     pub(crate) limit: usize,
     /// By namespace and name.
     pub(crate) pods: BTreeMap<String, PodState>,
+    /// By namespace and name.
+    pub(crate) budgets: BTreeMap<String, Json>,
     /// All grants so far.
     pub(crate) grants: BTreeSet<Grant>,
     /// All claims so far: node and boot id.
@@ -113,6 +115,14 @@ impl Objects {
             ["minions", name] => self.node(name, revision.number, revision.object),
             ["pods", namespace, name] => {
                 self.pod(&format!("{namespace}/{name}"), revision.number, revision.object);
+                vec![]
+            }
+            ["poddisruptionbudgets", namespace, name] => {
+                let name = format!("{namespace}/{name}");
+                match revision.object {
+                    Some(budget) => self.budgets.insert(name, budget),
+                    None => self.budgets.remove(&name),
+                };
                 vec![]
             }
             [_, "bottlerocketshadows", _, name] => self.shadow(name, revision.number, revision.object),

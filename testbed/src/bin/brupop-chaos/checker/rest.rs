@@ -3,7 +3,8 @@
 use serde_json::Value as Json;
 
 use super::json::{
-    EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members, shadow_of, text,
+    EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members, number,
+    shadow_of, text,
 };
 use super::objects::Objects;
 
@@ -15,11 +16,12 @@ const LEFT_BY_US: [&str; 3] = [
 ];
 const OUR_TAINT: &str = "brupop.bottlerocket.aws/updating";
 
-/// What is not at rest, by node, with what is said of it, of so many nodes. Empty: everything is.
-pub(crate) fn restless(objects: &Objects, version: &str, nodes: usize) -> Vec<String> {
+/// What is not at rest, by node, with what is said of it, of so many nodes. Empty: everything is. Who waits for a budget may
+/// do so only `for_good`: most budgets allow something again soon.
+pub(crate) fn restless(objects: &Objects, version: &str, nodes: usize, for_good: bool) -> Vec<String> {
     let slots = members(&objects.ledger, "/status/slots").map(|(shadow, _)| format!("{shadow} has a slot"));
     let restless = objects.nodes.iter().filter_map(|(node, state)| {
-        let why = restless_node(node, &state.object, objects, version)?;
+        let why = restless_node(node, &state.object, objects, version, for_good)?;
         Some(format!("{node}: {why}"))
     });
     let missing = nodes.saturating_sub(objects.nodes.len());
@@ -27,7 +29,13 @@ pub(crate) fn restless(objects: &Objects, version: &str, nodes: usize) -> Vec<St
     slots.chain(restless).chain(missing).collect()
 }
 
-fn restless_node(name: &str, node: &Json, objects: &Objects, version: &str) -> Option<String> {
+fn restless_node(
+    name: &str,
+    node: &Json,
+    objects: &Objects,
+    version: &str,
+    for_good: bool,
+) -> Option<String> {
     let marker = marker(node);
     if !marker.is_null() {
         return Some(format!("it is marked {marker}"));
@@ -53,7 +61,8 @@ fn restless_node(name: &str, node: &Json, objects: &Objects, version: &str) -> O
     if text(node, "/status/nodeInfo/osImage").split(' ').nth(2) != Some(runs) {
         return Some(format!("its shadow says that it runs {runs}, and its kubelet does not"));
     }
-    if goal == "Idle" && reached == "Idle" && (runs == version || says_why(shadow, node, objects, version)) {
+    let may_stay = || says_why(shadow, node, objects, version) || (for_good && is_held_up(shadow, objects));
+    if goal == "Idle" && reached == "Idle" && (runs == version || may_stay()) {
         return None;
     }
     let said = condition(shadow, "Progressing").cloned().unwrap_or_default();
@@ -62,8 +71,8 @@ fn restless_node(name: &str, node: &Json, objects: &Objects, version: &str) -> O
 
 /// Does the shadow say why its node is not updated, and is that so?
 fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> bool {
-    let reason = condition(shadow, "Progressing").map(|condition| condition["reason"].clone());
-    match reason.as_ref().and_then(Json::as_str).unwrap_or_default() {
+    let said = condition(shadow, "Progressing").unwrap_or(&Json::Null);
+    match text(said, "/reason") {
         "VersionHalted" => is_halted(&objects.ledger["status"]["versions"][version], Some(node)),
         "VersionHaltedInPool" => {
             let tier = text(node, "/metadata/labels/tier");
@@ -89,6 +98,15 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
         "NotLabelled" => !is_set(node, OPTED_IN),
         _ => false,
     }
+}
+
+/// Does the shadow name a budget that allows nothing? Pods of the test bed may not come back, which is not the operator's doing.
+fn is_held_up(shadow: &Json, objects: &Objects) -> bool {
+    let said = condition(shadow, "Progressing").unwrap_or(&Json::Null);
+    text(said, "/reason") == "BudgetAllowsNone"
+        && objects.budgets.iter().any(|(name, budget)| {
+            text(said, "/message").contains(name) && number(budget, "/status/disruptionsAllowed") == Some(0)
+        })
 }
 
 #[cfg(test)]
@@ -117,11 +135,25 @@ mod tests {
 
     #[test]
     fn a_node_is_updated_or_says_truly_why_not() {
-        let rests = |objects: &Objects| restless(objects, "2", 1).is_empty();
+        let rests = |objects: &Objects| restless(objects, "2", 1, false).is_empty();
         assert!(rests(&fleet("Idle", "2", "NoUpdate", false)));
         assert!(rests(&fleet("Idle", "1", "FleetPaused", true)));
         assert!(!rests(&fleet("Idle", "1", "FleetPaused", false)), "that is not true");
         assert!(!rests(&fleet("Idle", "1", "LimitReached", false)));
+        let held_up = |name: &str, allowed: u64| {
+            let mut objects = fleet("Idle", "1", "BudgetAllowsNone", false);
+            let budget = json!({"status": {"disruptionsAllowed": allowed}});
+            objects.budgets.insert(name.to_owned(), budget);
+            let shadow = objects.shadows.get_mut("brs-n").unwrap();
+            shadow["status"]["conditions"][0]["message"] =
+                json!("the PodDisruptionBudget shop/cart allows none");
+            objects
+        };
+        let waits_for_good = |objects: &Objects| restless(objects, "2", 1, true).is_empty();
+        assert!(waits_for_good(&held_up("shop/cart", 0)));
+        assert!(!rests(&held_up("shop/cart", 0)), "it may allow something soon");
+        assert!(!waits_for_good(&held_up("shop/cart", 1)), "that is not true any more");
+        assert!(!waits_for_good(&held_up("shop/web", 0)), "that is another one");
         assert!(!rests(&fleet("MonitoringUpdate", "2", "Monitoring", false)));
         assert!(rests(&fleet("Idle", "1", "WaitingForPool", false)), "no node of the pool is left");
         let canary = |runs: &str| {
@@ -132,7 +164,7 @@ mod tests {
             node.object["metadata"]["labels"]["tier"] = json!("canary");
             objects.nodes.insert("first".to_owned(), node);
             objects.shadows.insert("brs-first".to_owned(), shadow);
-            let restless = restless(&objects, "2", 2);
+            let restless = restless(&objects, "2", 2, false);
             restless.iter().map(|said| said.split_once(':').unwrap().0.to_owned()).collect::<Vec<_>>()
         };
         let changed = |change: fn(&mut Json)| {
@@ -146,7 +178,10 @@ mod tests {
             node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] = json!("");
         }));
         assert!(!changed(|node| node["status"]["nodeInfo"]["osImage"] = json!("Bottlerocket OS 1 (a)")));
-        assert_eq!(restless(&fleet("Idle", "2", "NoUpdate", false), "2", 2), ["1 nodes are not there"]);
+        assert_eq!(
+            restless(&fleet("Idle", "2", "NoUpdate", false), "2", 2, false),
+            ["1 nodes are not there"]
+        );
         assert_eq!(canary("2"), ["n"], "the pool is done");
         assert_eq!(canary("1"), ["first"], "the pool is not, and its node says nothing that is true");
     }
