@@ -13,6 +13,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use crate::patient;
+use tokio::sync::watch;
 
 type Part = Result<Frame<Bytes>, std::io::Error>;
 
@@ -80,14 +81,15 @@ fn status(code: u16) -> Value {
 }
 
 /// What was asked for, in the order of requests.
-type Asked = Arc<Mutex<Vec<String>>>;
+type Asked = watch::Receiver<Vec<String>>;
 
 /// Pods of an API server that gives these answers.
 fn pods(answers: impl IntoIterator<Item = Answer>) -> (Api<Pod>, Asked) {
-    let (answers, asked) = (Mutex::new(VecDeque::from_iter(answers)), Asked::default());
-    let queries = Arc::clone(&asked);
+    let (queries, asked) = watch::channel(vec![]);
+    let answers = Mutex::new(VecDeque::from_iter(answers));
     let service = tower::service_fn(move |request: HttpRequest<Body>| {
-        queries.lock().unwrap().push(request.uri().query().unwrap_or_default().to_owned());
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        queries.send_modify(|queries| queries.push(query));
         let answer = answers.lock().unwrap().pop_front().expect("no further request is expected");
         async move { Ok::<_, Infallible>(answer.response()) }
     });
@@ -127,7 +129,7 @@ fn versions(asked: &Asked) -> Vec<String> {
         assert!(watches.iter().all(|it| query.contains(it) == version.is_some()), "{query}");
         version.unwrap_or("list").to_owned()
     };
-    asked.lock().unwrap().iter().map(version).collect()
+    asked.borrow().iter().map(version).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,25 +211,27 @@ async fn a_list_that_does_not_arrive_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn lists_wait_for_their_turn() {
     let stalls = || Answer::list("5", &["a"]).half().that_stays();
-    let (api, asked) = pods(std::iter::repeat_with(stalls).take(6));
+    let (api, mut asked) = pods(std::iter::repeat_with(stalls).take(6));
     let turns = Arc::new(Semaphore::new(2));
     let watch = || {
         let events = list_and_watch_in_turn(api.clone(), ListParams::default(), Arc::clone(&turns));
         tokio::spawn(events.filter(|event| futures::future::ready(event.is_err())).take(1).count())
     };
     let mut watches: VecDeque<_> = std::iter::repeat_with(watch).take(6).collect();
-    let so_many = |expected: usize| assert_eq!(asked.lock().unwrap().len(), expected);
-    tokio::time::sleep(TIMEOUT / 2).await;
-    so_many(2);
+    let began = Instant::now();
+    let more_than = |asked: usize| move |queries: &Vec<String>| queries.len() > asked;
+    assert!(timeout(TIMEOUT / 2, asked.wait_for(more_than(2))).await.is_err());
+    assert_eq!(asked.borrow().len(), 2);
     watches.pop_front().unwrap().abort();
-    tokio::time::sleep(TIMEOUT / 4).await;
-    so_many(3);
-    tokio::time::sleep(TIMEOUT / 2).await;
-    so_many(4);
+    for (expected, at) in [(3, TIMEOUT / 2), (4, TIMEOUT), (5, TIMEOUT * 3 / 2), (6, TIMEOUT * 2)] {
+        let next = timeout(TIMEOUT, asked.wait_for(more_than(expected - 1))).await;
+        assert_eq!(next.unwrap().unwrap().len(), expected);
+        assert_eq!(began.elapsed().as_secs(), at.as_secs());
+    }
     for watch in watches {
         assert_eq!(watch.await.unwrap(), 1);
     }
-    so_many(6);
+    assert_eq!(asked.borrow().len(), 6);
 }
 
 /// An error of a watch that is not the end of it; and a connection that breaks, or is silent for ever.

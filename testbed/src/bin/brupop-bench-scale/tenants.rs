@@ -48,7 +48,7 @@ pub async fn make_pods(
     make_namespace(client, TENANT).await?;
     let (pods, mut first) = (Request::new(format!("/api/v1/namespaces/{TENANT}/pods")), vec![]);
     for number in 0..per_node {
-        make_pod(client, 0, number, number >= evicted).await?;
+        make_pod(client, number, number >= evicted).await?;
         first.push(client.request::<Json>(pods.get(&pod_name(0, number), &GetParams::default())?).await?);
     }
     let all = (1..nodes).flat_map(|node| (0..per_node).map(move |number| (node, number)));
@@ -129,9 +129,10 @@ async fn make_namespace(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn make_pod(client: &Client, node: usize, number: usize, stays: bool) -> Result<()> {
+/// Makes a pod on the first node.
+async fn make_pod(client: &Client, number: usize, stays: bool) -> Result<()> {
     let pods = Api::<Pod>::namespaced(client.clone(), TENANT);
-    let name = pod_name(node, number);
+    let name = pod_name(0, number);
     let env: Vec<_> =
         (0..20).map(|nth| json!({"name": format!("SETTING_{nth}"), "value": "x".repeat(40)})).collect();
     let pod: Pod = from_value(json!({
@@ -139,7 +140,7 @@ async fn make_pod(client: &Client, node: usize, number: usize, stays: bool) -> R
             "annotations": if stays { json!({"kubernetes.io/config.mirror": "5d8f"}) } else { json!({}) },
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart-5d8f", "uid": "u",
                 "controller": true}]},
-        "spec": {"nodeName": format!("node-{node}"), "terminationGracePeriodSeconds": 0,
+        "spec": {"nodeName": "node-0", "terminationGracePeriodSeconds": 0,
             "containers": [{"name": "cart", "image": "example.org/cart:1", "env": env}]},
     }))?;
     pods.create(&PostParams::default(), &pod).await.with_context(|| name.clone())?;
