@@ -53,7 +53,9 @@ impl Versions {
             let said = format!("which is for versions from {at_least:?} to below {below:?}");
             return Some(("version", said));
         }
-        let least = text(spec, "/versions/minAge").strip_suffix('s')?.parse().ok()?;
+        // Where nothing has to ripen, a leader does not ask who has named it.
+        let least =
+            text(spec, "/versions/minAge").strip_suffix('s')?.parse().ok().filter(|least| *least > 0)?;
         let age = self.since.get(version).map(|since| now.saturating_sub(*since));
         let ripe = age.is_some_and(|age| age + LATE >= Duration::from_secs(least));
         let said = || format!("where versions ripen for {least} s; this one has for {age:?}");
@@ -101,6 +103,7 @@ mod tests {
         assert!(young(&versions, 123, false));
         assert!(!young(&versions, 123, true), "somebody asked for it");
         assert!(!young(&versions, 124, false), "it may have been read late");
+        assert!(versions.why_not(&json!({"versions": {"minAge": "0s"}}), "3", false, at(100)).is_none());
         versions.shadow("b", None, at(125));
         assert!(!young(&versions, 126, false), "it has been named long enough");
     }
