@@ -60,6 +60,14 @@ impl NewNode {
             "metadata": {"name": self.name, "labels": self.labels, "annotations": {KWOK_ANNOTATION: "fake"}},
         }))?;
         api.create(&PostParams::default(), &node).await.with_context(|| format!("node {}", self.name))?;
+        self.tell(client).await
+    }
+
+    /// Tells the status of the node once it is there.
+    ///
+    /// # Errors
+    /// It is not, or the API server refuses.
+    pub async fn tell(&self, client: &Client) -> Result<Node> {
         patch_status(client, &self.name, &self.status()).await
     }
 

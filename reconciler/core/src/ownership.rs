@@ -71,11 +71,6 @@ impl WatchedPool {
         self.item.ok().map_or(u64::MAX, |pool| pool.priority)
     }
 
-    /// The generation of the spec.
-    fn generation(&self) -> Option<i64> {
-        self.item.ok()?.metadata.generation
-    }
-
     fn rules(&self) -> Option<&Rules> {
         self.item.ok()?.rules.as_ref().ok()
     }
@@ -134,10 +129,9 @@ impl Member for Item<Pool> {
         };
         let mut pool = WatchedPool { item: self, invalid, at: None, gate_states: vec![] };
         let before = cluster.pools.remove(pool.item.name());
-        let same_spec = |before: &WatchedPool| {
-            before.item.uid() == pool.item.uid()
-                && pool.generation().is_some()
-                && before.generation() == pool.generation()
+        let same_spec = |before: &WatchedPool| match (before.item.ok(), pool.item.ok()) {
+            (Some(before), Some(now)) => now.says_the_same(before),
+            _ => false,
         };
         // Most changes of a pool are those of its status, which we write.
         match before.filter(same_spec) {

@@ -51,6 +51,16 @@ pub struct Pool {
     pub rules: Result<Rules, Invalid>,
 }
 
+impl Pool {
+    /// Is this the same pool, and does it say the same of the same nodes? Its generation does not tell: once etcd was restored
+    /// from a snapshot, another spec may have it.
+    pub(crate) fn says_the_same(&self, before: &Self) -> bool {
+        self.metadata.uid == before.metadata.uid
+            && (&self.selector, self.priority) == (&before.selector, before.priority)
+            && self.rules == before.rules
+    }
+}
+
 impl Readable for Pool {
     type Kind = BottlerocketPool;
 
@@ -96,7 +106,7 @@ fn selector(selector: &NodeSelector) -> Selector {
 }
 
 /// What a pool says of its nodes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     paused: bool,
     limit: Limit,

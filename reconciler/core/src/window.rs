@@ -59,7 +59,7 @@ impl Kind {
 }
 
 /// When updates may start; always by default.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// Needed unless the kind is `Always`.
     cron: Option<Cron>,

@@ -215,15 +215,15 @@ pub(crate) async fn remove_node(client: Client, node: usize) -> Result<()> {
 /// Makes a Node that is not there, however long that takes; its host boots.
 pub(crate) async fn add_node(client: Client, node: usize, host: Host) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
-    if nodes.get_opt(&node_name(node)).await?.is_some() {
+    // Its status comes after it, and with it the room for pods.
+    let is_made = |node: Node| node.status.is_some_and(|status| status.allocatable.is_some());
+    if nodes.get_opt(&node_name(node)).await?.is_some_and(is_made) {
         return Ok(());
     }
     let mut new = NewNode::numbered(node)?;
     (new.os_image, new.boot_id) = (host.pretty_name(), host.boot_id());
     let made = timeout(RECREATING, async {
-        while new.create(&client).await.is_err()
-            && !nodes.get_opt(&node_name(node)).await.is_ok_and(|node| node.is_some())
-        {
+        while new.create(&client).await.is_err() && new.tell(&client).await.is_err() {
             sleep(RETRY).await;
         }
     })

@@ -21,6 +21,11 @@ const LEDGER_PER_MINUTE: usize = 180;
 /// Two candidates whose renewals are refused try again after a fifteenth of the Lease's duration of four seconds: 225 times each.
 const RENEWALS_PER_MINUTE: usize = 450;
 
+/// The rule of a policy that keeps the reconciler from Nodes which people have not opted in.
+const OPTED_OUT: &str = "reconciler-node-opted-in: ";
+/// So many of its denials in a row are no accident.
+const DENIALS_IN_A_ROW: u32 = 3;
+
 /// What is decided on, of the ledger.
 const DECIDED: [&str; 4] = ["/status/term", "/status/slots", "/status/versions", "/status/poolVersions"];
 
@@ -35,6 +40,8 @@ pub(crate) struct Audited {
     by_reconciler: BTreeSet<u64>,
     /// Revisions that agents wrote, and who.
     by_agents: BTreeMap<u64, String>,
+    /// How often in a row each Node was refused to the reconciler because it is not opted in.
+    denied: BTreeMap<String, u32>,
     /// The latest revision that any answer had named by then.
     named: BTreeMap<Timestamp, u64>,
 }
@@ -58,7 +65,7 @@ impl Audited {
         // log has no body, because nobody has read it.
         if program == "reconciler" && (is_stored || event.request_object.is_some()) {
             found.extend(reconcilers_write(event));
-            found.extend(refused(event));
+            found.extend(self.refused(event));
         }
         if !is_stored {
             return found;
@@ -99,6 +106,23 @@ impl Audited {
             )
         });
         odd.chain(beyond).collect()
+    }
+
+    /// A policy of ours refuses what our own reconciler asks for. A Node may lose its label just before it is written; that
+    /// does not happen to it again and again.
+    fn refused(&mut self, event: &Event) -> Option<Violation> {
+        let message = event.response_status.as_ref().map_or("", |status| &status.message);
+        let by_policy = message.contains("ValidatingAdmissionPolicy 'brupop-");
+        let object = event.object_ref.clone().unwrap_or_default();
+        if object.resource == "nodes" {
+            let denied = self.denied.entry(object.name).or_default();
+            *denied = if message.contains(OPTED_OUT) { *denied + 1 } else { 0 };
+            if (1..DENIALS_IN_A_ROW).contains(denied) {
+                return None;
+            }
+        }
+        by_policy
+            .then(|| Violation::new("refused", format!("{} {}: {message}", event.verb, event.request_uri)))
     }
 
     /// Nothing was read of programs that have certainly written: then no rule can have found anything.
@@ -160,13 +184,6 @@ fn agents_write(event: &Event) -> Option<Violation> {
             format!("the agent of {}: {} {}", node_of(event), event.verb, event.request_uri),
         )
     })
-}
-
-/// A policy of ours refuses what our own reconciler asks for.
-fn refused(event: &Event) -> Option<Violation> {
-    let message = &event.response_status.as_ref()?.message;
-    let by_policy = message.contains("ValidatingAdmissionPolicy 'brupop-");
-    by_policy.then(|| Violation::new("refused", format!("{} {}: {message}", event.verb, event.request_uri)))
 }
 
 /// The reconciler writes: with the tests of what it was decided on.
@@ -305,6 +322,26 @@ mod tests {
         assert_eq!(patch(429, None), [""; 0]);
         assert_eq!(patch(200, None), ["tests"]);
         assert_eq!(patch(429, Some(json!({"spec": {"unschedulable": null}}))), ["tests"]);
+    }
+
+    #[test]
+    fn a_node_may_lose_its_label_before_it_is_written() {
+        let mut audited = Audited::default();
+        let mut write = |message: &str| {
+            let status = serde_json::from_value(json!({"code": 422, "message": message})).unwrap();
+            let patch = event(RECONCILER, "nodes", "", "n", &json!([]));
+            let found = audited.take(&Event { response_status: Some(status), ..patch });
+            found.iter().map(|violation| violation.rule).collect::<Vec<_>>()
+        };
+        let policy = "ValidatingAdmissionPolicy 'brupop-reconciler' with binding 'brupop-reconciler'";
+        let denied = format!("nodes \"n\" is forbidden: {policy} denied request: {OPTED_OUT}why");
+        assert_eq!([&*denied, &*denied, "", &*denied, &*denied].map(&mut write).concat(), [""; 0]);
+        assert_eq!(write(&denied), ["refused"]);
+        assert_eq!(
+            write(&denied.replace(OPTED_OUT, "reconciler-node: ")),
+            ["refused"],
+            "no other policy may refuse"
+        );
     }
 
     #[test]

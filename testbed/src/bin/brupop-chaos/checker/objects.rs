@@ -63,6 +63,8 @@ pub(crate) struct Objects {
     pub(crate) nodes: BTreeMap<String, NodeState>,
     pub(crate) shadows: BTreeMap<String, Json>,
     pub(crate) ledger: Json,
+    /// The last ledger that somebody deleted, and when.
+    pub(crate) deleted: (Duration, Json),
     pub(crate) pools: Pools,
     /// How many nodes the leader of this term may update at once, of those in no pool.
     pub(crate) limit: usize,
@@ -203,7 +205,7 @@ impl Objects {
             self.claims.insert((node.clone(), claim.to_owned()));
         }
         let mut found: Vec<Violation> =
-            rules::begins_without_slot(name, &before, &after, &self.ledger).into_iter().collect();
+            rules::begins_without_slot(name, &before, &after, self).into_iter().collect();
         let grant = text(&after, "/spec/reboot_from_boot_id");
         let of = |shadow: &Json| {
             let boot = text(shadow, "/spec/reboot_from_boot_id").to_owned();
@@ -224,6 +226,9 @@ impl Objects {
     }
 
     fn fleet(&mut self, revision: u64, after: Option<Json>) -> Vec<Violation> {
+        if after.is_none() {
+            self.deleted = (self.pools.now, self.ledger.clone());
+        }
         let after = after.unwrap_or_default();
         if after.pointer("/status/slots") != self.ledger.pointer("/status/slots") {
             self.last_step = revision;

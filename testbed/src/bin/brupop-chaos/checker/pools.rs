@@ -150,6 +150,10 @@ impl Pools {
         let (pool, name) = (text(slot, "/pool"), text(node, "/metadata/name"));
         // The pool of the slot may not be the Node's any more.
         let state = self.all.get(pool).filter(|_| self.owns(pool, node))?;
+        // Where a pool is gone, whoever owns the node then lets it go on or not.
+        if state.specs(self.now).any(Json::is_null) {
+            return None;
+        }
         let times = ["/excluded_at", "/cordoned_at"].map(|field| text(marker, field));
         let begins = Begins {
             shadow: &shadow_of(name),

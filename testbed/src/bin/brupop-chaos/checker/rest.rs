@@ -82,6 +82,13 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
             if text(node, "/metadata/labels/tier") != "web" {
                 return false;
             }
+            // Nor is one done with a version that is halted, in whichever variant.
+            let status = &objects.ledger["status"];
+            let records =
+                [&status["versions"][version], &status["poolVersions"][format!("canary/{version}")]];
+            if records.into_iter().any(|record| is_set(record, "/halted")) {
+                return true;
+            }
             let canaries = objects
                 .nodes
                 .iter()
@@ -156,8 +163,9 @@ mod tests {
         assert!(!waits_for_good(&held_up("shop/web", 0)), "that is another one");
         assert!(!rests(&fleet("MonitoringUpdate", "2", "Monitoring", false)));
         assert!(rests(&fleet("Idle", "1", "WaitingForPool", false)), "no node of the pool is left");
-        let canary = |runs: &str| {
+        let canary = |runs: &str, status: Json| {
             let mut objects = fleet("Idle", "1", "WaitingForPool", false);
+            objects.ledger["status"] = status;
             let mut first = fleet("Idle", runs, "NoUpdate", false);
             let (mut node, shadow) =
                 (first.nodes.remove("n").unwrap(), first.shadows.remove("brs-n").unwrap());
@@ -182,7 +190,11 @@ mod tests {
             restless(&fleet("Idle", "2", "NoUpdate", false), "2", 2, false),
             ["1 nodes are not there"]
         );
-        assert_eq!(canary("2"), ["n"], "the pool is done");
-        assert_eq!(canary("1"), ["first"], "the pool is not, and its node says nothing that is true");
+        assert_eq!(canary("2", json!({})), ["n"], "the pool is done");
+        assert_eq!(canary("1", json!({})), ["first"], "it is not, and its node says nothing that is true");
+        let halted = json!({"halted": {"variants": ["other"]}});
+        assert_eq!(canary("2", json!({"versions": {"2": halted}})), [""; 0], "no pool is done with that");
+        assert_eq!(canary("2", json!({"poolVersions": {"canary/2": halted}})), [""; 0]);
+        assert_eq!(canary("2", json!({"versions": {"1": halted}})), ["n"], "that is another version");
     }
 }

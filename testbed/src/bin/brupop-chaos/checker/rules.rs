@@ -116,6 +116,11 @@ fn is_same(one: &Json, other: &Json) -> bool {
     one["uid"] == other["uid"] && one["attempt"] == other["attempt"]
 }
 
+/// Is this shadow of that very Node, not of one before it?
+fn is_owner(node: &Json, shadow: &Json) -> bool {
+    text(shadow, "/metadata/ownerReferences/0/uid") == text(node, "/metadata/uid")
+}
+
 /// A slot is given back: its attempt must be over, for good, and nothing of it left on the Node.
 fn given_back(shadow: &str, slot: &Json, objects: &Objects) -> Option<Violation> {
     let (uid, attempt) = (text(slot, "/uid"), number(slot, "/attempt"));
@@ -123,11 +128,8 @@ fn given_back(shadow: &str, slot: &Json, objects: &Objects) -> Option<Violation>
         |what: &str| Some(Violation::new("slot", format!("{shadow} loses its slot {slot}, but {what}")));
     // With the Node goes what was out of service; the shadow follows it.
     let node = objects.nodes.get(shadow.trim_start_matches("brs-"))?;
-    let of_node = |object: &Json| {
-        text(object, "/metadata/ownerReferences/0/uid") == text(&node.object, "/metadata/uid")
-    };
     let of_slot = objects.shadows.get(shadow).filter(|object| text(object, "/metadata/uid") == uid);
-    if let Some(object) = of_slot.filter(|object| of_node(object)) {
+    if let Some(object) = of_slot.filter(|shadow| is_owner(&node.object, shadow)) {
         if text(object, "/spec/state") != "Idle" {
             return violated("its spec is not Idle");
         }
@@ -156,15 +158,21 @@ pub(crate) fn begins_without_slot(
     name: &str,
     before: &Json,
     after: &Json,
-    ledger: &Json,
+    objects: &Objects,
 ) -> Option<Violation> {
-    if is_idle(after) || !is_idle(before) {
+    if is_idle(after) || !is_idle(before) || !is_kept(&objects.ledger) {
         return None;
     }
-    let slot = &ledger["status"]["slots"][name];
-    let fits = text(slot, "/uid") == text(after, "/metadata/uid")
-        && number(slot, "/attempt") == number(after, "/spec/attempt");
-    (!fits && is_kept(ledger))
+    let fits = |slot: &Json| {
+        text(slot, "/uid") == text(after, "/metadata/uid")
+            && number(slot, "/attempt") == number(after, "/spec/attempt")
+    };
+    let slot = |ledger: &'_ Json| ledger["status"]["slots"][name].clone();
+    // It may have been asked for with a slot of the ledger before.
+    let (deleted_at, deleted) = &objects.deleted;
+    let had = objects.pools.now.saturating_sub(*deleted_at) <= GRACE && fits(&slot(deleted));
+    let slot = slot(&objects.ledger);
+    (!fits(&slot) && !had)
         .then(|| Violation::new("limit", format!("{name} begins {} with the slot {slot}", after["spec"])))
 }
 
@@ -173,7 +181,8 @@ pub(crate) fn begins_without_slot(
 pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violation> {
     let violated =
         |what: String| Violation::new("drain", format!("a reboot of {node} is granted, but {what}"));
-    let Some(state) = objects.nodes.get(node) else {
+    // It is asked for after the Node was read, and it may be deleted between, and made again: its shadow goes with it.
+    let Some(state) = objects.nodes.get(node).filter(|state| is_owner(&state.object, shadow)) else {
         return vec![];
     };
     let attempt = number(shadow, "/spec/attempt").unwrap_or(0);

@@ -134,5 +134,9 @@ fn a_window_is_open_at_its_time() {
         let annotations = json!({"brupop.bottlerocket.aws/update-now": "true"});
         pools.node("0", Some(&json!({"metadata": {"name": "0", "annotations": annotations}})));
         assert_eq!(both(&pools), (0, 0), "somebody asked for it");
+        pools.pool("db", None);
+        pools.pool("web", None);
+        pools.now = Duration::from_secs(200);
+        assert_eq!(both(&pools), (1, 0), "whoever owns the Node then may let it go on");
     }
 }

@@ -69,6 +69,27 @@ fn an_update_as_it_should_be_violates_nothing() {
 }
 
 #[test]
+fn an_update_may_begin_with_a_slot_of_a_ledger_that_was_deleted_meanwhile() {
+    let slots = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}});
+    let rules = |attempt: u64, after_seconds: u64| {
+        let mut objects = Objects::default();
+        objects.pods.insert("brupop/reconciler".to_owned(), PodState { object: reconciler(1), bound: 0 });
+        let deleted = Revision { object: None, ..put(3, FLEET, Json::Null) };
+        let ledger = |number: u64, slots: &Json| put(number, FLEET, ledger_with(slots, &json!({})));
+        for revision in [put(1, SHADOW, shadow("Idle", 0, None)), ledger(2, &slots), deleted] {
+            assert_eq!(objects.take(revision), []);
+        }
+        assert_eq!(objects.take(ledger(4, &json!({}))), []);
+        objects.pools.now = Duration::from_secs(after_seconds);
+        let begins = objects.take(put(5, SHADOW, shadow("StagedAndPerformedUpdate", attempt, None)));
+        begins.iter().map(|violation| violation.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(rules(1, 3), [""; 0]);
+    assert_eq!(rules(2, 3), ["limit"], "that slot was for another attempt");
+    assert_eq!(rules(1, 21), ["limit"], "no request takes so long");
+}
+
+#[test]
 fn each_rule_finds_what_it_is_there_for() {
     let slot = json!({"uid": "u", "attempt": 1, "version": "2"});
     let one = json!({"brs-n": slot});
@@ -115,6 +136,10 @@ fn each_rule_finds_what_it_is_there_for() {
     let back = ["", MARKED, CORDONED].map(|marker| ("minions/n", node(Some(marker), !marker.is_empty())));
     let back = back.into_iter().chain([granted()]);
     assert_eq!(violated(start().into_iter().chain(back)), ["drain"], "it is no longer drained");
+    let mut other = shadow("RebootedIntoUpdate", 1, Some("b"));
+    other["metadata"]["ownerReferences"] = json!([{"uid": "before"}]);
+    let replaced = start().into_iter().chain([(SHADOW, other)]);
+    assert_eq!(violated(replaced), [""; 0], "the Node was made again meanwhile");
     let left = MARKED.replace('}', r#","left_owners":["apps/v1/ReplicaSet/shop/o"]}"#);
     assert_eq!(grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(&left)), [""; 0]);
 }
