@@ -40,7 +40,7 @@ pub(crate) struct Audited {
     by_reconciler: BTreeSet<u64>,
     /// Revisions that agents wrote, and who.
     by_agents: BTreeMap<u64, String>,
-    /// How often in a row each Node was refused to the reconciler because it is not opted in.
+    /// How often each Node was refused to the reconciler because it is not opted in, since a write of it was stored.
     denied: BTreeMap<String, u32>,
     /// The latest revision that any answer had named by then.
     named: BTreeMap<Timestamp, u64>,
@@ -114,12 +114,14 @@ impl Audited {
         let message = event.response_status.as_ref().map_or("", |status| &status.message);
         let by_policy = message.contains("ValidatingAdmissionPolicy 'brupop-");
         let object = event.object_ref.clone().unwrap_or_default();
-        if object.resource == "nodes" {
+        if message.contains(OPTED_OUT) {
             let denied = self.denied.entry(object.name).or_default();
-            *denied = if message.contains(OPTED_OUT) { *denied + 1 } else { 0 };
-            if (1..DENIALS_IN_A_ROW).contains(denied) {
+            *denied += 1;
+            if *denied < DENIALS_IN_A_ROW {
                 return None;
             }
+        } else if event.code() / 100 == 2 && object.resource == "nodes" {
+            self.denied.remove(&object.name);
         }
         by_policy
             .then(|| Violation::new("refused", format!("{} {}: {message}", event.verb, event.request_uri)))
@@ -327,21 +329,22 @@ mod tests {
     #[test]
     fn a_node_may_lose_its_label_before_it_is_written() {
         let mut audited = Audited::default();
-        let mut write = |message: &str| {
-            let status = serde_json::from_value(json!({"code": 422, "message": message})).unwrap();
+        let mut write = |(code, message): (u16, &str)| {
+            let status = serde_json::from_value(json!({"code": code, "message": message})).unwrap();
             let patch = event(RECONCILER, "nodes", "", "n", &json!([]));
             let found = audited.take(&Event { response_status: Some(status), ..patch });
             found.iter().map(|violation| violation.rule).collect::<Vec<_>>()
         };
         let policy = "ValidatingAdmissionPolicy 'brupop-reconciler' with binding 'brupop-reconciler'";
         let denied = format!("nodes \"n\" is forbidden: {policy} denied request: {OPTED_OUT}why");
-        assert_eq!([&*denied, &*denied, "", &*denied, &*denied].map(&mut write).concat(), [""; 0]);
-        assert_eq!(write(&denied), ["refused"]);
+        let denial = (422, &*denied);
         assert_eq!(
-            write(&denied.replace(OPTED_OUT, "reconciler-node: ")),
-            ["refused"],
-            "no other policy may refuse"
+            [denial, denial, (200, ""), denial, (500, "no"), denial].map(&mut write).concat(),
+            [""; 0]
         );
+        assert_eq!(write(denial), ["refused"]);
+        let other = denied.replace(OPTED_OUT, "reconciler-node: ");
+        assert_eq!(write((422, &other)), ["refused"], "no other rule may refuse");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) struct NodeState {
     pub(crate) marked: u64,
     /// Its marker says that it is drained, since this was written.
     pub(crate) drained: Option<Drained>,
+    /// When it was made, or made again, since the checker began.
+    pub(crate) made: Duration,
     /// When it was last cordoned no more, since the checker began.
     pub(crate) uncordoned: Option<Duration>,
 }
@@ -63,8 +65,8 @@ pub(crate) struct Objects {
     pub(crate) nodes: BTreeMap<String, NodeState>,
     pub(crate) shadows: BTreeMap<String, Json>,
     pub(crate) ledger: Json,
-    /// The last ledger that somebody deleted, and when.
-    pub(crate) deleted: (Duration, Json),
+    /// The ledgers that somebody deleted of late, and when.
+    pub(crate) deleted: Vec<(Duration, Json)>,
     pub(crate) pools: Pools,
     /// How many nodes the leader of this term may update at once, of those in no pool.
     pub(crate) limit: usize,
@@ -144,6 +146,9 @@ impl Objects {
             return vec![];
         };
         let state = self.nodes.entry(name.to_owned()).or_default();
+        if state.object.is_null() {
+            state.made = self.pools.now;
+        }
         let (was, is) = (marker(&state.object), marker(&after));
         if was != is || is_cordoned(&state.object) != is_cordoned(&after) {
             self.last_step = revision;
@@ -227,7 +232,9 @@ impl Objects {
 
     fn fleet(&mut self, revision: u64, after: Option<Json>) -> Vec<Violation> {
         if after.is_none() {
-            self.deleted = (self.pools.now, self.ledger.clone());
+            let now = self.pools.now;
+            self.deleted.retain(|(at, _)| now.saturating_sub(*at) <= GRACE);
+            self.deleted.push((now, self.ledger.clone()));
         }
         let after = after.unwrap_or_default();
         if after.pointer("/status/slots") != self.ledger.pointer("/status/slots") {

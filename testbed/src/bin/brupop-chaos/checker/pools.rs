@@ -150,7 +150,7 @@ impl Pools {
         let (pool, name) = (text(slot, "/pool"), text(node, "/metadata/name"));
         // The pool of the slot may not be the Node's any more.
         let state = self.all.get(pool).filter(|_| self.owns(pool, node))?;
-        // Where a pool is gone, whoever owns the node then lets it go on or not.
+        // Where the pool is gone, another pool, or none, decides whether the update goes on.
         if state.specs(self.now).any(Json::is_null) {
             return None;
         }

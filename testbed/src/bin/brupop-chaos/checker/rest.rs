@@ -82,7 +82,7 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
             if text(node, "/metadata/labels/tier") != "web" {
                 return false;
             }
-            // Nor is one done with a version that is halted, in whichever variant.
+            // A pool is never done with a version that is halted, in whichever variant.
             let status = &objects.ledger["status"];
             let records =
                 [&status["versions"][version], &status["poolVersions"][format!("canary/{version}")]];

@@ -168,9 +168,10 @@ pub(crate) fn begins_without_slot(
             && number(slot, "/attempt") == number(after, "/spec/attempt")
     };
     let slot = |ledger: &'_ Json| ledger["status"]["slots"][name].clone();
-    // It may have been asked for with a slot of the ledger before.
-    let (deleted_at, deleted) = &objects.deleted;
-    let had = objects.pools.now.saturating_sub(*deleted_at) <= GRACE && fits(&slot(deleted));
+    // It may have been asked for with a slot of a ledger before this one.
+    let now = objects.pools.now;
+    let had =
+        objects.deleted.iter().any(|(at, ledger)| now.saturating_sub(*at) <= GRACE && fits(&slot(ledger)));
     let slot = slot(&objects.ledger);
     (!fits(&slot) && !had)
         .then(|| Violation::new("limit", format!("{name} begins {} with the slot {slot}", after["spec"])))
@@ -181,10 +182,15 @@ pub(crate) fn begins_without_slot(
 pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violation> {
     let violated =
         |what: String| Violation::new("drain", format!("a reboot of {node} is granted, but {what}"));
-    // It is asked for after the Node was read, and it may be deleted between, and made again: its shadow goes with it.
-    let Some(state) = objects.nodes.get(node).filter(|state| is_owner(&state.object, shadow)) else {
+    let now = objects.pools.now;
+    let Some(state) = objects.nodes.get(node) else {
         return vec![];
     };
+    // A grant is asked for after the Node was read. The Node may be deleted and made again in between, and its shadow goes
+    // with it.
+    if !is_owner(&state.object, shadow) && now.saturating_sub(state.made) <= GRACE {
+        return vec![];
+    }
     let attempt = number(shadow, "/spec/attempt").unwrap_or(0);
     let Some(drained) = state.drained.filter(|drained| drained.attempt == attempt) else {
         return vec![violated("it is not written as drained for this attempt".to_owned())];
@@ -192,7 +198,7 @@ pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violati
     if !drained.cordoned {
         return vec![violated("it was not cordoned when its pods were listed".to_owned())];
     }
-    let for_long = |at: Duration| objects.pools.now.saturating_sub(at) > GRACE;
+    let for_long = |at: Duration| now.saturating_sub(at) > GRACE;
     if !is_cordoned(&state.object) && state.uncordoned.is_some_and(for_long) {
         return vec![violated("it has not been cordoned for long".to_owned())];
     }

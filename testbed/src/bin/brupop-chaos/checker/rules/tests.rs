@@ -138,8 +138,14 @@ fn each_rule_finds_what_it_is_there_for() {
     assert_eq!(violated(start().into_iter().chain(back)), ["drain"], "it is no longer drained");
     let mut other = shadow("RebootedIntoUpdate", 1, Some("b"));
     other["metadata"]["ownerReferences"] = json!([{"uid": "before"}]);
-    let replaced = start().into_iter().chain([(SHADOW, other)]);
-    assert_eq!(violated(replaced), [""; 0], "the Node was made again meanwhile");
+    let replaced = |seconds: u64| {
+        let mut objects = Objects::default();
+        let numbered = (1..).zip(start()).map(|(number, (key, object))| put(number, key, object));
+        numbered.for_each(|revision| assert_eq!(objects.take(revision), []));
+        objects.pools.now = Duration::from_secs(seconds);
+        objects.take(put(9, SHADOW, other.clone())).len()
+    };
+    assert_eq!((replaced(20), replaced(21)), (0, 1), "the Node was made again meanwhile, or long before");
     let left = MARKED.replace('}', r#","left_owners":["apps/v1/ReplicaSet/shop/o"]}"#);
     assert_eq!(grants(Some(("pods/shop/a", pod("ReplicaSet"))), Some(&left)), [""; 0]);
 }
