@@ -152,16 +152,16 @@ fn questions_are_bounded() {
     assert_eq!(gates.state(&many[QUESTIONS_MAX], at(1)), GateState::Unknown);
 }
 
-/// A pool with gates that ask for these, in this generation of its spec.
-fn pool(name: &str, queries: &[&str], generation: u64) -> Item<Pool> {
+/// A pool of this priority, with gates that ask for these.
+fn pool(name: &str, queries: &[&str], priority: u64) -> Item<Pool> {
     let gate = |query: &&str| {
         json!({"name": query.to_lowercase(), "type": "Prometheus",
         "prometheus": {"source": "main", "query": query}})
     };
     let gates: Vec<_> = queries.iter().map(gate).collect();
     serde_json::from_value(json!({
-        "metadata": {"name": name, "uid": name, "generation": generation},
-        "spec": {"nodeSelector": {}, "gates": gates},
+        "metadata": {"name": name, "uid": name},
+        "spec": {"nodeSelector": {}, "priority": priority, "gates": gates},
     }))
     .unwrap()
 }
