@@ -65,7 +65,7 @@ pub(crate) struct Objects {
     pub(crate) nodes: BTreeMap<String, NodeState>,
     pub(crate) shadows: BTreeMap<String, Json>,
     pub(crate) ledger: Json,
-    /// The ledgers that somebody deleted of late, and when.
+    /// The ledgers that somebody deleted, and when.
     pub(crate) deleted: Vec<(Duration, Json)>,
     pub(crate) pools: Pools,
     /// How many nodes the leader of this term may update at once, of those in no pool.
@@ -92,6 +92,11 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
+    /// Is that so recent that a leader may still go by what was before?
+    pub(crate) fn is_recent(&self, at: Duration) -> bool {
+        self.pools.now.saturating_sub(at) <= GRACE
+    }
+
     /// Takes a revision, and returns what it violates.
     pub(crate) fn take(&mut self, revision: Revision) -> Vec<Violation> {
         let found = self.change(revision);
@@ -232,9 +237,7 @@ impl Objects {
 
     fn fleet(&mut self, revision: u64, after: Option<Json>) -> Vec<Violation> {
         if after.is_none() {
-            let now = self.pools.now;
-            self.deleted.retain(|(at, _)| now.saturating_sub(*at) <= GRACE);
-            self.deleted.push((now, self.ledger.clone()));
+            self.deleted.push((self.pools.now, self.ledger.clone()));
         }
         let after = after.unwrap_or_default();
         if after.pointer("/status/slots") != self.ledger.pointer("/status/slots") {

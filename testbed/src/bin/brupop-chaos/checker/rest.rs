@@ -3,8 +3,8 @@
 use serde_json::Value as Json;
 
 use super::json::{
-    EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_ready, is_set, marker, members, number,
-    shadow_of, text,
+    EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_halted_in_pool, is_ready, is_set, marker,
+    members, number, shadow_of, text,
 };
 use super::objects::Objects;
 
@@ -75,18 +75,16 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
     match text(said, "/reason") {
         "VersionHalted" => is_halted(&objects.ledger["status"]["versions"][version], Some(node)),
         "VersionHaltedInPool" => {
-            let tier = text(node, "/metadata/labels/tier");
-            is_set(&objects.ledger["status"]["poolVersions"][format!("{tier}/{version}")], "/halted")
+            is_halted_in_pool(&objects.ledger, text(node, "/metadata/labels/tier"), version)
         }
         "WaitingForPool" => {
             if text(node, "/metadata/labels/tier") != "web" {
                 return false;
             }
             // A pool is never done with a version that is halted, in whichever variant.
-            let status = &objects.ledger["status"];
-            let records =
-                [&status["versions"][version], &status["poolVersions"][format!("canary/{version}")]];
-            if records.into_iter().any(|record| is_set(record, "/halted")) {
+            if is_set(&objects.ledger["status"]["versions"][version], "/halted")
+                || is_halted_in_pool(&objects.ledger, "canary", version)
+            {
                 return true;
             }
             let canaries = objects

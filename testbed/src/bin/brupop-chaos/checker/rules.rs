@@ -1,15 +1,13 @@
 //! What each revision must keep to. Pure: each rule looks at an object before and after, and at the others.
 
-use std::time::Duration;
-
 use serde_json::Value as Json;
 
 use super::Violation;
 use super::json::{
-    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_set, marker, members, node_of, number, shadow_of, text,
-    texts,
+    COMPONENT, EXCLUDED, is_cordoned, is_halted, is_halted_in_pool, is_set, marker, members, node_of, number,
+    shadow_of, text, texts,
 };
-use super::objects::{GRACE, Objects, PodState};
+use super::objects::{Objects, PodState};
 use brupop_testbed::operator::NAMESPACE;
 
 /// The ledger is written: the limit holds, no slot is lost, and no halted version gets another slot.
@@ -24,11 +22,15 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
     let of_no_pool =
         |ledger| members(ledger, "/status/slots").filter(|(_, slot)| !is_set(slot, "/pool")).count();
     let (slots, had) = (of_no_pool(after), of_no_pool(before));
-    // One that is given back must not be taken anew either, while there are too many.
-    let another_begins = || {
-        let mut taken = members(after, "/status/slots").filter(|(_, slot)| !is_set(slot, "/pool"));
-        taken.any(|(shadow, slot)| begins(shadow, slot, before, objects))
+    let taken = || {
+        let is_new = |shadow: &str, slot: &Json| {
+            before["status"]["slots"].get(shadow).is_none_or(|had| !is_same(had, slot))
+        };
+        members(after, "/status/slots").filter(move |(shadow, slot)| is_new(shadow, slot))
     };
+    // One that is given back must not be taken anew either, while there are too many.
+    let another_begins =
+        || taken().any(|(shadow, slot)| !is_set(slot, "/pool") && begins(shadow, slot, objects));
     if slots > limit && (slots > had || another_begins()) {
         found.push(Violation::new(
             "limit",
@@ -44,8 +46,8 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
             found.extend(given_back(shadow, slot, objects));
         }
     }
-    for (shadow, slot) in members(after, "/status/slots") {
-        let begins = begins(shadow, slot, before, objects);
+    for (shadow, slot) in taken() {
+        let begins = begins(shadow, slot, objects);
         if begins && is_paused(before) && is_paused(after) {
             found.push(Violation::new("pause", format!("{shadow} gets a slot in a paused fleet")));
         }
@@ -53,15 +55,12 @@ pub(crate) fn ledger(after: &Json, objects: &Objects) -> Vec<Violation> {
             found.extend(objects.pools.slot(shadow, slot, after));
         }
         let version = text(slot, "/version");
-        let in_pool = format!("{}/{version}", text(slot, "/pool"));
         let halted = |ledger: &Json| {
-            let status = &ledger["status"];
-            is_halted(
-                &status["versions"][version],
-                objects.nodes.get(node_of(shadow)).map(|node| &node.object),
-            ) || is_set(&status["poolVersions"][&in_pool], "/halted")
+            let node = objects.nodes.get(node_of(shadow)).map(|node| &node.object);
+            is_halted(&ledger["status"]["versions"][version], node)
+                || is_halted_in_pool(ledger, text(slot, "/pool"), version)
         };
-        if is_new(slot, before["status"]["slots"].get(shadow)) && halted(before) && halted(after) {
+        if halted(before) && halted(after) {
             found
                 .push(Violation::new("halt", format!("{shadow} gets a slot for {version}, which is halted")));
         }
@@ -90,21 +89,16 @@ fn is_paused(ledger: &Json) -> bool {
     ledger.pointer("/spec/paused") == Some(&Json::Bool(true))
 }
 
-/// Does an update begin with this slot? One whose mark is on its Node goes on, in a new ledger or without its shadow.
-fn begins(shadow: &str, slot: &Json, before: &Json, objects: &Objects) -> bool {
+/// Does an update begin with this new slot? One whose mark is on its Node goes on, in a new ledger or without its shadow.
+fn begins(shadow: &str, slot: &Json, objects: &Objects) -> bool {
     let goes_on = objects.nodes.get(node_of(shadow)).is_some_and(|node| is_of(&marker(&node.object), slot));
-    let is_idle = objects.shadows.get(shadow).is_none_or(is_idle);
-    is_new(slot, before["status"]["slots"].get(shadow)) && is_idle && !goes_on
+    objects.shadows.get(shadow).is_none_or(is_idle) && !goes_on
 }
 
 /// Is this the marker of the update that has this slot?
 fn is_of(marker: &Json, slot: &Json) -> bool {
     text(marker, "/shadow_uid") == text(slot, "/uid")
         && number(marker, "/attempt") == number(slot, "/attempt")
-}
-
-fn is_new(slot: &Json, had: Option<&Json>) -> bool {
-    !had.is_some_and(|had| is_same(had, slot))
 }
 
 /// Is nothing wanted of this shadow?
@@ -163,18 +157,18 @@ pub(crate) fn begins_without_slot(
     if is_idle(after) || !is_idle(before) || !is_kept(&objects.ledger) {
         return None;
     }
-    let fits = |slot: &Json| {
+    let has_slot = |ledger: &Json| {
+        let slot = &ledger["status"]["slots"][name];
         text(slot, "/uid") == text(after, "/metadata/uid")
             && number(slot, "/attempt") == number(after, "/spec/attempt")
     };
-    let slot = |ledger: &'_ Json| ledger["status"]["slots"][name].clone();
     // It may have been asked for with a slot of a ledger before this one.
-    let now = objects.pools.now;
-    let had =
-        objects.deleted.iter().any(|(at, ledger)| now.saturating_sub(*at) <= GRACE && fits(&slot(ledger)));
-    let slot = slot(&objects.ledger);
-    (!fits(&slot) && !had)
-        .then(|| Violation::new("limit", format!("{name} begins {} with the slot {slot}", after["spec"])))
+    let mut deleted = objects.deleted.iter().filter(|(at, _)| objects.is_recent(*at));
+    if has_slot(&objects.ledger) || deleted.any(|(_, ledger)| has_slot(ledger)) {
+        return None;
+    }
+    let slot = &objects.ledger["status"]["slots"][name];
+    Some(Violation::new("limit", format!("{name} begins {} with the slot {slot}", after["spec"])))
 }
 
 /// A reboot is granted: the Node is written as drained for this attempt, was cordoned before and is, and no pod of then is
@@ -182,13 +176,12 @@ pub(crate) fn begins_without_slot(
 pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violation> {
     let violated =
         |what: String| Violation::new("drain", format!("a reboot of {node} is granted, but {what}"));
-    let now = objects.pools.now;
     let Some(state) = objects.nodes.get(node) else {
         return vec![];
     };
     // A grant is asked for after the Node was read. The Node may be deleted and made again in between, and its shadow goes
     // with it.
-    if !is_owner(&state.object, shadow) && now.saturating_sub(state.made) <= GRACE {
+    if !is_owner(&state.object, shadow) && objects.is_recent(state.made) {
         return vec![];
     }
     let attempt = number(shadow, "/spec/attempt").unwrap_or(0);
@@ -198,8 +191,7 @@ pub(crate) fn grant(node: &str, shadow: &Json, objects: &Objects) -> Vec<Violati
     if !drained.cordoned {
         return vec![violated("it was not cordoned when its pods were listed".to_owned())];
     }
-    let for_long = |at: Duration| now.saturating_sub(at) > GRACE;
-    if !is_cordoned(&state.object) && state.uncordoned.is_some_and(for_long) {
+    if !is_cordoned(&state.object) && state.uncordoned.is_some_and(|at| !objects.is_recent(at)) {
         return vec![violated("it has not been cordoned for long".to_owned())];
     }
     let marker = marker(&state.object);

@@ -40,10 +40,16 @@ const CORDONED: &str = r#"{"shadow_uid":"u","attempt":1,"cordoned_at":"t"}"#;
 const FLEET: &str = "g/bottlerocketfleets/ns/fleet";
 const SHADOW: &str = "g/bottlerocketshadows/ns/brs-n";
 
-/// Takes all of them; the names of the rules that were violated.
-fn violated(revisions: impl IntoIterator<Item = (&'static str, Json)>) -> Vec<&'static str> {
+/// A cluster with a reconciler that updates one node at a time.
+fn objects() -> Objects {
     let mut objects = Objects::default();
     objects.pods.insert("brupop/reconciler".to_owned(), PodState { object: reconciler(1), bound: 0 });
+    objects
+}
+
+/// Takes all of them; the names of the rules that were violated.
+fn violated(revisions: impl IntoIterator<Item = (&'static str, Json)>) -> Vec<&'static str> {
+    let mut objects = objects();
     let numbered = (1..).zip(revisions).map(|(number, (key, object))| put(number, key, object));
     let found = numbered.flat_map(|revision| objects.take(revision)).collect::<Vec<_>>();
     found.iter().map(|violation| violation.rule).collect()
@@ -72,8 +78,7 @@ fn an_update_as_it_should_be_violates_nothing() {
 fn an_update_may_begin_with_a_slot_of_a_ledger_that_was_deleted_meanwhile() {
     let slots = json!({"brs-n": {"uid": "u", "attempt": 1, "version": "2"}});
     let rules = |attempt: u64, after_seconds: u64| {
-        let mut objects = Objects::default();
-        objects.pods.insert("brupop/reconciler".to_owned(), PodState { object: reconciler(1), bound: 0 });
+        let mut objects = objects();
         let deleted = Revision { object: None, ..put(3, FLEET, Json::Null) };
         let ledger = |number: u64, slots: &Json| put(number, FLEET, ledger_with(slots, &json!({})));
         for revision in [put(1, SHADOW, shadow("Idle", 0, None)), ledger(2, &slots), deleted] {
@@ -139,7 +144,7 @@ fn each_rule_finds_what_it_is_there_for() {
     let mut other = shadow("RebootedIntoUpdate", 1, Some("b"));
     other["metadata"]["ownerReferences"] = json!([{"uid": "before"}]);
     let replaced = |seconds: u64| {
-        let mut objects = Objects::default();
+        let mut objects = objects();
         let numbered = (1..).zip(start()).map(|(number, (key, object))| put(number, key, object));
         numbered.for_each(|revision| assert_eq!(objects.take(revision), []));
         objects.pools.now = Duration::from_secs(seconds);
@@ -200,8 +205,7 @@ fn the_limit_is_that_of_the_reconcilers_when_the_term_begins() {
 fn a_restore_forgets_what_came_later() {
     let slot = json!({"uid": "u", "attempt": 1, "version": "2"});
     let (one, none) = (json!({"brs-n": slot}), json!({}));
-    let mut objects = Objects::default();
-    objects.pods.insert("brupop/reconciler".to_owned(), PodState { object: reconciler(1), bound: 0 });
+    let mut objects = objects();
     let staged = shadow("StagedAndPerformedUpdate", 1, None);
     for (number, key, object) in [
         (1, "minions/n", node(None, false)),
