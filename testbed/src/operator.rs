@@ -43,7 +43,8 @@ const LISTENERS: [Listener; 3] = [
 /// One of them is not there.
 pub fn binaries(wanted: &[&str]) -> Result<PathBuf> {
     let folder = if let Some(folder) = std::env::var_os("BRUPOP_BINARIES") {
-        PathBuf::from(folder)
+        // Pods have working folders of their own.
+        std::path::absolute(folder)?
     } else {
         let here = std::env::current_exe()?;
         // Tests are in `deps`, programs beside it.

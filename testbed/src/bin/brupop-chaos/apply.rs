@@ -309,7 +309,7 @@ impl Maker {
     pub(crate) async fn until_people_are_done(&mut self) {
         while let Some(done) = self.about.join_next().await {
             if let Ok(Err(error)) = done {
-                println!("   a person, in vain: {error:#}");
+                println!("   a person, in vain: {}", people::why(&error));
             }
         }
     }

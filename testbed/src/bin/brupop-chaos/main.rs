@@ -9,6 +9,7 @@ mod pools;
 mod prometheus;
 mod random;
 mod refuser;
+mod report;
 mod run;
 mod schedule;
 mod shrink;
@@ -23,8 +24,10 @@ use anyhow::{Context as _, Result};
 use brupop_testbed::await_signal;
 use clap::Parser;
 
+use checker::Violation;
 use fault::{Plan, Step};
-use run::{Report, run};
+use report::Report;
+use run::run;
 
 /// Makes faults in a simulated cluster while the operator updates it, and checks what must hold whatever happens.
 #[derive(Clone, Debug, Parser)]
@@ -82,16 +85,16 @@ async fn all(arguments: &Arguments) -> Result<bool> {
     if let Some(file) = &arguments.schedule {
         let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        let violated = one(arguments, &name, schedule::parse(&text)?).await?;
+        let report = one(arguments, &name, schedule::parse(&text)?).await?;
         return Ok(match &arguments.expect {
-            Some(rule) => violated.contains(&rule.as_str()),
-            None => violated.is_empty(),
+            Some(rule) => report.violates(rule),
+            None => report.violations.is_empty(),
         });
     }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let first = arguments.seed.unwrap_or(now.as_secs());
     let length = Duration::from_secs(arguments.seconds);
-    let mut failed = vec![];
+    let (mut failed, mut sum) = (vec![], Report::default());
     for seed in first..first.saturating_add(arguments.seeds) {
         let plan = schedule::plan(seed, length, arguments.nodes.into(), arguments.pools);
         if arguments.print {
@@ -99,32 +102,33 @@ async fn all(arguments: &Arguments) -> Result<bool> {
             continue;
         }
         let name = format!("seed {seed}");
-        let violated = one(arguments, &name, plan).await.unwrap_or_else(|error| {
+        let report = one(arguments, &name, plan).await.unwrap_or_else(|error| {
             println!("== {name}: the test bed has failed: {error:#}");
-            vec!["test bed"]
+            Report { violations: vec![Violation::new("test bed", format!("{error:#}"))], ..Report::default() }
         });
-        if arguments.expect.as_ref().is_some_and(|expected| violated.contains(&expected.as_str())) {
+        if arguments.expect.as_ref().is_some_and(|expected| report.violates(expected)) {
             return Ok(true);
         }
-        if !violated.is_empty() {
+        if !report.violations.is_empty() {
             failed.push(seed);
         }
+        sum.add(report);
     }
-    if arguments.seeds > 1 {
-        println!("-- {} seeds from {first} on; violations in {failed:?}", arguments.seeds);
+    if arguments.seeds > 1 && !arguments.print {
+        println!("== {} seeds from {first} on, violations in {failed:?}: {sum}", arguments.seeds);
     }
     Ok(failed.is_empty() && arguments.expect.is_none())
 }
 
-/// One plan; made small if it fails. The rules that were violated.
-async fn one(arguments: &Arguments, name: &str, plan: Plan) -> Result<Vec<&'static str>> {
+/// One plan; made small if it fails.
+async fn one(arguments: &Arguments, name: &str, plan: Plan) -> Result<Report> {
     let folder = arguments.to.join(name.replace(['/', ' '], "-"));
     let file = folder.with_extension("jsonl");
     std::fs::write(&file, schedule::print(&plan))?;
     println!("== {name}: {} faults, in {}; {:?}", plan.steps.len(), file.display(), plan.settings);
     let stop = arguments.stop || arguments.shrink > 0 || arguments.expect.is_some();
     let report = run(&plan, stop, Some(&folder)).await?;
-    print(name, &report);
+    println!("== {name}: {report}");
     if let Some(violation) = report.violations.first()
         && arguments.shrink > 0
     {
@@ -132,41 +136,18 @@ async fn one(arguments: &Arguments, name: &str, plan: Plan) -> Result<Vec<&'stat
         let fails = async |steps: &[Step]| {
             let smaller = Plan { settings: plan.settings.clone(), steps: steps.to_vec() };
             let report = Box::pin(run(&smaller, true, None)).await?;
-            let again = report.violations.iter().any(|violation| violation.rule == rule);
+            let again = report.violates(rule);
             println!("== {} faults: {}", steps.len(), if again { "fails" } else { "passes" });
             Ok(again)
         };
         let steps = shrink::shrink(plan.steps.clone(), arguments.shrink, fails).await?;
         write_small(&folder, rule, &Plan { steps, ..plan })?;
     }
-    Ok(report.violations.iter().map(|violation| violation.rule).collect())
+    Ok(report)
 }
 
 fn write_small(folder: &Path, rule: &str, plan: &Plan) -> Result<()> {
     let (file, text) = (folder.with_extension("small.jsonl"), schedule::print(plan));
     println!("== these {} faults still violate \"{rule}\" ({}):\n{text}", plan.steps.len(), file.display());
     std::fs::write(&file, text).with_context(|| file.display().to_string())
-}
-
-fn print(name: &str, report: &Report) {
-    let made: usize = report.made.values().sum();
-    let [under_faults, granted] = report.grants;
-    println!(
-        "== {name}: {made} faults, {granted} reboots granted ({under_faults} under faults), {} asked for, at rest after {} s",
-        report.reboots, report.settled_in
-    );
-    println!("   faults: {}", join(report.made.iter().map(|(kind, count)| format!("{kind} {count}"))));
-    let writes = report.writes.iter().map(|((program, of), most)| format!("{program} {of} {most}"));
-    println!("   most writes of an object in a minute: {}", join(writes));
-    println!("   most memory, MiB: {}", join(report.memory.iter().map(|(of, most)| format!("{of} {most}"))));
-    for violation in &report.violations {
-        println!("   VIOLATED {violation}");
-    }
-    if report.violations.is_empty() {
-        println!("   nothing was violated");
-    }
-}
-
-fn join(parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(", ")
 }

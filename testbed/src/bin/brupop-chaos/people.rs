@@ -329,3 +329,11 @@ pub(crate) async fn rogue(client: Client, node: usize, nodes: usize) -> Result<(
     }
     Ok(())
 }
+
+/// Why something was in vain, on one line: what the API server said, without kube's second telling of it.
+pub(crate) fn why(error: &anyhow::Error) -> String {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) => status.to_string(),
+        _ => format!("{error:#}"),
+    }
+}

@@ -17,6 +17,7 @@ use crate::fault::{Fault, Plan, Settings, Step};
 use crate::people;
 use crate::pools::{self, POOLS};
 use crate::prometheus::Prometheus;
+use crate::report::Report;
 use crate::schedule::{BUDGETS, LAST};
 use crate::watch::Watch;
 use crate::world;
@@ -33,23 +34,6 @@ const NO_PROGRESS: Duration = Duration::from_mins(3);
 const LONGEST: Duration = Duration::from_mins(15);
 /// For how long everything must be at rest.
 const AT_REST: Duration = Duration::from_secs(2);
-
-/// What a run came to.
-#[derive(Debug, Default)]
-pub(crate) struct Report {
-    pub(crate) violations: Vec<Violation>,
-    /// Faults that were made, by kind.
-    pub(crate) made: BTreeMap<String, usize>,
-    /// Reboots that were granted, before the faults stopped and in all; and those that hosts were asked for.
-    pub(crate) grants: [usize; 2],
-    pub(crate) reboots: usize,
-    /// Seconds from the last fault to rest.
-    pub(crate) settled_in: u64,
-    /// The most writes of one object in a minute, by program and resource.
-    pub(crate) writes: BTreeMap<(String, String), usize>,
-    /// The most memory of a process, by component, in MiB.
-    pub(crate) memory: BTreeMap<String, u64>,
-}
 
 /// Carries out a plan. With `stop`, only until something is found. If the test bed itself fails, that is among the violations,
 /// and what was seen until then is checked nevertheless.
@@ -154,7 +138,7 @@ async fn make_faults(
 
 fn say(began: Instant, fault: &Fault, what: &str, error: Option<&anyhow::Error>) {
     let fault = serde_json::to_string(fault).unwrap_or_default();
-    let error = error.map(|error| format!(" (in vain: {error:#})")).unwrap_or_default();
+    let error = error.map(|error| format!(" (in vain: {})", people::why(error))).unwrap_or_default();
     println!("{:>7.1} s  {what}{fault}{error}", began.elapsed().as_secs_f32());
 }
 

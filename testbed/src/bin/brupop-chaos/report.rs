@@ -1,0 +1,110 @@
+//! What one run came to, or several together.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+
+use crate::checker::Violation;
+
+/// What a run came to; of several, the sums, and the most of what is no number of events.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) violations: Vec<Violation>,
+    /// Faults that were made, by kind.
+    pub(crate) made: BTreeMap<String, usize>,
+    /// Reboots that were granted, before the faults stopped and in all; and those that hosts were asked for.
+    pub(crate) grants: [usize; 2],
+    pub(crate) reboots: usize,
+    /// Seconds from the last fault to rest.
+    pub(crate) settled_in: u64,
+    /// The most writes of one object in a minute, by program and resource.
+    pub(crate) writes: BTreeMap<(String, String), usize>,
+    /// The most memory of a process, by component, in MiB.
+    pub(crate) memory: BTreeMap<String, u64>,
+}
+
+impl Report {
+    /// Is this rule among those that were violated?
+    pub(crate) fn violates(&self, rule: &str) -> bool {
+        self.violations.iter().any(|violation| violation.rule == rule)
+    }
+
+    /// Adds another run.
+    pub(crate) fn add(&mut self, run: Self) {
+        self.violations.extend(run.violations);
+        for (kind, count) in run.made {
+            *self.made.entry(kind).or_default() += count;
+        }
+        for (sum, count) in self.grants.iter_mut().zip(run.grants) {
+            *sum += count;
+        }
+        self.reboots += run.reboots;
+        self.settled_in = self.settled_in.max(run.settled_in);
+        for (of, count) in run.writes {
+            let most = self.writes.entry(of).or_default();
+            *most = count.max(*most);
+        }
+        for (of, mebibytes) in run.memory {
+            let most = self.memory.entry(of).or_default();
+            *most = mebibytes.max(*most);
+        }
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let made: usize = self.made.values().sum();
+        let [under_faults, granted] = self.grants;
+        writeln!(
+            f,
+            "{made} faults, {granted} reboots granted ({under_faults} under faults), {} asked for, at rest after {} s",
+            self.reboots, self.settled_in
+        )?;
+        writeln!(f, "   faults: {}", join(self.made.iter().map(|(kind, count)| format!("{kind} {count}"))))?;
+        let writes = self.writes.iter().map(|((program, of), most)| format!("{program} {of} {most}"));
+        writeln!(f, "   most writes of an object in a minute: {}", join(writes))?;
+        let memory = self.memory.iter().map(|(of, most)| format!("{of} {most}"));
+        write!(f, "   most memory, MiB: {}", join(memory))?;
+        for violation in &self.violations {
+            write!(f, "\n   VIOLATED {violation}")?;
+        }
+        if self.violations.is_empty() {
+            write!(f, "\n   nothing was violated")?;
+        }
+        Ok(())
+    }
+}
+
+fn join(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happened_is_added_and_of_the_rest_the_most_is_kept() {
+        let run = |faults, settled_in, mebibytes| Report {
+            violations: vec![Violation::new("limit", "too many")],
+            made: BTreeMap::from([("kill".to_owned(), faults)]),
+            grants: [1, 2],
+            reboots: 2,
+            settled_in,
+            writes: BTreeMap::from([(("agent".to_owned(), "nodes".to_owned()), faults)]),
+            memory: BTreeMap::from([("agent".to_owned(), mebibytes)]),
+        };
+        let mut sum = Report::default();
+        sum.add(run(3, 40, 18));
+        sum.add(run(2, 50, 17));
+        let told = sum.to_string();
+        let expected = [
+            "5 faults, 4 reboots granted (2 under faults), 4 asked for, at rest after 50 s",
+            "   faults: kill 5",
+            "   most writes of an object in a minute: agent nodes 3",
+            "   most memory, MiB: agent 18",
+            "   VIOLATED limit: too many",
+            "   VIOLATED limit: too many",
+        ];
+        assert_eq!(told.lines().collect::<Vec<_>>(), expected);
+    }
+}
