@@ -28,11 +28,11 @@ OVERLAY ?= default
 IMAGE ?= $(if $(VERSION),$(shell sed -n 's/^ *newName: //p' manifests/kustomization.yaml):v$(VERSION:v%=%))
 DIST ?= dist
 
-# For `make chaos`; a SCHEDULE is a file in place of a seed, and SHRINK a number of runs to make one small that fails.
+# For `make chaos`; a SCHEDULE is a file in place of a seed, and one that fails is made small in SHRINK runs, of minutes each.
 CHAOS_SECONDS ?= 120
 SEED ?=
 SEEDS ?= 1
-SHRINK ?= 0
+SHRINK ?= 20
 SCHEDULE ?=
 
 # For `make bench`: the nodes of its large fleet, and where the table is written as JSON.
@@ -234,7 +234,7 @@ bench: control-plane build brupop-case ## Measures what a user of the operator p
 	@mkdir -p $(FIGURES)
 	@rm -f $(FIGURES)/bench-*.json
 	@export BRUPOP_BINARIES=$(SHIPPED); failed=0; \
-	$(TARGET)/instructions/brupop-case --times $(FIGURES)/bench-pass.json; \
+	$(TARGET)/instructions/brupop-case --times $(FIGURES)/bench-pass.json || failed=1; \
 	$(TARGET)/release/brupop-bench-admission --rounds 50 --to $(FIGURES)/bench-admission.json || failed=1; \
 	for nodes in $(SCALE_NODES); do \
 	  $(TARGET)/release/brupop-bench-scale --nodes $$nodes --pods-per-node 30 --budgets 300 --waiting $$((nodes / 20)) \

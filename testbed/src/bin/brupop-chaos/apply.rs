@@ -1,7 +1,6 @@
 //! Makes faults, and takes them back.
 
-use std::collections::BTreeSet;
-use std::future::Future;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,16 +8,19 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::LEASE;
 use brupop_testbed::Fleet;
 use brupop_testbed::gateways::Weather;
-use brupop_testbed::host::{Answer, Call, Command, Faults, Host};
+use brupop_testbed::host::Host;
 use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::sandbox::Signal;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::fault::{Bad, Fault, HostAnswer, HostCall, Process};
+use crate::fault::{Bad, Fault, Process};
+use crate::hosts::Hosts;
 use crate::people::{self, node_name};
 use crate::pools;
 use crate::prometheus::Prometheus;
@@ -30,19 +32,22 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// Longest wait for the Lease's holder: the API server may be away.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
-/// Who makes faults: remembers what is wrong with each host, and what people are about.
+/// What somebody does by the API server.
+type Does = BoxFuture<'static, Result<()>>;
+
+/// Who makes faults: remembers what is wrong, and what people do.
 pub(crate) struct Maker {
-    hosts: Vec<Faults>,
-    bad_images: BTreeSet<String>,
-    /// How many faults there are by which no host returns.
-    nobody_returns: usize,
+    pub(crate) hosts: Hosts,
     /// Programs of the control plane that are to be gone for now.
     down: BTreeSet<String>,
     /// What etcd is to be restored from.
     snapshot: Option<PathBuf>,
     /// Nodes that were made again since etcd was last restored.
     remade: BTreeSet<usize>,
-    about: JoinSet<Result<()>>,
+    /// Faults that were made, by kind.
+    pub(crate) made: BTreeMap<String, usize>,
+    /// What people do meanwhile, and the kind of the fault that is made by it, unless one is taken back.
+    people: JoinSet<(Option<String>, Result<()>)>,
     /// Pods whose process stands still.
     frozen: Meant,
     /// Pods whose gateway is bad.
@@ -72,13 +77,12 @@ impl Meant {
 impl Maker {
     pub(crate) fn new(nodes: usize, prometheus: Prometheus) -> Result<Self> {
         Ok(Self {
-            hosts: vec![Faults::default(); nodes],
-            bad_images: BTreeSet::new(),
-            nobody_returns: 0,
+            hosts: Hosts::new(nodes),
             down: BTreeSet::new(),
             snapshot: None,
             remade: BTreeSet::new(),
-            about: JoinSet::new(),
+            made: BTreeMap::new(),
+            people: JoinSet::new(),
             frozen: Meant::default(),
             cut_off: Meant::default(),
             refuser: Refuser::start()?,
@@ -86,13 +90,18 @@ impl Maker {
         })
     }
 
-    /// Makes a fault. What people do goes on by itself.
+    /// Makes a fault, and counts it. What people do goes on by itself.
     pub(crate) async fn make(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
+        self.try_to_make(fleet, fault).await?;
+        *self.made.entry(fault.kind()).or_default() += 1;
+        Ok(())
+    }
+
+    async fn try_to_make(&mut self, fleet: &mut Fleet, fault: &Fault) -> Result<()> {
         match fault {
             Fault::Publish { version, bad } => {
                 if *bad {
-                    self.bad_images.insert(version.clone());
-                    self.change_all(fleet, |_| ());
+                    self.hosts.image_is_bad(fleet, version);
                 }
                 fleet.publish(version)?;
             }
@@ -102,9 +111,9 @@ impl Maker {
                 let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
                 for pod in self.pods(fleet, *process).await? {
                     let pods = pods.clone();
-                    self.person(
-                        async move { Ok(pods.delete(&pod, &DeleteParams::default()).await.map(drop)?) },
-                    );
+                    let deletes =
+                        async move { Ok(pods.delete(&pod, &DeleteParams::default()).await.map(drop)?) };
+                    self.person(Some(fault.kind()), deletes.boxed());
                 }
             }
             Fault::KillPlane { program, .. } => {
@@ -135,94 +144,69 @@ impl Maker {
                 self.freeze(fleet, Process::Agent(*node)).await?;
                 let token = timeout(A_MOMENT * 3, fleet.agents_token(&node_name(*node))).await??;
                 let client = fleet.control_plane.client_for_token(&token).await?;
-                self.person(people::rogue(client, *node, fleet.hosts.len()));
+                self.person(Some(fault.kind()), people::rogue(client, *node, fleet.hosts.len()).boxed());
             }
             _ => {
-                self.make_on_host(fleet, fault);
+                self.hosts.make(fleet, fault);
                 self.ask_a_person(fleet, fault, true);
             }
         }
         Ok(())
     }
 
-    fn make_on_host(&mut self, fleet: &Fleet, fault: &Fault) {
-        match fault {
-            Fault::HostAnswers { node, call, answer, .. } => {
-                let (call, answer) = (call_of(*call), answer_of(*answer));
-                self.change(fleet, *node, |faults| match answer {
-                    None => drop(faults.unanswered.insert(call)),
-                    Some(answer) => drop(faults.answers.insert(call, answer)),
-                });
-            }
-            Fault::CommandFails { node, call, .. } => {
-                let Call::Action(command) = call_of(*call) else { return };
-                self.change(fleet, *node, |faults| {
-                    faults.failing.insert(command, "no space left on device\u{1b}[2J".to_owned());
-                });
-            }
-            Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = true),
-            Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = true),
-            Fault::StaysDown { node, .. } => self.change(fleet, *node, |f| f.stays_down = true),
-            Fault::NobodyReturns { .. } => {
-                self.nobody_returns += 1;
-                self.change_all(fleet, |faults| faults.stays_down = true);
-            }
-            Fault::Reboots { node } => on_host(fleet, *node, Host::reboot_now),
-            Fault::ApiRestarts { node, ms } => {
-                on_host(fleet, *node, |host| host.restart_api(Duration::from_millis(*ms)));
-            }
-            _ => {}
+    /// Has a person do something, or take it back.
+    fn ask_a_person(&mut self, fleet: &Fleet, fault: &Fault, make: bool) {
+        if let Some(does) = self.asked_of_a_person(fleet, fault, make) {
+            self.person(make.then(|| fault.kind()), does);
         }
     }
 
-    /// What a person does, or takes back.
-    fn ask_a_person(&mut self, fleet: &Fleet, fault: &Fault, make: bool) {
+    fn asked_of_a_person(&mut self, fleet: &Fleet, fault: &Fault, make: bool) -> Option<Does> {
         let client = fleet.client();
-        match fault.clone() {
+        Some(match fault.clone() {
             Fault::Recreate { node } => {
                 self.remade.insert(node);
-                if let Some(host) = fleet.hosts.get(node).cloned() {
-                    self.person(async move {
-                        people::remove_node(client.clone(), node).await?;
-                        people::add_node(client, node, host).await
-                    });
-                }
+                let host = fleet.hosts.get(node).cloned()?;
+                let again = async move {
+                    people::remove_node(client.clone(), node).await?;
+                    people::add_node(client, node, host).await
+                };
+                again.boxed()
             }
-            Fault::Leave { node, .. } if make => self.person(people::remove_node(client, node)),
+            Fault::Leave { node, .. } if make => people::remove_node(client, node).boxed(),
             Fault::Leave { node, .. } => {
                 self.remade.insert(node);
-                if let Some(host) = fleet.hosts.get(node).cloned() {
-                    self.person(people::add_node(client, node, host));
-                }
+                people::add_node(client, node, fleet.hosts.get(node).cloned()?).boxed()
             }
-            Fault::Pool { pool, change, .. } if make => self.person(pools::change(client, pool, change)),
-            Fault::Pool { pool, .. } => self.person(pools::restore(client, pool)),
-            Fault::SetLimit { limit } => self.person(people::set_limit(client, limit)),
-            Fault::Throttled { .. } => self.person(people::throttle(client, make)),
+            Fault::Pool { pool, change, .. } if make => pools::change(client, pool, change).boxed(),
+            Fault::Pool { pool, .. } => pools::restore(client, pool).boxed(),
+            Fault::SetLimit { limit } => people::set_limit(client, limit).boxed(),
+            Fault::Throttled { .. } => people::throttle(client, make).boxed(),
             Fault::Refused { code, .. } => {
                 let refusing = make.then(|| self.refuser.configuration(code));
-                self.person(people::refuse(client, refusing));
+                people::refuse(client, refusing).boxed()
             }
-            Fault::Cordon { node, .. } if make => self.person(people::cordon(client, node)),
-            Fault::Drain { node, .. } if make => self.person(people::drain(client, node)),
+            Fault::Cordon { node, .. } if make => people::cordon(client, node).boxed(),
+            Fault::Drain { node, .. } if make => people::drain(client, node).boxed(),
             Fault::Cordon { node, .. } | Fault::Drain { node, .. } => {
-                self.person(people::uncordon_own(client, node));
+                people::uncordon_own(client, node).boxed()
             }
-            Fault::Uncordon { node } => self.person(people::uncordon(client, node)),
-            Fault::PauseNode { node, .. } => self.person(people::pause_node(client, node, make)),
-            Fault::PauseFleet { .. } => self.person(people::pause_fleet(client, make)),
-            Fault::Acknowledge => self.person(people::acknowledge(client)),
-            Fault::DeleteFleet => self.person(people::delete_fleet(client)),
-            Fault::Unlabel { node, .. } => self.person(people::label(client, node, !make)),
-            Fault::UpdateNow { node, .. } => self.person(people::update_now(client, node, make)),
-            Fault::EditStatus { node, what } => self.person(people::edit_status(client, node, what)),
-            Fault::DeleteShadow { node } => self.person(people::delete_shadow(client, node)),
-            Fault::CloseBudget { workload, .. } => self.person(people::budget(client, workload, !make)),
-            Fault::UnmanagedPod { node, .. } if make => self.person(people::pod(client, node)),
-            Fault::UnmanagedPod { node, .. } => self.person(people::delete_pod(client, node)),
-            Fault::UnreadableMarker { node, .. } => self.person(people::break_marker(client, node, make)),
-            _ => {}
-        }
+            Fault::Uncordon { node } => people::uncordon(client, node).boxed(),
+            Fault::PauseNode { node, .. } => people::pause_node(client, node, make).boxed(),
+            Fault::PauseFleet { .. } => people::pause_fleet(client, make).boxed(),
+            Fault::Acknowledge => people::acknowledge(client).boxed(),
+            Fault::DeleteFleet => people::delete_fleet(client).boxed(),
+            Fault::Unlabel { node, .. } => people::label(client, node, !make).boxed(),
+            Fault::UpdateNow { node, .. } => people::update_now(client, node, make).boxed(),
+            Fault::EditSpec { node, what } => people::edit_spec(client, node, what).boxed(),
+            Fault::EditStatus { node, what } => people::edit_status(client, node, what).boxed(),
+            Fault::DeleteShadow { node } => people::delete_shadow(client, node).boxed(),
+            Fault::CloseBudget { workload, .. } => people::budget(client, workload, !make).boxed(),
+            Fault::UnmanagedPod { node, .. } if make => people::pod(client, node).boxed(),
+            Fault::UnmanagedPod { node, .. } => people::delete_pod(client, node).boxed(),
+            Fault::UnreadableMarker { node, .. } => people::break_marker(client, node, make).boxed(),
+            _ => return None,
+        })
     }
 
     /// Is etcd going to be restored?
@@ -249,7 +233,7 @@ impl Maker {
                 // Their Nodes may be those of before again. Kubelets renew tokens within the hour; we do not wait for that.
                 for node in std::mem::take(&mut self.remade) {
                     for pod in self.pods(fleet, Process::Agent(node)).await? {
-                        self.person(people::delete_operator_pod(fleet.client(), pod));
+                        self.person(None, people::delete_operator_pod(fleet.client(), pod).boxed());
                     }
                 }
             }
@@ -258,30 +242,12 @@ impl Maker {
             }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(true),
             Fault::Source { .. } => self.prometheus.set(None),
-            Fault::HostAnswers { node, call, .. } => {
-                let call = call_of(*call);
-                self.change(fleet, *node, |faults| {
-                    faults.answers.remove(&call);
-                    faults.unanswered.remove(&call);
-                });
+            _ => {
+                self.hosts.take_back(fleet, fault);
+                self.ask_a_person(fleet, fault, false);
             }
-            Fault::CommandFails { node, .. } => self.change(fleet, *node, |faults| faults.failing.clear()),
-            Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = false),
-            Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = false),
-            Fault::StaysDown { node, .. } => self.change(fleet, *node, |f| f.stays_down = false),
-            Fault::NobodyReturns { .. } => {
-                self.nobody_returns = self.nobody_returns.saturating_sub(1);
-                let still = self.nobody_returns > 0;
-                self.change_all(fleet, |faults| faults.stays_down = still);
-            }
-            _ => self.ask_a_person(fleet, fault, false),
         }
         Ok(())
-    }
-
-    /// Nothing is wrong with any host any more, but that bad images are bad.
-    pub(crate) fn heal_hosts(&mut self, fleet: &Fleet) {
-        self.change_all(fleet, |faults| *faults = Faults::default());
     }
 
     /// Starts what has ended of the control plane by itself.
@@ -296,7 +262,7 @@ impl Maker {
     /// No program of the control plane is gone or stands still any more.
     pub(crate) fn raise_plane(&mut self, fleet: &mut Fleet) -> Result<()> {
         self.down.clear();
-        for program in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        for program in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"] {
             // Who runs cannot be started again.
             if fleet.control_plane.signal(program, Signal::CONT).is_err() {
                 fleet.control_plane.start_program(program)?;
@@ -305,30 +271,35 @@ impl Maker {
         Ok(())
     }
 
-    /// Awaits what people are about.
+    /// Takes note of what people have done.
+    pub(crate) fn hear(&mut self) {
+        while let Some(Ok(done)) = self.people.try_join_next() {
+            self.heard(done);
+        }
+    }
+
+    /// Awaits what people do.
     pub(crate) async fn until_people_are_done(&mut self) {
-        while let Some(done) = self.about.join_next().await {
-            if let Ok(Err(error)) = done {
-                println!("   a person, in vain: {}", people::why(&error));
+        while let Some(done) = self.people.join_next().await {
+            if let Ok(done) = done {
+                self.heard(done);
             }
         }
     }
 
-    fn person(&mut self, does: impl Future<Output = Result<()>> + Send + 'static) {
-        self.about.spawn(async move { timeout(PATIENCE, does).await? });
-    }
-
-    fn change(&mut self, fleet: &Fleet, node: usize, change: impl FnOnce(&mut Faults)) {
-        if let Some(faults) = self.hosts.get_mut(node) {
-            change(faults);
-            faults.bad_images.clone_from(&self.bad_images);
-            let faults = faults.clone();
-            on_host(fleet, node, |host| host.set_faults(faults));
+    /// A fault that was made in vain does not count.
+    fn heard(&mut self, (makes, done): (Option<String>, Result<()>)) {
+        let Err(error) = done else { return };
+        println!("   {}, in vain: {}", makes.as_deref().unwrap_or("taking back"), people::why(&error));
+        if let Some(made) = makes.and_then(|kind| self.made.get_mut(&kind)) {
+            *made = made.saturating_sub(1);
         }
     }
 
-    fn change_all(&mut self, fleet: &Fleet, change: impl Fn(&mut Faults)) {
-        (0..self.hosts.len()).for_each(|node| self.change(fleet, node, &change));
+    /// Somebody does something, by which a fault of this kind is made, or one is taken back.
+    fn person(&mut self, makes: Option<String>, does: Does) {
+        self.people
+            .spawn(async move { (makes, timeout(PATIENCE, does).await.map_err(Into::into).flatten()) });
     }
 
     async fn freeze(&mut self, fleet: &Fleet, process: Process) -> Result<()> {
@@ -397,36 +368,5 @@ fn set_weather(fleet: &Fleet, pods: &[String], weather: Weather) {
         for pod in pods {
             gateways.set(pod, weather);
         }
-    }
-}
-
-fn on_host(fleet: &Fleet, node: usize, change: impl FnOnce(&Host)) {
-    if let Some(host) = fleet.hosts.get(node) {
-        change(host);
-    }
-}
-
-fn call_of(call: HostCall) -> Call {
-    match call {
-        HostCall::Os => Call::Os,
-        HostCall::Status => Call::Status,
-        HostCall::Refresh => Call::Action(Command::Refresh),
-        HostCall::Prepare => Call::Action(Command::Prepare),
-        HostCall::Activate => Call::Action(Command::Activate),
-        HostCall::Reboot => Call::Reboot,
-    }
-}
-
-fn answer_of(answer: HostAnswer) -> Option<Answer> {
-    let why = || "a fault was made\u{1b}[2J".to_owned();
-    match answer {
-        HostAnswer::Locked => Some(Answer::Locked),
-        HostAnswer::NotFound => Some(Answer::NotFound(why())),
-        HostAnswer::NotAllowed => Some(Answer::NotAllowed(why())),
-        HostAnswer::Refused => Some(Answer::Refused(why())),
-        HostAnswer::Nonsense => Some(Answer::Nonsense("{\"a\": 1}".to_owned())),
-        HostAnswer::Half => Some(Answer::Half),
-        HostAnswer::Hang => Some(Answer::Hang),
-        HostAnswer::Unanswered => None,
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Step {
     pub(crate) fault: Fault,
 }
 
-/// A fault. What has `ms` is taken back after so many milliseconds; nodes are numbers.
+/// A fault. It is taken back after `ms` milliseconds, if [`Fault::lasts`] says so; nodes are numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fault", rename_all = "kebab-case")]
 pub(crate) enum Fault {
@@ -60,6 +60,8 @@ pub(crate) enum Fault {
     HostAnswers { node: usize, call: HostCall, answer: HostAnswer, ms: u64 },
     /// A host's command is started, and fails.
     CommandFails { node: usize, call: HostCall, ms: u64 },
+    /// A host's command is started, and the host never says that it has ended.
+    CommandHangs { node: usize, call: HostCall, ms: u64 },
     /// A host falls back when it boots.
     FallsBack { node: usize, ms: u64 },
     /// A host says that it reboots, and does not.
@@ -106,6 +108,8 @@ pub(crate) enum Fault {
     UpdateNow { node: usize, ms: u64 },
     /// A person writes into the status of a shadow.
     EditStatus { node: usize, what: Edit },
+    /// A person writes into the spec of a shadow.
+    EditSpec { node: usize, what: SpecEdit },
     /// A person deletes a shadow.
     DeleteShadow { node: usize },
     /// A budget allows no disruption.
@@ -155,6 +159,7 @@ pub(crate) enum HostCall {
     Refresh,
     Prepare,
     Activate,
+    Deactivate,
     Reboot,
 }
 
@@ -232,6 +237,16 @@ pub(crate) enum Edit {
     NoAttempt,
 }
 
+/// What a person writes into a spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum SpecEdit {
+    /// The update is not wanted any more.
+    Idle,
+    /// It is to be another version, which no host knows.
+    Version,
+}
+
 impl Fault {
     /// After how many milliseconds it is taken back.
     pub(crate) fn lasts(&self) -> Option<u64> {
@@ -247,6 +262,7 @@ impl Fault {
             | Self::Leave { ms, .. }
             | Self::HostAnswers { ms, .. }
             | Self::CommandFails { ms, .. }
+            | Self::CommandHangs { ms, .. }
             | Self::FallsBack { ms, .. }
             | Self::RebootIgnored { ms, .. }
             | Self::StaysDown { ms, .. }
@@ -263,7 +279,20 @@ impl Fault {
             | Self::UnmanagedPod { ms, .. }
             | Self::UnreadableMarker { ms, .. }
             | Self::Rogue { ms, .. } => Some(*ms),
-            _ => None,
+            // An API that is started anew comes back by itself.
+            Self::ApiRestarts { .. }
+            | Self::Publish { .. }
+            | Self::Kill { .. }
+            | Self::DeletePod { .. }
+            | Self::Reboots { .. }
+            | Self::Recreate { .. }
+            | Self::SetLimit { .. }
+            | Self::Uncordon { .. }
+            | Self::Acknowledge
+            | Self::DeleteFleet
+            | Self::EditStatus { .. }
+            | Self::EditSpec { .. }
+            | Self::DeleteShadow { .. } => None,
         }
     }
 

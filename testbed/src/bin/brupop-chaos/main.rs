@@ -4,6 +4,7 @@
 mod apply;
 mod checker;
 mod fault;
+mod hosts;
 mod people;
 mod pools;
 mod prometheus;
@@ -27,7 +28,7 @@ use clap::Parser;
 use checker::Violation;
 use fault::{Plan, Step};
 use report::Report;
-use run::run;
+use run::{TEST_BED, run};
 
 /// Makes faults in a simulated cluster while the operator updates it, and checks what must hold whatever happens.
 #[derive(Clone, Debug, Parser)]
@@ -85,7 +86,7 @@ async fn all(arguments: &Arguments) -> Result<bool> {
     if let Some(file) = &arguments.schedule {
         let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        let report = one(arguments, &name, schedule::parse(&text)?).await?;
+        let report = one(arguments, &name, file, schedule::parse(&text)?).await?;
         return Ok(match &arguments.expect {
             Some(rule) => report.violates(rule),
             None => report.violations.is_empty(),
@@ -101,10 +102,12 @@ async fn all(arguments: &Arguments) -> Result<bool> {
             print!("{}", schedule::print(&plan));
             continue;
         }
-        let name = format!("seed {seed}");
-        let report = one(arguments, &name, plan).await.unwrap_or_else(|error| {
+        let name = format!("seed-{seed}");
+        let file = arguments.to.join(format!("{name}.jsonl"));
+        std::fs::write(&file, schedule::print(&plan)).with_context(|| file.display().to_string())?;
+        let report = one(arguments, &name, &file, plan).await.unwrap_or_else(|error| {
             println!("== {name}: the test bed has failed: {error:#}");
-            Report { violations: vec![Violation::new("test bed", format!("{error:#}"))], ..Report::default() }
+            Report { violations: vec![Violation::new(TEST_BED, format!("{error:#}"))], ..Report::default() }
         });
         if arguments.expect.as_ref().is_some_and(|expected| report.violates(expected)) {
             return Ok(true);
@@ -120,34 +123,48 @@ async fn all(arguments: &Arguments) -> Result<bool> {
     Ok(failed.is_empty() && arguments.expect.is_none())
 }
 
-/// One plan; made small if it fails.
-async fn one(arguments: &Arguments, name: &str, plan: Plan) -> Result<Report> {
-    let folder = arguments.to.join(name.replace(['/', ' '], "-"));
-    let file = folder.with_extension("jsonl");
-    std::fs::write(&file, schedule::print(&plan))?;
+/// One plan, which is in this file; made small if it fails.
+async fn one(arguments: &Arguments, name: &str, file: &Path, plan: Plan) -> Result<Report> {
     println!("== {name}: {} faults, in {}; {:?}", plan.steps.len(), file.display(), plan.settings);
     let stop = arguments.stop || arguments.shrink > 0 || arguments.expect.is_some();
-    let report = run(&plan, stop, Some(&folder)).await?;
+    let report = run(&plan, stop, Some(&arguments.to.join(name))).await?;
     println!("== {name}: {report}");
-    if let Some(violation) = report.violations.first()
-        && arguments.shrink > 0
+    let is_meant = |violation: &&Violation| match &arguments.expect {
+        Some(rule) => violation.rule == rule,
+        None => violation.rule != TEST_BED,
+    };
+    if arguments.shrink > 0
+        && let Some(violation) = report.violations.iter().find(is_meant)
     {
-        let rule = violation.rule;
-        let fails = async |steps: &[Step]| {
-            let smaller = Plan { settings: plan.settings.clone(), steps: steps.to_vec() };
-            let report = Box::pin(run(&smaller, true, None)).await?;
-            let again = report.violates(rule);
-            println!("== {} faults: {}", steps.len(), if again { "fails" } else { "passes" });
-            Ok(again)
-        };
-        let steps = shrink::shrink(plan.steps.clone(), arguments.shrink, fails).await?;
-        write_small(&folder, rule, &Plan { steps, ..plan })?;
+        make_small(plan, violation.rule, arguments.shrink, &arguments.to.join(format!("{name}.small.jsonl")))
+            .await?;
     }
     Ok(report)
 }
 
-fn write_small(folder: &Path, rule: &str, plan: &Plan) -> Result<()> {
-    let (file, text) = (folder.with_extension("small.jsonl"), schedule::print(plan));
-    println!("== these {} faults still violate \"{rule}\" ({}):\n{text}", plan.steps.len(), file.display());
-    std::fs::write(&file, text).with_context(|| file.display().to_string())
+/// Leaves out faults while this rule is violated, in at most so many runs. What still violates it is written as soon as it
+/// is known, because each run takes minutes.
+async fn make_small(plan: Plan, rule: &str, runs: usize, to: &Path) -> Result<()> {
+    println!("== {} faults violate \"{rule}\"; are fewer enough? In {runs} runs at most:", plan.steps.len());
+    let fails = async |steps: &[Step]| {
+        let smaller = Plan { settings: plan.settings.clone(), steps: steps.to_vec() };
+        let again = match Box::pin(run(&smaller, true, None)).await {
+            Ok(report) => report.violates(rule),
+            Err(error) => {
+                println!("== the test bed has failed: {error:#}");
+                false
+            }
+        };
+        println!("== {} faults: {}", steps.len(), if again { "fails" } else { "passes" });
+        if again {
+            std::fs::write(to, schedule::print(&smaller)).with_context(|| to.display().to_string())?;
+        }
+        Ok(again)
+    };
+    let steps = shrink::shrink(plan.steps.clone(), runs, fails).await?;
+    if steps.len() < plan.steps.len() {
+        let text = schedule::print(&Plan { settings: plan.settings.clone(), steps });
+        println!("== these faults still violate \"{rule}\" ({}):\n{text}", to.display());
+    }
+    Ok(())
 }

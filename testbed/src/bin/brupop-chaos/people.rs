@@ -1,6 +1,5 @@
 //! What people and tenants do to a cluster, by the API server.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -21,7 +20,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value as Json, from_value, json};
 use tokio::time::{sleep, timeout};
 
-use crate::fault::Edit;
+use crate::fault::{Edit, SpecEdit};
 use crate::refuser;
 use crate::world::{SHOP, open_budget, pod_spec};
 
@@ -81,7 +80,7 @@ pub(crate) async fn uncordon_own(client: Client, node: usize) -> Result<()> {
     if now.annotations().contains_key(BY_HAND) { uncordon(client, node).await } else { Ok(()) }
 }
 
-/// As `kubectl drain`, once over.
+/// As `kubectl drain`, once over, and for the pods of daemons, too.
 pub(crate) async fn drain(client: Client, node: usize) -> Result<()> {
     cordon(client.clone(), node).await?;
     let on_node = ListParams::default().fields(&format!("spec.nodeName={}", node_name(node)));
@@ -141,6 +140,18 @@ pub(crate) async fn edit_status(client: Client, node: usize, what: Edit) -> Resu
     let patch = Patch::Merge(json!({"status": status}));
     let name = names::shadow_name(&node_name(node));
     shadows.patch_status(&name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// The API server stores it with a warning, and the reconciler overwrites it.
+pub(crate) async fn edit_spec(client: Client, node: usize, what: SpecEdit) -> Result<()> {
+    let spec = match what {
+        SpecEdit::Idle => json!({"state": "Idle"}),
+        SpecEdit::Version => json!({"version": "1.19.9"}),
+    };
+    let shadows = Api::<BottlerocketShadow>::namespaced(client, NAMESPACE);
+    let patch = Patch::Merge(json!({"spec": spec}));
+    shadows.patch(&names::shadow_name(&node_name(node)), &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
@@ -212,7 +223,7 @@ pub(crate) async fn remove_node(client: Client, node: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes a Node that is not there, however long that takes; its host boots.
+/// Makes a Node that is not there, and tries for half a minute; its host boots.
 pub(crate) async fn add_node(client: Client, node: usize, host: Host) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
     // Its status comes after it, and with it the room for pods.
@@ -228,7 +239,7 @@ pub(crate) async fn add_node(client: Client, node: usize, host: Host) -> Result<
         }
     })
     .await;
-    // Its kubelet tells what it is.
+    // When it has booted, its kubelet tells the Node what runs.
     host.reboot_now();
     made.context("the Node is not made again")
 }
@@ -318,13 +329,13 @@ pub(crate) async fn rogue(client: Client, node: usize, nodes: usize) -> Result<(
     let _ = shadows.delete(&other, &DeleteParams::default()).await;
     let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
     let _ = Api::<Node>::all(client).patch(&node_name(node), &params, &cordon).await;
-    let lies: BTreeMap<&str, Json> = BTreeMap::from([
-        ("control characters", json!({"message": "\u{1b}[2J\nforged\u{202e}"})),
-        ("a release", json!({"target_version": "9.9.9"})),
-        ("a reboot", json!({"reboot_requested": "11111111-2222-4333-8444-555555555555"})),
-        ("the end", json!({"current_state": "Idle", "target_version": null})),
-    ]);
-    for (_, status) in lies {
+    let lies = [
+        json!({"message": "\u{1b}[2J\nforged\u{202e}"}),
+        json!({"target_version": "9.9.9"}),
+        json!({"reboot_requested": "11111111-2222-4333-8444-555555555555"}),
+        json!({"current_state": "Idle", "target_version": null}),
+    ];
+    for status in lies {
         let _ = shadows.patch_status(&own, &params, &lie(status)).await;
     }
     Ok(())

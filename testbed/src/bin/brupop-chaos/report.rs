@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
 
 use crate::checker::Violation;
 
@@ -11,11 +12,14 @@ pub(crate) struct Report {
     pub(crate) violations: Vec<Violation>,
     /// Faults that were made, by kind.
     pub(crate) made: BTreeMap<String, usize>,
-    /// Reboots that were granted, before the faults stopped and in all; and those that hosts were asked for.
-    pub(crate) grants: [usize; 2],
+    /// How long faults were made.
+    pub(crate) made_for: Duration,
+    /// Reboots that were granted before the faults stopped, and in all; and those that hosts were asked for.
+    pub(crate) granted_under_faults: usize,
+    pub(crate) granted: usize,
     pub(crate) reboots: usize,
-    /// Seconds from the last fault to rest.
-    pub(crate) settled_in: u64,
+    /// Seconds from the last fault to rest, if it came to that: the least and the most.
+    pub(crate) settled_in: Option<[u64; 2]>,
     /// The most writes of one object in a minute, by program and resource.
     pub(crate) writes: BTreeMap<(String, String), usize>,
     /// The most memory of a process, by component, in MiB.
@@ -34,11 +38,14 @@ impl Report {
         for (kind, count) in run.made {
             *self.made.entry(kind).or_default() += count;
         }
-        for (sum, count) in self.grants.iter_mut().zip(run.grants) {
-            *sum += count;
-        }
+        self.made_for += run.made_for;
+        self.granted_under_faults += run.granted_under_faults;
+        self.granted += run.granted;
         self.reboots += run.reboots;
-        self.settled_in = self.settled_in.max(run.settled_in);
+        self.settled_in = match (self.settled_in, run.settled_in) {
+            (Some([least, most]), Some([less, more])) => Some([least.min(less), most.max(more)]),
+            (one, other) => one.or(other),
+        };
         for (of, count) in run.writes {
             let most = self.writes.entry(of).or_default();
             *most = count.max(*most);
@@ -53,11 +60,18 @@ impl Report {
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let made: usize = self.made.values().sum();
-        let [under_faults, granted] = self.grants;
+        let rest = match self.settled_in {
+            None => "never at rest".to_owned(),
+            Some([least, most]) if least == most => format!("at rest after {most} s"),
+            Some([least, most]) => format!("at rest after {least} to {most} s"),
+        };
         writeln!(
             f,
-            "{made} faults, {granted} reboots granted ({under_faults} under faults), {} asked for, at rest after {} s",
-            self.reboots, self.settled_in
+            "{made} faults in {} s, {} reboots granted ({} under faults), {} asked for, {rest}",
+            self.made_for.as_secs(),
+            self.granted,
+            self.granted_under_faults,
+            self.reboots
         )?;
         writeln!(f, "   faults: {}", join(self.made.iter().map(|(kind, count)| format!("{kind} {count}"))))?;
         let writes = self.writes.iter().map(|((program, of), most)| format!("{program} {of} {most}"));
@@ -87,21 +101,25 @@ mod tests {
         let run = |faults, settled_in, mebibytes| Report {
             violations: vec![Violation::new("limit", "too many")],
             made: BTreeMap::from([("kill".to_owned(), faults)]),
-            grants: [1, 2],
+            made_for: Duration::from_mins(2),
+            granted_under_faults: 1,
+            granted: 2,
             reboots: 2,
             settled_in,
             writes: BTreeMap::from([(("agent".to_owned(), "nodes".to_owned()), faults)]),
             memory: BTreeMap::from([("agent".to_owned(), mebibytes)]),
         };
         let mut sum = Report::default();
-        sum.add(run(3, 40, 18));
-        sum.add(run(2, 50, 17));
+        sum.add(run(3, Some([40; 2]), 18));
+        sum.add(run(2, Some([50; 2]), 17));
+        sum.add(run(0, None, 16));
         let told = sum.to_string();
         let expected = [
-            "5 faults, 4 reboots granted (2 under faults), 4 asked for, at rest after 50 s",
+            "5 faults in 360 s, 6 reboots granted (3 under faults), 6 asked for, at rest after 40 to 50 s",
             "   faults: kill 5",
             "   most writes of an object in a minute: agent nodes 3",
             "   most memory, MiB: agent 18",
+            "   VIOLATED limit: too many",
             "   VIOLATED limit: too many",
             "   VIOLATED limit: too many",
         ];

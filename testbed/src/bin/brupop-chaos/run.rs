@@ -22,6 +22,8 @@ use crate::schedule::{BUDGETS, LAST};
 use crate::watch::Watch;
 use crate::world;
 
+/// The rule by which the test bed itself fails.
+pub(crate) const TEST_BED: &str = "test bed";
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest that a fault may take to be made: what is to be signalled may be hard to find.
@@ -48,12 +50,13 @@ pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<
     let mut maker = Maker::new(nodes, prometheus)?;
     let mut report = Report::default();
     if let Err(error) = go_through(&mut fleet, &mut watch, &mut maker, &mut report, plan, stop).await {
-        watch.found.add([Violation::new("test bed", format!("{error:#}"))]);
+        watch.found.add([Violation::new(TEST_BED, format!("{error:#}"))]);
     }
     watch.found.add(logs(&fleet.control_plane.sandbox().logs())?);
     let requested = |ended: &Ended| ended.requested;
     report.reboots = fleet.hosts.iter().flat_map(Host::ended_boots).filter(requested).count();
-    report.grants[1] = watch.objects.grants.len();
+    report.granted = watch.objects.grants.len();
+    report.made = maker.made;
     report.writes = watch.audited.most;
     report.memory = watch.memory.0;
     report.violations = watch.found.violations;
@@ -72,14 +75,16 @@ async fn go_through(
     plan: &Plan,
     stop: bool,
 ) -> Result<()> {
-    let made = make_faults(fleet, watch, maker, report, &plan.steps, stop).await;
-    report.grants[0] = watch.objects.grants.len();
+    let began = Instant::now();
+    let made = make_faults(fleet, watch, maker, &plan.steps, stop).await;
+    report.made_for = began.elapsed();
+    report.granted_under_faults = watch.objects.grants.len();
     made?;
     if !stop || watch.found.violations.is_empty() {
         let began = Instant::now();
         calm(fleet, maker, &plan.settings).await?;
         settle(fleet, watch, maker, plan.settings.nodes).await?;
-        report.settled_in = began.elapsed().as_secs();
+        report.settled_in = Some([began.elapsed().as_secs(); 2]);
         watch.conclude(fleet, &maker.prometheus)?;
     }
     Ok(())
@@ -90,7 +95,6 @@ async fn make_faults(
     fleet: &mut Fleet,
     watch: &mut Watch,
     maker: &mut Maker,
-    report: &mut Report,
     steps: &[Step],
     stop: bool,
 ) -> Result<()> {
@@ -99,7 +103,7 @@ async fn make_faults(
         line.insert((step.at, number), (true, &step.fault));
     }
     let began = Instant::now();
-    // What is not taken back when the last one is made, is taken back with all the rest.
+    // What is not taken back when the last one is made, is taken back with all the rest, but for a restore: none is due then.
     while line.values().any(|(make, _)| *make)
         && let Some(entry) = line.first_entry()
     {
@@ -113,9 +117,6 @@ async fn make_faults(
                 let done =
                     timeout(MAKING, maker.make(fleet, fault)).await.context("it takes too long").flatten();
                 say(began, fault, "", done.as_ref().err());
-                if done.is_ok() {
-                    *report.made.entry(fault.kind()).or_default() += 1;
-                }
                 if let Some(ms) = fault.lasts() {
                     let until = u64::try_from(began.elapsed().as_millis())? + ms;
                     line.insert((until, steps.len() + number), (false, fault));
@@ -128,6 +129,7 @@ async fn make_faults(
         }
         watch.look(fleet, &maker.prometheus)?;
         maker.mend(fleet)?;
+        maker.hear();
         if stop && !watch.found.violations.is_empty() {
             return Ok(());
         }
@@ -151,7 +153,7 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, settings: &Settings) -> Resu
     }
     fleet.control_plane.reach_services(true);
     maker.prometheus.set(None);
-    maker.heal_hosts(fleet);
+    maker.hosts.heal(fleet);
     go_on(fleet);
     maker.until_people_are_done().await;
     let began = Instant::now();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use crate::fault::{Bad, Edit, Fault, HostAnswer, HostCall, Plan, Process, Settings, Step};
+use crate::fault::{Bad, Edit, Fault, HostAnswer, HostCall, Plan, Process, Settings, SpecEdit, Step};
 use crate::pools;
 use crate::random::Random;
 
@@ -36,6 +36,7 @@ pub(crate) fn plan(seed: u64, length: Duration, nodes: usize, pools: Option<bool
         steps.extend(pools::steps(seed, length));
     }
     steps.extend(restores(seed, length));
+    steps.extend(rarer(seed, length, nodes));
     steps.sort_by_key(|step| step.at);
     Plan { settings, steps }
 }
@@ -73,6 +74,28 @@ fn restores(seed: u64, length: u64) -> Vec<Step> {
     steps
 }
 
+/// What comes less often, and was thought of later: it leaves the numbers of the other faults what they are, too.
+fn rarer(seed: u64, length: u64, nodes: usize) -> Vec<Step> {
+    let mut random = Random::new(seed ^ (1 << 41));
+    let (mut steps, mut at) = (vec![], random.within(2_000..10_000));
+    while at < length {
+        let node = node(&mut random, nodes);
+        let fault = match random.within(0..3) {
+            0 => Fault::CommandHangs { node, call: *random.one(&COMMANDS), ms: random.within(1_000..15_000) },
+            1 => Fault::HostAnswers {
+                node,
+                call: HostCall::Deactivate,
+                answer: *random.one(&ANSWERS),
+                ms: random.within(5_000..30_000),
+            },
+            _ => Fault::EditSpec { node, what: *random.one(&[SpecEdit::Idle, SpecEdit::Version]) },
+        };
+        steps.push(Step { at, fault });
+        at += random.within(4_000..16_000);
+    }
+    steps
+}
+
 /// Makes a fault of one kind.
 type Make = fn(&mut Random, usize) -> Fault;
 
@@ -97,7 +120,7 @@ const KINDS: [(u64, Make); 35] = [
     }),
     (6, |random, nodes| Fault::CommandFails {
         node: node(random, nodes),
-        call: *random.one(&[HostCall::Refresh, HostCall::Prepare, HostCall::Activate]),
+        call: *random.one(&COMMANDS),
         ms: random.within(500..8_000),
     }),
     (3, |random, nodes| Fault::FallsBack { node: node(random, nodes), ms: random.within(2_000..15_000) }),
@@ -137,6 +160,7 @@ const KINDS: [(u64, Make); 35] = [
     (4, |random, nodes| Fault::Rogue { node: node(random, nodes), ms: random.within(1_000..10_000) }),
 ];
 
+const COMMANDS: [HostCall; 3] = [HostCall::Refresh, HostCall::Prepare, HostCall::Activate];
 const CALLS: [HostCall; 6] = [
     HostCall::Os,
     HostCall::Status,
@@ -227,6 +251,7 @@ mod tests {
         assert!(seven.steps.is_sorted_by_key(|step| step.at));
         assert_eq!(parse(&print(&seven)).unwrap(), seven);
         let kinds: std::collections::BTreeSet<_> = seven.steps.iter().map(|step| step.fault.kind()).collect();
-        assert_eq!(kinds.len(), KINDS.len() + 1, "{kinds:?}");
+        // Releases, commands that hang and edited specs are not among `KINDS`.
+        assert_eq!(kinds.len(), KINDS.len() + 3, "{kinds:?}");
     }
 }

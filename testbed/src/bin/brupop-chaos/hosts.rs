@@ -1,0 +1,153 @@
+//! What goes wrong with simulated hosts.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use brupop_testbed::Fleet;
+use brupop_testbed::host::{Answer, Call, Command, Faults, Host};
+
+use crate::fault::{Fault, HostAnswer, HostCall};
+
+/// What is wrong with each host for now.
+pub(crate) struct Hosts {
+    faults: Vec<Faults>,
+    bad_images: BTreeSet<String>,
+    /// How many faults there are by which no host returns.
+    nobody_returns: usize,
+}
+
+impl Hosts {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { faults: vec![Faults::default(); nodes], bad_images: BTreeSet::new(), nobody_returns: 0 }
+    }
+
+    /// The image of this version comes up on no host.
+    pub(crate) fn image_is_bad(&mut self, fleet: &Fleet, version: &str) {
+        self.bad_images.insert(version.to_owned());
+        self.change_all(fleet, |_| ());
+    }
+
+    /// Makes a fault, if it is one of hosts.
+    pub(crate) fn make(&mut self, fleet: &Fleet, fault: &Fault) {
+        match fault {
+            Fault::HostAnswers { node, call, answer, .. } => {
+                let (call, answer) = (call_of(*call), answer_of(*answer));
+                self.change(fleet, *node, |faults| match answer {
+                    None => drop(faults.unanswered.insert(call)),
+                    Some(answer) => drop(faults.answers.insert(call, answer)),
+                });
+            }
+            Fault::CommandFails { node, call, .. } => {
+                let Call::Action(command) = call_of(*call) else { return };
+                self.change(fleet, *node, |faults| {
+                    faults.failing.insert(command, "no space left on device\u{1b}[2J".to_owned());
+                });
+            }
+            Fault::CommandHangs { node, call, .. } => {
+                let Call::Action(command) = call_of(*call) else { return };
+                self.change(fleet, *node, |faults| {
+                    faults.lost.insert(command);
+                });
+            }
+            Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = true),
+            Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = true),
+            Fault::StaysDown { node, .. } => self.change(fleet, *node, |f| f.stays_down = true),
+            Fault::NobodyReturns { .. } => {
+                self.nobody_returns += 1;
+                self.change_all(fleet, |faults| faults.stays_down = true);
+            }
+            Fault::Reboots { node } => on_host(fleet, *node, Host::reboot_now),
+            Fault::ApiRestarts { node, ms } => {
+                on_host(fleet, *node, |host| host.restart_api(Duration::from_millis(*ms)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a fault back, if it is one of hosts.
+    pub(crate) fn take_back(&mut self, fleet: &Fleet, fault: &Fault) {
+        match fault {
+            Fault::HostAnswers { node, call, .. } => {
+                let call = call_of(*call);
+                self.change(fleet, *node, |faults| {
+                    faults.answers.remove(&call);
+                    faults.unanswered.remove(&call);
+                });
+            }
+            Fault::CommandFails { node, call, .. } => {
+                let Call::Action(command) = call_of(*call) else { return };
+                self.change(fleet, *node, |faults| {
+                    faults.failing.remove(&command);
+                });
+            }
+            Fault::CommandHangs { node, call, .. } => {
+                let Call::Action(command) = call_of(*call) else { return };
+                self.change(fleet, *node, |faults| {
+                    faults.lost.remove(&command);
+                });
+            }
+            Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = false),
+            Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = false),
+            Fault::StaysDown { node, .. } => {
+                let still = self.nobody_returns > 0;
+                self.change(fleet, *node, |f| f.stays_down = still);
+            }
+            Fault::NobodyReturns { .. } => {
+                self.nobody_returns = self.nobody_returns.saturating_sub(1);
+                let still = self.nobody_returns > 0;
+                self.change_all(fleet, |faults| faults.stays_down = still);
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing is wrong with any host any more, but that bad images are bad.
+    pub(crate) fn heal(&mut self, fleet: &Fleet) {
+        self.change_all(fleet, |faults| *faults = Faults::default());
+    }
+
+    fn change(&mut self, fleet: &Fleet, node: usize, change: impl FnOnce(&mut Faults)) {
+        if let Some(faults) = self.faults.get_mut(node) {
+            change(faults);
+            faults.bad_images.clone_from(&self.bad_images);
+            let faults = faults.clone();
+            on_host(fleet, node, |host| host.set_faults(faults));
+        }
+    }
+
+    fn change_all(&mut self, fleet: &Fleet, change: impl Fn(&mut Faults)) {
+        (0..self.faults.len()).for_each(|node| self.change(fleet, node, &change));
+    }
+}
+
+fn on_host(fleet: &Fleet, node: usize, change: impl FnOnce(&Host)) {
+    if let Some(host) = fleet.hosts.get(node) {
+        change(host);
+    }
+}
+
+fn call_of(call: HostCall) -> Call {
+    match call {
+        HostCall::Os => Call::Os,
+        HostCall::Status => Call::Status,
+        HostCall::Refresh => Call::Action(Command::Refresh),
+        HostCall::Prepare => Call::Action(Command::Prepare),
+        HostCall::Activate => Call::Action(Command::Activate),
+        HostCall::Deactivate => Call::Action(Command::Deactivate),
+        HostCall::Reboot => Call::Reboot,
+    }
+}
+
+fn answer_of(answer: HostAnswer) -> Option<Answer> {
+    let why = || "a fault was made\u{1b}[2J".to_owned();
+    match answer {
+        HostAnswer::Locked => Some(Answer::Locked),
+        HostAnswer::NotFound => Some(Answer::NotFound(why())),
+        HostAnswer::NotAllowed => Some(Answer::NotAllowed(why())),
+        HostAnswer::Refused => Some(Answer::Refused(why())),
+        HostAnswer::Nonsense => Some(Answer::Nonsense("{\"a\": 1}".to_owned())),
+        HostAnswer::Half => Some(Answer::Half),
+        HostAnswer::Hang => Some(Answer::Hang),
+        HostAnswer::Unanswered => None,
+    }
+}
