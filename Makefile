@@ -39,11 +39,13 @@ SCHEDULE ?=
 SCALE_NODES ?= 1000 5000
 BENCH_TO ?= $(TARGET)/bench.json
 
-# For `make bench-growth`: the numbers of nodes, the pods on each of them, how many of these are evicted, and budgets.
-GROWTH ?= 10 100 1000 5000
+# For `make bench`, `bench-scale` and `bench-growth`: the pods on each node, how many of these are evicted, and budgets; and
+# the numbers of nodes of `bench-growth`.
 PODS ?= 30
 EVICTED ?= $(PODS)
 BUDGETS ?= 300
+TENANTS = --pods-per-node $(PODS) --evicted-per-node $(EVICTED) --budgets $(BUDGETS)
+GROWTH ?= 10 100 1000 5000
 
 # For `make mutants`: the files that are changed, or only what differs from this commit; and further options (`--jobs 2`,
 # `--shard 1/8`, `--iterate`, ...). Changed is what decides: what only waits, sends and listens is left to the tests on a real
@@ -237,8 +239,8 @@ bench: control-plane build brupop-case ## Measures what a user of the operator p
 	$(TARGET)/instructions/brupop-case --times $(FIGURES)/bench-pass.json || failed=1; \
 	$(TARGET)/release/brupop-bench-admission --rounds 50 --to $(FIGURES)/bench-admission.json || failed=1; \
 	for nodes in $(SCALE_NODES); do \
-	  $(TARGET)/release/brupop-bench-scale --nodes $$nodes --pods-per-node 30 --budgets 300 --waiting $$((nodes / 20)) \
-	    --limit 5% --updates 0 --quiet-seconds 10 --to $(FIGURES)/bench-scale-$$nodes.json || failed=1; \
+	  $(TARGET)/release/brupop-bench-scale --nodes $$nodes $(TENANTS) --waiting $$((nodes / 20)) --limit 5% --updates 0 \
+	    --quiet-seconds 10 --to $(FIGURES)/bench-scale-$$nodes.json || failed=1; \
 	done; \
 	$(TARGET)/release/brupop-bench --to $(BENCH_TO) --take-over $(FIGURES)/bench-*.json || failed=1; \
 	exit $$failed
@@ -264,9 +266,9 @@ bench-pass: ## Measures one pass of the reconciler over 5,000 nodes: observe, an
 	cargo bench --locked --quiet -p brupop-bench-cases --bench pass
 
 .PHONY: bench-scale
-bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, and with 1,000 that kwok keeps: start, memory, requests (ten minutes)
+bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, and with 1,000 that kwok keeps: start, memory, requests (a quarter of an hour; PODS, EVICTED, BUDGETS)
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
-	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale
+	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale $(TENANTS)
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 1000 --kwok
 
 .PHONY: bench-growth
@@ -274,9 +276,8 @@ bench-growth: control-plane build ## Measures the reconciler with more and more 
 	@$(BENCH) --bin brupop-bench-scale --bin brupop-bench-growth
 	@mkdir -p $(FIGURES)
 	@for nodes in $(GROWTH); do \
-	  BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes $$nodes --pods-per-node $(PODS) \
-	    --evicted-per-node $(EVICTED) --budgets $(BUDGETS) --waiting $$(((nodes + 19) / 20)) --limit 5% --updates 0 \
-	    --point $(FIGURES)/growth-$$nodes.json || exit; \
+	  BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes $$nodes $(TENANTS) \
+	    --waiting $$(((nodes + 19) / 20)) --limit 5% --updates 0 --point $(FIGURES)/growth-$$nodes.json || exit; \
 	done
 	@$(TARGET)/release/brupop-bench-growth --svg $(TARGET)/growth.svg $(GROWTH:%=$(FIGURES)/growth-%.json)
 
