@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use brupop_testbed::Fleet;
 use brupop_testbed::host::{Ended, Host};
+use futures::future::try_join_all;
+use kube::Client;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::apply::{Maker, go_on};
@@ -28,8 +30,10 @@ pub(crate) const TEST_BED: &str = "test bed";
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest that a fault may take to be made: what is to be signalled may be hard to find.
 const MAKING: Duration = Duration::from_secs(5);
-/// How long the API server may take to answer again once the faults have stopped.
-const ANSWERS: Duration = Duration::from_mins(2);
+/// How long everything that people have left may take to be undone once the faults have stopped: the API server may not answer
+/// yet, and in a try each node is one of many.
+const TIDYING: Duration = Duration::from_mins(3);
+const TRY: Duration = Duration::from_mins(1);
 /// After the faults: how long nothing may happen before everything must be at rest; and how long all of it may take. A
 /// budget takes an evicted pod for gone for two minutes, although a `StatefulSet` has made it again under the same name.
 const NO_PROGRESS: Duration = Duration::from_mins(3);
@@ -158,10 +162,13 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, settings: &Settings) -> Resu
     maker.until_people_are_done().await;
     let began = Instant::now();
     loop {
-        match timeout(MAKING * 4, tidy_up(fleet, settings)).await.context("no answer").flatten() {
+        match timeout(TRY, tidy_up(fleet, settings)).await.context("no answer").flatten() {
             Ok(()) => break,
-            Err(error) if began.elapsed() > ANSWERS => return Err(error.context("nobody can tidy up")),
-            Err(_) => sleep(LOOK * 10).await,
+            Err(error) if began.elapsed() > TIDYING => return Err(error.context("nobody can tidy up")),
+            Err(_) => {
+                maker.mend(fleet)?;
+                sleep(LOOK * 10).await;
+            }
         }
     }
     fleet.publish(LAST)
@@ -181,16 +188,19 @@ async fn tidy_up(fleet: &Fleet, settings: &Settings) -> Result<()> {
     for workload in BUDGETS {
         people::budget(client.clone(), workload.to_owned(), true).await?;
     }
-    for (node, host) in fleet.hosts.iter().enumerate().take(settings.nodes) {
-        people::add_node(client.clone(), node, host.clone()).await?;
-        people::pause_node(client.clone(), node, false).await?;
-        people::update_now(client.clone(), node, false).await?;
-        people::label(client.clone(), node, true).await?;
-        people::uncordon_own(client.clone(), node).await?;
-        people::delete_pod(client.clone(), node).await?;
-        people::break_marker(client.clone(), node, false).await?;
-    }
+    let nodes = fleet.hosts.iter().cloned().enumerate().take(settings.nodes);
+    try_join_all(nodes.map(|(node, host)| tidy_up_node(client.clone(), node, host))).await?;
     Ok(())
+}
+
+async fn tidy_up_node(client: Client, node: usize, host: Host) -> Result<()> {
+    people::add_node(client.clone(), node, host).await?;
+    people::pause_node(client.clone(), node, false).await?;
+    people::update_now(client.clone(), node, false).await?;
+    people::label(client.clone(), node, true).await?;
+    people::uncordon_own(client.clone(), node).await?;
+    people::delete_pod(client.clone(), node).await?;
+    people::break_marker(client, node, false).await
 }
 
 /// Awaits that everything is at rest.
