@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::checker::Violation;
 
-/// What a run came to; of several, the sums, and the most of what is no number of events.
+/// What a run came to; of several, the sums, and the most where a sum says nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) violations: Vec<Violation>,
