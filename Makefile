@@ -28,11 +28,12 @@ OVERLAY ?= default
 IMAGE ?= $(if $(VERSION),$(shell sed -n 's/^ *newName: //p' manifests/kustomization.yaml):v$(VERSION:v%=%))
 DIST ?= dist
 
-# For `make chaos`; a SCHEDULE is a file in place of a seed, and one that fails is made small in SHRINK runs, of minutes each.
+# For `make chaos`; a SCHEDULE is a file in place of a seed, and one that fails is made small in SHRINK runs, of
+# minutes each, unless many seeds are run.
 CHAOS_SECONDS ?= 120
 SEED ?=
 SEEDS ?= 1
-SHRINK ?= 20
+SHRINK ?= $(if $(filter 1,$(SEEDS)),20,0)
 SCHEDULE ?=
 
 # For `make bench`: the nodes of its large fleet, and where the table is written as JSON.

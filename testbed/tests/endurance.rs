@@ -22,10 +22,10 @@ const AGENTS: usize = 8;
 const REPORTS: usize = 5_000;
 const ROTATIONS: usize = 5;
 const RESTARTS: usize = 4;
-/// Most reports that may be cut off in mid-request, of thousands and some twenty restarts. A replica that ends asks for eight
-/// seconds that nobody comes back over the same connection, and then closes those that were not used; on one of these the API
-/// server may have begun to write at that very moment. It sends again what it had not begun to write, and nothing else.
-const CUT_OFF: usize = 2;
+/// One report in mid-request may be cut off in so many restarts. A replica that ends asks for eight seconds that nobody comes
+/// back over the same connection, and then closes those that were not used; on one of these the API server may have begun to
+/// write at that very moment. It sends again what it had not begun to write, and nothing else.
+const CUT_OFF_ONCE_IN: usize = 10;
 /// A third before its end a certificate is renewed: every 12 seconds. Between two rotations API servers keep their
 /// connections, and what was replaced in the meantime lingers to its end.
 const LIFETIME: &str = "18s";
@@ -271,7 +271,7 @@ async fn no_report_is_lost_during_rotations_and_restarts() -> Result<()> {
         began.elapsed().as_secs_f32()
     );
     ensure!(failed.is_empty(), "{} reports failed:\n{}", failed.len(), failed.join("\n"));
-    ensure!(cut_off <= CUT_OFF, "{cut_off} reports were cut off");
+    ensure!(cut_off * CUT_OFF_ONCE_IN <= counts.2, "{cut_off} reports were cut off in {} restarts", counts.2);
 
     // The API server's own account of it: each one was reviewed by the webhook, and stored.
     let events = audit.read()?;

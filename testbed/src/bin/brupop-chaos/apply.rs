@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
 use crate::fault::{Bad, Fault, Process};
@@ -35,6 +35,9 @@ const A_MOMENT: Duration = Duration::from_secs(1);
 /// What somebody does by the API server.
 type Does = BoxFuture<'static, Result<()>>;
 
+/// The kind of the fault that somebody has made, unless one was taken back; and how that went.
+type Done = (Option<String>, Result<()>);
+
 /// Who makes faults: remembers what is wrong, and what people do.
 pub(crate) struct Maker {
     pub(crate) hosts: Hosts,
@@ -46,8 +49,8 @@ pub(crate) struct Maker {
     remade: BTreeSet<usize>,
     /// Faults that were made, by kind.
     pub(crate) made: BTreeMap<String, usize>,
-    /// What people do meanwhile, and the kind of the fault that is made by it, unless one is taken back.
-    people: JoinSet<(Option<String>, Result<()>)>,
+    /// What people do meanwhile.
+    people: JoinSet<Done>,
     /// Pods whose process stands still.
     frozen: Meant,
     /// Pods whose gateway is bad.
@@ -232,7 +235,7 @@ impl Maker {
                 fleet.hosts.iter().for_each(Host::tell_again);
                 // Their Nodes may be those of before again. Kubelets renew tokens within the hour; we do not wait for that.
                 for node in std::mem::take(&mut self.remade) {
-                    for pod in self.pods(fleet, Process::Agent(node)).await? {
+                    for pod in self.pods(fleet, Process::Agent(node)).await.unwrap_or_default() {
                         self.person(None, people::delete_operator_pod(fleet.client(), pod).boxed());
                     }
                 }
@@ -273,7 +276,7 @@ impl Maker {
 
     /// Takes note of what people have done.
     pub(crate) fn hear(&mut self) {
-        while let Some(Ok(done)) = self.people.try_join_next() {
+        while let Some(done) = self.people.try_join_next() {
             self.heard(done);
         }
     }
@@ -281,14 +284,13 @@ impl Maker {
     /// Awaits what people do.
     pub(crate) async fn until_people_are_done(&mut self) {
         while let Some(done) = self.people.join_next().await {
-            if let Ok(done) = done {
-                self.heard(done);
-            }
+            self.heard(done);
         }
     }
 
     /// A fault that was made in vain does not count.
-    fn heard(&mut self, (makes, done): (Option<String>, Result<()>)) {
+    fn heard(&mut self, done: Result<Done, JoinError>) {
+        let (makes, done) = done.unwrap_or_else(|error| (None, Err(error.into())));
         let Err(error) = done else { return };
         println!("   {}, in vain: {}", makes.as_deref().unwrap_or("taking back"), people::why(&error));
         if let Some(made) = makes.and_then(|kind| self.made.get_mut(&kind)) {
@@ -318,7 +320,10 @@ impl Maker {
         Ok(())
     }
 
-    /// The pods that are meant; usually one.
+    /// The pod that is meant. While nobody can say who leads, the leader is the first reconciler.
+    ///
+    /// # Errors
+    /// It has no process.
     async fn pods(&self, fleet: &Fleet, process: Process) -> Result<Vec<String>> {
         let nth = |component: &str, number: usize| {
             let processes = fleet.processes(component);
@@ -337,7 +342,7 @@ impl Maker {
                 fleet.processes("agent").into_iter().find(on_node).map(|process| process.pod)
             }
         };
-        Ok(pod.into_iter().collect())
+        Ok(vec![pod.with_context(|| format!("{process:?} has no process"))?])
     }
 }
 

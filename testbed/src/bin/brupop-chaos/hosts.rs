@@ -12,13 +12,19 @@ use crate::fault::{Fault, HostAnswer, HostCall};
 pub(crate) struct Hosts {
     faults: Vec<Faults>,
     bad_images: BTreeSet<String>,
-    /// How many faults there are by which no host returns.
+    /// How many faults there are by which no host returns, and hosts that do not by a fault of their own.
     nobody_returns: usize,
+    stay_down: BTreeSet<usize>,
 }
 
 impl Hosts {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self { faults: vec![Faults::default(); nodes], bad_images: BTreeSet::new(), nobody_returns: 0 }
+        Self {
+            faults: vec![Faults::default(); nodes],
+            bad_images: BTreeSet::new(),
+            nobody_returns: 0,
+            stay_down: BTreeSet::new(),
+        }
     }
 
     /// The image of this version comes up on no host.
@@ -51,7 +57,10 @@ impl Hosts {
             }
             Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = true),
             Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = true),
-            Fault::StaysDown { node, .. } => self.change(fleet, *node, |f| f.stays_down = true),
+            Fault::StaysDown { node, .. } => {
+                self.stay_down.insert(*node);
+                self.change(fleet, *node, |f| f.stays_down = true);
+            }
             Fault::NobodyReturns { .. } => {
                 self.nobody_returns += 1;
                 self.change_all(fleet, |faults| faults.stays_down = true);
@@ -89,13 +98,16 @@ impl Hosts {
             Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = false),
             Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = false),
             Fault::StaysDown { node, .. } => {
+                self.stay_down.remove(node);
                 let still = self.nobody_returns > 0;
                 self.change(fleet, *node, |f| f.stays_down = still);
             }
             Fault::NobodyReturns { .. } => {
                 self.nobody_returns = self.nobody_returns.saturating_sub(1);
-                let still = self.nobody_returns > 0;
-                self.change_all(fleet, |faults| faults.stays_down = still);
+                for node in 0..self.faults.len() {
+                    let still = self.nobody_returns > 0 || self.stay_down.contains(&node);
+                    self.change(fleet, node, |faults| faults.stays_down = still);
+                }
             }
             _ => {}
         }
@@ -103,6 +115,8 @@ impl Hosts {
 
     /// Nothing is wrong with any host any more, but that bad images are bad.
     pub(crate) fn heal(&mut self, fleet: &Fleet) {
+        self.nobody_returns = 0;
+        self.stay_down.clear();
         self.change_all(fleet, |faults| *faults = Faults::default());
     }
 

@@ -38,7 +38,7 @@ struct Arguments {
     #[arg(long)]
     seed: Option<u64>,
     /// How many seeds are run, one after the other: this one and those that follow
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// Whether there are pools, whatever the seed says
     #[arg(long)]
@@ -53,7 +53,7 @@ struct Arguments {
     #[arg(long, conflicts_with_all = ["seed", "seeds"])]
     schedule: Option<PathBuf>,
     /// Print what follows from the seed, and do nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "schedule")]
     print: bool,
     /// End a run at the first violation
     #[arg(long)]
@@ -61,7 +61,7 @@ struct Arguments {
     /// Run seeds, or the file, until this rule is violated, and fail if it never is
     #[arg(long)]
     expect: Option<String>,
-    /// Make a schedule that fails small, in at most so many runs
+    /// Make a schedule that fails small, in at most so many runs; a run ends at its first violation then
     #[arg(long, default_value_t = 0)]
     shrink: usize,
     /// Folder for schedules, and for the logs of runs that fail
@@ -146,6 +146,8 @@ async fn one(arguments: &Arguments, name: &str, file: &Path, plan: Plan) -> Resu
 /// is known, because each run takes minutes.
 async fn make_small(plan: Plan, rule: &str, runs: usize, to: &Path) -> Result<()> {
     println!("== {} faults violate \"{rule}\"; are fewer enough? In {runs} runs at most:", plan.steps.len());
+    // One of an earlier run says nothing about this one.
+    let _ = std::fs::remove_file(to);
     let fails = async |steps: &[Step]| {
         let smaller = Plan { settings: plan.settings.clone(), steps: steps.to_vec() };
         let again = match Box::pin(run(&smaller, true, None)).await {
@@ -165,6 +167,8 @@ async fn make_small(plan: Plan, rule: &str, runs: usize, to: &Path) -> Result<()
     if steps.len() < plan.steps.len() {
         let text = schedule::print(&Plan { settings: plan.settings.clone(), steps });
         println!("== these faults still violate \"{rule}\" ({}):\n{text}", to.display());
+    } else {
+        println!("== none could be left out");
     }
     Ok(())
 }

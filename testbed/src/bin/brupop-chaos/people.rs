@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{
     self, FLEET, MARKER_ANNOTATION, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL,
 };
@@ -208,6 +208,7 @@ pub(crate) async fn break_marker(client: Client, node: usize, broken: bool) -> R
     let now = Api::<Node>::all(client.clone()).get(&node_name(node)).await?;
     let marker = now.annotations().get(MARKER_ANNOTATION);
     if marker.map(String::as_str) != (!broken).then_some(BROKEN) {
+        ensure!(!broken, "the Node is being updated");
         return Ok(());
     }
     let patch = json!({"metadata": {

@@ -18,7 +18,7 @@ pub(crate) struct Report {
     pub(crate) granted_under_faults: usize,
     pub(crate) granted: usize,
     pub(crate) reboots: usize,
-    /// Seconds from the last fault to rest, if it came to that: the least and the most.
+    /// Seconds from the last fault to rest, if it came to that: the least and the most of the runs that did.
     pub(crate) settled_in: Option<[u64; 2]>,
     /// The most writes of one object in a minute, by program and resource.
     pub(crate) writes: BTreeMap<(String, String), usize>,

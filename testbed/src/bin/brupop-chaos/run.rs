@@ -87,8 +87,9 @@ async fn go_through(
     if !stop || watch.found.violations.is_empty() {
         let began = Instant::now();
         calm(fleet, maker, &plan.settings).await?;
-        settle(fleet, watch, maker, plan.settings.nodes).await?;
-        report.settled_in = Some([began.elapsed().as_secs(); 2]);
+        if settle(fleet, watch, maker, plan.settings.nodes).await? {
+            report.settled_in = Some([began.elapsed().as_secs(); 2]);
+        }
         watch.conclude(fleet, &maker.prometheus)?;
     }
     Ok(())
@@ -107,8 +108,8 @@ async fn make_faults(
         line.insert((step.at, number), (true, &step.fault));
     }
     let began = Instant::now();
-    // What is not taken back when the last one is made, is taken back with all the rest, but for a restore: none is due then.
-    while line.values().any(|(make, _)| *make)
+    // What is not taken back when the last one is made, is taken back with all the rest; but etcd must have been restored.
+    while line.values().any(|(make, fault)| *make || matches!(fault, Fault::Restore { .. }))
         && let Some(entry) = line.first_entry()
     {
         let at = Duration::from_millis(entry.key().0);
@@ -203,8 +204,8 @@ async fn tidy_up_node(client: Client, node: usize, host: Host) -> Result<()> {
     people::break_marker(client, node, false).await
 }
 
-/// Awaits that everything is at rest.
-async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker, nodes: usize) -> Result<()> {
+/// Awaits that everything is at rest. Returns whether it has come to that.
+async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker, nodes: usize) -> Result<bool> {
     let began = Instant::now();
     let (mut step, mut stepped) = (0, Instant::now());
     let mut rested: Option<Instant> = None;
@@ -216,7 +217,7 @@ async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker, nodes: usiz
         }
         if restless(&watch.objects, LAST, nodes, false).is_empty() {
             if rested.get_or_insert_with(Instant::now).elapsed() > AT_REST {
-                return Ok(());
+                return Ok(true);
             }
         } else {
             rested = None;
@@ -224,7 +225,7 @@ async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker, nodes: usiz
         if stepped.elapsed() > NO_PROGRESS || began.elapsed() > LONGEST {
             let restless = restless(&watch.objects, LAST, nodes, true);
             watch.found.add(restless.into_iter().map(|what| Violation::new("rest", what)));
-            return Ok(());
+            return Ok(false);
         }
         sleep(LOOK).await;
     }
