@@ -60,7 +60,7 @@ pub(crate) enum Fault {
     HostAnswers { node: usize, call: HostCall, answer: HostAnswer, ms: u64 },
     /// A host's command is started, and fails.
     CommandFails { node: usize, call: HostCall, ms: u64 },
-    /// A host's command is started, and the host never says that it has ended.
+    /// A host's command is started and ends, and the host never says so.
     CommandHangs { node: usize, call: HostCall, ms: u64 },
     /// A host falls back when it boots.
     FallsBack { node: usize, ms: u64 },
