@@ -46,6 +46,8 @@ PODS ?= 30
 EVICTED ?= $(PODS)
 BUDGETS ?= 300
 TENANTS = --pods-per-node $(PODS) --evicted-per-node $(EVICTED) --budgets $(BUDGETS)
+# Of $nodes.
+FIVE_PERCENT = $(TENANTS) --waiting $$(((nodes + 19) / 20)) --limit 5% --updates 0
 GROWTH ?= 10 100 1000 5000
 
 # For `make mutants`: the files that are changed, or only what differs from this commit; and further options (`--jobs 2`,
@@ -240,8 +242,8 @@ bench: control-plane build brupop-case ## Measures what a user of the operator p
 	$(TARGET)/instructions/brupop-case --times $(FIGURES)/bench-pass.json || failed=1; \
 	$(TARGET)/release/brupop-bench-admission --rounds 50 --to $(FIGURES)/bench-admission.json || failed=1; \
 	for nodes in $(SCALE_NODES); do \
-	  $(TARGET)/release/brupop-bench-scale --nodes $$nodes $(TENANTS) --waiting $$((nodes / 20)) --limit 5% --updates 0 \
-	    --quiet-seconds 10 --to $(FIGURES)/bench-scale-$$nodes.json || failed=1; \
+	  $(TARGET)/release/brupop-bench-scale --nodes $$nodes $(FIVE_PERCENT) --quiet-seconds 10 \
+	    --to $(FIGURES)/bench-scale-$$nodes.json || failed=1; \
 	done; \
 	$(TARGET)/release/brupop-bench --to $(BENCH_TO) --take-over $(FIGURES)/bench-*.json || failed=1; \
 	exit $$failed
@@ -277,8 +279,8 @@ bench-growth: control-plane build ## Measures the reconciler with more and more 
 	@$(BENCH) --bin brupop-bench-scale --bin brupop-bench-growth
 	@mkdir -p $(FIGURES)
 	@for nodes in $(GROWTH); do \
-	  BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes $$nodes $(TENANTS) \
-	    --waiting $$(((nodes + 19) / 20)) --limit 5% --updates 0 --point $(FIGURES)/growth-$$nodes.json || exit; \
+	  BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes $$nodes $(FIVE_PERCENT) \
+	    --point $(FIGURES)/growth-$$nodes.json || exit; \
 	done
 	@$(TARGET)/release/brupop-bench-growth --svg $(TARGET)/growth.svg $(GROWTH:%=$(FIGURES)/growth-%.json)
 

@@ -59,21 +59,20 @@ pub(crate) struct Maker {
     pub(crate) prometheus: Prometheus,
 }
 
-/// The pods that faults of one kind were made on, by what was meant.
+/// The pods that faults of one kind were made on, and what was meant.
 #[derive(Debug, Default)]
-struct Meant(Vec<(Process, Vec<String>)>);
+struct Meant(Vec<(Process, String)>);
 
 impl Meant {
-    fn put(&mut self, process: Process, pods: Vec<String>) {
-        self.0.push((process, pods));
+    fn put(&mut self, process: Process, pod: String) {
+        self.0.push((process, pod));
     }
 
-    /// Those of a fault that is over, but for those of others that are not.
-    fn take(&mut self, process: Process) -> Vec<String> {
-        let Some(place) = self.0.iter().position(|(meant, _)| *meant == process) else { return vec![] };
-        let (_, mut pods) = self.0.remove(place);
-        pods.retain(|pod| !self.0.iter().any(|(_, others)| others.contains(pod)));
-        pods
+    /// The one of a fault that is over, unless another one that is not was made on it.
+    fn take(&mut self, process: Process) -> Option<String> {
+        let place = self.0.iter().position(|(meant, _)| *meant == process)?;
+        let (_, pod) = self.0.remove(place);
+        (!self.0.iter().any(|(_, other)| *other == pod)).then_some(pod)
     }
 }
 
@@ -108,16 +107,16 @@ impl Maker {
                 }
                 fleet.publish(version)?;
             }
-            Fault::Kill { process } => self.signal(fleet, *process, Signal::KILL).await?,
+            Fault::Kill { process } => {
+                let pod = self.pod(fleet, *process).await?;
+                fleet.kubelets.signal(NAMESPACE, &pod, Signal::KILL);
+            }
             Fault::Freeze { process, .. } => self.freeze(fleet, *process).await?,
             Fault::DeletePod { process } => {
                 let pods = Api::<Pod>::namespaced(fleet.client(), NAMESPACE);
-                for pod in self.pods(fleet, *process).await? {
-                    let pods = pods.clone();
-                    let deletes =
-                        async move { Ok(pods.delete(&pod, &DeleteParams::default()).await.map(drop)?) };
-                    self.person(Some(fault.kind()), deletes.boxed());
-                }
+                let pod = self.pod(fleet, *process).await?;
+                let deletes = async move { Ok(pods.delete(&pod, &DeleteParams::default()).await.map(drop)?) };
+                self.person(Some(fault.kind()), deletes.boxed());
             }
             Fault::KillPlane { program, .. } => {
                 self.down.insert(program.clone());
@@ -131,15 +130,15 @@ impl Maker {
                 self.snapshot = Some(file);
             }
             Fault::Network { process, weather, .. } => {
-                let pods = self.pods(fleet, *process).await?;
+                let pod = self.pod(fleet, *process).await?;
                 let weather = match weather {
                     Bad::Slow => Weather::Slow(Duration::from_millis(500)),
                     Bad::Silent => Weather::Silent,
                     Bad::Deaf => Weather::Deaf,
                     Bad::Shut => Weather::Shut,
                 };
-                set_weather(fleet, &pods, weather);
-                self.cut_off.put(*process, pods);
+                set_weather(fleet, &pod, weather);
+                self.cut_off.put(*process, pod);
             }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(false),
             Fault::Source { wrong, .. } => self.prometheus.set(Some(*wrong)),
@@ -150,7 +149,7 @@ impl Maker {
                 self.person(Some(fault.kind()), people::rogue(client, *node, fleet.hosts.len()).boxed());
             }
             _ => {
-                self.hosts.make(fleet, fault);
+                self.hosts.set(fleet, fault, true);
                 self.ask_a_person(fleet, fault, true);
             }
         }
@@ -235,18 +234,20 @@ impl Maker {
                 fleet.hosts.iter().for_each(Host::tell_again);
                 // Their Nodes may be those of before again. Kubelets renew tokens within the hour; we do not wait for that.
                 for node in std::mem::take(&mut self.remade) {
-                    for pod in self.pods(fleet, Process::Agent(node)).await.unwrap_or_default() {
+                    if let Ok(pod) = self.pod(fleet, Process::Agent(node)).await {
                         self.person(None, people::delete_operator_pod(fleet.client(), pod).boxed());
                     }
                 }
             }
             Fault::Network { process, .. } => {
-                set_weather(fleet, &self.cut_off.take(*process), Weather::Clear);
+                if let Some(pod) = self.cut_off.take(*process) {
+                    set_weather(fleet, &pod, Weather::Clear);
+                }
             }
             Fault::WebhookUnreachable { .. } => fleet.control_plane.reach_services(true),
             Fault::Source { .. } => self.prometheus.set(None),
             _ => {
-                self.hosts.take_back(fleet, fault);
+                self.hosts.set(fleet, fault, false);
                 self.ask_a_person(fleet, fault, false);
             }
         }
@@ -305,26 +306,23 @@ impl Maker {
     }
 
     async fn freeze(&mut self, fleet: &Fleet, process: Process) -> Result<()> {
-        let pods = self.pods(fleet, process).await?;
-        signal_all(fleet, &pods, Signal::STOP);
-        self.frozen.put(process, pods);
+        let pod = self.pod(fleet, process).await?;
+        fleet.kubelets.signal(NAMESPACE, &pod, Signal::STOP);
+        self.frozen.put(process, pod);
         Ok(())
     }
 
     fn thaw(&mut self, fleet: &Fleet, process: Process) {
-        signal_all(fleet, &self.frozen.take(process), Signal::CONT);
-    }
-
-    async fn signal(&self, fleet: &Fleet, process: Process, signal: Signal) -> Result<()> {
-        signal_all(fleet, &self.pods(fleet, process).await?, signal);
-        Ok(())
+        if let Some(pod) = self.frozen.take(process) {
+            fleet.kubelets.signal(NAMESPACE, &pod, Signal::CONT);
+        }
     }
 
     /// The pod that is meant. While nobody can say who leads, the leader is the first reconciler.
     ///
     /// # Errors
     /// It has no process.
-    async fn pods(&self, fleet: &Fleet, process: Process) -> Result<Vec<String>> {
+    async fn pod(&self, fleet: &Fleet, process: Process) -> Result<String> {
         let nth = |component: &str, number: usize| {
             let processes = fleet.processes(component);
             let index = number.checked_rem(processes.len());
@@ -342,7 +340,7 @@ impl Maker {
                 fleet.processes("agent").into_iter().find(on_node).map(|process| process.pod)
             }
         };
-        Ok(vec![pod.with_context(|| format!("{process:?} has no process"))?])
+        pod.with_context(|| format!("{process:?} has no process"))
     }
 }
 
@@ -362,16 +360,8 @@ pub(crate) fn go_on(fleet: &Fleet) {
     }
 }
 
-fn signal_all(fleet: &Fleet, pods: &[String], signal: Signal) {
-    for pod in pods {
-        fleet.kubelets.signal(NAMESPACE, pod, signal);
-    }
-}
-
-fn set_weather(fleet: &Fleet, pods: &[String], weather: Weather) {
+fn set_weather(fleet: &Fleet, pod: &str, weather: Weather) {
     if let Some(gateways) = &fleet.gateways {
-        for pod in pods {
-            gateways.set(pod, weather);
-        }
+        gateways.set(pod, weather);
     }
 }

@@ -33,37 +33,54 @@ impl Hosts {
         self.change_all(fleet, |_| ());
     }
 
-    /// Makes a fault, if it is one of hosts.
-    pub(crate) fn make(&mut self, fleet: &Fleet, fault: &Fault) {
+    /// Makes a fault, if it is one of hosts, or takes it back.
+    pub(crate) fn set(&mut self, fleet: &Fleet, fault: &Fault, made: bool) {
         match fault {
             Fault::HostAnswers { node, call, answer, .. } => {
                 let (call, answer) = (call_of(*call), answer_of(*answer));
                 self.change(fleet, *node, |faults| match answer {
-                    None => drop(faults.unanswered.insert(call)),
-                    Some(answer) => drop(faults.answers.insert(call, answer)),
+                    None if made => drop(faults.unanswered.insert(call)),
+                    Some(answer) if made => drop(faults.answers.insert(call, answer)),
+                    _ => {
+                        faults.answers.remove(&call);
+                        faults.unanswered.remove(&call);
+                    }
                 });
             }
             Fault::CommandFails { node, call, .. } => {
                 let Call::Action(command) = call_of(*call) else { return };
                 self.change(fleet, *node, |faults| {
-                    faults.failing.insert(command, "no space left on device\u{1b}[2J".to_owned());
+                    if made {
+                        faults.failing.insert(command, "no space left on device\u{1b}[2J".to_owned());
+                    } else {
+                        faults.failing.remove(&command);
+                    }
                 });
             }
             Fault::CommandHangs { node, call, .. } => {
                 let Call::Action(command) = call_of(*call) else { return };
                 self.change(fleet, *node, |faults| {
-                    faults.lost.insert(command);
+                    if made {
+                        faults.lost.insert(command);
+                    } else {
+                        faults.lost.remove(&command);
+                    }
                 });
             }
-            Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = true),
-            Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = true),
+            Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = made),
+            Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = made),
             Fault::StaysDown { node, .. } => {
-                self.stay_down.insert(*node);
-                self.change(fleet, *node, |f| f.stays_down = true);
+                if made {
+                    self.stay_down.insert(*node);
+                } else {
+                    self.stay_down.remove(node);
+                }
+                self.keep_down(fleet);
             }
             Fault::NobodyReturns { .. } => {
-                self.nobody_returns += 1;
-                self.change_all(fleet, |faults| faults.stays_down = true);
+                let others = self.nobody_returns;
+                self.nobody_returns = if made { others + 1 } else { others.saturating_sub(1) };
+                self.keep_down(fleet);
             }
             Fault::Reboots { node } => on_host(fleet, *node, Host::reboot_now),
             Fault::ApiRestarts { node, ms } => {
@@ -73,43 +90,11 @@ impl Hosts {
         }
     }
 
-    /// Takes a fault back, if it is one of hosts.
-    pub(crate) fn take_back(&mut self, fleet: &Fleet, fault: &Fault) {
-        match fault {
-            Fault::HostAnswers { node, call, .. } => {
-                let call = call_of(*call);
-                self.change(fleet, *node, |faults| {
-                    faults.answers.remove(&call);
-                    faults.unanswered.remove(&call);
-                });
-            }
-            Fault::CommandFails { node, call, .. } => {
-                let Call::Action(command) = call_of(*call) else { return };
-                self.change(fleet, *node, |faults| {
-                    faults.failing.remove(&command);
-                });
-            }
-            Fault::CommandHangs { node, call, .. } => {
-                let Call::Action(command) = call_of(*call) else { return };
-                self.change(fleet, *node, |faults| {
-                    faults.lost.remove(&command);
-                });
-            }
-            Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = false),
-            Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = false),
-            Fault::StaysDown { node, .. } => {
-                self.stay_down.remove(node);
-                let still = self.nobody_returns > 0;
-                self.change(fleet, *node, |f| f.stays_down = still);
-            }
-            Fault::NobodyReturns { .. } => {
-                self.nobody_returns = self.nobody_returns.saturating_sub(1);
-                for node in 0..self.faults.len() {
-                    let still = self.nobody_returns > 0 || self.stay_down.contains(&node);
-                    self.change(fleet, node, |faults| faults.stays_down = still);
-                }
-            }
-            _ => {}
+    /// Which hosts do not come back follows from the faults that there are.
+    fn keep_down(&mut self, fleet: &Fleet) {
+        for node in 0..self.faults.len() {
+            let down = self.nobody_returns > 0 || self.stay_down.contains(&node);
+            self.change(fleet, node, |faults| faults.stays_down = down);
         }
     }
 
