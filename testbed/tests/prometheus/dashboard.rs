@@ -19,7 +19,7 @@ async fn each_query_of_the_dashboard_finds_something() -> Result<()> {
     observed.roll_out().await?;
     let mut missed = vec![];
     let found = await_until("each query finds something", DEADLINE, async || {
-        let (window, mut wrong) = (observed.window(50), vec![]);
+        let (window, mut wrong) = (observed.window(10), vec![]);
         for panel in &dashboard.panels {
             if let Err(error) = panel.ask(&observed.prometheus, window).await {
                 wrong.push(format!("{error:#}"));
