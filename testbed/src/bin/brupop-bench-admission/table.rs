@@ -14,17 +14,22 @@ use crate::waits::Wait;
 const AIM_ALONE: f64 = 1.05;
 const AIM_PARALLEL: f64 = 1.1;
 
+/// What was measured, how patches came, and the aim for our webhook to one that does nothing.
+fn parts(measured: &Measured) -> [(String, &BTreeMap<Variant, Times>, f64); 2] {
+    [
+        ("one after the other".to_owned(), &measured.alone, AIM_ALONE),
+        (format!("{PARALLEL} in parallel"), &measured.parallel, AIM_PARALLEL),
+    ]
+}
+
 /// The tables of both parts, and how our webhook compares with the one that does nothing.
 pub fn render(measured: &Measured, waits: &BTreeMap<Hook, Wait>) -> String {
     let mut text = String::new();
-    for (title, part, aim) in [
-        ("One after the other".to_owned(), &measured.alone, AIM_ALONE),
-        (format!("{PARALLEL} in parallel"), &measured.parallel, AIM_PARALLEL),
-    ] {
+    for (how, part, aim) in parts(measured) {
         // Writing to a String does not fail.
         let _ = writeln!(
             text,
-            "| {title} | patches | p50 | p99 | patches/s | p50 to bare |\n|---|---|---|---|---|---|"
+            "| {how} | patches | p50 | p99 | patches/s | p50 to bare |\n|---|---|---|---|---|---|"
         );
         let bare = part.get(&Variant::Bare).map(|times| times.percentile(50));
         for (variant, times) in part {
@@ -54,10 +59,7 @@ pub fn render(measured: &Measured, waits: &BTreeMap<Hook, Wait>) -> String {
 /// For the table of `make bench`.
 pub fn figures(measured: &Measured) -> Vec<Figure> {
     let mut figures = vec![];
-    for (how, part, aim) in [
-        ("one after the other".to_owned(), &measured.alone, AIM_ALONE),
-        (format!("{PARALLEL} in parallel"), &measured.parallel, AIM_PARALLEL),
-    ] {
+    for (how, part, aim) in parts(measured) {
         let p50 = |variant| part.get(&variant).map_or(f64::NAN, |times| times.percentile(50).as_secs_f64());
         let ratio = p50(Variant::Webhook) / p50(Variant::DoNothing);
         let what = format!("admission: our webhook to one that does nothing, patches {how}");
