@@ -20,25 +20,41 @@ impl Fleet {
     /// The API server refuses, or the host does not start.
     pub async fn join(&mut self, number: usize, durations: Durations) -> Result<()> {
         let mut node = NewNode::numbered(number)?;
-        let variant =
-            self.variants.get(number % self.variants.len().max(1)).context("hosts have no variant")?;
-        let host = Host::start(HostOptions {
-            socket: self.kubelets.api_socket(&node.name)?,
-            socket_group: None,
-            version: OLD.to_owned(),
-            variant: (*variant).to_owned(),
-            arch: "x86_64".to_owned(),
-            boot_id_file: self.kubelets.boot_id_file(&node.name)?,
-            durations,
-            faults: Faults::default(),
-        })
-        .await?;
+        let host = self.boot(&node.name, number, durations).await?;
         node.os_image = host.pretty_name();
         node.boot_id = host.boot_id();
         node.create(&self.client()).await?;
         self.kubelets.attach(&node.name, host.power());
         self.hosts.push(host);
         Ok(())
+    }
+
+    /// The host of `node-<number>`, which becomes the last of [`Fleet::hosts`]: its kubelet waits for somebody to make the Node.
+    ///
+    /// # Errors
+    /// The host does not start.
+    pub async fn add_host(&mut self, number: usize, durations: Durations) -> Result<()> {
+        let node = NewNode::numbered(number)?.name;
+        let host = self.boot(&node, number, durations).await?;
+        self.kubelets.attach(&node, host.power());
+        self.hosts.push(host);
+        Ok(())
+    }
+
+    async fn boot(&self, node: &str, number: usize, durations: Durations) -> Result<Host> {
+        let variant =
+            self.variants.get(number % self.variants.len().max(1)).context("hosts have no variant")?;
+        Host::start(HostOptions {
+            socket: self.kubelets.api_socket(node)?,
+            socket_group: None,
+            version: OLD.to_owned(),
+            variant: (*variant).to_owned(),
+            arch: "x86_64".to_owned(),
+            boot_id_file: self.kubelets.boot_id_file(node)?,
+            durations,
+            faults: Faults::default(),
+        })
+        .await
     }
 
     /// Another machine takes the place of this one, under the same name: the Node is deleted and made again, and what

@@ -1,6 +1,7 @@
 //! What can go wrong with a simulated host, adjustable while it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::machine::{Choice, Command, Ending};
 
@@ -51,6 +52,8 @@ pub struct Faults {
     pub vanishing: BTreeSet<Command>,
     /// Commands that are started and never end for the host: it never says that they have run.
     pub lost: BTreeSet<Command>,
+    /// Commands that take so much longer once they are started, and hold the lock for as long.
+    pub lasting: BTreeMap<Command, Duration>,
     /// Calls that are carried out, and whose answer never comes.
     pub unanswered: BTreeSet<Call>,
     /// The new image does not come up: the boot loader falls back.

@@ -279,15 +279,16 @@ impl Shared {
         if self.readers.load(Ordering::Relaxed) > 0 {
             return Err(Refusal::Locked);
         }
+        let faults = lock(&self.faults).clone();
         let boot = {
-            let choice = lock(&self.faults).choice.clone();
             let mut machine = self.machine();
-            machine.start(command, &choice)?;
+            machine.start(command, &faults.choice)?;
             machine.boots()
         };
+        let takes = self.durations.of(command) + faults.lasting.get(&command).copied().unwrap_or_default();
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            tokio::time::sleep(shared.durations.of(command)).await;
+            tokio::time::sleep(takes).await;
             let faults = lock(&shared.faults).clone();
             let ending = faults.ending(command);
             let mut machine = shared.machine();

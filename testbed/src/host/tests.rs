@@ -206,3 +206,16 @@ async fn reading_the_status_takes_the_lock_too() {
     assert_eq!(locked, 423);
     assert_eq!(code(&place, "POST", "/actions/refresh-updates").await, 204);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_takes_longer_keeps_the_lock() {
+    let place = Place::new("lasting");
+    let host = start(&place, Durations::default()).await;
+    let lasting = [(Command::Refresh, Duration::from_secs(30))].into();
+    host.set_faults(Faults { lasting, ..Faults::default() });
+    assert_eq!(code(&place, "POST", "/actions/refresh-updates").await, 204);
+    host.set_faults(Faults::default());
+    assert_eq!(code(&place, "GET", "/updates/status").await, 423, "it has been started");
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(code(&place, "GET", "/updates/status").await, 200);
+}

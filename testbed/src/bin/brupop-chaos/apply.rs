@@ -12,28 +12,25 @@ use brupop_testbed::host::Host;
 use brupop_testbed::kubelet::PodProcess;
 use brupop_testbed::sandbox::Signal;
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
+use crate::asked::{self, Does};
 use crate::fault::{Bad, Fault, Process};
 use crate::hosts::Hosts;
 use crate::people::{self, node_name};
-use crate::pools;
 use crate::prometheus::Prometheus;
 use crate::refuser::Refuser;
+use crate::rogue;
 use brupop_testbed::operator::NAMESPACE;
 
 /// Longest that a person waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Longest wait for the Lease's holder: the API server may be away.
 const A_MOMENT: Duration = Duration::from_secs(1);
-
-/// What somebody does by the API server.
-type Does = BoxFuture<'static, Result<()>>;
 
 /// The kind of the fault that somebody has made, unless one was taken back; and how that went.
 type Done = (Option<String>, Result<()>);
@@ -146,7 +143,7 @@ impl Maker {
                 self.freeze(fleet, Process::Agent(*node)).await?;
                 let token = timeout(A_MOMENT * 3, fleet.agents_token(&node_name(*node))).await??;
                 let client = fleet.control_plane.client_for_token(&token).await?;
-                self.person(Some(fault.kind()), people::rogue(client, *node, fleet.hosts.len()).boxed());
+                self.person(Some(fault.kind()), rogue::tries(client, *node, fleet.hosts.len()).boxed());
             }
             _ => {
                 self.hosts.set(fleet, fault, true);
@@ -158,57 +155,12 @@ impl Maker {
 
     /// Has a person do something, or take it back.
     fn ask_a_person(&mut self, fleet: &Fleet, fault: &Fault, make: bool) {
-        if let Some(does) = self.asked_of_a_person(fleet, fault, make) {
+        if let Fault::Recreate { node } | Fault::Leave { node, .. } = fault {
+            self.remade.insert(*node);
+        }
+        if let Some(does) = asked::of(fleet, &self.refuser, fault, make) {
             self.person(make.then(|| fault.kind()), does);
         }
-    }
-
-    fn asked_of_a_person(&mut self, fleet: &Fleet, fault: &Fault, make: bool) -> Option<Does> {
-        let client = fleet.client();
-        Some(match fault.clone() {
-            Fault::Recreate { node } => {
-                self.remade.insert(node);
-                let host = fleet.hosts.get(node).cloned()?;
-                let again = async move {
-                    people::remove_node(client.clone(), node).await?;
-                    people::add_node(client, node, host).await
-                };
-                again.boxed()
-            }
-            Fault::Leave { node, .. } if make => people::remove_node(client, node).boxed(),
-            Fault::Leave { node, .. } => {
-                self.remade.insert(node);
-                people::add_node(client, node, fleet.hosts.get(node).cloned()?).boxed()
-            }
-            Fault::Pool { pool, change, .. } if make => pools::change(client, pool, change).boxed(),
-            Fault::Pool { pool, .. } => pools::restore(client, pool).boxed(),
-            Fault::SetLimit { limit } => people::set_limit(client, limit).boxed(),
-            Fault::Throttled { .. } => people::throttle(client, make).boxed(),
-            Fault::Refused { code, .. } => {
-                let refusing = make.then(|| self.refuser.configuration(code));
-                people::refuse(client, refusing).boxed()
-            }
-            Fault::Cordon { node, .. } if make => people::cordon(client, node).boxed(),
-            Fault::Drain { node, .. } if make => people::drain(client, node).boxed(),
-            Fault::Cordon { node, .. } | Fault::Drain { node, .. } => {
-                people::uncordon_own(client, node).boxed()
-            }
-            Fault::Uncordon { node } => people::uncordon(client, node).boxed(),
-            Fault::PauseNode { node, .. } => people::pause_node(client, node, make).boxed(),
-            Fault::PauseFleet { .. } => people::pause_fleet(client, make).boxed(),
-            Fault::Acknowledge => people::acknowledge(client).boxed(),
-            Fault::DeleteFleet => people::delete_fleet(client).boxed(),
-            Fault::Unlabel { node, .. } => people::label(client, node, !make).boxed(),
-            Fault::UpdateNow { node, .. } => people::update_now(client, node, make).boxed(),
-            Fault::EditSpec { node, what } => people::edit_spec(client, node, what).boxed(),
-            Fault::EditStatus { node, what } => people::edit_status(client, node, what).boxed(),
-            Fault::DeleteShadow { node } => people::delete_shadow(client, node).boxed(),
-            Fault::CloseBudget { workload, .. } => people::budget(client, workload, !make).boxed(),
-            Fault::UnmanagedPod { node, .. } if make => people::pod(client, node).boxed(),
-            Fault::UnmanagedPod { node, .. } => people::delete_pod(client, node).boxed(),
-            Fault::UnreadableMarker { node, .. } => people::break_marker(client, node, make).boxed(),
-            _ => return None,
-        })
     }
 
     /// Is etcd going to be restored?

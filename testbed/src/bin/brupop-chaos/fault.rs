@@ -14,6 +14,9 @@ pub(crate) struct Plan {
 pub(crate) struct Settings {
     /// How many nodes there are.
     pub(crate) nodes: usize,
+    /// How many of them, the last ones, join later.
+    #[serde(default)]
+    pub(crate) late: usize,
     /// How many may be updated at once.
     pub(crate) limit: usize,
     /// After how many failures a version is halted: one that no node has reached, and any other; or `unlimited`.
@@ -62,6 +65,8 @@ pub(crate) enum Fault {
     CommandFails { node: usize, call: HostCall, ms: u64 },
     /// A host's command is started and ends, and the host never says so.
     CommandHangs { node: usize, call: HostCall, ms: u64 },
+    /// A command that a host starts takes that much longer, and keeps the host's API locked.
+    CommandLasts { node: usize, call: HostCall, ms: u64 },
     /// A host falls back when it boots.
     FallsBack { node: usize, ms: u64 },
     /// A host says that it reboots, and does not.
@@ -82,8 +87,12 @@ pub(crate) enum Fault {
     Recreate { node: usize },
     /// A Node is deleted, and added later under the same name.
     Leave { node: usize, ms: u64 },
-    /// A person sets how many nodes may be updated at once.
-    SetLimit { limit: usize },
+    /// A Node of a new name is added.
+    Join { node: usize },
+    /// A person changes a setting of one component, whose pods are replaced.
+    Configure { component: String, setting: String, value: String },
+    /// A person gives a node the label of another pool, and later that of its own.
+    Relabel { node: usize, pool: String, ms: u64 },
     /// A person changes a pool, and later changes it back.
     Pool { pool: String, change: PoolChange, ms: u64 },
     /// Something is wrong with the source of the pools' gates.
@@ -114,6 +123,8 @@ pub(crate) enum Fault {
     DeleteShadow { node: usize },
     /// A budget allows no disruption.
     CloseBudget { workload: String, ms: u64 },
+    /// A workload has one more budget, which may be too long to be read. Kubernetes evicts no pod of two budgets.
+    AnotherBudget { workload: String, unreadable: bool, ms: u64 },
     /// A pod without a controller runs on a node.
     UnmanagedPod { node: usize, ms: u64 },
     /// A Node that is not being updated has a marker that nobody can read.
@@ -263,6 +274,7 @@ impl Fault {
             | Self::HostAnswers { ms, .. }
             | Self::CommandFails { ms, .. }
             | Self::CommandHangs { ms, .. }
+            | Self::CommandLasts { ms, .. }
             | Self::FallsBack { ms, .. }
             | Self::RebootIgnored { ms, .. }
             | Self::StaysDown { ms, .. }
@@ -276,6 +288,8 @@ impl Fault {
             | Self::Unlabel { ms, .. }
             | Self::UpdateNow { ms, .. }
             | Self::CloseBudget { ms, .. }
+            | Self::AnotherBudget { ms, .. }
+            | Self::Relabel { ms, .. }
             | Self::UnmanagedPod { ms, .. }
             | Self::UnreadableMarker { ms, .. }
             | Self::Rogue { ms, .. } => Some(*ms),
@@ -286,7 +300,8 @@ impl Fault {
             | Self::DeletePod { .. }
             | Self::Reboots { .. }
             | Self::Recreate { .. }
-            | Self::SetLimit { .. }
+            | Self::Join { .. }
+            | Self::Configure { .. }
             | Self::Uncordon { .. }
             | Self::Acknowledge
             | Self::DeleteFleet
@@ -294,6 +309,13 @@ impl Fault {
             | Self::EditSpec { .. }
             | Self::DeleteShadow { .. } => None,
         }
+    }
+
+    /// The node that it is of, if it is of one.
+    pub(crate) fn node(&self) -> Option<usize> {
+        let json = serde_json::to_value(self).unwrap_or_default();
+        let node = json.get("node").or_else(|| json.pointer("/process/agent"))?;
+        node.as_u64().and_then(|node| usize::try_from(node).ok())
     }
 
     /// The word for its kind, as in a schedule.

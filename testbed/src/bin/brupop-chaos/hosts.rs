@@ -47,25 +47,11 @@ impl Hosts {
                     }
                 });
             }
-            Fault::CommandFails { node, call, .. } => {
+            Fault::CommandFails { node, call, .. }
+            | Fault::CommandHangs { node, call, .. }
+            | Fault::CommandLasts { node, call, .. } => {
                 let Call::Action(command) = call_of(*call) else { return };
-                self.change(fleet, *node, |faults| {
-                    if made {
-                        faults.failing.insert(command, "no space left on device\u{1b}[2J".to_owned());
-                    } else {
-                        faults.failing.remove(&command);
-                    }
-                });
-            }
-            Fault::CommandHangs { node, call, .. } => {
-                let Call::Action(command) = call_of(*call) else { return };
-                self.change(fleet, *node, |faults| {
-                    if made {
-                        faults.lost.insert(command);
-                    } else {
-                        faults.lost.remove(&command);
-                    }
-                });
+                self.change(fleet, *node, |faults| set_command(faults, command, fault, made));
             }
             Fault::FallsBack { node, .. } => self.change(fleet, *node, |f| f.falls_back_on_boot = made),
             Fault::RebootIgnored { node, .. } => self.change(fleet, *node, |f| f.reboot_ignored = made),
@@ -116,6 +102,20 @@ impl Hosts {
 
     fn change_all(&mut self, fleet: &Fleet, change: impl Fn(&mut Faults)) {
         (0..self.faults.len()).for_each(|node| self.change(fleet, node, &change));
+    }
+}
+
+/// What becomes of a command that a host starts; or nothing any more.
+fn set_command(faults: &mut Faults, command: Command, fault: &Fault, made: bool) {
+    match fault {
+        Fault::CommandHangs { .. } if made => drop(faults.lost.insert(command)),
+        Fault::CommandHangs { .. } => drop(faults.lost.remove(&command)),
+        Fault::CommandLasts { ms, .. } if made => {
+            faults.lasting.insert(command, Duration::from_millis(*ms));
+        }
+        Fault::CommandLasts { .. } => drop(faults.lasting.remove(&command)),
+        _ if made => drop(faults.failing.insert(command, "no space left on device\u{1b}[2J".to_owned())),
+        _ => drop(faults.failing.remove(&command)),
     }
 }
 

@@ -2,6 +2,7 @@
 //! code with what decides.
 
 mod apply;
+mod asked;
 mod checker;
 mod fault;
 mod hosts;
@@ -11,9 +12,11 @@ mod prometheus;
 mod random;
 mod refuser;
 mod report;
+mod rogue;
 mod run;
 mod schedule;
 mod shrink;
+mod tenants;
 mod watch;
 mod world;
 

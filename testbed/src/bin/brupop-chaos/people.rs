@@ -1,4 +1,4 @@
-//! What people and tenants do to a cluster, by the API server.
+//! What people do to nodes, and to the operator, by the API server.
 
 use std::time::Duration;
 
@@ -10,30 +10,22 @@ use brupop_api::{BottlerocketFleet, BottlerocketShadow};
 use brupop_testbed::NewNode;
 use brupop_testbed::host::Host;
 use brupop_testbed::operator::NAMESPACE;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
-use serde_json::{Value as Json, from_value, json};
+use serde_json::{Value as Json, json};
 use tokio::time::{sleep, timeout};
 
 use crate::fault::{Edit, SpecEdit};
-use crate::refuser;
-use crate::world::{SHOP, open_budget, pod_spec};
+use crate::world::SHOP;
 
 /// On nodes that a person has cordoned.
 pub(crate) const BY_HAND: &str = "example.org/cordoned-by-hand";
 /// Longest that a Node is tried to be made again: the API server may be away.
 const RECREATING: Duration = Duration::from_secs(30);
 /// Pause between two tries.
-const RETRY: Duration = Duration::from_millis(500);
-/// The share of the API server that is none.
-const THROTTLED: &str = "brupop-chaos-throttled";
-/// All accounts of the operator.
-pub(crate) const OURS: &str = "system:serviceaccounts:brupop-bottlerocket-aws";
+pub(crate) const RETRY: Duration = Duration::from_millis(500);
 /// A marker that nobody can read.
 const BROKEN: &str = "{broken";
 
@@ -41,7 +33,15 @@ pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number}")
 }
 
-async fn patch_node(client: &Client, node: usize, patch: Json) -> Result<()> {
+pub(crate) fn shadow_name(node: usize) -> String {
+    names::shadow_name(&node_name(node))
+}
+
+pub(crate) fn shadows(client: Client) -> Api<BottlerocketShadow> {
+    Api::namespaced(client, NAMESPACE)
+}
+
+pub(crate) async fn patch_node(client: &Client, node: usize, patch: Json) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
     nodes.patch(&node_name(node), &PatchParams::default(), &Patch::Merge(patch)).await?;
     Ok(())
@@ -136,10 +136,8 @@ pub(crate) async fn edit_status(client: Client, node: usize, what: Edit) -> Resu
         Edit::StateIdle => json!({"current_state": "Idle"}),
         Edit::NoAttempt => json!({"attempt": null}),
     };
-    let shadows = Api::<BottlerocketShadow>::namespaced(client, NAMESPACE);
     let patch = Patch::Merge(json!({"status": status}));
-    let name = names::shadow_name(&node_name(node));
-    shadows.patch_status(&name, &PatchParams::default(), &patch).await?;
+    shadows(client).patch_status(&shadow_name(node), &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
@@ -149,42 +147,14 @@ pub(crate) async fn edit_spec(client: Client, node: usize, what: SpecEdit) -> Re
         SpecEdit::Idle => json!({"state": "Idle"}),
         SpecEdit::Version => json!({"version": "1.19.9"}),
     };
-    let shadows = Api::<BottlerocketShadow>::namespaced(client, NAMESPACE);
     let patch = Patch::Merge(json!({"spec": spec}));
-    shadows.patch(&names::shadow_name(&node_name(node)), &PatchParams::default(), &patch).await?;
+    shadows(client).patch(&shadow_name(node), &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
 pub(crate) async fn delete_shadow(client: Client, node: usize) -> Result<()> {
-    let shadows = Api::<BottlerocketShadow>::namespaced(client, NAMESPACE);
-    shadows.delete(&names::shadow_name(&node_name(node)), &DeleteParams::default()).await?;
+    shadows(client).delete(&shadow_name(node), &DeleteParams::default()).await?;
     Ok(())
-}
-
-/// A budget allows no disruption, or as many as it usually does.
-pub(crate) async fn budget(client: Client, workload: String, open: bool) -> Result<()> {
-    let closed = json!({"maxUnavailable": 0, "minAvailable": null});
-    let spec = if open { open_budget(&workload) } else { closed };
-    let budgets = Api::<PodDisruptionBudget>::namespaced(client, SHOP);
-    budgets.patch(&workload, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
-    Ok(())
-}
-
-/// A pod without a controller, bound to this node.
-pub(crate) async fn pod(client: Client, node: usize) -> Result<()> {
-    let mut pod = json!({"metadata": {"name": pod_name(node)}, "spec": pod_spec("c")});
-    pod["spec"]["nodeName"] = json!(node_name(node));
-    let pod: Pod = from_value(pod)?;
-    Api::<Pod>::namespaced(client, SHOP).create(&PostParams::default(), &pod).await?;
-    Ok(())
-}
-
-pub(crate) async fn delete_pod(client: Client, node: usize) -> Result<()> {
-    let now = DeleteParams::default().grace_period(0);
-    match Api::<Pod>::namespaced(client, SHOP).delete(&pod_name(node), &now).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        deleted => Ok(deleted.map(drop)?),
-    }
 }
 
 /// Deletes a pod of the operator, whenever the API server takes it.
@@ -197,10 +167,6 @@ pub(crate) async fn delete_operator_pod(client: Client, pod: String) -> Result<(
             Err(_) => sleep(RETRY).await,
         }
     }
-}
-
-fn pod_name(node: usize) -> String {
-    format!("unmanaged-{node}")
 }
 
 /// Writes a marker that nobody can read on a Node without one; or takes it away.
@@ -242,102 +208,23 @@ pub(crate) async fn add_node(client: Client, node: usize, host: Host) -> Result<
     .await;
     // When it has booted, its kubelet tells the Node what runs.
     host.reboot_now();
-    made.context("the Node is not made again")
+    made.context("the Node is not made")
 }
 
-/// As `kubectl set env deployment/brupop-reconciler MAX_CONCURRENT_UPDATE=…`.
-pub(crate) async fn set_limit(client: Client, limit: usize) -> Result<()> {
-    let container =
-        json!({"name": "reconciler", "env": [{"name": "MAX_CONCURRENT_UPDATE", "value": limit.to_string()}]});
+/// As `kubectl set env deployment/brupop-reconciler MAX_CONCURRENT_UPDATE=…`, or the same of `daemonset/brupop-agent`.
+pub(crate) async fn configure(
+    client: Client,
+    component: String,
+    setting: String,
+    value: String,
+) -> Result<()> {
+    let container = json!({"name": component, "env": [{"name": setting, "value": value}]});
     let patch = Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [container]}}}}));
-    let deployments = Api::<Deployment>::namespaced(client, NAMESPACE);
-    deployments.patch("brupop-reconciler", &PatchParams::default(), &patch).await?;
-    Ok(())
-}
-
-/// Gives our programs no share of the API server at all, or their usual one.
-pub(crate) async fn throttle(client: Client, throttled: bool) -> Result<()> {
-    let schemas = Api::<FlowSchema>::all(client.clone());
-    if !throttled {
-        return gone(schemas.delete(THROTTLED, &DeleteParams::default()).await.map(drop));
-    }
-    let level = from_value(json!({
-        "metadata": {"name": THROTTLED},
-        "spec": {"type": "Limited", "limited": {
-            "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
-            "limitResponse": {"type": "Reject"},
-        }},
-    }))?;
-    let levels = Api::<PriorityLevelConfiguration>::all(client);
-    there(levels.create(&PostParams::default(), &level).await.map(drop))?;
-    let group = json!({"kind": "Group", "group": {"name": OURS}});
-    let schema = from_value(json!({
-        "metadata": {"name": THROTTLED},
-        "spec": {
-            // 1 is for the level `exempt` alone.
-            "matchingPrecedence": 2, "priorityLevelConfiguration": {"name": THROTTLED},
-            "rules": [{
-                "subjects": [group],
-                "resourceRules": [{
-                    "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"],
-                    "clusterScope": true,
-                }],
-            }],
-        },
-    }))?;
-    there(schemas.create(&PostParams::default(), &schema).await.map(drop))
-}
-
-/// A tenant's webhook refuses what our programs write, or no longer does.
-pub(crate) async fn refuse(client: Client, refusing: Option<Json>) -> Result<()> {
-    let hooks = Api::<ValidatingWebhookConfiguration>::all(client);
-    match refusing {
-        Some(hook) => there(hooks.create(&PostParams::default(), &from_value(hook)?).await.map(drop)),
-        None => gone(hooks.delete(refuser::NAME, &DeleteParams::default()).await.map(drop)),
-    }
-}
-
-/// What was to be made is there already.
-fn there(made: kube::Result<()>) -> Result<()> {
-    match made {
-        Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
-        made => Ok(made?),
-    }
-}
-
-/// What was to be deleted is not there.
-fn gone(deleted: kube::Result<()>) -> Result<()> {
-    match deleted {
-        Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
-        deleted => Ok(deleted?),
-    }
-}
-
-/// Tries with an agent's token what no agent may do, and then to lie about its own host.
-pub(crate) async fn rogue(client: Client, node: usize, nodes: usize) -> Result<()> {
-    let (own, other) =
-        (names::shadow_name(&node_name(node)), names::shadow_name(&node_name((node + 1) % nodes)));
-    let shadows = Api::<BottlerocketShadow>::namespaced(client.clone(), NAMESPACE);
-    let params = PatchParams::default();
-    let lie = |status: Json| Patch::Merge(json!({"status": status}));
-    // Whatever is answered: the checker looks at what is stored.
-    let _ = shadows.patch_status(&other, &params, &lie(json!({"message": "I was here"}))).await;
-    let spec = Patch::Merge(json!({"spec": {"state": "RebootedIntoUpdate"}}));
-    let _ = shadows.patch(&own, &params, &spec).await;
-    let labels = Patch::Merge(json!({"metadata": {"labels": {"mine": "true"}}}));
-    let _ = shadows.patch(&own, &params, &labels).await;
-    let _ = shadows.patch_status(&own, &params, &labels).await;
-    let _ = shadows.delete(&other, &DeleteParams::default()).await;
-    let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
-    let _ = Api::<Node>::all(client).patch(&node_name(node), &params, &cordon).await;
-    let lies = [
-        json!({"message": "\u{1b}[2J\nforged\u{202e}"}),
-        json!({"target_version": "9.9.9"}),
-        json!({"reboot_requested": "11111111-2222-4333-8444-555555555555"}),
-        json!({"current_state": "Idle", "target_version": null}),
-    ];
-    for status in lies {
-        let _ = shadows.patch_status(&own, &params, &lie(status)).await;
+    let (name, params) = (format!("brupop-{component}"), PatchParams::default());
+    if component == "agent" {
+        Api::<DaemonSet>::namespaced(client, NAMESPACE).patch(&name, &params, &patch).await?;
+    } else {
+        Api::<Deployment>::namespaced(client, NAMESPACE).patch(&name, &params, &patch).await?;
     }
     Ok(())
 }

@@ -13,12 +13,12 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value as Json, json};
 
 use crate::fault::{Fault, PoolChange, Source, Step};
-use crate::people::node_name;
+use crate::people;
 use crate::prometheus;
 use crate::random::Random;
 use crate::schedule::RELEASES;
 
-/// The label by which pools select nodes. One that is deleted and made again has lost it.
+/// The label by which pools select nodes. One that is deleted and made again has lost it, until everything is tidied up.
 const TIER: &str = "tier";
 /// The pools. `web` comes after `canary`.
 pub(crate) const POOLS: [&str; 3] = ["canary", "web", "db"];
@@ -34,7 +34,7 @@ const WELL: Range<u64> = 15_000..40_000;
 const WRONG: Range<u64> = 18_000..35_000;
 
 /// The pool of a node at the beginning.
-fn tier(node: usize) -> &'static str {
+pub(crate) fn tier(node: usize) -> &'static str {
     ["canary", "web", "web", "db"][node % 4]
 }
 
@@ -119,13 +119,17 @@ fn change_of(random: &mut Random, pool: &str) -> Fault {
 /// Labels the nodes, and makes the pools.
 pub(crate) async fn make(fleet: &Fleet, nodes: usize) -> Result<()> {
     for node in 0..nodes {
-        let label = format!("{TIER}={}", tier(node));
-        fleet.control_plane.kubectl(["label", "node", &node_name(node), &label]).await?;
+        label(fleet.client(), node, tier(node).to_owned()).await?;
     }
     for pool in POOLS {
         restore(fleet.client(), pool.to_owned()).await?;
     }
     Ok(())
+}
+
+/// A person gives a node the label of a pool.
+pub(crate) async fn label(client: Client, node: usize, pool: String) -> Result<()> {
+    people::patch_node(&client, node, json!({"metadata": {"labels": {TIER: pool}}})).await
 }
 
 async fn apply(client: Client, pool: &str, spec: Json) -> Result<()> {

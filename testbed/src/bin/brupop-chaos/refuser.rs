@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::people::OURS;
+use crate::tenants::OURS;
 
 /// Name of its configuration.
 pub(crate) const NAME: &str = "brupop-chaos-refused";

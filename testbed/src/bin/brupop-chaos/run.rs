@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use brupop_testbed::Fleet;
 use brupop_testbed::host::{Ended, Host};
 use futures::future::try_join_all;
+use jiff::Timestamp;
 use kube::Client;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -16,11 +17,12 @@ use crate::checker::Violation;
 use crate::checker::processes::logs;
 use crate::checker::rest::restless;
 use crate::fault::{Fault, Plan, Settings, Step};
-use crate::people;
+use crate::people::{self, node_name};
 use crate::pools::{self, POOLS};
 use crate::prometheus::Prometheus;
 use crate::report::Report;
-use crate::schedule::{BUDGETS, LAST};
+use crate::schedule::{BUDGETED_LATER, BUDGETS, LAST};
+use crate::tenants;
 use crate::watch::Watch;
 use crate::world;
 
@@ -38,8 +40,9 @@ const TRY: Duration = Duration::from_mins(1);
 /// budget takes an evicted pod for gone for two minutes, although a `StatefulSet` has made it again under the same name.
 const NO_PROGRESS: Duration = Duration::from_mins(3);
 const LONGEST: Duration = Duration::from_mins(15);
-/// For how long everything must be at rest.
+/// For how long everything must be at rest; and how long it is looked at then, because nobody has cause to write anything.
 const AT_REST: Duration = Duration::from_secs(2);
+const QUIET: Duration = Duration::from_secs(15);
 
 /// Carries out a plan. With `stop`, only until something is found. If the test bed itself fails, that is among the violations,
 /// and what was seen until then is checked nevertheless.
@@ -61,7 +64,7 @@ pub(crate) async fn run(plan: &Plan, stop: bool, keep: Option<&Path>) -> Result<
     report.reboots = fleet.hosts.iter().flat_map(Host::ended_boots).filter(requested).count();
     report.granted = watch.objects.grants.len();
     report.made = maker.made;
-    report.writes = watch.audited.most;
+    report.writes = watch.audited.writes.most;
     report.memory = watch.memory.0;
     report.violations = watch.found.violations;
     if let Some(folder) = keep.filter(|_| !report.violations.is_empty()) {
@@ -86,10 +89,13 @@ async fn go_through(
     made?;
     if !stop || watch.found.violations.is_empty() {
         let began = Instant::now();
-        calm(fleet, maker, &plan.settings).await?;
-        if settle(fleet, watch, maker, plan.settings.nodes).await? {
-            report.settled_in = Some([began.elapsed().as_secs(); 2]);
+        // All of it is news for every node.
+        for node in 0..plan.settings.nodes {
+            watch.audited.writes.fault(Timestamp::now(), Some(node_name(node)));
         }
+        calm(fleet, maker, &plan.settings).await?;
+        let rested = settle(fleet, watch, maker, plan.settings.nodes).await?;
+        report.settled_in = rested.map(|rested| [rested.duration_since(began).as_secs(); 2]);
         watch.conclude(fleet, &maker.prometheus)?;
     }
     Ok(())
@@ -115,6 +121,7 @@ async fn make_faults(
         let at = Duration::from_millis(entry.key().0);
         if began.elapsed() >= at {
             let ((_, number), (make, fault)) = entry.remove_entry();
+            watch.audited.writes.fault(Timestamp::now(), fault.node().map(node_name));
             if make {
                 if matches!(fault, Fault::Restore { .. }) && !maker.has_snapshot() {
                     watch.keep();
@@ -178,8 +185,8 @@ async fn calm(fleet: &mut Fleet, maker: &mut Maker, settings: &Settings) -> Resu
 /// What people have done and not undone.
 async fn tidy_up(fleet: &Fleet, settings: &Settings) -> Result<()> {
     let client = fleet.client();
-    people::throttle(client.clone(), false).await?;
-    people::refuse(client.clone(), None).await?;
+    tenants::throttle(client.clone(), false).await?;
+    tenants::refuse(client.clone(), None).await?;
     people::pause_fleet(client.clone(), false).await?;
     if settings.pools {
         for pool in POOLS {
@@ -187,9 +194,12 @@ async fn tidy_up(fleet: &Fleet, settings: &Settings) -> Result<()> {
         }
     }
     for workload in BUDGETS {
-        people::budget(client.clone(), workload.to_owned(), true).await?;
+        tenants::budget(client.clone(), workload.to_owned(), true).await?;
     }
-    let nodes = fleet.hosts.iter().cloned().enumerate().take(settings.nodes);
+    for workload in BUDGETED_LATER {
+        tenants::delete_another_budget(client.clone(), workload.to_owned()).await?;
+    }
+    let nodes = fleet.hosts.iter().cloned().enumerate();
     try_join_all(nodes.map(|(node, host)| tidy_up_node(client.clone(), node, host))).await?;
     Ok(())
 }
@@ -199,33 +209,44 @@ async fn tidy_up_node(client: Client, node: usize, host: Host) -> Result<()> {
     people::pause_node(client.clone(), node, false).await?;
     people::update_now(client.clone(), node, false).await?;
     people::label(client.clone(), node, true).await?;
+    pools::label(client.clone(), node, pools::tier(node).to_owned()).await?;
     people::uncordon_own(client.clone(), node).await?;
-    people::delete_pod(client.clone(), node).await?;
+    tenants::delete_pod(client.clone(), node).await?;
     people::break_marker(client, node, false).await
 }
 
-/// Awaits that everything is at rest. Returns whether it has come to that.
-async fn settle(fleet: &mut Fleet, watch: &mut Watch, maker: &Maker, nodes: usize) -> Result<bool> {
+/// Awaits that everything is at rest, and stays so while nobody has cause to write anything. Returns since when it is, if it
+/// has come to that.
+async fn settle(
+    fleet: &mut Fleet,
+    watch: &mut Watch,
+    maker: &Maker,
+    nodes: usize,
+) -> Result<Option<Instant>> {
     let began = Instant::now();
     let (mut step, mut stepped) = (0, Instant::now());
     let mut rested: Option<Instant> = None;
+    let mut is_quiet = false;
     loop {
         watch.look(fleet, &maker.prometheus)?;
         maker.mend(fleet)?;
         if watch.objects.last_step != step {
             (step, stepped) = (watch.objects.last_step, Instant::now());
         }
-        if restless(&watch.objects, LAST, nodes, false).is_empty() {
-            if rested.get_or_insert_with(Instant::now).elapsed() > AT_REST {
-                return Ok(true);
-            }
-        } else {
-            rested = None;
+        let rests = restless(&watch.objects, LAST, nodes, false).is_empty();
+        rested = rested.filter(|_| rests).or_else(|| rests.then(Instant::now));
+        let since = rested.map_or(Duration::ZERO, |rested| rested.elapsed());
+        if (since > AT_REST) != is_quiet {
+            is_quiet = !is_quiet;
+            watch.audited.writes.rests(is_quiet.then(Timestamp::now));
+        }
+        if since > AT_REST + QUIET {
+            return Ok(rested);
         }
         if stepped.elapsed() > NO_PROGRESS || began.elapsed() > LONGEST {
             let restless = restless(&watch.objects, LAST, nodes, true);
             watch.found.add(restless.into_iter().map(|what| Violation::new("rest", what)));
-            return Ok(false);
+            return Ok(None);
         }
         sleep(LOOK).await;
     }

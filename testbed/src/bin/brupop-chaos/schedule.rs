@@ -1,11 +1,12 @@
 //! How the operator is set, and which faults come when: a pure function of the seed; and as text, one fault a line.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::fault::{Bad, Edit, Fault, HostAnswer, HostCall, Plan, Process, Settings, SpecEdit, Step};
-use crate::pools;
+use crate::pools::{self, POOLS};
 use crate::random::Random;
 
 /// Releases, and when they come, in per cent of the time.
@@ -14,12 +15,14 @@ pub(crate) const RELEASES: [(&str, u64, bool); 3] =
 /// The last release, which is published when the faults have stopped.
 pub(crate) const LAST: &str = "1.30.0";
 /// Between two faults, in milliseconds.
-const GAP: std::ops::Range<u64> = 300..3_000;
+const GAP: Range<u64> = 300..3_000;
 /// How old the snapshot is from which etcd is restored, in milliseconds.
-const RESTORED_AFTER: std::ops::Range<u64> = 2_000..20_000;
+const RESTORED_AFTER: Range<u64> = 2_000..20_000;
 
 /// Deployments and the like with a budget; see `world.rs`.
-pub(crate) const BUDGETS: [&str; 3] = ["cart", "web", "db"];
+pub(crate) const BUDGETS: [&str; 4] = ["cart", "web", "db", "queue"];
+/// Deployments that may get another budget: one that has one, and one that has none.
+pub(crate) const BUDGETED_LATER: [&str; 2] = ["cart", "cache"];
 
 /// What follows from a seed. Every second seed has pools, if nothing else is wanted.
 pub(crate) fn plan(seed: u64, length: Duration, nodes: usize, pools: Option<bool>) -> Plan {
@@ -29,14 +32,20 @@ pub(crate) fn plan(seed: u64, length: Duration, nodes: usize, pools: Option<bool
     let many = (nodes.min(12), ["unlimited", "unlimited"].map(str::to_owned));
     let (limit, failures) = if random.within(0..3) == 0 { many } else { few };
     let pools = pools.unwrap_or(seed.is_multiple_of(2));
-    let settings = Settings { nodes, limit, failures, exclusion: random.within(0..2), pools };
+    let exclusion = random.within(0..2);
+    // Two of these four have pools.
+    let late = usize::try_from(seed / 2 % 4).unwrap_or(0).min(nodes / 4);
+    let settings = Settings { nodes, late, limit, failures, exclusion, pools };
     let mut steps = steps(&mut random, length, nodes);
     let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     if settings.pools {
         steps.extend(pools::steps(seed, length));
     }
     steps.extend(restores(seed, length));
-    steps.extend(rarer(seed, length, nodes));
+    let later = later(seed, length, nodes).into_iter();
+    // Nobody looks at the label of a pool where there is none.
+    steps.extend(later.filter(|step| settings.pools || !matches!(step.fault, Fault::Relabel { .. })));
+    steps.extend(joins(seed, length, nodes - late..nodes));
     steps.sort_by_key(|step| step.at);
     Plan { settings, steps }
 }
@@ -51,7 +60,7 @@ fn steps(random: &mut Random, length: Duration, nodes: usize) -> Vec<Step> {
         .into();
     let mut at = 1_000;
     while at < length {
-        steps.push(Step { at, fault: fault(random, nodes) });
+        steps.push(Step { at, fault: fault(random, nodes, &KINDS) });
         at += random.within(GAP);
     }
     steps.sort_by_key(|step| step.at);
@@ -74,26 +83,21 @@ fn restores(seed: u64, length: u64) -> Vec<Step> {
     steps
 }
 
-/// What comes less often, and was thought of later: it leaves the numbers of the other faults what they are, too.
-fn rarer(seed: u64, length: u64, nodes: usize) -> Vec<Step> {
+/// What was thought of later: it leaves the numbers of the other faults what they are, too.
+fn later(seed: u64, length: u64, nodes: usize) -> Vec<Step> {
     let mut random = Random::new(seed ^ (1 << 41));
-    let (mut steps, mut at) = (vec![], random.within(2_000..10_000));
+    let (mut steps, mut at) = (vec![], random.within(2_000..6_000));
     while at < length {
-        let node = node(&mut random, nodes);
-        let fault = match random.within(0..3) {
-            0 => Fault::CommandHangs { node, call: *random.one(&COMMANDS), ms: random.within(1_000..15_000) },
-            1 => Fault::HostAnswers {
-                node,
-                call: HostCall::Deactivate,
-                answer: *random.one(&ANSWERS),
-                ms: random.within(5_000..30_000),
-            },
-            _ => Fault::EditSpec { node, what: *random.one(&[SpecEdit::Idle, SpecEdit::Version]) },
-        };
-        steps.push(Step { at, fault });
-        at += random.within(4_000..16_000);
+        steps.push(Step { at, fault: fault(&mut random, nodes, &LATER) });
+        at += random.within(2_000..8_000);
     }
     steps
+}
+
+/// Nodes that join while faults are made.
+fn joins(seed: u64, length: u64, late: Range<usize>) -> Vec<Step> {
+    let mut random = Random::new(seed ^ (1 << 42));
+    late.map(|node| Step { at: random.within(0..length), fault: Fault::Join { node } }).collect()
 }
 
 /// Makes a fault of one kind.
@@ -133,7 +137,9 @@ const KINDS: [(u64, Make); 35] = [
     (2, |random, nodes| Fault::Leave { node: node(random, nodes), ms: random.within(2_000..15_000) }),
     (4, |random, _| Fault::Throttled { ms: random.within(500..6_000) }),
     (5, |random, _| Fault::Refused { code: *random.one(&[409, 429, 500]), ms: random.within(500..6_000) }),
-    (3, |random, _| Fault::SetLimit { limit: usize::from(*random.one(&[1_u8, 2, 3, 4, 6])) }),
+    (3, |random, _| {
+        configure("reconciler", "MAX_CONCURRENT_UPDATE", random.one::<&str>(&["1", "2", "3", "4", "6"]))
+    }),
     (8, |random, nodes| Fault::Cordon { node: node(random, nodes), ms: random.within(2_000..50_000) }),
     (4, |random, nodes| Fault::Uncordon { node: node(random, nodes) }),
     (2, |random, nodes| Fault::Drain { node: node(random, nodes), ms: random.within(2_000..15_000) }),
@@ -160,6 +166,51 @@ const KINDS: [(u64, Make); 35] = [
     (4, |random, nodes| Fault::Rogue { node: node(random, nodes), ms: random.within(1_000..10_000) }),
 ];
 
+/// The same for the kinds that were thought of later.
+const LATER: [(u64, Make); 7] = [
+    (2, |random, nodes| Fault::CommandHangs {
+        node: node(random, nodes),
+        call: *random.one(&COMMANDS),
+        ms: random.within(1_000..15_000),
+    }),
+    (2, |random, nodes| Fault::CommandLasts {
+        node: node(random, nodes),
+        call: *random.one(&COMMANDS),
+        ms: random.within(1_000..30_000),
+    }),
+    (2, |random, nodes| Fault::HostAnswers {
+        node: node(random, nodes),
+        call: HostCall::Deactivate,
+        answer: *random.one(&ANSWERS),
+        ms: random.within(5_000..30_000),
+    }),
+    (2, |random, nodes| Fault::EditSpec {
+        node: node(random, nodes),
+        what: *random.one(&[SpecEdit::Idle, SpecEdit::Version]),
+    }),
+    (2, |random, nodes| Fault::Relabel {
+        node: node(random, nodes),
+        pool: (*random.one(&POOLS)).to_owned(),
+        ms: random.within(5_000..40_000),
+    }),
+    (2, |random, _| Fault::AnotherBudget {
+        workload: (*random.one(&BUDGETED_LATER)).to_owned(),
+        unreadable: random.within(0..2) == 0,
+        ms: random.within(5_000..20_000),
+    }),
+    (1, |random, _| match random.within(0..4) {
+        0 => configure("agent", "PREFETCH", "true"),
+        1 => configure("agent", "PREFETCH", "false"),
+        2 => configure("reconciler", "PAUSE_BETWEEN_UPDATES_SECONDS", "2"),
+        _ => configure("reconciler", "PAUSE_BETWEEN_UPDATES_SECONDS", "0"),
+    }),
+];
+
+fn configure(component: &str, setting: &str, value: &str) -> Fault {
+    let [component, setting, value] = [component, setting, value].map(str::to_owned);
+    Fault::Configure { component, setting, value }
+}
+
 const COMMANDS: [HostCall; 3] = [HostCall::Refresh, HostCall::Prepare, HostCall::Activate];
 const CALLS: [HostCall; 6] = [
     HostCall::Os,
@@ -180,10 +231,10 @@ const ANSWERS: [HostAnswer; 8] = [
     HostAnswer::Unanswered,
 ];
 
-fn fault(random: &mut Random, nodes: usize) -> Fault {
-    let all: u64 = KINDS.iter().map(|(weight, _)| weight).sum();
+fn fault(random: &mut Random, nodes: usize, kinds: &[(u64, Make)]) -> Fault {
+    let all: u64 = kinds.iter().map(|(weight, _)| weight).sum();
     let mut drawn = random.within(0..all);
-    for (weight, make) in &KINDS {
+    for (weight, make) in kinds {
         if drawn < *weight {
             return make(random, nodes);
         }
@@ -227,7 +278,8 @@ pub(crate) fn print(plan: &Plan) -> String {
 pub(crate) fn parse(text: &str) -> Result<Plan> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let first = lines.next().context("an empty schedule")?;
-    let settings = serde_json::from_str(first).with_context(|| first.to_owned())?;
+    let settings: Settings = serde_json::from_str(first).with_context(|| first.to_owned())?;
+    ensure!(settings.late < settings.nodes, "not all nodes can be late: {first}");
     let steps = lines.map(|line| serde_json::from_str(line).with_context(|| line.to_owned()));
     Ok(Plan { settings, steps: steps.collect::<Result<_>>()? })
 }
@@ -250,8 +302,9 @@ mod tests {
         assert_eq!(parse(&print(&eight)).unwrap(), eight);
         assert!(seven.steps.is_sorted_by_key(|step| step.at));
         assert_eq!(parse(&print(&seven)).unwrap(), seven);
-        let kinds: std::collections::BTreeSet<_> = seven.steps.iter().map(|step| step.fault.kind()).collect();
-        // Releases, commands that hang and edited specs are not among `KINDS`.
-        assert_eq!(kinds.len(), KINDS.len() + 3, "{kinds:?}");
+        let kinds: std::collections::BTreeSet<_> =
+            forced.steps.iter().map(|step| step.fault.kind()).collect();
+        // Releases, nodes that join, pools and their source are in neither list, and two kinds are in both.
+        assert_eq!(kinds.len(), KINDS.len() + LATER.len() + 2, "{kinds:?}");
     }
 }

@@ -78,16 +78,20 @@ pub(crate) async fn start(settings: &Settings, prometheus: &Prometheus) -> Resul
         behind_gateways: true,
         durations,
         variants: &["aws-k8s-1.36", "aws-k8s-1.36-nvidia"],
-        ..FleetOptions::quick(settings.nodes, &[&PATIENCE[..], &set].concat())
+        ..FleetOptions::quick(settings.nodes - settings.late, &[&PATIENCE[..], &set].concat())
     };
-    let fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
-    people::set_limit(fleet.client(), settings.limit).await?;
+    let mut fleet = Fleet::start(&options, |what| println!("-- {what}")).await?;
+    for late in options.nodes..settings.nodes {
+        fleet.add_host(late, durations).await?;
+    }
+    let [component, setting] = ["reconciler", "MAX_CONCURRENT_UPDATE"].map(str::to_owned);
+    people::configure(fleet.client(), component, setting, settings.limit.to_string()).await?;
     if settings.pools {
         println!("-- three pools, of which one comes after another");
-        pools::make(&fleet, settings.nodes).await?;
+        pools::make(&fleet, options.nodes).await?;
     }
     println!(
-        "-- workloads: three with budgets, one without, a daemon, one that comes back wherever it is evicted"
+        "-- workloads: four with budgets, one without, a daemon, one that comes back wherever it is evicted"
     );
     let file = fleet.control_plane.dir().join("workloads.json");
     std::fs::write(&file, workloads().to_string())?;
@@ -109,6 +113,8 @@ fn workloads() -> Json {
         budget("web"),
         workload("apps/v1", "StatefulSet", "db", &json!({"replicas": 3, "serviceName": "db"}), &json!({})),
         budget("db"),
+        workload("apps/v1", "Deployment", "queue", &json!({"replicas": 4}), &json!({})),
+        budget("queue"),
         workload("apps/v1", "Deployment", "cache", &json!({"replicas": 5}), &json!({})),
         workload("apps/v1", "DaemonSet", "logs", &json!({}), &json!({})),
         workload(
@@ -156,7 +162,8 @@ fn budget(name: &str) -> Json {
 /// What the spec of a workload's budget says when it is open, as a merge patch.
 pub(crate) fn open_budget(name: &str) -> Json {
     match name {
-        "cart" => json!({"maxUnavailable": 4, "minAvailable": null}),
+        "cart" => json!({"maxUnavailable": "25%", "minAvailable": null}),
+        "queue" => json!({"minAvailable": 3, "maxUnavailable": null}),
         "web" => json!({"minAvailable": "70%", "maxUnavailable": null}),
         _ => json!({"maxUnavailable": 1, "minAvailable": null}),
     }

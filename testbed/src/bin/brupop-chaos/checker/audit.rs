@@ -1,25 +1,19 @@
 //! Who wrote what, by the API server's audit log.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_testbed::audit::Event;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::Violation;
 use super::json::{MARKER, is_set, shadow_of, text};
 use super::objects::Objects;
+use super::writes::Writes;
 
 const AGENT: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-agent";
 const RECONCILER: &str = "system:serviceaccount:brupop-bottlerocket-aws:brupop-reconciler";
 const NODE_OF_TOKEN: &str = "authentication.kubernetes.io/node-name";
-/// Most requests of one of our programs about one object in a minute, whatever was answered. An update of one node is
-/// some twenty writes of its shadow; a loop is hundreds.
-const WRITES_PER_MINUTE: usize = 90;
-/// The same of the ledger: what becomes of each node is written there.
-const LEDGER_PER_MINUTE: usize = 180;
-/// Two candidates whose renewals are refused try again after a fifteenth of the Lease's duration of four seconds: 225 times each.
-const RENEWALS_PER_MINUTE: usize = 450;
 
 /// The rule of a policy that keeps the reconciler from Nodes which people have not opted in.
 const OPTED_OUT: &str = "reconciler-node-opted-in: ";
@@ -32,10 +26,7 @@ const DECIDED: [&str; 4] = ["/status/term", "/status/slots", "/status/versions",
 /// What was read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Audited {
-    /// When each of our programs last wrote each object.
-    recent: BTreeMap<(String, String), VecDeque<Timestamp>>,
-    /// The most writes of an object in a minute, by program and resource.
-    pub(crate) most: BTreeMap<(String, String), usize>,
+    pub(crate) writes: Writes,
     /// Revisions that the reconciler wrote.
     by_reconciler: BTreeSet<u64>,
     /// Revisions that agents wrote, and who.
@@ -56,7 +47,8 @@ impl Audited {
             _ if user.ends_with(":brupop-webhook") => "webhook",
             _ => return vec![],
         };
-        let mut found: Vec<Violation> = self.count(program, event).into_iter().collect();
+        let by = if program == "agent" { format!("agent of {}", node_of(event)) } else { program.to_owned() };
+        let mut found: Vec<Violation> = self.writes.count(&by, event).into_iter().collect();
         if event.request_uri.contains("dryRun") {
             return found;
         }
@@ -135,35 +127,6 @@ impl Audited {
     /// The latest revision that was named until then; 0 if none was.
     fn named_by(&self, time: Timestamp) -> u64 {
         self.named.range(..=time).next_back().map_or(0, |(_, latest)| *latest)
-    }
-
-    fn count(&mut self, program: &str, event: &Event) -> Option<Violation> {
-        let object = event.object_ref.clone().unwrap_or_default();
-        // Each Event has a name of its own; a token or a review has none.
-        if object.name.is_empty() || object.resource == "events" {
-            return None;
-        }
-        let name = format!("{} {}/{} {}", object.resource, object.namespace, object.name, object.subresource);
-        let now = event.request_received_timestamp;
-        let by = if program == "agent" { format!("agent of {}", node_of(event)) } else { program.to_owned() };
-        let times = self.recent.entry((by, name.clone())).or_default();
-        times.push_back(now);
-        let minute_ago = now - SignedDuration::from_mins(1);
-        while times.front().is_some_and(|first| *first < minute_ago) {
-            times.pop_front();
-        }
-        let writes = times.len();
-        let most = self.most.entry((program.to_owned(), object.resource.clone())).or_default();
-        *most = writes.max(*most);
-        let bound = match object.resource.as_str() {
-            "leases" => RENEWALS_PER_MINUTE,
-            "bottlerocketfleets" => LEDGER_PER_MINUTE,
-            _ => WRITES_PER_MINUTE,
-        };
-        // Once for each loop.
-        (writes == bound).then(|| {
-            Violation::new("writes", format!("{writes} writes in a minute by the {program}: {name}"))
-        })
     }
 }
 
@@ -345,15 +308,6 @@ mod tests {
         assert_eq!(write(denial), ["refused"]);
         let other = denied.replace(OPTED_OUT, "reconciler-node: ");
         assert_eq!(write((422, &other)), ["refused"], "no other rule may refuse");
-    }
-
-    #[test]
-    fn a_loop_of_writes_is_seen_once() {
-        let mut audited = Audited::default();
-        let write = event(RECONCILER, "bottlerocketshadows", "status", "brs-n", &Json::Null);
-        let found: Vec<_> = (0..WRITES_PER_MINUTE * 2).flat_map(|_| audited.take(&write)).collect();
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].rule, "writes");
     }
 
     /// A write of the status of a shadow comes in at one second, and is answered with this revision in the next.

@@ -13,6 +13,7 @@ pub(crate) mod pools;
 pub(crate) mod processes;
 pub(crate) mod rest;
 pub(crate) mod rules;
+pub(crate) mod writes;
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -66,6 +66,8 @@ pub(crate) struct Pools {
     canaries_ran: BTreeSet<String>,
     versions: Versions,
     zones: Zones,
+    /// The pool that each Node is labelled for, and since when.
+    labelled: BTreeMap<String, (String, Duration)>,
     /// What the source of all gates has answered.
     pub(crate) answers: Answers,
     /// Since the checker began.
@@ -89,7 +91,14 @@ impl Pools {
     /// A Node is written, or deleted.
     pub(crate) fn node(&mut self, name: &str, after: Option<&Json>) {
         self.zones.node(name, after, self.now);
-        let Some(node) = after else { return };
+        let Some(node) = after else {
+            self.labelled.remove(name);
+            return;
+        };
+        let label = text(node, "/metadata/labels/tier");
+        if self.labelled.get(name).is_none_or(|(was, _)| was != label) {
+            self.labelled.insert(name.to_owned(), (label.to_owned(), self.now));
+        }
         if is_set(node, UPDATE_NOW) {
             self.asked_for.insert(shadow_of(name));
         }
@@ -171,7 +180,9 @@ impl Pools {
             let others = self.all.iter().filter(|(name, _)| *name != pool);
             others.flat_map(|(_, state)| state.specs(self.now)).any(takes_all)
         };
-        text(node, "/metadata/labels/tier") == pool && !is_taken()
+        let labelled = self.labelled.get(text(node, "/metadata/name"));
+        let is_known = |(_, since): &&(String, Duration)| self.now.saturating_sub(*since) > GRACE;
+        labelled.filter(is_known).is_some_and(|(label, _)| label == pool) && !is_taken()
     }
 
     /// Why this must not begin in this pool, whatever of its specs a leader goes by: the rule, and what the latest says.

@@ -1,0 +1,133 @@
+//! What tenants do to a cluster: their pods, their budgets, and what they let the API server answer us.
+
+use anyhow::Result;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Client;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value as Json, from_value, json};
+use tokio::time::sleep;
+
+use crate::people::{RETRY, node_name};
+use crate::refuser;
+use crate::world::{SHOP, open_budget, pod_spec};
+
+/// The share of the API server that is none.
+const THROTTLED: &str = "brupop-chaos-throttled";
+/// All accounts of the operator.
+pub(crate) const OURS: &str = "system:serviceaccounts:brupop-bottlerocket-aws";
+
+/// A budget allows no disruption, or as many as it usually does.
+pub(crate) async fn budget(client: Client, workload: String, open: bool) -> Result<()> {
+    let closed = json!({"maxUnavailable": 0, "minAvailable": null});
+    let spec = if open { open_budget(&workload) } else { closed };
+    let budgets = Api::<PodDisruptionBudget>::namespaced(client, SHOP);
+    budgets.patch(&workload, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
+    Ok(())
+}
+
+/// Kubernetes evicts no pod that two budgets select. What selects more than 64 values is not read by us.
+pub(crate) async fn another_budget(client: Client, workload: String, unreadable: bool) -> Result<()> {
+    let others = (0..if unreadable { 100 } else { 0 }).map(|number| format!("other-{number}"));
+    let values: Vec<String> = std::iter::once(workload.clone()).chain(others).collect();
+    let budget = from_value(json!({
+        "metadata": {"name": another(&workload)},
+        "spec": {"maxUnavailable": 1, "selector": {"matchExpressions": [
+            {"key": "app", "operator": "In", "values": values},
+        ]}},
+    }))?;
+    let budgets = Api::<PodDisruptionBudget>::namespaced(client, SHOP);
+    there(budgets.create(&PostParams::default(), &budget).await.map(drop))
+}
+
+/// Deletes it, whenever the API server takes that.
+pub(crate) async fn delete_another_budget(client: Client, workload: String) -> Result<()> {
+    let budgets = Api::<PodDisruptionBudget>::namespaced(client, SHOP);
+    let name = another(&workload);
+    while gone(budgets.delete(&name, &DeleteParams::default()).await.map(drop)).is_err() {
+        sleep(RETRY).await;
+    }
+    Ok(())
+}
+
+fn another(workload: &str) -> String {
+    format!("{workload}-too")
+}
+
+/// A pod without a controller, bound to this node.
+pub(crate) async fn pod(client: Client, node: usize) -> Result<()> {
+    let mut pod = json!({"metadata": {"name": pod_name(node)}, "spec": pod_spec("c")});
+    pod["spec"]["nodeName"] = json!(node_name(node));
+    let pod: Pod = from_value(pod)?;
+    Api::<Pod>::namespaced(client, SHOP).create(&PostParams::default(), &pod).await?;
+    Ok(())
+}
+
+pub(crate) async fn delete_pod(client: Client, node: usize) -> Result<()> {
+    let now = DeleteParams::default().grace_period(0);
+    gone(Api::<Pod>::namespaced(client, SHOP).delete(&pod_name(node), &now).await.map(drop))
+}
+
+fn pod_name(node: usize) -> String {
+    format!("unmanaged-{node}")
+}
+
+/// Gives our programs no share of the API server at all, or their usual one.
+pub(crate) async fn throttle(client: Client, throttled: bool) -> Result<()> {
+    let schemas = Api::<FlowSchema>::all(client.clone());
+    if !throttled {
+        return gone(schemas.delete(THROTTLED, &DeleteParams::default()).await.map(drop));
+    }
+    let level = from_value(json!({
+        "metadata": {"name": THROTTLED},
+        "spec": {"type": "Limited", "limited": {
+            "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
+            "limitResponse": {"type": "Reject"},
+        }},
+    }))?;
+    let levels = Api::<PriorityLevelConfiguration>::all(client);
+    there(levels.create(&PostParams::default(), &level).await.map(drop))?;
+    let group = json!({"kind": "Group", "group": {"name": OURS}});
+    let schema = from_value(json!({
+        "metadata": {"name": THROTTLED},
+        "spec": {
+            // 1 is for the level `exempt` alone.
+            "matchingPrecedence": 2, "priorityLevelConfiguration": {"name": THROTTLED},
+            "rules": [{
+                "subjects": [group],
+                "resourceRules": [{
+                    "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"],
+                    "clusterScope": true,
+                }],
+            }],
+        },
+    }))?;
+    there(schemas.create(&PostParams::default(), &schema).await.map(drop))
+}
+
+/// A tenant's webhook refuses what our programs write, or no longer does.
+pub(crate) async fn refuse(client: Client, refusing: Option<Json>) -> Result<()> {
+    let hooks = Api::<ValidatingWebhookConfiguration>::all(client);
+    match refusing {
+        Some(hook) => there(hooks.create(&PostParams::default(), &from_value(hook)?).await.map(drop)),
+        None => gone(hooks.delete(refuser::NAME, &DeleteParams::default()).await.map(drop)),
+    }
+}
+
+/// What was to be made is there already.
+fn there(made: kube::Result<()>) -> Result<()> {
+    match made {
+        Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
+        made => Ok(made?),
+    }
+}
+
+/// What was to be deleted is not there.
+fn gone(deleted: kube::Result<()>) -> Result<()> {
+    match deleted {
+        Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
+        deleted => Ok(deleted?),
+    }
+}
