@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use crate::checker::Violation;
+use crate::checker::writes::Share;
 
 /// What a run came to; of several, the sums, and the most where a sum says nothing.
 #[derive(Debug, Default)]
@@ -20,8 +21,8 @@ pub(crate) struct Report {
     pub(crate) reboots: usize,
     /// Seconds from the last fault to rest, if it came to that: the least and the most of the runs that did.
     pub(crate) settled_in: Option<[u64; 2]>,
-    /// The most writes of one object in a minute, by program and resource.
-    pub(crate) writes: BTreeMap<(String, String), usize>,
+    /// The most writes of one object in a minute, compared with what might be, by program and resource.
+    pub(crate) writes: BTreeMap<(String, String), Share>,
     /// The most memory of a process, by component, in MiB.
     pub(crate) memory: BTreeMap<String, u64>,
 }
@@ -46,9 +47,9 @@ impl Report {
             (Some([least, most]), Some([less, more])) => Some([least.min(less), most.max(more)]),
             (one, other) => one.or(other),
         };
-        for (of, count) in run.writes {
+        for (of, share) in run.writes {
             let most = self.writes.entry(of).or_default();
-            *most = count.max(*most);
+            *most = most.larger(share);
         }
         for (of, mebibytes) in run.memory {
             let most = self.memory.entry(of).or_default();
@@ -75,7 +76,7 @@ impl Display for Report {
         )?;
         writeln!(f, "   faults: {}", join(self.made.iter().map(|(kind, count)| format!("{kind} {count}"))))?;
         let writes = self.writes.iter().map(|((program, of), most)| format!("{program} {of} {most}"));
-        writeln!(f, "   most writes of an object in a minute: {}", join(writes))?;
+        writeln!(f, "   most writes of an object in a minute, and how many might be: {}", join(writes))?;
         let memory = self.memory.iter().map(|(of, most)| format!("{of} {most}"));
         write!(f, "   most memory, MiB: {}", join(memory))?;
         for violation in &self.violations {
@@ -106,7 +107,7 @@ mod tests {
             granted: 2,
             reboots: 2,
             settled_in,
-            writes: BTreeMap::from([(("agent".to_owned(), "nodes".to_owned()), faults)]),
+            writes: [(("agent".to_owned(), "nodes".to_owned()), Share { of: faults, all: 9 })].into(),
             memory: BTreeMap::from([("agent".to_owned(), mebibytes)]),
         };
         let mut sum = Report::default();
@@ -117,7 +118,7 @@ mod tests {
         let expected = [
             "5 faults in 360 s, 6 reboots granted (3 under faults), 6 asked for, at rest after 40 to 50 s",
             "   faults: kill 5",
-            "   most writes of an object in a minute: agent nodes 3",
+            "   most writes of an object in a minute, and how many might be: agent nodes 3 of 9",
             "   most memory, MiB: agent 18",
             "   VIOLATED limit: too many",
             "   VIOLATED limit: too many",

@@ -2,6 +2,7 @@
 //! attempts that begin. Once everything is at rest there are none.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 
 use brupop_testbed::audit::Event;
 use jiff::{SignedDuration, Timestamp};
@@ -34,20 +35,40 @@ struct Bound {
 }
 
 /// Of a node's shadow, its Node, or Events about either.
-const OF_NODE: Bound = Bound { base: 10, attempt: 10, fault: 3, elsewhere: 4 };
+const OF_NODE: Bound = Bound { base: 12, attempt: 10, fault: 3, elsewhere: 4 };
 /// Of the fleet and its pools: what becomes of each node is written there, so attempts of all nodes count.
 const OF_FLEET: Bound = Bound { base: 10, attempt: 5, fault: 1, elsewhere: 1 };
 
 /// A program, and what it writes.
 type Written = (String, String);
 
+/// So many of so many that may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) of: usize,
+    pub(crate) all: usize,
+}
+
+impl Share {
+    /// The one that is closer to all.
+    pub(crate) fn larger(self, other: Self) -> Self {
+        if self.of * other.all.max(1) >= other.of * self.all.max(1) { self } else { other }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.of, self.all)
+    }
+}
+
 /// What was written, and what happened.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     /// When each of our programs last wrote each object.
     recent: BTreeMap<Written, VecDeque<Timestamp>>,
-    /// The most writes of an object in a minute, by program and resource.
-    pub(crate) most: BTreeMap<(String, String), usize>,
+    /// The most writes of an object in a minute, compared with what might be, by program and resource.
+    pub(crate) most: BTreeMap<Written, Share>,
     /// The last attempt of each shadow, and when the last ones began.
     attempts: BTreeMap<String, (u64, VecDeque<Timestamp>)>,
     /// When faults were made or taken back, and the node that each is of, if it is of one.
@@ -95,7 +116,7 @@ impl Writes {
         let writes = times.len();
         let by = program.split(' ').next().unwrap_or(program).to_owned();
         let most = self.most.entry((by, object.resource.clone())).or_default();
-        *most = writes.max(*most);
+        *most = most.larger(Share { of: writes, all: bound });
         let counts = |since: Timestamp| since <= now && !is_dry && object.resource != "leases";
         let at_rest = self.at_rest.as_mut().filter(|(since, _)| counts(*since));
         let at_rest = at_rest.map_or(0, |(_, written)| {
