@@ -39,6 +39,20 @@ impl Figure {
         self
     }
 
+    /// It should not exceed this, if there is an aim.
+    #[must_use]
+    pub fn aim_if_any(self, aim: Option<f64>) -> Self {
+        match aim {
+            Some(aim) => self.aim(aim),
+            None => self,
+        }
+    }
+
+    /// The aim as it stands in tables, if there is one.
+    pub fn says_aim(&self) -> Option<String> {
+        self.aim.map(|aim| self.text(aim))
+    }
+
     /// How it was measured.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {

@@ -84,17 +84,33 @@ fn all_nodes(points: &[Point]) -> Vec<usize> {
 pub fn render(points: &[Point]) -> String {
     let nodes = all_nodes(points);
     let cells = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let row = |first: &str, middle: Vec<String>, last: String| {
+        cells([vec![first.to_owned()], middle, vec![last]].concat())
+    };
     let heads = nodes.iter().map(|nodes| format!("{nodes} nodes"));
-    let mut text = cells(std::iter::once("figure".to_owned()).chain(heads).collect());
+    let mut text = row("figure", heads.collect(), "aim".to_owned());
     text.push('|');
-    text.push_str(&"---|".repeat(nodes.len() + 1));
+    text.push_str(&"---|".repeat(nodes.len() + 2));
     text.push('\n');
     for curve in curves(points) {
-        let values =
-            nodes.iter().map(|nodes| curve.at.get(nodes).map_or(String::new(), |figure| figure.says()));
-        text.push_str(&cells(std::iter::once(curve.name.to_owned()).chain(values).collect()));
+        let value =
+            |figure: &&Figure| figure.says() + if figure.met == Some(false) { " (missed)" } else { "" };
+        let values = nodes.iter().map(|nodes| curve.at.get(nodes).map(value).unwrap_or_default());
+        text.push_str(&row(curve.name, values.collect(), aims(&curve)));
     }
     text
+}
+
+/// The aims of a figure: one, if it is the same wherever it was measured; else each, and with how many nodes.
+fn aims(curve: &Curve<'_>) -> String {
+    let aims: Vec<_> = curve.at.iter().map(|(nodes, figure)| (nodes, figure.says_aim())).collect();
+    if let [(_, Some(first)), others @ ..] = &aims[..]
+        && others.iter().all(|(_, aim)| aim.as_ref() == Some(first))
+    {
+        return first.clone();
+    }
+    let aims = aims.iter().filter_map(|(nodes, aim)| Some(format!("{} with {nodes}", aim.as_ref()?)));
+    aims.collect::<Vec<_>>().join("; ")
 }
 
 /// As an SVG: a small drawing of each figure, over the logarithm of the number of nodes and up from zero.
@@ -180,15 +196,30 @@ mod tests {
     fn a_row_has_each_number_of_nodes_in_order() {
         let text = render(&points());
         let rows: Vec<&str> = text.lines().collect();
-        assert_eq!(rows[0], "| figure | 10 nodes | 100 nodes | 1000 nodes |");
-        assert_eq!(rows[2], "| known -> spec | 1.00 s | 2.00 s | 4.00 s |");
+        assert_eq!(rows[0], "| figure | 10 nodes | 100 nodes | 1000 nodes | aim |");
+        assert_eq!(rows[2], "| known -> spec | 1.00 s | 2.00 s | 4.00 s |  |");
+    }
+
+    #[test]
+    fn aims_are_told_once_or_by_the_number_of_nodes() {
+        let with_aims = |aims: [Option<f64>; 3]| {
+            let mut points = points();
+            for (point, aim) in points.iter_mut().zip(aims) {
+                point.figures[0] = point.figures[0].clone().aim_if_any(aim);
+            }
+            render(&points).lines().last().map(str::to_owned).unwrap()
+        };
+        let all = with_aims([Some(3.0); 3]);
+        assert_eq!(all, "| known -> spec | 1.00 s | 2.00 s | 4.00 s (missed) | 3.00 s |");
+        let two = with_aims([Some(5.0), Some(1.0), None]);
+        assert_eq!(two, "| known -> spec | 1.00 s | 2.00 s | 4.00 s | 1.00 s with 10; 5.00 s with 1000 |");
     }
 
     #[test]
     fn what_was_not_measured_is_left_empty() {
         let mut points = points();
         points[1].figures.clear();
-        assert!(render(&points).contains("| known -> spec |  | 2.00 s | 4.00 s |"));
+        assert!(render(&points).contains("| known -> spec |  | 2.00 s | 4.00 s |  |"));
     }
 
     #[test]

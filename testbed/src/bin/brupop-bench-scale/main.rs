@@ -90,7 +90,8 @@ async fn bench(arguments: &Arguments) -> Result<()> {
         hand_over(&figures, to)?;
     }
     if let Some(to) = &arguments.point {
-        Point::new(usize::try_from(arguments.nodes)?, report::growing(&measured)).write(to)?;
+        let figures = report::growing(arguments.nodes, &measured);
+        Point::new(usize::try_from(arguments.nodes)?, figures).write(to)?;
     }
     report::check(&measured)
 }

@@ -13,8 +13,6 @@ use crate::{Arguments, RELEASES};
 
 /// What is aimed at, at 5,000 nodes.
 const FIRST_ACTION: Duration = Duration::from_secs(10);
-/// From a release that an agent knows to the first spec that moves, at 1,000 nodes or less.
-const KNOWN: f64 = 0.5;
 /// More memory than this is an error, whatever tenants have.
 const MOST_MEMORY_MIB: f64 = 200.0;
 /// What is aimed at while pods change, as a part of a core in percent.
@@ -23,6 +21,15 @@ const CPU_OF_PODS: f64 = 5.0;
 /// How much memory the reconciler should need at most, at 1,000 and at 5,000 nodes.
 fn memory_aim(nodes: u32) -> f64 {
     if nodes <= 1000 { 40.0 } else { 120.0 }
+}
+
+/// How many seconds it should take from a release that an agent knows to the first spec that moves, with so many nodes.
+fn known_aim(nodes: u32) -> Option<f64> {
+    match nodes {
+        0..=10 => Some(0.1),
+        11..=1000 => Some(0.5),
+        _ => None,
+    }
 }
 
 /// What was measured.
@@ -136,7 +143,7 @@ pub fn figures(arguments: &Arguments, measured: &Measured) -> Vec<Figure> {
     )
     .note(format!("median of {RELEASES}, nothing else goes on"));
     vec![
-        if *nodes <= 1000 { known.aim(KNOWN) } else { known },
+        known.aim_if_any(known_aim(*nodes)),
         Figure::new(format!("webhook: resident, {fleet}"), measured.webhook, "MiB")
             .note("asked for nothing: the agents are played"),
         Figure::new(format!("reconciler: resident, idle, {fleet}"), measured.later.resident, "MiB"),
@@ -168,16 +175,22 @@ pub fn figures(arguments: &Arguments, measured: &Measured) -> Vec<Figure> {
 }
 
 /// What may grow with the number of nodes, under the same names whatever that number is.
-pub fn growing(measured: &Measured) -> Vec<Figure> {
+pub fn growing(nodes: u32, measured: &Measured) -> Vec<Figure> {
+    let first_action = FIRST_ACTION.as_secs_f64();
+    let most_memory = measured.later.peak.max(measured.at_work.peak);
     vec![
-        Figure::new("start to first action, all said", measured.second_start.as_secs_f64(), "s"),
+        Figure::new("start to first action, nothing said yet", measured.first_start.as_secs_f64(), "s")
+            .aim(first_action),
+        Figure::new("start to first action, all said", measured.second_start.as_secs_f64(), "s")
+            .aim(first_action),
         Figure::new("start until every shadow says why", measured.all_said.as_secs_f64(), "s"),
-        Figure::new("update known -> first spec moves", measured.known.as_secs_f64(), "s"),
+        Figure::new("update known -> first spec moves", measured.known.as_secs_f64(), "s")
+            .aim_if_any(known_aim(nodes)),
         Figure::new("requests per update", measured.one_by_one(), ""),
         Figure::new("resident, quiet", measured.later.resident, "MiB"),
-        Figure::new("resident, at most", measured.later.peak.max(measured.at_work.peak), "MiB"),
+        Figure::new("resident, at most", most_memory, "MiB").aim(memory_aim(nodes)),
         Figure::new("CPU, quiet", measured.cpu, "%"),
-        Figure::new("CPU while pods change, up to 100/s", measured.cpu_of_pods, "%"),
+        Figure::new("CPU while pods change, up to 100/s", measured.cpu_of_pods, "%").aim(CPU_OF_PODS),
     ]
 }
 
