@@ -97,33 +97,23 @@ impl Writes {
         self.attempt(&object.resource, event, now);
         // Each Event has a name of its own.
         let name = if object.resource == "events" { about(event) } else { object.name };
-        // A token or a review has none.
-        if name.is_empty() {
+        let has_begun = self.faults.front().is_some_and(|(first, _)| *first <= now);
+        // A token or a review has no name.
+        if name.is_empty() || !has_begun {
             return None;
         }
-        if self.faults.front().is_none_or(|(first, _)| now < *first) {
-            return None;
-        }
-        // Dry runs come in their own time, whatever happens.
+        // Dry runs come in their own time, whatever happens, and so does the renewal of a Lease.
         let is_dry = event.request_uri.contains("dryRun");
+        let needs_cause = !is_dry && object.resource != "leases";
         let bound = if is_dry { OTHERS } else { self.bound(&object.resource, &name, now) };
         let dry = if is_dry { "(dry run)" } else { "" };
         let written = format!("{} {}/{name} {}{dry}", object.resource, object.namespace, object.subresource);
         let key = (program.to_owned(), written);
-        let times = self.recent.entry(key.clone()).or_default();
-        times.push_back(now);
-        forget(times, now - COUNTED);
-        let writes = times.len();
+        let writes = self.in_a_minute(&key, now);
         let by = program.split(' ').next().unwrap_or(program).to_owned();
-        let most = self.most.entry((by, object.resource.clone())).or_default();
+        let most = self.most.entry((by, object.resource)).or_default();
         *most = most.larger(Share { of: writes, all: bound });
-        let counts = |since: Timestamp| since <= now && !is_dry && object.resource != "leases";
-        let at_rest = self.at_rest.as_mut().filter(|(since, _)| counts(*since));
-        let at_rest = at_rest.map_or(0, |(_, written)| {
-            let count = written.entry(key.clone()).or_default();
-            *count += 1;
-            *count
-        });
+        let at_rest = if needs_cause { self.at_rest(&key, now) } else { 0 };
         if (writes <= bound && at_rest <= AT_REST) || !self.found.insert(key.clone()) {
             return None;
         }
@@ -134,6 +124,22 @@ impl Writes {
             format!("{at_rest} writes by the {program}, though everything is at rest: {written}")
         };
         Some(Violation::new("writes", said))
+    }
+
+    /// How many writes there were in the last minute, with this one.
+    fn in_a_minute(&mut self, key: &Written, now: Timestamp) -> usize {
+        let times = self.recent.entry(key.clone()).or_default();
+        times.push_back(now);
+        forget(times, now - COUNTED);
+        times.len()
+    }
+
+    /// How many writes there were since everything is at rest, with this one.
+    fn at_rest(&mut self, key: &Written, now: Timestamp) -> usize {
+        let Some((_, written)) = self.at_rest.as_mut().filter(|(since, _)| *since <= now) else { return 0 };
+        let count = written.entry(key.clone()).or_default();
+        *count += 1;
+        *count
     }
 
     /// Does an attempt begin with this write?
