@@ -37,7 +37,7 @@ struct Bound {
 /// Of a node's shadow, its Node, or Events about either.
 const OF_NODE: Bound = Bound { base: 12, attempt: 10, fault: 3, elsewhere: 4 };
 /// Of the fleet and its pools: what becomes of each node is written there, so attempts of all nodes count.
-const OF_FLEET: Bound = Bound { base: 10, attempt: 5, fault: 1, elsewhere: 1 };
+const OF_FLEET: Bound = Bound { base: 10, attempt: 3, fault: 1, elsewhere: 1 };
 
 /// A program, and what it writes.
 type Written = (String, String);
@@ -276,7 +276,7 @@ mod tests {
         }
         let mut ledger =
             |second| writes.count("reconciler", &write(second, "bottlerocketfleets", "fleet", &json!({})));
-        assert_eq!((0..50).find_map(&mut ledger), None);
+        assert_eq!((0..30).find_map(&mut ledger), None);
         assert!((120..180).find_map(&mut ledger).is_some(), "that is long ago");
     }
 }
