@@ -278,7 +278,12 @@ fn a_node_of_ours_that_lost_shadow_and_ledger_has_a_slot() {
     marked(&mut view, &tidy);
     assert_eq!(sets(&new_term(None, &[view]).1, Field::Slot(SHADOW)), None);
 
-    // What the ledger could not hold must not keep everybody from leading.
+    // What the ledger could not hold, as the term after the highest, must not keep everybody from leading.
+    let [highest, beyond] = [COUNTER_MAX - 1, COUNTER_MAX].map(|term| Marker { term, ..marker(3, true) });
+    marked(&mut view, &highest);
+    assert_eq!(new_term(None, &[view]).0, COUNTER_MAX);
+    marked(&mut view, &beyond);
+    assert_eq!(new_term(None, &[view]).0, 1);
     let absurd = Marker { term: u64::MAX, attempt: u64::MAX, shadow_uid: "no UID".into(), ..marker(3, true) };
     marked(&mut view, &absurd);
     let (term, take) = new_term(None, &[view]);
