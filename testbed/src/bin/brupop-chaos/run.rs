@@ -94,7 +94,7 @@ async fn go_through(
             watch.audited.writes.fault(Timestamp::now(), Some(node_name(node)));
         }
         calm(fleet, maker, &plan.settings).await?;
-        let rested = settle(fleet, watch, maker, plan.settings.nodes).await?;
+        let rested = settle(fleet, watch, maker, plan.settings.nodes, stop).await?;
         report.settled_in = rested.map(|rested| [rested.duration_since(began).as_secs(); 2]);
         watch.conclude(fleet, &maker.prometheus)?;
     }
@@ -216,22 +216,23 @@ async fn tidy_up_node(client: Client, node: usize, host: Host) -> Result<()> {
 }
 
 /// Awaits that everything is at rest, and stays so while nobody has cause to write anything. Returns since when it is, if it
-/// has come to that.
+/// has come to that. With `stop`, only until something is found.
 async fn settle(
     fleet: &mut Fleet,
     watch: &mut Watch,
     maker: &Maker,
     nodes: usize,
+    stop: bool,
 ) -> Result<Option<Instant>> {
     let began = Instant::now();
-    let (mut step, mut stepped) = (0, Instant::now());
+    let (mut last_step, mut stepped) = (0, Instant::now());
     let mut rested: Option<Instant> = None;
     let mut is_quiet = false;
     loop {
         watch.look(fleet, &maker.prometheus)?;
         maker.mend(fleet)?;
-        if watch.objects.last_step != step {
-            (step, stepped) = (watch.objects.last_step, Instant::now());
+        if watch.objects.last_step != last_step {
+            (last_step, stepped) = (watch.objects.last_step, Instant::now());
         }
         let rests = restless(&watch.objects, LAST, nodes, false).is_empty();
         rested = rested.filter(|_| rests).or_else(|| rests.then(Instant::now));
@@ -242,6 +243,9 @@ async fn settle(
         }
         if since > AT_REST + QUIET {
             return Ok(rested);
+        }
+        if stop && !watch.found.violations.is_empty() {
+            return Ok(None);
         }
         if stepped.elapsed() > NO_PROGRESS || began.elapsed() > LONGEST {
             let restless = restless(&watch.objects, LAST, nodes, true);
