@@ -269,7 +269,7 @@ bench-pass: ## Measures one pass of the reconciler over 5,000 nodes: observe, an
 	cargo bench --locked --quiet -p brupop-bench-cases --bench pass
 
 .PHONY: bench-scale
-bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, and with 1,000 that kwok keeps: start, memory, requests (a quarter of an hour; PODS, EVICTED, BUDGETS)
+bench-scale: control-plane build ## Measures the reconciler with 5,000 nodes, and with 1,000 that kwok keeps: start, memory, requests (ten minutes; PODS, EVICTED, BUDGETS)
 	@cargo build --release --locked --quiet -p brupop-testbed --bin brupop-bench-scale
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale $(TENANTS)
 	@BRUPOP_BINARIES=$(SHIPPED) $(TARGET)/release/brupop-bench-scale --nodes 1000 --kwok
