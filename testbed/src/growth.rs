@@ -83,9 +83,8 @@ fn all_nodes(points: &[Point]) -> Vec<usize> {
 /// As a table that can be pasted into the documentation.
 pub fn render(points: &[Point]) -> String {
     let nodes = all_nodes(points);
-    let cells = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let row = |first: &str, middle: Vec<String>, last: String| {
-        cells([vec![first.to_owned()], middle, vec![last]].concat())
+        format!("| {first} | {} | {last} |\n", middle.join(" | "))
     };
     let heads = nodes.iter().map(|nodes| format!("{nodes} nodes"));
     let mut text = row("figure", heads.collect(), "aim".to_owned());

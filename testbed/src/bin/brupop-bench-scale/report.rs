@@ -70,6 +70,11 @@ impl Measured {
     fn one_by_one(&self) -> f64 {
         number(self.one_by_one.requests()) / number(RELEASES)
     }
+
+    /// The most resident memory of a reconciler at any time, in MiB.
+    fn most_memory(&self) -> f64 {
+        self.later.peak.max(self.at_work.peak)
+    }
 }
 
 /// As a table that can be pasted into the documentation.
@@ -147,12 +152,8 @@ pub fn figures(arguments: &Arguments, measured: &Measured) -> Vec<Figure> {
         Figure::new(format!("webhook: resident, {fleet}"), measured.webhook, "MiB")
             .note("asked for nothing: the agents are played"),
         Figure::new(format!("reconciler: resident, idle, {fleet}"), measured.later.resident, "MiB"),
-        Figure::new(
-            format!("reconciler: resident, at most, {fleet}"),
-            measured.later.peak.max(measured.at_work.peak),
-            "MiB",
-        )
-        .aim(memory_aim(*nodes)),
+        Figure::new(format!("reconciler: resident, at most, {fleet}"), measured.most_memory(), "MiB")
+            .aim(memory_aim(*nodes)),
         Figure::new(
             format!("reconciler: from start to first action, {fleet}"),
             measured.second_start.as_secs_f64(),
@@ -177,7 +178,6 @@ pub fn figures(arguments: &Arguments, measured: &Measured) -> Vec<Figure> {
 /// What may grow with the number of nodes, under the same names whatever that number is.
 pub fn growing(nodes: u32, measured: &Measured) -> Vec<Figure> {
     let first_action = FIRST_ACTION.as_secs_f64();
-    let most_memory = measured.later.peak.max(measured.at_work.peak);
     vec![
         Figure::new("start to first action, nothing said yet", measured.first_start.as_secs_f64(), "s")
             .aim(first_action),
@@ -188,7 +188,7 @@ pub fn growing(nodes: u32, measured: &Measured) -> Vec<Figure> {
             .aim_if_any(known_aim(nodes)),
         Figure::new("requests per update", measured.one_by_one(), ""),
         Figure::new("resident, quiet", measured.later.resident, "MiB"),
-        Figure::new("resident, at most", most_memory, "MiB").aim(memory_aim(nodes)),
+        Figure::new("resident, at most", measured.most_memory(), "MiB").aim(memory_aim(nodes)),
         Figure::new("CPU, quiet", measured.cpu, "%"),
         Figure::new("CPU while pods change, up to 100/s", measured.cpu_of_pods, "%").aim(CPU_OF_PODS),
     ]
@@ -206,7 +206,7 @@ pub fn check(measured: &Measured) -> Result<()> {
     ensure!(updates == 0 || moved <= updates + 2, "conditions of {moved} nodes changed in {updates} updates");
     let starts = measured.first_start.max(measured.second_start);
     ensure!(starts <= FIRST_ACTION, "the first action came late");
-    ensure!(measured.later.peak.max(measured.at_work.peak) <= MOST_MEMORY_MIB, "too much memory");
+    ensure!(measured.most_memory() <= MOST_MEMORY_MIB, "too much memory");
     Ok(())
 }
 

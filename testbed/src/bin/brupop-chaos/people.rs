@@ -1,5 +1,6 @@
 //! What people do to nodes, and to the operator, by the API server.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,6 +15,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
+use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 use tokio::time::{sleep, timeout};
 
@@ -25,7 +27,7 @@ pub(crate) const BY_HAND: &str = "example.org/cordoned-by-hand";
 /// Longest that a Node is tried to be made again: the API server may be away.
 const RECREATING: Duration = Duration::from_secs(30);
 /// Pause between two tries.
-pub(crate) const RETRY: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_millis(500);
 /// A marker that nobody can read.
 const BROKEN: &str = "{broken";
 
@@ -159,13 +161,22 @@ pub(crate) async fn delete_shadow(client: Client, node: usize) -> Result<()> {
 
 /// Deletes a pod of the operator, whenever the API server takes it.
 pub(crate) async fn delete_operator_pod(client: Client, pod: String) -> Result<()> {
-    let pods = Api::<Pod>::namespaced(client, NAMESPACE);
-    loop {
-        match pods.delete(&pod, &DeleteParams::default()).await {
-            Ok(_) => return Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
-            Err(_) => sleep(RETRY).await,
-        }
+    until_gone(&Api::<Pod>::namespaced(client, NAMESPACE), &pod).await;
+    Ok(())
+}
+
+/// Deletes an object, whenever the API server takes that.
+pub(crate) async fn until_gone<K: Clone + DeserializeOwned + Debug>(objects: &Api<K>, name: &str) {
+    while gone(objects.delete(name, &DeleteParams::default()).await.map(drop)).is_err() {
+        sleep(RETRY).await;
+    }
+}
+
+/// What was to be deleted is not there.
+pub(crate) fn gone(deleted: kube::Result<()>) -> Result<()> {
+    match deleted {
+        Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
+        deleted => Ok(deleted?),
     }
 }
 

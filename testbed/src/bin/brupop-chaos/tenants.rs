@@ -8,9 +8,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value as Json, from_value, json};
-use tokio::time::sleep;
 
-use crate::people::{RETRY, node_name};
+use crate::people::{gone, node_name, until_gone};
 use crate::refuser;
 use crate::world::{SHOP, open_budget, pod_spec};
 
@@ -44,11 +43,7 @@ pub(crate) async fn another_budget(client: Client, workload: String, unreadable:
 
 /// Deletes it, whenever the API server takes that.
 pub(crate) async fn delete_another_budget(client: Client, workload: String) -> Result<()> {
-    let budgets = Api::<PodDisruptionBudget>::namespaced(client, SHOP);
-    let name = another(&workload);
-    while gone(budgets.delete(&name, &DeleteParams::default()).await.map(drop)).is_err() {
-        sleep(RETRY).await;
-    }
+    until_gone(&Api::<PodDisruptionBudget>::namespaced(client, SHOP), &another(&workload)).await;
     Ok(())
 }
 
@@ -121,13 +116,5 @@ fn there(made: kube::Result<()>) -> Result<()> {
     match made {
         Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
         made => Ok(made?),
-    }
-}
-
-/// What was to be deleted is not there.
-fn gone(deleted: kube::Result<()>) -> Result<()> {
-    match deleted {
-        Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
-        deleted => Ok(deleted?),
     }
 }

@@ -27,9 +27,9 @@ impl Zones {
             return;
         };
         let member = self.0.entry(name.to_owned()).or_default();
-        // One that is out anyhow may be opted in, or come to another pool.
-        let same = |field| text(&member.object, field) == text(after, field);
-        let known = member.down_since.filter(|_| same(OPTED_IN) && same("/metadata/labels/tier"));
+        // One that is out anyhow may be opted in. Since when it is of its pool is looked at where that is asked.
+        let is_same = text(&member.object, OPTED_IN) == text(after, OPTED_IN);
+        let known = member.down_since.filter(|_| is_same);
         member.down_since = (!is_ready(after)).then(|| known.unwrap_or(now));
         member.object = after.clone();
     }
