@@ -18,7 +18,8 @@ const REQUIREMENTS_MAX: usize = 4096;
 /// What a drain does about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainAction {
-    /// It stays, and a drain does not wait for it: a mirror pod, a pod of a `DaemonSet`.
+    /// It stays, and a drain does not wait for it: a mirror pod, a pod of a `DaemonSet`, one that has run to its end and is
+    /// held by a finalizer.
     Stays,
     /// It is evicted.
     Evicted,
@@ -193,7 +194,8 @@ pub fn drain_action(item: &PodItem, orphaned: bool) -> DrainAction {
     };
     let is_daemon = |owner: &Controller| Kind::of(&owner.api_version, &owner.kind) == Some(Kind::DaemonSet);
     let of_daemon = pod.controller.as_ref().is_some_and(is_daemon);
-    if pod.is_mirror || (of_daemon && !pod.finished && !orphaned) {
+    let is_over = pod.finished && pod.gone_by.is_some();
+    if pod.is_mirror || is_over || (of_daemon && !pod.finished && !orphaned) {
         DrainAction::Stays
     } else if pod.gone_by.is_some() {
         DrainAction::Leaving
@@ -292,9 +294,9 @@ fn undrainable<'p>(
     why.into_iter().min()
 }
 
-/// Which budget allows no disruption now, although one of these pods of a node, which is Ready, would have to be evicted;
-/// `None` if each allows one. Whether the node's own pods that are not Ready are the cause is seen only once they have gone
-/// elsewhere, so a budget that covers one of them is set aside.
+/// Which budget allows no disruption now, although one of these pods of a node needs one; `None` if each allows one. A pod
+/// that is not Ready, and that its budget [spares](spares), may be well once it is elsewhere, and the budget may allow one
+/// then: so a budget that spares one of them is set aside.
 fn blocked<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &[impl AsRef<Item<Budget>>],
@@ -313,11 +315,11 @@ fn blocked<'p>(
         };
         let covered =
             evicted.iter().filter(|(namespace, pod)| *namespace == item.namespace() && selects(budget, pod));
-        let (mut any, mut all_ready) = (false, true);
+        let (mut any, mut all_held) = (false, true);
         for (_, pod) in covered {
-            (any, all_ready) = (true, all_ready && pod.is_ready());
+            (any, all_held) = (true, all_held && !spares(budget, pod));
         }
-        any && all_ready
+        any && all_held
     });
     let why = allows_none.map(|item| format!("the PodDisruptionBudget {}/{}", item.namespace(), item.name()));
     why.min()
@@ -344,6 +346,11 @@ pub fn covered<'p>(
 /// Do budgets hold up the eviction of this pod? They do not hold up one that has ended, or has not begun.
 fn heeds(pod: &Pod) -> bool {
     !pod.finished && !pod.pending
+}
+
+/// Does this budget, which covers the pod, let it go whatever it allows now, for the pod is not Ready?
+fn spares(budget: &Budget, pod: &Pod) -> bool {
+    !pod.is_ready() && (budget.spares_ready_only || budget.enough_healthy)
 }
 
 /// Why the budgets of a pod's namespace never allow its eviction; `None` if they may. The rules are those of the API

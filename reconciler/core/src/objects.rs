@@ -193,6 +193,7 @@ impl AgentPod {
 
 /// What a drain needs of a budget.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Budget {
     /// Which pods it covers; `None` = no pods.
     pub selector: Option<Selector>,
@@ -200,6 +201,8 @@ pub struct Budget {
     pub requirements: usize,
     /// Are pods that are not Ready evicted whatever it allows?
     pub spares_ready_only: bool,
+    /// Are as many pods healthy as must be, and must any be? Then pods that are not Ready are evicted, too.
+    pub enough_healthy: bool,
     /// Its controller cannot work it out, so it allows nothing.
     pub sync_failed: bool,
     /// How many disruptions it allows now.
@@ -240,6 +243,7 @@ struct BudgetStatus {
     observed_generation: Option<i64>,
     disruptions_allowed: i32,
     expected_pods: i32,
+    current_healthy: i32,
     desired_healthy: i32,
     #[serde(deserialize_with = "null_as_default")]
     conditions: Vec<BudgetCondition>,
@@ -263,6 +267,7 @@ impl Readable for Budget {
             selector,
             requirements: requirements.unwrap_or(0),
             spares_ready_only: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
+            enough_healthy: status.desired_healthy > 0 && status.current_healthy >= status.desired_healthy,
             sync_failed: status.conditions.iter().any(|condition| condition.reason == SYNC_FAILED),
             allowed: status.disruptions_allowed,
             expected_pods: status.expected_pods,

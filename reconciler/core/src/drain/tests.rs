@@ -43,6 +43,8 @@ fn the_table() {
         ("of a DaemonSet, failed", Some("DaemonSet"), "Failed", &none, DrainAction::Evicted),
         ("mirror", Some("Node"), "Running", &mirror, DrainAction::Stays),
         ("leaving", Some("ReplicaSet"), "Running", &leaving, DrainAction::Leaving),
+        ("finished, but held by a finalizer", Some("Job"), "Succeeded", &leaving, DrainAction::Stays),
+        ("failed, but held by a finalizer", None, "Failed", &leaving, DrainAction::Stays),
         ("unmanaged", None, "Running", &none, DrainAction::Unmanaged),
         ("unmanaged, finished", None, "Failed", &none, DrainAction::Evicted),
         ("unmanaged, leaving", None, "Running", &leaving, DrainAction::Leaving),

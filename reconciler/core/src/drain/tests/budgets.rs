@@ -123,6 +123,15 @@ fn a_shut_budget_is_waited_for() {
         Arc::make_mut(&mut budget).body.as_mut().unwrap().allowed = allowed;
         vec![budget]
     };
+    let too_few = |change: fn(&mut Budget)| {
+        let mut budgets = allowing(0);
+        let budget = Arc::make_mut(&mut budgets[0]).body.as_mut().unwrap();
+        budget.enough_healthy = false;
+        change(budget);
+        budgets
+    };
+    let mut pending = unready.clone();
+    pending.body.as_mut().unwrap().pending = true;
     for (says, pods, budgets, waits) in [
         ("one that allows none", vec![&ready], allowing(0), true),
         ("one that allows one", vec![&ready], allowing(1), false),
@@ -130,6 +139,22 @@ fn a_shut_budget_is_waited_for() {
         ("only a pod that is not Ready", vec![&unready], allowing(0), false),
         ("a pod of the node that is not Ready may be the cause", vec![&ready, &unready], allowing(0), false),
         ("of other pods", vec![&ready], vec![over("most", "mail", 3, 2)], false),
+        ("too few are healthy, so those that are not stay, too", vec![&unready], too_few(|_| ()), true),
+        ("and are not the cause", vec![&ready, &unready], too_few(|_| ()), true),
+        ("they may go always", vec![&unready], too_few(|budget| budget.spares_ready_only = true), false),
+        (
+            "and may be well elsewhere",
+            vec![&ready, &unready],
+            too_few(|budget| budget.spares_ready_only = true),
+            false,
+        ),
+        ("one that has not begun goes", vec![&pending], too_few(|_| ()), false),
+        (
+            "and has not been seen by its controller",
+            vec![&unready],
+            too_few(|budget| budget.observed = false),
+            false,
+        ),
     ] {
         let why = blocked(pods, &budgets, |_| false);
         assert_eq!(why.as_deref(), waits.then_some("the PodDisruptionBudget shop/some"), "{says}");
@@ -138,6 +163,31 @@ fn a_shut_budget_is_waited_for() {
     let why = "shop/cart-0, which the PodDisruptionBudget shop/some covers";
     assert_eq!(covered([&ready], &allowing(1)).as_deref(), Some(why), "whatever it allows");
     assert_eq!(covered([&ready], &[over("most", "mail", 3, 2)]), None, "of other pods");
+}
+
+/// By the status that the disruption controller writes, as the API server's eviction reads it.
+#[test]
+fn pods_that_are_not_ready_go_while_enough_others_are_healthy() {
+    let read = |current: i32, desired: i32| -> Budget {
+        let budget: Item<Budget> = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": "cart"},
+            "status": {"disruptionsAllowed": 0, "currentHealthy": current, "desiredHealthy": desired, "expectedPods": 3},
+        }))
+        .unwrap();
+        budget.body.unwrap()
+    };
+    for (current, desired, enough) in
+        [(1, 2, false), (2, 2, true), (3, 2, true), (0, 0, false), (1, 0, false)]
+    {
+        assert_eq!(read(current, desired).enough_healthy, enough, "{current} of {desired}");
+    }
+    let item = |current| -> Item<Budget> {
+        let mut item = budget("shop", "cart", 0);
+        item.body = Ok(read(current, 2));
+        item
+    };
+    assert!(matters(&item(1), &item(2)), "those that are not Ready may go now");
+    assert!(!matters(&item(2), &item(3)), "as before");
 }
 
 #[test]
