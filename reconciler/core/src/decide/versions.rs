@@ -324,21 +324,62 @@ fn failed_nodes(failures: &[&NodeFailure]) -> String {
     named.chain(more).collect::<Vec<_>>().join(", ")
 }
 
-/// Adds a failure to a record, in which each node has one.
+/// Adds a failure to a record, in which each node has one. [`halt`] sees to it that they do not become too many.
 pub(super) fn note_failure(record: &mut VersionRecord, new: NodeFailure) {
     record.failures.retain(|failure| failure.node != new.node);
     record.failures.push(new);
-    let surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
-    record.failures.drain(..surplus);
 }
 
 /// Halts the version with this record for each variant of which too many nodes failed to reach it, by the budget of each;
 /// tells if it was not halted there before. A further failure makes a halt a later one, which nobody has acknowledged yet.
+///
+/// The record has room for [`FAILED_NODES_MAX`] failures. Before it loses one that may still halt the version somewhere, the
+/// version is halted for each variant with a budget: otherwise those that fail in turn would push each other's failures out.
 pub(super) fn halt<'a>(
     now: &str,
     version: &'a str,
     record: &mut VersionRecord,
     budget: impl Fn(&VersionRecord, Option<&str>) -> Option<u64>,
+) -> Option<Halted<'a>> {
+    let mut halted = halt_where(now, version, record, |record, variant, failed| {
+        budget(record, variant).is_some_and(|budget| failed >= budget)
+    });
+    let mut needed = needed(record, &budget);
+    if needed.iter().filter(|needed| **needed).count() > FAILED_NODES_MAX {
+        let full = halt_where(now, version, record, |record, variant, _| budget(record, variant).is_some());
+        halted = full.or(halted);
+        needed.fill(false);
+    }
+    let mut surplus = record.failures.len().saturating_sub(FAILED_NODES_MAX);
+    let mut needed = needed.into_iter();
+    record.failures.retain(|_| {
+        let goes = needed.next() == Some(false) && surplus > 0;
+        surplus -= usize::from(goes);
+        !goes
+    });
+    halted
+}
+
+/// Which failures of this record may still halt the version somewhere: those that count for a variant with a budget, and for
+/// which it is not halted.
+fn needed(record: &VersionRecord, budget: impl Fn(&VersionRecord, Option<&str>) -> Option<u64>) -> Vec<bool> {
+    let is_halted = |variant: Option<&str>| {
+        let halted = |halt: &Halt| halt.variants.is_empty() || variant.is_some() && halt.covers(variant);
+        record.halted.as_ref().is_some_and(halted)
+    };
+    let needed = |failure: &NodeFailure| {
+        let variant = failure.variant.as_deref();
+        counts(record, failure) && budget(record, variant).is_some() && !is_halted(variant)
+    };
+    record.failures.iter().map(needed).collect()
+}
+
+/// Halts the version for each variant of failures that count, where `is_spent` says so of their number.
+fn halt_where<'a>(
+    now: &str,
+    version: &'a str,
+    record: &mut VersionRecord,
+    is_spent: impl Fn(&VersionRecord, Option<&str>, u64) -> bool,
 ) -> Option<Halted<'a>> {
     let counting = counting(record);
     let before = record.halted.clone();
@@ -346,7 +387,7 @@ pub(super) fn halt<'a>(
         counting.iter().map(|failure| failure.variant.as_deref()).collect();
     let is_spent = |variant: Option<&str>| {
         let failed = number(&of_variant(&counting, variant));
-        budget(record, variant).is_some_and(|budget| failed >= budget)
+        is_spent(record, variant, failed)
     };
     let spent: BTreeSet<Option<&str>> = variants.into_iter().filter(|variant| is_spent(*variant)).collect();
     if before.is_none() && spent.is_empty() {
@@ -417,12 +458,13 @@ fn is_counted(fleet: &FleetFacts<'_>, record: &VersionRecord, node: &str, failed
 
 /// The failures that no person has acknowledged.
 fn counting(record: &VersionRecord) -> Vec<&NodeFailure> {
+    record.failures.iter().filter(|failure| counts(record, failure)).collect()
+}
+
+/// Has no person acknowledged this failure of the record? One whose time cannot be read counts.
+fn counts(record: &VersionRecord, failure: &NodeFailure) -> bool {
     let acknowledged = record.acknowledged_at.as_deref().and_then(time);
-    // One whose time cannot be read counts.
-    let counts = |failure: &&NodeFailure| {
-        acknowledged.zip(time(&failure.at)).is_none_or(|(acknowledged, failed)| failed > acknowledged)
-    };
-    record.failures.iter().filter(counts).collect()
+    acknowledged.zip(time(&failure.at)).is_none_or(|(acknowledged, failed)| failed > acknowledged)
 }
 
 /// The later of these times, as it is written there.

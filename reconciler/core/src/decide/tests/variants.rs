@@ -150,3 +150,71 @@ fn an_update_goes_on_when_another_variant_is_halted() {
     let gives_up = |variant| decide(&fleet, &begun(variant)).reason.as_str() == "Aborting";
     assert!(gives_up(METAL) && !gives_up(AWS));
 }
+
+/// The record once nodes of these variants have failed one after the other, each `n0`, `n1` and so on, as long as nothing is
+/// halted for the variant.
+fn in_turn(
+    mut record: VersionRecord,
+    budget: FailureBudget,
+    variants: impl IntoIterator<Item = Option<&'static str>>,
+) -> VersionRecord {
+    let fell_back = failures("FellBack");
+    let fleet = FleetFacts { budget, now: "2026-11-21T05:00:00Z", ..fleet() };
+    for (nth, variant) in variants.into_iter().enumerate() {
+        let mut view = over(Some(&fell_back));
+        node(&mut view, |node| (node.name, node.variant) = ("n", variant));
+        record = versions::record(&fleet, Some(record), &[view]).unwrap();
+        record.failures.last_mut().unwrap().node = format!("n{nth}");
+    }
+    record
+}
+
+#[test]
+fn variants_that_fail_in_turn_are_halted_before_a_failure_is_lost() {
+    let proven = |variants: &[Option<&str>]| VersionRecord {
+        succeeded: 1,
+        proven_variants: variants.iter().map(|variant| variant.unwrap().to_owned()).collect(),
+        ..VersionRecord::default()
+    };
+    let both = || proven(&[AWS, METAL]);
+    let eight = FailureBudget { unproven: Some(1), proven: Some(8) };
+    let unlimited = FailureBudget { unproven: None, proven: None };
+    let only_unproven = FailureBudget { unproven: Some(8), proven: None };
+    let acknowledged = VersionRecord {
+        acknowledged_at: Some("2026-11-21T04:59:59Z".to_owned()),
+        ..failed(&["x", "y", "z"])
+    };
+    let acknowledged =
+        VersionRecord { succeeded: 1, proven_variants: both().proven_variants, ..acknowledged };
+    let turns = |count: usize| [AWS, METAL].into_iter().cycle().take(count);
+    let (aws, metal) = ("aws-k8s-1.36", "metal-k8s-1.36");
+    for (what, record, budget, failing, halted) in [
+        ("eight find room", both(), eight, turns(8).collect::<Vec<_>>(), None),
+        ("the ninth does not", both(), eight, turns(9).collect(), Some(&[aws, metal][..])),
+        ("those of one variant", both(), eight, vec![AWS; 8], Some(&[aws])),
+        ("nobody wants a halt", both(), unlimited, turns(200).collect(), None),
+        ("one has no budget", proven(&[AWS]), only_unproven, turns(15).collect(), None),
+        (
+            "one has no budget, the other has spent it",
+            proven(&[AWS]),
+            only_unproven,
+            turns(16).collect(),
+            Some(&[metal]),
+        ),
+        ("what was acknowledged goes first", acknowledged.clone(), eight, turns(8).collect(), None),
+        ("and then nothing may", acknowledged, eight, turns(9).collect(), Some(&[aws, metal])),
+        ("an unknown variant may be any", both(), eight, turns(8).chain([None]).collect(), Some(&[])),
+    ] {
+        let record = in_turn(record, budget, failing);
+        assert_eq!(record.halted.map(|halt| halt.variants), halted.map(strings), "{what}");
+        assert!(record.failures.len() <= 8, "{what}");
+    }
+    // Failures of a variant that is halted make room for those of others, which may still be needed.
+    let one = in_turn(both(), eight, [METAL].into_iter().chain([AWS; 20]));
+    assert_eq!(one.halted.unwrap().variants, [aws]);
+    assert_eq!(one.failures[0].variant.as_deref(), METAL);
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
