@@ -168,6 +168,7 @@ pub(crate) fn view(
         shadow_name: SHADOWS[at],
         node: seen.as_ref().map(node).map(|node| NodeFacts { paused: gives_up, ..node }),
         shadow: shadow.as_ref().map(self::shadow),
+        unreadable: false,
         owner_uid: shadow.map(|shadow| uid(shadow.index, shadow.owner)),
         pods: PodFacts {
             known: true,

@@ -220,6 +220,8 @@ pub struct NodeView<'a> {
     pub node: Option<NodeFacts<'a>>,
     /// The shadow; `None` when there is none.
     pub shadow: Option<ShadowFacts<'a>>,
+    /// Its Node, the marker or its shadow cannot be read: it keeps its slot, and nothing follows from the rest.
+    pub unreadable: bool,
     /// UID in the shadow's owner reference to its Node.
     pub owner_uid: Option<&'a str>,
     /// The pods on the node that a drain concerns.

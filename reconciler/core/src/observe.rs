@@ -262,6 +262,7 @@ impl<'a> Observer<'a> {
             steering: self.steering(entry),
             node,
             shadow,
+            unreadable: unreadable.is_some(),
             owner_uid: shadow.and(entry.shadow()).and_then(owner_uid),
             pods: pods(entry),
             denied: entry.denied.as_deref(),

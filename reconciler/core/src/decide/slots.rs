@@ -172,6 +172,9 @@ impl<'a> Holders<'a> {
 fn is_over(slot: &Slot, view: Option<&NodeView<'_>>) -> bool {
     let Some(view) = view else { return true };
     let Some(node) = view.node else { return true };
+    if view.unreadable {
+        return false;
+    }
     let tidy = node.marker.is_none();
     match view.shadow {
         None => !node.labelled && tidy && node.ready,

@@ -70,7 +70,8 @@ impl<'a> Versions<'a> {
         for (name, view) in over {
             versions.count(fleet, name, view);
         }
-        for (view, slot) in kept {
+        // What cannot be read says nothing of its host.
+        for (view, slot) in kept.filter(|(view, _)| !view.unreadable) {
             versions.note_lost(view, slot);
             versions.count_early(fleet, view, slot);
         }

@@ -81,3 +81,44 @@ fn what_a_gate_holds_is_not_overdue() {
         assert_eq!(overdue, expected, "{state}, {gate:?}");
     }
 }
+
+/// What cannot be read says nothing of its host, so it halts no version, and keeps its slot.
+#[test]
+fn what_cannot_be_read_counts_against_no_version() {
+    let (long, ready) =
+        ("x".repeat(20_000), |status: &str| json!({"conditions": [{"type": "Ready", "status": status}]}));
+    let annotated =
+        |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}, "status": ready("False")});
+    let rebooting = json!({"state": "RebootedIntoUpdate", "version": "1.20.0", "attempt": 1,
+        "state_transition_timestamp": NOW, "reboot_from_boot_id": "boot-1"});
+    let failures = json!({"count": 1, "attempt": 1, "at": NOW, "reason": "NotReady"});
+    let given_up = json!({"state": "Idle", "version": "1.20.0", "attempt": 1, "failures": failures,
+        "state_transition_timestamp": NOW});
+    let unlabelled = json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: "none"}}});
+    let not_ready = || json!({"status": ready("False")});
+    for (what, node, spec, counts) in [
+        ("a host that is away", not_ready(), &rebooting, true),
+        ("a Node of 20 kB", annotated(names::PAUSE_ANNOTATION, &long), &rebooting, false),
+        ("a marker that is none", annotated(names::MARKER_ANNOTATION, "?"), &rebooting, false),
+        (
+            "a Node that was given up",
+            annotated(names::MARKER_ANNOTATION, r#"{"shadow_uid":"uid-brs-n","attempt":1,"tainted":true}"#),
+            &given_up,
+            true,
+        ),
+        ("a Node that was given up, of 20 kB", annotated(names::PAUSE_ANNOTATION, &long), &given_up, false),
+        ("a shadow", unlabelled, &json!({"state": "Dreaming"}), false),
+    ] {
+        let mut cluster = held(spec, NOW);
+        cluster.entry("brs-n").node = Some(super::node("n", node));
+        let status =
+            json!({"current_state": "StagedAndPerformedUpdate", "attempt": 1, "reboot_requested": "boot-1"});
+        cluster.entry("brs-n").shadow = Some(shadow("brs-n", spec, &status));
+        let durations = durations();
+        let mut observed = observe_at(&cluster, &durations, "2026-11-22T04:00:00Z");
+        observed.fleet.ledger_term = Some(observed.fleet.term);
+        let slots = decide::fleet(&observed).slots;
+        assert_eq!(slots.halted.len(), usize::from(counts), "{what}: {:?}", slots.write);
+        assert_eq!(slots.freed, [], "{what}");
+    }
+}
