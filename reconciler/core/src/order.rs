@@ -2,17 +2,18 @@
 //!
 //! The ledger notes since when a pool is done. If one of its nodes wants the version again, or none runs it or a later one in
 //! service any more, it notes for how long the pool had been done; so what had been done for long enough stays so, whoever
-//! joins later. A halt of the version clears all of this.
+//! joins later. A halt of the version for all variants, or in the pool, clears this. A halt for some variants holds only nodes
+//! of these: they keep no pool from being done, and once the halt is lifted, their pools have to be done once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::crds::DONE_POOLS_MAX;
-use brupop_api::fleet::{Done, Slot, VersionRecord};
+use brupop_api::fleet::{Done, Halt, Slot, VersionRecord};
 use jiff::{SignedDuration, Timestamp};
 use semver::Version;
 
-use crate::decide::is_halted;
-use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
+use crate::decide::pool;
+use crate::facts::{FleetFacts, NodeView, PoolFacts};
 use crate::ownership::WatchedPool;
 
 /// Why pools that wait for each other are not understood.
@@ -89,21 +90,32 @@ fn over(done: Option<&Done>, soak: SignedDuration) -> Option<Timestamp> {
 
 /// What the nodes of a pool say of one version.
 #[derive(Default)]
-struct Standing {
+struct Standing<'a> {
     /// A node in service runs it.
     runs: bool,
-    /// A node wants it, or is on its way to it.
-    wants: bool,
+    /// The variants of the nodes that want it.
+    wanted_by: BTreeSet<Option<&'a str>>,
     /// A node is on its way to it.
     comes: bool,
 }
 
+impl Standing<'_> {
+    /// Does a node want the version with this record, or is on its way to it? A node that a halt holds does not count: it
+    /// would keep all variants waiting for what is halted in one.
+    fn wants(&self, record: Option<&VersionRecord>) -> bool {
+        let is_held = |variant| record.is_some_and(|record| record.is_halted_for(variant));
+        self.comes || self.wanted_by.iter().any(|variant| !is_held(*variant))
+    }
+}
+
 /// What the ledger should note of each version, where it is something else than it does: of the pools that others come after.
-/// `held` are the slots of the views.
-pub(crate) fn notes<'a>(
+/// `held` are the slots of the views, `record` and `is_halted` (pool, version) say what becomes of versions in this pass.
+pub(crate) fn notes<'a, 'r>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],
     held: impl Iterator<Item = Option<&'a Slot>>,
+    record: impl Fn(&str) -> Option<&'r VersionRecord>,
+    is_halted: impl Fn(&str, &str) -> bool,
 ) -> BTreeMap<String, BTreeMap<String, Done>> {
     let followed: BTreeSet<&str> = fleet
         .pools
@@ -120,42 +132,53 @@ pub(crate) fn notes<'a>(
     let versions: BTreeSet<&str> = fleet.versions.keys().map(String::as_str).chain(wanted).collect();
     let mut changed = BTreeMap::new();
     for version in versions {
-        let record = fleet.versions.get(version);
-        let stored = record.map(|record| &record.done_pools);
-        let halted = record.is_some_and(|record| record.halted.is_some());
+        let (stored, record) = (fleet.versions.get(version), record(version));
+        let halt = record.and_then(|record| record.halted.as_ref());
+        let halted_for_all = halt.is_some_and(|halt| halt.variants.is_empty());
+        // Once a halt is lifted, what it held goes in the order of the pools again.
+        let lifted = stored.and_then(|stored| stored.halted.as_ref()).filter(|_| halt.is_none());
+        let begins_again = |pool: &str| lifted.is_some_and(|halt| holds_one_of(fleet, views, pool, halt));
         let wanted: BTreeMap<String, Done> = followed
             .iter()
             .take(DONE_POOLS_MAX)
-            .filter(|pool| !halted && !is_halted(fleet, pool, version))
+            .filter(|pool| !halted_for_all && !is_halted(pool, version))
             .filter_map(|pool| {
-                let before = stored.and_then(|stored| stored.get(*pool));
-                let wants = standings.get(&(*pool, version)).is_some_and(|standing| standing.wants);
+                let before = stored.and_then(|stored| stored.done_pools.get(*pool));
+                let wants = standings.get(&(*pool, version)).is_some_and(|standing| standing.wants(record));
                 let service = service(&standings, pool, version);
+                let before = before.filter(|_| !begins_again(pool));
                 Some(((*pool).to_owned(), done(service, wants, before, fleet.now)?))
             })
             .collect();
-        if stored.map_or(!wanted.is_empty(), |stored| *stored != wanted) {
+        if stored.map_or(!wanted.is_empty(), |stored| stored.done_pools != wanted) {
             changed.insert(version.to_owned(), wanted);
         }
     }
     changed
 }
 
+/// Does this halt hold a node of this pool?
+fn holds_one_of(fleet: &FleetFacts<'_>, views: &[NodeView<'_>], pool: &str, halt: &Halt) -> bool {
+    let mut of_pool = views.iter().filter(|view| pool::of(fleet, view).is_some_and(|its| its.name == pool));
+    of_pool.any(|view| view.node.is_some_and(|node| node.labelled && halt.covers(node.variant)))
+}
+
 /// Does this node wait for pools that go first?
 fn waits(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
-    let Steering::Pool(index) = view.steering else { return false };
-    fleet.pools.get(index).and_then(|pool| pool.rules).is_some_and(|rules| !rules.after.is_empty())
+    pool::of(fleet, view).and_then(|pool| pool.rules).is_some_and(|rules| !rules.after.is_empty())
 }
 
 fn standings<'v, 'a: 'v>(
     fleet: &FleetFacts<'a>,
     views: impl Iterator<Item = (&'v NodeView<'a>, Option<&'a Slot>)>,
     followed: &BTreeSet<&str>,
-) -> BTreeMap<(&'a str, &'a str), Standing> {
-    let mut standings: BTreeMap<(&str, &str), Standing> = BTreeMap::new();
+) -> BTreeMap<(&'a str, &'a str), Standing<'a>> {
+    let mut standings: BTreeMap<(&str, &str), Standing<'_>> = BTreeMap::new();
     for (view, slot) in views {
-        let (Steering::Pool(index), Some(node)) = (view.steering, view.node) else { continue };
-        let Some(pool) = fleet.pools.get(index).filter(|pool| followed.contains(pool.name)) else { continue };
+        let (Some(pool), Some(node)) = (pool::of(fleet, view), view.node) else { continue };
+        if !followed.contains(pool.name) {
+            continue;
+        }
         let shadow = view.shadow.filter(|_| node.labelled);
         let in_service = node.labelled && node.ready && node.marker.is_none();
         if let Some(version) = node.version.filter(|_| in_service) {
@@ -164,10 +187,11 @@ fn standings<'v, 'a: 'v>(
         let on_its_way = slot.and_then(|slot| slot.version.as_deref());
         let wanted =
             shadow.and_then(|shadow| shadow.update()).filter(|version| Some(*version) != node.version);
-        for version in wanted.into_iter().chain(on_its_way) {
-            let standing = standings.entry((pool.name, version)).or_default();
-            standing.wants = true;
-            standing.comes |= on_its_way == Some(version);
+        if let Some(version) = wanted {
+            standings.entry((pool.name, version)).or_default().wanted_by.insert(node.variant);
+        }
+        if let Some(version) = on_its_way {
+            standings.entry((pool.name, version)).or_default().comes = true;
         }
     }
     standings
@@ -184,7 +208,7 @@ enum Service {
     Nowhere,
 }
 
-fn service(standings: &BTreeMap<(&str, &str), Standing>, pool: &str, version: &str) -> Service {
+fn service(standings: &BTreeMap<(&str, &str), Standing<'_>>, pool: &str, version: &str) -> Service {
     if standings.get(&(pool, version)).is_some_and(|standing| standing.runs) {
         return Service::Runs;
     }

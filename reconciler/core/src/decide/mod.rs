@@ -5,7 +5,7 @@
 
 mod drain;
 mod idle;
-mod pool;
+pub(crate) mod pool;
 mod pool_halts;
 mod reason;
 mod room;
@@ -21,7 +21,6 @@ use brupop_api::{Field, Object, State, Value, Write, names};
 use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode};
 use crate::observe::Observed;
 pub use idle::candidates;
-pub(crate) use pool_halts::is_halted;
 pub use reason::{Abort, Reason};
 use slots::Holders;
 pub use slots::{Slots, slots};

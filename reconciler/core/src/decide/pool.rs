@@ -14,7 +14,7 @@ pub(super) enum Stage {
 }
 
 /// The pool that steers this node.
-pub(super) fn of<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<&'a PoolFacts<'a>> {
+pub(crate) fn of<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<&'a PoolFacts<'a>> {
     match view.steering {
         Steering::Pool(index) => fleet.pools.get(index),
         _ => None,

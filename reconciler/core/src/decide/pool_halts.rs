@@ -32,7 +32,7 @@ pub(super) fn is_halted_for(fleet: &FleetFacts<'_>, view: &NodeView<'_>, version
 }
 
 /// Is this version halted in this pool?
-pub(crate) fn is_halted(fleet: &FleetFacts<'_>, pool: &str, version: &str) -> bool {
+fn is_halted(fleet: &FleetFacts<'_>, pool: &str, version: &str) -> bool {
     stored(fleet, (pool, version)).is_some_and(|record| record.halted.is_some())
 }
 
@@ -142,11 +142,18 @@ impl<'a> PoolHalts<'a> {
         halted
     }
 
-    /// Do the changes of this pass halt this version for this node?
+    /// Do the changes of this pass halt this version for this node: in its pool, or in one that goes first?
     pub(super) fn halts(&self, fleet: &FleetFacts<'a>, view: &NodeView<'a>, version: &str) -> bool {
         let Some(pool) = super::pool::of(fleet, view) else { return false };
-        let mut changed = self.changed.iter();
-        changed.any(|((name, of), record)| (*name, *of) == (pool.name, version) && record.halted.is_some())
+        let first = pool.rules.into_iter().flat_map(|rules| &rules.after).map(|(pool, _)| pool.as_str());
+        let halted = |pool| self.changed.get(&(pool, version)).is_some_and(|record| record.halted.is_some());
+        first.chain([pool.name]).any(halted)
+    }
+
+    /// Is this version halted in this pool, after the changes of this pass?
+    pub(super) fn is_halted(&self, fleet: &FleetFacts<'a>, key: Key<'_>) -> bool {
+        let record = self.changed.get(&key).or_else(|| stored(fleet, key));
+        record.is_some_and(|record| record.halted.is_some())
     }
 
     /// Is there room for this record, perhaps for that of a pool that is gone, or of a halt that was lifted?

@@ -86,15 +86,19 @@ impl<'a> Versions<'a> {
         views: &[NodeView<'a>],
         held: impl Iterator<Item = Option<&'a Slot>>,
     ) {
-        for (version, done_pools) in order::notes(fleet, views, held) {
+        let notes = order::notes(
+            fleet,
+            views,
+            held,
+            |version| self.record(fleet, version),
+            |pool, version| self.pools.is_halted(fleet, (pool, version)),
+        );
+        for (version, done_pools) in notes {
             let known = fleet.versions.get_key_value(&version).map(|(version, _)| version.as_str());
             let wanted = || views.iter().filter_map(|view| view.shadow?.update()).find(|it| **it == *version);
             if let Some(version) = known.or_else(wanted) {
                 self.change(fleet, version, |record| record.done_pools = done_pools);
             }
-        }
-        for record in self.changed.values_mut().filter(|record| record.halted.is_some()) {
-            record.done_pools.clear();
         }
     }
 
@@ -118,6 +122,11 @@ impl<'a> Versions<'a> {
         let variant = view.node.and_then(|node| node.variant);
         let halted = |record: &VersionRecord| record.is_halted_for(variant);
         self.changed.get(version).is_some_and(halted) || self.pools.halts(fleet, view, version)
+    }
+
+    /// The record of this version, as it will be.
+    fn record(&self, fleet: &FleetFacts<'a>, version: &str) -> Option<&VersionRecord> {
+        self.changed.get(version).or_else(|| fleet.versions.get(version))
     }
 
     fn change(&mut self, fleet: &FleetFacts<'a>, version: &'a str, change: impl FnOnce(&mut VersionRecord)) {
@@ -219,9 +228,7 @@ impl<'a> Versions<'a> {
         (version, variant): (&str, Option<&str>),
     ) -> Option<u64> {
         let budget = fleet.budget.unproven?;
-        let Some(record) = self.changed.get(version).or_else(|| fleet.versions.get(version)) else {
-            return Some(budget);
-        };
+        let Some(record) = self.record(fleet, version) else { return Some(budget) };
         let failed = || number(&of_variant(&counting(record), variant));
         (!record.is_proven_for(variant)).then(|| budget.saturating_sub(failed()))
     }

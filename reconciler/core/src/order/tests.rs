@@ -92,7 +92,12 @@ fn a_version_serves_as_long_as_it_or_a_later_one_runs() {
         ("it runs", "1.20.0", standing(true, false), Runs),
         ("a later one runs", "1.21.0", standing(true, false), Left),
         ("a node is on its way to a later one", "1.21.0", standing(false, true), Left),
-        ("a later one is only wanted", "1.21.0", Standing { wants: true, ..standing(false, false) }, Nowhere),
+        (
+            "a later one is only wanted",
+            "1.21.0",
+            Standing { wanted_by: [None].into(), ..standing(false, false) },
+            Nowhere,
+        ),
         ("it was rolled back", "1.9.0", standing(true, false), Nowhere),
         ("what runs is no version", "next", standing(true, false), Nowhere),
     ] {

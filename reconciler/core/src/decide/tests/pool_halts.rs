@@ -268,6 +268,105 @@ fn a_canary_that_is_halted_in_its_pool_is_not_done() {
     assert!(done(&Records::from([(format!("web/{NEW}"), halt)])), "another pool's halt does not matter");
 }
 
+/// A node that has this name, in this pool, of a variant.
+fn placed(name: &'static str, pool: usize, variant: Option<&'static str>) -> NodeView<'static> {
+    let mut view = NodeView { steering: Steering::Pool(pool), shadow_name: name, ..idle() };
+    node(&mut view, |node| (node.name, node.variant) = (&name[4..], variant));
+    shadow(&mut view, |shadow| (shadow.name, shadow.uid) = (name, name));
+    view
+}
+
+/// The same, in service with the new version.
+fn updated(name: &'static str, pool: usize, variant: Option<&'static str>) -> NodeView<'static> {
+    let mut view = placed(name, pool, variant);
+    node(&mut view, |node| node.version = Some(NEW));
+    shadow(&mut view, |shadow| shadow.status.current_version = Some(NEW));
+    view
+}
+
+/// The record of a version with which the canaries have been done for hours.
+fn done(halted_for: Option<&[&str]>) -> VersionRecord {
+    let halted =
+        halted_for.map(|variants| json!({"at": "2026-11-21T02:00:00Z", "reason": "", "variants": variants}));
+    serde_json::from_value(json!({
+        "succeeded": 1, "halted": halted,
+        "provenVariants": ["aws-k8s-1.36", "aws-k8s-1.36-nvidia"],
+        "donePools": {"canary": {"since": "2026-11-21T00:00:00Z", "longestSeconds": 0}},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_halt_in_the_pool_that_goes_first_reaches_the_next_at_once() {
+    let first = rules(&json!({"failureThreshold": {"proven": 1}}));
+    let follows = rules(&json!({"after": [{"pool": "canary"}]}));
+    let failure = failures(WORKLOADS);
+    let failing = NodeView { steering: Steering::Pool(0), ..over(Some(&failure)) };
+    for (what, failing_in, rules, begins, stays_done) in [
+        ("the pool comes after the one that is halted", "canary", &follows, false, false),
+        ("the pool comes after none", "canary", &first, true, false),
+        ("another one is halted", "other", &follows, true, true),
+    ] {
+        let mut pools = [pool("canary", &first), pool("other", &first), pool("web", rules)];
+        pools[2].waits_for.insert(NEW, None);
+        let (held, versions) = (slot_of(Some(failing_in)), Records::from([(NEW.to_owned(), done(None))]));
+        let fleet = FleetFacts { slots: &held, versions: &versions, pools: &pools, ceiling: 9, ..fleet() };
+        let slots = slots(&fleet, &[updated("brs-a", 0, None), failing, placed("brs-web", 2, None)]);
+        assert_eq!(slots.halted.len(), 1, "{what}");
+        assert_eq!(slots.taken == [2], begins, "{what}");
+        let Some(Value::VersionRecord(record)) = sets(&slots.write.unwrap(), Field::VersionRecord(NEW))
+        else {
+            panic!("{what}: nothing is noted of the canaries");
+        };
+        assert_eq!(record.done_pools.contains_key("canary"), stays_done, "{what}");
+    }
+}
+
+#[test]
+fn a_halt_of_one_variant_holds_no_other_behind_a_pool() {
+    const AWS: Option<&str> = Some("aws-k8s-1.36");
+    const NVIDIA: Option<&str> = Some("aws-k8s-1.36-nvidia");
+    let (canary, follows) = (rules(&json!({})), rules(&json!({"after": [{"pool": "canary"}]})));
+    let pools = [pool("canary", &canary), pool("web", &follows)];
+    let nvidia: &[&str] = &["aws-k8s-1.36-nvidia"];
+    let (mixed, of_aws) =
+        (vec![updated("brs-a", 0, AWS), placed("brs-b", 0, NVIDIA)], vec![updated("brs-a", 0, AWS)]);
+    let since = |views: &[NodeView<'_>], record: &VersionRecord, lifts: bool| {
+        let known = Records::from([(NEW.to_owned(), record.clone())]);
+        let said = if lifts { acknowledged(record).to_vec() } else { vec![] };
+        // Nobody begins: only what is noted matters here.
+        let pools = [PoolFacts { limit: 0, ..pools[0].clone() }, pools[1].clone()];
+        let fleet =
+            FleetFacts { slots: &NO_SLOTS, versions: &known, acknowledged: &said, pools: &pools, ..fleet() };
+        let write = slots(&fleet, views).write;
+        let record = match write.and_then(|write| sets(&write, Field::VersionRecord(NEW))) {
+            Some(Value::VersionRecord(record)) => record,
+            _ => record.clone(),
+        };
+        record.done_pools.get("canary").and_then(|done| done.since.clone())
+    };
+    let undone = |record: VersionRecord| VersionRecord { done_pools: BTreeMap::new(), ..record };
+    let (before, now) = (Some("2026-11-21T00:00:00Z".to_owned()), Some(fleet().now.to_owned()));
+    for (what, views, record, lifts, expected) in [
+        ("one without nodes of the variant stays done", &of_aws, done(Some(nvidia)), false, before.clone()),
+        ("so does one with such nodes", &mixed, done(Some(nvidia)), false, before.clone()),
+        ("one becomes done without them", &mixed, undone(done(Some(nvidia))), false, now.clone()),
+        ("they count if nothing is halted", &mixed, undone(done(None)), false, None),
+        ("a halt of all is another matter", &of_aws, done(Some(&[])), false, None),
+        ("once it is lifted, they have to be done, too", &mixed, done(Some(nvidia)), true, None),
+        ("and pools of others go on", &of_aws, done(Some(nvidia)), true, before),
+        (
+            "once that of their own is lifted, they begin anew",
+            &of_aws,
+            done(Some(&["aws-k8s-1.36"])),
+            true,
+            now,
+        ),
+    ] {
+        assert_eq!(since(views, &record, lifts), expected, "{what}");
+    }
+}
+
 #[test]
 fn who_comes_back_after_all_is_no_failure_any_more() {
     let known = Records::from([(
