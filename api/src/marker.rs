@@ -3,6 +3,8 @@
 //! It is set in the same patch as the change itself and undone in one patch that tests it, so it is true also when
 //! the shadow is gone and whichever process died.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::item::Unreadable;
@@ -15,6 +17,8 @@ pub const EVICTED_OWNERS_MAX: usize = 24;
 pub const LEFT_OWNERS_MAX: usize = 8;
 /// Most of the operator's own pods that are evicted from a node.
 pub const OPERATOR_PODS_MAX: usize = 16;
+/// Longest note of a revision, in bytes. Kubernetes tells revisions apart by a hash of at most ten characters.
+const REVISION_MAX: usize = 16;
 /// Longest that [`Marker::left_owners`] may be together, in bytes: they are never left out of a marker.
 const LEFT_OWNERS_BYTES: usize = 2048;
 
@@ -52,6 +56,10 @@ pub struct Marker {
     /// Workloads whose pods we evicted, `<apiVersion>/<kind>/<namespace>/<name>`; kept until the soak is over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evicted_owners: Vec<String>,
+    /// How each of [`evicted_owners`](Self::evicted_owners) was at the cordon, in the same order. Earlier versions of the
+    /// operator do not note this.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners_before: Vec<Before>,
     /// Workloads whose pods came back to the node each time that they were evicted, in the same words: their pods stay, and
     /// go down with the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -59,6 +67,58 @@ pub struct Marker {
     /// UIDs of the operator's own pods that are evicted, listed once: those that come back stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operator_pods: Vec<String>,
+}
+
+/// How a workload was at the cordon, before its pods were evicted. Written as `<available>` or `<available>/<revision>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Before {
+    /// How many of its pods were available.
+    pub available: u32,
+    /// Which revision its pods were to have, if it has revisions.
+    pub revision: Option<Revision>,
+}
+
+/// The revision of a `StatefulSet`, as far as it is needed to tell it from others: the end of its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Revision(String);
+
+impl Revision {
+    /// Of the name of a revision, such as `web-5d8f9c7b6`; `None` of an empty one.
+    pub fn of(name: &str) -> Option<Self> {
+        let hash = name.rsplit(['-', '/']).next()?;
+        let end = hash
+            .char_indices()
+            .rev()
+            .map(|(at, _)| at)
+            .take_while(|at| hash.len() - at <= REVISION_MAX)
+            .last()?;
+        Some(Self(hash[end..].to_owned()))
+    }
+}
+
+impl From<Before> for String {
+    fn from(before: Before) -> Self {
+        before.to_string()
+    }
+}
+
+impl fmt::Display for Before {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.revision {
+            None => write!(f, "{}", self.available),
+            Some(Revision(revision)) => write!(f, "{}/{revision}", self.available),
+        }
+    }
+}
+
+impl TryFrom<String> for Before {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let (available, revision) = text.split_once('/').unwrap_or((&text, ""));
+        Ok(Self { available: available.parse()?, revision: Revision::of(revision) })
+    }
 }
 
 /// A marker that cannot be read.
@@ -91,11 +151,18 @@ impl Marker {
         let mut marker = self.clone();
         marker.evicted_owners.truncate(EVICTED_OWNERS_MAX);
         loop {
+            marker.owners_before.truncate(marker.evicted_owners.len());
             let text = escaped(&serde_json::json!(marker).to_string());
             if text.len() <= MARKER_MAX || marker.evicted_owners.pop().is_none() {
                 return text;
             }
         }
+    }
+
+    /// The workloads whose pods were evicted, and how each was before, if that was noted.
+    pub fn evicted(&self) -> impl Iterator<Item = (&String, Option<&Before>)> {
+        let before = self.owners_before.iter().map(Some).chain(std::iter::repeat(None));
+        self.evicted_owners.iter().zip(before)
     }
 
     /// Leaves the pods of these workloads, too. Returns false, and does nothing, if they are too many.
@@ -146,10 +213,57 @@ mod tests {
             term: 12,
             cordoned_at: Some("2026-11-21T04:00:00Z".into()),
             tainted: true,
-            evicted_owners: vec!["apps/v1/Deployment/shop/cart".into()],
+            evicted_owners: vec![
+                "apps/v1/StatefulSet/shop/cart".into(),
+                "apps/v1/ReplicaSet/shop/web-1".into(),
+            ],
+            owners_before: vec![
+                Before { available: 3, revision: Revision::of("cart-6596ffb49b") },
+                Before { available: 0, revision: None },
+            ],
             ..Marker::default()
         };
-        assert_eq!(Marker::parse(&marker.render()).unwrap(), marker);
+        let text = marker.render();
+        assert!(text.contains(r#""owners_before":["3/6596ffb49b","0"]"#), "{text}");
+        assert_eq!(Marker::parse(&text).unwrap(), marker);
+    }
+
+    #[test]
+    fn a_revision_is_the_end_of_its_name() {
+        let long = "x".repeat(300);
+        for (name, noted) in [
+            ("web-6596ffb49b", Some("6596ffb49b")),
+            ("6596ffb49b", Some("6596ffb49b")),
+            ("a/b", Some("b")),
+            (long.as_str(), Some(&long[..REVISION_MAX])),
+            ("aääääääää", Some("ääääääää")),
+            ("ääääääää€", Some("ääääää€")),
+            ("web-", None),
+            ("", None),
+        ] {
+            assert_eq!(Revision::of(name).map(|it| it.0), noted.map(str::to_owned), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_owner_has_its_own_note_or_none() {
+        let owners = || (0..40).map(|nth| format!("{nth:0250}")).collect::<Vec<_>>();
+        let before = (0..40).map(|nth| Before { available: nth, revision: Revision::of(&"r".repeat(99)) });
+        let mut marker =
+            Marker { evicted_owners: owners(), owners_before: before.collect(), ..Marker::default() };
+        let text = marker.render();
+        let read = Marker::parse(&text).unwrap();
+        assert!(text.len() <= MARKER_MAX && read.evicted_owners.len() > 10, "{text}");
+        assert_eq!(read.owners_before.len(), read.evicted_owners.len());
+        for (owner, before) in read.evicted() {
+            assert_eq!(owner.parse::<u32>().unwrap(), before.unwrap().available);
+        }
+        // As an earlier version of the operator would have written it.
+        (marker.evicted_owners, marker.owners_before) = (owners().split_off(38), vec![]);
+        assert!(!marker.render().contains("before"));
+        let read = Marker::parse(&marker.render()).unwrap();
+        assert_eq!(read.evicted().map(|(_, before)| before).collect::<Vec<_>>(), [None, None]);
+        assert!(Marker::parse(r#"{"shadow_uid":"u","attempt":1,"owners_before":["many"]}"#).is_err());
     }
 
     #[test]

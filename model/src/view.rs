@@ -177,6 +177,7 @@ pub(crate) fn view(
             blocked_for_long: false,
             drained: empty || left,
             owners: if empty { &[] } else { &tables::OWNERS },
+            owners_before: &[],
             returning: if config.stubborn && drains && !empty && !left { &tables::OWNERS } else { &[] },
             needed: None,
             operator_pods: &[],

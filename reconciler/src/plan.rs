@@ -246,7 +246,7 @@ where
 /// Looks at the workloads that the leader would wait for, and notes their state in the cluster.
 async fn look_at_workloads(client: &Client, cluster: &mut Cluster, policy: &Policy) -> Result<(), PlanError> {
     let monitored = cluster.monitored(&cluster.durations(policy.durations));
-    let owners: BTreeSet<&String> = monitored.values().flatten().collect();
+    let owners: BTreeSet<&String> = monitored.values().flatten().map(|(owner, _)| owner).collect();
     let mut found = BTreeMap::new();
     for owner in owners {
         let Some(workload) = Workload::parse(owner).filter(|_| found.len() < MAX_WORKLOAD_WATCHES) else {
@@ -255,7 +255,7 @@ async fn look_at_workloads(client: &Client, cluster: &mut Cluster, policy: &Poli
         found.insert(owner.as_str(), find(client, &workload).await?);
     }
     // Workloads beyond the limit, or of other kinds, are not waited for.
-    let known = |owner: &str| Some(found.get(owner).copied().unwrap_or(Found::Unknown));
+    let known = |owner: &str| Some(found.get(owner).cloned().unwrap_or(Found::Unknown));
     cluster.note_evicted(&monitored, |owners| workloads::evicted(owners, known));
     Ok(())
 }
@@ -298,7 +298,7 @@ impl DaemonSets {
 
     /// Has this pod lost the one that made it?
     fn orphaned(&self, pod: &PodItem) -> bool {
-        workloads::orphaned(pod, |owner| self.0.get(owner).copied())
+        workloads::orphaned(pod, |owner| self.0.get(owner).cloned())
     }
 }
 

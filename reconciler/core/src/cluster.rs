@@ -10,6 +10,7 @@ use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Evicted;
 use crate::objects::{AgentPod, Ledger, PodItem, WatchedNode};
 use crate::ownership::{DurationsByOwner, Owner, WatchedPool};
+use crate::workloads::{EvictedOwner, evicted_owners};
 
 /// What is known of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +42,9 @@ pub struct Entry {
     pub obstacle: Option<Obstacle>,
     /// Why the API server takes no change of the Node, if that is so.
     pub denied: Option<String>,
-    /// The first workload that is not available again, if there is one; known only once all were looked at.
-    pub evicted: Option<Option<String>>,
+    /// The first workload that is not available again, if there is one, and whether somebody has changed it; known only once
+    /// all were looked at.
+    pub evicted: Option<Option<(String, bool)>>,
 }
 
 impl Entry {
@@ -288,12 +290,11 @@ impl Cluster {
 
     /// The owners of evicted pods that have to become available again, by name of the shadow: those of nodes that are
     /// being monitored, where workloads are looked at.
-    pub fn monitored(&self, durations: &DurationsByOwner) -> BTreeMap<String, Vec<String>> {
+    pub fn monitored(&self, durations: &DurationsByOwner) -> BTreeMap<String, Vec<EvictedOwner>> {
         let owners = self.entries.iter().filter_map(|(name, entry)| {
             let watched = entry.shadow()?.spec.state == State::MonitoringUpdate
                 && !durations.of(entry.owner.as_ref()).workloads.is_zero();
-            let owners = &entry.marker().filter(|_| watched)?.evicted_owners;
-            Some((name.clone(), owners.clone()))
+            Some((name.clone(), evicted_owners(entry.marker().filter(|_| watched)?)))
         });
         owners.collect()
     }
@@ -302,14 +303,14 @@ impl Cluster {
     /// of others any more.
     pub fn note_evicted<'o>(
         &mut self,
-        monitored: &'o BTreeMap<String, Vec<String>>,
-        state: impl Fn(&'o [String]) -> Evicted<'o>,
+        monitored: &'o BTreeMap<String, Vec<EvictedOwner>>,
+        state: impl Fn(&'o [EvictedOwner]) -> Evicted<'o>,
     ) {
         for (name, entry) in &mut self.entries {
             entry.evicted = monitored.get(name).and_then(|owners| match state(owners) {
                 Evicted::Unknown => None,
                 Evicted::Back => Some(None),
-                Evicted::Missing(owner) => Some(Some(owner.to_owned())),
+                Evicted::Missing { owner, changed } => Some(Some((owner.to_owned(), changed))),
             });
         }
     }

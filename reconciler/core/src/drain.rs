@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::item::Unreadable;
-use brupop_api::marker::OPERATOR_PODS_MAX;
+use brupop_api::marker::{Before, OPERATOR_PODS_MAX};
 use brupop_api::{Item, Marker};
 use jiff::Timestamp;
 use kube::core::SelectorExt as _;
 
 use crate::objects::{Budget, Controller, Pod, PodItem};
-use crate::workloads::{Kind, owner};
+use crate::workloads::{Found, Kind, owner};
 
 /// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
 const REQUIREMENTS_MAX: usize = 4096;
@@ -85,6 +85,8 @@ pub struct DrainPlan {
     /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`, sorted. The
     /// reconciler keeps only those that are available.
     pub owners: Vec<String>,
+    /// How each of them is, once only those are left that are available.
+    pub owners_before: Vec<Before>,
 }
 
 impl DrainPlan {
@@ -177,6 +179,16 @@ impl DrainPlan {
     pub fn hold(&mut self, pods: &BTreeSet<String>) {
         let evict = std::mem::take(&mut self.evict);
         (self.held, self.evict) = evict.into_iter().partition(|pod| pods.contains(&pod.uid));
+    }
+
+    /// Keeps, of the owners, those that are available, and notes how they are.
+    pub fn keep_available(&mut self, found: impl Fn(&str) -> Option<Found>) {
+        let available =
+            std::mem::take(&mut self.owners).into_iter().filter_map(|owner| match found(&owner)? {
+                Found::There(scale) => Some((owner, scale.before()?)),
+                Found::Gone | Found::Unknown => None,
+            });
+        (self.owners, self.owners_before) = available.unzip();
     }
 
     /// Is nothing left to evict, to wait for, or to ask a person about?

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use brupop_api::crds::SLOTS_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
+use brupop_api::marker::Before;
 use brupop_api::{Marker, names};
 use jiff::Timestamp;
 
@@ -53,8 +54,8 @@ pub struct FleetFacts<'a> {
     pub enforced: bool,
     /// Was no other operator seen here?
     pub alone: bool,
-    /// Are all labelled nodes Ready?
-    pub all_ready: bool,
+    /// Are all labelled nodes Ready, and none in the cluster cordoned or about to be removed? If not, somebody may be draining one.
+    pub all_in_service: bool,
     /// Must updates wait for a while after each one that ends?
     pub between_updates: BetweenUpdates,
     /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
@@ -330,6 +331,8 @@ pub struct PodFacts<'a> {
     pub drained: bool,
     /// The workloads whose pods would be evicted; only those that are available now.
     pub owners: &'a [String],
+    /// How each of them is now.
+    pub owners_before: &'a [Before],
     /// The workloads whose pods have come back to the node each time that they were evicted.
     pub returning: &'a [String],
     /// A pod that would be left on the node, for it or its like came back each time, is covered by a budget. Says which.
@@ -342,11 +345,16 @@ pub struct PodFacts<'a> {
 /// The state of the workloads whose pods were evicted from a node and that were available before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Evicted<'a> {
-    /// All are available again, or there are none.
+    /// All are available again, as far as they were, or there are none.
     #[default]
     Back,
-    /// This one is not, `<apiVersion>/<kind>/<namespace>/<name>`.
-    Missing(&'a str),
+    /// One is not.
+    Missing {
+        /// Which, as `<apiVersion>/<kind>/<namespace>/<name>`.
+        owner: &'a str,
+        /// Somebody has changed it since: its pods are of another revision, or of another `ReplicaSet`.
+        changed: bool,
+    },
     /// They have not been looked at yet.
     Unknown,
 }
@@ -426,7 +434,7 @@ impl FleetFacts<'static> {
         enforced: true,
         alone: true,
         force: false,
-        all_ready: true,
+        all_in_service: true,
         between_updates: BetweenUpdates::NoPause,
         limit: 1,
         unpooled: 1,

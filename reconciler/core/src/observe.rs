@@ -92,8 +92,12 @@ pub fn observe<'a>(
         if let Some(node) = entry.node.as_ref().filter(|node| node.facts.labelled) {
             labelled += 1;
             fleet.unpooled += u64::from(nodes.steering(entry) == Steering::Environment);
-            fleet.all_ready &= node.facts.readiness.is_some_and(|readiness| readiness.ready);
+            fleet.all_in_service &= node.facts.readiness.is_some_and(|readiness| readiness.ready);
         }
+        // Workloads of ours may be on any node.
+        let is_drained =
+            entry.node.as_ref().is_some_and(|node| node.facts.unschedulable || node.facts.leaving);
+        fleet.all_in_service &= !is_drained;
         if entry.shadow.is_none() && !entry.node.as_ref().is_some_and(|node| node.is_managed()) {
             continue;
         }
@@ -141,7 +145,7 @@ fn unpooled(cluster: &Cluster) -> UnpooledNodes {
     cluster.ledger().map_or_else(UnpooledNodes::default, |ledger| ledger.fleet.spec.unpooled_nodes)
 }
 
-/// All but what follows from the nodes: limits, counts and `all_ready`.
+/// All but what follows from the nodes: limits, counts and `all_in_service`.
 fn fleet_facts<'a>(
     cluster: &'a Cluster,
     pools: &'a Pools<'a>,
@@ -181,7 +185,7 @@ fn fleet_facts<'a>(
         gate: gate(paused, leader.enforced, window_open),
         enforced: leader.enforced,
         alone: leader.alone,
-        all_ready: true,
+        all_in_service: true,
         between_updates: between_updates(clock, policy.durations.pause, last_finished),
         force: policy.force,
     }
@@ -330,7 +334,8 @@ fn evicted<'a>(entry: &'a Entry, marker: Option<&Marker>) -> Evicted<'a> {
     match &entry.evicted {
         _ if marker.is_none_or(|marker| marker.evicted_owners.is_empty()) => Evicted::Back,
         None => Evicted::Unknown,
-        Some(missing) => missing.as_deref().map_or(Evicted::Back, Evicted::Missing),
+        Some(None) => Evicted::Back,
+        Some(Some((owner, changed))) => Evicted::Missing { owner, changed: *changed },
     }
 }
 
@@ -340,6 +345,7 @@ fn pods(entry: &Entry) -> PodFacts<'_> {
             known: true,
             drained: plan.is_done(),
             owners: &plan.owners,
+            owners_before: &plan.owners_before,
             returning: &plan.returning,
             needed: plan.needed.as_deref(),
             operator_pods: &plan.operator_pods,

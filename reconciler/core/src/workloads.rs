@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use brupop_api::Item;
-use brupop_api::item::{Readable, Unreadable};
+use brupop_api::item::{Readable, Unreadable, null_as_default};
+use brupop_api::marker::{Before, Revision};
+use brupop_api::{Item, Marker};
 use kube::core::{DynamicObject, GroupVersionKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -89,13 +90,17 @@ impl Workload {
 }
 
 /// What is read of a workload.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scale {
     is_leaving: bool,
     /// Has its controller seen its latest version?
     observed: bool,
     wanted: i64,
     available: i64,
+    /// Which revision its pods are to have, if it has revisions.
+    revision: Option<Revision>,
+    /// Its Deployment rolls out another `ReplicaSet`, and has taken pods from this one.
+    is_replaced: bool,
 }
 
 impl Readable for Scale {
@@ -118,6 +123,15 @@ impl Readable for Scale {
             generation: Option<i64>,
             #[serde(default)]
             deletion_timestamp: Option<IgnoredAny>,
+            #[serde(default, deserialize_with = "null_as_default")]
+            annotations: Annotations,
+        }
+
+        #[derive(Default, Deserialize)]
+        struct Annotations {
+            /// How many pods its Deployment wants in all, of this `ReplicaSet` and of others.
+            #[serde(rename = "deployment.kubernetes.io/desired-replicas")]
+            of_deployment: Option<String>,
         }
 
         #[derive(Default, Deserialize)]
@@ -131,41 +145,66 @@ impl Readable for Scale {
         struct Status {
             observed_generation: Option<i64>,
             available_replicas: Option<i64>,
+            update_revision: Option<String>,
         }
 
         let Shape { metadata, spec, status } = serde_json::from_str(json)?;
+        let wanted = spec.replicas.unwrap_or(1);
+        let of_deployment = metadata.annotations.of_deployment.and_then(|number| number.parse().ok());
         Ok(Self {
             is_leaving: metadata.deletion_timestamp.is_some(),
             observed: metadata.generation.is_none_or(|latest| status.observed_generation >= Some(latest)),
-            wanted: spec.replicas.unwrap_or(1),
+            wanted,
             available: status.available_replicas.unwrap_or(0),
+            revision: status.update_revision.as_deref().and_then(Revision::of),
+            is_replaced: of_deployment.is_some_and(|all: i64| all > wanted),
         })
     }
 }
 
+impl Scale {
+    /// How it is now, to be noted before its pods are evicted; `None` if it is not available.
+    pub fn before(&self) -> Option<Before> {
+        let Self { available, revision, .. } = self;
+        let available = u32::try_from(*available).unwrap_or(0);
+        self.is_back(None).then(|| Before { available, revision: revision.clone() })
+    }
+
+    /// Are as many of its pods available as before, or as many as it wants now? If nothing was noted: as many as it wants.
+    fn is_back(&self, before: Option<&Before>) -> bool {
+        let enough = before.map_or(self.wanted, |before| self.wanted.min(before.available.into()));
+        self.observed && self.available >= enough
+    }
+
+    /// Has somebody begun to put other pods in the place of those that were evicted?
+    fn is_changed(&self, before: Option<&Before>) -> bool {
+        let revision = before.and_then(|before| before.revision.as_ref());
+        self.is_replaced || revision.is_some_and(|before| self.revision.as_ref() != Some(before))
+    }
+}
+
 /// What a look at a workload found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// There is none, or it is being deleted.
     Gone,
-    /// As many pods are available as it wants.
-    Available,
-    /// Fewer pods are available than it wants, or its controller has not observed its latest version yet.
-    Unavailable,
+    /// It is there. It is not known whether its controller has observed its latest version yet.
+    There(Scale),
     /// It cannot be read.
     Unknown,
 }
 
 impl Found {
-    /// What this object of this kind shows; `None` means that it does not exist.
+    /// What this object of this kind shows; `None` means that it does not exist. Of a `DaemonSet` nothing else matters.
     pub fn of(kind: Kind, object: Option<&Item<Scale>>) -> Self {
         let Some(object) = object else { return Self::Gone };
-        match object.body {
+        match &object.body {
             Err(_) => Self::Unknown,
             Ok(Scale { is_leaving: true, .. }) => Self::Gone,
-            Ok(_) if kind == Kind::DaemonSet => Self::Available,
-            Ok(Scale { observed: true, wanted, available, .. }) if available >= wanted => Self::Available,
-            Ok(_) => Self::Unavailable,
+            Ok(scale) if kind == Kind::DaemonSet => {
+                Self::There(Scale { wanted: 0, available: 0, observed: true, ..scale.clone() })
+            }
+            Ok(scale) => Self::There(scale.clone()),
         }
     }
 }
@@ -178,15 +217,29 @@ pub fn orphaned(pod: &PodItem, found: impl Fn(&str) -> Option<Found>) -> bool {
     })
 }
 
-/// The state of these owners of evicted pods. The first one that exists and is not available is missing. `found`
-/// returns what was found of an owner, or `None` as long as that is not known; then the result is unknown, too.
-pub fn evicted(owners: &[String], found: impl Fn(&str) -> Option<Found>) -> Evicted<'_> {
+/// A workload whose pods were evicted, in the words of [`owner`], and how it was before, if that was noted.
+pub type EvictedOwner = (String, Option<Before>);
+
+/// Those that this marker names.
+pub fn evicted_owners(marker: &Marker) -> Vec<EvictedOwner> {
+    marker.evicted().map(|(owner, before)| (owner.clone(), before.cloned())).collect()
+}
+
+/// The state of these owners of evicted pods. The first one that exists and is not back is missing, and of several one that
+/// nobody has changed. `found` returns what was found of an owner, or `None` as long as that is not known; then the result is
+/// unknown, too.
+pub fn evicted(owners: &[EvictedOwner], found: impl Fn(&str) -> Option<Found>) -> Evicted<'_> {
     let mut evicted = Evicted::Back;
-    for owner in owners {
-        match found(owner) {
-            None => return Evicted::Unknown,
-            Some(Found::Unavailable) if evicted == Evicted::Back => evicted = Evicted::Missing(owner),
-            Some(_) => {}
+    for (owner, before) in owners {
+        let Some(found) = found(owner) else { return Evicted::Unknown };
+        let Found::There(scale) = found else { continue };
+        let changed = scale.is_changed(before.as_ref());
+        let says_more = match evicted {
+            Evicted::Missing { changed: known, .. } => known && !changed,
+            _ => true,
+        };
+        if says_more && !scale.is_back(before.as_ref()) {
+            evicted = Evicted::Missing { owner, changed };
         }
     }
     evicted

@@ -19,7 +19,7 @@ use brupop_core::drain::{self, DrainAction, DrainPlan, Obstacle, PodKey, drain_a
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::policy::Durations;
 use brupop_core::workloads::owner;
-use brupop_core::workloads::{Found, Returns, Workload};
+use brupop_core::workloads::{Returns, Workload};
 
 /// A node is passed over for this long after its pods were last looked at, if there are too many such nodes to watch
 /// all.
@@ -266,7 +266,7 @@ impl Drainer {
         let evicted = cluster.monitored(&cluster.durations(*around.durations));
         let slots = cluster.status().map(|status| &status.slots);
         let mut of_updates: BTreeSet<Workload> =
-            evicted.values().flatten().filter_map(|owner| Workload::parse(owner)).collect();
+            evicted.values().flatten().filter_map(|(owner, _)| Workload::parse(owner)).collect();
         let mut of_others = BTreeSet::new();
         for (name, node_pods) in &self.node_pods {
             let updates = slots.is_some_and(|slots| slots.contains_key(name));
@@ -332,7 +332,7 @@ impl Look<'_> {
         let evicted =
             || pods().filter(|pod| !ours(pod) && drain_action(pod, orphaned(pod)) != DrainAction::Stays);
         let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
-        plan.owners.retain(|owner| workloads.found(owner) == Some(Found::Available));
+        plan.keep_available(|owner| workloads.found(owner));
         // A drain that has begun does not wait until workloads that appear meanwhile are known.
         let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
         let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());

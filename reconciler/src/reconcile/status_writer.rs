@@ -148,9 +148,11 @@ impl Reconciler {
                     Obstacle::Now { budget, .. } => format!("now it is {budget}"),
                 })
             }
-            Reason::Aborting(Abort::WorkloadsUnavailable | Abort::WorkloadsUnavailableAmongOthers) => {
-                cluster.entries.get(name)?.evicted.clone().flatten()
-            }
+            Reason::Aborting(
+                Abort::WorkloadsUnavailable
+                | Abort::WorkloadsUnavailableAmongOthers
+                | Abort::WorkloadsChanged,
+            ) => cluster.entries.get(name)?.evicted.clone().flatten().map(|(owner, _)| owner),
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
                 let base = self.policy.durations.back_off_base;

@@ -20,7 +20,7 @@ use super::{Outage, Signals, Watched, Watches};
 use brupop_core::drain::{self, Budgets};
 use brupop_core::facts::Evicted;
 use brupop_core::objects::{Budget, PodItem};
-use brupop_core::workloads::{self, Found, Kind, Scale, Workload};
+use brupop_core::workloads::{self, EvictedOwner, Found, Kind, Scale, Workload};
 
 /// The pods of at most so many nodes are watched at once. Further nodes are drained later.
 pub(crate) const MAX_POD_WATCHES: usize = 256;
@@ -178,7 +178,7 @@ impl WorkloadWatches {
     pub fn found(&self, owner: &str) -> Option<Found> {
         let Some(workload) = Workload::parse(owner) else { return Some(Found::Unknown) };
         match self.watches.get(&workload) {
-            Some(watched) => *watched.found.borrow(),
+            Some(watched) => watched.found.borrow().clone(),
             None => (self.watches.len() >= MAX_WORKLOAD_WATCHES).then_some(Found::Unknown),
         }
     }
@@ -189,7 +189,7 @@ impl WorkloadWatches {
     }
 
     /// The state of these owners of evicted pods.
-    pub fn evicted<'o>(&self, owners: &'o [String]) -> Evicted<'o> {
+    pub fn evicted<'o>(&self, owners: &'o [EvictedOwner]) -> Evicted<'o> {
         workloads::evicted(owners, |owner| self.found(owner))
     }
 }
@@ -221,7 +221,7 @@ async fn follow(
     let mut outage = Outage::new(workload.to_string(), failures);
     let unanswered = Instant::now() + UNANSWERED;
     loop {
-        let before = *sender.borrow();
+        let before = sender.borrow().clone();
         let found = tokio::select! {
             event = events.next() => {
                 let Some(event) = event else { return };
@@ -229,12 +229,12 @@ async fn follow(
                     Ok(_) => outage.is_over(),
                     Err(error) => outage.goes_on(error),
                 }
-                after(before, workload.kind, event)
+                after(before.clone(), workload.kind, event)
             }
             () = sleep_until(unanswered), if before.is_none() => Some(Found::Unknown),
         };
-        sender.send_replace(found);
         if found != before {
+            sender.send_replace(found);
             revision.fetch_add(1, Ordering::Relaxed);
             changed.notify_one();
         }

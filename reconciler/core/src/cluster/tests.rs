@@ -144,14 +144,15 @@ fn of_two_agents_the_ready_one_counts() {
 fn earlier_updates_evictions_are_forgotten() {
     let mut cluster = Cluster::default();
     node("n", true).put(&mut cluster);
-    let monitored = BTreeMap::from([("brs-n".to_owned(), vec!["apps/v1/ReplicaSet/shop/cart".to_owned()])]);
+    let monitored =
+        BTreeMap::from([("brs-n".to_owned(), vec![("apps/v1/ReplicaSet/shop/cart".to_owned(), None)])]);
     let seen = |cluster: &Cluster| cluster.entries["brs-n"].evicted.clone();
     cluster.note_evicted(&monitored, |_| Evicted::Back);
     assert_eq!(seen(&cluster), Some(None));
     cluster.note_evicted(&monitored, |_| Evicted::Unknown);
     assert_eq!(seen(&cluster), None, "nobody knows now");
-    cluster.note_evicted(&monitored, |owners| Evicted::Missing(&owners[0]));
-    assert_eq!(seen(&cluster), Some(Some("apps/v1/ReplicaSet/shop/cart".to_owned())));
+    cluster.note_evicted(&monitored, |owners| Evicted::Missing { owner: &owners[0].0, changed: true });
+    assert_eq!(seen(&cluster), Some(Some(("apps/v1/ReplicaSet/shop/cart".to_owned(), true))));
     cluster.note_evicted(&BTreeMap::new(), |_| Evicted::Back);
     assert_eq!(seen(&cluster), None, "it is monitored no more");
 }

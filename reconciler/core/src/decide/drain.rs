@@ -61,6 +61,7 @@ impl<'a> Case<'_, 'a> {
             cordoned_at: if node.unschedulable { marker.cordoned_at.clone() } else { now() },
             tainted: true,
             evicted_owners: view.pods.owners.to_vec(),
+            owners_before: view.pods.owners_before.to_vec(),
             ..marker
         };
         cordon(node, cordoned).reaching(Milestone::Cordoned)

@@ -169,7 +169,10 @@ Abort {
     NotReady => "the node was not Ready with the new version",
     WorkloadsUnavailable => "a workload whose pods were evicted did not become available again",
     WorkloadsUnavailableAmongOthers =>
-        "a workload whose pods were evicted did not become available again; other nodes were away or being updated, \
+        "a workload whose pods were evicted did not become available again; other nodes were away, cordoned or being \
+         updated, so that does not count against the version",
+    WorkloadsChanged =>
+        "a workload whose pods were evicted did not become available again; somebody rolls out another revision of it, \
          so that does not count against the version",
     RebootedByItself => "the host rebooted before its update was ready",
     OtherTarget => "the host would now update to another version, or to none",

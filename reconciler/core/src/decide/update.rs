@@ -261,17 +261,18 @@ impl<'a> Case<'_, 'a> {
         if shadow.reached() && view.time.soak_over && node.labelled {
             return match (view.evicted, pool::well(fleet, view)) {
                 // It may have been held for hours with all of them back.
-                (Evicted::Missing(_), Err(closed)) if view.time.workloads_overdue => Decision::wait(closed),
-                (Evicted::Missing(_), Ok(())) if view.time.workloads_overdue => {
-                    let alone = fleet.slots.len() == 1 && fleet.all_ready;
-                    let why = if alone {
-                        Abort::WorkloadsUnavailable
-                    } else {
-                        Abort::WorkloadsUnavailableAmongOthers
-                    };
-                    self.abort(why)
+                (Evicted::Missing { .. }, Err(closed)) if view.time.workloads_overdue => {
+                    Decision::wait(closed)
                 }
-                (Evicted::Missing(owner), _) => Decision::wait(Reason::WorkloadsUnavailable(owner)),
+                (Evicted::Missing { changed, .. }, Ok(())) if view.time.workloads_overdue => {
+                    let alone = fleet.slots.len() == 1 && fleet.all_in_service;
+                    self.abort(match (changed, alone) {
+                        (true, _) => Abort::WorkloadsChanged,
+                        (false, true) => Abort::WorkloadsUnavailable,
+                        (false, false) => Abort::WorkloadsUnavailableAmongOthers,
+                    })
+                }
+                (Evicted::Missing { owner, .. }, _) => Decision::wait(Reason::WorkloadsUnavailable(owner)),
                 (Evicted::Unknown, _) if !view.time.workloads_overdue => Decision::wait(Reason::Monitoring),
                 (Evicted::Unknown | Evicted::Back, Err(closed)) => Decision::wait(closed),
                 (Evicted::Unknown | Evicted::Back, Ok(())) => {

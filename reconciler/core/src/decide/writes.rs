@@ -179,12 +179,13 @@ pub(super) fn drained<'a>(fleet: &FleetFacts<'a>, node: &NodeFacts<'a>) -> Write
 
 /// Undoes what the marker says we changed, and nothing else, and removes the marker.
 pub(super) fn undo<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
-    undo_but(node, marker, vec![])
+    undo_but(node, marker, Marker::default())
 }
 
 /// The same, but the marker stays as long as it names owners of evicted pods: they have to become available again.
 pub(super) fn undo_and_keep_owners<'a>(node: &NodeFacts<'a>, marker: &'a Marker) -> Write<'a> {
-    undo_but(node, marker, marker.evicted_owners.clone())
+    let Marker { evicted_owners, owners_before, .. } = marker.clone();
+    undo_but(node, marker, Marker { evicted_owners, owners_before, ..Marker::default() })
 }
 
 /// Lets autoscalers have the node again. The rest stays as it is.
@@ -206,19 +207,14 @@ fn our_autoscaler_annotations<'a>(node: &NodeFacts<'_>, marker: &Marker) -> Vec<
     all.filter_map(|((field, words), set)| (set && words == Some(Words::Ours)).then_some(field)).collect()
 }
 
-fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, evicted_owners: Vec<String>) -> Write<'a> {
+fn undo_but<'a>(node: &NodeFacts<'a>, marker: &'a Marker, kept: Marker) -> Write<'a> {
     let undone = [
         (Field::Unschedulable, marker.cordoned_at.is_some() && node.unschedulable),
         (Field::ExcludedFromLoadBalancers, marker.excluded_at.is_some() && node.excluded),
         (Field::UpdatingTaint, marker.tainted && node.tainted),
     ];
-    let rest = Marker {
-        shadow_uid: marker.shadow_uid.clone(),
-        attempt: marker.attempt,
-        term: marker.term,
-        evicted_owners,
-        ..Marker::default()
-    };
+    let rest =
+        Marker { shadow_uid: marker.shadow_uid.clone(), attempt: marker.attempt, term: marker.term, ..kept };
     let undone = undone.into_iter().filter(|(_, set)| *set).map(|(field, _)| field);
     let sets = undone.chain(our_autoscaler_annotations(node, marker)).map(|field| (field, Value::Absent));
     mark(node, [], sets.collect::<Vec<_>>(), rest)

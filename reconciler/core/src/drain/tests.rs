@@ -63,6 +63,28 @@ fn the_table() {
 }
 
 #[test]
+fn only_workloads_that_are_available_are_noted() {
+    let scale = |available: u32| {
+        let status =
+            json!({"observedGeneration": 1, "availableReplicas": available, "updateRevision": "cart-9c7b6"});
+        let object = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "cart", "generation": 1},
+            "spec": {"replicas": 2}, "status": status});
+        Found::of(Kind::StatefulSet, Some(&serde_json::from_value(object).unwrap()))
+    };
+    let owners = ["a", "b", "c", "d", "e"].map(str::to_owned);
+    let mut plan = DrainPlan { owners: owners.to_vec(), ..DrainPlan::default() };
+    plan.keep_available(|owner| match owner {
+        "a" => Some(Found::Gone),
+        "b" => Some(scale(1)),
+        "c" => Some(scale(2)),
+        "d" => Some(Found::Unknown),
+        _ => None,
+    });
+    let before: Before = serde_json::from_value(json!("2/9c7b6")).unwrap();
+    assert_eq!((plan.owners, plan.owners_before), (vec!["c".to_owned()], vec![before]));
+}
+
+#[test]
 fn a_plan_names_each_workload_once() {
     let pods = [
         pod("b", Some("ReplicaSet"), "Running", &json!({})),

@@ -17,57 +17,121 @@ fn a_workload_is_read_as_it_is_written() {
     }
 }
 
+/// What is found of a workload with this spec, status and annotation.
+fn found(kind: Kind, generation: i64, mut object: Value) -> Found {
+    object["metadata"] = json!({"name": "cart", "namespace": "shop", "generation": generation,
+        "annotations": object["annotations"]});
+    object["apiVersion"] = json!("apps/v1");
+    object["kind"] = json!("ReplicaSet");
+    Found::of(kind, Some(&serde_json::from_value(object).unwrap()))
+}
+
+fn scale(wanted: i64, available: i64, revision: Option<&str>) -> Value {
+    json!({"spec": {"replicas": wanted},
+        "status": {"observedGeneration": 2, "availableReplicas": available, "updateRevision": revision}})
+}
+
+fn noted(available: u32, revision: Option<&str>) -> Before {
+    Before { available, revision: revision.and_then(Revision::of) }
+}
+
 #[test]
-fn the_first_unavailable_workload_is_missing() {
-    let owners = ["a", "b", "c"].map(str::to_owned);
+fn the_first_workload_that_is_not_back_is_missing() {
+    let owners = ["a", "b", "c"].map(|owner| (owner.to_owned(), Some(noted(1, Some("web-1")))));
+    let of = |available, revision| Some(found(Kind::StatefulSet, 2, scale(1, available, Some(revision))));
+    let (back, lost, changed) = (|| of(1, "web-1"), || of(0, "web-1"), || of(0, "web-2"));
+    let missing = |owner, changed| Evicted::Missing { owner, changed };
     for (what, found, expected) in [
-        ("all are back", [Some(Found::Available), Some(Found::Gone), Some(Found::Unknown)], Evicted::Back),
-        (
-            "two are not",
-            [Some(Found::Available), Some(Found::Unavailable), Some(Found::Unavailable)],
-            Evicted::Missing("b"),
-        ),
-        ("one is not known yet", [Some(Found::Unavailable), None, Some(Found::Available)], Evicted::Unknown),
+        ("all are back", [back(), Some(Found::Gone), Some(Found::Unknown)], Evicted::Back),
+        ("two are not", [back(), lost(), lost()], missing("b", false)),
+        ("one is not known yet", [lost(), None, back()], Evicted::Unknown),
+        ("two were changed", [back(), changed(), changed()], missing("b", true)),
+        ("one of them nobody has changed", [changed(), back(), lost()], missing("c", false)),
+        ("another was changed, too", [lost(), changed(), changed()], missing("a", false)),
     ] {
-        let of = |owner: &str| found[owners.iter().position(|one| one == owner).unwrap()];
+        let of = |owner: &str| found[owners.iter().position(|(one, _)| one == owner).unwrap()].clone();
         assert_eq!(evicted(&owners, of), expected, "{what}");
     }
     assert_eq!(evicted(&[], |_| None), Evicted::Back, "nobody was evicted");
 }
 
+/// Which of a workload's pods are missed after the update, by what was noted of it before.
+#[test]
+fn a_workload_is_back_if_as_many_are_available_as_before_or_as_it_wants() {
+    let (back, missing, changed) = (None, Some(false), Some(true));
+    let one = || Some(noted(1, None));
+    let three = || Some(noted(3, None));
+    let old = || Some(noted(3, Some("web-1")));
+    let replaced = |wanted: i64, available: i64, of_deployment: &str| {
+        let mut object = scale(wanted, available, None);
+        object["annotations"] =
+            json!({"deployment.kubernetes.io/desired-replicas": of_deployment, "other": "x"});
+        object
+    };
+    for (what, before, object, expected) in [
+        ("all", three(), scale(3, 3, None), back),
+        ("one is missing", three(), scale(3, 2, None), missing),
+        ("scaled up, without room for more", one(), scale(3, 1, None), back),
+        ("scaled up, and none is there", one(), scale(3, 0, None), missing),
+        ("scaled down", three(), scale(1, 1, None), back),
+        ("scaled down, and none is there", three(), scale(1, 0, None), missing),
+        ("scaled to none", three(), scale(0, 0, None), back),
+        ("more than it wanted", Some(noted(4, None)), scale(3, 3, None), back),
+        ("nobody noted anything", None, scale(3, 2, None), missing),
+        ("nobody noted anything, and all are there", None, scale(3, 3, None), back),
+        ("of the same revision", old(), scale(3, 2, Some("web-1")), missing),
+        ("of another revision", old(), scale(3, 2, Some("web-2")), changed),
+        ("of another revision, and all are there", old(), scale(3, 3, Some("web-2")), back),
+        ("without a revision any more", old(), scale(3, 2, None), changed),
+        ("with a revision that nobody noted", three(), scale(3, 2, Some("web-1")), missing),
+        ("its Deployment has others, too", three(), replaced(3, 2, "4"), changed),
+        ("its Deployment has others, and all are there", three(), replaced(2, 2, "3"), back),
+        ("its Deployment has no others", three(), replaced(3, 2, "3"), missing),
+        ("its Deployment says nothing", three(), replaced(3, 2, "?"), missing),
+        ("its Deployment took all of them", three(), replaced(0, 0, "3"), back),
+    ] {
+        let owners = [("a".to_owned(), before)];
+        let found = |_: &str| Some(found(Kind::StatefulSet, 2, object.clone()));
+        let of_owner = |changed| Evicted::Missing { owner: "a", changed };
+        assert_eq!(evicted(&owners, found), expected.map_or(Evicted::Back, of_owner), "{what}");
+    }
+}
+
 #[test]
 fn available_means_all_wanted_replicas() {
-    let found = |kind, generation: i64, object: Value| {
-        let mut object = object;
-        object["metadata"] = json!({"name": "cart", "namespace": "shop", "generation": generation});
-        object["apiVersion"] = json!("apps/v1");
-        object["kind"] = json!("ReplicaSet");
-        Found::of(kind, Some(&serde_json::from_value(object).unwrap()))
-    };
     let status = |seen: i64, available: i64| json!({"spec": {"replicas": 3}, "status": {"observedGeneration": seen, "availableReplicas": available}});
-    for (what, generation, object, expected) in [
-        ("all", 2, status(2, 3), Found::Available),
-        ("more, in the midst of a change of its own", 2, status(2, 4), Found::Available),
-        ("one is missing", 2, status(2, 2), Found::Unavailable),
-        ("not looked at since it was scaled", 3, status(2, 3), Found::Unavailable),
-        ("never looked at", 1, json!({"spec": {"replicas": 1}}), Found::Unavailable),
+    for (what, generation, object, before) in [
+        ("all", 2, status(2, 3), Some(3)),
+        ("more, in the midst of a change of its own", 2, status(2, 4), Some(4)),
+        ("one is missing", 2, status(2, 2), None),
+        ("not looked at since it was scaled", 3, status(2, 3), None),
+        ("never looked at", 1, json!({"spec": {"replicas": 1}}), None),
         (
             "one, by default",
             1,
             json!({"spec": {}, "status": {"observedGeneration": 1, "availableReplicas": 1}}),
-            Found::Available,
+            Some(1),
         ),
-        (
-            "scaled to none",
-            1,
-            json!({"spec": {"replicas": 0}, "status": {"observedGeneration": 1}}),
-            Found::Available,
-        ),
+        ("scaled to none", 1, json!({"spec": {"replicas": 0}, "status": {"observedGeneration": 1}}), Some(0)),
     ] {
         for kind in [Kind::ReplicaSet, Kind::StatefulSet, Kind::ReplicationController] {
-            assert_eq!(found(kind, generation, object.clone()), expected, "{what}, {kind:?}");
+            let Found::There(scale) = found(kind, generation, object.clone()) else { panic!("{what}") };
+            assert_eq!(scale.before().map(|before| before.available), before, "{what}, {kind:?}");
+            // Without a note, as after an update of the operator itself, it has to be so again.
+            let owners = [("a".to_owned(), None)];
+            let is_back = evicted(&owners, |_| Some(Found::There(scale.clone()))) == Evicted::Back;
+            assert_eq!(is_back, before.is_some(), "{what}, {kind:?}");
         }
     }
-    assert_eq!(found(Kind::DaemonSet, 1, json!({})), Found::Available);
+    let Found::There(daemon) = found(Kind::DaemonSet, 1, json!({})) else { panic!("it is there") };
+    assert_eq!(daemon.before(), Some(noted(0, None)));
     assert_eq!(Found::of(Kind::DaemonSet, None), Found::Gone);
+}
+
+#[test]
+fn a_revision_is_noted() {
+    let Found::There(scale) = found(Kind::StatefulSet, 2, scale(3, 3, Some("web-6596ffb49b"))) else {
+        panic!()
+    };
+    assert_eq!(scale.before(), Some(noted(3, Some("6596ffb49b"))));
 }

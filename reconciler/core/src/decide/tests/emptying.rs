@@ -1,6 +1,7 @@
 //! What is left on a node that is being emptied, what is kept away from it, and what its Node has to say.
 
 use brupop_api::State::{MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate};
+use brupop_api::marker::Before;
 use brupop_api::{Field, Marker, Value};
 
 use super::super::{Abort, Decision, Effect, Reason, node as decide};
@@ -12,6 +13,16 @@ use crate::facts::{FleetFacts, PodFacts, Words};
 fn written(decision: &Decision<'_>) -> Marker {
     let Some(Value::Marker(marker)) = sets(write(decision), Field::Marker) else { panic!("{decision:?}") };
     marker.into_owned()
+}
+
+#[test]
+fn the_cordon_notes_how_workloads_are() {
+    let owners = ["apps/v1/ReplicaSet/shop/cart".to_owned()];
+    let before = [Before { available: 3, revision: None }];
+    let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    (view.pods.owners, view.pods.owners_before) = (&owners, &before);
+    let marker = written(&decide(&fleet(), &view));
+    assert_eq!(marker.evicted().collect::<Vec<_>>(), [(&owners[0], Some(&before[0]))]);
 }
 
 #[test]

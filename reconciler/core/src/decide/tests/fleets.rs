@@ -45,8 +45,8 @@ pub(super) struct Place {
     /// A budget allows nothing now; for how long, if it does.
     blocked: Option<bool>,
     denied: bool,
-    /// Whether a workload is missing, if they were looked at.
-    missing: Option<bool>,
+    /// Whether a workload is missing, if they were looked at; and if so, whether somebody has changed it.
+    missing: Option<(bool, bool)>,
 }
 
 /// A fleet, and what its reconciler is told to do.
@@ -82,7 +82,7 @@ fn place(name: &str, dice: &mut Dice<'_>) -> Place {
         undrainable: dice.rarely(8),
         blocked: dice.rarely(8).then(|| dice.rarely(2)),
         denied: dice.rarely(12),
-        missing: dice.one_of(&[Some(false), Some(true), None]),
+        missing: dice.one_of(&[Some((false, false)), Some((true, false)), Some((true, true)), None]),
         node: (!dice.rarely(20)).then(|| node(name, shadow.as_ref(), dice)),
         shadow,
     }
@@ -268,7 +268,9 @@ impl Fleet {
                 drain: place.plan.clone().map(Arc::new),
                 obstacle: never.or(now),
                 denied: place.denied.then(|| "a rule".to_owned()),
-                evicted: place.missing.map(|it| it.then(|| "apps/v1/ReplicaSet/shop/cart".to_owned())),
+                evicted: place.missing.map(|(missing, changed)| {
+                    missing.then(|| ("apps/v1/ReplicaSet/shop/cart".to_owned(), changed))
+                }),
             };
             cluster.entries.insert(name.clone(), entry);
         }

@@ -108,7 +108,7 @@ fn what_is_watched_ends_only_when_all_is_well() {
         }
         // Who is held may have had all workloads back for hours: one that is rolled out just now is no failure.
         let mut missing = watched();
-        missing.evicted = Evicted::Missing(CART);
+        missing.evicted = Evicted::Missing { owner: CART, changed: false };
         missing.time.workloads_overdue = true;
         let failed = Reason::Aborting(Abort::WorkloadsUnavailable);
         assert_eq!(decide(&fleet, &missing).reason, held.unwrap_or(failed));

@@ -281,7 +281,11 @@ proptest! {
             let (would, does) = (decide(&open.fleet, in_open), decide(&held.fleet, in_held));
             match does.reason {
                 Reason::GateClosed(_) | Reason::GateUnknown(_) => {
-                    let workloads = [Abort::WorkloadsUnavailable, Abort::WorkloadsUnavailableAmongOthers];
+                    let workloads = [
+                        Abort::WorkloadsUnavailable,
+                        Abort::WorkloadsUnavailableAmongOthers,
+                        Abort::WorkloadsChanged,
+                    ];
                     let ends = |milestone| match milestone {
                         Milestone::Updated => true,
                         Milestone::Aborted(why) => workloads.contains(&why),

@@ -8,6 +8,8 @@ use crate::decide::{Abort, Milestone, Reason, node as decide};
 use crate::facts::{Evicted, FleetFacts, NodeView};
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
+const MISSING: Evicted<'static> = Evicted::Missing { owner: CART, changed: false };
+const CHANGED: Evicted<'static> = Evicted::Missing { owner: CART, changed: true };
 
 /// In service with the new version, and watched.
 fn watched() -> NodeView<'static> {
@@ -22,9 +24,12 @@ fn the_soak_ends_when_workloads_are_back() {
         (Evicted::Back, false, true, Reason::Finishing),
         (Evicted::Back, true, true, Reason::Finishing),
         (Evicted::Back, false, false, Reason::Monitoring),
-        (Evicted::Missing(CART), false, false, Reason::Monitoring),
-        (Evicted::Missing(CART), false, true, Reason::WorkloadsUnavailable(CART)),
-        (Evicted::Missing(CART), true, true, Reason::Aborting(Abort::WorkloadsUnavailable)),
+        (MISSING, false, false, Reason::Monitoring),
+        (MISSING, false, true, Reason::WorkloadsUnavailable(CART)),
+        (MISSING, true, true, Reason::Aborting(Abort::WorkloadsUnavailable)),
+        (CHANGED, false, false, Reason::Monitoring),
+        (CHANGED, false, true, Reason::WorkloadsUnavailable(CART)),
+        (CHANGED, true, true, Reason::Aborting(Abort::WorkloadsChanged)),
         (Evicted::Unknown, false, true, Reason::Monitoring),
         (Evicted::Unknown, true, true, Reason::Finishing),
     ] {
@@ -52,22 +57,39 @@ fn a_missing_workload_counts_against_the_version() {
 #[test]
 fn other_updates_excuse_a_missing_workload() {
     let mut view = watched();
-    view.evicted = Evicted::Missing(CART);
+    view.evicted = MISSING;
     view.time.workloads_overdue = true;
     let mut slots = SLOT.clone();
     slots.extend(slot("brs-other", "other", 1));
-    for among in [FleetFacts { slots: &slots, ..fleet() }, FleetFacts { all_ready: false, ..fleet() }] {
+    for among in [FleetFacts { slots: &slots, ..fleet() }, FleetFacts { all_in_service: false, ..fleet() }] {
         let decision = decide(&among, &view).reason;
         assert_eq!(decision, Reason::Aborting(Abort::WorkloadsUnavailableAmongOthers));
+        let changed = NodeView { evicted: CHANGED, ..view };
+        assert_eq!(decide(&among, &changed).reason, Reason::Aborting(Abort::WorkloadsChanged));
     }
     assert!(Abort::WorkloadsUnavailableAmongOthers.is_failure());
     assert!(!Abort::is_corroborated(Abort::WorkloadsUnavailableAmongOthers.as_str()));
 }
 
+/// It says neither that the version is bad nor that it is good.
+#[test]
+fn a_changed_workload_counts_neither_for_nor_against_the_version() {
+    assert!(!Abort::is_corroborated(Abort::WorkloadsChanged.as_str()));
+    let changed = versions::failures(Abort::WorkloadsChanged.as_str());
+    let mut view = versions::over(Some(&changed));
+    rebooted(&mut view, NEW);
+    let ledger = crate::decide::slots(&fleet(), &[view]).write.unwrap();
+    assert_eq!(sets(&ledger, Field::Slot(SHADOW)), Some(Value::Absent));
+    assert_eq!(sets(&ledger, Field::VersionRecord(NEW)), None);
+    let mut view = watched();
+    (view.evicted, view.time.workloads_overdue) = (CHANGED, true);
+    assert!(sets(write(&decide(&fleet(), &view)), Field::SpecFailures).is_some());
+}
+
 #[test]
 fn a_node_without_label_waits_for_none() {
     let mut view = watched();
-    view.evicted = Evicted::Missing(CART);
+    view.evicted = MISSING;
     node(&mut view, |node| node.labelled = false);
     assert_eq!(decide(&fleet(), &view).reason, Reason::Aborting(Abort::NotLabelled));
 }

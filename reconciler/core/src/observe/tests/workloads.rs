@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::facts::{Evicted, NodeView};
+use brupop_api::marker::Before;
 
 const CART: &str = "apps/v1/ReplicaSet/shop/cart";
 
@@ -37,11 +38,13 @@ fn watched<T>(
 fn what_was_evicted_is_missing_until_seen() {
     let since = Some("2026-11-21T03:50:00Z");
     let not_at_all = Durations { workloads: SignedDuration::ZERO, ..durations() };
-    let missing = Evicted::Missing(CART);
+    let missing = Evicted::Missing { owner: CART, changed: false };
+    let changed = Evicted::Missing { owner: CART, changed: true };
     for (what, since, found, durations, expected) in [
         ("not looked at", since, Evicted::Unknown, durations(), Evicted::Unknown),
         ("looked at", since, Evicted::Back, durations(), Evicted::Back),
         ("one is missing", since, missing, durations(), missing),
+        ("one is missing, and was changed", since, changed, durations(), changed),
         ("nobody wants to wait", since, missing, not_at_all, Evicted::Back),
         ("emptied by an earlier version", None, missing, durations(), Evicted::Back),
     ] {
@@ -55,6 +58,7 @@ fn owners_matter_while_their_node_is_watched() {
         let marker = Marker {
             shadow_uid: "uid-brs-n".to_owned(),
             evicted_owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
+            owners_before: vec![Before { available: 2, revision: None }],
             ..Marker::default()
         };
         let annotations = json!({names::MARKER_ANNOTATION: marker.render()});
@@ -64,7 +68,8 @@ fn owners_matter_while_their_node_is_watched() {
         let cluster = cluster(nodes, shadows);
         cluster.monitored(&cluster.durations(durations))
     };
-    let expected = BTreeMap::from([("brs-n".to_owned(), vec![CART.to_owned()])]);
+    let expected = Some(Before { available: 2, revision: None });
+    let expected = BTreeMap::from([("brs-n".to_owned(), vec![(CART.to_owned(), expected)])]);
     assert_eq!(with(durations(), &[CART], "MonitoringUpdate"), expected);
     assert_eq!(with(durations(), &[CART], "RebootedIntoUpdate"), BTreeMap::new());
     let unchecked = Durations { workloads: SignedDuration::ZERO, ..durations() };
@@ -84,9 +89,40 @@ fn only_the_workloads_deadline_ends_their_wait() {
     // Watched since 03:58 for a minute; 15 more for workloads, and 10 for a node that is not well.
     let times = |now| {
         let see = |seen: &NodeView<'_>| (seen.time.workloads_overdue, seen.time.step_overdue);
-        watched(Some("2026-11-21T03:50:00Z"), Evicted::Missing(CART), now, &durations(), see)
+        watched(
+            Some("2026-11-21T03:50:00Z"),
+            Evicted::Missing { owner: CART, changed: false },
+            now,
+            &durations(),
+            see,
+        )
     };
     assert_eq!(times("2026-11-21T04:13:59Z"), (false, false));
     assert_eq!(times("2026-11-21T04:14:00Z"), (true, false));
     assert_eq!(times("2026-11-21T04:24:00Z"), (true, true));
+}
+
+/// Whoever drains another node takes pods from the same workloads.
+#[test]
+fn a_node_that_somebody_drains_is_not_in_service() {
+    let label = |value: &str| json!({"metadata": {"labels": {names::UPDATER_INTERFACE_LABEL: value}}});
+    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    let with = |mut node: Value, more: Value| {
+        merge(&mut node, more);
+        node
+    };
+    let cordoned = || json!({"spec": {"unschedulable": true}});
+    let tainted = json!({"spec": {"taints": [{"key": names::LEAVING_TAINTS[0], "effect": "NoSchedule"}]}});
+    for (what, other, expected) in [
+        ("it is well", json!({}), true),
+        ("it is not Ready", not_ready.clone(), false),
+        ("nobody minds others that are not Ready", with(not_ready, label("none")), true),
+        ("a person has cordoned it", cordoned(), false),
+        ("it is not opted in, and cordoned", with(cordoned(), label("none")), false),
+        ("an autoscaler removes it", with(tainted, label("none")), false),
+    ] {
+        let cluster = cluster([("n", json!({})), ("o", other)], []);
+        let durations = durations();
+        assert_eq!(observe_at(&cluster, &durations, NOW).fleet.all_in_service, expected, "{what}");
+    }
 }
