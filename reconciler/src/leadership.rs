@@ -3,14 +3,19 @@
 //!
 //! The Lease is for liveness only: somebody leads, and mostly just one. The ledger's term and conditional writes
 //! prevent what must never happen twice. So nothing here compares wall clocks.
+//!
+//! It runs on another thread than the loop that the Lease is for. If that loop is stuck, this process asks for the Lease no
+//! more, so that another leads; what the loop has begun, it gives up when it finds that it no longer leads.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use brupop_api::Item;
 use brupop_api::item::{Readable, Unreadable};
 use brupop_runtime::errors::describe;
-use brupop_runtime::{Shutdown, only, patient, requests};
-use futures::{StreamExt as _, TryStreamExt as _};
+use brupop_runtime::{Heartbeat, Shutdown, only, patient, requests};
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -200,6 +205,20 @@ pub fn replacement(read: Option<&Item<LeaseRecord>>, name: &str, spec: LeaseSpec
 /// Until when this process may act as the leader; `None` = it may not. The value changes with each renewal.
 pub type Elected = watch::Receiver<Option<Instant>>;
 
+/// Until when this process may act as the leader, if it may now.
+pub fn leads_now(elected: &Elected) -> Option<Instant> {
+    elected.borrow().filter(|until| Instant::now() < *until)
+}
+
+/// What this stream yields next. While this process does not lead, it is not even polled, and yields nothing.
+pub async fn next_while_leading<S: Stream + Unpin>(elected: &Elected, stream: &mut S) -> Option<S::Item> {
+    poll_fn(|context| match leads_now(elected) {
+        Some(_) => stream.poll_next_unpin(context),
+        None => Poll::Ready(None),
+    })
+    .await
+}
+
 /// What the election needs to know.
 #[derive(Clone, Debug)]
 pub struct Election {
@@ -213,12 +232,13 @@ pub struct Election {
     pub timing: Timing,
 }
 
-/// Takes part in the election until the shutdown is requested. Then gives the Lease back, so that the next leader need
-/// not wait until it expires.
+/// Takes part in the election until the shutdown is requested; but not while the loop of this heartbeat is stuck. Then gives
+/// the Lease back, so that the next leader need not wait until it expires.
 pub async fn run(
     election: Election,
     client: Client,
     shutdown: Shutdown,
+    heartbeat: Heartbeat,
     elected: watch::Sender<Option<Instant>>,
 ) {
     let leases = Api::namespaced(client.clone(), &election.namespace);
@@ -230,6 +250,8 @@ pub async fn run(
         lease: None,
         state: ElectionState::default(),
         failing: false,
+        heartbeat,
+        stuck: false,
     };
     tokio::select! {
         () = candidate.compete(&elected) => {}
@@ -247,6 +269,9 @@ struct Candidate {
     lease: Option<Item<LeaseRecord>>,
     state: ElectionState,
     failing: bool,
+    heartbeat: Heartbeat,
+    /// The loop was stuck when it was last looked at.
+    stuck: bool,
 }
 
 impl Candidate {
@@ -256,7 +281,13 @@ impl Candidate {
         loop {
             let until = self.leads_until();
             elected.send_if_modified(|current| std::mem::replace(current, until) != until);
-            let action = if synced { self.next() } else { ElectionStep::Wait(Duration::MAX) };
+            let action = if !synced {
+                ElectionStep::Wait(Duration::MAX)
+            } else if self.is_stuck() {
+                ElectionStep::Wait(self.now() + self.election.timing.retry)
+            } else {
+                self.next()
+            };
             let wake = match action {
                 ElectionStep::Wait(at) => self.epoch.checked_add(at),
                 ElectionStep::Acquire | ElectionStep::Renew => {
@@ -291,6 +322,19 @@ impl Candidate {
 
     fn now(&self) -> Duration {
         self.epoch.elapsed()
+    }
+
+    /// Is the loop stuck? Logs when that begins and ends.
+    fn is_stuck(&mut self) -> bool {
+        let is_stuck = self.heartbeat.is_stuck();
+        match (std::mem::replace(&mut self.stuck, is_stuck), is_stuck) {
+            (false, true) => {
+                tracing::error!("the loop of this process is stuck: it does not ask for the Lease");
+            }
+            (true, false) => tracing::info!("the loop of this process comes round again"),
+            _ => {}
+        }
+        is_stuck
     }
 
     /// The Lease as it was read. One that cannot be read counts as another's, which is taken over after the usual time.
@@ -427,4 +471,4 @@ async fn sleep_until_some(at: Option<Instant>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

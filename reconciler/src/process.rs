@@ -9,7 +9,9 @@ use brupop_core::policy::Policy;
 use brupop_runtime::authorizer::{Authorizer, Right, Unknown};
 use brupop_runtime::self_signed::{SelfSigned, SelfSignedError};
 use brupop_runtime::tls::Resolver;
-use brupop_runtime::{ClusterConfig, Health, Shutdown, client::ClientError, endpoint, metrics_endpoint};
+use brupop_runtime::{
+    ClusterConfig, Health, Heartbeat, OwnThread, Shutdown, client::ClientError, endpoint, metrics_endpoint,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
@@ -26,6 +28,8 @@ use crate::operation::ApiServer;
 use crate::reconcile::{Asking, Reconciler};
 use crate::watches::Watches;
 
+/// A loop that has not come round for so long is stuck: this process does not lead, and its kubelet starts it again.
+pub(crate) const STUCK: Duration = Duration::from_secs(10);
 /// Longest wait for the answer that names the node of this process.
 const WHO_AM_I_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -44,6 +48,9 @@ pub enum ProcessError {
     /// The settings make no policy.
     #[error("{0}")]
     Policy(String),
+    /// There is no thread for the Lease.
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signals(#[source] std::io::Error),
@@ -63,17 +70,21 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     let metrics = Metrics::default();
     let cluster = ClusterConfig::of_pod("brupop-reconciler")?.counting(&metrics.api_requests);
     let shutdown = Shutdown::on_signals().map_err(ProcessError::Signals)?;
-    let (health_listener, metrics_listener) =
-        (endpoint::listen(settings.health_address)?, endpoint::listen(settings.metrics_address)?);
+    // What has to go on, and to tell, while something holds the loop up.
+    let beside = OwnThread::start("lease").map_err(ProcessError::Thread)?;
+    let health_listener = beside.make(|| endpoint::listen(settings.health_address))?;
+    let metrics_listener = endpoint::listen(settings.metrics_address)?;
     let resolver = Arc::new(Resolver::default());
     let certificate = SelfSigned::new(&us, Arc::clone(&resolver))?;
     let namespace = cluster.namespace().to_owned();
     let client = cluster.client_without_retry()?;
+    let client_of_lease = beside.make(|| cluster.client_without_retry())?;
     // A busy API server loses no Event.
     let events = cluster.client()?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace, "reconciler started");
 
-    let health = Health::starting("the watches have not synced yet");
+    let heartbeat = Heartbeat::new(STUCK);
+    let health = Health::starting("the watches have not synced yet").with_loop(heartbeat.clone());
     let watches = Arc::new(Watches::start(&client, &namespace));
     let render = render(Arc::clone(&watches), metrics.clone());
     let scrapers = Authorizer::new(
@@ -83,13 +94,15 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
         metrics.scrape_refusals.clone(),
     );
     let drops = metrics.drops.clone();
-    let health_pages = endpoint::serve(health_listener, health.clone(), drops.clone(), shutdown.clone());
+    let health_pages =
+        beside.spawn(endpoint::serve(health_listener, health.clone(), drops.clone(), shutdown.clone()));
     let metrics_pages =
         metrics_endpoint::serve(metrics_listener, resolver, scrapers, render, drops, shutdown.clone());
     let renewal = certificate.run(shutdown.clone());
     let pages = tokio::spawn(async move { tokio::join!(health_pages, metrics_pages, renewal) });
+    let starting = async { (own_node(&client).await, watches.wait_until_synced().await) };
     let (own_node, ()) = tokio::select! {
-        ready = async { (own_node(&client).await, watches.wait_until_synced().await) } => ready,
+        ready = heartbeat.during(starting) => ready,
         () = shutdown.requested() => return Ok(()),
     };
     health.ready();
@@ -104,7 +117,7 @@ pub async fn run(settings: Settings) -> Result<(), ProcessError> {
     };
     let api = ApiServer { client: client.clone(), namespace, own_node };
     let reconciler = |elected| Reconciler::new(policy, asking, api, recorder, watches, elected, metrics);
-    lead_in_turn(election, client, reconciler, shutdown).await;
+    lead_in_turn(&beside, election, client_of_lease, heartbeat, reconciler, shutdown).await;
     let _ = pages.await;
     Ok(())
 }
@@ -118,18 +131,20 @@ fn election(settings: &Settings, namespace: &str, us: &str) -> Election {
     }
 }
 
-/// Takes part in the election, and reconciles while this process leads. The Lease is given back only when no call of ours is
-/// under way any more.
+/// Takes part in the election, on the thread beside this one, and reconciles while this process leads. The Lease is given back
+/// only when no call of ours is under way any more.
 async fn lead_in_turn(
+    beside: &OwnThread,
     election: Election,
     client: Client,
+    heartbeat: Heartbeat,
     reconciler: impl FnOnce(Elected) -> Reconciler,
     shutdown: Shutdown,
 ) {
     let (sender, elected) = watch::channel(None);
     let (resign, resigned) = Shutdown::by_hand();
-    let electing = tokio::spawn(leadership::run(election, client, resigned, sender));
-    reconciler(elected).run(shutdown).await;
+    let electing = beside.spawn(leadership::run(election, client, resigned, heartbeat.clone(), sender));
+    reconciler(elected).run(heartbeat, shutdown).await;
     resign.request();
     let _ = electing.await;
 }
@@ -167,3 +182,6 @@ async fn own_node(client: &Client) -> Option<String> {
     }
     node
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -11,10 +11,10 @@ mod status_writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_runtime::{FailureLog, Shutdown};
+use brupop_runtime::{FailureLog, Heartbeat, Shutdown};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, StreamExt as _};
+use futures::stream::FuturesUnordered;
 use kube::runtime::events::Recorder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::checks::{Check, Finding};
 use crate::evict;
 use crate::gates::Sources;
-use crate::leadership::Elected;
+use crate::leadership::{Elected, leads_now, next_while_leading};
 use crate::metrics::Metrics;
 use crate::operation::{ApiServer, Outcome};
 use crate::watches::Watches;
@@ -141,10 +141,16 @@ impl Reconciler {
         }
     }
 
-    /// Works until the shutdown is requested.
-    pub async fn run(mut self, shutdown: Shutdown) {
+    /// Works until the shutdown is requested, and beats each time that it comes round.
+    pub async fn run(mut self, heartbeat: Heartbeat, shutdown: Shutdown) {
         let mut wake = self.reconcile();
+        let leads = self.elected.clone();
         loop {
+            // If something has held the loop up for long, this comes before the beat by which the Lease is asked for again.
+            if leads_now(&leads).is_none() {
+                self.step_down();
+            }
+            heartbeat.beat();
             let watches = Arc::clone(&self.watches);
             let mut decide = true;
             tokio::select! {
@@ -156,10 +162,12 @@ impl Reconciler {
                 }
                 () = watches.changed.notified() => {}
                 () = watches.pods_changed.notified() => decide = self.drains_changed(),
-                Some(completed) = self.leading.under_way.next() => {
+                Some(completed) = next_while_leading(&leads, &mut self.leading.under_way) => {
                     self.completed(completed);
                     // With thousands of nodes a pass takes longer than a request: take all outcomes before the next pass.
-                    while let Some(Some(completed)) = self.leading.under_way.next().now_or_never() {
+                    while let Some(Some(completed)) =
+                        next_while_leading(&leads, &mut self.leading.under_way).now_or_never()
+                    {
                         self.completed(completed);
                     }
                 }
@@ -170,12 +178,13 @@ impl Reconciler {
                     }
                 }
                 () = sleep_until(wake) => {}
+                () = heartbeat.due() => decide = false,
             }
             if decide {
                 wake = self.reconcile();
             }
         }
-        self.finish().await;
+        heartbeat.during(self.finish()).await;
     }
 
     /// Waits for evictions and Events that are under way, but not for long.
@@ -192,8 +201,8 @@ impl Reconciler {
     /// Makes one pass, if this process leads and its watches are up to date. Returns when to look again at the latest.
     fn reconcile(&mut self) -> Instant {
         let at_latest = Instant::now() + LONGEST_SLEEP;
-        let until = *self.elected.borrow_and_update();
-        let Some(until) = until.filter(|until| Instant::now() < *until) else {
+        self.elected.mark_unchanged();
+        let Some(until) = leads_now(&self.elected) else {
             self.step_down();
             return at_latest;
         };

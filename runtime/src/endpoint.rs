@@ -1,7 +1,7 @@
 //! The plain HTTP endpoint of a process, for the kubelet: `/livez` and `/readyz`.
 
-use crate::Shutdown;
 use crate::connections::{self, Drops, Limits, Page, page};
+use crate::{Heartbeat, Shutdown};
 use http::{Method, StatusCode};
 use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -28,14 +28,23 @@ const LIMITS: Limits = Limits {
 /// that many must try again a second later.
 const BACKLOG: u32 = 4096;
 
-/// Whether this process is ready, and if not, why. Once ready, it stays ready. Clones share one state.
+/// Whether this process is alive; whether it is ready, and if not, why. Once ready, it stays ready. Clones share one state.
 #[derive(Clone, Debug)]
-pub struct Health(Arc<RwLock<Option<String>>>);
+pub struct Health {
+    unready: Arc<RwLock<Option<String>>>,
+    heartbeat: Option<Heartbeat>,
+}
 
 impl Health {
     /// Not ready yet, because of `reason`: `/readyz` answers 503 with it.
     pub fn starting(reason: impl Into<String>) -> Self {
-        Self(Arc::new(RwLock::new(Some(reason.into()))))
+        Self { unready: Arc::new(RwLock::new(Some(reason.into()))), heartbeat: None }
+    }
+
+    /// The same, but `/livez` answers 503 while the loop of this heartbeat is stuck.
+    #[must_use]
+    pub fn with_loop(self, heartbeat: Heartbeat) -> Self {
+        Self { heartbeat: Some(heartbeat), ..self }
     }
 
     /// From now on `/readyz` answers 200.
@@ -43,11 +52,15 @@ impl Health {
     /// Nothing takes this back at the end: Kubernetes itself stops sending new callers to a pod that is being deleted, and
     /// sends them there all the same if no other pod is ready.
     pub fn ready(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.unready.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn unready(&self) -> Option<String> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.unready.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.heartbeat.as_ref().is_some_and(Heartbeat::is_stuck)
     }
 }
 
@@ -94,6 +107,7 @@ fn answer(method: &Method, path: &str, health: &Health) -> Page {
         return page(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
     }
     match path {
+        "/livez" if health.is_stuck() => page(StatusCode::SERVICE_UNAVAILABLE, "the loop is stuck\n"),
         "/livez" => page(StatusCode::OK, "ok\n"),
         "/readyz" => match health.unready() {
             None => page(StatusCode::OK, "ok\n"),
@@ -143,6 +157,16 @@ mod tests {
         health.ready();
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
         assert!(get(address, "/metrics").await.starts_with("HTTP/1.1 404"));
+    }
+
+    #[tokio::test]
+    async fn a_process_whose_loop_is_stuck_is_not_alive() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, (_trigger, shutdown)) = (listener.local_addr().unwrap(), Shutdown::by_hand());
+        let heartbeat = Heartbeat::new(Duration::ZERO);
+        let health = Health::starting("no matter").with_loop(heartbeat);
+        tokio::spawn(serve(listener, health, Drops::default(), shutdown));
+        assert!(get(address, "/livez").await.starts_with("HTTP/1.1 503"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! What the processes share: names of settings, logs, shutdown, health, metrics for callers with the right, TLS, the
+//! What the processes share: names of settings, logs, shutdown, health, threads, metrics for callers with the right, TLS, the
 //! Kubernetes client.
 
 pub mod api_requests;
@@ -9,10 +9,12 @@ pub mod endpoint;
 pub mod environment;
 pub mod errors;
 mod failure_log;
+mod heartbeat;
 mod listing;
 pub mod logs;
 pub mod metrics;
 pub mod metrics_endpoint;
+mod own_thread;
 mod peer;
 pub mod requests;
 pub mod self_signed;
@@ -26,7 +28,9 @@ pub use client::{ClusterConfig, install_crypto_provider};
 pub use endpoint::Health;
 pub use environment::Program;
 pub use failure_log::FailureLog;
+pub use heartbeat::Heartbeat;
 pub use listing::{Listed, list, list_and_watch, list_and_watch_in_turn};
+pub use own_thread::OwnThread;
 pub use peer::Peer;
 pub use shutdown::Shutdown;
 pub use watching::{only, patient, watch_one};

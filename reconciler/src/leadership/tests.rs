@@ -160,7 +160,7 @@ fn a_replacement_carries_nothing_planted() {
 }
 
 /// Plays an API server with one Lease, of which it stores what is put with the version that it has.
-fn api_server(lease: Arc<Mutex<Value>>) -> Client {
+pub(crate) fn api_server(lease: Arc<Mutex<Value>>) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let lease = Arc::clone(&lease);
         async move {
@@ -196,26 +196,75 @@ fn api_server(lease: Arc<Mutex<Value>>) -> Client {
     Client::new(service, "ns")
 }
 
+/// A Lease in this version, whose holder is gone.
+pub(crate) fn of_another(version: &str) -> Value {
+    let metadata = json!({"name": "l", "uid": "u", "resourceVersion": version});
+    json!({"metadata": metadata, "spec": {"holderIdentity": "gone", "leaseDurationSeconds": 1}})
+}
+
+/// How this candidate competes for that Lease.
+pub(crate) fn election(us: &str, duration: Duration) -> Election {
+    let (namespace, lease, us) = ("ns".to_owned(), "l".to_owned(), us.to_owned());
+    Election { namespace, lease, us, timing: Timing::of(duration) }
+}
+
+const FOREVER: Duration = Duration::from_hours(1);
+
 /// A restored etcd has the Lease in a version that is older than what every candidate knows, and no watch says so.
 #[tokio::test(start_paused = true)]
 async fn somebody_leads_after_etcd_was_restored() {
-    let version = |version: &str| {
-        let metadata = json!({"name": "l", "uid": "u", "resourceVersion": version});
-        json!({"metadata": metadata, "spec": {"holderIdentity": "gone", "leaseDurationSeconds": 15}})
-    };
-    let lease = Arc::new(Mutex::new(version("1000")));
-    let election =
-        Election { namespace: "ns".into(), lease: "l".into(), us: US.into(), timing: Timing::of(OURS) };
+    let lease = Arc::new(Mutex::new(of_another("1000")));
     let (_trigger, shutdown) = Shutdown::by_hand();
     let (sender, mut elected) = watch::channel(None);
-    let running = tokio::spawn(run(election, api_server(Arc::clone(&lease)), shutdown, sender));
+    let (heartbeat, client) = (Heartbeat::new(FOREVER), api_server(Arc::clone(&lease)));
+    let running = tokio::spawn(run(election(US, OURS), client, shutdown, heartbeat, sender));
     let leads = async |elected: &mut Elected| {
         let limit = Duration::from_mins(2);
         timeout(limit, elected.wait_for(Option::is_some)).await.is_ok_and(|leads| leads.is_ok())
     };
     assert!(leads(&mut elected).await);
-    *lease.lock().unwrap() = version("7");
+    *lease.lock().unwrap() = of_another("7");
     timeout(Duration::from_mins(1), elected.wait_for(Option::is_none)).await.unwrap().unwrap();
     assert!(leads(&mut elected).await, "{}", lease.lock().unwrap());
     running.abort();
+}
+
+/// By the defaults. The loop of the first comes round no more once it leads.
+#[tokio::test(start_paused = true)]
+async fn another_leads_soon_after_a_loop_is_stuck() {
+    let lease = Arc::new(Mutex::new(of_another("1")));
+    let (_trigger, shutdown) = Shutdown::by_hand();
+    let candidate = |us, heartbeat| {
+        let (sender, elected) = watch::channel(None);
+        let client = api_server(Arc::clone(&lease));
+        tokio::spawn(run(election(us, OURS), client, shutdown.clone(), heartbeat, sender));
+        elected
+    };
+    let heartbeat = Heartbeat::new(crate::process::STUCK);
+    let mut first = candidate("first", heartbeat.clone());
+    timeout(FOREVER, heartbeat.during(first.wait_for(Option::is_some))).await.unwrap().unwrap();
+    let (stuck, mut second) = (Instant::now(), candidate("second", Heartbeat::new(FOREVER)));
+    timeout(FOREVER, second.wait_for(Option::is_some)).await.unwrap().unwrap();
+    assert!(leads_now(&first).is_none() && leads_now(&second).is_some());
+    assert!(stuck.elapsed() <= seconds(30), "{:?}", stuck.elapsed());
+}
+
+/// What was decided before something held the loop up is not sent by a process that no longer leads.
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_goes_on_only_while_this_process_leads() {
+    let (sender, elected) = watch::channel(Some(Instant::now() + seconds(10)));
+    let mut sent = 0;
+    let mut calls = Box::pin(futures::stream::poll_fn(|_| {
+        sent += 1;
+        Poll::Ready(Some(()))
+    }));
+    assert_eq!(next_while_leading(&elected, &mut calls).await, Some(()));
+    tokio::time::advance(seconds(10)).await;
+    assert_eq!(next_while_leading(&elected, &mut calls).await, None);
+    sender.send_replace(Some(Instant::now() + seconds(10)));
+    assert_eq!(next_while_leading(&elected, &mut calls).await, Some(()));
+    sender.send_replace(None);
+    assert_eq!(next_while_leading(&elected, &mut calls).await, None);
+    drop(calls);
+    assert_eq!(sent, 2);
 }

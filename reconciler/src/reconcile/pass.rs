@@ -13,6 +13,7 @@ use super::drainer::{Around, Drainer};
 use super::memory::Readiness;
 use super::requests::{self, Context, Key, Request};
 use super::{Completed, Reconciler};
+use crate::leadership::leads_now;
 use crate::metrics::LastPass;
 use crate::operation::Operation;
 use crate::{checks, evict};
@@ -323,9 +324,13 @@ impl Reconciler {
         let now = self.now();
         let room = MAX_EVICTIONS.saturating_sub(self.evicting.len());
         for pod in self.leading.drainer.begin(plan, room, now, wake) {
-            let client = self.api.client.clone();
+            let (client, elected) = (self.api.client.clone(), self.elected.clone());
             self.evicting.spawn(async move {
                 let answer = match removal {
+                    // The loop was held up since this was decided.
+                    _ if leads_now(&elected).is_none() => {
+                        evict::Answer::Failed("this process no longer leads".to_owned())
+                    }
                     Removal::Evict => evict::evict(client, &pod).await,
                     Removal::Delete => evict::delete(client, &pod).await,
                 };
@@ -426,9 +431,24 @@ fn halted(fleet: &FleetFacts<'_>) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::tests::{holds_up, reconciler};
     use brupop_api::Write;
+    use brupop_core::drain::PodKey;
     use brupop_core::window::Schedule;
     use jiff::tz::TimeZone;
+    use tokio::sync::{mpsc::unbounded_channel, watch};
+
+    #[tokio::test]
+    async fn a_process_that_no_longer_leads_evicts_nothing() {
+        let (wrote, mut writes) = unbounded_channel();
+        let (_, elected) = watch::channel(None);
+        let mut reconciler = reconciler(holds_up(wrote, std::sync::mpsc::channel().1), elected);
+        let pod = PodKey { namespace: "n".into(), name: "p".into(), uid: "u".into() };
+        let plan = DrainPlan { evict: vec![pod], ..DrainPlan::default() };
+        reconciler.remove_pods(&plan, Removal::Evict, &mut Wake::default());
+        let (_, answer) = reconciler.evicting.join_next().await.unwrap().unwrap();
+        assert_eq!((answer.as_str(), writes.try_recv().ok()), ("failed", None));
+    }
 
     #[test]
     fn only_emptying_waits_until_pods_are_known() {

@@ -1,0 +1,69 @@
+//! Whether a loop still comes round.
+
+use std::pin::pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// A loop beats at least this often, also when it has nothing to do.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Tells others that a loop still comes round. Clones share one state.
+#[derive(Clone, Debug)]
+pub struct Heartbeat {
+    last: Arc<RwLock<Instant>>,
+    longest: Duration,
+}
+
+impl Heartbeat {
+    /// Begins with a beat. After a silence of `longest` the loop counts as stuck.
+    pub fn new(longest: Duration) -> Self {
+        Self { last: Arc::new(RwLock::new(Instant::now())), longest }
+    }
+
+    /// The loop has come round.
+    pub fn beat(&self) {
+        *self.last.write().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Resolves when the next beat is due.
+    pub async fn due(&self) {
+        sleep(PERIOD.min(self.longest / 4)).await;
+    }
+
+    /// Beats as long as it waits for this.
+    pub async fn during<T>(&self, waiting: impl Future<Output = T>) -> T {
+        let mut waiting = pin!(waiting);
+        loop {
+            self.beat();
+            tokio::select! {
+                done = &mut waiting => return done,
+                () = self.due() => {}
+            }
+        }
+    }
+
+    /// Whether the loop has not come round for too long.
+    pub fn is_stuck(&self) -> bool {
+        self.last.read().unwrap_or_else(PoisonError::into_inner).elapsed() >= self.longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_is_silent_is_stuck_until_it_comes_round() {
+        let heartbeat = Heartbeat::new(Duration::from_secs(10));
+        advance(Duration::from_millis(9999)).await;
+        assert!(!heartbeat.is_stuck());
+        advance(Duration::from_millis(1)).await;
+        assert!(heartbeat.clone().is_stuck());
+        heartbeat.beat();
+        assert!(!heartbeat.is_stuck());
+        heartbeat.during(sleep(Duration::from_mins(1))).await;
+        assert!(!heartbeat.is_stuck(), "it has beaten while it waited");
+    }
+}
