@@ -151,12 +151,16 @@ pub enum Operator {
     DoesNotExist,
 }
 
-/// A maintenance window that comes again and again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// What to write for the schedule of a window.
+pub const FIVE_FIELDS: &str = "write five fields (minute hour day month weekday), such as \"0 2 * * SAT\"";
+
+/// A maintenance window that comes again and again. Windows of a pool that overlap or touch are one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
     /// When it opens: a cron expression of five fields (minute hour day month weekday), such as `0 2 * * SAT`.
     #[schemars(schema_with = "crate::crds::cron")]
+    #[x_kube(validation = Rule::new("self.matches('^ *([^ ]+ +){4}[^ ]+ *$')").message(FIVE_FIELDS))]
     pub schedule: String,
     /// How long it stays open, in hours, minutes and seconds, such as `4h` or `1h30m`; at most a week.
     #[schemars(schema_with = "crate::crds::duration")]

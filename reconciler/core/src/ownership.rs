@@ -14,6 +14,7 @@ use crate::gates::{Gate, GateState};
 use crate::order;
 use crate::policy::Durations;
 use crate::pool::{Pool, PoolGate, Rules};
+use crate::window::Span;
 
 /// Why a pool is not heeded before the clock was looked at for it.
 const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
@@ -51,7 +52,9 @@ struct AtTime {
     until: Option<Timestamp>,
     starts: PoolGate<'static>,
     goes_on: PoolGate<'static>,
-    next_window: Option<(Timestamp, Timestamp)>,
+    next_window: Option<Span>,
+    /// Why no update would ever start, found out once.
+    too_short: Option<String>,
 }
 
 impl WatchedPool {
@@ -86,12 +89,20 @@ impl WatchedPool {
         if self.at.as_ref().is_some_and(holds) {
             return;
         }
-        let at = self.rules().map(|rules| AtTime {
-            from: now,
-            until: rules.next_change(now, min_remaining),
-            starts: rules.gate(now, min_remaining),
-            goes_on: rules.gate(now, SignedDuration::ZERO),
-            next_window: rules.next_window(now),
+        let too_short = match &self.at {
+            Some(at) => at.too_short.clone(),
+            None => self.rules().and_then(|rules| rules.too_short(min_remaining, now)),
+        };
+        let at = self.rules().map(|rules| {
+            let window = rules.window(now);
+            AtTime {
+                from: now,
+                until: rules.next_change(now, min_remaining, window),
+                starts: rules.gate(now, min_remaining, window),
+                goes_on: rules.gate(now, SignedDuration::ZERO, window),
+                next_window: window,
+                too_short,
+            }
         });
         self.at = at;
     }
@@ -100,7 +111,9 @@ impl WatchedPool {
     /// among the others, if so.
     fn facts(&self, nodes: u64, misplaced: Option<&'static str>) -> PoolFacts<'_> {
         let (rules, at) = (self.rules(), self.at.as_ref());
-        let gate = |of: fn(&AtTime) -> PoolGate<'static>| match (self.invalid.as_deref().or(misplaced), at) {
+        let too_short = at.and_then(|at| at.too_short.as_deref());
+        let invalid = self.invalid.as_deref().or(misplaced).or(too_short);
+        let gate = |of: fn(&AtTime) -> PoolGate<'static>| match (invalid, at) {
             (None, Some(at)) => of(at),
             (why, _) => PoolGate::Invalid(why.unwrap_or(NOT_LOOKED_AT)),
         };

@@ -8,8 +8,8 @@ use brupop_api::fleet::AcknowledgedHalt;
 use brupop_api::item::{self, Readable, Unreadable};
 use brupop_api::names::ZONE_LABEL;
 use brupop_api::pool::{
-    self, After, BottlerocketPoolSpec, Freeze, GateType, NodeSelector, Operator, Topology, TopologyMode,
-    Window,
+    self, After, BottlerocketPoolSpec, FIVE_FIELDS, Freeze, GateType, NodeSelector, Operator, Topology,
+    TopologyMode, Window,
 };
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 use crate::facts::Until;
 use crate::gates::{Gate, Question};
 use crate::policy::{Durations, FailureBudget, Limit};
-use crate::window::Schedule;
+use crate::window::{self, Schedule, Span};
 
 /// Longest window.
 const WINDOW_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
@@ -208,18 +208,22 @@ impl Rules {
         self.limit.of(nodes)
     }
 
-    /// May updates start now, if so much of a window must be left?
-    pub(crate) fn gate(&self, now: Timestamp, remaining: SignedDuration) -> PoolGate<'static> {
-        let is_open = |window: &Schedule| window.is_open(now, remaining);
+    /// May updates start now, if so much of the window must be left? That is the open one, or else the next one.
+    pub(crate) fn gate(
+        &self,
+        now: Timestamp,
+        remaining: SignedDuration,
+        window: Option<Span>,
+    ) -> PoolGate<'static> {
         if self.paused {
             PoolGate::Paused
         } else if let Some(end) = self.frozen_until(now) {
             PoolGate::Frozen(Until::At(end))
-        } else if self.windows.is_empty() || self.windows.iter().any(is_open) {
+        } else if self.windows.is_empty() || window.is_some_and(|span| window::is_open(span, now, remaining))
+        {
             PoolGate::Open
         } else {
-            let opens = self.windows.iter().filter_map(|window| window.opens(now)).min();
-            PoolGate::OutsideWindow(opens.map_or(Until::Never, Until::At))
+            PoolGate::OutsideWindow(window::opens(&self.windows, now).map_or(Until::Never, Until::At))
         }
     }
 
@@ -237,19 +241,37 @@ impl Rules {
     }
 
     /// The next time after this one at which the clock alone changes the gate.
-    pub(crate) fn next_change(&self, now: Timestamp, remaining: SignedDuration) -> Option<Timestamp> {
+    pub(crate) fn next_change(
+        &self,
+        now: Timestamp,
+        remaining: SignedDuration,
+        window: Option<Span>,
+    ) -> Option<Timestamp> {
         let of_freezes = self.freezes.iter().flat_map(|(start, end)| [*start, *end]);
-        let of_windows = self.windows.iter().flat_map(|window| {
-            let closes = window.span(now).filter(|(start, _)| *start <= now).map(|(_, end)| end);
-            let too_late = closes.and_then(|end| end.checked_sub(remaining).ok());
-            [window.opens(now), too_late, closes].into_iter().flatten()
+        let of_window = window.into_iter().flat_map(|(start, end)| {
+            // With exactly so much left, updates still start.
+            let last = end.checked_sub(remaining).ok();
+            let too_late = last.and_then(|last| last.checked_add(SignedDuration::from_nanos(1)).ok());
+            [Some(start), too_late.filter(|at| *at < end), Some(end)].into_iter().flatten()
         });
-        of_freezes.chain(of_windows).filter(|at| *at > now).min()
+        of_freezes.chain(of_window).filter(|at| *at > now).min()
     }
 
-    /// The window that is open, or the first that opens.
-    pub(crate) fn next_window(&self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
-        self.windows.iter().filter_map(|window| window.span(now)).min()
+    /// The window that is open, or the first that opens. Windows that overlap or touch are one.
+    pub(crate) fn window(&self, now: Timestamp) -> Option<Span> {
+        window::span(&self.windows, now)
+    }
+
+    /// Why no update would ever start, if so much of a window must be left.
+    pub(crate) fn too_short(&self, remaining: SignedDuration, now: Timestamp) -> Option<String> {
+        let fits = self.windows.is_empty() || window::leave(&self.windows, remaining, now);
+        (!fits).then(|| {
+            let seconds = remaining.as_secs();
+            format!(
+                "spec.windows: no window is as long as SCHEDULER_MIN_REMAINING_SECONDS of the reconciler, which is \
+                 {seconds}, so no update would ever start; make one of them longer"
+            )
+        })
     }
 
     /// May nodes be updated to this version? One that is no semantic version is allowed only where nothing is said.
@@ -353,6 +375,10 @@ fn schedule(nth: usize, window: &Window) -> Result<Schedule, Invalid> {
     let zone = TimeZone::get(&window.time_zone).map_err(|_| {
         Invalid::new(field("timeZone"), "write a name of the IANA database, such as Europe/Berlin or UTC")
     })?;
+    let fields = window.schedule.split_whitespace().count();
+    if fields != 5 {
+        return Err(Invalid::new(field("schedule"), format!("it has {fields} fields: {FIVE_FIELDS}")));
+    }
     let length = duration(field("duration"), &window.duration, SignedDuration::from_secs(1), WINDOW_MAX)?;
     Schedule::new(&window.schedule, zone, Some(length)).map_err(|why| Invalid::new(field("schedule"), why))
 }

@@ -105,6 +105,8 @@ fn times() -> Vec<Told> {
             window("@daily", "4h", "UTC"),
             Err("spec.windows[0].schedule in body should match"),
         ),
+        ("a schedule of four fields", window("0 2 * *", "4h", "UTC"), Err("write five fields (minute hour")),
+        ("a schedule with seconds", window("*/2 * * * * * *", "168h", "UTC"), Err("write five fields")),
         ("a schedule in two lines", window("0 2 * *\n*", "4h", "UTC"), Err("schedule in body should match")),
         ("a schedule of 129 characters", window(&"0".repeat(129), "4h", "UTC"), Err("schedule: Too long")),
         ("a duration in days", window("0 2 * * *", "1d", "UTC"), Err("spec.windows[0].duration in body")),

@@ -146,6 +146,35 @@ fn only_another_spec_is_looked_at_anew() {
 }
 
 #[test]
+fn a_pool_whose_windows_are_all_too_short_says_so() {
+    let starts = |windows: Value, remaining: SignedDuration| {
+        let pool: Item<Pool> = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "u"},
+            "spec": {"nodeSelector": {}, "windows": windows}}))
+        .unwrap();
+        let mut cluster = Cluster::default();
+        pool.put(&mut cluster);
+        let now = "2026-11-21T02:00:00Z".parse().unwrap();
+        cluster.prepare_pools(now, remaining);
+        let pools = cluster.pools_at(now);
+        match pools.all[0].starts {
+            PoolGate::Invalid(why) => Err(why.to_owned()),
+            starts => Ok(starts == PoolGate::Open),
+        }
+    };
+    let window = |schedule: &str| json!({"schedule": schedule, "duration": "1h"});
+    let nightly = || json!([window("0 2 * * *")]);
+    let hour = SignedDuration::from_hours(1);
+    let more = hour + SignedDuration::from_secs(1);
+    assert_eq!(starts(nightly(), hour), Ok(true));
+    let why = starts(nightly(), more).unwrap_err();
+    assert!(why.contains("SCHEDULER_MIN_REMAINING_SECONDS") && why.contains("3601"), "{why}");
+    assert_eq!(starts(json!([window("0 2,3 * * *")]), more), Ok(true), "together they last for two hours");
+    let saturdays = json!([window("0 4 * * *"), window("0 5 * * SAT")]);
+    assert_eq!(starts(saturdays, more), Ok(false), "the one of Saturday does, at four");
+    assert_eq!(starts(json!([]), more), Ok(true));
+}
+
+#[test]
 fn a_pool_says_the_same_whatever_its_status_and_generation() {
     let read = |path: &str, value: Value| -> Item<Pool> {
         let mut pool = json!({"metadata": {"name": "a", "uid": "u", "generation": 1},

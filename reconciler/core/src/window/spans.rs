@@ -1,0 +1,178 @@
+//! Windows of a fixed length, each of which opens at a fire time. What overlaps or touches is one window.
+//!
+//! A fire time is a time of day on the days that match. So the times of a day that are no further apart than the length are
+//! put together once, when the expression is read; after that, a step is one such run of one day, however often the
+//! expression fires.
+
+use croner::Cron;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+
+use super::{Kind, Schedule};
+
+/// From when a window is open, and the first moment at which it no longer is.
+pub(crate) type Span = (Timestamp, Timestamp);
+
+/// So many runs are put together at most, before and after the time that is asked about.
+const STEPS: usize = 64;
+/// Nor is the beginning or the end of a window looked for further away than this.
+const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(31 * 24);
+const HOURS_PER_DAY: i64 = 24;
+/// So many windows are looked at for one that is long enough: those of a month, or of half a year of weeks.
+const WINDOWS_TRIED: usize = 32;
+
+/// Fire times of one day, in seconds of the clock on the wall, each no later after the one before than the length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: i32,
+    last: i32,
+}
+
+/// When windows open, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Windows {
+    /// Matches midnight of each day on which the expression fires.
+    days: Cron,
+    /// The fire times of each of these days.
+    runs: Box<[Run]>,
+    length: SignedDuration,
+}
+
+impl Windows {
+    /// On these days, at these times of the expression.
+    pub(super) fn new(days: Cron, times: &Cron, length: SignedDuration) -> Self {
+        let pattern = &times.pattern;
+        let (hours, minutes, seconds) =
+            (pattern.hours.values(), pattern.minutes.values(), pattern.seconds.values());
+        let mut runs: Vec<Run> = vec![];
+        for hour in hours {
+            for minute in &minutes {
+                for second in &seconds {
+                    let at = (i32::from(hour) * 60 + i32::from(*minute)) * 60 + i32::from(*second);
+                    match runs.last_mut() {
+                        Some(run) if i64::from(at - run.last) <= length.as_secs() => run.last = at,
+                        _ => runs.push(Run { first: at, last: at }),
+                    }
+                }
+            }
+        }
+        Self { days, runs: runs.into(), length }
+    }
+
+    /// How long the longest window is that it opens on one day.
+    fn longest(&self) -> SignedDuration {
+        let longest = self.runs.iter().map(|run| run.last - run.first).max().unwrap_or(0);
+        SignedDuration::from_secs(longest.into()).saturating_add(self.length)
+    }
+
+    fn fires_on(&self, date: Date) -> bool {
+        self.days.is_time_matching(&DateTime::from_parts(date, Time::midnight())).unwrap_or(false)
+    }
+
+    /// Of the windows that are open at this time, the one that closes last.
+    fn open_at(&self, at: Timestamp, zone: &TimeZone) -> Option<Span> {
+        let mut date = zone.to_datetime(at).date();
+        // A run may last until the end of its day, and its window for the length after that.
+        for _ in 0..self.length.as_hours() / HOURS_PER_DAY + 3 {
+            if self.fires_on(date) {
+                let begun = self.runs.partition_point(|run| instant(date, run.first, zone) <= Some(at));
+                if let Some(run) = begun.checked_sub(1).and_then(|last| self.runs.get(last)) {
+                    return self.span(date, *run, zone).filter(|(_, end)| at < *end);
+                }
+            }
+            date = date.yesterday().ok()?;
+        }
+        None
+    }
+
+    /// Of the windows that open before this time and reach it, when the first opens.
+    fn reaches(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let (before, today) =
+            (zone.to_datetime(at.checked_sub(self.length).ok()?), zone.to_datetime(at).date());
+        let mut date = before.date().yesterday().ok()?;
+        while date <= today {
+            if self.fires_on(date) {
+                let closed = |run: &Run| self.span(date, *run, zone).is_some_and(|(_, end)| end < at);
+                let first = self.runs.get(self.runs.partition_point(closed));
+                let opens = first.and_then(|run| instant(date, run.first, zone));
+                if let Some(opens) = opens.filter(|opens| *opens < at) {
+                    return Some(opens);
+                }
+            }
+            date = date.tomorrow().ok()?;
+        }
+        None
+    }
+
+    /// The first window that opens after this time.
+    fn after(&self, at: Timestamp, zone: &TimeZone) -> Option<Span> {
+        let today = zone.to_datetime(at).date();
+        if self.fires_on(today) {
+            let begun = self.runs.partition_point(|run| instant(today, run.first, zone) <= Some(at));
+            if let Some(run) = self.runs.get(begun) {
+                return self.span(today, *run, zone);
+            }
+        }
+        let midnight = DateTime::from_parts(today, Time::midnight());
+        let day = self.days.find_next_occurrence(&midnight, false).ok()?;
+        self.span(day.date(), *self.runs.first()?, zone)
+    }
+
+    fn span(&self, date: Date, run: Run, zone: &TimeZone) -> Option<Span> {
+        let closes = instant(date, run.last, zone)?.saturating_add(self.length).ok()?;
+        Some((instant(date, run.first, zone)?, closes))
+    }
+}
+
+/// When the clock on the wall shows this; that much later if it skips it, and the first of two times.
+fn instant(date: Date, second: i32, zone: &TimeZone) -> Option<Timestamp> {
+    let midnight = DateTime::from_parts(date, Time::midnight());
+    let shown = midnight.checked_add(SignedDuration::from_secs(second.into())).ok()?;
+    zone.to_ambiguous_timestamp(shown).compatible().ok()
+}
+
+/// The window that is open at this time, or the first that opens after it.
+pub(crate) fn span(schedules: &[Schedule], now: Timestamp) -> Option<Span> {
+    let windows = || {
+        schedules.iter().filter_map(|schedule| match &schedule.kind {
+            Kind::After(windows) => Some((windows, &schedule.zone)),
+            Kind::Always | Kind::WhileMatching(_) => None,
+        })
+    };
+    let open_at = |at| windows().filter_map(move |(windows, zone)| windows.open_at(at, zone));
+    let open = open_at(now).min();
+    let (mut start, mut end) =
+        open.or_else(|| windows().filter_map(|(windows, zone)| windows.after(now, zone)).min())?;
+    for _ in 0..STEPS {
+        let Some(later) = open_at(end).map(|(_, end)| end).max() else { break };
+        end = later;
+        if end.duration_since(now) > LONGEST_SPAN {
+            break;
+        }
+    }
+    for _ in 0..open.map_or(0, |_| STEPS) {
+        let reaching = windows().filter_map(|(windows, zone)| windows.reaches(start, zone));
+        let Some(earlier) = reaching.min() else { break };
+        start = earlier;
+        if now.duration_since(start) > LONGEST_SPAN {
+            break;
+        }
+    }
+    Some((start, end))
+}
+
+/// Is there a window, among the next ones, in which so much is left when it opens?
+pub(crate) fn leave(schedules: &[Schedule], remaining: SignedDuration, now: Timestamp) -> bool {
+    let lasts = |schedule: &Schedule| match &schedule.kind {
+        Kind::After(windows) => remaining <= windows.longest(),
+        Kind::Always | Kind::WhileMatching(_) => true,
+    };
+    let mut at = now;
+    let mut next = || {
+        let (start, end) = span(schedules, at)?;
+        at = end;
+        Some(end.duration_since(start))
+    };
+    schedules.iter().any(lasts)
+        || std::iter::from_fn(&mut next).take(WINDOWS_TRIED).any(|length| remaining <= length)
+}
