@@ -1,20 +1,26 @@
 //! Which pools go first with a version (`spec.after`), and when they are done with it.
 //!
-//! The ledger notes since when a pool is done. If one of its nodes wants the version again, or none runs it or a later one in
-//! service any more, it notes for how long the pool had been done; so what had been done for long enough stays so, whoever
-//! joins later. A halt of the version for all variants, or in the pool, clears this. A halt for some variants holds only nodes
+//! The ledger notes since when a pool is done: one of its nodes runs the version, and none is left that wants it, or that runs
+//! an older one. If one is left again, or none runs it or a later one in service any more, it notes for how long the pool had
+//! been done; so what had been done for long enough stays so, whoever joins later.
+//!
+//! A halt of the version for all variants, or in the pool, clears this. A halt for some variants holds only nodes
 //! of these: they keep no pool from being done, and once the halt is lifted, their pools have to be done once more.
+
+mod survey;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::crds::DONE_POOLS_MAX;
-use brupop_api::fleet::{Done, Halt, Slot, VersionRecord};
+use brupop_api::fleet::{Done, VersionRecord};
 use jiff::{SignedDuration, Timestamp};
 use semver::Version;
 
 use crate::decide::pool;
 use crate::facts::{FleetFacts, NodeView, PoolFacts};
 use crate::ownership::WatchedPool;
+use survey::Standing;
+pub(crate) use survey::Survey;
 
 /// Why pools that wait for each other are not understood.
 const CIRCLE: &str = "spec.after: these pools wait for each other in a circle, so none of them would ever begin; take one \
@@ -88,46 +94,19 @@ fn over(done: Option<&Done>, soak: SignedDuration) -> Option<Timestamp> {
     since.checked_add(soak).ok()
 }
 
-/// What the nodes of a pool say of one version.
-#[derive(Default)]
-struct Standing<'a> {
-    /// A node in service runs it.
-    runs: bool,
-    /// The variants of the nodes that want it.
-    wanted_by: BTreeSet<Option<&'a str>>,
-    /// A node is on its way to it.
-    comes: bool,
-}
-
-impl Standing<'_> {
-    /// Does a node want the version with this record, or is on its way to it? A node that a halt holds does not count: it
-    /// would keep all variants waiting for what is halted in one.
-    fn wants(&self, record: Option<&VersionRecord>) -> bool {
-        let is_held = |variant| record.is_some_and(|record| record.is_halted_for(variant));
-        self.comes || self.wanted_by.iter().any(|variant| !is_held(*variant))
-    }
-}
-
 /// What the ledger should note of each version, where it is something else than it does: of the pools that others come after.
-/// `held` are the slots of the views, `record` and `is_halted` (pool, version) say what becomes of versions in this pass.
+/// `record` and `is_halted` (pool, version) say what becomes of versions in this pass.
 pub(crate) fn notes<'a, 'r>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],
-    held: impl Iterator<Item = Option<&'a Slot>>,
+    survey: &Survey<'a>,
     record: impl Fn(&str) -> Option<&'r VersionRecord>,
     is_halted: impl Fn(&str, &str) -> bool,
 ) -> BTreeMap<String, BTreeMap<String, Done>> {
-    let followed: BTreeSet<&str> = fleet
-        .pools
-        .iter()
-        .filter_map(|pool| pool.rules)
-        .flat_map(|rules| &rules.after)
-        .map(|(pool, _)| pool.as_str())
-        .collect();
+    let Survey { followed, standings, .. } = survey;
     if followed.is_empty() && fleet.versions.values().all(|record| record.done_pools.is_empty()) {
         return BTreeMap::new();
     }
-    let standings = standings(fleet, views.iter().zip(held), &followed);
     let wanted = views.iter().filter(|view| waits(fleet, view)).filter_map(|view| view.shadow?.update());
     let versions: BTreeSet<&str> = fleet.versions.keys().map(String::as_str).chain(wanted).collect();
     let mut changed = BTreeMap::new();
@@ -137,17 +116,18 @@ pub(crate) fn notes<'a, 'r>(
         let halted_for_all = halt.is_some_and(|halt| halt.variants.is_empty());
         // Once a halt is lifted, what it held goes in the order of the pools again.
         let lifted = stored.and_then(|stored| stored.halted.as_ref()).filter(|_| halt.is_none());
-        let begins_again = |pool: &str| lifted.is_some_and(|halt| holds_one_of(fleet, views, pool, halt));
+        let begins_again = |pool: &str| lifted.is_some_and(|halt| survey.holds_one_of(pool, halt));
         let wanted: BTreeMap<String, Done> = followed
             .iter()
             .take(DONE_POOLS_MAX)
             .filter(|pool| !halted_for_all && !is_halted(pool, version))
             .filter_map(|pool| {
                 let before = stored.and_then(|stored| stored.done_pools.get(*pool));
-                let wants = standings.get(&(*pool, version)).is_some_and(|standing| standing.wants(record));
-                let service = service(&standings, pool, version);
                 let before = before.filter(|_| !begins_again(pool));
-                Some(((*pool).to_owned(), done(service, wants, before, fleet.now)?))
+                let is_left =
+                    survey.wants(pool, version, record) || survey.behind(pool, version, record).is_some();
+                let service = service(standings, pool, version);
+                Some(((*pool).to_owned(), done(service, is_left, before, fleet.now)?))
             })
             .collect();
         if stored.map_or(!wanted.is_empty(), |stored| stored.done_pools != wanted) {
@@ -157,44 +137,9 @@ pub(crate) fn notes<'a, 'r>(
     changed
 }
 
-/// Does this halt hold a node of this pool?
-fn holds_one_of(fleet: &FleetFacts<'_>, views: &[NodeView<'_>], pool: &str, halt: &Halt) -> bool {
-    let mut of_pool = views.iter().filter(|view| pool::of(fleet, view).is_some_and(|its| its.name == pool));
-    of_pool.any(|view| view.node.is_some_and(|node| node.labelled && halt.covers(node.variant)))
-}
-
 /// Does this node wait for pools that go first?
 fn waits(fleet: &FleetFacts<'_>, view: &NodeView<'_>) -> bool {
     pool::of(fleet, view).and_then(|pool| pool.rules).is_some_and(|rules| !rules.after.is_empty())
-}
-
-fn standings<'v, 'a: 'v>(
-    fleet: &FleetFacts<'a>,
-    views: impl Iterator<Item = (&'v NodeView<'a>, Option<&'a Slot>)>,
-    followed: &BTreeSet<&str>,
-) -> BTreeMap<(&'a str, &'a str), Standing<'a>> {
-    let mut standings: BTreeMap<(&str, &str), Standing<'_>> = BTreeMap::new();
-    for (view, slot) in views {
-        let (Some(pool), Some(node)) = (pool::of(fleet, view), view.node) else { continue };
-        if !followed.contains(pool.name) {
-            continue;
-        }
-        let shadow = view.shadow.filter(|_| node.labelled);
-        let in_service = node.labelled && node.ready && node.marker.is_none();
-        if let Some(version) = node.version.filter(|_| in_service) {
-            standings.entry((pool.name, version)).or_default().runs = true;
-        }
-        let on_its_way = slot.and_then(|slot| slot.version.as_deref());
-        let wanted =
-            shadow.and_then(|shadow| shadow.update()).filter(|version| Some(*version) != node.version);
-        if let Some(version) = wanted {
-            standings.entry((pool.name, version)).or_default().wanted_by.insert(node.variant);
-        }
-        if let Some(version) = on_its_way {
-            standings.entry((pool.name, version)).or_default().comes = true;
-        }
-    }
-    standings
 }
 
 /// How a version serves in a pool.
@@ -220,14 +165,14 @@ fn service(standings: &BTreeMap<(&str, &str), Standing<'_>>, pool: &str, version
     if left { Service::Left } else { Service::Nowhere }
 }
 
-/// What is to be noted of one pool and one version; `None` = nothing.
-fn done(service: Service, wants: bool, before: Option<&Done>, now: &str) -> Option<Done> {
+/// What is to be noted of one pool and one version, if a node is left that has to get it (`is_left`) or not; `None` = nothing.
+fn done(service: Service, is_left: bool, before: Option<&Done>, now: &str) -> Option<Done> {
     match before {
         None => {
-            let begins = service == Service::Runs && !wants;
+            let begins = service == Service::Runs && !is_left;
             begins.then(|| Done { since: Some(now.to_owned()), longest_seconds: 0 })
         }
-        Some(before) if wants || service == Service::Nowhere => {
+        Some(before) if is_left || service == Service::Nowhere => {
             let span = || {
                 let since: Timestamp = before.since.as_deref()?.parse().ok()?;
                 u64::try_from(now.parse::<Timestamp>().ok()?.duration_since(since).as_secs()).ok()

@@ -14,14 +14,17 @@ mod update;
 mod versions;
 mod writes;
 
+use std::collections::BTreeMap;
+
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Counts, Slot};
 use brupop_api::{Field, Object, State, Value, Write, names};
 
 use crate::facts::{FleetFacts, Gate, NodeFacts, NodeView, UnmanagedNode};
 use crate::observe::Observed;
+use crate::order::Survey;
 pub use idle::candidates;
-pub use reason::{Abort, Reason};
+pub use reason::{Abort, FirstPool, Reason};
 use slots::Holders;
 pub use slots::{Slots, slots};
 pub(crate) use versions::NOT_RETURNED;
@@ -134,8 +137,9 @@ pub struct FleetDecision<'a> {
 pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
     let Observed { fleet, views, unreadable, .. } = observed;
     let holders = Holders::of(fleet, views);
-    let slots = slots::of_holders(fleet, views, &holders);
     let with_slots = views.iter().zip(holders.held(views));
+    let survey = Survey::of(fleet, with_slots.clone());
+    let slots = slots::of_holders(fleet, views, &holders, &survey);
     let mut nodes: Vec<Decision<'o>> =
         with_slots.clone().map(|(view, slot)| node_holding(fleet, view, slot)).collect();
     let starting =
@@ -148,8 +152,25 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
     for (&at, why) in unreadable {
         nodes[at] = Decision::wait(Reason::NotUnderstood(why));
     }
+    name_those_behind(fleet, views, &survey, &mut nodes);
     let counts = counts(fleet, with_slots);
     FleetDecision { slots, nodes, counts }
+}
+
+/// Names, with each node that waits for a pool, the node that keeps that pool from being done.
+fn name_those_behind<'o>(
+    fleet: &FleetFacts<'o>,
+    views: &[NodeView<'o>],
+    survey: &Survey<'o>,
+    nodes: &mut [Decision<'o>],
+) {
+    let mut behind = BTreeMap::new();
+    for (decision, view) in nodes.iter_mut().zip(views) {
+        let Reason::WaitingForPool(first) = &mut decision.reason else { continue };
+        let Some(version) = slots::version_for(view) else { continue };
+        let found = || survey.behind(first.pool, version, fleet.versions.get(version));
+        first.behind = *behind.entry((first.pool, version)).or_insert_with(found);
+    }
 }
 
 /// What to do for one node now.

@@ -1,6 +1,6 @@
 //! What the pool of a node, or the environment, says of its update.
 
-use super::{Abort, Case, Reason};
+use super::{Abort, Case, FirstPool, Reason};
 use crate::facts::{ClosedGate, FleetFacts, Gate, NodeFacts, NodeView, PoolFacts, Steering};
 use crate::pool::PoolGate;
 
@@ -76,7 +76,7 @@ pub(super) fn allows_version<'a>(
         return Err(Reason::VersionNotAllowed(version));
     }
     if let Some(first) = pool.waits_for(version) {
-        return Err(Reason::WaitingForPool(first));
+        return Err(Reason::WaitingForPool(FirstPool { pool: first, behind: None }));
     }
     let asked_for = view.node.is_some_and(|node| node.update_now);
     pool.ripens(version).filter(|_| !asked_for).map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))

@@ -56,6 +56,10 @@ impl Detail for Until {
     const UNKNOWN: Self = Self::Unknown;
 }
 
+impl Detail for FirstPool<'_> {
+    const UNKNOWN: Self = Self { pool: "", behind: None };
+}
+
 impl Detail for Abort {
     const UNKNOWN: Self = Self::StepFailed;
 }
@@ -91,8 +95,7 @@ Reason<'a> {
     PoolConflict(pools: &'a str) =>
         "the pools {pools} select this node with the same priority, so none of them owns it (spec.priority)",
     NoPool => "no pool selects this node, and the fleet says to hold such nodes (spec.unpooledNodes)",
-    WaitingForPool(pool: &'a str) =>
-        "the pool {pool} goes first (spec.after): it is not done with this version, or not for long enough yet",
+    WaitingForPool(first: FirstPool<'a>) => "the pool {first}",
     VersionTooYoung(until: Until) =>
         "the pool of this node lets versions ripen (spec.versions.minAge); this one is old enough {until}",
     WaitingForZone(zone: &'a str) =>
@@ -181,6 +184,27 @@ Abort {
     PoolClosed => "before the node was cordoned, its pool no longer allowed the update",
     NotLabelled => "the node lost its opt-in label",
 }}
+
+/// A pool that goes first, and is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FirstPool<'a> {
+    /// Its name.
+    pub pool: &'a str,
+    /// A node of it that runs an older version and does not ask for this one, if that is why.
+    pub behind: Option<&'a str>,
+}
+
+/// With what follows the name in its sentence.
+impl fmt::Display for FirstPool<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pool, behind } = self;
+        write!(f, "{pool} goes first (spec.after): it is not done with this version")?;
+        match behind {
+            None => f.write_str(", or not for long enough yet"),
+            Some(node) => write!(f, ", for its node {node} runs an older one and does not ask for it"),
+        }
+    }
+}
 
 /// Of a window or a freeze, at the end of its sentence.
 impl fmt::Display for Until {

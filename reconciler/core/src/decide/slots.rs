@@ -15,6 +15,7 @@ use super::room::{Place, Room};
 use super::versions::{Halted, Versions};
 use crate::age;
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView, is_unavailable};
+use crate::order::Survey;
 
 /// The pods of at most so many nodes are checked before there is room for these nodes.
 const MAX_SUCCESSORS: usize = 32;
@@ -40,21 +41,24 @@ pub struct Slots<'a> {
 /// Gives back the slots of updates that are over, and takes slots for nodes that may begin. The views are sorted by name of
 /// the shadow.
 pub fn slots<'a>(fleet: &FleetFacts<'a>, views: &[NodeView<'a>]) -> Slots<'a> {
-    of_holders(fleet, views, &Holders::of(fleet, views))
+    let holders = Holders::of(fleet, views);
+    let survey = Survey::of(fleet, views.iter().zip(holders.held(views)));
+    of_holders(fleet, views, &holders, &survey)
 }
 
-/// The same, once it is known who has slots.
+/// The same, once it is known who has slots, and what nodes say of pools that go first.
 pub(super) fn of_holders<'a>(
     fleet: &FleetFacts<'a>,
     views: &[NodeView<'a>],
     holders: &Holders<'a>,
+    survey: &Survey<'a>,
 ) -> Slots<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Slots::default();
     }
     let over = holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
     let mut versions = Versions::after(fleet, over, holders.kept(views));
-    versions.note_done(fleet, views, holders.held(views));
+    versions.note_done(fleet, views, survey);
     let canaries = Canaries::of(holders.kept(views));
     let Choice { taken, queued, preflight } = choose(fleet, views, holders, &versions, canaries);
 

@@ -5,6 +5,7 @@ mod acknowledged;
 mod begin;
 mod canaries;
 mod emptying;
+mod first_pools;
 mod fleets;
 mod gates;
 mod given_up;

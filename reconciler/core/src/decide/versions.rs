@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::pool_halts::PoolHalts;
 use super::{Abort, update};
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
-use crate::order;
+use crate::order::{self, Survey};
 use crate::policy::FailureBudget;
 
 /// What of the message about halts is for the nodes that failed, at least, in bytes.
@@ -80,16 +80,11 @@ impl<'a> Versions<'a> {
     }
 
     /// Notes which pools are done with which version, for those that come after them.
-    pub(super) fn note_done(
-        &mut self,
-        fleet: &FleetFacts<'a>,
-        views: &[NodeView<'a>],
-        held: impl Iterator<Item = Option<&'a Slot>>,
-    ) {
+    pub(super) fn note_done(&mut self, fleet: &FleetFacts<'a>, views: &[NodeView<'a>], survey: &Survey<'a>) {
         let notes = order::notes(
             fleet,
             views,
-            held,
+            survey,
             |version| self.record(fleet, version),
             |pool, version| self.pools.is_halted(fleet, (pool, version)),
         );

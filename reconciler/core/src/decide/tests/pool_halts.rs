@@ -18,13 +18,13 @@ use crate::pool::{PoolGate, Rules};
 
 const WORKLOADS: &str = "WorkloadsUnavailable";
 
-fn rules(spec: &serde_json::Value) -> Rules {
+pub(super) fn rules(spec: &serde_json::Value) -> Rules {
     let mut all = json!({"nodeSelector": {}});
     all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     Rules::of(&serde_json::from_value(all).unwrap()).unwrap()
 }
 
-fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {
+pub(super) fn pool<'a>(name: &'a str, rules: &'a Rules) -> PoolFacts<'a> {
     PoolFacts {
         name,
         nodes: 4,
@@ -269,7 +269,7 @@ fn a_canary_that_is_halted_in_its_pool_is_not_done() {
 }
 
 /// A node that has this name, in this pool, of a variant.
-fn placed(name: &'static str, pool: usize, variant: Option<&'static str>) -> NodeView<'static> {
+pub(super) fn placed(name: &'static str, pool: usize, variant: Option<&'static str>) -> NodeView<'static> {
     let mut view = NodeView { steering: Steering::Pool(pool), shadow_name: name, ..idle() };
     node(&mut view, |node| (node.name, node.variant) = (&name[4..], variant));
     shadow(&mut view, |shadow| (shadow.name, shadow.uid) = (name, name));
@@ -277,7 +277,7 @@ fn placed(name: &'static str, pool: usize, variant: Option<&'static str>) -> Nod
 }
 
 /// The same, in service with the new version.
-fn updated(name: &'static str, pool: usize, variant: Option<&'static str>) -> NodeView<'static> {
+pub(super) fn updated(name: &'static str, pool: usize, variant: Option<&'static str>) -> NodeView<'static> {
     let mut view = placed(name, pool, variant);
     node(&mut view, |node| node.version = Some(NEW));
     shadow(&mut view, |shadow| shadow.status.current_version = Some(NEW));

@@ -1,0 +1,134 @@
+//! What nodes say of the pools that go first: who runs a version there, and who has yet to get it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use brupop_api::Problem;
+use brupop_api::fleet::{Halt, Slot, VersionRecord};
+use semver::Version;
+
+use crate::decide::pool;
+use crate::facts::{FleetFacts, NodeFacts, NodeView};
+
+/// What the nodes say of pools that others come after, and of versions.
+#[derive(Default)]
+pub(crate) struct Survey<'a> {
+    /// These pools.
+    pub(super) followed: BTreeSet<&'a str>,
+    /// By pool and version.
+    pub(super) standings: BTreeMap<(&'a str, &'a str), Standing<'a>>,
+    /// The nodes of each pool that may be updated: the first by name of those that are alike.
+    members: BTreeMap<(&'a str, Member<'a>), &'a str>,
+    /// The versions that a node of each variant runs or wants.
+    known: BTreeSet<(Option<&'a str>, &'a str)>,
+}
+
+/// What the nodes of a pool say of one version.
+#[derive(Default)]
+pub(super) struct Standing<'a> {
+    /// A node in service runs it.
+    pub(super) runs: bool,
+    /// The variants of the nodes that want it.
+    pub(super) wanted_by: BTreeSet<Option<&'a str>>,
+    /// A node is on its way to it.
+    pub(super) comes: bool,
+}
+
+/// A node of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Member<'a> {
+    variant: Option<&'a str>,
+    runs: &'a str,
+    /// The version that it wants, or is on its way to.
+    wants: Option<&'a str>,
+}
+
+impl<'a> Survey<'a> {
+    /// Of these views and their slots.
+    pub(crate) fn of<'v>(
+        fleet: &FleetFacts<'a>,
+        views: impl Iterator<Item = (&'v NodeView<'a>, Option<&'a Slot>)>,
+    ) -> Self
+    where
+        'a: 'v,
+    {
+        let rules = fleet.pools.iter().filter_map(|pool| pool.rules);
+        let followed = rules.flat_map(|rules| &rules.after).map(|(pool, _)| pool.as_str()).collect();
+        let mut survey = Self { followed, ..Self::default() };
+        if survey.followed.is_empty() {
+            return survey;
+        }
+        for (view, slot) in views {
+            let Some(node) = view.node else { continue };
+            let wants = view.shadow.and_then(|shadow| shadow.update()).filter(|it| Some(*it) != node.version);
+            let versions = node.version.into_iter().chain(wants);
+            survey.known.extend(versions.map(|version| (node.variant, version)));
+            if let Some(pool) = pool::of(fleet, view).filter(|pool| survey.followed.contains(pool.name)) {
+                survey.note(pool.name, view, &node, slot.and_then(|slot| slot.version.as_deref()));
+            }
+        }
+        survey
+    }
+
+    /// Notes a node of this pool, which is on its way to this version.
+    fn note(&mut self, pool: &'a str, view: &NodeView<'a>, node: &NodeFacts<'a>, comes: Option<&'a str>) {
+        if let Some(version) = node.version.filter(|_| node.labelled && node.ready && node.marker.is_none()) {
+            self.standing(pool, version).runs = true;
+        }
+        if let Some(version) = comes {
+            self.standing(pool, version).comes = true;
+        }
+        if !node.labelled || node.leaving {
+            return;
+        }
+        let wants = view.shadow.and_then(|shadow| shadow.update()).filter(|it| Some(*it) != node.version);
+        if let Some(version) = wants {
+            self.standing(pool, version).wanted_by.insert(node.variant);
+        }
+        let problem = view.shadow.and_then(|shadow| shadow.status.problem);
+        if let Some(runs) = node.version.filter(|_| problem != Some(Problem::NoUpdateChosen)) {
+            let member = Member { variant: node.variant, runs, wants: comes.or(wants) };
+            self.members.entry((pool, member)).or_insert(node.name);
+        }
+    }
+
+    fn standing(&mut self, pool: &'a str, version: &'a str) -> &mut Standing<'a> {
+        self.standings.entry((pool, version)).or_default()
+    }
+
+    /// Does a node of this pool want the version with this record, or is one on its way to it? A node that a halt holds does
+    /// not count: it would keep all variants waiting for what is halted in one.
+    pub(super) fn wants(&self, pool: &str, version: &str, record: Option<&VersionRecord>) -> bool {
+        let wants = |standing: &Standing<'_>| {
+            standing.comes || standing.wanted_by.iter().any(|variant| !is_halted_for(record, *variant))
+        };
+        self.standings.get(&(pool, version)).is_some_and(wants)
+    }
+
+    /// The first node of this pool that keeps it from being done with this version although it does not ask for it: it runs an
+    /// older one, and the version is meant for its variant. Perhaps it cannot look for updates.
+    pub(crate) fn behind(
+        &self,
+        pool: &str,
+        version: &str,
+        record: Option<&VersionRecord>,
+    ) -> Option<&'a str> {
+        let than = Version::parse(version).ok()?;
+        let is_behind = |member: &Member<'a>| {
+            member.wants != Some(version)
+                && self.known.contains(&(member.variant, version))
+                && !is_halted_for(record, member.variant)
+                && Version::parse(member.runs).is_ok_and(|runs| runs < than)
+        };
+        let members = self.members.iter().filter(|((of, member), _)| *of == pool && is_behind(member));
+        members.map(|(_, node)| *node).min()
+    }
+
+    /// Does this halt hold a node of this pool?
+    pub(super) fn holds_one_of(&self, pool: &str, halt: &Halt) -> bool {
+        self.members.keys().any(|(of, member)| *of == pool && halt.covers(member.variant))
+    }
+}
+
+fn is_halted_for(record: Option<&VersionRecord>, variant: Option<&str>) -> bool {
+    record.is_some_and(|record| record.is_halted_for(variant))
+}
