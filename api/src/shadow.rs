@@ -210,11 +210,12 @@ pub struct Staged {
     /// The image's version.
     #[schemars(schema_with = "crate::crds::version")]
     pub version: String,
-    /// The host's own time of the prepare that succeeded, or of a refresh of ours since; lets a restarted agent know
-    /// its prepare again.
+    /// The host's own time of the prepare that succeeded, or of the last of our commands since, if no other came between;
+    /// lets a restarted agent know its image again.
     #[schemars(schema_with = "crate::crds::time_of_host")]
     pub at: String,
-    /// It was downloaded ahead of its turn, and no attempt of ours has activated it.
+    /// It waits for its turn: it was downloaded ahead, or the attempt that downloaded it was given up. It is not what an
+    /// attempt of ours has activated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(schema_with = "crate::crds::flag")]
     pub prefetched: bool,

@@ -219,3 +219,57 @@ async fn a_turn_in_mid_download_goes_on() {
     turn(&solo).await;
     assert_eq!((solo.count("prepare-update"), solo.count("activate-update")), (1, 1));
 }
+
+/// A window that is shorter than download and drain: night after night the update is given up before its cordon.
+#[tokio::test(start_paused = true)]
+async fn the_image_of_an_update_given_up_is_kept() {
+    for flags in [&[][..], &["--prefetch"]] {
+        let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
+        solo.start();
+        solo.until_idle_with_update().await;
+        for night in 1..=3 {
+            solo.stage(night);
+            solo.until_at(night, STAGED).await;
+            solo.spec(&json!({"state": "Idle"}));
+            solo.until_at(night, State::Idle).await;
+            assert!(is_ahead(&solo.status(), NEW), "{flags:?}: {:#?}", solo.status());
+            // The day brings looks for updates, and another process.
+            solo.start();
+            let looked = solo.count("refresh-updates");
+            solo.until_called("refresh-updates", looked + 2).await;
+        }
+        assert!(solo.statuses().iter().all(|status| status.problem.is_none()), "{:#?}", solo.statuses());
+        assert_eq!((solo.count("prepare-update"), solo.count("deactivate-update")), (1, 3), "{flags:?}");
+        // A person takes it at last.
+        solo.person(&[Typed::Activate]).await;
+        solo.start();
+        solo.until("no longer ours", |status| status.staged.is_none()).await;
+        solo.never("it is undone", || solo.count("deactivate-update") > 3).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_may_have_changed_is_not_kept() {
+    for flags in [&[][..], &["--prefetch"]] {
+        let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
+        solo.start();
+        solo.until_idle_with_update().await;
+        solo.stage(1);
+        solo.until_at(1, STAGED).await;
+        // The image is damaged, and looks as it did.
+        solo.kill();
+        solo.person(&[Typed::Deactivate]).await;
+        solo.faults(Faults::failing(Command::Prepare, "connection reset"));
+        solo.person(&[Typed::Prepare]).await;
+        solo.faults(Faults::default());
+        solo.person(&[Typed::Activate]).await;
+        solo.start();
+        solo.spec(&json!({"state": "Idle"}));
+        solo.until_at(1, State::Idle).await;
+        solo.stage(2);
+        solo.until_at(2, STAGED).await;
+        solo.grant();
+        let status = solo.until_at(2, State::RebootedIntoUpdate).await;
+        assert_eq!(status.current_version.as_deref(), Some(NEW), "{flags:?}");
+    }
+}

@@ -20,6 +20,7 @@ impl<'a> StepInput<'_, 'a> {
     pub(super) fn toward_idle(&self, report: &mut Report<'a>) -> Next {
         if self.pending() {
             // What our attempt activated must not be booted by accident.
+            report.staged(self.our_image.clone());
             match self.host.updates {
                 Updates::Busy => return Next::Poll,
                 Updates::Unknown => return Next::Command(Command::Refresh),

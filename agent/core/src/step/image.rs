@@ -8,24 +8,28 @@ use jiff::Timestamp;
 use super::input::StepInput;
 use super::{Command, Ended, HostFacts, Report, UpdateFacts, UpdateState};
 
-/// The image that we staged, as of the host's last command. A refresh of ours right after the prepare does no harm to it:
-/// the refresh's time takes the place of the prepare's. But if the first one that succeeds chooses another version, the
-/// prepare may have written that one, or nothing: then there is no image to be trusted.
+/// The image that we staged, as of the host's last command. No command of ours but a prepare writes to it: if one follows
+/// right after the command that the image was known by, its time takes the place of that command's. But if the first refresh
+/// that succeeds chooses another version, the prepare may have written that one, or nothing: then there is no image to be
+/// trusted.
 pub(super) fn our_image_after(
     shadow: &ShadowFacts<'_>,
     host: &HostFacts<'_>,
     ended: Option<Ended<'_>>,
 ) -> Option<Staged> {
     let staged = shadow.status.staged?;
-    let refresh = ended.filter(|ended| {
-        ended.command == Command::Refresh && ended.before.is_some() && ended.before == at(staged)
-    });
-    let Some(refresh) = refresh else { return Some(staged.clone()) };
+    let follows = |ended: &Ended<'_>| {
+        ended.command != Command::Prepare && ended.before.is_some() && ended.before == at(staged)
+    };
+    let Some(ended) = ended.filter(follows) else { return Some(staged.clone()) };
     let doubtful = host.known().is_some_and(|known| {
         let chosen_still = known.chosen == Some(staged.version.as_str());
-        known.state == UpdateState::Staged && refresh.is_first_look && refresh.last.success && !chosen_still
+        known.state == UpdateState::Staged
+            && ended.is_first_look
+            && ended.last.found_updates()
+            && !chosen_still
     });
-    (!doubtful).then(|| Staged { at: refresh.last.at.to_string(), ..staged.clone() })
+    (!doubtful).then(|| Staged { at: ended.last.at.to_string(), ..staged.clone() })
 }
 
 fn at(staged: &Staged) -> Option<Timestamp> {
@@ -64,14 +68,14 @@ impl<'a> StepInput<'_, 'a> {
         (version == self.shadow.spec.version && version == known.chosen).then_some(whole)
     }
 
-    /// The image that we reported, if it is still there and whole. The host's last command must be our prepare, or a refresh
-    /// of ours right after it: any other may hide that another prepare has failed and damaged the image.
+    /// The image that we reported, if it is still there and whole. The host's last command must be our prepare, or one of the
+    /// commands of ours right after it: any other may hide that another prepare has failed and damaged the image.
     pub(super) fn whole(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
         let (staged, last) = (self.our_image.as_ref()?, known.last?);
         let harmless = match last.kind {
             Some(Command::Prepare) => last.prepared(&staged.version),
-            Some(Command::Refresh) => true,
-            _ => false,
+            Some(Command::Refresh | Command::Deactivate) => true,
+            Some(Command::Activate) | None => false,
         };
         let there =
             known.state == UpdateState::Staged && known.staged_version == Some(staged.version.as_str());

@@ -1,4 +1,5 @@
-//! The chosen update is downloaded while the node waits for its turn, and never activated before.
+//! What waits for the node's turn, and is never activated before: an update that was downloaded ahead, or the image of an
+//! attempt that was given up.
 
 use brupop_api::Problem;
 use brupop_api::shadow::Staged;
@@ -10,11 +11,8 @@ const IN_THE_WAY: &str = "prefetch waits: the inactive partition holds an image 
     overwritten when the node's turn comes";
 
 impl StepInput<'_, '_> {
-    /// What was downloaded ahead of its turn, as far as it is known to be whole.
+    /// The image that waits for the node's turn, as far as it is known to be whole.
     pub(super) fn prefetched(&self) -> Option<Staged> {
-        if self.memory.prefetch == Prefetch::Off {
-            return None;
-        }
         match self.host.updates {
             Updates::Unknown => None,
             // What runs may be a prepare: that is seen when it has ended.

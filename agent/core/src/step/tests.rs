@@ -11,6 +11,7 @@ macro_rules! check {
 }
 
 mod idle;
+mod kept;
 mod prefetch;
 mod properties;
 mod update;

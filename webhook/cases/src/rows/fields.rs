@@ -4,8 +4,8 @@ use crate::actor::Actor::{Admin, Agent, OtherAgent, Reconciler};
 use crate::row::Row;
 use crate::row::Verdict::{Allowed, ByBoth, BySchema, ByWebhook};
 use crate::situations::{
-    at, conditions, explained, first_report, granted, idle, known, staged, staging, staging_known, status,
-    through_status,
+    at, conditions, done, explained, first_report, granted, idle, known, staged, staging, staging_known,
+    status, through_status,
 };
 use serde_json::{Value, json};
 
@@ -32,6 +32,9 @@ pub(super) fn own() -> Vec<Row> {
             status(json!({"staged": null})) => Allowed;
         "what was downloaded ahead, taken for the turn": Agent, (staging(), downloaded().1),
             status(json!({"staged": {"prefetched": null}})) => Allowed;
+        "what a given-up attempt had activated, deactivated and kept": Agent,
+            (done(), crate::row::merged(&staged(), &json!({"staged": {"version": "1.20.0", "at": TIME}}))),
+            status(json!({"current_state": "Idle", "staged": {"at": "2026-01-01T00:10:00Z", "prefetched": true}})) => Allowed;
         "what another node downloaded ahead": OtherAgent, known(), ahead() => ByBoth("agent-own-node");
         "what it staged": Agent, staging_known(), status(json!({"staged": {"version": "1.20.0", "at": TIME}}))
             => Allowed;
