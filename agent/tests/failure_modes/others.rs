@@ -56,7 +56,8 @@ async fn a_manual_activation_after_giving_up_stays() {
     solo.until_at(1, STAGED).await;
     solo.spec(&json!({"state": "Idle"}));
     let undone = |status: &brupop_api::BottlerocketShadowStatus| {
-        status.current_state == Some(State::Idle) && status.staged.is_none()
+        status.current_state == Some(State::Idle)
+            && status.staged.as_ref().is_some_and(|staged| staged.prefetched)
     };
     solo.until("undone", undone).await;
     assert_eq!(solo.count("deactivate-update"), 1);
