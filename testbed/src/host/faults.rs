@@ -39,6 +39,7 @@ pub enum Answer {
 
 /// All that goes wrong, until it is set anew.
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 pub struct Faults {
     /// False answers, by call.
     pub answers: BTreeMap<Call, Answer>,
@@ -48,6 +49,8 @@ pub struct Faults {
     pub saying: BTreeMap<Command, String>,
     /// Commands that are started and end by this signal.
     pub killed: BTreeMap<Command, i32>,
+    /// Commands that are started, do what they have to do, and end by this signal before they can say so.
+    pub killed_late: BTreeMap<Command, i32>,
     /// Commands that are started and end without a word of how.
     pub vanishing: BTreeSet<Command>,
     /// Commands that are started and never end for the host: it never says that they have run.
@@ -64,6 +67,10 @@ pub struct Faults {
     pub stays_down: bool,
     /// The reboot is requested (204), and nothing happens.
     pub reboot_ignored: bool,
+    /// The reboot is requested (204), and comes so much later. Until then further requests are refused.
+    pub reboot_delay: Duration,
+    /// An image without in-place updates: no command can be started.
+    pub no_dispatcher: bool,
     /// What the host's settings let it choose.
     pub choice: Choice,
 }
@@ -90,6 +97,8 @@ impl Faults {
             Ending::Failed(stderr.clone())
         } else if let Some(signal) = self.killed.get(&command) {
             Ending::Killed(*signal)
+        } else if let Some(signal) = self.killed_late.get(&command) {
+            Ending::KilledLate(*signal)
         } else if let Some(stderr) = self.saying.get(&command) {
             Ending::Saying(stderr.clone())
         } else if self.lost.contains(&command) {

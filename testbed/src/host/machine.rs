@@ -35,6 +35,8 @@ pub enum Ending {
     Failed(String),
     /// By this signal; the status document shows its number as the exit status.
     Killed(i32),
+    /// The same, after what it had to do was done: the status document knows nothing of that.
+    KilledLate(i32),
     /// Nobody knows: neither exit status nor words.
     Unknown,
     /// Killed, before it could say anything: the status document stays as it was.
@@ -50,6 +52,8 @@ pub enum Refusal {
     NotAllowed(&'static str),
     /// 423
     Locked,
+    /// 500
+    Internal(&'static str),
 }
 
 /// What a partition set holds.
@@ -185,7 +189,8 @@ impl Machine {
         if command == Command::Activate && status.staging_partition.is_none() {
             return Err(Refusal::NotFound("No staged update found"));
         }
-        if command == Command::Prepare {
+        if command == Command::Prepare && !choice.unreachable {
+            self.inactive_is_next = false;
             self.writes = self.choose(choice.updater_lock.as_ref().or(choice.version_lock.as_ref()), choice);
             // From here on the inactive set is being written to, whatever the status document says of it.
             let content = self.writes.clone().map(|version| Content { version, damaged: true });
@@ -198,6 +203,10 @@ impl Machine {
     /// The running command ends, and the lock is released.
     pub fn finish(&mut self, ending: Ending, choice: &Choice, now: Timestamp) {
         let Some(command) = self.running.take().filter(|_| ending != Ending::Lost) else { return };
+        let ending = self.failing_by_itself(command, choice).unwrap_or(ending);
+        if matches!((command, &ending), (Command::Activate | Command::Deactivate, Ending::KilledLate(_))) {
+            self.inactive_is_next = command == Command::Activate;
+        }
         let mut status = self.status.take().unwrap_or_else(Status::new);
         let success = matches!(ending, Ending::Success | Ending::Saying(_));
         match command {
@@ -246,6 +255,19 @@ impl Machine {
         self.status = Some(status);
     }
 
+    /// How this command ends, if it cannot end well: the updater loads the repository, and it arms no set that is damaged or
+    /// armed already.
+    fn failing_by_itself(&self, command: Command, choice: &Choice) -> Option<Ending> {
+        let damaged = || self.inactive.as_ref().is_none_or(|content| content.damaged);
+        let words = match command {
+            _ if choice.unreachable => "Failed to fetch https://updates.example/root.json",
+            Command::Activate if self.inactive_is_next => "Inactive partition is already marked for upgrade",
+            Command::Activate if damaged() => "Inactive partition has not been marked valid for upgrade",
+            _ => return None,
+        };
+        Some(Ending::Failed(words.to_owned()))
+    }
+
     /// What the status document says of how a command ended. The updater says on stderr what its prepare wrote.
     fn told(&self, command: Command, ending: Ending) -> (&'static str, Option<i32>, Option<String>) {
         match ending {
@@ -259,7 +281,9 @@ impl Machine {
             Ending::Success => ("Success", Some(0), Some(String::new())),
             Ending::Saying(stderr) => ("Success", Some(0), Some(stderr)),
             Ending::Failed(stderr) => ("Failed", Some(1), Some(stderr)),
-            Ending::Killed(signal) => ("Failed", Some(signal), Some(String::new())),
+            Ending::Killed(signal) | Ending::KilledLate(signal) => {
+                ("Failed", Some(signal), Some(String::new()))
+            }
             Ending::Unknown | Ending::Lost => ("Unknown", None, None),
         }
     }
@@ -288,11 +312,14 @@ impl Machine {
         self.published.iter().filter(|_| !choice.before_wave).cloned().collect()
     }
 
-    /// With a lock that version, also if it is older than what runs; else the newest, if it is newer.
+    /// With a lock that version, also if it is older than what runs; else the newest up to the highest that is allowed, if it
+    /// is newer, or what runs is not allowed.
     fn choose(&self, lock: Option<&String>, choice: &Choice) -> Option<Version> {
-        let mut available = self.available(choice).into_iter();
+        let max = choice.max_version.as_ref().and_then(|max| Version::parse(max).ok());
+        let is_allowed = |version: &Version| max.as_ref().is_none_or(|max| version <= max);
+        let mut available = self.available(choice).into_iter().filter(is_allowed);
         match lock {
-            None => available.next().filter(|newest| *newest > self.active),
+            None => available.next().filter(|newest| *newest > self.active || !is_allowed(&self.active)),
             Some(lock) => available.find(|it| it.to_string() == *lock && *it != self.active),
         }
     }

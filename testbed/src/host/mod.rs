@@ -280,6 +280,9 @@ impl Shared {
             return Err(Refusal::Locked);
         }
         let faults = lock(&self.faults).clone();
+        if faults.no_dispatcher {
+            return Err(Refusal::Internal("Unable to start the update dispatcher"));
+        }
         let boot = {
             let mut machine = self.machine();
             machine.start(command, &faults.choice)?;
@@ -299,11 +302,30 @@ impl Shared {
         Ok(())
     }
 
-    fn request_reboot(&self) {
-        if !lock(&self.faults).reboot_ignored {
-            self.requested.store(true, Ordering::Relaxed);
-            self.reboot.notify_one();
+    /// Another request is refused while one is under way.
+    fn request_reboot(self: &Arc<Self>) -> Result<(), Refusal> {
+        let (ignored, delay) = {
+            let faults = lock(&self.faults);
+            (faults.reboot_ignored, faults.reboot_delay)
+        };
+        if ignored {
+            return Ok(());
         }
+        if self.requested.swap(true, Ordering::Relaxed) {
+            return Err(Refusal::Internal("Failed to reboot: another reboot is under way"));
+        }
+        if delay.is_zero() {
+            self.reboot.notify_one();
+            return Ok(());
+        }
+        let (shared, boot) = (Arc::clone(self), self.machine().boots());
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            if shared.machine().boots() == boot {
+                shared.reboot.notify_one();
+            }
+        });
+        Ok(())
     }
 
     /// A new socket, for those who may use it.

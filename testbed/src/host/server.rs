@@ -86,10 +86,10 @@ fn answer(shared: &Arc<Shared>, call: Call, query: &str) -> Response<Full<Bytes>
             Ok(()) => text(StatusCode::NO_CONTENT, ""),
             Err(why) => refusal(why),
         },
-        Call::Reboot => {
-            shared.request_reboot();
-            text(StatusCode::NO_CONTENT, "")
-        }
+        Call::Reboot => match shared.request_reboot() {
+            Ok(()) => text(StatusCode::NO_CONTENT, ""),
+            Err(why) => refusal(why),
+        },
     }
 }
 
@@ -97,6 +97,7 @@ fn refusal(why: Refusal) -> Response<Full<Bytes>> {
     match why {
         Refusal::NotFound(sentence) => text(StatusCode::NOT_FOUND, sentence),
         Refusal::NotAllowed(sentence) => text(StatusCode::CONFLICT, sentence),
+        Refusal::Internal(sentence) => text(StatusCode::INTERNAL_SERVER_ERROR, sentence),
         Refusal::Locked => text(StatusCode::LOCKED, "Update lock held: another update command is running"),
     }
 }

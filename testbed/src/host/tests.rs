@@ -164,6 +164,34 @@ async fn faults_take_the_place_of_answers() {
     assert_eq!(host.boot_id(), boot);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_second_request_is_refused_while_a_reboot_is_under_way() {
+    let place = Place::new("again");
+    let host = start(&place, Durations::default()).await;
+    host.set_faults(Faults { reboot_delay: Duration::from_mins(1), ..Faults::default() });
+    let first = host.boot_id();
+    for expected in [204, 500, 500] {
+        assert_eq!(code(&place, "POST", "/actions/reboot").await, expected);
+    }
+    let mut power = host.power();
+    let up = |power: &HostPower| matches!(power, HostPower::Up { boot_id, .. } if *boot_id != first);
+    timeout(Duration::from_mins(2), power.wait_for(up)).await.unwrap().unwrap();
+    assert_eq!(code(&place, "POST", "/actions/reboot").await, 204, "in the next boot");
+}
+
+#[tokio::test]
+async fn a_host_without_dispatcher_refuses_each_command() {
+    let place = Place::new("standalone");
+    let host = start(&place, Durations::default()).await;
+    host.set_faults(Faults { no_dispatcher: true, ..Faults::default() });
+    let answer = exchange(&place, "POST", "/actions/refresh-updates").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 500") && answer.ends_with("Unable to start the update dispatcher"),
+        "{answer}"
+    );
+    assert_eq!(code(&place, "GET", "/updates/status").await, 404);
+}
+
 #[tokio::test]
 async fn a_hanging_call_gets_nothing_at_all() {
     let place = Place::new("hang");

@@ -93,8 +93,10 @@ fn a_failed_prepare_leaves_a_broken_staged_image() {
     let last = status.most_recent_command.clone().unwrap();
     assert_eq!((last.cmd_status, last.exit_status), ("Failed", Some(1)));
     run(&mut machine, Activate);
+    assert_eq!(state(&machine), UpdateState::Staged, "a damaged set is not armed");
+    assert_eq!(stderr(&machine), "Inactive partition has not been marked valid for upgrade");
     machine.boot(false);
-    assert_eq!(machine.version(), &Version::new(1, 19, 4), "the damaged set does not boot");
+    assert_eq!(machine.version(), &Version::new(1, 19, 4));
 }
 
 #[test]
@@ -255,7 +257,7 @@ fn the_status_shows_the_newest_commands_result() {
         match ending {
             Ending::Success => assert_eq!(told, ("Success", Some(0), Some(""))),
             Ending::Failed(_) => assert_eq!(told, ("Failed", Some(1), Some("no route"))),
-            Ending::Killed(_) => assert_eq!(told, ("Failed", Some(9), Some(""))),
+            Ending::Killed(_) | Ending::KilledLate(_) => assert_eq!(told, ("Failed", Some(9), Some(""))),
             Ending::Saying(_) => assert_eq!(told, ("Success", Some(0), Some("words"))),
             Ending::Unknown | Ending::Lost => assert_eq!(told, ("Unknown", None, None)),
         }
@@ -278,6 +280,60 @@ fn a_refresh_keeps_the_staged_image() {
     assert!(matches!(machine.start(Prepare, &Choice::default()), Err(Refusal::NotFound(_))));
     fail(&mut machine, Refresh);
     assert_eq!(state(&machine), UpdateState::Staged);
+}
+
+#[test]
+fn every_command_needs_the_repository() {
+    let choice = Choice { unreachable: true, ..Choice::default() };
+    for (path, command) in [
+        (&[][..], Refresh),
+        (&[Refresh], Prepare),
+        (&[Refresh, Prepare], Activate),
+        (&[Refresh, Prepare, Activate], Deactivate),
+    ] {
+        let mut machine = machine();
+        for command in path {
+            run(&mut machine, *command);
+        }
+        let before = (machine.inactive.clone(), machine.inactive_is_next);
+        machine.start(command, &choice).unwrap();
+        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
+        assert!(stderr(&machine).starts_with("Failed to fetch"), "{command:?}");
+        assert_eq!((machine.inactive, machine.inactive_is_next), before, "{command:?}");
+    }
+}
+
+#[test]
+fn an_armed_set_is_not_armed_again_and_a_prepare_disarms_it() {
+    let mut machine = machine();
+    run(&mut machine, Refresh);
+    run(&mut machine, Prepare);
+    machine.start(Activate, &Choice::default()).unwrap();
+    machine.finish(Ending::KilledLate(9), &Choice::default(), Timestamp::UNIX_EPOCH);
+    assert_eq!((state(&machine), machine.next().is_some()), (UpdateState::Staged, true));
+    run(&mut machine, Activate);
+    assert_eq!(state(&machine), UpdateState::Staged);
+    assert_eq!(stderr(&machine), "Inactive partition is already marked for upgrade");
+    run(&mut machine, Prepare);
+    assert_eq!(machine.next(), None);
+    run(&mut machine, Activate);
+    assert_eq!(state(&machine), UpdateState::Ready);
+}
+
+#[test]
+fn a_host_above_its_highest_version_goes_down() {
+    for (max, chosen) in
+        [("1.20.1", Some("1.20.1")), ("1.19.4", None), ("1.19.0", Some("1.18.0")), ("1.17.0", None)]
+    {
+        let mut machine = machine();
+        machine.publish("1.20.2").unwrap();
+        machine.publish("1.18.0").unwrap();
+        machine.start(Refresh, &Choice::default()).unwrap();
+        let choice = Choice { max_version: Some(max.into()), ..Choice::default() };
+        machine.finish(Ending::Success, &choice, Timestamp::UNIX_EPOCH);
+        let found = machine.status().unwrap().chosen_update.as_ref().map(|image| image.version.to_string());
+        assert_eq!(found.as_deref(), chosen, "{max}");
+    }
 }
 
 /// stderr of the last command.
