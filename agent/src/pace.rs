@@ -5,7 +5,7 @@ use std::time::Duration;
 use brupop_runtime::waits::{doubled, jittered, random_part};
 use tokio::time::Instant;
 
-use brupop_agent_core::step::HostCall;
+use brupop_agent_core::step::{Command, HostCall};
 
 const POLL_MIN: Duration = Duration::from_millis(10);
 const REPEAT_MIN: Duration = Duration::from_secs(2);
@@ -25,7 +25,9 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Pace {
     pub(crate) polls: Polls,
-    pub(crate) repeats: Repeats,
+    repeats: Repeats,
+    /// Those of an activate, between which there are looks for updates.
+    activates: Repeats,
     pub(crate) prefetches: Prefetches,
     pub(crate) command: RunningCommand,
     refresh_at: Instant,
@@ -38,10 +40,16 @@ impl Pace {
         Self {
             polls: Polls::default(),
             repeats: Repeats::default(),
+            activates: Repeats::default(),
             prefetches: Prefetches::not_before(refresh_at),
             command: RunningCommand::default(),
             refresh_at,
         }
+    }
+
+    /// The repetitions of this call.
+    pub(crate) fn repeats(&mut self, call: HostCall) -> &mut Repeats {
+        if call == HostCall::Command(Command::Activate) { &mut self.activates } else { &mut self.repeats }
     }
 
     /// Is it time to look for updates?

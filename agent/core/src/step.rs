@@ -135,7 +135,8 @@ pub fn step<'a>(
 ) -> (Step<'a>, StepMemory) {
     let mut memory = *memory;
     let ended = memory.ended(host, shadow);
-    let our_image = image::our_image_after(shadow, host, ended);
+    let our_image = image::our_image_after(shadow, host, ended)
+        .filter(|image| !image::is_unfit(image, host, shadow, &memory));
     memory.note_distrust(host, shadow, ended, our_image.as_ref());
     let input = input::StepInput { host, shadow, memory: &memory, ended, our_image };
     let mut report = Report::of(shadow);

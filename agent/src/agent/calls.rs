@@ -27,7 +27,7 @@ impl HostSession {
         refresh_due: bool,
     ) -> CallMade {
         let due = call == HostCall::Command(Command::Refresh) && refresh_due;
-        if !due && let Some(wait) = self.pace.repeats.wait(call, facts.generation) {
+        if !due && let Some(wait) = self.pace.repeats(call).wait(call, facts.generation) {
             return CallMade { may_have_begun: false, wait };
         }
         let outcome = self.host.call(call).await;
@@ -63,7 +63,7 @@ impl HostSession {
     fn on_begun(&mut self, call: HostCall, generation: u64) {
         self.failures.calls.resolved();
         self.stop_polling();
-        self.pace.repeats.accepted(call, generation, self.options.reboot_repeat_interval);
+        self.pace.repeats(call).accepted(call, generation, self.options.reboot_repeat_interval);
         if call == HostCall::Command(Command::Refresh) {
             self.pace.refresh_begun(self.options.refresh_interval);
         }

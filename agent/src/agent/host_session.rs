@@ -148,7 +148,9 @@ impl HostSession {
         facts: &ShadowFacts<'_>,
         shadow: &BottlerocketShadow,
     ) {
-        self.refusals.begin_attempt(facts.spec.attempt);
+        let attempt = facts.spec.attempt;
+        self.refusals.begin_attempt(attempt);
+        self.refusals.on_activates(attempt.is_some() && memory.activate_failed == attempt);
         let busy = host.updates == Updates::Busy;
         self.pace.command.seen(busy);
         if busy {

@@ -26,6 +26,8 @@ pub(super) struct Refusals {
     reboot_since: Option<Instant>,
     /// Since when it has refused every command.
     command_since: Option<Instant>,
+    /// Since when each activate of a whole image has failed.
+    activate_since: Option<Instant>,
 }
 
 impl Refusals {
@@ -44,6 +46,11 @@ impl Refusals {
     /// The host says that a command runs: it refuses others only until that one ends.
     pub(super) fn on_busy(&mut self) {
         self.command_since = None;
+    }
+
+    /// Whether an activate has failed in this attempt, and none succeeded since.
+    pub(super) fn on_activates(&mut self, fail: bool) {
+        self.activate_since = fail.then(|| self.activate_since.unwrap_or_else(Instant::now));
     }
 
     /// What the host said to a call.
@@ -79,9 +86,11 @@ impl Refusals {
         self.reboot_accepted.or(inherited).is_some_and(|asked| asked.elapsed() < OVER)
     }
 
-    /// Has the host refused every command for as long as `deadline`, although none runs?
+    /// Has the host refused every command for as long as `deadline`, although none runs? Or has it for as long failed to
+    /// activate a whole image?
     pub(super) fn command_for_good(&self, deadline: Duration) -> bool {
-        self.command_since.is_some_and(|since| since.elapsed() >= deadline)
+        let since = [self.command_since, self.activate_since].into_iter().flatten().min();
+        since.is_some_and(|since| since.elapsed() >= deadline)
     }
 }
 

@@ -13,4 +13,5 @@ mod looks;
 mod others;
 mod prefetch;
 mod reboots;
+mod repository;
 mod solo;

@@ -6,7 +6,7 @@ use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
 use super::input::StepInput;
-use super::{Command, Ended, HostFacts, Report, UpdateFacts, UpdateState};
+use super::{Command, Ended, HostFacts, Report, StepMemory, UpdateFacts, UpdateState};
 
 /// The image that we staged, as of the host's last command. No command of ours but a prepare writes to it: if one follows
 /// right after the command that the image was known by, its time takes the place of that command's. But if the first refresh
@@ -30,6 +30,20 @@ pub(super) fn our_image_after(
             && !chosen_still
     });
     (!doubtful).then(|| Staged { at: ended.last.at.to_string(), ..staged.clone() })
+}
+
+/// Is this an image of an attempt that is over, which could not be activated? What keeps it from that may stand in the
+/// partition table, and goes with another download.
+pub(super) fn is_unfit(
+    image: &Staged,
+    host: &HostFacts<'_>,
+    shadow: &ShadowFacts<'_>,
+    memory: &StepMemory,
+) -> bool {
+    let stands = |known: UpdateFacts<'_>| {
+        known.state == UpdateState::Staged && known.last.is_some_and(|last| at(image) == Some(last.at))
+    };
+    shadow.spec.state == State::Idle && memory.activate_failed.is_some() && host.known().is_some_and(stands)
 }
 
 fn at(staged: &Staged) -> Option<Timestamp> {
@@ -74,8 +88,8 @@ impl<'a> StepInput<'_, 'a> {
         let (staged, last) = (self.our_image.as_ref()?, known.last?);
         let harmless = match last.kind {
             Some(Command::Prepare) => last.prepared(&staged.version),
-            Some(Command::Refresh | Command::Deactivate) => true,
-            Some(Command::Activate) | None => false,
+            Some(Command::Refresh | Command::Activate | Command::Deactivate) => true,
+            None => false,
         };
         let there =
             known.state == UpdateState::Staged && known.staged_version == Some(staged.version.as_str());

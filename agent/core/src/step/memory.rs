@@ -23,6 +23,8 @@ pub struct StepMemory {
     pub refreshed: Option<u64>,
     /// The attempt in which a prepare of ours said that it wrote something else than what the host shows.
     pub wrote_instead: Option<u64>,
+    /// The attempt in which an activate of ours failed. A prepare that ends, or an activate that succeeds, clears it.
+    pub activate_failed: Option<u64>,
     /// When the host's last command ended, the staging partition held an image that we downloaded and do not trust. It may be
     /// overwritten by a download ahead of the turn; somebody else's image may not.
     pub distrusted_at: Option<Timestamp>,
@@ -85,7 +87,7 @@ impl StepMemory {
         our_image: Option<&Staged>,
     ) {
         if shadow.status.staged.is_some() && our_image.is_none() {
-            self.distrusted_at = ended.map(|ended| ended.last.at);
+            self.distrusted_at = host.last().map(|last| last.at);
         }
         if written_instead(host, ended).is_some() {
             self.distrusted_at = ended.map(|ended| ended.last.at);
@@ -129,14 +131,19 @@ impl StepMemory {
             return None;
         }
         self.asked = None;
-        if command == Command::Refresh {
-            self.refresh_lost = false;
-            if last.success {
-                self.refreshed = Some(shadow.spec.attempt.unwrap_or(0));
+        match command {
+            Command::Refresh => {
+                self.refresh_lost = false;
+                if last.success {
+                    self.refreshed = Some(shadow.spec.attempt.unwrap_or(0));
+                }
+                if before.is_some() && self.distrusted_at == before {
+                    self.distrusted_at = Some(last.at);
+                }
             }
-            if before.is_some() && self.distrusted_at == before {
-                self.distrusted_at = Some(last.at);
-            }
+            Command::Activate if !last.success => self.activate_failed = shadow.spec.attempt,
+            Command::Prepare | Command::Activate => self.activate_failed = None,
+            Command::Deactivate => {}
         }
         Some(Ended { command, before, is_first_look, last })
     }

@@ -37,7 +37,7 @@ impl<'a> StepInput<'_, 'a> {
         let ready =
             |known: &UpdateFacts<'_>| known.state == UpdateState::Ready && self.is_ours_and_wanted(known);
         if self.memory.refused && !self.host.known().is_some_and(|known| ready(&known)) {
-            report.failure(self.host.now, &self.refuses("the commands of the update"));
+            report.failure(self.host.now, &self.refused_for_good());
             return Next::Wait;
         }
         match self.host.updates {
@@ -45,6 +45,9 @@ impl<'a> StepInput<'_, 'a> {
             Updates::Unknown => Next::Command(Command::Refresh),
             Updates::Known(known) if ready(&known) => {
                 report.state(State::StagedAndPerformedUpdate);
+                if self.reported_problem() == Some(Problem::StepFailed) {
+                    report.no_problem();
+                }
                 Next::Wait
             }
             Updates::Known(known) => {
@@ -69,12 +72,24 @@ impl<'a> StepInput<'_, 'a> {
         Next::Wait
     }
 
-    /// The command of ours that has just failed, if that ends the attempt. A refresh that fails while an image of ours
-    /// waits does not: it is repeated, so that no download is wasted. The step's deadline is the reconciler's.
+    /// The command of ours that has just failed, if that ends the attempt. A refresh or an activate that fails while an image
+    /// of ours waits does not: it is repeated, so that no download is wasted. The step's deadline is the reconciler's.
     fn failed_for_good(&self) -> Option<(Command, LastCommand<'a>)> {
         let Ended { command, last, .. } = self.ended.filter(|ended| !ended.last.success)?;
         let waits = || self.host.known().is_some_and(|known| self.whole(&known).is_some());
-        (command != Command::Refresh || !waits()).then_some((command, last))
+        (!matches!(command, Command::Refresh | Command::Activate) || !waits()).then_some((command, last))
+    }
+
+    /// Why the attempt fails: the host refuses its commands, or no activate has succeeded for as long, which is said already.
+    fn refused_for_good(&self) -> String {
+        let told = matches!(self.reported_problem(), Some(Problem::StepFailed | Problem::RefreshFailed));
+        let words = self.shadow.status.message.filter(|_| told && self.activate_fails());
+        words.map_or_else(|| self.refuses("the commands of the update"), str::to_owned)
+    }
+
+    /// Has an activate failed in this attempt, and none succeeded since?
+    fn activate_fails(&self) -> bool {
+        self.memory.activate_failed.is_some() && self.memory.activate_failed == self.shadow.spec.attempt
     }
 
     /// Activates the image that waits, once the host has looked for updates after the prepare and still chooses it. `None`
@@ -85,6 +100,9 @@ impl<'a> StepInput<'_, 'a> {
             return Some(Next::Command(Command::Refresh));
         }
         let staged = self.whole_and_wanted(known)?;
+        if let Some(Ended { command: command @ Command::Activate, last, .. }) = self.ended {
+            report.problem(Problem::StepFailed, &failure(command.name(), &last));
+        }
         let looked = self.has_looked(known);
         // Reported before it is activated: so a restarted agent, and a later Idle, know it for this attempt's. What was
         // downloaded ahead of the turn becomes this attempt's only now.

@@ -65,3 +65,55 @@ fn what_is_kept_waits_like_a_download_ahead() {
         "and so it is downloaded": old(is_staged(last(Refresh, true, 13))), turn(), refreshed() => "-StatusStaged";
     }
 }
+
+/// The updater needs the repository to activate an image, too. Without it a whole image stays whole.
+#[test]
+fn an_activate_that_fails_is_repeated_while_the_image_is_whole() {
+    let turn = |second| {
+        with(shadow(State::StagedAndPerformedUpdate), |_, status| status.staged = Some(staged(NEW, second)))
+    };
+    let told =
+        |second| says(turn(second), Problem::StepFailed, "activate failed with exit status 1: no route");
+    let fails = || StepMemory { activate_failed: Some(1), ..refreshed() };
+    let given_up_on = || StepMemory { refused: true, ..fails() };
+    let failed = |second| old(is_staged(last(Activate, false, second)));
+    let looked = || old(is_staged(last(Refresh, true, 9)));
+    check! {
+        "it fails": failed(8), turn(7), asked(Activate, 7)
+            => "StepFailed \"activate failed with exit status 1: no route\" StatusStaged";
+        "look again": failed(8), told(8), fails() => "refresh";
+        "still chosen: said": looked(), told(8), StepMemory { asked: Some(first_look(8)), ..fails() } => "StatusStaged";
+        "tried again": looked(), told(9), fails() => "activate";
+        "and goes well": old(is_ready(last(Activate, true, 10))), told(9), StepMemory { asked: Some(call(Activate, 9)), ..fails() }
+            => "StatusStaged StagedAndPerformedUpdate -StatusProblem -StatusMessage";
+        "for good": failed(8), told(8), given_up_on() => "ErrorReset CrashCount FailureTimestamp";
+        "for good, and the last look failed": old(is_staged(last(Refresh, false, 9))),
+            says(turn(9), Problem::RefreshFailed, "refresh failed with exit status 1: no route"), given_up_on()
+            => "ErrorReset StepFailed CrashCount FailureTimestamp";
+        "something ran before it": failed(8), turn(6), asked(Activate, 7)
+            => "ErrorReset StepFailed \"activate failed with exit status 1: no route\" CrashCount FailureTimestamp";
+    }
+    for (command, success, expected) in
+        [(Activate, false, Some(1)), (Activate, true, None), (Prepare, true, None), (Refresh, true, Some(1))]
+    {
+        let memory = StepMemory { asked: Some(call(command, 7)), ..fails() };
+        let read = turn(7);
+        let (_, memory) = step(&old(is_staged(last(command, success, 8))), &facts(&read), &memory);
+        assert_eq!(memory.activate_failed, expected, "{command:?} {success}");
+    }
+}
+
+/// What keeps it from being activated may stand in the partition table, and only another download undoes that.
+#[test]
+fn an_image_that_cannot_be_activated_is_not_kept() {
+    let over = StepMemory { activate_failed: Some(1), ..fresh() };
+    for last in [last(Activate, false, 8), last(Refresh, true, 8)] {
+        let read = given_up(8);
+        let (report, memory) = step(&old(is_staged(last)), &facts(&read), &over);
+        assert_eq!(words(&report), "Idle -StatusStaged");
+        assert_eq!(memory.distrusted_at, Some(time(8)), "it may be downloaded over");
+    }
+    let read = given_up(7);
+    let (report, memory) = step(&old(is_staged(last(Prepare, true, 8))), &facts(&read), &over);
+    assert_eq!((words(&report).as_str(), memory.distrusted_at), ("Idle -StatusStaged", None), "a person's");
+}

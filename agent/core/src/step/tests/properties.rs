@@ -144,9 +144,15 @@ fn any_memory() -> impl Strategy<Value = StepMemory> {
     let asked = (prop::option::weighted(0.3, asked), any::<bool>());
     let timers = (any::<bool>(), prefetch, any::<bool>(), any::<bool>(), (any::<bool>(), any::<bool>()));
     let distrusted_at = prop::option::of((0..3i64).prop_map(time));
-    let doubts = (distrusted_at, prop::option::of(1..3u64));
+    let doubts = (distrusted_at, prop::option::of(1..3u64), prop::option::of(1..3u64));
     (asked, attempt(), attempt(), doubts, timers).prop_map(
-        |((asked, refresh_lost), began, refreshed, (distrusted_at, wrote_instead), timers)| {
+        |(
+            (asked, refresh_lost),
+            began,
+            refreshed,
+            (distrusted_at, wrote_instead, activate_failed),
+            timers,
+        )| {
             let (refresh_due, prefetch, refused, busy_for_long, (host_api_fails, reboot_may_come)) = timers;
             StepMemory {
                 asked,
@@ -154,6 +160,7 @@ fn any_memory() -> impl Strategy<Value = StepMemory> {
                 refresh_lost,
                 refreshed,
                 wrote_instead,
+                activate_failed,
                 distrusted_at,
                 refresh_due,
                 prefetch,

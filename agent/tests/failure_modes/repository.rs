@@ -1,0 +1,124 @@
+//! Bottlerocket's updater loads the repository in every command, also in those that only change the partition table. So an
+//! activate may fail with a whole image, and an armed host cannot always be disarmed.
+
+use std::time::Duration;
+
+use brupop_api::{Problem, State};
+use brupop_testbed::host::{Choice, Command, Durations, Faults};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::solo::{NEW, Solo};
+
+const STAGED: State = State::StagedAndPerformedUpdate;
+const DOWNLOAD: Duration = Duration::from_mins(30);
+const FAILS: &str = "activate failed with exit status 1: Failed to fetch";
+
+async fn solo(flags: &[&str]) -> Solo {
+    let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
+    solo.start();
+    solo.until_idle_with_update().await;
+    solo
+}
+
+/// The repository goes away between the last look for updates and the activate.
+async fn activate_fails(solo: &Solo) {
+    solo.faults(Faults::failing(Command::Activate, "Failed to fetch"));
+    solo.stage(1);
+    solo.until(FAILS, |status| status.message.as_deref() == Some(FAILS)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_activate_that_fails_is_repeated_without_a_download() {
+    let solo = solo(&[]).await;
+    activate_fails(&solo).await;
+    solo.until_called("activate-update", 3).await;
+    solo.faults(Faults::default());
+    let status = solo.until_at(1, STAGED).await;
+    assert_eq!((status.message, status.crash_count.unwrap_or(0)), (None, 0));
+    assert_eq!(solo.count("prepare-update"), 1);
+    solo.grant();
+    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
+    assert_eq!(status.current_version.as_deref(), Some(NEW));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_activate_that_goes_on_failing_ends_the_attempt() {
+    for away in [false, true] {
+        let solo = solo(&["--prefetch"]).await;
+        solo.until("downloaded ahead", |status| status.staged.is_some()).await;
+        activate_fails(&solo).await;
+        let began = Instant::now();
+        if away {
+            let choice = Choice { unreachable: true, ..Choice::default() };
+            solo.faults(Faults::choice(choice));
+        }
+        let status = solo.until_at(1, State::ErrorReset).await;
+        let took = began.elapsed();
+        assert!((270..=400).contains(&took.as_secs()), "{took:?}");
+        assert!(
+            status
+                .message
+                .is_some_and(|message| message.contains("failed with exit status 1: Failed to fetch"))
+        );
+        assert_eq!((solo.count("prepare-update"), status.crash_count), (1, Some(1)), "no second download");
+        assert!(solo.count("activate-update") < 20, "{:?}", solo.actions());
+        // Nobody knows what keeps it from being activated: the next attempt has an image of its own.
+        solo.faults(Faults::default());
+        solo.spec(&json!({"state": "Idle"}));
+        solo.until_at(1, State::Idle).await;
+        solo.stage(2);
+        solo.until_at(2, STAGED).await;
+        assert_eq!(solo.count("prepare-update"), 2);
+    }
+}
+
+/// The dispatcher is killed after the updater has written the partition table: the set is armed and cannot be armed again,
+/// while the status document says that it is not.
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_armed_unsaid_is_downloaded_over() {
+    let solo = solo(&[]).await;
+    solo.faults(Faults { killed_late: [(Command::Activate, 9)].into(), ..Faults::default() });
+    solo.stage(1);
+    solo.until_called("activate-update", 0).await;
+    solo.until("said", |status| status.problem == Some(Problem::StepFailed)).await;
+    solo.faults(Faults::default());
+    let status = solo.until_at(1, State::ErrorReset).await;
+    assert!(status.message.is_some_and(|message| message.contains("already marked")));
+    solo.spec(&json!({"state": "Idle"}));
+    solo.until_at(1, State::Idle).await;
+    solo.stage(2);
+    solo.until_at(2, STAGED).await;
+    solo.grant();
+    let status = solo.until_at(2, State::RebootedIntoUpdate).await;
+    assert_eq!(status.current_version.as_deref(), Some(NEW));
+}
+
+/// A host that has been told not to run what it runs chooses an older version, and is updated to that like to any other.
+#[tokio::test(start_paused = true)]
+async fn a_host_above_its_highest_version_goes_down() {
+    let mut solo = Solo::new(Durations::default(), &[]).await;
+    solo.place.host.publish("1.18.0").unwrap();
+    solo.faults(Faults::choice(Choice { max_version: Some("1.19.0".into()), ..Choice::default() }));
+    solo.start();
+    let target = Some("1.18.0");
+    solo.until("an older version", |status| status.target_version.as_deref() == target).await;
+    solo.stage(1);
+    solo.spec(&json!({"version": target}));
+    solo.until_at(1, STAGED).await;
+    solo.grant();
+    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
+    assert_eq!(status.current_version.as_deref(), target);
+}
+
+/// The host takes its time, and refuses to be asked again meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_reboot_that_is_under_way_is_awaited() {
+    let solo = solo(&[]).await;
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    solo.faults(Faults { reboot_delay: Duration::from_mins(12), ..Faults::default() });
+    solo.grant();
+    let status = solo.until_at(1, State::RebootedIntoUpdate).await;
+    assert_eq!((status.current_version.as_deref(), status.crash_count.unwrap_or(0)), (Some(NEW), 0));
+}
