@@ -213,5 +213,5 @@ async fn list<K>(api: &Api<K>, params: ListParams, right: Right) -> Result<Vec<K
 where
     K: Resource + Clone + DeserializeOwned,
 {
-    Ok(brupop_runtime::list(api, &params).await.map_err(|error| right.failed(error))?.items)
+    brupop_runtime::list(api, &params).await.map_err(|error| right.failed(error))
 }

@@ -9,8 +9,8 @@ use brupop_api::write::Misfit;
 use brupop_api::{
     BottlerocketFleet, BottlerocketFleetSpec, BottlerocketPool, BottlerocketShadow, Item, Marker, names,
 };
+use brupop_runtime::Listing;
 use brupop_runtime::errors::{describe, status_message};
-use brupop_runtime::list;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -295,8 +295,14 @@ impl ApiServer {
 
     async fn is_drained(&self, node: &str, marker: Option<&Marker>) -> kube::Result<bool> {
         let ours = |pod: &PodItem| is_operator_pod(pod, &self.namespace);
-        let pods = list(&Api::<PodItem>::all(self.client.clone()), &on_node(node)).await?.items;
-        Ok(DrainPlan::of(&pods, ours, |_| false, marker).is_done())
+        let mut pods = Listing::begin(&Api::<PodItem>::all(self.client.clone()), &on_node(node)).await?;
+        while let Some(pod) = pods.next().await? {
+            // One that has to go is enough, however many there are.
+            if !DrainPlan::of([&pod], ours, |_| false, marker).is_done() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn nodes(&self) -> Api<Item<IdentityOnly<Node>>> {

@@ -240,7 +240,7 @@ where
     K: Resource + Clone + DeserializeOwned,
 {
     let failed = |source| PlanError::Read { what, source: Box::new(source) };
-    Ok(list(api, &params).await.map_err(failed)?.items)
+    list(api, &params).await.map_err(failed)
 }
 
 /// Looks at the workloads that the leader would wait for, and notes their state in the cluster.

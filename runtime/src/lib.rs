@@ -29,7 +29,7 @@ pub use endpoint::Health;
 pub use environment::Program;
 pub use failure_log::FailureLog;
 pub use heartbeat::Heartbeat;
-pub use listing::{Listed, list, list_and_watch, list_and_watch_in_turn};
+pub use listing::{Listing, list, list_and_watch, list_and_watch_in_turn};
 pub use own_thread::OwnThread;
 pub use peer::Peer;
 pub use shutdown::Shutdown;

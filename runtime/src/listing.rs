@@ -4,26 +4,31 @@
 //! An API server finds the pods of a node by an index, but for a page that continues it looks through all pods of the cluster:
 //! seconds where there are many. And anybody with a namespace can fill a page with objects of more than a megabyte each.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use std::vec;
 
-use futures::stream::BoxStream;
-use futures::{AsyncBufReadExt as _, Stream, StreamExt as _, stream};
+use futures::{Stream, stream};
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::core::ObjectList;
 use kube::core::request::Request;
 use kube::runtime::watcher::{self, Event};
 use kube::{Error, Resource};
 use serde::de::{DeserializeOwned, IgnoredAny};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use body::{Body, Room};
 use cutter::Cutter;
+use lines::Lines;
 
+mod body;
 mod cutter;
+mod lines;
+
+/// The longest object that is read, in bytes: ten times what etcd stores by default, for JSON may be six times as long.
+const LONGEST: usize = 16 << 20;
 
 /// Longest time that a list takes, once its turn has come, or that a watch takes to begin: API servers give up after as long.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -37,7 +42,7 @@ const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 /// Why an answer is none.
 #[derive(Debug, thiserror::Error)]
 enum AnswerError {
-    #[error("an object of the list has more than {} MiB", cutter::LONGEST >> 20)]
+    #[error("an object has more than {} MiB", LONGEST >> 20)]
     TooLong,
     #[error("the answer did not arrive within {} s", TIMEOUT.as_secs())]
     Late,
@@ -57,62 +62,106 @@ impl From<AnswerError> for Error {
     }
 }
 
-/// A list, as it was at some moment since it was asked for.
-#[derive(Debug)]
-pub struct Listed<K> {
-    /// All objects.
-    pub items: Vec<K>,
-    /// From which a watch can go on.
-    pub version: String,
-}
-
 /// Lists all objects that these parameters select.
 ///
 /// # Errors
-/// The API server refuses it or cannot be reached; its answer is not whole, because it breaks off, is late, or is a page; an
-/// object is of another kind, or larger than any that API servers store.
-pub async fn list<K>(api: &Api<K>, params: &ListParams) -> kube::Result<Listed<K>>
+/// Those of [`Listing::begin`] and [`Listing::next`].
+pub async fn list<K>(api: &Api<K>, params: &ListParams) -> kube::Result<Vec<K>>
 where
     K: Resource + Clone + DeserializeOwned,
 {
-    in_time(arrives(api, params)).await
+    let (mut listing, mut items) = (Listing::begin(api, params).await?, vec![]);
+    while let Some(object) = listing.next().await? {
+        items.push(object);
+    }
+    Ok(items)
 }
 
-async fn in_time<T>(answer: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
-    timeout(TIMEOUT, answer).await.unwrap_or_else(|_| Err(AnswerError::Late.into()))
+/// A list that arrives. Nothing is kept of it here but what has arrived and was not taken yet, and no more arrives than that.
+pub struct Listing<K> {
+    body: Body,
+    cutter: Cutter,
+    room: Room,
+    found: VecDeque<K>,
+    /// How many objects have arrived.
+    count: usize,
+    /// When it is late.
+    end: Instant,
+    version: Option<String>,
 }
 
-async fn arrives<K>(api: &Api<K>, params: &ListParams) -> kube::Result<Listed<K>>
+impl<K> Listing<K>
 where
     K: Resource + Clone + DeserializeOwned,
 {
-    let request = Request::new(api.resource_url()).list(params).map_err(Error::BuildRequest)?;
-    let mut body = pin!(api.clone().into_client().request_stream(request).await?);
-    let (mut cutter, mut items) = (Cutter::default(), vec![]);
-    loop {
+    /// Asks for all objects that these parameters select, as they are at some moment from now on.
+    ///
+    /// # Errors
+    /// The API server refuses it, cannot be reached, or does not answer in time.
+    pub async fn begin(api: &Api<K>, params: &ListParams) -> kube::Result<Self> {
+        let end = Instant::now() + TIMEOUT;
+        let request = Request::new(api.resource_url()).list(params).map_err(Error::BuildRequest)?;
+        let body = until(end, Body::of(api.clone().into_client(), request)).await?;
+        let (cutter, room, found) = (Cutter::default(), Room::default(), VecDeque::new());
+        Ok(Self { body, cutter, room, found, count: 0, end, version: None })
+    }
+
+    /// The next object. `None` is the end of the list, which is whole then, and only then.
+    ///
+    /// # Errors
+    /// The answer is not a whole list, because it breaks off, is late, or is a page; an object is of another kind, or larger than
+    /// any that API servers store.
+    pub async fn next(&mut self) -> kube::Result<Option<K>> {
+        loop {
+            if let Some(object) = self.found.pop_front() {
+                return Ok(Some(object));
+            }
+            if self.version.is_some() {
+                return Ok(None);
+            }
+            until(self.end, self.read()).await?;
+        }
+    }
+
+    /// Reads what has arrived.
+    async fn read(&mut self) -> kube::Result<()> {
+        let Self { body, cutter, room, found, count, .. } = self;
         let bytes = body.fill_buf().await.map_err(|error| Error::Service(error.into()))?;
         if bytes.is_empty() {
-            break;
+            self.version = Some(self.version()?);
+            return Ok(());
         }
         let length = bytes.len();
         cutter.cut(bytes, |object| {
-            items.push(serde_json::from_slice(object).map_err(Error::SerdeError)?);
+            *count += 1;
+            found.push_back(serde_json::from_slice(object).map_err(Error::SerdeError)?);
             Ok(())
         })?;
-        body.consume_unpin(length);
+        body.consume(length);
+        room.keep(cutter.waiting()).await;
+        Ok(())
     }
-    let list: ObjectList<IgnoredAny> = serde_json::from_slice(cutter.rest()).map_err(Error::SerdeError)?;
-    if list.metadata.continue_.is_some_and(|token| !token.is_empty()) {
-        return Err(AnswerError::Part.into());
+
+    /// The version of the list, all of which has arrived.
+    fn version(&self) -> kube::Result<String> {
+        let list: ObjectList<IgnoredAny> =
+            serde_json::from_slice(self.cutter.rest()).map_err(Error::SerdeError)?;
+        if list.metadata.continue_.is_some_and(|token| !token.is_empty()) {
+            return Err(AnswerError::Part.into());
+        }
+        if list.items.len() != self.count {
+            return Err(AnswerError::NotObjects.into());
+        }
+        let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+        version.ok_or_else(|| AnswerError::NoVersion.into())
     }
-    if list.items.len() != items.len() {
-        return Err(AnswerError::NotObjects.into());
-    }
-    let version = list.metadata.resource_version.filter(|version| !version.is_empty());
-    Ok(Listed { items, version: version.ok_or(AnswerError::NoVersion)? })
 }
 
-/// As kube's `watcher`, with [`list`] for its lists: all objects that these parameters select, and then each change. It does
+async fn until<T>(end: Instant, answer: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    timeout_at(end, answer).await.unwrap_or_else(|_| Err(AnswerError::Late.into()))
+}
+
+/// As kube's `watcher`, with a [`Listing`] for each list: all objects that these parameters select, and then each change. It does
 /// not end, and does not wait after a failure; see [`patient`](crate::patient).
 pub fn list_and_watch<K>(api: Api<K>, params: ListParams) -> impl Stream<Item = watcher::Result<Event<K>>>
 where
@@ -160,9 +209,9 @@ enum State<K> {
     /// Nothing is known, or what was known is too old to go on from.
     Unknown,
     /// A list is to be asked for.
-    Listing,
-    /// A list is there, of this version, and these of its objects are still to be told.
-    Listed { left: vec::IntoIter<K>, version: String },
+    Waiting,
+    /// It arrives. It is its turn as long as it does.
+    Listing(Box<Listing<K>>, Option<OwnedSemaphorePermit>),
     /// All changes up to this version are known.
     Known { version: String },
     /// The same, and further ones come from here.
@@ -170,7 +219,7 @@ enum State<K> {
 }
 
 struct Watching<K> {
-    changes: BoxStream<'static, kube::Result<WatchEvent<K>>>,
+    changes: Lines<WatchEvent<K>>,
     began: Instant,
     /// Has it brought a later version?
     brought: bool,
@@ -186,18 +235,25 @@ where
 {
     async fn step(&self, state: State<K>) -> Step<K> {
         match state {
-            State::Unknown => (Some(Ok(Event::Init)), State::Listing),
-            State::Listing => match self.list_in_turn().await {
-                Ok(Listed { items, version }) => (None, State::Listed { left: items.into_iter(), version }),
+            State::Unknown => (Some(Ok(Event::Init)), State::Waiting),
+            State::Waiting => {
+                // Nobody closes it, so this is no error.
+                let turn = Arc::clone(&self.turns).acquire_owned().await.ok();
+                match Listing::begin(&self.api, &self.list).await {
+                    Ok(listing) => (None, State::Listing(Box::new(listing), turn)),
+                    Err(error) => (Some(Err(watcher::Error::InitialListFailed(error))), State::Unknown),
+                }
+            }
+            State::Listing(mut listing, turn) => match listing.next().await {
+                Ok(Some(object)) => (Some(Ok(Event::InitApply(object))), State::Listing(listing, turn)),
+                Ok(None) => {
+                    (Some(Ok(Event::InitDone)), State::Known { version: listing.version.unwrap_or_default() })
+                }
                 Err(error) => (Some(Err(watcher::Error::InitialListFailed(error))), State::Unknown),
             },
-            State::Listed { mut left, version } => match left.next() {
-                Some(object) => (Some(Ok(Event::InitApply(object))), State::Listed { left, version }),
-                None => (Some(Ok(Event::InitDone)), State::Known { version }),
-            },
-            State::Known { version } => match in_time(self.api.watch(&self.watch, &version)).await {
+            State::Known { version } => match self.changes_since(&version).await {
                 Ok(changes) => {
-                    let (changes, began) = (changes.boxed(), Instant::now());
+                    let began = Instant::now();
                     (None, State::Watching(Watching { changes, began, brought: false, version }))
                 }
                 Err(error) => {
@@ -210,14 +266,15 @@ where
         }
     }
 
-    async fn list_in_turn(&self) -> kube::Result<Listed<K>> {
-        // Nobody closes it, so this is no error.
-        let _turn = self.turns.acquire().await;
-        list(&self.api, &self.list).await
+    async fn changes_since(&self, version: &str) -> kube::Result<Lines<WatchEvent<K>>> {
+        let request = Request::new(self.api.resource_url()).watch(&self.watch, version);
+        let request = request.map_err(Error::BuildRequest)?;
+        let body = Body::of(self.api.clone().into_client(), request);
+        Ok(Lines::of(until(Instant::now() + TIMEOUT, body).await?))
     }
 }
 
-impl<K: Resource> Watching<K> {
+impl<K: Resource + DeserializeOwned> Watching<K> {
     async fn step(mut self) -> Step<K> {
         let end = self.began + Duration::from_secs(WATCH_SECONDS.into()) + OVERDUE;
         match timeout_at(end, self.changes.next()).await.ok().flatten() {

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, future, stream};
+use kube::api::ListParams;
 use kube::runtime::utils::Backoff as _;
-use kube::runtime::watcher::{self, Config, DefaultBackoff, Event, watcher};
+use kube::runtime::watcher::{self, Config, DefaultBackoff, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+
+use crate::list_and_watch;
 
 /// The wait if the back-off gives none, which it does not say it could.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -36,17 +39,22 @@ pub fn patient<K>(
 }
 
 /// The object of this name, each time that it may have changed; `None` if there is none. Unlike kube's `watch_object`, it
-/// waits as [`patient`] does, which has to tell lists from changes.
+/// waits as [`patient`] does, which has to tell lists from changes, and has one large object in memory at a time, not as many
+/// as are watched.
 pub fn watch_one<K>(api: Api<K>, name: &str) -> impl Stream<Item = watcher::Result<Option<K>>> + use<K>
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    one(patient(watcher(api, only(name))))
+    one(patient(list_and_watch(api, ListParams::default().fields(&named(name)))))
 }
 
 /// Of all objects of a kind, the one of this name.
 pub fn only(name: &str) -> Config {
-    Config::default().fields(&format!("metadata.name={name}"))
+    Config::default().fields(&named(name))
+}
+
+fn named(name: &str) -> String {
+    format!("metadata.name={name}")
 }
 
 /// What the events of at most one object show: after each list that is complete, and after each change.

@@ -1,9 +1,7 @@
 //! Cuts the JSON of a list into its objects while it arrives.
 
-use super::AnswerError;
-
-/// The longest object that is read, in bytes: ten times what etcd stores by default, for JSON may be six times as long.
-pub(super) const LONGEST: usize = 16 << 20;
+use super::body::empty;
+use super::{AnswerError, LONGEST};
 
 /// What an object leaves in the list that it is cut out of.
 const HOLE: &[u8] = b"null";
@@ -59,7 +57,7 @@ impl Cutter {
             part.push(byte);
             if was_in_object && !self.in_object() {
                 found(&self.object)?;
-                self.object.clear();
+                empty(&mut self.object);
             }
         }
         Ok(())
@@ -68,6 +66,11 @@ impl Cutter {
     /// What has arrived, with `null` for each object. It is no JSON if the list is not complete.
     pub(super) fn rest(&self) -> &[u8] {
         &self.rest
+    }
+
+    /// How many bytes wait until their object is complete.
+    pub(super) fn waiting(&self) -> usize {
+        self.object.len()
     }
 
     fn in_object(&self) -> bool {
