@@ -57,6 +57,9 @@ pub enum Unreadable {
     /// A field is longer than its reader keeps.
     #[error("its {0} is too long")]
     TooLong(&'static str),
+    /// It stands for all of its kind in its namespace, of which there are more than its reader keeps.
+    #[error("there are too many of them in its namespace, or too large ones")]
+    TooMany,
 }
 
 impl From<&serde_json::Error> for Unreadable {

@@ -172,6 +172,7 @@ pub(crate) fn view(
         owner_uid: shadow.map(|shadow| uid(shadow.index, shadow.owner)),
         pods: PodFacts {
             known: true,
+            too_many: false,
             undrainable: None,
             blocked: None,
             blocked_for_long: false,

@@ -10,7 +10,6 @@ use brupop_runtime::errors::describe;
 use brupop_runtime::{FailureLog, list_and_watch, patient};
 use futures::{Stream, StreamExt as _};
 use kube::api::ListParams;
-use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -21,7 +20,7 @@ use brupop_core::cluster::{Cluster, Entry, Member};
 use brupop_core::objects::{Ledger, PodItem, WatchedNode};
 use brupop_core::pool::Pool;
 pub(crate) use drains::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
-pub use drains::{PodWatches, WorkloadWatches};
+pub use drains::{PodWatches, WantedPods, WorkloadWatches};
 
 /// The watches that keep the cluster up to date.
 pub struct Watches {
@@ -156,69 +155,6 @@ impl<K: Member + Send + 'static> Kept<K> for InCluster<K> {
     }
 }
 
-/// Keeps the objects of one watch in a store of its own.
-struct InStore<K: Resource<DynamicType = ()> + Clone + 'static> {
-    store: Store<K>,
-    writer: Writer<K>,
-    matters: fn(&K, &K) -> bool,
-    revision: Arc<AtomicU64>,
-}
-
-impl<K> Kept<K> for InStore<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
-{
-    fn take(&mut self, event: watcher::Event<K>) -> bool {
-        let (stores, matters) = match &event {
-            watcher::Event::Init | watcher::Event::InitApply(_) => (false, false),
-            watcher::Event::InitDone | watcher::Event::Delete(_) => (true, true),
-            watcher::Event::Apply(new) => {
-                let old = self.store.get(&ObjectRef::from_obj(new));
-                (true, old.is_none_or(|old| (self.matters)(&old, new)))
-            }
-        };
-        self.writer.apply_watcher_event(&event);
-        self.revision.fetch_add(stores.into(), Ordering::Relaxed);
-        matters
-    }
-}
-
-/// A watch with a store of its own.
-struct Watched<K: Resource<DynamicType = ()> + 'static> {
-    store: Store<K>,
-    /// How many changes there were, also those that wake nobody.
-    revision: Arc<AtomicU64>,
-    watch: Watch,
-}
-
-impl<K> Watched<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
-{
-    fn start<S>(
-        what: &'static str,
-        begin: impl Fn() -> S + Send + 'static,
-        matters: fn(&K, &K) -> bool,
-        signals: Signals,
-    ) -> Self
-    where
-        S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
-    {
-        let (store, writer) = reflector::store();
-        let revision = Arc::<AtomicU64>::default();
-        let kept = InStore { store: store.clone(), writer, matters, revision: Arc::clone(&revision) };
-        Self { store, revision, watch: Watch::start(what, begin, kept, signals) }
-    }
-
-    fn revision(&self) -> u64 {
-        self.revision.load(Ordering::Relaxed)
-    }
-
-    fn synced(&self) -> bool {
-        self.watch.synced()
-    }
-}
-
 /// What is notified of changes that matter, and counts failures.
 type Signals = (Arc<Notify>, Arc<AtomicU64>);
 
@@ -306,7 +242,7 @@ impl<P> Follower<P> {
     where
         P: Kept<K>,
     {
-        if !matches!(event, watcher::Event::Init) {
+        if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
             self.outage.is_over();
         }
         let done = matches!(event, watcher::Event::InitDone);
@@ -350,7 +286,7 @@ impl Outage {
         }
     }
 
-    /// The watch has yielded something; that a list begins is nothing yet, for each try begins with one.
+    /// The watch has yielded something; that a list arrives is nothing yet, for each try begins with one.
     fn is_over(&mut self) {
         if self.log.resolved() {
             tracing::info!(what = self.what, "the watch works again");

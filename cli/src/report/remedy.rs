@@ -79,6 +79,9 @@ remedies! {
         "PAUSE_BETWEEN_UPDATES_SECONDS have to pass since the last update, or somebody asks for this one now \
          (kubectl brupop update-now NODE)",
     CheckingPods => "nothing: the reconciler is looking at the node's pods and their budgets",
+    TooManyPods =>
+        "somebody has to delete pods of the node that nobody needs (kubectl get pods -A --field-selector \
+         spec.nodeName=NODE), and to limit how many its namespace may have (a ResourceQuota)",
     CannotDrain =>
         "somebody has to change the budget or delete the pod that the sentence names; the node is then looked at \
          again",

@@ -254,6 +254,8 @@ impl Budgets {
 pub enum Obstacle {
     /// No drain could empty the node. Holds why.
     Never(String),
+    /// It has so many pods that they are not looked at; see [`crate::kept`].
+    TooManyPods,
     /// A budget allows no disruption now.
     Now {
         /// Which.

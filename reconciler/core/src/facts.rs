@@ -318,9 +318,12 @@ pub struct UnmanagedNode<'a> {
 
 /// Pods of a node.
 #[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct PodFacts<'a> {
     /// They are watched, and known. (`undrainable` and `blocked` are remembered for a while, so they may be set without this.)
     pub known: bool,
+    /// There are too many of them to be known.
+    pub too_many: bool,
     /// Why no drain could empty the node, as its pods and their budgets are now.
     pub undrainable: Option<&'a str>,
     /// Which budget allows no disruption that a drain needs, as of now.

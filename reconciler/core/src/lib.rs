@@ -3,6 +3,7 @@
 //! - [`cluster`] has one entry of [`objects`] for each node; [`policy`] is how the fleet is updated.
 //! - [`observe`] turns both and the time into [`facts`]; [`deadlines`] compares times, and says when to look again.
 //! - [`decide`] turns facts into writes and reasons.
+//! - [`kept`] bounds what is kept of other people's pods and budgets.
 //! - [`drain`] and [`workloads`] say which pods go, what stands in the way, and what has to come back.
 //! - [`pool`] is what people say of a part of the fleet; [`ownership`] says whose a node is, [`order`] which
 //!   pools go first, [`gates`] what is made of the answers that close them.
@@ -17,6 +18,7 @@ pub mod decide;
 pub mod drain;
 pub mod facts;
 pub mod gates;
+pub mod kept;
 pub mod objects;
 pub mod observe;
 pub mod order;

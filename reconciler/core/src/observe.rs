@@ -355,6 +355,7 @@ fn pods(entry: &Entry) -> PodFacts<'_> {
     };
     match &entry.obstacle {
         Some(Obstacle::Never(why)) => PodFacts { undrainable: Some(why), ..known },
+        Some(Obstacle::TooManyPods) => PodFacts { too_many: true, ..known },
         Some(Obstacle::Now { budget, for_long }) => {
             PodFacts { blocked: Some(budget), blocked_for_long: *for_long, ..known }
         }

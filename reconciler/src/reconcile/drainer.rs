@@ -13,16 +13,17 @@ use jiff::Timestamp;
 use super::pass::Wake;
 use crate::evict::{Answer, Evictions};
 use crate::operation::ApiServer;
-use crate::watches::{PodWatches, Watches, WorkloadWatches};
+use crate::watches::{PodWatches, WantedPods, Watches, WorkloadWatches};
 use brupop_core::cluster::{Cluster, Entry};
 use brupop_core::drain::{self, DrainAction, DrainPlan, Obstacle, PodKey, drain_action, identity};
+use brupop_core::kept::Dropped;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::policy::Durations;
 use brupop_core::workloads::owner;
 use brupop_core::workloads::{Returns, Workload};
 
-/// A node is passed over for this long after its pods were last looked at, if there are too many such nodes to watch
-/// all.
+/// A node is passed over for this long after its pods were last looked at, if there are too many such nodes, or too many pods,
+/// to watch all.
 const PASSED_OVER: Duration = Duration::from_mins(5);
 
 /// Why a node is passed over, and since when for a reason of this kind.
@@ -31,6 +32,9 @@ pub(super) struct PassedOver {
     since: Duration,
     /// When its pods were last looked at.
     seen: Duration,
+    /// Its pods may be watched. If not, there was no room for them, and they are looked at again when it is not passed over any
+    /// more.
+    watched: bool,
 }
 
 /// What the pods of a node are watched for, the most important first.
@@ -144,8 +148,11 @@ impl Drainer {
     /// known.
     pub(super) fn watch(&mut self, around: &Around<'_>, cluster: &mut Cluster, wake: &mut Wake) {
         let &Around { api, watches, now, .. } = around;
-        let wanted = self.wanted(cluster).into_iter().map(|(_, name, node)| (name, node));
-        self.pods.want(&api.client, watches, wanted);
+        self.note_dropped(self.pods.take_dropped(), now);
+        let wanted = self.wanted(cluster).into_iter();
+        let wanted =
+            wanted.map(|(why, shadow, node)| WantedPods { shadow, node, spare: why == For::Another });
+        self.pods.want(&api.client, watches, wanted, now);
         self.look_at_pods(cluster, &api.namespace, now);
         self.watch_workloads(around, cluster);
         // The watches of workloads have just changed.
@@ -155,6 +162,18 @@ impl Drainer {
         self.returns.retain(|name| cluster.drain(name).is_some());
         for namespace in self.pods.relaxed() {
             self.evictions.retry(&namespace, now);
+        }
+    }
+
+    /// Notes of which nodes no pods are kept any more, because there are too many of them, or because others needed the room.
+    fn note_dropped(&mut self, dropped: BTreeMap<String, Dropped>, now: Duration) {
+        for (name, why) in dropped {
+            if why == Dropped::TooMany {
+                let obstacle = Obstacle::TooManyPods;
+                self.passed_over.insert(name, PassedOver { obstacle, since: now, seen: now, watched: false });
+            } else if let Some(passed_over) = self.passed_over.get_mut(&name) {
+                passed_over.watched = false;
+            }
         }
     }
 
@@ -213,10 +232,11 @@ impl Drainer {
             return !std::mem::take(node_pods).is_empty();
         };
         let mut budgets = None;
-        let mut changed = false;
-        let known: BTreeMap<&str, u64> = watched.known().collect();
-        node_pods.retain(|name, _| known.contains_key(name.as_str()));
-        for (name, pods) in known {
+        let mut changed = watched.has_dropped();
+        let known = watched.known();
+        node_pods.retain(|name, _| known.contains_key(name));
+        for (name, pods) in &known {
+            let pods = *pods;
             let from = From::of(cluster.entries.get(name), [pods, budgets_revision, workloads.revision()]);
             let before = node_pods.get(name);
             if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
@@ -226,7 +246,7 @@ impl Drainer {
             let look = Look { name, namespace, pods: &watched.pods(name), budgets, workloads, now };
             let after = look.at(from, returns);
             changed |= before.is_none_or(|before| before.leads_to() != after.leads_to());
-            node_pods.insert(name.to_owned(), after);
+            node_pods.insert(name.clone(), after);
         }
         changed
     }
@@ -248,7 +268,7 @@ impl Drainer {
             if let Some(obstacle) = obstacle.clone() {
                 let same = |before: &PassedOver| discriminant(&before.obstacle) == discriminant(&obstacle);
                 let since = before.filter(same).map_or(now, |before| before.since);
-                passed_over.insert(name.clone(), PassedOver { obstacle, since, seen: now });
+                passed_over.insert(name.clone(), PassedOver { obstacle, since, seen: now, watched: true });
             }
         }
         let durations = cluster.durations(*around.durations);
@@ -289,6 +309,9 @@ impl Drainer {
 
     fn wanted_for(&self, cluster: &Cluster, name: &str, entry: &Entry) -> Option<For> {
         entry.node.as_ref()?;
+        if self.passed_over.get(name).is_some_and(|passed_over| !passed_over.watched) {
+            return None;
+        }
         let shadow = ShadowFacts::of(entry.shadow()?)?;
         let slot = cluster.status().and_then(|status| status.slots.get(name));
         let begins = slot.is_some_and(|slot| Some(slot.attempt) > shadow.spec.attempt);
@@ -340,8 +363,8 @@ impl Look<'_> {
             let obstacle = drain::obstacle(pods, budgets, ours, |pod| from.idle && orphaned(pod));
             NodeDrain { plan: Arc::new(plan), obstacle }
         });
-        let workloads = pods().filter_map(|pod| Workload::parse(&owner(pod)?)).collect();
-        NodePods { from, until, workloads, drain }
+        let workloads: BTreeSet<_> = pods().filter_map(|pod| Workload::parse(&owner(pod)?)).collect();
+        NodePods { from, until, workloads: workloads.into_iter().collect(), drain }
     }
 }
 

@@ -144,6 +144,7 @@ impl Reconciler {
             Reason::Aborting(Abort::CannotDrain | Abort::BudgetAllowsNone) => {
                 Some(match cluster.entries.get(name)?.obstacle.as_ref()? {
                     Obstacle::Never(why) => why.clone(),
+                    Obstacle::TooManyPods => "now it has too many pods to look at".to_owned(),
                     // Another one may have been in the way before.
                     Obstacle::Now { budget, .. } => format!("now it is {budget}"),
                 })

@@ -1,8 +1,8 @@
 //! Watches for drains: of the pods of some nodes, of all budgets, and of single workloads, whose pods are, or were, evicted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use brupop_api::Item;
@@ -16,62 +16,124 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Outage, Signals, Watched, Watches};
-use brupop_core::drain::{self, Budgets};
+use super::{Kept, Outage, Signals, Watch, Watches};
+use brupop_core::drain::Budgets;
 use brupop_core::facts::Evicted;
+use brupop_core::kept::{Dropped, KeptBudgets, KeptPods};
 use brupop_core::objects::{Budget, PodItem};
 use brupop_core::workloads::{self, EvictedOwner, Found, Kind, Scale, Workload};
 
 /// The pods of at most so many nodes are watched at once. Further nodes are drained later.
 pub(crate) const MAX_POD_WATCHES: usize = 256;
 
-/// So many lists of these are read at once. Each has a connection, and an object in memory that is not complete: of 9 MB at
-/// most if etcd's limits are the usual ones, and anybody with a namespace can make those.
+/// So many lists of these are read at once.
 const LISTS_AT_ONCE: usize = 8;
+
+/// If a namespace has too many budgets, all are listed again after so long: nothing else tells when that has ended.
+const LOOK_AGAIN: Duration = Duration::from_mins(5);
 
 /// Watches of the pods of some nodes, and of all budgets. Nothing is watched while no node is drained, about to be, or
 /// passed over.
 pub struct PodWatches {
     turns: Arc<Semaphore>,
-    watches: BTreeMap<String, Watched<PodItem>>,
-    budgets: Option<(Watched<Item<Budget>>, Budgets)>,
+    objects: Arc<Mutex<Objects>>,
+    watches: BTreeMap<String, Watch>,
+    budgets: Option<BudgetWatch>,
+}
+
+/// What the watches have brought.
+#[derive(Default)]
+struct Objects {
+    pods: KeptPods,
+    budgets: KeptBudgets,
+}
+
+struct BudgetWatch {
+    watch: Watch,
+    /// What they allowed when they were last looked at.
+    before: Budgets,
+    /// When they may be listed again because there are too many.
+    again: Duration,
+}
+
+/// A node whose pods should be watched.
+pub struct WantedPods<'a> {
+    /// The name of its shadow.
+    pub shadow: &'a str,
+    /// The name of the node.
+    pub node: &'a str,
+    /// It is passed over, so it makes room for others.
+    pub spare: bool,
 }
 
 impl Default for PodWatches {
     fn default() -> Self {
-        Self { turns: Arc::new(Semaphore::new(LISTS_AT_ONCE)), watches: BTreeMap::new(), budgets: None }
+        let turns = Arc::new(Semaphore::new(LISTS_AT_ONCE));
+        Self { turns, objects: Arc::default(), watches: BTreeMap::new(), budgets: None }
     }
 }
 
 impl PodWatches {
-    /// Watches the pods of these nodes (name of the shadow, name of the node), the most important first, and no others.
+    /// Watches the pods of these nodes, the most important first, and no others.
     pub fn want<'a>(
         &mut self,
         client: &Client,
-        Watches { changed, pods_changed, failures, .. }: &Watches,
-        wanted: impl Iterator<Item = (&'a str, &'a str)>,
+        watches: &Watches,
+        wanted: impl Iterator<Item = WantedPods<'a>>,
+        now: Duration,
     ) {
-        let wanted: BTreeMap<&str, &str> = wanted.take(MAX_POD_WATCHES).collect();
-        self.watches.retain(|shadow, _| wanted.contains_key(shadow.as_str()));
+        let wanted: Vec<_> = wanted.take(MAX_POD_WATCHES).collect();
+        let names: BTreeSet<&str> = wanted.iter().map(|wanted| wanted.shadow).collect();
+        self.watches.retain(|shadow, _| names.contains(shadow.as_str()));
         if wanted.is_empty() {
-            self.budgets = None;
-        } else if self.budgets.is_none() {
-            let (api, turns) = (Api::all(client.clone()), Arc::clone(&self.turns));
-            let budgets =
-                move || list_and_watch_in_turn(api.clone(), ListParams::default(), Arc::clone(&turns));
-            let signals = (Arc::clone(changed), Arc::clone(failures));
-            self.budgets =
-                Some((Watched::start("budgets", budgets, drain::matters, signals), Budgets::default()));
+            (self.budgets, self.objects) = (None, Arc::default());
+            return;
         }
-        for (shadow, node) in wanted {
-            self.watches.entry(shadow.to_owned()).or_insert_with(|| {
-                let (api, params) = (Api::<PodItem>::all(client.clone()), on_node(node));
-                let turns = Arc::clone(&self.turns);
+        self.objects().pods.want(wanted.iter().map(|wanted| (wanted.shadow, wanted.spare)));
+        if !self.watch_budgets(client, watches, now) {
+            // Nobody knows yet which labels matter.
+            return;
+        }
+        for outdated in self.take_outdated() {
+            self.watches.get(&outdated).into_iter().for_each(Watch::refresh);
+        }
+        for WantedPods { shadow, node, .. } in wanted {
+            let Self { turns, objects, watches: begun, .. } = self;
+            begun.entry(shadow.to_owned()).or_insert_with(|| {
+                let (api, params, turns) =
+                    (Api::<PodItem>::all(client.clone()), on_node(node), Arc::clone(turns));
                 let pods = move || list_and_watch_in_turn(api.clone(), params.clone(), Arc::clone(&turns));
-                let signals = (Arc::clone(pods_changed), Arc::clone(failures));
-                Watched::start("the pods of a node", pods, |_, _| true, signals)
+                let kept = OfNode { shadow: shadow.to_owned(), objects: Arc::clone(objects) };
+                let signals = (Arc::clone(&watches.pods_changed), Arc::clone(&watches.failures));
+                Watch::start("the pods of a node", pods, kept, signals)
             });
         }
+    }
+
+    /// Watches all budgets. Returns whether they are known.
+    fn watch_budgets(&mut self, client: &Client, watches: &Watches, now: Duration) -> bool {
+        let Self { turns, objects, budgets, .. } = self;
+        let budgets = budgets.get_or_insert_with(|| {
+            let (api, turns) = (Api::<Item<Budget>>::all(client.clone()), Arc::clone(turns));
+            let all = move || list_and_watch_in_turn(api.clone(), ListParams::default(), Arc::clone(&turns));
+            let signals = (Arc::clone(&watches.changed), Arc::clone(&watches.failures));
+            let watch = Watch::start("budgets", all, AllBudgets(Arc::clone(objects)), signals);
+            BudgetWatch { watch, before: Budgets::default(), again: now + LOOK_AGAIN }
+        });
+        if now >= budgets.again && locked(objects).budgets.has_too_many() {
+            budgets.again = now + LOOK_AGAIN;
+            budgets.watch.refresh();
+        }
+        budgets.watch.synced()
+    }
+
+    fn take_outdated(&self) -> Vec<String> {
+        let Objects { pods, budgets } = &mut *self.objects();
+        pods.take_outdated(budgets)
+    }
+
+    fn objects(&self) -> MutexGuard<'_, Objects> {
+        locked(&self.objects)
     }
 
     /// Are the pods of the node of this shadow watched?
@@ -79,39 +141,105 @@ impl PodWatches {
         self.watches.contains_key(shadow)
     }
 
+    /// The nodes whose pods were dropped since the last call, by name of the shadow.
+    pub fn take_dropped(&self) -> BTreeMap<String, Dropped> {
+        self.objects().pods.take_dropped()
+    }
+
+    /// Is there one?
+    pub fn has_dropped(&self) -> bool {
+        self.objects().pods.has_dropped()
+    }
+
     /// The namespaces in which a budget allows more than at the last call.
     pub fn relaxed(&mut self) -> BTreeSet<String> {
-        let Some((watched, budgets)) = &mut self.budgets else { return BTreeSet::new() };
-        let found = watched.store.state();
-        budgets.relaxed(found.iter().map(AsRef::as_ref))
+        let found = self.budgets();
+        let Some(budgets) = &mut self.budgets else { return BTreeSet::new() };
+        budgets.before.relaxed(found.iter().map(AsRef::as_ref))
     }
 
     /// How many budgets cannot be read.
     pub fn unreadable_budgets(&self) -> usize {
-        let Some((watched, _)) = &self.budgets else { return 0 };
-        watched.store.state().iter().filter(|budget| budget.body.is_err()).count()
+        self.budgets().iter().filter(|budget| budget.body.is_err()).count()
     }
 
     /// The nodes whose pods are known, by name of the shadow, each with a number that rises when its pods change.
-    pub fn known(&self) -> impl Iterator<Item = (&str, u64)> {
-        let synced = self.watches.iter().filter(|(_, watched)| watched.synced());
-        synced.map(|(shadow, watched)| (shadow.as_str(), watched.revision()))
+    pub fn known(&self) -> BTreeMap<String, u64> {
+        let objects = self.objects();
+        let fresh = self.watches.iter().filter(|(_, watch)| watch.synced() && watch.is_fresh());
+        fresh.filter_map(|(shadow, _)| Some((shadow.clone(), objects.pods.revision(shadow)?))).collect()
     }
 
     /// A number that rises when budgets change; `None` as long as they are not known.
     pub fn budgets_revision(&self) -> Option<u64> {
-        let (budgets, _) = self.budgets.as_ref()?;
-        budgets.synced().then(|| budgets.revision())
+        let synced = self.budgets.as_ref()?.watch.synced();
+        synced.then(|| self.objects().budgets.revision())
     }
 
     /// All budgets.
     pub fn budgets(&self) -> Vec<Arc<Item<Budget>>> {
-        self.budgets.as_ref().map_or_else(Vec::new, |(budgets, _)| budgets.store.state())
+        self.objects().budgets.all()
     }
 
     /// The pods of the node of this shadow.
     pub fn pods(&self, shadow: &str) -> Vec<Arc<PodItem>> {
-        self.watches.get(shadow).map_or_else(Vec::new, |watched| watched.store.state())
+        self.objects().pods.of(shadow)
+    }
+}
+
+fn locked(objects: &Mutex<Objects>) -> MutexGuard<'_, Objects> {
+    objects.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the pods of one node.
+struct OfNode {
+    shadow: String,
+    objects: Arc<Mutex<Objects>>,
+}
+
+impl Kept<PodItem> for OfNode {
+    fn take(&mut self, event: watcher::Event<PodItem>) -> bool {
+        let (shadow, Objects { pods, budgets }) = (&self.shadow, &mut *locked(&self.objects));
+        match event {
+            watcher::Event::Init => pods.list_begins(shadow, budgets),
+            watcher::Event::InitApply(pod) => pods.listed(shadow, pod, budgets),
+            watcher::Event::InitDone => {
+                pods.list_ends(shadow);
+                return true;
+            }
+            watcher::Event::Apply(pod) => {
+                pods.put(shadow, pod, budgets);
+                return true;
+            }
+            watcher::Event::Delete(pod) => {
+                pods.remove(shadow, &pod);
+                return true;
+            }
+        }
+        pods.has_dropped()
+    }
+}
+
+/// Keeps all budgets.
+struct AllBudgets(Arc<Mutex<Objects>>);
+
+impl Kept<Item<Budget>> for AllBudgets {
+    fn take(&mut self, event: watcher::Event<Item<Budget>>) -> bool {
+        let budgets = &mut locked(&self.0).budgets;
+        match event {
+            watcher::Event::Init => budgets.list_begins(),
+            watcher::Event::InitApply(budget) => budgets.listed(budget),
+            watcher::Event::InitDone => {
+                budgets.list_ends();
+                return true;
+            }
+            watcher::Event::Apply(budget) => return budgets.put(budget),
+            watcher::Event::Delete(budget) => {
+                budgets.remove(&budget);
+                return true;
+            }
+        }
+        false
     }
 }
 

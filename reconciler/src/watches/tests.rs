@@ -11,18 +11,19 @@ fn node(name: &str) -> Node {
     Node { metadata, ..Node::default() }
 }
 
-/// What is worked out from a store is made anew after every change, also after one that is worth no pass.
-#[tokio::test]
-async fn a_change_that_wakes_nobody_is_counted() {
-    let (store, writer) = reflector::store();
-    let revision = Arc::<AtomicU64>::default();
-    let mut kept = InStore { store, writer, matters: |_, _| false, revision: Arc::clone(&revision) };
-    let mut after = |event| (kept.take(event), revision.load(Ordering::Relaxed));
-    assert_eq!(after(watcher::Event::Init), (false, 0));
-    assert_eq!(after(watcher::Event::InitApply(node("a"))), (false, 0));
-    assert_eq!(after(watcher::Event::InitDone), (true, 1));
-    assert_eq!(after(watcher::Event::Apply(node("a"))), (false, 2));
-    assert_eq!(after(watcher::Event::Delete(node("a"))), (true, 3));
+/// Keeps the names of what a list has.
+struct Names(Arc<Mutex<Vec<String>>>);
+
+impl Kept<Node> for Names {
+    fn take(&mut self, event: watcher::Event<Node>) -> bool {
+        let mut names = self.0.lock().unwrap();
+        match event {
+            watcher::Event::Init => names.clear(),
+            watcher::Event::InitApply(node) => names.extend(node.metadata.name),
+            other => return matches!(other, watcher::Event::InitDone),
+        }
+        false
+    }
 }
 
 /// A new leader must not act on what a dead connection left behind.
@@ -39,15 +40,16 @@ async fn a_refresh_replaces_what_a_silent_watch_knows() {
     };
     let changed = Arc::<Notify>::default();
     let signals = (Arc::clone(&changed), Arc::<AtomicU64>::default());
-    let watched = Watched::start("Nodes", watch, |_, _| true, signals);
-    let names = || watched.store.state().iter().map(|node| node.metadata.name.clone()).collect::<Vec<_>>();
-    assert!(!watched.synced() && !watched.watch.is_fresh());
+    let known = Arc::<Mutex<Vec<String>>>::default();
+    let watched = Watch::start("Nodes", watch, Names(Arc::clone(&known)), signals);
+    let names = || known.lock().unwrap().clone();
+    assert!(!watched.synced() && !watched.is_fresh());
     changed.notified().await;
-    assert!(watched.synced() && watched.watch.is_fresh());
-    assert_eq!(names(), [Some("node-1".to_owned())]);
-    watched.watch.refresh();
-    assert!(watched.synced() && !watched.watch.is_fresh());
+    assert!(watched.synced() && watched.is_fresh());
+    assert_eq!(names(), ["node-1"]);
+    watched.refresh();
+    assert!(watched.synced() && !watched.is_fresh());
     changed.notified().await;
-    assert!(watched.watch.is_fresh());
-    assert_eq!(names(), [Some("node-2".to_owned())]);
+    assert!(watched.is_fresh());
+    assert_eq!(names(), ["node-2"]);
 }

@@ -9,13 +9,16 @@ impl<'a> Case<'_, 'a> {
     /// The next step on the way to an empty node; `None` once it is cordoned and no pod is left that has to go. Whether that
     /// is so is made sure of with the grant.
     pub(super) fn next_drain_step(self) -> Option<Decision<'a>> {
-        let Self { fleet, node, shadow, .. } = self;
+        let Self { fleet, view, node, shadow, .. } = self;
         let marker = node.marker.cloned().unwrap_or_else(|| Marker {
             shadow_uid: shadow.uid.to_owned(),
             attempt: shadow.spec.attempt.unwrap_or(0),
             ..Marker::default()
         });
         let marker = Marker { term: fleet.term, ..marker };
+        if view.pods.too_many {
+            return Some(self.abort(Abort::TooManyPods));
+        }
         if marker.drain_started_at.is_none() {
             Some(self.begin_drain(marker))
         } else {

@@ -97,6 +97,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
     ])?;
     match (view.denied, view.pods.undrainable) {
         (Some(why), _) => Err(Reason::NodeChangesDenied(why)),
+        _ if view.pods.too_many => Err(Reason::TooManyPods),
         (None, Some(why)) if !fleet.force => Err(Reason::CannotDrain(why)),
         _ => Ok(version),
     }

@@ -125,6 +125,9 @@ Reason<'a> {
     NodeTooYoung => "the node is new, and is not updated yet (MIN_NODE_AGE_SECONDS)",
     PausingBetweenUpdates => "an update ended not long ago: pausing between updates (PAUSE_BETWEEN_UPDATES_SECONDS)",
     CheckingPods => "it is the node's turn; its pods and their budgets are being checked first",
+    TooManyPods =>
+        "so many pods are on the node, or such large ones, that they are not looked at: nobody knows how to empty it. \
+         kubectl get pods -A --field-selector spec.nodeName=NODE names them; it is looked at again every five minutes",
     CannotDrain(why: &'a str) => "no drain could empty the node, so it is skipped: {why}",
     BudgetAllowsNone(budget: &'a str) =>
         "{budget} allows no disruption now, and covers a pod on the node: the node is not cordoned before that \
@@ -162,6 +165,7 @@ Abort {
     StepFailed => "the agent could not complete the step; status.message says why",
     DeadlineExceeded => "the step took longer than it may",
     DrainTimedOut => "the node could not be emptied in time",
+    TooManyPods => "there are so many pods on the node that they are not looked at any more",
     CannotDrain => "a pod or a budget appeared that makes the drain impossible",
     BudgetAllowsNone => "a budget has allowed no disruption for as long as a drain may take",
     PodsComeBack =>

@@ -40,3 +40,31 @@ fn who_is_being_emptied_is_watched_before_who_is_next() {
         ]
     );
 }
+
+/// A node whose pods are not kept is passed over, and not watched again before it is not passed over any more.
+#[test]
+fn a_node_whose_pods_were_dropped_is_looked_at_again_in_turn() {
+    let mut cluster = Cluster::default();
+    updating(&mut cluster, "a", State::StagedAndPerformedUpdate, true);
+    let mut drainer = Drainer::default();
+    let wanted = |drainer: &Drainer, cluster: &Cluster| drainer.wanted(cluster).len();
+    assert_eq!(wanted(&drainer, &cluster), 1);
+    let (seen, obstacle) = (Duration::from_secs(7), Obstacle::TooManyPods);
+    drainer.note_dropped([("brs-a".to_owned(), Dropped::TooMany)].into(), seen);
+    assert_eq!(wanted(&drainer, &cluster), 0);
+    let entry = cluster.entry("brs-a");
+    let passed_over = drainer.passed_over.get_mut("brs-a").unwrap();
+    assert_eq!(passed_over.obstacle, obstacle);
+    let mut stands = |now| passed_over.stands(entry, Duration::MAX, now, &mut Wake::default());
+    assert!(stands(seen) && stands(PASSED_OVER) && !stands(seen + PASSED_OVER));
+    assert_eq!(entry.obstacle, Some(obstacle));
+    // What is known of one that made room stays known for as long.
+    let obstacle = Obstacle::Never("a pod".into());
+    let before = PassedOver { obstacle: obstacle.clone(), since: seen, seen, watched: true };
+    drainer.passed_over.insert("brs-a".into(), before);
+    assert_eq!(wanted(&drainer, &cluster), 1);
+    drainer.note_dropped([("brs-a".to_owned(), Dropped::MadeRoom)].into(), seen + PASSED_OVER / 2);
+    assert_eq!(wanted(&drainer, &cluster), 0);
+    let passed_over = &drainer.passed_over["brs-a"];
+    assert_eq!((&passed_over.obstacle, passed_over.seen), (&obstacle, seen));
+}

@@ -190,3 +190,29 @@ fn the_pods_of_successors_are_looked_at_ahead() {
         "nobody will give a slot back"
     );
 }
+
+/// Nobody knows how to empty a node with more pods than are looked at, however its drain ends.
+#[test]
+fn a_node_with_too_many_pods_is_neither_begun_nor_emptied_further() {
+    let too_many = PodFacts { known: false, too_many: true, ..PodFacts::default() };
+    let forced = FleetFacts { force: true, ..without_slots() };
+    let (mut first, second) = (named("brs-a", "a"), named("brs-b", "b"));
+    first.pods = too_many;
+    for fleet in [without_slots(), forced] {
+        assert_eq!(taken(&fleet, &[first, second]), ["brs-b"]);
+        assert_eq!(decide(&fleet, &first).reason, Reason::TooManyPods);
+    }
+    let (cordoned, drained) = (marker(1, false), marker(1, true));
+    for marker in [None, Some(&cordoned), Some(&drained)] {
+        let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        view.pods = too_many;
+        if let Some(marker) = marker {
+            marked(&mut view, marker);
+        }
+        for force in [false, true] {
+            let decision = decide(&FleetFacts { force, ..fleet() }, &view);
+            assert_eq!(decision.reason, Reason::Aborting(Abort::TooManyPods), "{marker:?}");
+            assert_eq!(next_state(&decision), Some(Idle));
+        }
+    }
+}

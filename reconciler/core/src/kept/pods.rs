@@ -1,0 +1,222 @@
+//! The pods of the nodes whose pods are watched.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use brupop_api::names;
+
+use super::{KeptBudgets, weight, weight_of_identity};
+use crate::objects::PodItem;
+
+/// Most bytes of the pods of one node, as they are in memory: some 2,000 of usual size. Kubelets run 110 unless they are told
+/// otherwise.
+const OF_NODE_MAX: usize = 2 << 20;
+/// Most bytes of the pods of all nodes: if as many are watched as may be, each has its share for some 130 pods.
+const OF_ALL_MAX: usize = 32 << 20;
+
+/// Why the pods of a node are not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// There are too many of them.
+    TooMany,
+    /// The node is passed over, and others needed the room.
+    MadeRoom,
+}
+
+/// The pods of the nodes that are watched, by name of the shadow.
+#[derive(Debug, Default)]
+pub struct KeptPods {
+    nodes: BTreeMap<String, OfNode>,
+    bytes: usize,
+    dropped: BTreeMap<String, Dropped>,
+}
+
+#[derive(Debug, Default)]
+struct OfNode {
+    now: Pods,
+    /// Those of a list that is not complete yet.
+    listed: Pods,
+    /// The node is passed over.
+    spare: bool,
+    /// How many changes there were.
+    revision: u64,
+    /// Labels are kept as budgets asked for them at this time, or later; see [`KeptBudgets::asked`].
+    asked: u64,
+}
+
+/// By namespace and name.
+#[derive(Debug, Default)]
+struct Pods {
+    all: BTreeMap<String, Arc<PodItem>>,
+    bytes: usize,
+}
+
+impl KeptPods {
+    /// Keeps the pods of these nodes, and of no others. Those that are spare, as they are passed over, make room first.
+    pub fn want<'n>(&mut self, nodes: impl IntoIterator<Item = (&'n str, bool)>) {
+        let mut before = std::mem::take(&mut self.nodes);
+        for (node, spare) in nodes {
+            let (name, of_node) =
+                before.remove_entry(node).unwrap_or_else(|| (node.to_owned(), OfNode::default()));
+            self.nodes.insert(name, OfNode { spare, ..of_node });
+        }
+        self.bytes = self.nodes.values().map(OfNode::bytes).sum();
+    }
+
+    /// The nodes whose pods were dropped since the last call. Nothing that is said of these is heard before they are wanted
+    /// again.
+    pub fn take_dropped(&mut self) -> BTreeMap<String, Dropped> {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// Were pods of a node dropped since then?
+    pub fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    /// The pods of this node are being listed.
+    pub fn list_begins(&mut self, node: &str, budgets: &KeptBudgets) {
+        if let Some(of_node) = self.nodes.get_mut(node) {
+            let before = std::mem::take(&mut of_node.listed);
+            self.bytes -= before.bytes;
+            of_node.asked = budgets.asked();
+        }
+    }
+
+    /// The list has this pod.
+    pub fn listed(&mut self, node: &str, pod: PodItem, budgets: &KeptBudgets) {
+        self.insert(node, pod, budgets, |of_node| &mut of_node.listed);
+    }
+
+    /// The list is complete.
+    pub fn list_ends(&mut self, node: &str) {
+        if let Some(of_node) = self.nodes.get_mut(node) {
+            self.bytes -= of_node.now.bytes;
+            of_node.now = std::mem::take(&mut of_node.listed);
+            of_node.revision += 1;
+        }
+    }
+
+    /// This pod is there now, perhaps in place of an earlier version.
+    pub fn put(&mut self, node: &str, pod: PodItem, budgets: &KeptBudgets) {
+        self.insert(node, pod, budgets, |of_node| {
+            of_node.revision += 1;
+            &mut of_node.now
+        });
+    }
+
+    /// This pod is gone.
+    pub fn remove(&mut self, node: &str, pod: &PodItem) {
+        if let Some(of_node) = self.nodes.get_mut(node) {
+            self.bytes -= of_node.now.remove(&key(pod));
+            of_node.revision += 1;
+        }
+    }
+
+    /// The nodes that have pods of which budgets ask for more labels than are known: their pods have to be listed again. Each is
+    /// returned once.
+    pub fn take_outdated(&mut self, budgets: &KeptBudgets) -> Vec<String> {
+        let asked = budgets.asked();
+        let mut outdated = vec![];
+        for (name, of_node) in &mut self.nodes {
+            let since = std::mem::replace(&mut of_node.asked, asked);
+            let mut pods = of_node.now.all.values().chain(of_node.listed.all.values());
+            if since < asked && pods.any(|pod| budgets.asked_in(pod.namespace()) > since) {
+                outdated.push(name.clone());
+            }
+        }
+        outdated
+    }
+
+    /// A number that rises when the pods of this node change.
+    pub fn revision(&self, node: &str) -> Option<u64> {
+        self.nodes.get(node).map(|of_node| of_node.revision)
+    }
+
+    /// The pods of this node.
+    pub fn of(&self, node: &str) -> Vec<Arc<PodItem>> {
+        self.nodes.get(node).map_or_else(Vec::new, |of_node| of_node.now.all.values().cloned().collect())
+    }
+
+    fn insert(
+        &mut self,
+        node: &str,
+        mut pod: PodItem,
+        budgets: &KeptBudgets,
+        among: fn(&mut OfNode) -> &mut Pods,
+    ) {
+        let Some(of_node) = self.nodes.get_mut(node) else { return };
+        strip(&mut pod, budgets);
+        let pods = among(of_node);
+        self.bytes -= pods.remove(&key(&pod));
+        self.bytes += pods.insert(pod);
+        if pods.bytes > OF_NODE_MAX {
+            self.drop_node(node, Dropped::TooMany);
+        }
+        while self.bytes > OF_ALL_MAX {
+            let most = self.nodes.iter().max_by_key(|(name, it)| (it.spare, it.bytes(), Reverse(*name)));
+            let Some((name, of_node)) = most else { return };
+            let why = if of_node.spare { Dropped::MadeRoom } else { Dropped::TooMany };
+            self.drop_node(&name.clone(), why);
+        }
+    }
+
+    fn drop_node(&mut self, node: &str, why: Dropped) {
+        if let Some((name, of_node)) = self.nodes.remove_entry(node) {
+            self.bytes -= of_node.bytes();
+            self.dropped.insert(name, why);
+        }
+    }
+}
+
+impl OfNode {
+    fn bytes(&self) -> usize {
+        self.now.bytes + self.listed.bytes
+    }
+}
+
+impl Pods {
+    /// Returns how much this takes.
+    fn insert(&mut self, pod: PodItem) -> usize {
+        let bytes = bytes(&pod);
+        self.all.insert(key(&pod), Arc::new(pod));
+        self.bytes += bytes;
+        bytes
+    }
+
+    /// Returns how much that had taken.
+    fn remove(&mut self, key: &str) -> usize {
+        let bytes = self.all.remove(key).map_or(0, |pod| bytes(&pod));
+        self.bytes -= bytes;
+        bytes
+    }
+}
+
+fn key(pod: &PodItem) -> String {
+    format!("{}/{}", pod.namespace(), pod.name())
+}
+
+/// Takes from the pod what nobody asks for: a tenant can give it 8 kB of labels.
+fn strip(pod: &mut PodItem, budgets: &KeptBudgets) {
+    pod.metadata.resource_version = None;
+    let keys = budgets.keys(pod.metadata.namespace.as_deref().unwrap_or_default());
+    if let Ok(pod) = &mut pod.body {
+        let labels = std::mem::take(&mut pod.labels).into_iter();
+        let is_asked_for =
+            |key: &str| key == names::COMPONENT_LABEL || keys.is_some_and(|keys| keys.contains(key));
+        pod.labels = labels.filter(|(key, _)| is_asked_for(key)).collect();
+    }
+}
+
+/// What a pod takes in memory, with its key, and with what is worked out from it.
+fn bytes(item: &PodItem) -> usize {
+    let identity = weight_of_identity(item) + weight([item.namespace(), item.name()]);
+    let Some(pod) = item.ok() else { return identity };
+    let labels = pod.labels.iter().flat_map(|(key, value)| [key.as_str(), value]);
+    let controller = pod.controller.iter().flat_map(|it| [it.api_version.as_str(), &it.kind, &it.name]);
+    identity + weight(labels) + weight(controller) + weight(pod.node.as_deref())
+}
+
+#[cfg(test)]
+mod tests;
