@@ -67,6 +67,19 @@ pub const NODE_NAME_MAX: usize = crate::crds::NAME_MAX - SHADOW_PREFIX.len();
 
 const SHADOW_PREFIX: &str = "brs-";
 
+/// Can an object of Kubernetes have this name: a DNS subdomain of at most 253 characters? A name that is read out of a field
+/// goes through this before it becomes part of a path, a query or a command: fields can hold anything.
+/// <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names>
+pub fn is_object_name(text: &str) -> bool {
+    let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let ends = [label.as_bytes().first(), label.as_bytes().last()];
+        ends.iter().all(|end| end.is_some_and(inner))
+            && label.bytes().all(|byte| inner(&byte) || byte == b'-')
+    };
+    text.len() <= crate::crds::NAME_MAX && text.split('.').all(is_label)
+}
+
 /// Name of the shadow of a node: `brs-<node>`.
 pub fn shadow_name(node: &str) -> String {
     format!("{SHADOW_PREFIX}{node}")
@@ -107,5 +120,37 @@ mod tests {
         assert_eq!(node_of_shadow("brs-"), None);
         assert_eq!(node_of_shadow("a"), None);
         assert_eq!(shadow_name(&"n".repeat(NODE_NAME_MAX)).len(), 253);
+    }
+
+    #[test]
+    fn a_name_is_a_dns_subdomain() {
+        for name in ["a", "0", "brupop-reconciler-7d9f-x2", "ip-10-0-0-1.ec2.internal", &"a".repeat(253)] {
+            assert!(is_object_name(name), "{name:?}");
+        }
+        let others = [
+            "",
+            ".",
+            "..",
+            "a..b",
+            ".a",
+            "a.",
+            "-a",
+            "a-",
+            "a.-b",
+            "A",
+            "a_b",
+            "a/b",
+            "a?b",
+            "a#b",
+            "a%2fb",
+            "a b",
+            "a,b=c",
+            "a\n",
+            "é",
+            "x/exec?command=sh&x=#",
+        ];
+        for name in others.into_iter().chain([&*"a".repeat(254)]) {
+            assert!(!is_object_name(name), "{name:?}");
+        }
     }
 }

@@ -18,6 +18,7 @@ pub(crate) enum Kind {
     Nodes,
     Events,
     Lease,
+    Pods,
     Exec,
 }
 
@@ -67,7 +68,7 @@ impl Right {
             Kind::Nodes => "none of the operator's roles gives this right, for RBAC cannot give one annotation of a Node \
                             without the rest of it: a ClusterRole of your own has to"
                 .to_owned(),
-            Kind::Events => format!("Kubernetes' ClusterRole view gives this right, bound in the namespace {place}"),
+            Kind::Events | Kind::Pods => format!("Kubernetes' ClusterRole view gives this right, bound in the namespace {place}"),
             Kind::Lease | Kind::Exec => {
                 format!("Kubernetes' ClusterRole edit gives this right, bound in the namespace {place}")
             }
@@ -82,6 +83,7 @@ impl Right {
             Kind::Nodes => "nodes".to_owned(),
             Kind::Events => "events".to_owned(),
             Kind::Lease => "leases.coordination.k8s.io".to_owned(),
+            Kind::Pods => "pods".to_owned(),
             Kind::Exec => "pods/exec".to_owned(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use brupop_api::names::is_object_name;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -30,7 +31,7 @@ pub struct Arguments {
 #[derive(Clone, Debug, Args)]
 pub struct Target {
     /// Namespace of the operator
-    #[arg(long, short, global = true, default_value = "brupop-bottlerocket-aws")]
+    #[arg(long, short, global = true, default_value = "brupop-bottlerocket-aws", value_parser = object_name)]
     pub namespace: String,
     /// Context of the kubeconfig, if not the current one
     #[arg(long, global = true)]
@@ -68,6 +69,7 @@ pub enum Command {
     /// `kubectl events -n default --for node/NODE`. docs/operations.md has a table of what to do about each reason.
     Why {
         /// Name of the node
+        #[arg(value_parser = object_name)]
         node: String,
     },
     /// Show which nodes would be updated now, in which order, and why the others would not
@@ -103,9 +105,10 @@ pub enum Steering {
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause=true`.
     Pause {
         /// The node; without it, the whole fleet
+        #[arg(value_parser = object_name)]
         node: Option<String>,
         /// The pool, in place of the fleet
-        #[arg(long, conflicts_with = "node")]
+        #[arg(long, conflicts_with = "node", value_parser = object_name)]
         pool: Option<String>,
     },
     /// Take a pause back, of the fleet, of a pool, or of one node
@@ -114,9 +117,10 @@ pub enum Steering {
     /// `kubectl annotate node NODE brupop.bottlerocket.aws/pause-`.
     Resume {
         /// The node; without it, the whole fleet
+        #[arg(value_parser = object_name)]
         node: Option<String>,
         /// The pool, in place of the fleet
-        #[arg(long, conflicts_with = "node")]
+        #[arg(long, conflicts_with = "node", value_parser = object_name)]
         pool: Option<String>,
     },
     /// Ask for a node's update now: before others, and outside the maintenance window
@@ -125,6 +129,7 @@ pub enum Steering {
     /// brupop.bottlerocket.aws/update-now=true`, and to cancel it `brupop.bottlerocket.aws/update-now-`.
     UpdateNow {
         /// Name of the node
+        #[arg(value_parser = object_name)]
         node: String,
         /// Take it back
         #[arg(long)]
@@ -138,6 +143,11 @@ pub enum Steering {
         /// The version, as in `kubectl brupop status`
         version: String,
     },
+}
+
+fn object_name(text: &str) -> Result<String, &'static str> {
+    let is_name = is_object_name(text).then(|| text.to_owned());
+    is_name.ok_or("a name in Kubernetes consists of lower case letters, digits, '-' and '.'")
 }
 
 #[cfg(test)]
@@ -160,6 +170,23 @@ mod tests {
         for words in commands {
             let parsed = Arguments::try_parse_from(std::iter::once("kubectl-brupop").chain(words.split(' ')));
             assert!(parsed.is_ok(), "{words}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_refused() {
+        for words in [
+            "why ../nodes",
+            "why a?watch=1",
+            "pause a/b",
+            "resume a#",
+            "update-now a,b",
+            "pause --pool ../x",
+            "why",
+            "-n ../../x status",
+        ] {
+            let parsed = Arguments::try_parse_from(std::iter::once("kubectl-brupop").chain(words.split(' ')));
+            assert!(parsed.is_err(), "{words}");
         }
     }
 

@@ -49,6 +49,12 @@ pub enum Error {
     /// There is no such thing.
     #[error("there is no {0}")]
     Missing(String),
+    /// The Lease names a leader that is no reconciler's pod.
+    #[error(
+        "the Lease brupop-reconciler says that {0} leads, and no reconciler's pod has that name: if this stays so, somebody \
+         else has written it"
+    )]
+    NoReconciler(String),
     /// An object cannot be understood.
     #[error("{what} cannot be read: {why}")]
     Unreadable {

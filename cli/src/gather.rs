@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use brupop_api::crds::NAME_MAX;
 use brupop_api::{BottlerocketFleet, BottlerocketShadow, Item, names};
 use brupop_core::objects::{Ledger, WatchedNode};
 use brupop_core::pool::Pool;
@@ -11,7 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::Error;
 use crate::access::{Kind, Right};
-use crate::objects::{Event, Holder, readable};
+use crate::objects::{Event, Holder, ReconcilerPod, readable};
+use crate::page::shown;
 use crate::report::Done;
 use crate::steer::{Body, Change};
 
@@ -94,7 +96,10 @@ impl ApiServer {
         };
         let ledger = self.ledger_if_any().await?.map(|ledger| ledger.fleet);
         let mut notes = vec![];
-        let about = |kind: &str, name: &str| format!("involvedObject.kind={kind},involvedObject.name={name}");
+        // Others may write Events about these objects, too, and say anything.
+        let about = |kind: &str, name: &str| {
+            format!("involvedObject.kind={kind},involvedObject.name={name},reportingComponent={REPORTER}")
+        };
         let of_shadow = about("BottlerocketShadow", &shadow_name);
         let mut events = self.events(&self.namespace, &of_shadow, &mut notes).await?;
         events.extend(self.events(EVENTS_OF_NODES, &about("Node", node), &mut notes).await?);
@@ -150,13 +155,26 @@ impl ApiServer {
         nodes.get_opt(name).await.map_err(|error| self.right("get", Kind::Nodes).failed(error))
     }
 
-    /// The pod that leads.
+    /// The pod that leads. The Lease is believed only if a reconciler's pod has the name that it holds: who has a
+    /// reconciler's token can write any, and a command is run in this pod with the rights of the caller.
     pub async fn leader(&self) -> Result<Option<String>, Error> {
         let leases: Api<Item<Holder>> = self.ours();
         let found = leases.get_opt(names::LEASE).await;
         let found = found.map_err(|error| self.right("get", Kind::Lease).failed(error))?;
         let Some(lease) = found else { return Ok(None) };
-        lease.body.map(|holder| holder.0).map_err(|why| unreadable("the Lease brupop-reconciler", &why))
+        let holder = lease.body.map_err(|why| unreadable("the Lease brupop-reconciler", &why))?;
+        let Some(holder) = holder.0 else { return Ok(None) };
+        let pod = if names::is_object_name(&holder) {
+            let pods: Api<Item<ReconcilerPod>> = self.ours();
+            let found = pods.get_opt(&holder).await;
+            found.map_err(|error| self.right("get", Kind::Pods).failed(error))?
+        } else {
+            None
+        };
+        match pod.and_then(|pod| pod.body.ok()) {
+            Some(ReconcilerPod { is_one: true }) => Ok(Some(holder)),
+            _ => Err(Error::NoReconciler(shown(&holder, NAME_MAX))),
+        }
     }
 
     /// Changes the fleet, if there is anything to change.

@@ -1,9 +1,12 @@
 //! Objects that only this program reads: of each what it shows.
 
-use brupop_api::Item;
+use std::collections::BTreeMap;
+
 use brupop_api::item::{Readable, Unreadable, lenient_time, null_as_default};
+use brupop_api::{Item, names};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 
 /// What is shown of an Event. Kubernetes serves those of `events.k8s.io/v1` as `v1`, too, and gives more people the right to
@@ -102,6 +105,43 @@ impl Readable for Holder {
     }
 }
 
+/// What is looked at of a pod before a command is run in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReconcilerPod {
+    /// Has it the account and the label of a reconciler?
+    pub is_one: bool,
+}
+
+impl Readable for ReconcilerPod {
+    type Kind = Pod;
+
+    fn read(json: &str) -> Result<Self, Unreadable> {
+        #[derive(Deserialize)]
+        struct Shape {
+            metadata: Labelled,
+            #[serde(default)]
+            spec: Spec,
+        }
+
+        #[derive(Deserialize)]
+        struct Labelled {
+            #[serde(default, deserialize_with = "null_as_default")]
+            labels: BTreeMap<String, String>,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Spec {
+            service_account_name: String,
+        }
+
+        let Shape { metadata: Labelled { labels }, spec } = serde_json::from_str(json)?;
+        let component = labels.get(names::COMPONENT_LABEL).map(String::as_str);
+        let has_account = spec.service_account_name.contains(names::RECONCILER_ACCOUNT);
+        Ok(Self { is_one: component == Some("reconciler") && has_account })
+    }
+}
+
 /// Those that can be read.
 pub(crate) fn readable<T>(items: Vec<Item<T>>) -> Vec<T> {
     items.into_iter().filter_map(|item| item.body.ok()).collect()
@@ -127,6 +167,27 @@ mod tests {
             "series": {"count": 7, "lastObservedTime": "2026-11-21T06:00:00.000000Z"}});
         let read = Event::read(&again.to_string()).unwrap();
         assert_eq!((read.count, read.at), (7, "2026-11-21T06:00:00Z".parse().ok()));
+    }
+
+    #[test]
+    fn a_reconciler_has_its_account_and_its_label() {
+        let pod = |component: &str, account: &str| {
+            json!({"metadata": {"labels": {names::COMPONENT_LABEL: component}},
+                "spec": {"serviceAccountName": account}})
+        };
+        for (pod, is_one) in [
+            (pod("reconciler", "brupop-reconciler"), true),
+            (pod("reconciler", "team-brupop-reconciler-2"), true),
+            (pod("reconciler", "default"), false),
+            (pod("webhook", "brupop-reconciler"), false),
+            (
+                json!({"metadata": {"labels": null}, "spec": {"serviceAccountName": "brupop-reconciler"}}),
+                false,
+            ),
+            (json!({"metadata": {}}), false),
+        ] {
+            assert_eq!(ReconcilerPod::read(&pod.to_string()).unwrap(), ReconcilerPod { is_one }, "{pod}");
+        }
     }
 
     #[test]

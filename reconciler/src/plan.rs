@@ -187,7 +187,8 @@ async fn leaders_node(client: &Client, namespace: &str) -> Result<Option<String>
     let failed = |source| PlanError::Read { what: "the Lease and its holder", source: Box::new(source) };
     let leases = Api::<Item<LeaseRecord>>::namespaced(client.clone(), namespace);
     let lease = leases.get_opt(names::LEASE).await.map_err(failed)?;
-    let Some(holder) = lease.and_then(|lease| lease.ok()?.holder.clone()) else { return Ok(None) };
+    let holder = lease.and_then(|lease| lease.ok()?.holder.clone());
+    let Some(holder) = holder.filter(|holder| names::is_object_name(holder)) else { return Ok(None) };
     let pods = Api::<PodItem>::namespaced(client.clone(), namespace);
     Ok(pods.get_opt(&holder).await.map_err(failed)?.and_then(|pod| pod.ok()?.node.clone()))
 }

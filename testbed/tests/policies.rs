@@ -137,7 +137,7 @@ async fn hold_under(overlay: Overlay) -> Result<()> {
     give_everything(&bed).await?;
     wrong.extend(check_all(&bed, &rows, false).await);
     attacks::plant(&bed).await?;
-    let planted = attacks::planted(&bed);
+    let planted = [attacks::planted(&bed), attacks::kubelets_and_events()].concat();
     wrong.extend(check_all(&bed, &planted, false).await);
     hand_edits::check(&bed).await?;
     println!("{}: {} attacks, with roles and without", bed.namespace, rows.len() + planted.len());

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use brupop_api::item::{Readable, Unreadable, null_as_default};
 use brupop_api::marker::{Before, Revision};
+use brupop_api::names::is_object_name;
 use brupop_api::{Item, Marker};
 use kube::core::{DynamicObject, GroupVersionKind};
 use serde::Deserialize;
@@ -15,8 +16,6 @@ use serde::de::IgnoredAny;
 use crate::facts::Evicted;
 use crate::objects::{Controller, PodItem};
 
-/// Longest name of an object, by Kubernetes' rules (a DNS subdomain).
-const NAME_MAX: usize = 253;
 /// A workload whose pods came back after they were evicted so often is not evicted again.
 const EVICTED_WITHOUT_EFFECT: u8 = 2;
 /// A pod that came after another one of its kind was evicted is left alone for so long. The scheduler may have bound it before
@@ -73,19 +72,14 @@ pub struct Workload {
 
 impl Workload {
     /// Parses a workload that a marker names as `<apiVersion>/<kind>/<namespace>/<name>`; `None` if its kind is not
-    /// looked at, or if nothing can have that name: whoever makes a pod chooses the name of its owner, and one with `=` in
-    /// it could not be asked for.
+    /// looked at, or if nothing can have that name: who makes a pod chooses the name of its owner.
     pub fn parse(owner: &str) -> Option<Self> {
         let mut parts = owner.rsplitn(4, '/');
         let (name, namespace, kind, api_version) =
             (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let kind = Kind::of(api_version, kind)?;
-        let may_be_in_it =
-            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-        if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(may_be_in_it) {
-            return None;
-        }
-        Some(Self { kind, namespace: namespace.to_owned(), name: name.to_owned() })
+        let named = is_object_name(namespace) && is_object_name(name);
+        named.then(|| Self { kind, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 }
 

@@ -11,8 +11,15 @@ fn a_workload_is_read_as_it_is_written() {
     assert_eq!(workload.to_string(), "ReplicaSet shop/cart-5d8");
     let old = Workload::parse("v1/ReplicationController/shop/cart").unwrap();
     assert_eq!(old.kind, Kind::ReplicationController);
-    for owner in ["batch/v1/Job/shop/tidy", "example.com/v1/ReplicaSet/shop/cart", "ReplicaSet/shop/cart", ""]
-    {
+    for owner in [
+        "batch/v1/Job/shop/tidy",
+        "example.com/v1/ReplicaSet/shop/cart",
+        "ReplicaSet/shop/cart",
+        "",
+        "apps/v1/ReplicaSet/shop/cart=x",
+        "apps/v1/ReplicaSet/shop/..",
+        "apps/v1/ReplicaSet/../cart",
+    ] {
         assert_eq!(Workload::parse(owner), None, "{owner}");
     }
 }

@@ -13,7 +13,7 @@ mod opting_in;
 mod records;
 mod webhook;
 
-pub use kubelets::{kubelets_and_nodes, kubelets_and_pods, register};
+pub use kubelets::{kubelets_and_events, kubelets_and_nodes, kubelets_and_pods, register};
 pub use nodes::nodes;
 pub use opting_in::opting_in;
 pub use records::{evictions, plant, planted, records};

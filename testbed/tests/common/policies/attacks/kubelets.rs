@@ -160,3 +160,33 @@ pub fn kubelets_and_pods(bed: &Bed) -> Vec<Row> {
         patches("our label taken, by an administrator", Admin, "ours", labelled(Json::Null), Allowed),
     ]
 }
+
+/// Kubelets and Events, of both APIs. Those named `planted`, which is ours, and `theirs` are there.
+pub fn kubelets_and_events() -> Vec<Row> {
+    let rule = Policy("kubelet-events");
+    let (ours, theirs) = ("brupop-reconciler", "kubelet");
+    let path = |api: &str, name: &str| format!("{api}/namespaces/default/events{name}");
+    let (new, core) = ("/apis/events.k8s.io/v1", "/api/v1");
+    let core_event = |component: &str, source: &str| {
+        json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "k"}, "reason": "r", "type": "Warning",
+            "involvedObject": {"kind": "Node", "name": "in"}, "reportingComponent": component,
+            "source": {"component": source}})
+    };
+    let makes = |says, api: &str, event: Json, verdict| -> Row {
+        (says, Kubelet, Method::POST, path(api, ""), event, verdict)
+    };
+    let patches = |says, api: &str, name: &str, patch: Json, verdict| -> Row {
+        (says, Kubelet, Method::PATCH, path(api, name), patch, verdict)
+    };
+    vec![
+        makes("an Event in our name", new, event("default", "k", ours, "Node"), rule),
+        makes("an Event in our name, by the older API", core, core_event(ours, theirs), rule),
+        makes("an Event with our name as its source", core, core_event(theirs, ours), rule),
+        makes("an Event in its own name", new, event("default", "k", theirs, "Node"), Allowed),
+        makes("an Event in its own name, by the older API", core, core_event(theirs, theirs), Allowed),
+        patches("our Event in other words", new, "/planted", json!({"note": "run this"}), rule),
+        patches("our Event, by the older API", core, "/planted", json!({"message": "run this"}), rule),
+        patches("its own Event made ours", core, "/theirs", json!({"source": {"component": ours}}), rule),
+        patches("its own Event in other words", core, "/theirs", json!({"message": "m"}), Allowed),
+    ]
+}

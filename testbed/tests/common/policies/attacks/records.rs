@@ -57,6 +57,8 @@ fn leases(bed: &Bed) -> Vec<Row> {
         with("fewer holders than none", json!({"leaseTransitions": -1}), Invalid),
         with("the longest holder", json!({"holderIdentity": "x".repeat(253)}), Allowed),
         with("a longer holder", json!({"holderIdentity": "x".repeat(254)}), spec),
+        with("a holder that is a path", json!({"holderIdentity": "x/exec?command=sh&x=#"}), spec),
+        with("a holder above the folder", json!({"holderIdentity": ".."}), spec),
         with("renewed in our days", json!({"renewTime": "2199-12-31T23:59:59.000000Z"}), Allowed),
         with("renewed too late", json!({"renewTime": "2200-01-01T00:00:00.000000Z"}), spec),
         with("acquired too late", json!({"acquireTime": "9999-12-31T23:59:59.000000Z"}), spec),
