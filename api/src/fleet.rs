@@ -275,6 +275,10 @@ pub struct Counts {
     /// Nodes for which there is an update that has not begun.
     #[schemars(schema_with = "crate::crds::counter")]
     pub pending: u64,
+    /// Nodes that run Bottlerocket and are not opted in.
+    #[schemars(schema_with = "crate::crds::counter")]
+    #[serde(default)]
+    pub not_opted_in: u64,
 }
 
 #[cfg(test)]

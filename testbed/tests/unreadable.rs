@@ -7,9 +7,10 @@ use anyhow::{Result, ensure};
 use brupop_api::names::LEASE;
 use brupop_testbed::fleet::NEW;
 use brupop_testbed::operator::NAMESPACE;
+use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use kube::api::{Api, GetParams, ListParams, PostParams};
 use kube::core::request::Request;
 use kube::{Resource as _, ResourceExt as _};
@@ -23,8 +24,8 @@ const FAR_MICRO: &str = "9999-12-31T23:59:59.000000-23:59";
 const SECRET: &str = "hunter2-is-nobodys-business";
 
 /// `kubectl patch --type=json`: somebody who may edit the object sets a time in it.
-async fn set_time(fleet: &Fleet, object: &[&str], pointer: &str) -> Result<()> {
-    let patch = format!(r#"[{{"op":"replace","path":"{pointer}","value":"{FAR}"}}]"#);
+async fn set_time(fleet: &Fleet, object: &[&str], pointer: &str, time: &str) -> Result<()> {
+    let patch = format!(r#"[{{"op":"replace","path":"{pointer}","value":"{time}"}}]"#);
     let args = ["patch"].into_iter().chain(object.iter().copied()).chain(["--type=json", "-p", &patch]);
     let answer = fleet.control_plane.kubectl(args).await?;
     ensure!(answer.contains("patched"), "{answer}");
@@ -40,9 +41,10 @@ async fn tenants_and_nodes_stop_nobody() -> Result<()> {
     fleet.control_plane.kubectl(["rollout", "status", "-n", "shop", "deployment/cart"]).await?;
     let pods = Api::<Pod>::namespaced(fleet.client(), "shop");
     for pod in pods.list(&ListParams::default()).await? {
-        set_time(&fleet, &["pod", "-n", "shop", &pod.name_any()], "/metadata/managedFields/0/time").await?;
+        set_time(&fleet, &["pod", "-n", "shop", &pod.name_any()], "/metadata/managedFields/0/time", FAR)
+            .await?;
     }
-    set_time(&fleet, &["pdb", "-n", "shop", "cart"], "/metadata/managedFields/0/time").await?;
+    set_time(&fleet, &["pdb", "-n", "shop", "cart"], "/metadata/managedFields/0/time", FAR).await?;
     // As a kubelet may write its own Node.
     let odd = r#"{"status":{"conditions":[{"type":"Odd","status":"True","reason":"Odd","message":"",
         "lastHeartbeatTime":"9999-12-31T23:59:59-23:59","lastTransitionTime":"9999-12-31T23:59:59-23:59"}]}}"#;
@@ -74,6 +76,43 @@ async fn tenants_and_nodes_stop_nobody() -> Result<()> {
         let log = fleet.control_plane.log(&process.pod);
         ensure!(!log.contains(SECRET), "{} logged a secret", process.pod);
     }
+    fleet.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_undone_is_told() -> Result<()> {
+    let mut options = FleetOptions::quick(1, &[]);
+    options.durations.reboot = Duration::from_secs(3);
+    let mut fleet = Fleet::start(&options, |_| ()).await?;
+    let note = format!("example.org/note={SECRET}");
+    fleet.control_plane.kubectl(["annotate", "node", "node-0", &note]).await?;
+    let before = fleet.hosts[0].boot_id();
+    fleet.publish(NEW)?;
+    fleet.until_node("node-0", "reboots", |seen| seen.reason == "Rebooting").await?;
+    // Nobody puts the node back into service before its kubelet has written this time.
+    let reconcilers: Vec<_> = fleet.processes("reconciler").into_iter().map(|process| process.pod).collect();
+    let signal = |fleet: &Fleet, signal| {
+        reconcilers.iter().for_each(|pod| fleet.kubelets.signal(NAMESPACE, pod, signal));
+    };
+    signal(&fleet, Signal::STOP);
+    let nodes = Api::<Node>::all(fleet.client());
+    let ready = await_until("the node is Ready in its next boot", DEADLINE, async || {
+        let status = nodes.get("node-0").await.ok()?.status?;
+        let boot_id = status.node_info.as_ref()?.boot_id.clone();
+        let ready = |condition: &NodeCondition| condition.type_ == "Ready" && condition.status == "True";
+        let at = status.conditions.iter().flatten().position(ready)?;
+        (boot_id != before).then_some(at)
+    })
+    .await?;
+    let of_ready = format!("/status/conditions/{ready}/lastTransitionTime");
+    set_time(&fleet, &["node", "node-0", "--subresource=status"], &of_ready, FAR).await?;
+    signal(&fleet, Signal::CONT);
+    fleet.until_node("node-0", "says why it stays", |seen| seen.reason == "NodeChangesDenied").await?;
+    for pod in &reconcilers {
+        ensure!(!fleet.control_plane.log(pod).contains(SECRET), "{pod} logged what stands in the Node");
+    }
+    set_time(&fleet, &["node", "node-0", "--subresource=status"], &of_ready, "2026-11-26T00:00:00Z").await?;
+    fleet.until_node("node-0", "is updated", |seen| seen.is_idle() && seen.runs(NEW)).await?;
     fleet.check()
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Status {
     pub moving: Vec<Moving>,
     /// The others that are not up to date, by what they wait for.
     pub waiting: Vec<Waiting>,
+    /// How many nodes run Bottlerocket and are not opted in.
+    pub not_opted_in: u64,
     /// Shadows that cannot be read.
     pub unreadable: Vec<String>,
 }
@@ -125,6 +127,7 @@ pub(crate) fn of(fleet: &Fleet) -> Status {
         obstacles: obstacles(status),
         halted: halted(status),
         pools: fleet.pools.iter().map(pool).collect(),
+        not_opted_in: status.and_then(|status| status.counts).map_or(0, |counts| counts.not_opted_in),
         ..Status::default()
     };
     let mut counts = BTreeMap::<_, usize>::new();

@@ -57,7 +57,8 @@ fn a_fleet_in_mid_update() {
 
 #[test]
 fn a_fleet_that_is_held_back() {
-    let status = json!({"conditions": [
+    let counts = json!({"nodes": 0, "inUse": 0, "updated": 0, "pending": 0, "notOptedIn": 2});
+    let status = json!({"counts": counts, "conditions": [
         {"type": "AdmissionEnforced", "status": "False", "reason": "NotRefused", "message": "the webhook let it through",
             "lastTransitionTime": "2026-11-21T01:00:00Z"},
         {"type": "OtherOperator", "status": "True", "reason": "NotRuledOut", "message": "brupop-apiserver is in the namespace x",

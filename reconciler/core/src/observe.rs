@@ -1,7 +1,7 @@
 //! From objects and the time to facts: what is known of the fleet, and of each node. Pure: the clock is an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{Slot, VersionRecord};
@@ -62,6 +62,8 @@ pub struct Observed<'a> {
     pub unreadable: BTreeMap<usize, String>,
     /// Labelled nodes for which no shadow can be created, because its name would be too long; by that name.
     pub too_long: Vec<&'a str>,
+    /// How many nodes run Bottlerocket and are not opted in.
+    pub not_opted_in: u64,
     /// The earliest time at which the clock alone changes a fact.
     pub next: Option<Timestamp>,
 }
@@ -87,7 +89,7 @@ pub fn observe<'a>(
     let mut slot_of = in_order(fleet.slots);
     let mut labelled = 0;
     let mut views = Vec::with_capacity(cluster.entries.len());
-    let (mut unreadable, mut too_long) = (BTreeMap::new(), vec![]);
+    let (mut unreadable, mut too_long, mut not_opted_in) = (BTreeMap::new(), vec![], 0);
     for (name, entry) in &cluster.entries {
         if let Some(node) = entry.node.as_ref().filter(|node| node.facts.labelled) {
             labelled += 1;
@@ -98,6 +100,8 @@ pub fn observe<'a>(
         let is_drained =
             entry.node.as_ref().is_some_and(|node| node.facts.unschedulable || node.facts.leaving);
         fleet.all_in_service &= !is_drained;
+        let left_out = |node: &Arc<WatchedNode>| !node.facts.labelled && node.facts.runs_bottlerocket();
+        not_opted_in += u64::from(entry.node.as_ref().is_some_and(left_out));
         if entry.shadow.is_none() && !entry.node.as_ref().is_some_and(|node| node.is_managed()) {
             continue;
         }
@@ -116,7 +120,7 @@ pub fn observe<'a>(
     fleet.limit = ceiling.unwrap_or_else(|| policy.limit.of(fleet.unpooled));
     fleet.ceiling = ceiling.unwrap_or(u64::MAX);
     let next = [nodes.clock.next, pools.next].into_iter().flatten().min();
-    Observed { fleet, views, unreadable, too_long, next }
+    Observed { fleet, views, unreadable, too_long, not_opted_in, next }
 }
 
 /// Notes, where pools keep zones apart, which nodes must not be taken out of service because of a node of another zone.

@@ -291,7 +291,7 @@ impl EventText {
     /// Is it published on the Node, too? What begins and what ends an update is, and all that is wrong. The steps between
     /// are on the shadow only: each Event is a write to the API server.
     pub fn concerns_node(&self) -> bool {
-        self.warning || matches!(self.reason, "UpdateStarted" | "UpdateAdopted" | "Updated")
+        self.warning || matches!(self.reason, "UpdateStarted" | "UpdateAdopted" | "Updated" | "OptedOut")
     }
 
     /// Note and action as they are published: they may quote agents, hosts and API servers. Events that differ in nothing but
@@ -340,6 +340,15 @@ impl EventText {
                 let (left, why) = (left_behind(&shadow, why), Reason::Aborting(why).message());
                 ("UpdateAborted", true, format!("{why} ({current}, wanted {version}){left}"))
             }
+            Milestone::OptedOut => (
+                "OptedOut",
+                false,
+                format!(
+                    "the label {}={} is gone, so the node is no longer updated: it ran {current}",
+                    names::UPDATER_INTERFACE_LABEL,
+                    names::UPDATER_INTERFACE_VERSION
+                ),
+            ),
         };
         Some(Self::new(view, reason, warning, note))
     }

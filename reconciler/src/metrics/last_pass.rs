@@ -36,6 +36,8 @@ pub struct LastPass {
     pub nodes: BTreeMap<Group, i64>,
     /// By pool and reason, since when an update has been known that does not progress: of the oldest one, as it is written.
     pub waiting: BTreeMap<(String, &'static str), String>,
+    /// How many nodes run Bottlerocket and are not opted in.
+    pub not_opted_in: u64,
     /// How many objects of which kind cannot be read, and are left alone.
     pub skipped: BTreeMap<&'static str, i64>,
     /// For how many seconds the oldest slot has been held; `None` if no slot is in use.
@@ -129,6 +131,11 @@ impl LastPass {
             self.gates(),
         );
         registry.register("brupop_slots_limit", "Most updates at once", gauge(self.limit));
+        registry.register(
+            "brupop_nodes_not_opted_in",
+            "Nodes that run Bottlerocket and are not opted in, so that they are not updated",
+            gauge(self.not_opted_in),
+        );
         registry.register(
             "brupop_skipped_objects",
             "Objects that cannot be read, by kind",

@@ -47,7 +47,7 @@ fn observed<'a>(
     versions: &'a BTreeMap<String, VersionRecord>,
 ) -> Observed<'a> {
     let fleet = FleetFacts { slots, versions, limit: 2, ..FleetFacts::EXAMPLE };
-    Observed { fleet, views, unreadable: BTreeMap::new(), too_long: vec![], next: None }
+    Observed { fleet, views, unreadable: BTreeMap::new(), too_long: vec![], not_opted_in: 0, next: None }
 }
 
 #[test]

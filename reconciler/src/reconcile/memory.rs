@@ -23,8 +23,8 @@ use crate::operation::{Operation, Outcome};
 const DENIALS_IN_A_ROW: u32 = 3;
 /// For so long after the last denial no update of the node begins.
 const DENIAL_HOLDS_FOR: Duration = Duration::from_mins(5);
-/// How often the reason of a node may be logged, which its agent can change as often as it likes. An update has some
-/// twenty reasons, one after the other.
+/// How often a line may be logged about one node: its agent can change the reason as often as it likes, and its kubelet have
+/// the shadow made and deleted. An update has some twenty reasons, one after the other, and a dozen writes.
 const REASONS_LOGGED: Quota = Quota::new(60, Duration::from_mins(1));
 
 /// What is remembered. Instants are durations since any fixed moment of a monotonic clock.
@@ -145,6 +145,16 @@ impl Memory {
         (reasons, holding().map(|(_, memory)| memory.denials.until).min())
     }
 
+    /// May a line be logged about what came of this request? See [`REASONS_LOGGED`].
+    pub(super) fn may_log(&mut self, key: &Key, now: Duration) -> bool {
+        match key {
+            Key::Shadow(name) | Key::Node(name) | Key::Condition(name) => {
+                self.node(name).explained.quota.take(now).is_some()
+            }
+            Key::Ledger | Key::FleetStatus | Key::PoolStatus(_) => true,
+        }
+    }
+
     /// The node is left alone. Is the reason worth a line?
     pub(super) fn leave_alone(&mut self, name: &str, why: &str) -> bool {
         self.node(name).left_alone.is_new(why)
@@ -168,7 +178,8 @@ impl Memory {
         self.nodes.retain(|name, memory| {
             let entry = cluster.entries.get(name);
             if entry.is_none_or(|entry| entry.shadow.is_none()) {
-                memory.explained = Explained::default();
+                // Its kubelet can have the shadow made and deleted as often as it likes, by the opt-in label.
+                memory.explained = Explained { quota: memory.explained.quota, ..Explained::default() };
                 memory.denials = Denials::default();
                 if !entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.is_managed()) {
                     memory.left_alone.resolved();

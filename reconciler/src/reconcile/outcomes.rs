@@ -39,6 +39,7 @@ impl Reconciler {
         if !matches!(outcome, Outcome::Written(_) | Outcome::Granted { .. }) {
             self.metrics.wrote(object, outcome.as_str());
         }
+        let logged = matches!(outcome, Outcome::Removed) && self.leading.memory.may_log(&request.key, now);
         let in_flight = self.leading.memory.in_flight(&request.key);
         let Context { node, reason, .. } = &request.context;
         match outcome {
@@ -48,8 +49,11 @@ impl Reconciler {
                 self.written(request, shadow);
             }
             Outcome::Removed => {
-                tracing::info!(node, reason, object, "removed");
                 in_flight.removed(request.seen, now);
+                if logged {
+                    tracing::info!(node, reason, object, "removed");
+                    self.publisher.publish(request.context);
+                }
             }
             Outcome::NotConfirmed => {
                 tracing::debug!(
@@ -115,7 +119,9 @@ impl Reconciler {
         if let Some(term) = begins_term {
             self.leading.term = Some(term);
             tracing::info!(term, "this process leads");
-        } else if !matches!(key, Key::Condition(_) | Key::FleetStatus | Key::PoolStatus(_)) {
+        } else if !matches!(key, Key::Condition(_) | Key::FleetStatus | Key::PoolStatus(_))
+            && self.leading.memory.may_log(&key, now)
+        {
             tracing::info!(node, version, state, reason, object, "written");
         }
         self.publisher.publish(context);

@@ -234,6 +234,7 @@ impl Reconciler {
             other_operator: self.leading.alone.is_known() && self.leading.alone.holds().is_err(),
             skipped: self.unreadable(pass.cluster),
             halted: halted(fleet),
+            not_opted_in: counts.not_opted_in,
             ..LastPass::default()
         };
         let reasons = nodes.iter().map(|decision| &decision.reason);

@@ -1,5 +1,6 @@
 //! The fleet at a glance, as a text for people.
 
+use brupop_api::names;
 use comfy_table::Cell;
 
 use super::super::or_dash;
@@ -49,6 +50,15 @@ impl Status {
             let age = age(at, page.now);
             let about = format!("{age} ago: {why}; to go on: `kubectl brupop resume-version {version}`");
             line(Tone::Bad, &format!("Halted {version}"), &about);
+        }
+        if self.not_opted_in > 0 {
+            let about = format!(
+                "{} more run Bottlerocket without the label {}={}, and are not updated",
+                self.not_opted_in,
+                names::UPDATER_INTERFACE_LABEL,
+                names::UPDATER_INTERFACE_VERSION
+            );
+            line(Tone::Attention, "Not opted in:", &about);
         }
         if !self.unreadable.is_empty() {
             line(Tone::Bad, "Cannot be read:", &self.unreadable.join(", "));

@@ -25,7 +25,8 @@ impl<'a> Case<'_, 'a> {
             return undo_when_ready(node, Reason::Finishing, None);
         }
         if !node.labelled {
-            return Decision::carry_out(Effect::DeleteShadow { uid: shadow.uid }, Reason::NotLabelled);
+            let delete = Effect::DeleteShadow { uid: shadow.uid };
+            return Decision::carry_out(delete, Reason::NotLabelled).reaching(Milestone::OptedOut);
         }
         let slot = match slot {
             Some(slot) if Some(slot.attempt) > shadow.spec.attempt => slot,

@@ -92,6 +92,8 @@ pub enum Milestone {
     Updated,
     /// The update is given up.
     Aborted(Abort),
+    /// The node is no longer opted in, so its shadow goes.
+    OptedOut,
 }
 
 /// A node that has both its Node and its shadow, in its fleet.
@@ -135,7 +137,7 @@ pub struct FleetDecision<'a> {
 
 /// What to do in the whole fleet now, and for each node why not more.
 pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
-    let Observed { fleet, views, unreadable, .. } = observed;
+    let Observed { fleet, views, unreadable, not_opted_in, .. } = observed;
     let holders = Holders::of(fleet, views);
     let with_slots = views.iter().zip(holders.held(views));
     let survey = Survey::of(fleet, with_slots.clone());
@@ -153,7 +155,7 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
         nodes[at] = Decision::wait(Reason::NotUnderstood(why));
     }
     name_those_behind(fleet, views, &survey, &mut nodes);
-    let counts = counts(fleet, with_slots);
+    let counts = Counts { not_opted_in: *not_opted_in, ..counts(fleet, with_slots) };
     FleetDecision { slots, nodes, counts }
 }
 
@@ -178,8 +180,20 @@ pub fn node<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Decision<'a> {
     node_holding(fleet, view, view.slot(fleet))
 }
 
-/// The same for a node that has this slot.
+/// The same for a node that has this slot. What the API server does not let us undo is told as that.
 fn node_holding<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slot>) -> Decision<'a> {
+    let decision = decided(fleet, view, slot);
+    let changes_node =
+        matches!(&decision.effect, Some(Effect::Write(write)) if matches!(write.object, Object::Node(_)));
+    let undoes =
+        matches!(decision.reason, Reason::ReturningToService | Reason::Finishing | Reason::NotLabelled);
+    match view.denied.filter(|_| changes_node && undoes) {
+        Some(why) => Decision { reason: Reason::NodeChangesDenied(why), ..decision },
+        None => decision,
+    }
+}
+
+fn decided<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slot>) -> Decision<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Decision::wait(Reason::NotLeading);
     }

@@ -209,6 +209,13 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// Does its kubelet say that it runs Bottlerocket?
+    pub(crate) fn runs_bottlerocket(&self) -> bool {
+        self.os_image.starts_with(names::OS_IMAGE_PREFIX)
+    }
+}
+
 /// From `Bottlerocket OS 1.19.4 (aws-k8s-1.29)`.
 fn version(os_image: &str) -> Option<&str> {
     let rest = os_image.strip_prefix(names::OS_IMAGE_PREFIX)?;

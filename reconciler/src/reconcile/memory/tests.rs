@@ -38,6 +38,21 @@ fn three_denials_hold_a_node_for_a_while() {
 }
 
 #[test]
+fn a_flapping_label_logs_no_more_than_its_quota() {
+    let (mut memory, cluster, key) = (Memory::default(), cluster(), Key::Shadow("brs-n".into()));
+    // The shadow goes each time.
+    let mut flip = || {
+        let logged = memory.may_log(&key, NOW);
+        memory.prune(&cluster);
+        logged
+    };
+    let logged = (0..200).filter(|_| flip()).count();
+    assert_eq!(logged, 60);
+    assert!(memory.may_log(&key, NOW + Duration::from_mins(1)));
+    assert!((0..200).all(|_| memory.may_log(&Key::Ledger, NOW)));
+}
+
+#[test]
 fn a_denial_within_a_grant_counts() {
     let patch = || json_patch::Patch(vec![]);
     let confirm = || Box::new(Confirm { node: "n".into(), patch: patch(), marker: None });

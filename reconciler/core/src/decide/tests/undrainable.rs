@@ -98,6 +98,13 @@ fn a_denied_node_gives_its_slot_back() {
     let mut claimed = updating(State::RebootedIntoUpdate, StagedAndPerformedUpdate);
     claimed.denied = Some("a rule");
     assert_ne!(decide(&fleet(), &claimed).reason, Reason::Aborting(Abort::NodeChangesDenied));
+    // It is back, and what was changed on its Node cannot be undone.
+    let drained = marker(1, true);
+    marked(&mut claimed, &drained);
+    node(&mut claimed, |node| (node.boot_id, node.version, node.ready) = (SECOND_BOOT, Some(NEW), true));
+    assert_eq!(decide(&fleet(), &claimed).reason, Reason::NodeChangesDenied("a rule"));
+    claimed.denied = None;
+    assert_eq!(decide(&fleet(), &claimed).reason, Reason::ReturningToService);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::cluster::Member as _;
+use crate::facts::NO_POOLS;
 use crate::objects::WatchedNode;
 use brupop_api::names;
 use brupop_api::{BottlerocketShadow, Item};
@@ -60,4 +61,27 @@ fn unmanaged_nodes_carry_nothing_of_ours() {
         }
     );
     assert_eq!(next, Some("2026-11-21T04:04:00Z".parse().unwrap()), "when the new one is old enough");
+}
+
+#[test]
+fn bottlerocket_nodes_that_are_not_opted_in_are_counted() {
+    let runs = |name: &str, label, os_image: &str| {
+        let mut node = node(name, label, &json!({}), NOW);
+        os_image.clone_into(&mut node.facts.os_image);
+        node
+    };
+    let bottlerocket = "Bottlerocket OS 1.19.4 (aws-k8s-1.29)";
+    let mut cluster = Cluster::default();
+    let nodes = [
+        runs("in", Some("2.0.0"), bottlerocket),
+        runs("out", Some("none"), bottlerocket),
+        runs("unlabelled", None, bottlerocket),
+        runs("other", None, "Debian GNU/Linux 13"),
+    ];
+    cluster.replace(nodes);
+    let leader = Leader { term: 1, enforced: true, alone: true, own_node: None };
+    let now = Now { time: NOW.parse().unwrap(), text: NOW };
+    let observed = observe(&cluster, &NO_POOLS, &Policy::default(), &leader, now);
+    assert_eq!(observed.not_opted_in, 2);
+    assert_eq!(decide::fleet(&observed).counts.not_opted_in, 2);
 }

@@ -36,6 +36,7 @@ fn each_milestone_has_its_word() {
         (Milestone::ReturnedToService, "ReturnedToService", false, false),
         (Milestone::Updated, "Updated", false, true),
         (Milestone::Aborted(Abort::FellBack), "UpdateAborted", true, true),
+        (Milestone::OptedOut, "OptedOut", false, true),
     ] {
         let event = EventText::of_milestone(&view(), milestone).unwrap();
         assert_eq!((event.reason, event.warning), (word, warning), "{milestone:?}");
