@@ -17,6 +17,8 @@ pub const NAME_MAX: usize = 253;
 pub const WORD_MAX: usize = 64;
 /// Longest UID that is accepted; a UUID has 36 characters.
 pub const UID_MAX: usize = 64;
+/// Longest name of what a drain failed on, in characters: an owner of pods has three names of others' choice.
+pub const OBSTACLE_MAX: usize = 1024;
 /// Most conditions of an object.
 pub const CONDITIONS_MAX: usize = 8;
 /// Most slots in the ledger, and so most nodes that are updated at once, whatever is configured. The ledger is one object,
@@ -247,6 +249,10 @@ pub(crate) fn time_zone(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn word(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": WORD_MAX, "pattern": WORD})
+}
+
+pub(crate) fn obstacle(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "maxLength": OBSTACLE_MAX, "pattern": PATTERN})
 }
 
 pub(crate) fn message(_: &mut SchemaGenerator) -> Schema {

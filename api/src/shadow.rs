@@ -151,6 +151,34 @@ pub struct Failures {
     /// Why the last one failed, in CamelCase.
     #[schemars(schema_with = "crate::crds::word")]
     pub reason: String,
+    /// What its drain failed on. No drain begins while that is still so, for a day at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<DrainObstacle>,
+}
+
+/// What a drain failed on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DrainObstacle {
+    /// What it is.
+    pub kind: ObstacleKind,
+    /// Which: a pod's UID, a budget as `<namespace>/<name>`, or an owner as `<apiVersion>/<kind>/<namespace>/<name>`.
+    #[schemars(schema_with = "crate::crds::obstacle")]
+    pub of: String,
+}
+
+/// What a drain can fail on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ObstacleKind {
+    /// A pod that should have ended, by its UID.
+    Overdue,
+    /// A pod whose eviction is refused, though not by a budget; by its owner.
+    Refused,
+    /// A pod that still had time to end, by its owner.
+    GracePeriod,
+    /// A pod that came back, by its owner.
+    ComesBack,
+    /// A budget that allowed no disruption, by its name.
+    Budget,
 }
 
 /// Where a node is; its agent writes everything but the conditions. Nothing is required: conditions may come first.

@@ -11,12 +11,12 @@ use brupop_bench_cases::fleet::{LEADER, NODES, POOLS, budgets, now, pods, policy
 use brupop_bench_cases::say_why;
 use brupop_core::cluster::Cluster;
 use brupop_core::decide;
-use brupop_core::drain::{self, DrainPlan, Obstacle};
+use brupop_core::drain::{self, Circumstances, DrainPlan, Obstacle};
 use brupop_core::objects::PodItem;
 use brupop_core::observe::observe;
 use brupop_core::status;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 fn pass(criterion: &mut Criterion) {
     for pools in [0, POOLS] {
@@ -63,8 +63,13 @@ fn pod_event(criterion: &mut Criterion) {
     let nodes: Vec<Vec<PodItem>> = (0..256).map(pods).collect();
     let budgets = budgets();
     let look = |pods: &[PodItem]| {
-        let plan = DrainPlan::of(pods, |_| false, |_| false, None);
-        let obstacle = drain::obstacle(|| pods.iter(), &budgets, |_| false, |_| false);
+        let plan = DrainPlan::of(pods, |_| false, |_| false, None, None);
+        let now = Circumstances {
+            time: Timestamp::UNIX_EPOCH,
+            deadline: SignedDuration::from_mins(15),
+            failures: None,
+        };
+        let obstacle = drain::obstacle(|| pods.iter(), &budgets, |_| false, |_| false, &now);
         assert!(matches!(obstacle, Some(Obstacle::Never(_))), "the node can be drained");
         (plan, obstacle)
     };

@@ -127,6 +127,7 @@ static FAILURES: LazyLock<Vec<Failures>> = LazyLock::new(|| {
             attempt: digits.next(ATTEMPTS) as u64,
             at: TIMES[digits.next(TIMES.len())].to_owned(),
             reason: if digits.flag() { "FellBack" } else { "StepFailed" }.to_owned(),
+            obstacle: None,
         }
     };
     (0..FAILURES_COUNT).map(failures).collect()

@@ -171,6 +171,7 @@ pub(crate) fn view(
         unreadable: false,
         owner_uid: shadow.map(|shadow| uid(shadow.index, shadow.owner)),
         pods: PodFacts {
+            failing: None,
             known: true,
             too_many: false,
             undrainable: None,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use brupop_api::printable::printable;
-use brupop_core::drain::{DrainPlan, PodKey};
+use brupop_core::drain::{DrainPlan, LATE, PodKey, overdue};
 use brupop_runtime::errors::{describe, status_message};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -29,7 +29,9 @@ pub enum Answer {
     Leaving,
     /// A budget allows no disruption now. Holds what the API server says about it, and the wait that it asks for.
     Blocked(String, Duration),
-    /// Something else.
+    /// It is refused for another reason, such as an admission rule.
+    Refused(String),
+    /// There is no answer that says more.
     Failed(String),
 }
 
@@ -41,6 +43,7 @@ impl Answer {
             Self::Gone => "gone",
             Self::Leaving => "namespace-terminating",
             Self::Blocked(..) => "blocked",
+            Self::Refused(_) => "refused",
             Self::Failed(_) => "failed",
         }
     }
@@ -59,8 +62,11 @@ impl Answer {
                 Self::Blocked(quoted(&why), Duration::from_secs(seconds.into()))
             }
             403 if cause("NamespaceTerminating").is_some() => Self::Leaving,
-            // This includes 500: more than one budget matches, which the API server does not support.
-            _ => Self::Failed(quoted(&status_message(status))),
+            // The API server itself cannot go on.
+            501.. => Self::Failed(quoted(&status_message(status))),
+            // This includes 500: more than one budget matches, which the API server does not support; or an admission
+            // webhook does not answer.
+            _ => Self::Refused(quoted(&status_message(status))),
         }
     }
 }
@@ -106,8 +112,6 @@ fn eviction(pod: &PodKey) -> Eviction {
 
 /// Wait after a refusal, unless the API server asks for more. It ends when a budget allows more.
 const RETRY: Duration = Duration::from_secs(5);
-/// A pod that is still there so long after its grace period is reported.
-const LATE: SignedDuration = SignedDuration::from_secs(10);
 /// A pod that has so much time left to end is named, too: its drain may end by its deadline before that.
 const LONG: SignedDuration = SignedDuration::from_mins(2);
 /// How long an evicted pod may take to be seen terminating, before it is evicted once more.
@@ -125,6 +129,8 @@ struct Tried {
     not_before: Option<Duration>,
     /// Why it was refused, if it was.
     why: Option<String>,
+    /// It was refused, though not by a budget.
+    refused: bool,
 }
 
 impl Evictions {
@@ -159,8 +165,9 @@ impl Evictions {
                 (ACCEPTED_WAIT, Some(why.to_owned()))
             }
             Answer::Blocked(why, asked_for) => (RETRY.max(*asked_for), Some(why.clone())),
-            Answer::Failed(why) => (RETRY, Some(why.clone())),
+            Answer::Refused(why) | Answer::Failed(why) => (RETRY, Some(why.clone())),
         };
+        tried.refused = matches!(answer, Answer::Leaving | Answer::Refused(_));
         tried.not_before = Some(now + wait);
         std::mem::replace(&mut tried.why, why) != tried.why
     }
@@ -173,6 +180,11 @@ impl Evictions {
                 tried.not_before = tried.not_before.map(|not_before| not_before.min(now));
             }
         }
+    }
+
+    /// Was the last eviction of this pod refused, though not by a budget?
+    pub fn is_refused(&self, pod: &PodKey) -> bool {
+        self.tried.get(pod).is_some_and(|tried| tried.refused)
     }
 
     /// The first pod of this drain whose eviction is refused, and why.
@@ -189,11 +201,7 @@ impl Evictions {
         let stuck = || {
             let (by, PodKey { namespace, name, .. }) = plan.leaving.first()?;
             let late = time.duration_since(*by) >= LATE;
-            late.then(|| {
-                format!(
-                    "{namespace}/{name} should have ended by {by}: see its finalizers, and its node's kubelet"
-                )
-            })
+            late.then(|| overdue(namespace, name, *by))
         };
         let slow = || {
             let (by, PodKey { namespace, name, .. }) = plan.leaving.last()?;

@@ -11,6 +11,7 @@ use brupop_api::{
 };
 use brupop_runtime::Listing;
 use brupop_runtime::errors::{describe, status_message};
+use jiff::Timestamp;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -106,6 +107,8 @@ pub struct Confirm {
     pub patch: JsonPatch,
     /// The node's marker, which says which pods stay; see [`DrainPlan::of`].
     pub marker: Option<Marker>,
+    /// The pods that are not waited for; see [`DrainPlan::of`].
+    pub overlooked: Option<Timestamp>,
 }
 
 /// What came of it.
@@ -263,8 +266,8 @@ impl ApiServer {
 
     /// Makes sure that the node is drained; it is if the patch is [`Outcome::Written`].
     async fn confirm(&self, confirm: &Confirm) -> Outcome {
-        let Confirm { node, patch, marker } = confirm;
-        match self.is_drained(node, marker.as_ref()).await {
+        let Confirm { node, patch, marker, overlooked } = confirm;
+        match self.is_drained(node, marker.as_ref(), *overlooked).await {
             Ok(true) => self.patch_node(node, patch).await,
             Ok(false) => Outcome::NotConfirmed,
             Err(error) => failure(&error),
@@ -293,12 +296,17 @@ impl ApiServer {
         }
     }
 
-    async fn is_drained(&self, node: &str, marker: Option<&Marker>) -> kube::Result<bool> {
+    async fn is_drained(
+        &self,
+        node: &str,
+        marker: Option<&Marker>,
+        overlooked: Option<Timestamp>,
+    ) -> kube::Result<bool> {
         let ours = |pod: &PodItem| is_operator_pod(pod, &self.namespace);
         let mut pods = Listing::begin(&Api::<PodItem>::all(self.client.clone()), &on_node(node)).await?;
         while let Some(pod) = pods.next().await? {
             // One that has to go is enough, however many there are.
-            if !DrainPlan::of([&pod], ours, |_| false, marker).is_done() {
+            if !DrainPlan::of([&pod], ours, |_| false, marker, overlooked).is_done() {
                 return Ok(false);
             }
         }

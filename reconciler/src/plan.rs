@@ -28,7 +28,7 @@ use crate::leadership::LeaseRecord;
 use crate::watches::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, FleetDecision, Reason};
-use brupop_core::drain::{self, DrainPlan};
+use brupop_core::drain::{self, Circumstances, DrainPlan};
 use brupop_core::facts::{FleetFacts, NodeView, Steering};
 use brupop_core::gates::answer::Answer;
 use brupop_core::gates::{self, GateState, QUESTIONS_MAX, Question};
@@ -168,7 +168,7 @@ pub async fn run(
         if next.is_empty() {
             break;
         }
-        look_at_pods(&client, namespace, &mut cluster, &mut daemon_sets, next).await?;
+        look_at_pods(&client, namespace, &mut cluster, &mut daemon_sets, &policy, time, next).await?;
     }
     let leader = leader(&cluster, own_node.as_deref());
     let pools = cluster.pools_at(time);
@@ -218,6 +218,8 @@ async fn look_at_pods(
     namespace: &str,
     cluster: &mut Cluster,
     daemon_sets: &mut DaemonSets,
+    policy: &Policy,
+    time: Timestamp,
     shadows: Vec<String>,
 ) -> Result<(), PlanError> {
     let budgets: Vec<Item<Budget>> =
@@ -229,9 +231,13 @@ async fn look_at_pods(
         let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
         daemon_sets.find(client, &pods).await?;
         let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
+        let durations = cluster.durations(policy.durations);
         let entry = cluster.entry(&shadow);
-        entry.obstacle = drain::obstacle(|| pods.iter(), &budgets, ours, orphaned);
-        entry.drain = Some(Arc::new(DrainPlan::of(&pods, ours, orphaned, entry.marker())));
+        let deadline = durations.of(entry.owner.as_ref()).drain;
+        let failures = entry.shadow().and_then(|shadow| shadow.spec.failures.as_ref());
+        let now = Circumstances { time, deadline, failures };
+        entry.obstacle = drain::obstacle(|| pods.iter(), &budgets, ours, orphaned, &now);
+        entry.drain = Some(Arc::new(DrainPlan::of(&pods, ours, orphaned, entry.marker(), None)));
     }
     Ok(())
 }

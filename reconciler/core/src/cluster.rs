@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
+use brupop_api::shadow::DrainObstacle;
 use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
 
 use crate::drain::{DrainPlan, Obstacle};
@@ -40,6 +41,8 @@ pub struct Entry {
     pub drain: Option<Arc<DrainPlan>>,
     /// What stands in the way of a drain. It is remembered for a while after the pods are no longer watched.
     pub obstacle: Option<Obstacle>,
+    /// What its drain fails on if it fails now; known once that may be.
+    pub failing: Option<DrainObstacle>,
     /// Why the API server takes no change of the Node, if that is so.
     pub denied: Option<String>,
     /// The first workload that is not available again, if there is one, and whether somebody has changed it; known only once

@@ -297,6 +297,11 @@ impl Clock {
     }
 }
 
+/// Is the drain that this marker records past its deadline, whatever came of it?
+pub fn drain_is_overdue(marker: &Marker, durations: &Durations, now: Timestamp) -> bool {
+    Clock::new(now).passed(marker.drain_started_at.as_deref(), durations.drain)
+}
+
 /// The longest time for which a slot stays in this state, if the reconciler can do what the state's deadline asks for.
 fn longest(state: State, durations: &Durations) -> SignedDuration {
     let Durations { exclusion, soak, workloads, stage, drain, reboot, settle, .. } = *durations;
@@ -452,6 +457,7 @@ mod tests {
             attempt: 7,
             at: "2026-11-21T04:00:00.250Z".into(),
             reason: "FellBack".into(),
+            obstacle: None,
         };
         let event = |count| back_off_text(&failures(count), SignedDuration::from_mins(2), "");
         let once = "it failed once, the last time at 2026-11-21T04:00:00.250Z (FellBack), and waits until ";

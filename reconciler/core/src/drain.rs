@@ -1,6 +1,8 @@
 //! What a drain does: which pods it evicts, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` decides; in
 //! which order; and which budgets stand in its way.
 
+mod noted;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use brupop_api::item::Unreadable;
@@ -11,6 +13,8 @@ use kube::core::SelectorExt as _;
 
 use crate::objects::{Budget, Controller, Pod, PodItem};
 use crate::workloads::{Found, Kind, owner};
+
+pub use noted::{Circumstances, LATE, failing_on, overdue};
 
 /// Most keys and values of all selectors of a namespace. Each is compared with each pod of a node in each pass.
 const REQUIREMENTS_MAX: usize = 4096;
@@ -76,8 +80,12 @@ pub struct DrainPlan {
     pub returning: Vec<String>,
     /// A budget covers a pod that would be left for that reason. Says which.
     pub needed: Option<String>,
+    /// What makes that pod anew.
+    pub needed_by: Option<String>,
     /// Terminating pods, and when each should be gone.
     pub leaving: Vec<(Timestamp, PodKey)>,
+    /// Pods that should have been gone by then are not waited for any more.
+    pub overlooked: Option<Timestamp>,
     /// Pods without a controller; they hold the drain up.
     pub unmanaged: Vec<PodKey>,
     /// Pods that cannot be read; they hold the drain up, too.
@@ -92,14 +100,16 @@ pub struct DrainPlan {
 impl DrainPlan {
     /// The plan for these pods of one node. The operator's own pods (`is_operator_pod`) tolerate the cordon, and come back
     /// if there is no better node: those that the marker lists are evicted, and others stay. So do pods of workloads that
-    /// the marker leaves. `orphaned` finds pods whose `DaemonSet` is gone.
+    /// the marker leaves, and pods that should have been gone by the time `overlooked`. `orphaned` finds pods whose
+    /// `DaemonSet` is gone.
     pub fn of<'p>(
         pods: impl IntoIterator<Item = &'p PodItem>,
         is_operator_pod: impl Fn(&PodItem) -> bool,
         orphaned: impl Fn(&PodItem) -> bool,
         marker: Option<&Marker>,
+        overlooked: Option<Timestamp>,
     ) -> Self {
-        let mut plan = Self::default();
+        let mut plan = Self { overlooked, ..Self::default() };
         let (listed, left) =
             marker.map_or((&[][..], &[][..]), |marker| (&marker.operator_pods, &marker.left_owners));
         for pod in pods {
@@ -110,7 +120,7 @@ impl DrainPlan {
                 DrainAction::Unreadable(_) => false,
                 // A terminating webhook serves a little longer. Nobody has to wait for that: its budget has seen to
                 // another one that is Ready, and a reboot ends its connections no worse than its own end does.
-                DrainAction::Leaving => ours,
+                DrainAction::Leaving => ours || overlooked.is_some_and(|before| gone_by(pod) <= before),
                 DrainAction::Evicted if came_back => true,
                 DrainAction::Evicted | DrainAction::Unmanaged => {
                     !left.is_empty() && left.contains(&identity(pod))
@@ -271,21 +281,25 @@ pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
     budgets: &[impl AsRef<Item<Budget>>],
     is_operator_pod: impl Fn(&PodItem) -> bool + Copy,
     orphaned: impl Fn(&PodItem) -> bool,
+    now: &Circumstances<'_>,
 ) -> Option<Obstacle> {
-    let never = undrainable(pods(), budgets, is_operator_pod, orphaned).map(Obstacle::Never);
-    let now = || blocked(pods(), budgets, is_operator_pod);
-    never.or_else(|| now().map(|budget| Obstacle::Now { budget, for_long: false }))
+    let never = undrainable(pods(), budgets, is_operator_pod, orphaned, now.time).map(Obstacle::Never);
+    let blocked = || blocked(pods(), budgets, is_operator_pod);
+    never
+        .or_else(|| noted::still(pods(), budgets, now))
+        .or_else(|| blocked().map(|budget| Obstacle::Now { budget, for_long: false }))
 }
 
 /// Why the pods of one node can never all be evicted, as pods and budgets are now; `None` if they can. Either a pod has
 /// no controller, or its budgets allow no disruption with as many pods as there are, or a pod or a budget of its
-/// namespace cannot be read. The operator's own pods (`is_operator_pod`) are exempt. `orphaned` finds pods whose
+/// namespace cannot be read, or a pod should have ended by now. The operator's own pods (`is_operator_pod`) are exempt. `orphaned` finds pods whose
 /// `DaemonSet` is gone.
 fn undrainable<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &[impl AsRef<Item<Budget>>],
     is_operator_pod: impl Fn(&PodItem) -> bool,
     orphaned: impl Fn(&PodItem) -> bool,
+    time: Timestamp,
 ) -> Option<String> {
     let mut why: Vec<String> = vec![];
     for item in pods {
@@ -300,6 +314,9 @@ fn undrainable<'p>(
                 // Most budgets are in another namespace, and this is the cheaper comparison.
                 let here = budgets.iter().map(AsRef::as_ref).filter(|budget| budget.namespace() == namespace);
                 why.extend(item.ok().and_then(|pod| forbidden(pod, here)));
+            }
+            DrainAction::Leaving if noted::is_overdue(item, time) => {
+                why.push(overdue(namespace, item.name(), gone_by(item)));
             }
             DrainAction::Stays | DrainAction::Leaving => {}
         }
@@ -339,12 +356,12 @@ fn blocked<'p>(
     why.min()
 }
 
-/// The first of these pods that a budget covers, as a sentence; `None` if there is none. A budget that cannot be read covers
-/// all of its namespace.
+/// The first of these pods that a budget covers, as a sentence, and what makes it anew; `None` if there is none. A budget
+/// that cannot be read covers all of its namespace.
 pub fn covered<'p>(
     pods: impl IntoIterator<Item = &'p PodItem>,
     budgets: &[impl AsRef<Item<Budget>>],
-) -> Option<String> {
+) -> Option<(String, String)> {
     let covers = |budget: &&Item<Budget>, pod: &PodItem| {
         let selected = || Some(selects(budget.ok()?, pod.ok()?));
         budget.namespace() == pod.namespace() && selected().unwrap_or(true)
@@ -352,7 +369,8 @@ pub fn covered<'p>(
     let why = pods.into_iter().filter_map(|pod| {
         let budget = budgets.iter().map(AsRef::as_ref).find(|budget| covers(budget, pod))?;
         let (namespace, name, budget) = (pod.namespace(), pod.name(), budget.name());
-        Some(format!("{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers"))
+        let why = format!("{namespace}/{name}, which the PodDisruptionBudget {namespace}/{budget} covers");
+        Some((why, identity(pod)))
     });
     why.min()
 }

@@ -6,6 +6,7 @@ use brupop_api::crds::SLOTS_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{AcknowledgedHalt, Slot, VersionRecord};
 use brupop_api::marker::Before;
+use brupop_api::shadow::DrainObstacle;
 use brupop_api::{Marker, names};
 use jiff::Timestamp;
 
@@ -340,6 +341,8 @@ pub struct PodFacts<'a> {
     pub returning: &'a [String],
     /// A pod that would be left on the node, for it or its like came back each time, is covered by a budget. Says which.
     pub needed: Option<&'a str>,
+    /// What the drain of the node fails on if it fails now.
+    pub failing: Option<&'a DrainObstacle>,
     /// No other pod is left to evict, so it is the turn of these pods of the operator itself, which no marker lists yet.
     /// Their UIDs.
     pub operator_pods: &'a [String],

@@ -51,6 +51,8 @@ pub struct Pod {
     pub is_mirror: bool,
     /// It is terminating, and should be gone by then.
     pub gone_by: Option<Timestamp>,
+    /// How many seconds it may take to end.
+    pub grace_period: i64,
     /// It has run to its end.
     pub finished: bool,
     /// It has not begun to run.
@@ -113,6 +115,7 @@ struct Owner {
 #[serde(default, rename_all = "camelCase")]
 struct PodSpec {
     node_name: Option<String>,
+    termination_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -156,6 +159,7 @@ impl Readable for Pod {
             controller: controller.map(Owner::read).transpose()?,
             is_mirror: metadata.annotations.complete("annotations")?.is_some_and(|kept| !kept.is_empty()),
             gone_by: metadata.deletion_timestamp,
+            grace_period: spec.termination_grace_period_seconds.unwrap_or(0),
             finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             pending: status.phase.as_deref() == Some("Pending"),
             readiness: Readiness::among(&status.conditions),

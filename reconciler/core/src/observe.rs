@@ -352,6 +352,7 @@ fn pods(entry: &Entry) -> PodFacts<'_> {
             owners_before: &plan.owners_before,
             returning: &plan.returning,
             needed: plan.needed.as_deref(),
+            failing: entry.failing.as_ref(),
             operator_pods: &plan.operator_pods,
             ..PodFacts::default()
         },

@@ -36,13 +36,14 @@ fn each_answer_is_understood() {
         (429, Some("DisruptionBudget"), Answer::Blocked("the cause".into(), Duration::from_secs(10))),
         (429, None, Answer::Blocked("the message".into(), Duration::from_secs(10))),
         (403, Some("NamespaceTerminating"), Answer::Leaving),
-        (403, None, Answer::Failed("the message".into())),
-        (500, None, Answer::Failed("the message".into())),
+        (403, None, Answer::Refused("the message".into())),
+        (500, None, Answer::Refused("the message".into())),
+        (503, None, Answer::Failed("the message".into())),
     ] {
         assert_eq!(Answer::of(&status(code, cause)), answer, "{code} {cause:?}");
     }
     let hostile = Status { code: 500, message: "\u{1b}[2J\n".repeat(200), ..Status::default() };
-    let Answer::Failed(why) = Answer::of(&hostile) else { panic!("it failed") };
+    let Answer::Refused(why) = Answer::of(&hostile) else { panic!("it is refused") };
     assert!(why.starts_with("\\u{1b}[2J\\n\\u{1b}") && why.len() <= MAX_MESSAGE, "{why}");
 }
 
@@ -129,10 +130,10 @@ fn a_pod_that_stays_too_long_is_named() {
     let by: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
     let plan = DrainPlan { leaving: vec![(by, pod("cart"))], ..DrainPlan::default() };
     let said = |seconds| Evictions::default().held_up_by(&plan, by + SignedDuration::from_secs(seconds));
-    assert_eq!((said(9), said(-119)), (None, None));
+    assert_eq!((said(29), said(-119)), (None, None));
     assert_eq!(said(-120).unwrap(), "shop/cart is terminating, and has until 2026-11-21T04:00:00Z to end");
-    assert!(said(10).unwrap().starts_with("shop/cart should have ended by 2026-11-21T04:00:00Z"));
-    assert_eq!(said(10), said(1000), "the same words as long as it stands");
+    assert!(said(30).unwrap().starts_with("shop/cart should have ended by 2026-11-21T04:00:00Z"));
+    assert_eq!(said(30), said(1000), "the same words as long as it stands");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn api_server(frozen: &'static str) -> ApiServer {
 #[tokio::test]
 async fn a_denial_is_of_node_or_shadow() {
     let patch = || JsonPatch(vec![]);
-    let confirm = || Box::new(Confirm { node: "n".into(), patch: patch(), marker: None });
+    let confirm = || Box::new(Confirm { node: "n".into(), patch: patch(), marker: None, overlooked: None });
     let node = || Operation::PatchNode { name: "n".into(), patch: patch() };
     let shadow = || Operation::PatchShadow { name: "brs-n".into(), patch: patch() };
     let grant = || Operation::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
@@ -61,6 +61,11 @@ async fn a_denial_is_of_node_or_shadow() {
 
 /// Sends a grant to an API server that gives this answer to who asks for the node's pods; also returns how many writes came.
 async fn grant_beside(pods: &str) -> (Outcome, usize) {
+    grant_overlooking(pods, None).await
+}
+
+/// The same, when pods that should have been gone by then are not waited for.
+async fn grant_overlooking(pods: &str, overlooked: Option<Timestamp>) -> (Outcome, usize) {
     let (pods, writes) = (pods.to_owned(), Arc::new(AtomicUsize::new(0)));
     let written = Arc::clone(&writes);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -75,7 +80,7 @@ async fn grant_beside(pods: &str) -> (Outcome, usize) {
     });
     let server = ApiServer { client: Client::new(service, "ns"), namespace: "ns".into(), own_node: None };
     let patch = || JsonPatch(vec![]);
-    let confirm = Box::new(Confirm { node: "n".into(), patch: patch(), marker: None });
+    let confirm = Box::new(Confirm { node: "n".into(), patch: patch(), marker: None, overlooked });
     let outcome = server.send(&Operation::Grant { confirm, name: "brs-n".into(), patch: patch() }).await;
     (outcome, writes.load(Ordering::Relaxed))
 }
@@ -97,7 +102,15 @@ async fn no_reboot_is_granted_without_a_whole_list_of_pods_that_may_stay() {
     let whole = |items: Value| list(json!({"resourceVersion": "9"}), items);
     let granted = Outcome::Granted { node: Some(10), shadow: Some(10) };
     assert_eq!(grant_beside(&whole(json!([stays]))).await, (granted.clone(), 2));
-    assert_eq!(grant_beside(&whole(json!([]))).await, (granted, 2));
+    assert_eq!(grant_beside(&whole(json!([]))).await, (granted.clone(), 2));
+    let stuck =
+        json!([pod("ReplicaSet", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))]);
+    for (overlooked, expected) in
+        [("2025-12-31T23:59:59Z", (Outcome::NotConfirmed, 0)), ("2026-01-01T00:00:00Z", (granted, 2))]
+    {
+        let overlooked = Some(overlooked.parse().unwrap());
+        assert_eq!(grant_overlooking(&whole(stuck.clone()), overlooked).await, expected, "{overlooked:?}");
+    }
     for items in [
         json!([stays, pod("ReplicaSet", json!({}))]),
         json!([pod("ReplicaSet", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))]),

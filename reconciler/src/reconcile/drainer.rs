@@ -7,15 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::Failures;
 use brupop_api::{Item, Marker, State, names};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::pass::Wake;
 use crate::evict::{Answer, Evictions};
 use crate::operation::ApiServer;
 use crate::watches::{PodWatches, WantedPods, Watches, WorkloadWatches};
 use brupop_core::cluster::{Cluster, Entry};
-use brupop_core::drain::{self, DrainAction, DrainPlan, Obstacle, PodKey, drain_action, identity};
+use brupop_core::deadlines::drain_is_overdue;
+use brupop_core::drain::{
+    self, Circumstances, DrainAction, DrainPlan, LATE, Obstacle, PodKey, drain_action, identity,
+};
 use brupop_core::kept::Dropped;
 use brupop_core::objects::{Budget, PodItem, is_operator_pod};
 use brupop_core::policy::Durations;
@@ -79,16 +83,25 @@ struct From {
     revisions: [u64; 3],
     marker: Option<Marker>,
     idle: bool,
+    failures: Option<Failures>,
+    /// How long a drain may take.
+    deadline: SignedDuration,
+    /// A drain has taken that long.
+    overdue: bool,
 }
 
 impl From {
-    fn of(entry: Option<&Entry>, revisions: [u64; 3]) -> Self {
+    fn of(entry: Option<&Entry>, revisions: [u64; 3], durations: &Durations, time: Timestamp) -> Self {
         // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
         let shadow = entry.and_then(Entry::shadow);
+        let marker = entry.and_then(Entry::marker);
         Self {
             revisions,
-            marker: entry.and_then(Entry::marker).cloned(),
+            marker: marker.cloned(),
             idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
+            failures: shadow.and_then(|shadow| shadow.spec.failures.clone()),
+            deadline: durations.drain,
+            overdue: marker.is_some_and(|marker| drain_is_overdue(marker, durations, time)),
         }
     }
 }
@@ -140,7 +153,11 @@ pub(super) struct Around<'a> {
     pub(super) api: &'a ApiServer,
     pub(super) watches: &'a Watches,
     pub(super) durations: &'a Durations,
+    /// Pods that are still there at a drain's deadline are deleted.
+    pub(super) force: bool,
     pub(super) now: Duration,
+    /// The time at `now`.
+    pub(super) time: Timestamp,
 }
 
 impl Drainer {
@@ -153,11 +170,12 @@ impl Drainer {
         let wanted =
             wanted.map(|(why, shadow, node)| WantedPods { shadow, node, spare: why == For::Another });
         self.pods.want(&api.client, watches, wanted, now);
-        self.look_at_pods(cluster, &api.namespace, now);
+        self.look_at_pods(around, cluster);
         self.watch_workloads(around, cluster);
         // The watches of workloads have just changed.
-        self.look_at_pods(cluster, &api.namespace, now);
+        self.look_at_pods(around, cluster);
         self.note_drains(around, cluster, wake);
+        self.note_failing(around, cluster);
         self.evictions.retain(cluster.drains());
         self.returns.retain(|name| cluster.drain(name).is_some());
         for namespace in self.pods.relaxed() {
@@ -226,7 +244,8 @@ impl Drainer {
     }
 
     /// Looks at the pods of the nodes where something has changed. Returns whether anything else follows from them.
-    pub(super) fn look_at_pods(&mut self, cluster: &Cluster, namespace: &str, now: Duration) -> bool {
+    pub(super) fn look_at_pods(&mut self, around: &Around<'_>, cluster: &Cluster) -> bool {
+        let now = around.now;
         let Self { pods: watched, workloads, node_pods, returns, .. } = self;
         let Some(budgets_revision) = watched.budgets_revision() else {
             return !std::mem::take(node_pods).is_empty();
@@ -235,15 +254,18 @@ impl Drainer {
         let mut changed = watched.has_dropped();
         let known = watched.known();
         node_pods.retain(|name, _| known.contains_key(name));
+        let durations = cluster.durations(*around.durations);
         for (name, pods) in &known {
-            let pods = *pods;
-            let from = From::of(cluster.entries.get(name), [pods, budgets_revision, workloads.revision()]);
+            let entry = cluster.entries.get(name);
+            let durations = durations.of(entry.and_then(|entry| entry.owner.as_ref()));
+            let revisions = [*pods, budgets_revision, workloads.revision()];
+            let from = From::of(entry, revisions, durations, around.time);
             let before = node_pods.get(name);
             if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
                 continue;
             }
             let budgets = budgets.get_or_insert_with(|| watched.budgets());
-            let look = Look { name, namespace, pods: &watched.pods(name), budgets, workloads, now };
+            let look = Look { name, around, pods: &watched.pods(name), budgets, workloads };
             let after = look.at(from, returns);
             changed |= before.is_none_or(|before| before.leads_to() != after.leads_to());
             node_pods.insert(name.clone(), after);
@@ -279,6 +301,22 @@ impl Drainer {
                 passed_over.stands(entry, Duration::try_from(patience).unwrap_or_default(), now, wake)
             })
         });
+    }
+
+    /// Notes with the nodes whose drains may fail now what they fail on.
+    fn note_failing(&self, around: &Around<'_>, cluster: &mut Cluster) {
+        for (name, entry) in &mut cluster.entries {
+            entry.failing = self.node_pods.get(name).and_then(|found| {
+                let plan = &found.drain.as_ref()?.plan;
+                let may_fail = found.from.overdue || plan.needed.is_some() || !plan.returning.is_empty();
+                if !may_fail || found.from.idle {
+                    return None;
+                }
+                let (pods, budgets) = (self.pods.pods(name), self.pods.budgets());
+                let refused = |pod: &PodKey| self.evictions.is_refused(pod);
+                drain::failing_on(plan, || pods.iter().map(AsRef::as_ref), &budgets, refused, around.time)
+            });
+        }
     }
 
     /// Watches the workloads whose pods are about to be evicted, and those that have to become available again.
@@ -337,30 +375,39 @@ impl Drainer {
 /// A look at the pods of one node.
 struct Look<'l> {
     name: &'l str,
-    namespace: &'l str,
+    around: &'l Around<'l>,
     pods: &'l [Arc<PodItem>],
     budgets: &'l [Arc<Item<Budget>>],
     workloads: &'l WorkloadWatches,
-    now: Duration,
 }
 
 impl Look<'_> {
     fn at(&self, from: From, returns: &mut Returns) -> NodePods {
-        let &Self { name, namespace, budgets, workloads, now, .. } = self;
-        let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
+        let &Self { name, around, budgets, workloads, .. } = self;
+        let &Around { api, force, now, time, .. } = around;
+        let ours = |pod: &PodItem| is_operator_pod(pod, &api.namespace);
         let orphaned = |pod: &PodItem| workloads.orphaned(pod);
         let pods = || self.pods.iter().map(AsRef::as_ref);
         let marker = from.marker.as_ref();
-        let mut plan = DrainPlan::of(pods(), ours, orphaned, marker);
+        let overlooked = (force && from.overdue).then(|| time.checked_sub(LATE).ok()).flatten();
+        let mut plan = DrainPlan::of(pods(), ours, orphaned, marker, overlooked);
         let evicted =
             || pods().filter(|pod| !ours(pod) && drain_action(pod, orphaned(pod)) != DrainAction::Stays);
         let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
+        if !force {
+            plan.put_first(pods(), budgets, from.failures.as_ref());
+        }
+        let circumstances = Circumstances { time, deadline: from.deadline, failures: from.failures.as_ref() };
+        let changes = circumstances.changes_at(pods());
+        let changes = changes.map(|at| now + Duration::try_from(at.duration_since(time)).unwrap_or_default());
+        let until = until.into_iter().chain(changes).min();
         plan.keep_available(|owner| workloads.found(owner));
         // A drain that has begun does not wait until workloads that appear meanwhile are known.
         let begun = marker.is_some_and(|marker| marker.drain_started_at.is_some());
         let known = begun || pods().filter_map(owner).all(|owner| workloads.found(&owner).is_some());
         let drain = known.then(|| {
-            let obstacle = drain::obstacle(pods, budgets, ours, |pod| from.idle && orphaned(pod));
+            let orphaned = |pod: &PodItem| from.idle && orphaned(pod);
+            let obstacle = drain::obstacle(pods, budgets, ours, orphaned, &circumstances);
             NodeDrain { plan: Arc::new(plan), obstacle }
         });
         let workloads: BTreeSet<_> = pods().filter_map(|pod| Workload::parse(&owner(pod)?)).collect();
@@ -389,7 +436,7 @@ fn leave<'p, P: Iterator<Item = &'p PodItem>>(
     if !left.is_empty() || !plan.returning.is_empty() {
         let is_left =
             |pod: &&PodItem| [left, &plan.returning].iter().any(|them| them.contains(&identity(pod)));
-        plan.needed = drain::covered(pods().filter(is_left), budgets);
+        (plan.needed, plan.needed_by) = drain::covered(pods().filter(is_left), budgets).unzip();
     }
     found.next
 }

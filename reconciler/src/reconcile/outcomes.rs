@@ -155,7 +155,9 @@ impl Reconciler {
             Answer::Blocked(why, _) => {
                 tracing::info!(namespace, name, why, "a PodDisruptionBudget blocks an eviction");
             }
-            Answer::Failed(why) => tracing::warn!(namespace, name, why, "an eviction failed; trying again"),
+            Answer::Refused(why) | Answer::Failed(why) => {
+                tracing::warn!(namespace, name, why, "an eviction failed; trying again");
+            }
         }
     }
 

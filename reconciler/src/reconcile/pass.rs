@@ -23,6 +23,7 @@ use brupop_core::drain::DrainPlan;
 use brupop_core::facts::{FleetFacts, NodeView};
 use brupop_core::observe::{Leader, Now, Observed, observe};
 use brupop_core::outcome;
+use brupop_core::policy::Policy;
 use brupop_core::status::EventText;
 
 /// At most so many requests are under way at once. A request that has no room is decided anew when another one is answered.
@@ -88,7 +89,7 @@ impl Reconciler {
         let now = Timestamp::now();
         // Whose pods and workloads are watched depends on who owns a node.
         cluster.prepare_pools(now, self.policy.durations.min_remaining);
-        let (around, drainer) = self.around();
+        let (around, drainer) = self.around(now);
         drainer.watch(&around, &mut cluster, &mut wake);
         self.note_denials(&mut cluster, &mut wake);
         let rounding = TimestampRound::new().smallest(Unit::Millisecond).mode(jiff::RoundMode::Trunc);
@@ -342,9 +343,10 @@ impl Reconciler {
 
     /// Pods have changed: does anything else follow from them than before?
     pub(super) fn drains_changed(&mut self) -> bool {
-        let (watches, now) = (Arc::clone(&self.watches), self.now());
+        let watches = Arc::clone(&self.watches);
         let Ok(cluster) = watches.cluster() else { return true };
-        self.leading.drainer.look_at_pods(&cluster, &self.api.namespace, now)
+        let (around, drainer) = self.around(Timestamp::now());
+        drainer.look_at_pods(&around, &cluster)
     }
 
     /// May a request of this key be sent now? If not, the pass notes when it may.
@@ -396,11 +398,10 @@ impl Reconciler {
         self.leading.under_way.push(sent.boxed());
     }
 
-    /// What a drainer needs to know, and the drainer.
-    fn around(&mut self) -> (Around<'_>, &mut Drainer) {
-        let now = self.epoch.elapsed();
-        let around =
-            Around { api: &self.api, watches: &self.watches, durations: &self.policy.durations, now };
+    /// What a drainer needs to know at this time, and the drainer.
+    fn around(&mut self, time: Timestamp) -> (Around<'_>, &mut Drainer) {
+        let (now, Policy { durations, force, .. }) = (self.epoch.elapsed(), &self.policy);
+        let around = Around { api: &self.api, watches: &self.watches, durations, force: *force, now, time };
         (around, &mut self.leading.drainer)
     }
 }

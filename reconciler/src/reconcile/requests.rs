@@ -202,6 +202,7 @@ fn confirm(cluster: &Cluster, view: &NodeView<'_>, write: &Write<'_>) -> Result<
         node: node.name.to_owned(),
         patch,
         marker: node.marker.cloned(),
+        overlooked: cluster.drain(view.shadow_name).and_then(|plan| plan.overlooked),
     }))
 }
 

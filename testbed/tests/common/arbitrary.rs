@@ -2,7 +2,7 @@
 
 use brupop_api::fleet::{NodeFailure, Slot, VersionRecord};
 use brupop_api::names;
-use brupop_api::shadow::{Failures, Staged};
+use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind, Staged};
 use brupop_api::{Field, Marker, Problem, State, Value};
 use proptest::collection::{btree_map, vec};
 use proptest::option::weighted;
@@ -208,6 +208,8 @@ fn shadow() -> impl Strategy<Value = Json> {
     let failures = [
         json!({"count": 1, "attempt": 2, "at": TIMES[0], "reason": "FellBack"}),
         json!({"count": 2, "at": TIMES[1], "reason": "Aborted"}),
+        json!({"count": 2, "attempt": 3, "at": TIMES[1], "reason": "DrainTimedOut",
+            "obstacle": {"kind": "Budget", "of": "shop/cart"}}),
     ];
     let spec = object(vec![
         ("state", select(texts(&State::ALL.map(State::as_str)[..4])).prop_map(Some).boxed()),
@@ -345,10 +347,12 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
         Field::StatusMessage => text(&["", "another thing"]),
         Field::UpdaterInterface => text(&[names::UPDATER_INTERFACE_VERSION, "none"]),
         Field::OsImage => text(&["Bottlerocket OS 1.19.4 (aws-k8s-1.29)"]),
-        Field::SpecFailures => (0_u64..3, 0_u64..3)
-            .prop_map(|(count, attempt)| {
-                let (at, reason) = (TIMES[0].to_owned(), "FellBack".to_owned());
-                Value::Failures(Failures { count, attempt, at, reason })
+        Field::SpecFailures => (0_u64..3, 0_u64..3, any::<bool>())
+            .prop_map(|(count, attempt, noted)| {
+                let (at, reason) = (TIMES[0].to_owned(), "DrainTimedOut".to_owned());
+                let obstacle =
+                    noted.then(|| DrainObstacle { kind: ObstacleKind::Budget, of: "shop/cart".to_owned() });
+                Value::Failures(Failures { count, attempt, at, reason, obstacle })
             })
             .boxed(),
         Field::StatusStaged => (select(&VERSIONS[..]), any::<bool>())

@@ -1,6 +1,7 @@
 //! A node in mid-update: staged, rebooted, monitored; or given up.
 
 use brupop_api::facts::ShadowFacts;
+use brupop_api::shadow::DrainObstacle;
 use brupop_api::{Field, Marker, State, Value};
 
 use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, pool_halts, writes};
@@ -41,8 +42,16 @@ impl<'a> Case<'_, 'a> {
     }
 
     pub(super) fn abort(self, why: Abort) -> Decision<'a> {
-        let write = writes::abort(self.fleet, self.shadow, why);
+        let write = writes::abort(self.fleet, self.shadow, why, self.drain_obstacle());
         Decision::write(write, Reason::Aborting(why)).reaching(Milestone::Aborted(why))
+    }
+
+    /// What a drain of the node fails on, as far as is known: it may have failed on it before. `None` once a drain has got past
+    /// everything.
+    fn drain_obstacle(self) -> Option<&'a DrainObstacle> {
+        let drained = self.node.marker.is_some_and(|marker| marker.drained_at.is_some());
+        let before = || self.shadow.spec.failures?.obstacle.as_ref();
+        if drained || self.boot() != Boot::Same { None } else { self.view.pods.failing.or_else(before) }
     }
 
     /// Why to give the update up, if there is a reason. Ask this only while no reboot is under way: before the agent

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use brupop_api::crds::COUNTER_MAX;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
-use brupop_api::shadow::Failures;
+use brupop_api::shadow::{DrainObstacle, Failures};
 use brupop_api::{
     BottlerocketShadow, BottlerocketShadowSpec, Field, Marker, Object, State, Value, Write, names,
 };
@@ -134,7 +134,13 @@ pub(super) fn finish<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>) -> Wr
 }
 
 /// The update is given up. The write tests the claim, so that either the abort or the reboot wins, and never both.
-pub(super) fn abort<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, why: Abort) -> Write<'a> {
+/// If that is a failure, it notes what its drain failed on.
+pub(super) fn abort<'a>(
+    fleet: &FleetFacts<'a>,
+    shadow: &ShadowFacts<'a>,
+    why: Abort,
+    obstacle: Option<&DrainObstacle>,
+) -> Write<'a> {
     let mut sets =
         vec![(Field::SpecRebootFromBootId, Value::Absent), (Field::SpecBaselineBootId, Value::Absent)];
     if why.is_failure() {
@@ -143,6 +149,7 @@ pub(super) fn abort<'a>(fleet: &FleetFacts<'a>, shadow: &ShadowFacts<'a>, why: A
             attempt: shadow.spec.attempt.unwrap_or(0),
             at: fleet.now.to_owned(),
             reason: why.as_str().to_owned(),
+            obstacle: obstacle.cloned(),
         };
         sets.push((Field::SpecFailures, Value::Failures(failures)));
     }

@@ -24,7 +24,7 @@ fn of<'p>(
 ) -> DrainPlan {
     let operator_pods = listed.iter().map(|name| format!("uid-{name}")).collect();
     let marker = Marker { operator_pods, ..Marker::default() };
-    DrainPlan::of(pods, is_operator_pod, |_| false, Some(&marker))
+    DrainPlan::of(pods, is_operator_pod, |_| false, Some(&marker), None)
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn pods_of_workloads_that_are_left_stay() {
     ];
     let left_owners = ["apps/v1/ReplicaSet/shop/cart", "v1/Pod/shop/c"].map(str::to_owned).into();
     let marker = Marker { left_owners, ..Marker::default() };
-    let plan = DrainPlan::of(&pods, |_| false, |_| false, Some(&marker));
+    let plan = DrainPlan::of(&pods, |_| false, |_| false, Some(&marker), None);
     assert_eq!(plan.evict.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["b"]);
     assert_eq!((plan.unmanaged.len(), plan.leaving.len()), (0, 1), "what leaves is waited for");
 }

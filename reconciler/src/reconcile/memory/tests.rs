@@ -55,7 +55,7 @@ fn a_flapping_label_logs_no_more_than_its_quota() {
 #[test]
 fn a_denial_within_a_grant_counts() {
     let patch = || json_patch::Patch(vec![]);
-    let confirm = || Box::new(Confirm { node: "n".into(), patch: patch(), marker: None });
+    let confirm = || Box::new(Confirm { node: "n".into(), patch: patch(), marker: None, overlooked: None });
     let grant = Operation::Grant { confirm: confirm(), name: "brs-n".into(), patch: patch() };
     let spec = Operation::PatchShadow { name: "brs-n".into(), patch: patch() };
     let (of_node, of_shadow) = (Key::Node("brs-n".into()), Key::Shadow("brs-n".into()));

@@ -267,6 +267,7 @@ impl Fleet {
                 agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
                 drain: place.plan.clone().map(Arc::new),
                 obstacle: never.or(now),
+                failing: None,
                 denied: place.denied.then(|| "a rule".to_owned()),
                 evicted: place.missing.map(|(missing, changed)| {
                     missing.then(|| ("apps/v1/ReplicaSet/shop/cart".to_owned(), changed))

@@ -4,8 +4,10 @@ use State::{Idle, StagedAndPerformedUpdate};
 
 use super::world::*;
 use super::*;
+use brupop_api::shadow::{DrainObstacle, Failures, ObstacleKind};
+
 use crate::decide::{Abort, Reason, node as decide, slots};
-use crate::facts::{BetweenUpdates, FleetFacts, NodeView, PodFacts, PoolFacts, Steering};
+use crate::facts::{BetweenUpdates, FleetFacts, NodeView, PodFacts, PoolFacts, Steering, TimeFacts};
 use crate::policy::FailureBudget;
 
 const WHY: &str = "the PodDisruptionBudget shop/cart wants all of its 2 pods healthy";
@@ -81,6 +83,51 @@ fn a_drain_ends_at_its_deadline_as_configured() {
     undrainable.pods.undrainable = Some(WHY);
     let forced = FleetFacts { force: true, ..without_slots() };
     assert_eq!(taken(&forced, &[undrainable]), [SHADOW], "the deadline will see to it");
+}
+
+/// Each later leader reads there what the next drain would fail on.
+#[test]
+fn what_a_drain_fails_on_is_noted_until_one_gets_past_it() {
+    let obstacle = |of: &str| DrainObstacle { kind: ObstacleKind::Budget, of: of.to_owned() };
+    let (seen, before) = (obstacle("shop/cart"), obstacle("shop/mail"));
+    let failed = Failures { obstacle: Some(before.clone()), ..Failures::default() };
+    let (begun, emptied) = (marker(1, false), marker(1, true));
+    let staged = || updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+    let overdue = |marker, failing| {
+        let mut view = staged();
+        marked(&mut view, marker);
+        (view.pods.failing, view.time.drain_overdue) = (failing, true);
+        view
+    };
+    let owners = ["v1/Pod/shop/cart-0".to_owned()];
+    let comes_back = NodeView {
+        pods: PodFacts {
+            needed: Some("shop/cart-0"),
+            returning: &owners,
+            ..overdue(&begun, Some(&seen)).pods
+        },
+        time: TimeFacts::default(),
+        ..overdue(&begun, Some(&seen))
+    };
+    let step_failed = updating(StagedAndPerformedUpdate, State::ErrorReset);
+    let mut fell_back = updating(State::RebootedIntoUpdate, StagedAndPerformedUpdate);
+    rebooted(&mut fell_back, OLD);
+    for (says, mut view, why, noted) in [
+        ("it failed", overdue(&begun, Some(&seen)), Abort::DrainTimedOut, Some(&seen)),
+        ("pods came back", comes_back, Abort::PodsComeBack, Some(&seen)),
+        ("nobody knows on what", overdue(&begun, None), Abort::DrainTimedOut, Some(&before)),
+        ("it was not begun", step_failed, Abort::StepFailed, Some(&before)),
+        ("it was over", overdue(&emptied, None), Abort::DrainTimedOut, None),
+        ("the host was rebooted", fell_back, Abort::FellBack, None),
+    ] {
+        shadow(&mut view, |shadow| shadow.spec.failures = Some(&failed));
+        let decision = decide(&fleet(), &view);
+        assert_eq!(decision.reason, Reason::Aborting(why), "{says}");
+        let Some(Value::Failures(failures)) = sets(write(&decision), Field::SpecFailures) else {
+            panic!("{says}: no failure")
+        };
+        assert_eq!(failures.obstacle.as_ref(), noted, "{says}");
+    }
 }
 
 #[test]

@@ -16,7 +16,8 @@ use crate::facts::{FleetFacts, NodeView};
 use crate::policy::FailureBudget;
 
 pub(super) fn failures(reason: &str) -> Failures {
-    Failures { count: 1, attempt: 1, at: "2026-11-21T03:00:00Z".to_owned(), reason: reason.to_owned() }
+    let (at, reason) = ("2026-11-21T03:00:00Z".to_owned(), reason.to_owned());
+    Failures { count: 1, attempt: 1, at, reason, obstacle: None }
 }
 
 /// Given up, undone, about to give its slot back.

@@ -104,13 +104,14 @@ fn what_can_never_be_evicted_is_named() {
         ("of a DaemonSet", &of("DaemonSet"), vec![over("all", "cart", 2, 2)], None),
         ("unmanaged", &pod("debug", None, "True"), vec![], Some("shop/debug has no controller")),
     ] {
-        let why = undrainable([pod], &budgets, |_| false, |_| false);
+        let why = undrainable([pod], &budgets, |_| false, |_| false, Timestamp::UNIX_EPOCH);
         assert_eq!(
             why.as_deref().map(|why| word.is_some_and(|word| why.contains(word))),
             word.map(|_| true),
             "{says}: {why:?}"
         );
-        assert_eq!(undrainable([pod], &budgets, |_| true, |_| false), None, "{says}, but ours");
+        let ours = undrainable([pod], &budgets, |_| true, |_| false, Timestamp::UNIX_EPOCH);
+        assert_eq!(ours, None, "{says}, but ours");
     }
 }
 
@@ -161,7 +162,9 @@ fn a_shut_budget_is_waited_for() {
     }
     assert_eq!(blocked([&ready], &allowing(0), |_| true), None, "ours");
     let why = "shop/cart-0, which the PodDisruptionBudget shop/some covers";
-    assert_eq!(covered([&ready], &allowing(1)).as_deref(), Some(why), "whatever it allows");
+    let owner = "apps/v1/ReplicaSet/shop/cart";
+    let of_it = Some((why.to_owned(), owner.to_owned()));
+    assert_eq!(covered([&ready], &allowing(1)), of_it, "whatever it allows");
     assert_eq!(covered([&ready], &[over("most", "mail", 3, 2)]), None, "of other pods");
 }
 
