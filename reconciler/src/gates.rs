@@ -1,38 +1,45 @@
-//! Asks the sources of gates, one question at a time. The sources are the administrator's: files of a Secret, for each a URL,
-//! and perhaps an authority and a token. They are read anew for each question, and never shown; nor is what is answered.
+//! Asks the sources of gates, each question on a thread of its own. The sources are the administrator's: files of a Secret, for
+//! each a URL, and perhaps an authority and a token. They are read anew for each question, and never shown; nor is what is
+//! answered. What a source sends is bounded from its first byte on, so that nothing it does holds up anything else.
 
+use std::error::Error;
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use brupop_core::gates::Question;
 use brupop_core::gates::answer::{self, ANSWER_MAX, Answer, Found, Nonsense};
+use brupop_runtime::OwnThread;
 use futures::future::OptionFuture;
-use http::header::{ACCEPT, AUTHORIZATION, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, HOST, USER_AGENT};
 use http::uri::Scheme;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::Bytes;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use rustls::pki_types::CertificateDer;
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, join};
+use tokio_rustls::TlsConnector;
+use tower::Service as _;
 
 /// Longest time for all of a question.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time that the source is to spend on an expression.
 const EVALUATION: &str = "5s";
+/// Most bytes that are read for an expression: a TLS handshake, whatever precedes the answer, its head and [`ANSWER_MAX`].
+const READ_MAX: u64 = 256 * 1024;
 /// Longest URL, authority and token, in bytes.
 const URL_MAX: u64 = 1024;
 const AUTHORITY_MAX: u64 = 256 * 1024;
 const TOKEN_MAX: u64 = 16 * 1024;
 
-/// Why a question has no answer. No sentence has a word of an answer, a URL or a token.
+/// Why a question has no answer. No sentence has a word of an answer, a certificate, a URL or a token.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The administrator has named no such source.
@@ -45,7 +52,7 @@ pub enum AskError {
         file: String,
         /// Why.
         #[source]
-        why: std::io::Error,
+        why: io::Error,
     },
     /// A file is too long.
     #[error("{0} of the Secret brupop-gate-sources is too long")]
@@ -65,9 +72,12 @@ pub enum AskError {
     /// The token is no token.
     #[error("{0} of the Secret brupop-gate-sources is no token")]
     Token(String),
-    /// It could not be asked.
+    /// There is no connection. The cause has the words of the operating system.
     #[error("it cannot be reached")]
-    Unreachable(#[source] hyper_util::client::legacy::Error),
+    Unreachable(#[source] Box<dyn Error + Send + Sync>),
+    /// It is not who it should be, or does not speak TLS.
+    #[error("it cannot be reached: {0}")]
+    Tls(&'static str),
     /// It took too long.
     #[error("it did not answer in {} s", TIMEOUT.as_secs())]
     TimedOut,
@@ -77,8 +87,11 @@ pub enum AskError {
     /// It answered with something else.
     #[error("it answers with the HTTP status {0}")]
     Status(StatusCode),
-    /// Its answer broke off.
-    #[error("its answer broke off")]
+    /// It sent no whole answer, or too much before it.
+    #[error(
+        "its answer broke off, is not HTTP, or has more than {} KiB together with what comes before it",
+        READ_MAX >> 10
+    )]
     BrokeOff,
     /// Its answer says nothing.
     #[error(transparent)]
@@ -103,18 +116,20 @@ impl Sources {
     /// # Errors
     /// There is no answer, or it says nothing.
     pub async fn ask(&self, question: &Question) -> Result<Answer, AskError> {
-        tokio::time::timeout(TIMEOUT, self.answer(question)).await.unwrap_or(Err(AskError::TimedOut))
+        // When this ends, in whatever way, so does the thread.
+        let thread = OwnThread::start("gate").map_err(|_| AskError::Ours)?;
+        let answer = thread.spawn(answer(Arc::clone(&self.0), question.clone()));
+        let answer = tokio::time::timeout(TIMEOUT, answer).await.map_err(|_| AskError::TimedOut)?;
+        answer.map_err(|_| AskError::Ours)?
     }
+}
 
-    async fn answer(&self, question: &Question) -> Result<Answer, AskError> {
-        let (folder, name) = (Arc::clone(&self.0), question.source.clone());
-        let reading = tokio::task::spawn_blocking(move || Source::read(&folder, &name));
-        let source = reading.await.map_err(|_| AskError::Ours)??;
-        let client = source.client()?;
-        let requires = OptionFuture::from(question.requires.as_deref().map(|it| source.find(&client, it)));
-        let (query, requires) = tokio::join!(source.find(&client, &question.query), requires);
-        Ok(Answer::of(query?, requires.transpose()?))
-    }
+async fn answer(folder: Arc<Path>, question: Question) -> Result<Answer, AskError> {
+    let source = Source::read(&folder, &question.source)?;
+    let tls = TlsConnector::from(Arc::new(source.tls()?));
+    let requires = OptionFuture::from(question.requires.as_deref().map(|it| source.find(&tls, it)));
+    let (query, requires) = tokio::join!(source.find(&tls, &question.query), requires);
+    Ok(Answer::of(query?, requires.transpose()?))
 }
 
 /// A source, as it is now.
@@ -124,8 +139,6 @@ struct Source {
     authority: Option<String>,
     token: Option<HeaderValue>,
 }
-
-type HttpClient = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
 
 impl Source {
     fn read(folder: &Path, name: &str) -> Result<Self, AskError> {
@@ -143,8 +156,8 @@ impl Source {
         Ok(Self { name: name.to_owned(), url, authority, token: token.transpose()? })
     }
 
-    /// A client for one question: nothing is kept of it, so what changes in the Secret counts at once.
-    fn client(&self) -> Result<HttpClient, AskError> {
+    /// By which authorities it is told.
+    fn tls(&self) -> Result<ClientConfig, AskError> {
         let mut roots = RootCertStore::empty();
         if self.url.scheme() == Some(&Scheme::HTTPS) {
             let unusable = || AskError::Authority(format!("{}.ca", self.name));
@@ -156,22 +169,36 @@ impl Source {
                 return Err(unusable());
             }
         }
-        let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
-        Ok(Client::builder(TokioExecutor::new()).build(connector))
+        Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+    }
+
+    /// A connection for one expression: nothing is kept of it, so what changes in the Secret counts at once.
+    async fn connect(&self, tls: &TlsConnector) -> Result<SendRequest<Empty<Bytes>>, AskError> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        let stream = tcp.call(self.url.clone()).await.map_err(|error| AskError::Unreachable(error.into()))?;
+        let (reads, writes) = stream.into_inner().into_split();
+        let stream = join(reads.take(READ_MAX), writes);
+        if self.url.scheme() != Some(&Scheme::HTTPS) {
+            return converse(stream).await;
+        }
+        // An address of IPv6 is in brackets.
+        let host = self.url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let name = ServerName::try_from(host).map_err(|_| AskError::Url(format!("{}.url", self.name)))?;
+        converse(tls.connect(name, stream).await.map_err(|error| AskError::Tls(without_names(&error)))?).await
     }
 
     /// What this expression finds.
-    async fn find(&self, client: &HttpClient, expression: &str) -> Result<Found, AskError> {
+    async fn find(&self, tls: &TlsConnector, expression: &str) -> Result<Found, AskError> {
         let mut request = Request::get(query(&self.url, expression).ok_or(AskError::Ours)?)
+            .header(HOST, self.url.authority().map_or("", |it| it.as_str()))
             .header(ACCEPT, "application/json")
             .header(USER_AGENT, concat!("brupop-reconciler/", env!("CARGO_PKG_VERSION")));
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token);
         }
         let request = request.body(Empty::new()).map_err(|_| AskError::Ours)?;
-        let answer = client.request(request).await.map_err(AskError::Unreachable)?;
+        let answer = self.connect(tls).await?.send_request(request).await.map_err(|_| AskError::BrokeOff)?;
         match answer.status() {
             StatusCode::OK => {}
             status @ (StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) => {
@@ -186,11 +213,44 @@ impl Source {
     }
 }
 
+/// Begins to speak HTTP.
+async fn converse<S>(stream: S) -> Result<SendRequest<Empty<Bytes>>, AskError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (requests, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|_| AskError::BrokeOff)?;
+    // It ends with the thread. Why it ends early, whoever awaits the answer learns, too.
+    tokio::spawn(connection);
+    Ok(requests)
+}
+
+/// Why there is no TLS connection. What rustls says has names in it, which the other side may have chosen.
+fn without_names(error: &io::Error) -> &'static str {
+    use CertificateError::{
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, UnknownIssuer,
+    };
+    match error.get_ref().and_then(|it| it.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(why)) => match why {
+            UnknownIssuer | BadSignature => {
+                "none of the authorities that the Secret names has signed its certificate"
+            }
+            NotValidForName | NotValidForNameContext { .. } => "its certificate is for another name",
+            Expired | ExpiredContext { .. } => "its certificate has expired",
+            NotValidYet | NotValidYetContext { .. } => "its certificate is not valid yet",
+            _ => "its certificate cannot be verified",
+        },
+        Some(_) => "it does not speak TLS as it should",
+        None => "it ended the TLS handshake",
+    }
+}
+
 /// A file of at most so many bytes; `None` if there is none.
 fn read(folder: &Path, file: &str, most: u64) -> Result<Option<String>, AskError> {
     let failed = |why| AskError::File { file: file.to_owned(), why };
     let opened = match std::fs::File::open(folder.join(file)) {
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
     };
     let mut text = String::new();
@@ -213,7 +273,7 @@ fn bearer(token: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// The URL that asks for this expression. One series is as good as a thousand.
+/// What asks for this expression, at the source of this URL. One series is as good as a thousand.
 fn query(base: &Uri, expression: &str) -> Option<Uri> {
     let mut path =
         format!("{}/api/v1/query?limit=1&timeout={EVALUATION}&query=", base.path().trim_end_matches('/'));
@@ -225,8 +285,7 @@ fn query(base: &Uri, expression: &str) -> Option<Uri> {
             let _ = write!(path, "%{byte:02X}");
         }
     }
-    let scheme_and_host = Uri::builder().scheme(base.scheme()?.clone()).authority(base.authority()?.clone());
-    scheme_and_host.path_and_query(path).build().ok()
+    path.parse().ok()
 }
 
 #[cfg(test)]

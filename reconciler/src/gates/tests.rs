@@ -6,10 +6,11 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -143,7 +144,7 @@ async fn a_token_is_sent_to_who_has_the_certificate_and_to_nobody_else() {
         Folder::with(&files).ask("up", None).await
     };
     let refused = describe(&ask(&other.cert.pem()).await.unwrap_err());
-    assert!(refused.starts_with("it cannot be reached") && !refused.contains("s3cret"), "{refused}");
+    assert!(refused.starts_with("it cannot be reached: none of the authorities"), "{refused}");
     assert!(server.heads.lock().unwrap().is_empty(), "it was asked");
     let both = format!("{}{}", other.cert.pem(), certificate.cert.pem());
     assert_eq!(ask(&both).await.unwrap(), Answer::Good);
@@ -164,6 +165,9 @@ async fn what_is_no_answer_says_nothing() {
         ("html", http("200 OK", "<html>hush</html>")),
         ("huge", huge),
         ("half", "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhush".to_owned()),
+        // More than the bytes that are read.
+        ("early", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100_000)),
+        ("no%20HTTP", "hush\r\n\r\n".to_owned()),
         ("good", http("200 OK", NOTHING)),
     ];
     let server = Server::start(None, &answers).await;
@@ -174,7 +178,9 @@ async fn what_is_no_answer_says_nothing() {
         ("login", "it answers with the HTTP status 302"),
         ("html", "its answer is not that of a Prometheus"),
         ("huge", "its answer is longer than 64 KiB"),
-        ("unanswered", "it cannot be reached"),
+        ("unanswered", "its answer broke off"),
+        ("early", "its answer broke off, is not HTTP, or has more than 256 KiB"),
+        ("no HTTP", "its answer broke off, is not HTTP"),
     ] {
         let why = describe(&folder.ask(query, None).await.unwrap_err());
         assert!(why.starts_with(expected) && !why.contains("hush"), "{query}: {why}");
@@ -235,4 +241,44 @@ async fn what_is_wrong_with_a_source_is_said() {
     std::fs::write(version.join("main.url"), good).unwrap();
     std::os::unix::fs::symlink("..2026_11_21", folder.0.join("..data")).unwrap();
     assert!(matches!(folder.ask("up", None).await, Err(AskError::Unreachable(_))));
+}
+
+/// What a certificate says is the other side's choice.
+#[tokio::test]
+async fn no_name_of_a_certificate_is_told() {
+    let certificate = generate_simple_self_signed(vec!["hush.example".to_owned()]).unwrap();
+    let server = Server::start(Some(&certificate), &[]).await;
+    let url = format!("https://{}", server.address);
+    let files = [("main.url", url.as_str()), ("main.ca", &certificate.cert.pem())];
+    let why = describe(&Folder::with(&files).ask("up", None).await.unwrap_err());
+    assert_eq!(why, "it cannot be reached: its certificate is for another name");
+    // Who does not speak TLS.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"hush hush hush\r\n").await.unwrap();
+    });
+    let files = [("main.url", url.as_str()), ("main.ca", &certificate.cert.pem())];
+    let why = describe(&Folder::with(&files).ask("up", None).await.unwrap_err());
+    assert_eq!(why, "it cannot be reached: it does not speak TLS as it should");
+}
+
+/// Whatever a source does with its connection is done on another thread than the loop's.
+#[tokio::test]
+async fn a_question_is_asked_while_the_thread_of_the_loop_is_held_up() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = Folder::with(&[("main.url", &format!("http://{}", listener.local_addr().unwrap()))]);
+    let (sender, asked) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let length = Read::read(&mut stream, &mut [0; 4096]).unwrap();
+        sender.send(length).unwrap();
+        Write::write_all(&mut stream, http("200 OK", NOTHING).as_bytes()).unwrap();
+    });
+    let mut asking = std::pin::pin!(folder.ask("up", None));
+    assert!(futures::poll!(&mut asking).is_pending());
+    // This holds up the thread of the test.
+    assert!(asked.recv_timeout(TIMEOUT).unwrap() > 0);
+    assert_eq!(asking.await.unwrap(), Answer::Good);
 }
