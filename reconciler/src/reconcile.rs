@@ -100,7 +100,8 @@ enum Completed {
 }
 
 impl Leading {
-    fn new(asking: &Asking) -> Self {
+    /// What is known of nothing, from this instant on.
+    fn new(asking: &Asking, now: Duration) -> Self {
         Self {
             term: None,
             drainer: Drainer::default(),
@@ -108,7 +109,7 @@ impl Leading {
             opt_in_from: Duration::ZERO,
             admission: Check::new(asking.canary_interval),
             alone: Check::new(asking.canary_interval),
-            gates: Asked::new(asking.gate_interval),
+            gates: Asked::new(asking.gate_interval, now),
             under_way: FuturesUnordered::new(),
         }
     }
@@ -127,7 +128,7 @@ impl Reconciler {
     ) -> Self {
         Self {
             policy,
-            leading: Leading::new(&asking),
+            leading: Leading::new(&asking, Duration::ZERO),
             asking,
             api,
             watches,
@@ -207,6 +208,7 @@ impl Reconciler {
             return at_latest;
         };
         if !std::mem::replace(&mut self.elected_before, true) {
+            self.leading = Leading::new(&self.asking, self.now());
             // The term protects against decisions of earlier leaders, not against decisions on what this one knew
             // before it led.
             self.watches.refresh();
@@ -224,7 +226,7 @@ impl Reconciler {
             return;
         }
         tracing::warn!("this process no longer leads");
-        self.leading = Leading::new(&self.asking);
+        self.leading = Leading::new(&self.asking, self.now());
         self.watches.forget_what_leaders_know();
         self.metrics.passed(None);
     }

@@ -158,6 +158,8 @@ pub enum ClosedGate<'a> {
     Closed(&'a str),
     /// Nobody knows.
     Unknown(&'a str),
+    /// Nobody knows, but that may be because this leader is new.
+    Awaited(&'a str),
 }
 
 /// The pools at one time.

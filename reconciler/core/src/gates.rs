@@ -1,7 +1,8 @@
 //! Gates of pools (`spec.gates`): what is asked, what is made of the answers, and for how long they hold.
 //!
 //! The first answer that is not good closes a gate; three good ones in a row open it. A gate that nobody knows anything of, or
-//! nothing new, is closed. Instants are durations since any fixed moment of a monotonic clock.
+//! nothing new, is closed. For as long as a new leader needs to ask, that gives no update up. Instants are durations since any
+//! fixed moment of a monotonic clock.
 
 pub mod answer;
 
@@ -19,6 +20,8 @@ const GOOD_IN_A_ROW: u8 = 3;
 pub const QUESTIONS_MAX: usize = 64;
 /// At most so many of them at once.
 pub const AT_ONCE: usize = 8;
+/// For so many intervals a gate of which nobody knows is waited for: those of the answers that open it, and one more.
+const AWAITED_INTERVALS: u32 = 4;
 /// An answer holds for two intervals, and so much longer: one question may get lost on its way.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -49,13 +52,15 @@ pub enum GateState {
     Open,
     /// Something is wrong, or was so not long ago.
     Closed,
+    /// Nobody knows, because it was not asked often enough yet, or its answers have not failed for long.
+    Awaited,
     /// Nobody knows.
     #[default]
     Unknown,
 }
 
 impl GateState {
-    /// All of them.
+    /// All that have a name of their own.
     pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Unknown];
 
     /// Its name.
@@ -63,7 +68,7 @@ impl GateState {
         match self {
             Self::Open => "Open",
             Self::Closed => "Closed",
-            Self::Unknown => "Unknown",
+            Self::Awaited | Self::Unknown => "Unknown",
         }
     }
 }
@@ -73,6 +78,8 @@ impl GateState {
 struct Known {
     state: GateState,
     good: u8,
+    /// Until when it was known before the last answer.
+    lasted_until: Option<Duration>,
     /// When it was asked, the last time that there was an answer.
     answered: Option<Duration>,
     /// When it was asked the last time.
@@ -93,6 +100,11 @@ impl Known {
         }
     }
 
+    /// Until when it is known, or was.
+    fn lasts_until(&self, holds_for: Duration) -> Option<Duration> {
+        if self.state == GateState::Unknown { self.lasted_until } else { self.until(holds_for) }
+    }
+
     /// Takes in the answer to the last question.
     fn answered(&mut self, answer: Answer, now: Duration, holds_for: Duration) {
         let at = self.asked.unwrap_or(now);
@@ -105,7 +117,8 @@ impl Known {
             Answer::Bad => (GateState::Closed, 0),
             Answer::Unknown => (GateState::Unknown, 0),
         };
-        *self = Self { state, good, answered: Some(at), asked: Some(at), under_way: false };
+        let lasted_until = self.lasts_until(holds_for).map(|until| until.min(at));
+        *self = Self { state, good, lasted_until, answered: Some(at), asked: Some(at), under_way: false };
     }
 }
 
@@ -113,13 +126,15 @@ impl Known {
 #[derive(Debug)]
 pub struct Gates {
     interval: Duration,
+    /// Since when anybody could be asked.
+    since: Duration,
     known: BTreeMap<Question, Known>,
 }
 
 impl Gates {
-    /// Nothing is known yet; each question is asked again after this time.
-    pub fn new(interval: Duration) -> Self {
-        Self { interval, known: BTreeMap::new() }
+    /// From now on each question is asked, and again after each interval.
+    pub fn new(interval: Duration, now: Duration) -> Self {
+        Self { interval, since: now, known: BTreeMap::new() }
     }
 
     fn holds_for(&self) -> Duration {
@@ -128,7 +143,17 @@ impl Gates {
 
     /// What is known of this question now.
     pub fn state(&self, question: &Question, now: Duration) -> GateState {
-        self.known.get(question).map_or(GateState::Unknown, |known| known.state(now, self.holds_for()))
+        let known = self.known.get(question).copied().unwrap_or_default();
+        match known.state(now, self.holds_for()) {
+            GateState::Unknown if now < self.awaited_until(&known) => GateState::Awaited,
+            state => state,
+        }
+    }
+
+    /// Until when this is waited for if it is not known.
+    fn awaited_until(&self, known: &Known) -> Duration {
+        let since = known.lasts_until(self.holds_for()).map_or(self.since, |until| until.max(self.since));
+        since + self.interval * AWAITED_INTERVALS
     }
 
     /// These questions matter now. Returns those that are to be asked at once, and when to look again. What does not matter
@@ -217,7 +242,7 @@ impl Cluster {
 }
 
 impl WatchedPool {
-    /// The first of its gates that is closed; or else of which nobody knows.
+    /// The first of its gates that is closed; or else of which nobody knows, for long or for now.
     pub(crate) fn closed_gate(&self) -> Option<ClosedGate<'_>> {
         let states = self.gate_states.iter().copied().chain(std::iter::repeat(GateState::Unknown));
         let of = |wanted: GateState| {
@@ -225,7 +250,8 @@ impl WatchedPool {
             gates.find(|(_, state)| *state == wanted).map(|(gate, _)| gate.name.as_str())
         };
         let unknown = || of(GateState::Unknown).map(ClosedGate::Unknown);
-        of(GateState::Closed).map(ClosedGate::Closed).or_else(unknown)
+        let awaited = || of(GateState::Awaited).map(ClosedGate::Awaited);
+        of(GateState::Closed).map(ClosedGate::Closed).or_else(unknown).or_else(awaited)
     }
 }
 

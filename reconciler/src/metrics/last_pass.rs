@@ -208,7 +208,7 @@ impl LastPass {
         for (pool, gate, is) in self.gates.iter().take(MAX_GATES) {
             for state in GateState::ALL {
                 let of = OfGate { pool: label(pool), gate: label(gate), state: state.as_str() };
-                family.get_or_create(&of).set((state == *is).into());
+                family.get_or_create(&of).set((state.as_str() == is.as_str()).into());
             }
         }
         family

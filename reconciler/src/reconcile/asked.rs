@@ -24,9 +24,9 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Nothing is known yet; each question is asked again after this time.
-    pub(super) fn new(interval: Duration) -> Self {
-        Self { gates: Gates::new(interval), failures: BTreeMap::new() }
+    /// From now on each question is asked, and again after each interval.
+    pub(super) fn new(interval: Duration, now: Duration) -> Self {
+        Self { gates: Gates::new(interval, now), failures: BTreeMap::new() }
     }
 
     /// What is known of this question now.

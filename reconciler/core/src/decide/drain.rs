@@ -35,8 +35,8 @@ impl<'a> Case<'_, 'a> {
             // Without the webhook we could empty the node, but neither grant its reboot nor give the update up.
             return Decision::wait(Reason::AdmissionNotEnforced);
         }
-        if let Some(why) = self.closed() {
-            return self.abort(why);
+        if let Some(decision) = self.closed() {
+            return decision;
         }
         if view.pods.undrainable.is_some() && !fleet.force {
             return self.abort(Abort::CannotDrain);

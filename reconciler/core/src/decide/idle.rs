@@ -35,6 +35,7 @@ impl<'a> Case<'_, 'a> {
         };
         let skip = |reason| Decision::write(writes::skip_attempt(fleet, shadow, slot), reason);
         match able(fleet, view) {
+            Err(reason) if pool::awaited(fleet, view) == Some(reason) => Decision::wait(reason),
             Err(reason) => skip(reason),
             Ok(_) if fleet.must_pause(node, false) => skip(Reason::PausingBetweenUpdates),
             // The slot was taken for another version, and counts as a try of that.

@@ -1,6 +1,6 @@
 //! What the pool of a node, or the environment, says of its update.
 
-use super::{Abort, Case, FirstPool, Reason};
+use super::{Abort, Case, Decision, FirstPool, Reason};
 use crate::facts::{ClosedGate, FleetFacts, Gate, NodeFacts, NodeView, PoolFacts, Steering};
 use crate::pool::PoolGate;
 
@@ -46,7 +46,18 @@ pub(super) fn allows<'a>(
         PoolGate::Paused => Err(Reason::PoolPaused),
         PoolGate::Frozen(until) if !node.update_now => Err(Reason::Frozen(until)),
         PoolGate::OutsideWindow(until) if !node.update_now => Err(Reason::OutsideWindow(until)),
-        PoolGate::Open | PoolGate::Frozen(_) | PoolGate::OutsideWindow(_) => well(fleet, view),
+        PoolGate::Open | PoolGate::Frozen(_) | PoolGate::OutsideWindow(_) => match awaited(fleet, view) {
+            Some(_) if stage == Stage::Cordon => Ok(()),
+            _ => well(fleet, view),
+        },
+    }
+}
+
+/// Of the gates of its pool one of which nobody knows for now, if the others are open: what has begun waits for it.
+pub(super) fn awaited<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Option<Reason<'a>> {
+    match of(fleet, view)?.gate? {
+        ClosedGate::Awaited(gate) => Some(Reason::GateUnknown(gate)),
+        ClosedGate::Closed(_) | ClosedGate::Unknown(_) => None,
     }
 }
 
@@ -58,7 +69,7 @@ pub(super) fn well<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<()
     match of(fleet, view).and_then(|pool| pool.gate) {
         None => Ok(()),
         Some(ClosedGate::Closed(gate)) => Err(Reason::GateClosed(gate)),
-        Some(ClosedGate::Unknown(gate)) => Err(Reason::GateUnknown(gate)),
+        Some(ClosedGate::Unknown(gate) | ClosedGate::Awaited(gate)) => Err(Reason::GateUnknown(gate)),
     }
 }
 
@@ -82,16 +93,19 @@ pub(super) fn allows_version<'a>(
     pool.ripens(version).filter(|_| !asked_for).map_or(Ok(()), |until| Err(Reason::VersionTooYoung(until)))
 }
 
-impl Case<'_, '_> {
+impl<'a> Case<'_, 'a> {
     /// The update has begun, perhaps hours ago, and the node is not cordoned yet: is it given up because the pool no longer
-    /// allows it, or the whole fleet is paused, or because a node of another zone is out of service? Where the environment
-    /// steers, what has begun is finished.
-    pub(super) fn closed(self) -> Option<Abort> {
+    /// allows it, or the whole fleet is paused, or because a node of another zone is out of service? Or does it wait for a
+    /// gate? Where the environment steers, what has begun is finished.
+    pub(super) fn closed(self) -> Option<Decision<'a>> {
         let Self { fleet, view, node, shadow, .. } = self;
         let version = shadow.spec.version.unwrap_or_default();
         let still_allowed =
             allows(fleet, view, node, Stage::Cordon).and_then(|()| allows_version(fleet, view, version));
         let paused = fleet.gate == Gate::Paused && of(fleet, view).is_some();
-        (still_allowed.is_err() || paused || view.busy_zone.is_some()).then_some(Abort::PoolClosed)
+        if still_allowed.is_err() || paused || view.busy_zone.is_some() {
+            return Some(self.abort(Abort::PoolClosed));
+        }
+        awaited(fleet, view).map(Decision::wait)
     }
 }

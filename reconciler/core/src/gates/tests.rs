@@ -33,7 +33,7 @@ fn a_source_that_hangs_keeps_no_other_from_being_asked() {
     let hangs = |nth: usize| Question { source: "a-dead".into(), ..question(&format!("up == {nth:02}")) };
     let all: Vec<Question> = (0..AT_ONCE * 3).map(hangs).chain([question("up")]).collect();
     let matter: BTreeSet<&Question> = all.iter().collect();
-    let mut gates = Gates::new(INTERVAL);
+    let mut gates = Gates::new(INTERVAL, at(0));
     let (mut under_way, mut asked) = (VecDeque::new(), 0);
     for second in 0..600 {
         let now = at(second);
@@ -54,19 +54,19 @@ fn a_source_that_hangs_keeps_no_other_from_being_asked() {
 }
 
 /// The states after each of these answers, one interval after the other.
-fn states(answers: &[Answer]) -> Vec<GateState> {
-    let (mut gates, up) = (Gates::new(INTERVAL), question("up"));
+fn states(answers: &[Answer]) -> Vec<&'static str> {
+    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), question("up"));
     let times = (0..).map(|nth| INTERVAL * nth);
     let asked = answers.iter().zip(times).map(|(answer, now)| {
         ask(&mut gates, &up, *answer, now);
-        gates.state(&up, now)
+        gates.state(&up, now).as_str()
     });
     asked.collect()
 }
 
 #[test]
 fn one_bad_answer_closes_and_three_good_ones_open() {
-    let (o, c, u) = (GateState::Open, GateState::Closed, GateState::Unknown);
+    let (o, c, u) = ("Open", "Closed", "Unknown");
     for (answers, expected) in [
         (&[Good, Good, Good, Good, Good][..], &[u, u, o, o, o][..]),
         (&[Bad, Good, Good, Good], &[c, c, c, o]),
@@ -82,31 +82,58 @@ fn one_bad_answer_closes_and_three_good_ones_open() {
 
 #[test]
 fn an_answer_grows_old() {
-    let (mut gates, up) = (Gates::new(INTERVAL), question("up"));
+    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), question("up"));
     for seconds in [0, 30, 60] {
         ask(&mut gates, &up, Good, at(seconds));
     }
     // It counts from when it was asked, and nobody answers any more.
     assert_eq!(gates.due(&BTreeSet::from([&up]), at(90)), (vec![up.clone()], Some(at(150))));
     assert_eq!(gates.state(&up, at(149)), GateState::Open);
-    assert_eq!(gates.state(&up, at(150)), GateState::Unknown);
+    assert_eq!(gates.state(&up, at(150)), GateState::Awaited);
     gates.answered(&up, Good, at(155));
     // That one was asked in time.
     assert_eq!(gates.state(&up, at(179)), GateState::Open);
-    assert_eq!(gates.state(&up, at(180)), GateState::Unknown);
+    assert_eq!(gates.state(&up, at(180)), GateState::Awaited);
     // After the gap it has to be good three times again.
-    for (seconds, state) in [(200, GateState::Unknown), (230, GateState::Unknown), (260, GateState::Open)] {
+    for (seconds, state) in [(200, GateState::Awaited), (230, GateState::Awaited), (260, GateState::Open)] {
         ask(&mut gates, &up, Good, at(seconds));
         assert_eq!(gates.state(&up, at(seconds)), state, "{seconds}");
     }
 }
 
 #[test]
+fn a_gate_that_is_not_known_is_awaited_for_a_while() {
+    let (mut gates, up) = (Gates::new(INTERVAL, at(1000)), question("up"));
+    let is = |gates: &Gates, seconds| gates.state(&up, at(seconds));
+    // Since this leader leads, also before it has asked.
+    assert_eq!((is(&gates, 1000), is(&gates, 1119)), (GateState::Awaited, GateState::Awaited));
+    assert_eq!(is(&gates, 1120), GateState::Unknown);
+    for seconds in [2000, 2030] {
+        ask(&mut gates, &up, Good, at(seconds));
+        assert_eq!(is(&gates, seconds), GateState::Unknown, "it was never known");
+    }
+    ask(&mut gates, &up, Good, at(2060));
+    // Since there is no answer that says anything.
+    for seconds in [2090, 2120, 2150, 2180] {
+        ask(&mut gates, &up, Unknown, at(seconds));
+        assert_eq!(is(&gates, seconds), GateState::Awaited, "{seconds}");
+    }
+    assert_eq!((is(&gates, 2209), is(&gates, 2210)), (GateState::Awaited, GateState::Unknown));
+    ask(&mut gates, &up, Unknown, at(2210));
+    assert_eq!(is(&gates, 2210), GateState::Unknown);
+    // Since the last answer does not hold any more.
+    ask(&mut gates, &up, Bad, at(3000));
+    assert_eq!((is(&gates, 3089), is(&gates, 3090)), (GateState::Closed, GateState::Awaited));
+    ask(&mut gates, &up, Unknown, at(3100));
+    assert_eq!((is(&gates, 3209), is(&gates, 3210)), (GateState::Awaited, GateState::Unknown));
+}
+
+#[test]
 fn good_answers_with_a_gap_are_not_in_a_row() {
-    let (mut gates, up) = (Gates::new(INTERVAL), question("up"));
+    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), question("up"));
     for seconds in [0, 30, 200, 230] {
         ask(&mut gates, &up, Good, at(seconds));
-        assert_eq!(gates.state(&up, at(seconds)), GateState::Unknown, "{seconds}");
+        assert_ne!(gates.state(&up, at(seconds)), GateState::Open, "{seconds}");
     }
     ask(&mut gates, &up, Good, at(260));
     assert_eq!(gates.state(&up, at(260)), GateState::Open);
@@ -114,7 +141,7 @@ fn good_answers_with_a_gap_are_not_in_a_row() {
 
 #[test]
 fn a_question_is_asked_once_an_interval() {
-    let (mut gates, up) = (Gates::new(INTERVAL), question("up"));
+    let (mut gates, up) = (Gates::new(INTERVAL, at(0)), question("up"));
     let matter = BTreeSet::from([&up]);
     assert_eq!(gates.due(&matter, at(5)), (vec![up.clone()], None));
     assert_eq!(gates.due(&matter, at(6)), (vec![], None), "it is under way");
@@ -124,15 +151,15 @@ fn a_question_is_asked_once_an_interval() {
     gates.answered(&up, Bad, at(36));
     // What does not matter is not asked, and forgotten.
     assert_eq!(gates.due(&BTreeSet::new(), at(36)), (vec![], None));
-    assert_eq!(gates.state(&up, at(36)), GateState::Unknown);
+    assert_eq!(gates.state(&up, at(36)), GateState::Awaited);
     assert_eq!(gates.due(&matter, at(37)).0, std::slice::from_ref(&up));
     gates.answered(&question("another"), Good, at(38));
-    assert_eq!(gates.state(&question("another"), at(38)), GateState::Unknown, "nobody asked that");
+    assert_eq!(gates.state(&question("another"), at(38)), GateState::Awaited, "nobody asked that");
 }
 
 #[test]
 fn questions_are_bounded() {
-    let mut gates = Gates::new(INTERVAL);
+    let mut gates = Gates::new(INTERVAL, at(0));
     let many: Vec<Question> = (0..200).map(|nth| question(&format!("up == {nth:03}"))).collect();
     let matter: BTreeSet<&Question> = many.iter().collect();
     let mut asked = vec![];
@@ -149,7 +176,7 @@ fn questions_are_bounded() {
         asked.extend(due);
     }
     assert_eq!(asked, many[..QUESTIONS_MAX]);
-    assert_eq!(gates.state(&many[QUESTIONS_MAX], at(1)), GateState::Unknown);
+    assert_eq!(gates.state(&many[QUESTIONS_MAX], at(120)), GateState::Unknown);
 }
 
 /// A pool of this priority, with gates that ask for these.
@@ -168,7 +195,8 @@ fn pool(name: &str, queries: &[&str], priority: u64) -> Item<Pool> {
 
 /// What is asked for is how it is.
 fn state(question: &Question) -> GateState {
-    GateState::ALL.into_iter().find(|state| state.as_str() == question.query).unwrap()
+    let state = GateState::ALL.into_iter().find(|state| state.as_str() == question.query);
+    state.unwrap_or(GateState::Awaited)
 }
 
 #[test]
@@ -179,6 +207,9 @@ fn all_gates_of_a_pool_have_to_be_open() {
         (&["Open", "Closed"], Some(ClosedGate::Closed("closed"))),
         (&["Unknown", "Closed", "Open"], Some(ClosedGate::Closed("closed"))),
         (&["Open", "Unknown"], Some(ClosedGate::Unknown("unknown"))),
+        (&["Open", "Awaited"], Some(ClosedGate::Awaited("awaited"))),
+        (&["Awaited", "Unknown"], Some(ClosedGate::Unknown("unknown"))),
+        (&["Awaited", "Closed"], Some(ClosedGate::Closed("closed"))),
     ] {
         let mut cluster = Cluster::default();
         let gate = |cluster: &mut Cluster| {
@@ -229,7 +260,7 @@ proptest! {
     /// Open is what was good three times in a row, and not long ago; whatever comes when.
     #[test]
     fn nothing_else_opens_a_gate(answers in answers(), later in 0_u64..200) {
-        let (mut gates, up) = (Gates::new(INTERVAL), question("up"));
+        let (mut gates, up) = (Gates::new(INTERVAL, at(0)), question("up"));
         let (mut now, mut row, mut last) = (0, 0, None);
         for (answer, after) in answers {
             now += after;

@@ -6,9 +6,11 @@ use super::world::*;
 use super::*;
 use crate::decide::{Abort, Reason, node as decide, slots};
 use crate::facts::{ClosedGate, Evicted, FleetFacts, NodeView, PoolFacts, Steering};
+use crate::pool::PoolGate;
 
 const CLOSED: Option<ClosedGate<'static>> = Some(ClosedGate::Closed("quiet"));
 const UNKNOWN: Option<ClosedGate<'static>> = Some(ClosedGate::Unknown("quiet"));
+const AWAITED: Option<ClosedGate<'static>> = Some(ClosedGate::Awaited("quiet"));
 
 fn pool(gate: Option<ClosedGate<'static>>) -> PoolFacts<'static> {
     PoolFacts { has_gates: true, gate, ..zones::pool("web") }
@@ -39,6 +41,8 @@ fn nothing_begins_whoever_asks_for_it() {
         (CLOSED, true, Some(Reason::GateClosed("quiet"))),
         (UNKNOWN, false, Some(Reason::GateUnknown("quiet"))),
         (UNKNOWN, true, Some(Reason::GateUnknown("quiet"))),
+        (AWAITED, false, Some(Reason::GateUnknown("quiet"))),
+        (AWAITED, true, Some(Reason::GateUnknown("quiet"))),
     ] {
         let pools = [pool(gate)];
         let fleet = FleetFacts { pools: &pools, ..without_slots() };
@@ -49,10 +53,11 @@ fn nothing_begins_whoever_asks_for_it() {
             assert_eq!(decide(&fleet, &view).reason, reason);
             assert!(reason.waits_for_turn() && reason.message().contains("the gate quiet of its pool"));
         }
-        // What has a slot, and has not begun, gives it back.
+        // What has a slot, and has not begun, gives it back, unless it waits.
         let fleet = FleetFacts { pools: &pools, ..fleet };
-        let with_slot = FleetFacts { slots: &SLOT, ..fleet };
-        assert_eq!(decide(&with_slot, &view).reason == Reason::Starting(NEW), reason.is_none(), "{gate:?}");
+        let with_slot = decide(&FleetFacts { slots: &SLOT, ..fleet }, &view);
+        assert_eq!(with_slot.reason == Reason::Starting(NEW), reason.is_none(), "{gate:?}");
+        assert_eq!(with_slot.effect.is_none(), gate == AWAITED, "{gate:?}");
     }
 }
 
@@ -72,9 +77,25 @@ fn what_has_begun_is_given_up_before_its_cordon() {
     assert!(!Abort::PoolClosed.is_failure());
 }
 
+/// After each change of leaders nobody knows for a while how gates are.
+#[test]
+fn what_has_begun_waits_for_a_new_leader_to_ask() {
+    let pools = [pool(AWAITED)];
+    let fleet = FleetFacts { pools: &pools, ..fleet() };
+    let decision = decide(&fleet, &staged());
+    assert_eq!((decision.reason, decision.effect.is_none()), (Reason::GateUnknown("quiet"), true));
+    // It waits for nothing else.
+    let (marker, mut cordoned) = (marker(1, false), staged());
+    marked(&mut cordoned, &marker);
+    assert_eq!(decide(&fleet, &cordoned).reason, Reason::Draining);
+    let pools = [PoolFacts { goes_on: PoolGate::Paused, ..pool(AWAITED) }];
+    let fleet = FleetFacts { pools: &pools, ..fleet };
+    assert_eq!(decide(&fleet, &staged()).reason, Reason::Aborting(Abort::PoolClosed));
+}
+
 #[test]
 fn what_has_rebooted_is_put_back_and_watched() {
-    for gate in [None, CLOSED, UNKNOWN] {
+    for gate in [None, CLOSED, UNKNOWN, AWAITED] {
         let pools = [pool(gate)];
         let fleet = FleetFacts { pools: &pools, ..fleet() };
         let (marker, mut view) = (marker(1, true), of_pool(updating(RebootedIntoUpdate, RebootedIntoUpdate)));
