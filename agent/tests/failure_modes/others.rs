@@ -10,18 +10,27 @@ use crate::solo::{NEW, Solo};
 const STAGED: State = State::StagedAndPerformedUpdate;
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_staged_is_not_trusted() {
-    let solo = Solo::idle().await;
-    solo.person(&[Typed::Prepare]).await;
-    solo.stage(1);
-    solo.until_at(1, STAGED).await;
-    assert_eq!(solo.count("prepare-update"), 2, "ours comes on top");
+async fn what_a_person_staged_is_trusted_if_its_own_words_say_what_it_is() {
+    let apply = [Typed::Prepare, Typed::Activate];
+    for (commands, prepares) in
+        [(&[Typed::Prepare][..], 1), (&[Typed::Prepare, Typed::Refresh], 2), (&apply, 2)]
+    {
+        let mut solo = Solo::idle().await;
+        solo.kill();
+        solo.person(commands).await;
+        solo.start();
+        solo.stage(1);
+        solo.until_at(1, STAGED).await;
+        assert_eq!(solo.count("prepare-update"), prepares, "{commands:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_image_damaged_by_prepare_is_never_activated() {
-    let solo = Solo::idle().await;
-    solo.person(&[Typed::Prepare]).await;
+    let mut solo = Solo::idle().await;
+    solo.kill();
+    solo.person(&[Typed::Prepare, Typed::Refresh]).await;
+    solo.start();
     solo.faults(Faults::failing(Command::Prepare, "connection reset"));
     solo.stage(1);
     let message = solo.until_at(1, State::ErrorReset).await.message.unwrap();

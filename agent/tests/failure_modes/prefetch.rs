@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brupop_agent_core::step::Command as Typed;
-use brupop_api::{BottlerocketShadowStatus, State};
+use brupop_api::{BottlerocketShadowStatus, Problem, State};
 use brupop_testbed::host::{Answer, Call, Choice, Command, Durations, Faults};
 use serde_json::json;
 use tokio::time::Instant;
@@ -104,7 +104,7 @@ async fn a_prefetch_no_longer_chosen_is_not_activated() {
 
 #[tokio::test(start_paused = true)]
 async fn any_other_command_makes_the_image_doubtful() {
-    for commands in [&[Typed::Refresh][..], &[Typed::Prepare], &[Typed::Prepare, Typed::Refresh]] {
+    for commands in [&[Typed::Refresh][..], &[Typed::Prepare, Typed::Refresh]] {
         let solo = solo().await;
         downloaded(&solo, NEW).await;
         let before = commands.iter().filter(|command| **command == Typed::Prepare).count();
@@ -130,8 +130,9 @@ async fn an_unseen_failed_prepare_is_not_activated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_person_is_left_alone() {
-    // Who staged before there was time to download.
+    // Who staged before there was time to download, with an updater that does not say what it wrote.
     let mut solo = Solo::new(Durations::default(), &["--prefetch"]).await;
+    solo.faults(Faults { saying: [(Command::Prepare, String::new())].into(), ..Faults::default() });
     solo.person(&[Typed::Refresh, Typed::Prepare]).await;
     solo.start();
     solo.until_idle_with_update().await;
@@ -271,5 +272,26 @@ async fn what_somebody_else_may_have_changed_is_not_kept() {
         solo.grant();
         let status = solo.until_at(2, State::RebootedIntoUpdate).await;
         assert_eq!(status.current_version.as_deref(), Some(NEW), "{flags:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_download_of_a_killed_agent_is_used() {
+    for (flags, ahead) in [(&["--prefetch"][..], true), (&[], false)] {
+        let mut solo = Solo::new(Durations { prepare: DOWNLOAD, ..Durations::default() }, flags).await;
+        solo.start();
+        solo.until_idle_with_update().await;
+        if !ahead {
+            solo.stage(0);
+        }
+        solo.until_called("prepare-update", 0).await;
+        solo.kill();
+        solo.spec(&json!({"state": "Idle"}));
+        solo.start();
+        downloaded(&solo, NEW).await;
+        let blocked = |status: &BottlerocketShadowStatus| status.problem == Some(Problem::PrefetchBlocked);
+        assert!(!solo.statuses().iter().any(blocked), "{:#?}", solo.statuses());
+        assert!(turn(&solo).await < Duration::from_mins(1));
+        assert_eq!(solo.count("prepare-update"), 1, "{flags:?}");
     }
 }

@@ -76,8 +76,11 @@ impl<'a> StepInput<'_, 'a> {
 
     /// The staged image, if it is whole, is the wanted one, and is the one that the host chooses.
     pub(super) fn whole_and_wanted(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
-        let whole =
-            self.whole(known).or_else(|| self.just_prepared(known)).or_else(|| self.predecessors(known))?;
+        let whole = self
+            .whole(known)
+            .or_else(|| self.just_prepared(known))
+            .or_else(|| self.predecessors(known))
+            .or_else(|| self.said_to_be_chosen(known))?;
         let version = Some(whole.version.as_str());
         (version == self.shadow.spec.version && version == known.chosen).then_some(whole)
     }
@@ -106,6 +109,13 @@ impl<'a> StepInput<'_, 'a> {
     /// attempt, the image is somebody else's.
     fn predecessors(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
         if self.memory.began == self.shadow.spec.attempt { None } else { last_prepared(known) }
+    }
+
+    /// What the host's last command, a prepare that anybody may have asked for, says itself that it wrote, if that is what the host chooses.
+    pub(super) fn said_to_be_chosen(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
+        let says = |version: &&str| known.last.is_some_and(|last| last.says_it_prepared(version));
+        known.chosen.filter(says).filter(|chosen| known.staged_version == Some(chosen))?;
+        last_prepared(known)
     }
 
     /// Upstream's agent, which knows no attempts, reported an image that is activated, and ours has not yet said anything.

@@ -19,7 +19,8 @@ impl StepInput<'_, '_> {
             Updates::Busy => self.our_image.clone().filter(|staged| staged.prefetched),
             Updates::Known(known) => {
                 let ours = self.whole(&known).or_else(|| self.just_prepared(&known));
-                ours.map(|staged| Staged { prefetched: true, ..staged })
+                let waits = ours.or_else(|| self.said_to_be_chosen(&known));
+                waits.map(|staged| Staged { prefetched: true, ..staged })
             }
         }
     }

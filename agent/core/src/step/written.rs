@@ -36,6 +36,14 @@ impl LastCommand<'_> {
         self.kind == Some(Command::Prepare) && self.success && self.wrote_instead_of(version).is_none()
     }
 
+    /// Is it a prepare that went well, and says itself that it wrote this version? So it is known without having asked for it.
+    pub(super) fn says_it_prepared(&self, version: &str) -> bool {
+        let begins = |line: &str| {
+            line.split_once(STARTING).map(|(_, rest)| rest.split_whitespace().next() == Some(version))
+        };
+        self.prepared(version) && self.stderr.lines().any(|line| begins(line) == Some(true))
+    }
+
     /// What a prepare says that it wrote, if not this version.
     fn wrote_instead_of(&self, version: &str) -> Option<Instead> {
         self.stderr.lines().find_map(|line| match line.split_once(STARTING) {
@@ -64,6 +72,7 @@ mod tests {
         for (stderr, instead) in [
             ("", None),
             ("Starting update to 1.20.1\n", None),
+            ("12:00 [INFO] Starting update to 1.20.1\n", None),
             ("Starting update to 1.20.2\n", Some(Instead::Other(Version::new(1, 20, 2)))),
             (
                 "12:00 [INFO] a\r\n12:00 [INFO] Starting update to 1.20.2 now\r\nb\r\n",
@@ -87,6 +96,8 @@ mod tests {
             };
             assert_eq!(last.wrote_instead_of("1.20.1"), instead, "{stderr:?}");
             assert_eq!(last.prepared("1.20.1"), instead.is_none(), "{stderr:?}");
+            let says = instead.is_none() && stderr.contains("1.20.1");
+            assert_eq!(last.says_it_prepared("1.20.1"), says, "{stderr:?}");
         }
     }
 

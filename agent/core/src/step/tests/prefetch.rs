@@ -181,6 +181,35 @@ fn manual_staging_and_activation_are_left_alone() {
     }
 }
 
+/// So does the download of an agent that was killed meanwhile.
+#[test]
+fn a_prepare_that_names_the_choice_itself_is_used() {
+    let wrote = |stderr| old(is_staged(saying(stderr, 5)));
+    let chosen = "Starting update to 1.20.1\n";
+    let turn = || shadow(State::StagedAndPerformedUpdate);
+    let of_another = known(IsStaged, Some(OTHER), Some(NEW), saying(chosen, 5));
+    for memory in [fresh(), later(), due()] {
+        check! {
+            "waits": wrote(chosen), idle(), memory => "StatusStaged(ahead)";
+            "said": wrote(chosen), waiting(NEW), memory => "wait";
+            "activated by a person: not undone": old(is_ready(last(Activate, true, 6))), idle(),
+                StepMemory { prefetch: Prefetch::Off, ..memory } => "wait";
+            "no longer the last command": old(is_staged(last(Refresh, true, 6))), idle(),
+                StepMemory { prefetch: Prefetch::Off, ..memory } => "wait";
+            "not what is chosen": old(of_another), with(idle(), |_, status| status.target_version = Some(OTHER.into())),
+                StepMemory { prefetch: Prefetch::Off, ..memory } => "wait";
+        }
+    }
+    check! {
+        "in its turn": wrote(chosen), turn(), began() => "StatusStaged";
+        "in its turn, and its look fails": old(is_staged(LastCommand { success: false, ..saying(chosen, 5) })), turn(), refreshed()
+            => "prepare";
+        "it wrote another": wrote("Starting update to 1.21.0\n"), turn(), refreshed() => "prepare";
+        "it wrote none": wrote("No update required\n"), turn(), refreshed() => "prepare";
+        "it does not say": wrote("done\n"), turn(), refreshed() => "prepare";
+    }
+}
+
 #[test]
 fn a_failed_prefetch_is_reported_once_and_withdrawn() {
     let failed = || old(known(Available, Some(NEW), None, last(Prepare, false, 2)));
