@@ -200,6 +200,7 @@ pub(crate) fn view(
             canary_overdue: late.is_some() || waits_in_vain || place.silent,
             slot_seconds: None,
             slot_overdue: false,
+            transition_ahead: false,
         },
     }
 }

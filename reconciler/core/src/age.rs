@@ -9,6 +9,7 @@ use brupop_api::crds::SEEN_MAX;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Until};
+use crate::times;
 
 /// So many nodes must name a version at a time; one, if there is only one.
 const WITNESSES: usize = 2;
@@ -26,7 +27,7 @@ pub(crate) fn apply<'a>(
             continue;
         }
         for (version, seen) in seen.into_iter().flatten() {
-            let ripe = seen.parse::<Timestamp>().ok().and_then(|since| since.checked_add(min_age).ok());
+            let ripe = times::past(Some(seen), now).and_then(|since| since.checked_add(min_age).ok());
             let waits = ripe.filter(|at| *at > now);
             next = [next, waits].into_iter().flatten().min();
             let until = if ripe.is_none() { Some(Until::Unknown) } else { waits.map(Until::At) };
@@ -56,13 +57,14 @@ pub(crate) fn notes<'a>(
     }
     let seen =
         named.iter().filter(|(_, nodes)| **nodes >= WITNESSES.min(opted_in)).map(|(version, _)| *version);
-    // A time that lies ahead is of a leader whose clock did. All are written alike, so they compare as texts.
-    let is_noted = |version: &str| fleet.seen.get(version).is_some_and(|at| at.as_str() <= fleet.now);
+    let now = times::read(Some(fleet.now));
+    let is_ahead = |at: &String| now.is_some_and(|now| times::is_ahead(Some(at), now));
+    let is_noted = |version: &str| fleet.seen.get(version).is_some_and(|at| !is_ahead(at));
     let (ahead, mut new): (Vec<&str>, Vec<&str>) =
         seen.filter(|version| !is_noted(version)).partition(|version| fleet.seen.contains_key(*version));
     let unnamed = fleet.seen.iter().filter(|(version, _)| !named.contains_key(version.as_str()));
-    let mut unnamed: Vec<(&str, &str)> =
-        unnamed.map(|(version, at)| (version.as_str(), at.as_str())).collect();
+    let mut unnamed: Vec<(&str, Option<Timestamp>)> =
+        unnamed.map(|(version, at)| (version.as_str(), times::read(Some(at)))).collect();
     // The oldest versions that no node names any more make room. Those that find none do not ripen.
     unnamed.sort_by_key(|(_, at)| *at);
     unnamed.truncate((fleet.seen.len() + new.len()).saturating_sub(SEEN_MAX));

@@ -12,6 +12,7 @@ use crate::cluster::Entry;
 use crate::facts::{PoolFacts, TimeFacts};
 use crate::objects::Readiness;
 use crate::policy::Durations;
+use crate::times;
 
 /// How long a condition must stay the same before it is written: one that passes at once is not worth a request.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -129,12 +130,19 @@ impl Clock {
 
     /// Has so much time passed since then? No, if there is no time, or it cannot be read.
     fn passed(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
-        parsed(since).is_some_and(|since| self.is_older(since, wait))
+        times::past(since, self.now).is_some_and(|since| self.is_older(since, wait))
     }
 
     /// Has so much time passed since then? Yes, if there is no time, or it cannot be read.
     pub(crate) fn passed_or_unknown(&mut self, since: Option<&str>, wait: SignedDuration) -> bool {
-        parsed(since).is_none_or(|since| self.is_older(since, wait))
+        times::past(since, self.now).is_none_or(|since| self.is_older(since, wait))
+    }
+
+    /// Has a leader whose clock was ahead written this time?
+    pub(crate) fn is_ahead(&mut self, time: Option<&str>) -> bool {
+        let until = times::ahead_until(time, self.now);
+        self.wake_at(until);
+        until.is_some()
     }
 
     /// Has so much time passed since then?
@@ -148,7 +156,7 @@ impl Clock {
 
     /// Whole seconds since then; `None` if the time cannot be read, or lies ahead.
     fn seconds_since(&self, since: &str) -> Option<u64> {
-        let since = since.parse::<Timestamp>().ok()?;
+        let since = times::read(Some(since))?;
         u64::try_from(self.now.duration_since(since).as_secs()).ok()
     }
 
@@ -161,6 +169,7 @@ impl Clock {
         if let Some(shadow) = times.shadow {
             self.step(shadow, times, &mut facts);
         }
+        facts.transition_ahead = self.is_ahead(times.transition);
         facts.young = times.created.is_some_and(|created| !self.is_older(created, durations.min_node_age));
         if let Some(slot) = times.slot {
             facts.slot_seconds = slot.since.as_deref().and_then(|since| self.seconds_since(since));
@@ -314,10 +323,6 @@ fn longest(state: State, durations: &Durations) -> SignedDuration {
     step + settle
 }
 
-fn parsed(time: Option<&str>) -> Option<Timestamp> {
-    time?.parse().ok()
-}
-
 /// The wait after so many failures: the base, doubled with each further failure, at most a day. The shadow's UID adds
 /// up to an eighth, so that nodes that failed together do not come back together.
 pub fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuration {
@@ -333,7 +338,7 @@ pub fn back_off(base: SignedDuration, failures: u64, uid: &str) -> SignedDuratio
 
 /// How the node failed, and until when it backs off, as a part of a sentence; `None` if the time cannot be read.
 pub fn back_off_text(failures: &Failures, base: SignedDuration, uid: &str) -> Option<String> {
-    let failed_at: Timestamp = failures.at.parse().ok()?;
+    let failed_at = times::read(Some(&failures.at))?;
     let until = failed_at.checked_add(back_off(base, failures.count, uid)).ok()?;
     let until = until.round(Unit::Second).unwrap_or(until);
     let times = if failures.count == 1 { "once".to_owned() } else { format!("{} times", failures.count) };

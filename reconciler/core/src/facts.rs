@@ -72,6 +72,8 @@ pub enum BetweenUpdates {
     PauseIsOver,
     /// One ended not long ago, so the next one waits.
     Pausing,
+    /// So it is, for a leader whose clock was ahead has written when; that is to be corrected.
+    EndedAhead,
 }
 
 /// A slot, and the name of the shadow that it is for, as the ledger has it.
@@ -101,7 +103,7 @@ impl FleetFacts<'_> {
         let pauses = match self.between_updates {
             BetweenUpdates::NoPause => false,
             BetweenUpdates::PauseIsOver => ends_now,
-            BetweenUpdates::Pausing => true,
+            BetweenUpdates::Pausing | BetweenUpdates::EndedAhead => true,
         };
         pauses && !node.update_now
     }
@@ -396,6 +398,8 @@ pub struct TimeFacts {
     pub slot_seconds: Option<u64>,
     /// The slot is held for longer than the current step, and what follows its deadline, may take.
     pub slot_overdue: bool,
+    /// A leader whose clock was ahead has written when the step began: that has not come yet, and counts as now.
+    pub transition_ahead: bool,
 }
 
 impl<'a> NodeView<'a> {

@@ -27,5 +27,6 @@ pub mod ownership;
 pub mod policy;
 pub mod pool;
 pub mod status;
+mod times;
 pub mod window;
 pub mod workloads;

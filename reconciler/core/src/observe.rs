@@ -198,6 +198,8 @@ fn fleet_facts<'a>(
 fn between_updates(clock: &mut Clock, pause: SignedDuration, last_finished: Option<&str>) -> BetweenUpdates {
     if !pause.is_positive() {
         BetweenUpdates::NoPause
+    } else if clock.is_ahead(last_finished) {
+        BetweenUpdates::EndedAhead
     } else if clock.passed_or_unknown(last_finished, pause) {
         BetweenUpdates::PauseIsOver
     } else {

@@ -19,6 +19,7 @@ use semver::Version;
 use crate::decide::pool;
 use crate::facts::{FleetFacts, NodeView, PoolFacts};
 use crate::ownership::WatchedPool;
+use crate::times;
 use survey::Standing;
 pub(crate) use survey::Survey;
 
@@ -69,7 +70,7 @@ pub fn apply<'a>(
         for (version, record) in versions.into_iter().flatten() {
             let mut first = None;
             for (name, soak) in &rules.after {
-                match over(record.done_pools.get(name), *soak) {
+                match over(record.done_pools.get(name), *soak, now) {
                     Some(at) if at <= now => {}
                     due => {
                         first = first.or(Some(name.as_str()));
@@ -84,14 +85,13 @@ pub fn apply<'a>(
 }
 
 /// When a pool has been done for so long; `None` if it is not done.
-fn over(done: Option<&Done>, soak: SignedDuration) -> Option<Timestamp> {
+fn over(done: Option<&Done>, soak: SignedDuration, now: Timestamp) -> Option<Timestamp> {
     let done = done?;
     // Whatever is noted was done for a moment at least.
     if i64::try_from(done.longest_seconds).ok()? >= soak.as_secs() {
         return Some(Timestamp::MIN);
     }
-    let since: Timestamp = done.since.as_deref()?.parse().ok()?;
-    since.checked_add(soak).ok()
+    times::past(done.since.as_deref(), now)?.checked_add(soak).ok()
 }
 
 /// What the ledger should note of each version, where it is something else than it does: of the pools that others come after.
@@ -174,8 +174,8 @@ fn done(service: Service, is_left: bool, before: Option<&Done>, now: &str) -> Op
         }
         Some(before) if is_left || service == Service::Nowhere => {
             let span = || {
-                let since: Timestamp = before.since.as_deref()?.parse().ok()?;
-                u64::try_from(now.parse::<Timestamp>().ok()?.duration_since(since).as_secs()).ok()
+                let (since, now) = times::read(before.since.as_deref()).zip(times::read(Some(now)))?;
+                u64::try_from(now.duration_since(since).as_secs()).ok()
             };
             let longest_seconds = before.longest_seconds.max(span().unwrap_or(0));
             Some(Done { since: None, longest_seconds })

@@ -10,6 +10,7 @@ use crate::cluster::{Cluster, Entry};
 use crate::decide::{Abort, Decision, Effect, Milestone, NOT_RETURNED, Reason, Slots};
 use crate::facts::{FleetFacts, NodeView};
 use crate::status::shadow_conditions;
+use crate::times;
 
 /// A part of an update. They follow one another without a gap; what an update that is given up was at is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,13 +82,13 @@ pub fn phase_of(
     view: &NodeView<'_>,
     decision: &Decision<'_>,
 ) -> Option<Ended> {
-    let (now, entry) = (fleet.now.parse().ok()?, cluster.entries.get(view.shadow_name)?);
+    let (now, entry) = (times::read(Some(fleet.now))?, cluster.entries.get(view.shadow_name)?);
     let spec = &entry.shadow()?.spec;
-    let transition = || time(spec.state_transition_timestamp.as_deref());
-    let slot_since = || time(view.slot(fleet)?.since.as_deref());
+    let transition = || times::read(spec.state_transition_timestamp.as_deref());
+    let slot_since = || times::read(view.slot(fleet)?.since.as_deref());
     let (phase, since, until) = match (&decision.effect, decision.reason, decision.milestone) {
         (Some(Effect::Write(_)), Reason::Starting(_), Some(Milestone::Started)) => {
-            let known = update_known_since(entry.shadow()?).and_then(|since| time(Some(since)))?;
+            let known = update_known_since(entry.shadow()?).and_then(|since| times::read(Some(since)))?;
             (Phase::Waiting, known.max(transition().unwrap_or(known)), slot_since()?)
         }
         (Some(Effect::Write(_)), Reason::ExcludedFromLoadBalancers | Reason::Cordoning, _)
@@ -111,11 +112,11 @@ pub fn phase_of(
 
 /// The updates that are over once these slots are given back.
 pub fn updates_of(fleet: &FleetFacts<'_>, views: &[NodeView<'_>], slots: &Slots<'_>) -> Vec<Ended> {
-    let now = fleet.now.parse().ok();
+    let now = times::read(Some(fleet.now));
     let over = slots.freed.iter().filter_map(|&(name, index)| {
         let slot = fleet.slots.get(name)?;
         let result = result(slot, index.and_then(|index| views.get(index)));
-        let since = time(slot.since.as_deref()).filter(|_| result == UPDATED);
+        let since = times::read(slot.since.as_deref()).filter(|_| result == UPDATED);
         Some(Ended::Update { result, took: since.zip(now).map(|(since, now)| lasted(since, now)) })
     });
     over.collect()
@@ -149,11 +150,7 @@ pub fn update_known_since(shadow: &BottlerocketShadow) -> Option<&str> {
 /// Since when the Node carries a change for its update.
 fn node_changed_since(entry: &Entry) -> Option<Timestamp> {
     let marker = entry.marker()?;
-    time(marker.excluded_at.as_deref().or(marker.drain_started_at.as_deref()))
-}
-
-fn time(text: Option<&str>) -> Option<Timestamp> {
-    text?.parse().ok()
+    times::read(marker.excluded_at.as_deref().or(marker.drain_started_at.as_deref()))
 }
 
 /// The clocks of two leaders may differ, so an end may lie before its beginning.

@@ -132,7 +132,8 @@ pub(super) fn of(
     let name = view.shadow_name.to_owned();
     let effect = decision.effect.as_ref()?;
     let key = match effect {
-        Effect::Write(Write { object: Object::Node(_), .. }) => Key::Node(name),
+        Effect::Write(Write { object: Object::Node(_), .. })
+        | Effect::Correct(Write { object: Object::Node(_), .. }) => Key::Node(name),
         _ => Key::Shadow(name),
     };
     let operation =
@@ -158,13 +159,15 @@ fn operation(
     let shadow = view.shadow_name;
     let name = || shadow.to_owned();
     Ok(match effect {
-        Effect::Write(write) => match (&write.object, patch(cluster, shadow, write)?) {
-            (Object::ShadowSpec(_), Some(patch)) => Some(Operation::PatchShadow { name: name(), patch }),
-            (Object::Node(node), Some(patch)) => {
-                Some(Operation::PatchNode { name: (*node).to_owned(), patch })
+        Effect::Write(write) | Effect::Correct(write) => {
+            match (&write.object, patch(cluster, shadow, write)?) {
+                (Object::ShadowSpec(_), Some(patch)) => Some(Operation::PatchShadow { name: name(), patch }),
+                (Object::Node(node), Some(patch)) => {
+                    Some(Operation::PatchNode { name: (*node).to_owned(), patch })
+                }
+                _ => None,
             }
-            _ => None,
-        },
+        }
         Effect::Grant { confirm: write, grant } => confirm(cluster, view, write)?
             .zip(patch(cluster, shadow, grant)?)
             .map(|(confirm, patch)| Operation::Grant { confirm: Box::new(confirm), name: name(), patch }),

@@ -115,6 +115,21 @@ fn the_oldest_that_nobody_names_makes_room() {
     assert_eq!(noted(&named, &[pool("72h")], &json!(seen)), [], "all are named, so there is no room");
 }
 
+/// Leaders write the fraction of a second if there is one. As texts, 00.5Z comes before 00Z.
+#[test]
+fn times_are_compared_as_times() {
+    let mut seen: BTreeMap<String, String> =
+        (3..SEEN_MAX).map(|nth| (format!("0.{nth}.0"), ago(1))).collect();
+    seen.insert("1.0.0".to_owned(), ago(1));
+    seen.insert("0.0.1".to_owned(), "2026-10-01T00:00:00Z".to_owned());
+    seen.insert("0.0.0".to_owned(), "2026-10-01T00:00:00.5Z".to_owned());
+    let (oldest, new) = (("0.0.1".to_owned(), None), ("2.0.0".to_owned(), Some(NOW.to_owned())));
+    assert_eq!(noted(&["2.0.0", "2.0.0", "0.3.0"], &[pool("72h")], &json!(seen)), [oldest, new]);
+    let a_little_later = NOW.replace('Z', ".5Z");
+    let seen = json!({"1.0.0": ago(9), "1.1.0": a_little_later});
+    assert_eq!(noted(&["1.1.0", "1.1.0"], &[pool("72h")], &seen), [], "clocks differ by as much");
+}
+
 #[test]
 fn a_version_ripens() {
     let waits = |min_age: &str, seen: &Value, version: &str| {

@@ -3,6 +3,7 @@
 //! Each write tests the facts that it was decided on, so the API server refuses a write that was decided on a stale
 //! view. The model checker runs these very functions.
 
+mod corrections;
 mod drain;
 mod idle;
 pub(crate) mod pool;
@@ -36,6 +37,8 @@ pub use writes::{new_shadow, new_term};
 pub enum Effect<'a> {
     /// A conditional write.
     Write(Write<'a>),
+    /// One that only corrects a time which a leader with a clock ahead has written.
+    Correct(Write<'a>),
     /// The grant of the reboot. Make it only after a fresh list of the node's pods, and then a write of the Node, have
     /// confirmed that it is drained.
     Grant {
@@ -212,12 +215,16 @@ fn decided<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>, slot: Option<&'a Slo
         return undo_when_ready(&node, Reason::ReturningToService, back);
     }
     let case = Case { fleet, view, node: &node, shadow: &shadow, slot };
-    match shadow.spec.state {
+    let decision = match shadow.spec.state {
         State::Idle | State::ErrorReset => case.idle(),
         _ if shadow.spec.attempt.is_none() => case.adopt(),
         State::StagedAndPerformedUpdate => case.staged(),
         State::RebootedIntoUpdate => case.rebooted(),
         State::MonitoringUpdate => case.monitoring(),
+    };
+    match corrections::of_node(case) {
+        None => decision,
+        correct => Decision { effect: correct, reason: decision.reason, milestone: None },
     }
 }
 

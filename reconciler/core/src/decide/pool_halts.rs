@@ -15,6 +15,7 @@ use super::Abort;
 use super::versions::{self, Halted};
 use crate::facts::{FleetFacts, NodeView, PoolFacts, Steering};
 use crate::policy::FailureBudget;
+use crate::times;
 
 /// A pool and a version.
 type Key<'a> = (&'a str, &'a str);
@@ -59,7 +60,7 @@ fn pool<'a, 'f>(fleet: &'f FleetFacts<'a>, name: &str) -> Option<&'f PoolFacts<'
 /// Up to when a person has acknowledged this pool's halts of this version.
 fn acknowledged(fleet: &FleetFacts<'_>, (name, version): Key<'_>) -> Option<Timestamp> {
     let halts = &pool(fleet, name)?.rules?.acknowledged;
-    halts.iter().find(|halt| halt.version == version)?.halted_at.parse().ok()
+    times::read(Some(&halts.iter().find(|halt| halt.version == version)?.halted_at))
 }
 
 impl<'a> PoolHalts<'a> {

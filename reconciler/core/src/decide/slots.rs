@@ -9,6 +9,7 @@ use brupop_api::fleet::Slot;
 use brupop_api::{Field, Object, State, Value, Write};
 
 use super::Reason;
+use super::corrections;
 use super::idle::Candidates;
 use super::pool;
 use super::room::{Place, Room};
@@ -55,6 +56,9 @@ pub(super) fn of_holders<'a>(
 ) -> Slots<'a> {
     if fleet.ledger_term != Some(fleet.term) {
         return Slots::default();
+    }
+    if let Some(write) = corrections::of_ledger(fleet) {
+        return Slots { write: Some(write), ..Slots::default() };
     }
     let over = holders.freed.iter().map(|&(name, index)| (name, index.and_then(|index| views.get(index))));
     let mut versions = Versions::after(fleet, over, holders.kept(views));

@@ -4,6 +4,7 @@
 mod acknowledged;
 mod begin;
 mod canaries;
+mod corrections;
 mod emptying;
 mod first_pools;
 mod fleets;

@@ -20,6 +20,7 @@ use super::{Abort, update};
 use crate::facts::{FleetFacts, NamedSlot, NodeFacts, NodeView};
 use crate::order::{self, Survey};
 use crate::policy::FailureBudget;
+use crate::times;
 
 /// What of the message about halts is for the nodes that failed, at least, in bytes.
 const WHY: usize = 160;
@@ -482,7 +483,7 @@ fn acknowledged_time(fleet: &FleetFacts<'_>, version: &str) -> Option<Timestamp>
 }
 
 fn time(text: &str) -> Option<Timestamp> {
-    text.parse().ok()
+    times::read(Some(text))
 }
 
 /// The records as they would be after this pass, by version.
@@ -527,7 +528,7 @@ fn newest_halts<'r>(records: &Records<'r>) -> BTreeMap<&'r str, (Option<Timestam
     let mut newest = BTreeMap::new();
     for (version, record) in records {
         let Some(halt) = &record.halted else { continue };
-        let of_this = (halt.at.parse::<Timestamp>().ok(), *version);
+        let of_this = (time(&halt.at), *version);
         for failure in &record.failures {
             let known = newest.entry(failure.node.as_str()).or_insert(of_this);
             *known = (*known).max(of_this);

@@ -16,7 +16,7 @@ use super::Abort;
 use crate::facts::{FleetFacts, NodeFacts, NodeView, Words};
 
 /// A change of a shadow's spec, in the leader's term. It tests that the shadow still has the generation that was read.
-fn spec<'a>(
+pub(super) fn spec<'a>(
     fleet: &FleetFacts<'a>,
     shadow: &ShadowFacts<'a>,
     tests: impl IntoIterator<Item = (Field<'a>, Value<'a>)>,

@@ -1,5 +1,6 @@
 //! Objects and times, and what is seen in them.
 
+mod ahead;
 mod slots;
 mod unmanaged;
 mod unreachable;

@@ -111,15 +111,17 @@ fn a_version_serves_as_long_as_it_or_a_later_one_runs() {
 #[test]
 fn a_soak_is_over_when_it_has_passed_once() {
     let soak = SignedDuration::from_secs(60);
+    let now: Timestamp = at(0).parse().unwrap();
     let over = |since: Option<i64>, longest_seconds| {
-        over(Some(&Done { since: since.map(at), longest_seconds }), soak).map(|at| at.to_string())
+        over(Some(&Done { since: since.map(at), longest_seconds }), soak, now).map(|at| at.to_string())
     };
     assert_eq!(over(Some(0), 0), Some(at(60)));
     assert_eq!(over(Some(0), 59), Some(at(60)));
     assert_eq!(over(None, 59), None);
     assert_eq!(over(None, 60), Some(Timestamp::MIN.to_string()), "nodes that join later change nothing");
-    assert_eq!(super::over(None, soak), None);
-    let at_once = super::over(Some(&Done::default()), SignedDuration::ZERO);
+    assert_eq!(over(Some(3600), 0), Some(at(60)), "the clock of a leader was ahead");
+    assert_eq!(super::over(None, soak, now), None);
+    let at_once = super::over(Some(&Done::default()), SignedDuration::ZERO, now);
     assert_eq!(at_once, Some(Timestamp::MIN), "it was done for less than a second, which is enough");
 }
 

@@ -194,7 +194,7 @@ fn what_was_not_seen_to_begin_is_not_counted() {
 
 #[test]
 fn clocks_that_differ_make_no_negative_time() {
-    World::reached(State::StagedAndPerformedUpdate, 11).ends(9, "Cordoning", Some((Phase::Staging, 0)));
+    World::reached(State::StagedAndPerformedUpdate, 10).ends(9, "Cordoning", Some((Phase::Staging, 0)));
 }
 
 #[test]
