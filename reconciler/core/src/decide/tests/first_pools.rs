@@ -87,7 +87,8 @@ fn a_node_that_runs_an_older_version_keeps_its_pool_from_being_done() {
         let fleet = FleetFacts { slots, versions: &versions, pools: &pools, limit: 0, ..fleet() };
         let views =
             [updated("brs-a", 0, AWS), b, placed("brs-c", 1, AWS)].into_iter().chain(*other).collect();
-        let observed = Observed { fleet, views, unreadable: BTreeMap::new(), too_long: vec![], next: None };
+        let (unreadable, too_long) = (BTreeMap::new(), vec![]);
+        let observed = Observed { fleet, views, unreadable, too_long, not_opted_in: 0, next: None };
         let decided = decide(&observed);
         let noted = decided.slots.write.and_then(|write| sets(&write, Field::VersionRecord(NEW)));
         let is_done =
