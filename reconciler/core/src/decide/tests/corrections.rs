@@ -25,7 +25,13 @@ fn corrected<'a>(effect: Option<&Effect<'a>>) -> Option<Vec<(Field<'a>, Value<'a
 fn a_time_of_the_spec_that_lies_ahead_is_written_as_now() {
     let fleet = fleet();
     let set = |transition: bool, at: &str| {
-        let failures = Failures { count: 2, attempt: 1, at: at.to_owned(), reason: "FellBack".to_owned() };
+        let failures = Failures {
+            count: 2,
+            attempt: 1,
+            at: at.to_owned(),
+            reason: "FellBack".to_owned(),
+            obstacle: None,
+        };
         let failures = &*Box::leak(Box::new(failures));
         let mut view = updating(State::StagedAndPerformedUpdate, State::Idle);
         shadow(&mut view, |shadow| shadow.spec.failures = Some(failures));
@@ -35,7 +41,8 @@ fn a_time_of_the_spec_that_lies_ahead_is_written_as_now() {
         corrected(decision.effect.as_ref()).unwrap_or_default()
     };
     let time = (Field::SpecTransitionTimestamp, Value::text(NOW));
-    let failed = Failures { count: 2, attempt: 1, at: NOW.to_owned(), reason: "FellBack".to_owned() };
+    let failed =
+        Failures { count: 2, attempt: 1, at: NOW.to_owned(), reason: "FellBack".to_owned(), obstacle: None };
     let failed = (Field::SpecFailures, Value::Failures(failed));
     assert_eq!(set(true, AHEAD), [time.clone(), failed.clone()]);
     assert_eq!(set(true, NOW), [time]);
