@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::json::{
     EXCLUDED, OPTED_IN, condition, is_cordoned, is_halted, is_halted_in_pool, is_ready, is_set, marker,
-    members, number, shadow_of, text,
+    members, number, shadow_of, text, texts,
 };
 use super::objects::Objects;
 
@@ -81,16 +81,17 @@ fn says_why(shadow: &Json, node: &Json, objects: &Objects, version: &str) -> boo
             if text(node, "/metadata/labels/tier") != "web" {
                 return false;
             }
-            // A pool is never done with a version that is halted, in whichever variant.
-            if is_set(&objects.ledger["status"]["versions"][version], "/halted")
-                || is_halted_in_pool(&objects.ledger, "canary", version)
-            {
+            let record = &objects.ledger["status"]["versions"][version];
+            // A pool is never done with a version that is halted for all variants.
+            let everywhere = is_set(record, "/halted") && texts(record, "/halted/variants").next().is_none();
+            if everywhere || is_halted_in_pool(&objects.ledger, "canary", version) {
                 return true;
             }
             let canaries = objects
                 .nodes
                 .iter()
-                .filter(|(_, state)| text(&state.object, "/metadata/labels/tier") == "canary");
+                .filter(|(_, state)| text(&state.object, "/metadata/labels/tier") == "canary")
+                .filter(|(_, state)| !is_halted(record, Some(&state.object)));
             // A pool that has no nodes, because all lost their label, is never done (docs/pools.md, `after`).
             let mut versions = canaries
                 .filter_map(|(name, _)| objects.shadows.get(&shadow_of(name)))
@@ -190,7 +191,9 @@ mod tests {
         );
         assert_eq!(canary("2", json!({})), ["n"], "the pool is done");
         assert_eq!(canary("1", json!({})), ["first"], "it is not, and its node says nothing that is true");
-        let halted = json!({"halted": {"variants": ["other"]}});
+        let of_others = json!({"versions": {"2": {"halted": {"variants": ["other"]}}}});
+        assert_eq!(canary("2", of_others), ["n"], "the pool is done, whatever becomes of others");
+        let halted = json!({"halted": {"reason": "all"}});
         assert_eq!(canary("2", json!({"versions": {"2": halted}})), [""; 0], "no pool is done with that");
         assert_eq!(canary("2", json!({"poolVersions": {"canary/2": halted}})), [""; 0]);
         assert_eq!(canary("2", json!({"versions": {"1": halted}})), ["n"], "that is another version");
