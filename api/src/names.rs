@@ -108,6 +108,8 @@ pub mod canary {
 
 /// Well-known label of a Node's zone.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+/// Well-known label of the Nodes of the control plane. No kubelet may set it on its own Node (`NodeRestriction`).
+pub const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 
 #[cfg(test)]
 mod tests {

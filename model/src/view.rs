@@ -187,6 +187,7 @@ pub(crate) fn view(
         denied: None,
         evicted: Evicted::Back,
         busy_zone: None,
+        busy_control_plane: None,
         time: TimeFacts {
             exclude: false,
             exclusion_over: true,

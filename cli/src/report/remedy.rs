@@ -48,6 +48,8 @@ remedies! {
          spec.after says",
     WaitingForZone =>
         "the node of the other zone has to come back into service, or somebody changes spec.topology of the pool",
+    ControlPlaneBusy =>
+        "the node of the control plane that the sentence names has to be updated, Ready and uncordoned",
     VersionTooYoung =>
         "the version has to become old enough (spec.versions.minAge), or somebody asks for the update now (kubectl brupop \
          update-now NODE)",

@@ -236,8 +236,11 @@ pub struct NodeView<'a> {
     pub denied: Option<&'a str>,
     /// The workloads whose pods were evicted from the node.
     pub evicted: Evicted<'a>,
-    /// Another zone of its pool in which a node is out of service, if the pool keeps zones apart.
+    /// Another zone of its pool in which a node is out of service, or has a slot and comes first, if the pool keeps zones
+    /// apart.
     pub busy_zone: Option<&'a str>,
+    /// If it is of the control plane: another node of it that is out of service, or has a slot, too, and comes first.
+    pub busy_control_plane: Option<&'a str>,
     /// What the clock says.
     pub time: TimeFacts,
 }
@@ -262,6 +265,8 @@ pub struct NodeFacts<'a> {
     pub variant: Option<&'a str>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
+    /// Is it a node of the control plane? Of these at most one is out of service at a time.
+    pub control_plane: bool,
     /// Carries the label that keeps it out of load balancers.
     pub excluded: bool,
     /// Carries our taint.
@@ -468,6 +473,7 @@ impl NodeFacts<'static> {
         version: Some("1.0.0"),
         variant: None,
         unschedulable: false,
+        control_plane: false,
         excluded: false,
         tainted: false,
         do_not_disrupt: None,

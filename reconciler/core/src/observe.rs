@@ -113,7 +113,8 @@ pub fn observe<'a>(
         unreadable.extend(why.map(|why| (views.len(), why)));
         views.push(view);
     }
-    note_busy_zones(&pools.all, &mut views);
+    note_busy_zones(&pools.all, fleet.slots, &mut views);
+    note_control_plane(cluster, fleet.slots, &mut views);
     let ceiling = cluster.ledger().and_then(|ledger| ledger.fleet.spec.max_unavailable.as_ref());
     // The schema lets nothing else pass; the lowest limit is the safe one.
     let ceiling = ceiling.map(|text| pool::limit(text).unwrap_or_default().of(labelled));
@@ -123,24 +124,54 @@ pub fn observe<'a>(
     Observed { fleet, views, unreadable, too_long, not_opted_in, next }
 }
 
-/// Notes, where pools keep zones apart, which nodes must not be taken out of service because of a node of another zone.
-fn note_busy_zones<'a>(pools: &[PoolFacts<'a>], views: &mut [NodeView<'a>]) {
+/// Notes, where pools keep zones apart, which nodes must not be taken out of service because of another zone: one with a node
+/// that is out of service; or else the first zone with a slot, if slots are in several.
+fn note_busy_zones<'a>(pools: &[PoolFacts<'a>], slots: &BTreeMap<String, Slot>, views: &mut [NodeView<'a>]) {
     let place = |view: &NodeView<'a>| match view.steering {
         Steering::Pool(pool) if pools.get(pool).is_some_and(|pool| pool.one_zone_at_a_time) => {
-            Some((pool, view.node?.zone.unwrap_or(NO_ZONE)))
+            Some((pool, view.node?.zone))
         }
         _ => None,
     };
     if !pools.iter().any(|pool| pool.one_zone_at_a_time) {
         return;
     }
-    let mut busy: BTreeMap<usize, BTreeSet<&'a str>> = BTreeMap::new();
-    for (pool, zone) in views.iter().filter(|view| is_unavailable(view)).filter_map(place) {
-        busy.entry(pool).or_default().insert(zone);
+    let mut busy: BTreeMap<usize, BTreeSet<Option<&'a str>>> = BTreeMap::new();
+    let mut with_slots = busy.clone();
+    let mut slot_of = in_order(slots);
+    for view in views.iter() {
+        let has_slot = slot_of(view.shadow_name).is_some();
+        let Some((pool, zone)) = place(view) else { continue };
+        if is_unavailable(view) {
+            busy.entry(pool).or_default().insert(zone);
+        }
+        if has_slot {
+            with_slots.entry(pool).or_default().insert(zone);
+        }
     }
     for view in views {
         let Some((pool, zone)) = place(view) else { continue };
-        view.busy_zone = busy.get(&pool).and_then(|zones| zones.iter().copied().find(|busy| *busy != zone));
+        let other = match busy.get(&pool) {
+            Some(busy) => busy.iter().find(|busy| **busy != zone),
+            None => with_slots.get(&pool).and_then(BTreeSet::first).filter(|first| **first < zone),
+        };
+        view.busy_zone = other.map(|zone| zone.unwrap_or(NO_ZONE));
+    }
+}
+
+/// Notes which other node of the control plane keeps each of its nodes in service: one that is out of service, opted in or
+/// not; or else the first with a slot, if both have one.
+fn note_control_plane<'a>(cluster: &'a Cluster, slots: &BTreeMap<String, Slot>, views: &mut [NodeView<'a>]) {
+    let all: Vec<_> = cluster.nodes().filter(|(_, node)| node.facts.control_plane).collect();
+    let away: Vec<_> = all.iter().filter(|(_, node)| node.is_away()).take(2).collect();
+    let first = all.iter().find(|(name, _)| slots.contains_key(*name));
+    for view in views.iter_mut().filter(|view| view.node.is_some_and(|node| node.control_plane)) {
+        let own = view.shadow_name;
+        let busy = match &away[..] {
+            [] => first.filter(|(name, _)| *name < own && slots.contains_key(own)),
+            away => away.iter().copied().find(|(name, _)| *name != own),
+        };
+        view.busy_control_plane = busy.map(|(_, node)| node.name());
     }
 }
 
@@ -278,6 +309,7 @@ impl<'a> Observer<'a> {
             denied: entry.denied.as_deref(),
             evicted: evicted(entry, watched),
             busy_zone: None,
+            busy_control_plane: None,
             time: self.clock.facts(&times),
         };
         (view, unreadable)
@@ -313,6 +345,7 @@ impl<'a> Observer<'a> {
             version: facts.version.as_deref(),
             variant: facts.variant.as_deref(),
             unschedulable: facts.unschedulable,
+            control_plane: facts.control_plane,
             excluded: facts.excluded,
             tainted: facts.tainted,
             do_not_disrupt: facts.do_not_disrupt,

@@ -38,6 +38,9 @@ impl<'a> Case<'_, 'a> {
         if let Some(decision) = self.closed() {
             return decision;
         }
+        if view.busy_control_plane.is_some() {
+            return self.abort(Abort::ControlPlaneBusy);
+        }
         if view.pods.undrainable.is_some() && !fleet.force {
             return self.abort(Abort::CannotDrain);
         }

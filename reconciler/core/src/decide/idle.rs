@@ -101,7 +101,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (Some(why), _) => Err(Reason::NodeChangesDenied(why)),
         _ if view.pods.too_many => Err(Reason::TooManyPods),
         (None, Some(why)) if !fleet.force => Err(Reason::CannotDrain(why)),
-        _ => Ok(version),
+        _ => view.busy_control_plane.map_or(Ok(version), |node| Err(Reason::ControlPlaneBusy(node))),
     }
 }
 

@@ -100,6 +100,9 @@ Reason<'a> {
         "the pool of this node lets versions ripen (spec.versions.minAge); this one is old enough {until}",
     WaitingForZone(zone: &'a str) =>
         "a node of another zone ({zone}) of the pool is unavailable: it updates one zone at a time (spec.topology)",
+    ControlPlaneBusy(node: &'a str) =>
+        "another node of the control plane ({node}) is being updated or about to be, is not Ready, or is cordoned: at most one \
+         of these nodes is out of service at a time",
     GateClosed(gate: &'a str) =>
         "the gate {gate} of its pool is closed (spec.gates): something is wrong, or was so not long ago",
     GateUnknown(gate: &'a str) =>
@@ -186,6 +189,7 @@ Abort {
     VersionHalted => "too many other nodes failed to reach the version",
     NodePaused => "a person paused this node",
     PoolClosed => "before the node was cordoned, its pool no longer allowed the update",
+    ControlPlaneBusy => "before the node was cordoned, another node of the control plane went out of service",
     NotLabelled => "the node lost its opt-in label",
 }}
 
@@ -242,6 +246,7 @@ impl Reason<'_> {
                 | Self::VersionUnproven(_)
                 | Self::WaitingForPool(_)
                 | Self::WaitingForZone(_)
+                | Self::ControlPlaneBusy(_)
                 | Self::VersionTooYoung(_)
                 | Self::GateClosed(_)
                 | Self::GateUnknown(_)
@@ -291,6 +296,7 @@ impl Abort {
                 | Self::VersionHalted
                 | Self::NodePaused
                 | Self::PoolClosed
+                | Self::ControlPlaneBusy
                 | Self::NotLabelled
                 | Self::CannotDrain
                 | Self::BudgetAllowsNone

@@ -25,6 +25,8 @@ pub(super) struct Place<'a> {
     pub(super) group: Group,
     /// Its zone, if it has one.
     pub(super) zone: Option<&'a str>,
+    /// Its own name, if it is of the control plane.
+    control_plane: Option<&'a str>,
 }
 
 impl<'a> Place<'a> {
@@ -34,7 +36,8 @@ impl<'a> Place<'a> {
             Steering::Pool(index) => Group::Pool(index),
             Steering::Environment | Steering::Conflict(_) | Steering::Nobody => Group::Unpooled,
         };
-        Self { group, zone: view.node.and_then(|node| node.zone) }
+        let control_plane = view.node.filter(|node| node.control_plane).map(|node| node.name);
+        Self { group, zone: view.node.and_then(|node| node.zone), control_plane }
     }
 }
 
@@ -45,6 +48,8 @@ pub(super) struct Room<'a> {
     pools: Vec<Places>,
     /// For each pool that keeps zones apart: those that have an unavailable node.
     busy: BTreeMap<usize, BTreeSet<Zone<'a>>>,
+    /// The node of the control plane that has a slot.
+    control_plane: Option<&'a str>,
 }
 
 /// A zone, for a pool that keeps zones apart.
@@ -94,29 +99,29 @@ impl<'a> Room<'a> {
             unpooled: Places::of(fleet.limit),
             pools: fleet.pools.iter().map(|pool| Places::of(pool.limit)).collect(),
             busy: one_by_one.map(|(index, _)| (index, BTreeSet::new())).collect(),
+            control_plane: None,
         };
         for (slot, now) in slots {
             let taken_in = match &slot.pool {
                 None => Some(Group::Unpooled),
                 Some(pool) => index.get(pool.as_str()).map(|index| Group::Pool(*index)),
             };
-            room.fleet.slots += 1;
             if let Some(group) = taken_in.filter(|group| now.group != *group) {
                 room.places(group).slots += 1;
                 room.keep_busy(group, Zone::Unknown);
             }
-            room.places(now.group).slots += 1;
-            room.keep_busy(now.group, Zone::Of(now.zone));
+            room.take(now);
         }
         room
     }
 
     /// May one more node be taken out of service there?
     pub(super) fn has(&self, place: Place<'a>) -> bool {
-        self.has_places(place.group) && self.busy_elsewhere(place).is_none()
+        let keeps_quorum = place.control_plane.is_none() || self.control_plane.is_none();
+        keeps_quorum && self.has_places(place.group) && self.busy_elsewhere(place).is_none()
     }
 
-    /// The same, whatever zones are busy.
+    /// The same, whatever zones are busy, and whoever of the control plane is.
     pub(super) fn has_places(&self, group: Group) -> bool {
         !self.fleet.is_full() && !self.of(group).is_full()
     }
@@ -137,6 +142,7 @@ impl<'a> Room<'a> {
         self.fleet.slots += 1;
         self.places(place.group).slots += 1;
         self.keep_busy(place.group, Zone::Of(place.zone));
+        self.control_plane = self.control_plane.or(place.control_plane);
     }
 
     /// A node is out of service there without a slot.
@@ -150,13 +156,15 @@ impl<'a> Room<'a> {
     pub(super) fn why(&self, place: Place<'a>) -> Reason<'a> {
         let places = self.of(place.group);
         let full = if places.is_full() { places } else { self.fleet };
-        match self.busy_elsewhere(place) {
-            Some(Zone::Of(zone)) if !full.is_full() => Reason::WaitingForZone(zone.unwrap_or(NO_ZONE)),
-            Some(Zone::Unknown) if !full.is_full() => {
-                Reason::WaitingForZone("of a node that has left the pool")
-            }
-            _ if full.is_full() && full.slots == 0 => Reason::LimitUsedByUnavailableNodes,
-            _ => Reason::LimitReached,
+        if full.is_full() {
+            let unavailable = full.slots == 0;
+            return if unavailable { Reason::LimitUsedByUnavailableNodes } else { Reason::LimitReached };
+        }
+        match (self.busy_elsewhere(place), self.control_plane.filter(|_| place.control_plane.is_some())) {
+            (Some(Zone::Of(zone)), _) => Reason::WaitingForZone(zone.unwrap_or(NO_ZONE)),
+            (Some(Zone::Unknown), _) => Reason::WaitingForZone("of a node that has left the pool"),
+            (None, Some(node)) => Reason::ControlPlaneBusy(node),
+            (None, None) => Reason::LimitReached,
         }
     }
 

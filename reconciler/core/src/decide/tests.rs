@@ -4,6 +4,7 @@
 mod acknowledged;
 mod begin;
 mod canaries;
+mod control_plane;
 mod corrections;
 mod emptying;
 mod first_pools;

@@ -20,7 +20,12 @@ use crate::facts::Words;
 use super::{Condition, Keep, Kept, Readiness};
 
 /// Labels and annotations of a Node that matter here.
-const LABELS: [&str; 3] = [names::UPDATER_INTERFACE_LABEL, names::EXCLUDE_FROM_LB_LABEL, names::ZONE_LABEL];
+const LABELS: [&str; 4] = [
+    names::UPDATER_INTERFACE_LABEL,
+    names::EXCLUDE_FROM_LB_LABEL,
+    names::ZONE_LABEL,
+    names::CONTROL_PLANE_LABEL,
+];
 const ANNOTATIONS: [&str; 5] = [
     names::MARKER_ANNOTATION,
     names::PAUSE_ANNOTATION,
@@ -67,6 +72,7 @@ pub(crate) struct Facts {
     pub(crate) boot_id: String,
     pub(crate) os_image: String,
     pub(crate) labelled: bool,
+    pub(crate) control_plane: bool,
     pub(crate) excluded: bool,
     pub(crate) tainted: bool,
     pub(crate) do_not_disrupt: Option<Words>,
@@ -182,6 +188,7 @@ impl Facts {
         Ok(Self {
             created: metadata.creation_timestamp,
             labelled: label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION),
+            control_plane: label(names::CONTROL_PLANE_LABEL).is_some(),
             excluded: label(names::EXCLUDE_FROM_LB_LABEL).is_some(),
             tainted: has_taint(names::UPDATING_TAINT),
             do_not_disrupt: annotation(names::DO_NOT_DISRUPT_ANNOTATION).map(Words::of),
@@ -247,6 +254,13 @@ impl WatchedNode {
     /// The value of this annotation, if it is one of those that matter here.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.facts.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Is it out of service: not Ready, cordoned by anybody, or changed by us?
+    pub(crate) fn is_away(&self) -> bool {
+        let is_ready = self.facts.readiness.is_some_and(|readiness| readiness.ready);
+        let is_changed = self.marker().map_or(true, |marker| marker.is_some_and(Marker::holds_changes));
+        !is_ready || self.facts.unschedulable || is_changed
     }
 
     /// Has a person paused it?

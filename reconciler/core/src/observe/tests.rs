@@ -2,6 +2,7 @@
 
 mod ahead;
 mod slots;
+mod together;
 mod unmanaged;
 mod unreachable;
 mod workloads;

@@ -60,6 +60,9 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
     if dice.rarely(10) {
         labels[names::EXCLUDE_FROM_LB_LABEL] = names::EXCLUDE_FROM_LB_VALUE.into();
     }
+    if dice.rarely(3) {
+        labels[names::CONTROL_PLANE_LABEL] = "".into();
+    }
     let mut annotations = json!({});
     for (annotation, one_in) in [(names::PAUSE_ANNOTATION, 10), (names::UPDATE_NOW_ANNOTATION, 6)] {
         if dice.rarely(one_in) {

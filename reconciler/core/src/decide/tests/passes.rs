@@ -18,7 +18,7 @@ use crate::pool::PoolGate;
 /// Most passes until a reconciler has done all that it can do by itself.
 const PASSES_MAX: usize = 16;
 
-fn fleet() -> impl Strategy<Value = Fleet> {
+pub(super) fn fleet() -> impl Strategy<Value = Fleet> {
     // A zero chooses what is usual.
     let tame = prop_oneof![3 => Just(0_u8), 1 => any::<u8>()];
     let row = || prop_oneof![prop::collection::vec(tame.clone(), 96), prop::collection::vec(any::<u8>(), 96)];
@@ -26,7 +26,7 @@ fn fleet() -> impl Strategy<Value = Fleet> {
 }
 
 /// Names of the shadows that get a slot, or one for another attempt.
-fn taken(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> BTreeSet<String> {
+pub(super) fn taken(before: &BottlerocketFleetStatus, write: Option<&Write<'_>>) -> BTreeSet<String> {
     let sets = write.into_iter().flat_map(|write| &write.sets);
     sets.filter_map(|(field, value)| match (field, value) {
         (Field::Slot(name), Value::Slot(slot)) => {

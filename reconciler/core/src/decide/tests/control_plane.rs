@@ -1,0 +1,85 @@
+//! Nodes that leave service together: of the control plane at most one, and of a pool that keeps zones apart those of one
+//! zone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use brupop_api::{Marker, names};
+use proptest::prelude::*;
+
+use super::passes::{fleet, taken};
+use crate::cluster::Cluster;
+use crate::decide::{self, Decision, Reason, slots};
+use crate::facts::{NodeView, Steering};
+use crate::objects::WatchedNode;
+
+/// The Nodes of the control plane, and whether each is out of service, by name of the shadow.
+fn control_plane(cluster: &Cluster) -> BTreeMap<&str, bool> {
+    let is_control_plane =
+        |node: &WatchedNode| node.facts.all_labels.contains_key(names::CONTROL_PLANE_LABEL);
+    let is_away = |node: &WatchedNode| {
+        let ready = node.facts.readiness.is_some_and(|readiness| readiness.ready);
+        let changed = node.marker().map_or(true, |marker| marker.is_some_and(Marker::holds_changes));
+        !ready || node.facts.unschedulable || changed
+    };
+    let nodes = cluster.nodes().filter(|(_, node)| is_control_plane(node));
+    nodes.map(|(name, node)| (name, is_away(node))).collect()
+}
+
+/// Is a node that is in service taken out of it?
+fn leaves(view: &NodeView<'_>, decision: &Decision<'_>) -> bool {
+    let reasons = [Reason::Cordoning, Reason::ExcludedFromLoadBalancers];
+    !view.marked() && decision.effect.is_some() && reasons.contains(&decision.reason)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+
+    #[test]
+    fn one_node_of_the_control_plane_begins_at_a_time(fleet in fleet()) {
+        let cluster = fleet.cluster();
+        let observed = fleet.observe(&cluster);
+        let control_plane = control_plane(&cluster);
+        let others = |name: &str| {
+            let others = control_plane.iter().filter(|(other, _)| **other != name);
+            others.map(|(other, away)| (*other, *away)).collect::<Vec<_>>()
+        };
+        let chosen = slots(&observed.fleet, &observed.views);
+        let taken = taken(fleet.status(), chosen.write.as_ref());
+        let freed = |name: &&str| chosen.freed.iter().any(|(freed, _)| freed == name);
+        let is_idle = |view: &&NodeView<'_>| {
+            view.shadow.is_some_and(|shadow| shadow.spec.state == brupop_api::State::Idle)
+        };
+        let begins = observed.views.iter().filter(is_idle).filter(|view| taken.contains(view.shadow_name));
+        for view in begins.filter(|view| control_plane.contains_key(view.shadow_name)) {
+            for (other, away) in others(view.shadow_name) {
+                let has_slot = (observed.fleet.slots.contains_key(other) && !freed(&other)) || taken.contains(other);
+                prop_assert!(!away && !has_slot, "{} begins beside {other}", view.shadow_name);
+            }
+        }
+        let decisions = decide::fleet(&observed).nodes;
+        let leaving = observed.views.iter().zip(&decisions).filter(|(view, decision)| leaves(view, decision));
+        let leaving: BTreeSet<_> = leaving.map(|(view, _)| view.shadow_name).collect();
+        for name in leaving.iter().filter(|name| control_plane.contains_key(*name)) {
+            for (other, away) in others(name) {
+                prop_assert!(!away && !leaving.contains(other), "{name} leaves service beside {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn zones_that_are_kept_apart_are_not_left_together(fleet in fleet()) {
+        let cluster = fleet.cluster();
+        let observed = fleet.observe(&cluster);
+        let decisions = decide::fleet(&observed).nodes;
+        let mut zones: BTreeMap<usize, BTreeSet<Option<&str>>> = BTreeMap::new();
+        for (view, decision) in observed.views.iter().zip(&decisions) {
+            if let Steering::Pool(pool) = view.steering
+                && observed.fleet.pools[pool].one_zone_at_a_time
+                && leaves(view, decision)
+            {
+                zones.entry(pool).or_default().insert(view.node.and_then(|node| node.zone));
+            }
+        }
+        prop_assert!(zones.values().all(|zones| zones.len() == 1), "{zones:?}");
+    }
+}
