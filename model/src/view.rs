@@ -195,6 +195,7 @@ pub(crate) fn view(
             backing_off: attempt >= config.attempts,
             step_overdue: late == Some(Late::Step) || waits_in_vain,
             drain_overdue: late == Some(Late::Drain),
+            volumes_overdue: false,
             soak_over: true,
             not_ready_for_long: late == Some(Late::Step),
             workloads_overdue: false,

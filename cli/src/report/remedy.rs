@@ -106,6 +106,7 @@ remedies! {
     Draining =>
         "the pods on the node have to go; a budget that allows no disruption or a pod that does not end holds the \
          drain up until DRAIN_DEADLINE_SECONDS",
+    VolumesInUse => "the node's volumes have to be detached; after two minutes it reboots all the same",
     RebootGranted => "the agent has to reboot the host",
     Rebooting => "the host has to come back with the new version, and the node has to become Ready",
     RebootOverdue =>

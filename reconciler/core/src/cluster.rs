@@ -6,6 +6,7 @@ use std::sync::Arc;
 use brupop_api::fleet::{BottlerocketFleetStatus, Slot};
 use brupop_api::shadow::DrainObstacle;
 use brupop_api::{BottlerocketShadow, Item, Marker, State, names};
+use jiff::Timestamp;
 
 use crate::drain::{DrainPlan, Obstacle};
 use crate::facts::Evicted;
@@ -39,6 +40,8 @@ pub struct Entry {
     pub agents: BTreeMap<String, AgentPod>,
     /// What a drain has to do, while the node's pods are watched and known.
     pub drain: Option<Arc<DrainPlan>>,
+    /// Since when this process has seen the node empty, if it is.
+    pub empty_since: Option<Timestamp>,
     /// What stands in the way of a drain. It is remembered for a while after the pods are no longer watched.
     pub obstacle: Option<Obstacle>,
     /// What its drain fails on if it fails now; known once that may be.
@@ -64,6 +67,13 @@ impl Entry {
     /// The agent's pod. During a rollout of the `DaemonSet` a node may have two: one that is Ready wins.
     pub fn agent(&self) -> Option<&AgentPod> {
         self.agents.values().find(|agent| agent.is_ready()).or(self.agents.values().next_back())
+    }
+
+    /// Notes what a drain has to do now, while the node's pods are known.
+    pub fn note_drain(&mut self, drain: Option<Arc<DrainPlan>>, now: Timestamp) {
+        let is_empty = drain.as_ref().is_some_and(|plan| plan.is_done());
+        self.empty_since = self.empty_since.or(Some(now)).filter(|_| is_empty);
+        self.drain = drain;
     }
 
     /// Forgets what only a leader looks at.

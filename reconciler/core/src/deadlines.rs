@@ -23,6 +23,8 @@ const WRITTEN_AT_LATEST: Duration = Duration::from_secs(5);
 /// A node that has not been Ready for so long since its host began its reboot may be lost. Whoever repairs nodes by
 /// replacing them waits for this long at least.
 const LOST: SignedDuration = SignedDuration::from_mins(10);
+/// Longest wait for an empty node's volumes to be detached. A cluster that detaches them at all mostly does so at once.
+const DETACHED: SignedDuration = SignedDuration::from_mins(2);
 /// Longest wait after failures.
 const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(24);
 /// Wait after an attempt that ended neither with success nor with a failure: the host wanted another version.
@@ -48,6 +50,8 @@ pub(crate) struct Times<'t> {
     marker: Option<&'t Marker>,
     slot: Option<&'t Slot>,
     created: Option<Timestamp>,
+    /// Since when the node has been seen empty, if it is.
+    empty: Option<Timestamp>,
     /// Since when the node has been Ready without interruption, if it is.
     ready: Option<Timestamp>,
     /// Since when node and agent both have been, if they are.
@@ -103,6 +107,7 @@ impl<'t> Times<'t> {
             marker,
             slot,
             created: node.and_then(|node| node.created),
+            empty: entry.empty_since,
             ready,
             all_ready: ready
                 .zip(readiness.and_then(Readiness::ready_since))
@@ -234,7 +239,10 @@ impl Clock {
         }
         // From an empty node to the grant takes only moments.
         let settle = marker.drained_at.as_ref().map_or(SignedDuration::ZERO, |_| durations.settle);
-        facts.drain_overdue = self.passed(marker.drain_started_at.as_deref(), durations.drain + settle);
+        let detached = times.empty.map_or(SignedDuration::ZERO, |_| DETACHED);
+        facts.volumes_overdue = times.empty.is_some_and(|since| self.is_older(since, DETACHED));
+        facts.drain_overdue =
+            self.passed(marker.drain_started_at.as_deref(), durations.drain + detached + settle);
     }
 
     fn staging_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {

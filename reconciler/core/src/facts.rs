@@ -267,6 +267,8 @@ pub struct NodeFacts<'a> {
     pub unschedulable: bool,
     /// Is it a node of the control plane? Of these at most one is out of service at a time.
     pub control_plane: bool,
+    /// Its kubelet says that volumes are in use there (`status.volumesInUse`).
+    pub volumes_in_use: bool,
     /// Carries the label that keeps it out of load balancers.
     pub excluded: bool,
     /// Carries our taint.
@@ -390,6 +392,8 @@ pub struct TimeFacts {
     pub step_overdue: bool,
     /// The drain, or the time from its end to the grant, takes longer than it may.
     pub drain_overdue: bool,
+    /// The node has been seen empty for so long that its reboot waits for volumes no more.
+    pub volumes_overdue: bool,
     /// The node has been watched for long enough after its update.
     pub soak_over: bool,
     /// The node has not been Ready for so long, since its host began its reboot, that it may be lost.
@@ -474,6 +478,7 @@ impl NodeFacts<'static> {
         variant: None,
         unschedulable: false,
         control_plane: false,
+        volumes_in_use: false,
         excluded: false,
         tainted: false,
         do_not_disrupt: None,

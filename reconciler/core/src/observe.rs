@@ -346,6 +346,7 @@ impl<'a> Observer<'a> {
             variant: facts.variant.as_deref(),
             unschedulable: facts.unschedulable,
             control_plane: facts.control_plane,
+            volumes_in_use: facts.volumes_in_use,
             excluded: facts.excluded,
             tainted: facts.tainted,
             do_not_disrupt: facts.do_not_disrupt,

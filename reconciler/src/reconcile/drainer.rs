@@ -283,7 +283,7 @@ impl Drainer {
                 wake.by(until);
             }
             let drain = found.and_then(|found| found.drain.as_ref());
-            entry.drain = drain.map(|drain| Arc::clone(&drain.plan));
+            entry.note_drain(drain.map(|drain| Arc::clone(&drain.plan)), around.time);
             entry.obstacle = None;
             let Some(NodeDrain { obstacle, .. }) = drain else { continue };
             let before = passed_over.remove(name);

@@ -1,6 +1,7 @@
 //! What watches bring, in whatever order.
 
 use super::*;
+use crate::drain::PodKey;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -190,4 +191,25 @@ fn what_the_watches_bring_outlives_a_leader() {
     entry.forget_what_leaders_know();
     assert!(entry.node.is_some() && entry.shadow.is_some() && !entry.agents.is_empty());
     assert!(entry.denied.is_none() && entry.evicted.is_none());
+}
+
+#[test]
+fn an_empty_node_knows_since_when() {
+    let full = DrainPlan {
+        evict: vec![PodKey { namespace: "shop".into(), name: "a".into(), uid: "u".into() }],
+        ..DrainPlan::default()
+    };
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    let mut entry = Entry::default();
+    for (second, plan, since) in [
+        (1, Some(full.clone()), None),
+        (2, Some(DrainPlan::default()), Some(2)),
+        (3, Some(DrainPlan::default()), Some(2)),
+        (4, Some(full), None),
+        (5, Some(DrainPlan::default()), Some(5)),
+        (6, None, None),
+    ] {
+        entry.note_drain(plan.map(Arc::new), at(second));
+        assert_eq!(entry.empty_since, since.map(at), "at {second}");
+    }
 }

@@ -151,6 +151,8 @@ Reason<'a> {
         "the node is excluded from load balancers and waits (EXCLUDE_FROM_LB_WAIT_TIME_IN_SEC)",
     Cordoning => "the node is being cordoned",
     Draining => "pods are being evicted from the node",
+    VolumesInUse =>
+        "the node is empty; its reboot waits until its volumes are detached (status.volumesInUse), for at most two minutes",
     RebootGranted => "the node is drained; its agent may reboot the host",
     Rebooting => "the host is rebooting",
     RebootOverdue => "the host has not come back from its reboot in time: look at the machine",
@@ -273,6 +275,7 @@ impl Reason<'_> {
             | Self::ExcludedFromLoadBalancers
             | Self::Cordoning
             | Self::Draining
+            | Self::VolumesInUse
             | Self::RebootGranted
             | Self::Rebooting
             | Self::ReturningToService

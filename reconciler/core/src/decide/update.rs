@@ -162,18 +162,23 @@ impl<'a> Case<'_, 'a> {
     }
 
     fn empty_then_grant(self) -> Decision<'a> {
-        let Self { fleet, node, shadow, slot, .. } = self;
+        let Self { fleet, view, node, shadow, slot } = self;
         if slot.is_none_or(|slot| Some(slot.attempt) != shadow.spec.attempt) {
             return Decision::wait(Reason::LimitReached);
         }
         if !node.ready {
             return Decision::wait(Reason::NodeNotReady);
         }
-        self.next_drain_step().unwrap_or_else(|| {
-            let (confirm, grant) = (writes::drained(fleet, node), writes::grant(fleet, shadow, node));
-            Decision::carry_out(Effect::Grant { confirm, grant }, Reason::Draining)
-                .reaching(Milestone::RebootGranted)
-        })
+        if let Some(step) = self.next_drain_step() {
+            return step;
+        }
+        // Pods that use volumes wait elsewhere for minutes if these are still attached to a node that reboots.
+        if node.volumes_in_use && !view.time.volumes_overdue {
+            return Decision::wait(Reason::VolumesInUse);
+        }
+        let (confirm, grant) = (writes::drained(fleet, node), writes::grant(fleet, shadow, node));
+        Decision::carry_out(Effect::Grant { confirm, grant }, Reason::Draining)
+            .reaching(Milestone::RebootGranted)
     }
 
     /// Wanted: another boot, with the new version. Everything here rests on the Node, its marker and the agent's claim.

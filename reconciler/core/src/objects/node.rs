@@ -73,6 +73,7 @@ pub(crate) struct Facts {
     pub(crate) os_image: String,
     pub(crate) labelled: bool,
     pub(crate) control_plane: bool,
+    pub(crate) volumes_in_use: bool,
     pub(crate) excluded: bool,
     pub(crate) tainted: bool,
     pub(crate) do_not_disrupt: Option<Words>,
@@ -122,6 +123,9 @@ struct Status {
     #[serde(deserialize_with = "null_as_default")]
     conditions: Vec<Condition>,
     node_info: NodeInfo,
+    /// Their names are of no use here, and there may be any number.
+    #[serde(deserialize_with = "null_as_default")]
+    volumes_in_use: Vec<IgnoredAny>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -166,7 +170,7 @@ impl From<Item<Shape>> for WatchedNode {
 impl Facts {
     fn of(shape: Shape) -> Result<Self, Unreadable> {
         let Shape { metadata, spec, status } = shape;
-        let Status { conditions, node_info: NodeInfo { boot_id, os_image } } = status;
+        let Status { conditions, node_info: NodeInfo { boot_id, os_image }, volumes_in_use } = status;
         if boot_id.len() > BOOT_ID_MAX {
             return Err(Unreadable::TooLong("boot id"));
         }
@@ -189,6 +193,7 @@ impl Facts {
             created: metadata.creation_timestamp,
             labelled: label(names::UPDATER_INTERFACE_LABEL) == Some(names::UPDATER_INTERFACE_VERSION),
             control_plane: label(names::CONTROL_PLANE_LABEL).is_some(),
+            volumes_in_use: !volumes_in_use.is_empty(),
             excluded: label(names::EXCLUDE_FROM_LB_LABEL).is_some(),
             tainted: has_taint(names::UPDATING_TAINT),
             do_not_disrupt: annotation(names::DO_NOT_DISRUPT_ANNOTATION).map(Words::of),

@@ -87,3 +87,13 @@ fn a_ledger_keeps_what_was_read() {
     assert_eq!(ledger.quoted, quoted);
     assert!(ledger.fleet.status.unwrap().slots.is_empty());
 }
+
+#[test]
+fn of_volumes_it_is_kept_whether_there_are_any() {
+    for (volumes, in_use) in
+        [(json!(null), false), (json!([]), false), (json!(["kubernetes.io/csi/a^b", "c"]), true)]
+    {
+        let node = node(json!({"metadata": {}, "status": {"volumesInUse": volumes}}));
+        assert_eq!(node.facts.volumes_in_use, in_use, "{volumes}");
+    }
+}

@@ -401,3 +401,25 @@ fn a_pool_that_keeps_zones_apart_says_which_one_is_busy() {
         assert_eq!(observed.views.iter().map(|view| view.busy_zone).collect::<Vec<_>>(), expected, "{mode}");
     }
 }
+
+#[test]
+fn an_empty_node_has_two_minutes_for_its_volumes() {
+    let started = "2026-11-21T03:44:00Z";
+    let marker = json!({"shadow_uid": "uid-brs-n", "attempt": 7, "drain_started_at": started}).to_string();
+    let node = json!({"metadata": {"annotations": {names::MARKER_ANNOTATION: marker}}});
+    let time = |since: Option<&str>| {
+        let mut cluster = cluster([("n", node.clone())], [("brs-n", json!({"state": "Idle"}), json!({}))]);
+        cluster.entry("brs-n").empty_since = since.map(|since| since.parse().unwrap());
+        let durations = durations();
+        let observed = observe_at(&cluster, &durations, NOW);
+        (
+            observed.views[0].time.volumes_overdue,
+            observed.views[0].time.drain_overdue,
+            observed.next.map(|next| next.to_string()),
+        )
+    };
+    assert_eq!(time(None), (false, true, None), "the drain took 15 minutes, and the node is not empty");
+    let waits = (false, false, Some("2026-11-21T04:00:01Z".to_owned()));
+    assert_eq!(time(Some("2026-11-21T03:58:01Z")), waits, "that counts against no deadline");
+    assert!(time(Some("2026-11-21T03:58:00Z")).0);
+}

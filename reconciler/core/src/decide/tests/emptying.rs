@@ -67,6 +67,26 @@ fn returning_pods_are_left_or_end_drain() {
 }
 
 #[test]
+fn a_reboot_waits_for_volumes_and_not_for_ever() {
+    let granted = |in_use: bool, overdue: bool, force: bool, marker: &Marker| {
+        let mut view = updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate);
+        marked(&mut view, marker);
+        view.pods = PodFacts { known: true, drained: true, ..PodFacts::default() };
+        node(&mut view, |node| node.volumes_in_use = in_use);
+        view.time.volumes_overdue = overdue;
+        let decision = decide(&FleetFacts { force, ..fleet() }, &view);
+        assert_eq!(decision.effect.is_none(), decision.reason == Reason::VolumesInUse, "{decision:?}");
+        matches!(decision.effect, Some(Effect::Grant { .. }))
+    };
+    for (drained, force) in [(false, false), (true, false), (false, true)] {
+        let marker = marker(1, drained);
+        assert!(!granted(true, false, force, &marker), "volumes are still attached");
+        assert!(granted(true, true, force, &marker), "it has waited for long enough");
+        assert!(granted(false, false, force, &marker), "they are detached");
+    }
+}
+
+#[test]
 fn our_pods_are_listed_before_eviction() {
     let cordoned = marker(1, false);
     let uids = ["uid-webhook".to_owned()];

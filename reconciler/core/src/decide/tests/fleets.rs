@@ -266,6 +266,7 @@ impl Fleet {
                 shadow: place.shadow.as_ref().map(|shadow| Arc::new(read(&json!(shadow)))),
                 agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
                 drain: place.plan.clone().map(Arc::new),
+                empty_since: None,
                 obstacle: never.or(now),
                 failing: None,
                 denied: place.denied.then(|| "a rule".to_owned()),

@@ -96,6 +96,7 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
             "creationTimestamp": dice.ago()},
         "spec": {"unschedulable": dice.rarely(3), "taints": taints},
         "status": {
+            "volumesInUse": if dice.rarely(4) { vec!["a"] } else { vec![] },
             "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": dice.ago()}],
             "nodeInfo": {"bootID": dice.one_of(&[FIRST_BOOT, FIRST_BOOT, SECOND_BOOT]),
                 "osImage": format!("{os_image} {version} ({variant})"),
