@@ -24,13 +24,15 @@ pub enum Problem {
     PrefetchBlocked,
     /// The host would not boot the update next, and a reboot that was asked for may still come.
     NotNextToBoot,
+    /// The host would boot an image whose update was given up, and fails to deactivate it.
+    CannotDisarm,
     /// A step of an update failed.
     StepFailed,
 }
 
 impl Problem {
     /// Every problem.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::HostUnreachable,
         Self::CommandRefused,
         Self::RebootRefused,
@@ -39,6 +41,7 @@ impl Problem {
         Self::PrefetchFailed,
         Self::PrefetchBlocked,
         Self::NotNextToBoot,
+        Self::CannotDisarm,
         Self::StepFailed,
     ];
 
@@ -53,6 +56,7 @@ impl Problem {
             Self::PrefetchFailed => "PrefetchFailed",
             Self::PrefetchBlocked => "PrefetchBlocked",
             Self::NotNextToBoot => "NotNextToBoot",
+            Self::CannotDisarm => "CannotDisarm",
             Self::StepFailed => "StepFailed",
         }
     }
@@ -94,14 +98,14 @@ mod tests {
     #[test]
     fn what_a_problem_is_about_is_told_by_its_name() {
         use Problem::{
-            CommandRefused, HostUnreachable, NoUpdateChosen, NotNextToBoot, PrefetchBlocked, PrefetchFailed,
-            RebootRefused, RefreshFailed, StepFailed,
+            CannotDisarm, CommandRefused, HostUnreachable, NoUpdateChosen, NotNextToBoot, PrefetchBlocked,
+            PrefetchFailed, RebootRefused, RefreshFailed, StepFailed,
         };
         for problem in Problem::ALL {
             let expected = match problem {
                 HostUnreachable | CommandRefused | RebootRefused => (true, false, true),
                 RefreshFailed => (false, false, true),
-                NoUpdateChosen | PrefetchFailed | PrefetchBlocked => (false, false, false),
+                NoUpdateChosen | PrefetchFailed | PrefetchBlocked | CannotDisarm => (false, false, false),
                 NotNextToBoot | StepFailed => (false, true, false),
             };
             let told = (problem.is_of_host_api(), problem.is_of_attempt(), problem.prevents_refresh());

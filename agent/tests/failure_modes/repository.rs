@@ -94,6 +94,30 @@ async fn a_set_that_is_armed_unsaid_is_downloaded_over() {
     assert_eq!(status.current_version.as_deref(), Some(NEW));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_host_that_cannot_be_disarmed_says_so_until_it_is() {
+    let mut solo = solo(&[]).await;
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    solo.faults(Faults::choice(Choice { unreachable: true, ..Choice::default() }));
+    solo.spec(&json!({"state": "Idle"}));
+    let status = solo.until("armed", |status| status.problem == Some(Problem::CannotDisarm)).await;
+    let told = "armed for 1.20.1, cannot be disarmed: deactivate failed with exit status 1: Failed to fetch";
+    assert!(status.message.is_some_and(|message| message.starts_with(told)));
+    let words = solo.statuses().len();
+    solo.never("it is called Idle", || solo.status().current_state == Some(State::Idle)).await;
+    assert!(solo.statuses().len() - words <= 120, "no flood of reports");
+    assert_eq!(solo.status().problem, Some(Problem::CannotDisarm));
+    solo.start();
+    solo.faults(Faults::default());
+    let status = solo.until_at(1, State::Idle).await;
+    assert_eq!((status.problem, status.message), (None, None));
+    assert!(status.staged.is_some_and(|staged| staged.prefetched), "it waits for the next attempt");
+    solo.stage(2);
+    solo.until_at(2, STAGED).await;
+    assert_eq!(solo.count("prepare-update"), 1);
+}
+
 /// A host that has been told not to run what it runs chooses an older version, and is updated to that like to any other.
 #[tokio::test(start_paused = true)]
 async fn a_host_above_its_highest_version_goes_down() {

@@ -30,6 +30,9 @@ remedies! {
          (`apiclient update check` and `apiclient get settings.updates` on the host)",
     RefreshFailed =>
         "the host has to reach its update repository: look at egress, proxy and the host's API server",
+    CannotDisarm =>
+        "the host has to reach its update repository, without which it cannot undo the activation: look at egress and proxy; \
+         or let it boot the update, by a reboot of the drained node",
     NodeNotReady => "the node has to become Ready: repair it",
     TooManyLabels => "somebody has to remove labels or annotations of the Node, down to 1,000 of each",
     FleetPaused => "somebody has to resume the fleet (kubectl brupop resume)",

@@ -26,7 +26,10 @@ impl<'a> StepInput<'_, 'a> {
                 Updates::Unknown => return Next::Command(Command::Refresh),
                 Updates::Known(known) if known.state == UpdateState::Ready && self.is_ours(&known) => {
                     if let Some(Ended { command: Command::Deactivate, last, .. }) = self.ended {
-                        report.problem(Problem::StepFailed, &failure("deactivate", &last));
+                        let (version, why) =
+                            (known.staged_version.unwrap_or(""), failure("deactivate", &last));
+                        let sentence = format!("armed for {version}, cannot be disarmed: {why}");
+                        report.problem(Problem::CannotDisarm, &sentence);
                     }
                     return Next::Command(Command::Deactivate);
                 }

@@ -111,7 +111,8 @@ impl<'a> StepInput<'_, 'a> {
         if self.memory.began == self.shadow.spec.attempt { None } else { last_prepared(known) }
     }
 
-    /// What the host's last command, a prepare that anybody may have asked for, says itself that it wrote, if that is what the host chooses.
+    /// What the host's last command, a prepare that anybody may have asked for, says itself that it wrote, if that is what the
+    /// host chooses.
     pub(super) fn said_to_be_chosen(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
         let says = |version: &&str| known.last.is_some_and(|last| last.says_it_prepared(version));
         known.chosen.filter(says).filter(|chosen| known.staged_version == Some(chosen))?;

@@ -41,6 +41,8 @@ impl StepInput<'_, '_> {
             }
             Some(Problem::PrefetchBlocked) => self.memory.prefetch == Prefetch::Off || known.is_some(),
             Some(Problem::StepFailed | Problem::NotNextToBoot) => self.failures_are_over(),
+            // As long as it is so, nothing else is asked.
+            Some(Problem::CannotDisarm) => true,
         }
     }
 

@@ -7,7 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use brupop_api::State;
+use brupop_api::facts::ShadowFacts;
+use brupop_api::{Problem, State};
 
 use super::pool::{self, Stage};
 use super::pool_halts;
@@ -30,7 +31,7 @@ impl<'a> Case<'_, 'a> {
         }
         let slot = match slot {
             Some(slot) if Some(slot.attempt) > shadow.spec.attempt => slot,
-            Some(_) => return Decision::wait(Reason::Finishing),
+            Some(_) => return Decision::wait(finishing(shadow)),
             None => return Decision::wait(startable(fleet, view).err().unwrap_or(Reason::LimitReached)),
         };
         let skip = |reason| Decision::write(writes::skip_attempt(fleet, shadow, slot), reason);
@@ -70,7 +71,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (node.overgrown, Reason::TooManyLabels),
         (node.version.is_none(), Reason::NotBottlerocket),
         (!reported, Reason::NotReported),
-        (!shadow.reports(State::Idle), Reason::Finishing),
+        (!shadow.reports(State::Idle), finishing(&shadow)),
         (!node.agent_ready, Reason::AgentSilent),
     ])?;
     // Each update begins with a refresh, which would fail.
@@ -102,6 +103,16 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         _ if view.pods.too_many => Err(Reason::TooManyPods),
         (None, Some(why)) if !fleet.force => Err(Reason::CannotDrain(why)),
         _ => view.busy_control_plane.map_or(Ok(version), |node| Err(Reason::ControlPlaneBusy(node))),
+    }
+}
+
+/// Why the last update is not over yet: the agent undoes what its attempt did, or the host fails to.
+fn finishing<'a>(shadow: &ShadowFacts<'a>) -> Reason<'a> {
+    match shadow.status.problem {
+        Some(problem @ Problem::CannotDisarm) if !shadow.reports(State::Idle) => {
+            Reason::CannotDisarm(shadow.status.message.unwrap_or(problem.as_str()))
+        }
+        _ => Reason::Finishing,
     }
 }
 

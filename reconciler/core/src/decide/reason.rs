@@ -82,6 +82,8 @@ Reason<'a> {
     NoUpdate => "the host knows of no update",
     RefreshFailed(why: &'a str) =>
         "the host cannot look for updates (see its network, proxy and update repository): {why}",
+    CannotDisarm(why: &'a str) =>
+        "the last update was given up, but the host would still boot into it if it rebooted: {why}",
     NodeNotReady => "the node is not Ready",
     TooManyLabels =>
         "the Node has more than 1,000 labels, or more than 1,000 annotations: remove some, so that the API server \

@@ -22,7 +22,7 @@ const TEXTS: [(&str, usize); 6] = [
 ];
 
 /// What an agent may say is wrong.
-const PROBLEMS: [&str; 9] = [
+const PROBLEMS: [&str; 10] = [
     "HostUnreachable",
     "CommandRefused",
     "RebootRefused",
@@ -31,6 +31,7 @@ const PROBLEMS: [&str; 9] = [
     "PrefetchFailed",
     "PrefetchBlocked",
     "NotNextToBoot",
+    "CannotDisarm",
     "StepFailed",
 ];
 

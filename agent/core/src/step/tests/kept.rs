@@ -11,6 +11,11 @@ fn given_up(second: i64) -> BottlerocketShadow {
     })
 }
 
+/// The same, and it could not be deactivated.
+fn armed(second: i64) -> BottlerocketShadow {
+    says(given_up(second), Problem::CannotDisarm, "armed for 1.20.1, cannot be disarmed")
+}
+
 /// Idle, and this is kept as of this second.
 fn kept(second: i64) -> BottlerocketShadow {
     with(shadow(State::Idle), |_, status| status.staged = Some(ahead(NEW, second)))
@@ -26,7 +31,12 @@ fn what_an_attempt_staged_is_kept_when_it_is_given_up() {
         "deactivated": old(is_staged(last(Deactivate, true, 9))), given_up(8), asked(Deactivate, 8)
             => "Idle StatusStaged(ahead)";
         "a deactivate that fails does it no harm": old(is_ready(last(Deactivate, false, 9))), given_up(8), asked(Deactivate, 8)
-            => "StatusStaged StepFailed \"deactivate failed with exit status 1: no route\"";
+            => "StatusStaged CannotDisarm \"armed for 1.20.1, cannot be disarmed: deactivate failed with exit status 1: no route\"";
+        "it is repeated": old(is_ready(last(Deactivate, false, 9))), armed(9), fresh() => "deactivate";
+        "and goes well": old(is_staged(last(Deactivate, true, 10))), armed(9), asked(Deactivate, 9)
+            => "Idle StatusStaged(ahead) -StatusProblem -StatusMessage";
+        "somebody else disarmed it": old(is_staged(last(Deactivate, true, 10))), armed(9), fresh()
+            => "Idle -StatusStaged -StatusProblem -StatusMessage";
         "never activated": old(is_staged(last(Refresh, true, 7))), given_up(7), fresh() => "Idle StatusStaged(ahead)";
         "something ran before it was activated": old(is_ready(last(Activate, true, 8))), turn(), asked(Activate, 6)
             => "StagedAndPerformedUpdate";

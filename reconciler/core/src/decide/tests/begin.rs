@@ -174,6 +174,29 @@ fn an_idle_node_says_why_it_waits() {
     }
 }
 
+/// The update was given up, and its host would boot into it.
+#[test]
+fn who_cannot_undo_its_last_update_says_why() {
+    for (problem, reason) in [
+        (None, Reason::Finishing),
+        (Some(Problem::StepFailed), Reason::Finishing),
+        (Some(Problem::CannotDisarm), Reason::CannotDisarm(ROUTE)),
+    ] {
+        let mut view = idle();
+        shadow(&mut view, |it| {
+            (it.spec.attempt, it.status.attempt) = (Some(1), Some(1));
+            it.status.current_state = Some(StagedAndPerformedUpdate);
+            (it.status.problem, it.status.message) = (problem, Some(ROUTE));
+        });
+        // With the slot of this attempt, and without one.
+        for fleet in [fleet(), without_slots()] {
+            let decision = decide(&fleet, &view);
+            assert_eq!((decision.reason, decision.effect), (reason, None), "{problem:?}");
+        }
+        assert_eq!(slots(&without_slots(), &[view]).write, None, "{problem:?}");
+    }
+}
+
 #[test]
 fn gates_hold_new_updates_back_and_nothing_else() {
     for (gate, reason) in [
