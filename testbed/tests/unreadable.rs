@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use brupop_api::names::LEASE;
+use brupop_api::names::{LEASE, shadow_name};
 use brupop_testbed::fleet::NEW;
+use brupop_testbed::history::History;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::sandbox::Signal;
 use brupop_testbed::{Fleet, FleetOptions, await_until};
@@ -81,14 +82,17 @@ async fn tenants_and_nodes_stop_nobody() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_undone_is_told() -> Result<()> {
-    let mut options = FleetOptions::quick(1, &[]);
-    options.durations.reboot = Duration::from_secs(3);
+    let mut options = FleetOptions::quick(3, &[]);
+    options.durations.reboot = Duration::from_secs(4);
     let mut fleet = Fleet::start(&options, |_| ()).await?;
     let note = format!("example.org/note={SECRET}");
-    fleet.control_plane.kubectl(["annotate", "node", "node-0", &note]).await?;
-    let before = fleet.hosts[0].boot_id();
+    fleet.control_plane.kubectl(["annotate", "node", "--all", &note]).await?;
     fleet.publish(NEW)?;
-    fleet.until_node("node-0", "reboots", |seen| seen.reason == "Rebooting").await?;
+    let rebooting = |history: &History| {
+        history.now().find(|(_, seen)| seen.reason == "Rebooting").map(|(node, _)| node.to_owned())
+    };
+    let first = await_until("a node reboots", DEADLINE, async || rebooting(&fleet.history())).await?;
+    let before = fleet.shadows().get(&shadow_name(&first)).await?.spec.reboot_from_boot_id;
     // Nobody puts the node back into service before its kubelet has written this time.
     let reconcilers: Vec<_> = fleet.processes("reconciler").into_iter().map(|process| process.pod).collect();
     let signal = |fleet: &Fleet, signal| {
@@ -97,22 +101,22 @@ async fn what_cannot_be_undone_is_told() -> Result<()> {
     signal(&fleet, Signal::STOP);
     let nodes = Api::<Node>::all(fleet.client());
     let ready = await_until("the node is Ready in its next boot", DEADLINE, async || {
-        let status = nodes.get("node-0").await.ok()?.status?;
-        let boot_id = status.node_info.as_ref()?.boot_id.clone();
+        let status = nodes.get(&first).await.ok()?.status?;
+        let boot_id = Some(status.node_info.as_ref()?.boot_id.clone());
         let ready = |condition: &NodeCondition| condition.type_ == "Ready" && condition.status == "True";
         let at = status.conditions.iter().flatten().position(ready)?;
         (boot_id != before).then_some(at)
     })
     .await?;
     let of_ready = format!("/status/conditions/{ready}/lastTransitionTime");
-    set_time(&fleet, &["node", "node-0", "--subresource=status"], &of_ready, FAR).await?;
+    set_time(&fleet, &["node", &first, "--subresource=status"], &of_ready, FAR).await?;
     signal(&fleet, Signal::CONT);
-    fleet.until_node("node-0", "says why it stays", |seen| seen.reason == "NodeChangesDenied").await?;
+    fleet.until_node(&first, "says why it stays", |seen| seen.reason == "NodeChangesDenied").await?;
     for pod in &reconcilers {
         ensure!(!fleet.control_plane.log(pod).contains(SECRET), "{pod} logged what stands in the Node");
     }
-    set_time(&fleet, &["node", "node-0", "--subresource=status"], &of_ready, "2026-11-26T00:00:00Z").await?;
-    fleet.until_node("node-0", "is updated", |seen| seen.is_idle() && seen.runs(NEW)).await?;
+    set_time(&fleet, &["node", &first, "--subresource=status"], &of_ready, "2026-11-26T00:00:00Z").await?;
+    fleet.until_node(&first, "is updated", |seen| seen.is_idle() && seen.runs(NEW)).await?;
     fleet.check()
 }
 

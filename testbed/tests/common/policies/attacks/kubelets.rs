@@ -178,13 +178,14 @@ pub fn kubelets_and_events() -> Vec<Row> {
     let patches = |says, api: &str, name: &str, patch: Json, verdict| -> Row {
         (says, Kubelet, Method::PATCH, path(api, name), patch, verdict)
     };
+    let again = json!({"series": {"count": 9, "lastObservedTime": "2026-01-01T00:00:09.000000Z"}});
     vec![
         makes("an Event in our name", new, event("default", "k", ours, "Node"), rule),
         makes("an Event in our name, by the older API", core, core_event(ours, theirs), rule),
         makes("an Event with our name as its source", core, core_event(theirs, ours), rule),
         makes("an Event in its own name", new, event("default", "k", theirs, "Node"), Allowed),
         makes("an Event in its own name, by the older API", core, core_event(theirs, theirs), Allowed),
-        patches("our Event in other words", new, "/planted", json!({"note": "run this"}), rule),
+        patches("our Event once more", new, "/planted", again, rule),
         patches("our Event, by the older API", core, "/planted", json!({"message": "run this"}), rule),
         patches("its own Event made ours", core, "/theirs", json!({"source": {"component": ours}}), rule),
         patches("its own Event in other words", core, "/theirs", json!({"message": "m"}), Allowed),
