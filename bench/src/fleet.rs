@@ -34,7 +34,7 @@ pub fn policy() -> Policy {
 /// With so many pools, and everything in place that only changes with pools and clock.
 pub fn prepared(pools: usize) -> Cluster {
     let mut cluster = with_pools(cluster(), pools);
-    cluster.prepare_pools(now().time, SignedDuration::ZERO);
+    while !cluster.prepare_pools(now().time, SignedDuration::ZERO) {}
     cluster
 }
 
@@ -90,6 +90,46 @@ pub fn with_pools(mut cluster: Cluster, count: usize) -> Cluster {
                 "windows": [{"schedule": "0 2 * * *", "duration": "4h", "timeZone": "Europe/Berlin"}],
                 "freezes": [{"name": "holidays", "start": "2026-12-20T00:00:00Z", "end": "2027-01-07T00:00:00Z"}],
                 "versions": {"atLeast": "1.19.0"}, "after": after},
+        }))
+        .expect("a pool");
+        pool
+    });
+    cluster.replace(pools);
+    cluster
+}
+
+/// A fleet whose pools are the worst that the schema takes: 200 of them, whose selectors differ from each Node's labels in
+/// the last requirement only, with sixteen windows that open and close each minute, and eight pools that go first.
+pub fn worst() -> Cluster {
+    let mut cluster = cluster();
+    let keys = || (0..16).map(|key| format!("key-{key:02}"));
+    let values: Vec<String> = (0..32).map(|value| format!("value-{value}")).collect();
+    let labels: serde_json::Map<_, _> = keys().map(|key| (key, json!("value"))).collect();
+    for number in 0..NODES {
+        let mut all = labels.clone();
+        all.insert(names::UPDATER_INTERFACE_LABEL.to_owned(), json!(names::UPDATER_INTERFACE_VERSION));
+        let node: WatchedNode = serde_json::from_value(json!({
+            "metadata": {"name": format!("node-{number:04}"), "uid": format!("uid-node-{number:04}"), "labels": all},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {
+                "bootID": format!("boot-{number}"), "osImage": "Bottlerocket OS 1.19.4 (aws-k8s-1.29)"}},
+        }))
+        .expect("a Node");
+        cluster.entry(&format!("brs-node-{number:04}")).node = Some(Arc::new(node));
+    }
+    let pools = (0..200).map(|number| {
+        let operator = |nth| if nth < 15 { "NotIn" } else { "In" };
+        let requires: Vec<_> = keys()
+            .enumerate()
+            .map(|(nth, key)| json!({"key": key, "operator": operator(nth), "values": values}))
+            .collect();
+        let windows: Vec<_> = (0..16)
+            .map(|nth| json!({"schedule": format!("{}-59/2 * * * *", nth % 2), "duration": "1m", "timeZone": "Europe/Berlin"}))
+            .collect();
+        let after: Vec<_> = (1..9).map(|next| json!({"pool": format!("pool-{:03}", number + next), "soak": "1h"})).collect();
+        let pool: Item<Pool> = serde_json::from_value(json!({
+            "metadata": {"name": format!("pool-{number:03}"), "uid": format!("uid-{number}"), "generation": 1},
+            "spec": {"nodeSelector": {"matchLabels": labels, "matchExpressions": requires}, "windows": windows,
+                "after": after, "versions": {"minAge": "72h"}},
         }))
         .expect("a pool");
         pool

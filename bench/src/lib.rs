@@ -15,9 +15,10 @@ use brupop_core::observe::observe;
 use brupop_core::status::DesiredCondition;
 use brupop_webhook::metrics::Metrics;
 use brupop_webhook::review::answer;
+use jiff::SignedDuration;
 
 use crate::agent::Agent;
-use crate::fleet::{LEADER, POOLS, now, policy, prepared};
+use crate::fleet::{LEADER, POOLS, now, policy, prepared, worst};
 use crate::review::{AGENT, STRANGER, review};
 
 /// Does something as often as is wanted, and counts or takes times meanwhile.
@@ -74,6 +75,22 @@ pub fn pass(part: Part, pools: usize, drive: Driver<'_>) {
     let decided = decide::fleet(&observed);
     drive(&mut || {
         black_box(say_why(black_box(&decided)));
+    });
+}
+
+/// The longest part of a pass that anybody's pools make: what they own and when they open is found out part by part, and
+/// then all is decided.
+pub fn worst_pass(time: &mut dyn FnMut(&mut dyn FnMut())) {
+    let (mut cluster, policy, now) = (worst(), policy(), now());
+    let mut done = false;
+    while !done {
+        time(&mut || done = cluster.prepare_pools(now.time, SignedDuration::ZERO));
+    }
+    time(&mut || {
+        let pools = cluster.pools_at(now.time);
+        let observed = observe(&cluster, &pools, &policy, &LEADER, now);
+        let decided = decide::fleet(&observed);
+        black_box(say_why(&decided));
     });
 }
 

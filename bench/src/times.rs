@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use brupop_bench_cases::fleet::POOLS;
-use brupop_bench_cases::{CASES, Driver, Part, pass};
+use brupop_bench_cases::{CASES, Driver, Part, pass, worst_pass};
 use serde_json::{Value, json};
 
 /// How many times are taken of each, of which the median counts.
@@ -24,6 +24,13 @@ pub fn figures() -> Value {
         figure(what, millis(0), "ms", Some(5.0), &note),
         figure(&format!("{what}, {POOLS} pools"), millis(POOLS), "ms", Some(5.0), &note),
     ];
+    figures.push(figure(
+        "worst pass by anybody's objects",
+        worst(),
+        "ms",
+        Some(10.0),
+        "longest part, median of 3",
+    ));
     let note = format!("median of {TIMES}");
     for (case, what, aim) in [
         ("verdict-report", "webhook: a status patch, from bytes to bytes", Some(50.0)),
@@ -38,6 +45,18 @@ pub fn figures() -> Value {
         );
     }
     Value::Array(figures)
+}
+
+/// How long the longest part of the worst pass takes.
+fn worst() -> f64 {
+    let longest = || {
+        let mut longest = Duration::ZERO;
+        worst_pass(&mut |once| longest = longest.max(time(once, 1)));
+        longest
+    };
+    let mut times = [longest(), longest(), longest()];
+    times.sort_unstable();
+    times[1].as_secs_f64() * 1e3
 }
 
 fn figure(what: &str, value: f64, unit: &str, aim: Option<f64>, note: &str) -> Value {

@@ -151,7 +151,7 @@ pub async fn run(
     let text = time.to_string();
     let now = Now { time, text: &text };
     let own_node = leaders_node(&client, namespace).await?;
-    cluster.prepare_pools(time, policy.durations.min_remaining);
+    while !cluster.prepare_pools(time, policy.durations.min_remaining) {}
     look_at_workloads(&client, &mut cluster, &policy).await?;
     look_at_gates(&Sources::new(gate_sources), &mut cluster).await;
     let mut daemon_sets = DaemonSets::default();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::cluster::Cluster;
 use crate::facts::{ClosedGate, FleetFacts, NodeView, Steering};
-use crate::ownership::WatchedPool;
+use crate::ownership::{POOLS_MAX, WatchedPool};
 use answer::Answer;
 
 /// So many good answers in a row open a gate.
@@ -221,7 +221,7 @@ pub fn matter(fleet: &FleetFacts<'_>, views: &[NodeView<'_>]) -> BTreeSet<usize>
 impl Cluster {
     /// Notes for each pool which of its gates is not open. Call [`Cluster::pools_at`] after it.
     pub fn note_gates(&mut self, state: impl Fn(&Question) -> GateState) {
-        for pool in self.pools.values_mut() {
+        for pool in self.pools.values_mut().take(POOLS_MAX) {
             let states: Vec<_> = pool.gates().iter().map(|gate| state(&gate.question)).collect();
             if pool.gate_states != states {
                 pool.gate_states = states;

@@ -39,13 +39,15 @@ pub(crate) fn misplaced(pools: &BTreeMap<String, WatchedPool>) -> BTreeMap<&str,
     };
     let known: BTreeSet<&str> = pools.keys().flat_map(|name| after(name)).collect();
     let known: BTreeSet<&str> = known.into_iter().take(DONE_POOLS_MAX).collect();
+    // Who waits for itself goes before another one. Those that are too many are said to be so.
     let waits_for_itself = |name: &str| {
-        let (mut seen, mut open) = (BTreeSet::new(), after(name).collect::<Vec<_>>());
+        let mut open: Vec<_> = if known.contains(name) { after(name).collect() } else { vec![] };
+        let mut seen = BTreeSet::new();
         while let Some(next) = open.pop() {
             if next == name {
                 return true;
             }
-            if seen.insert(next) {
+            if known.contains(next) && seen.insert(next) {
                 open.extend(after(next));
             }
         }

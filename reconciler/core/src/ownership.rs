@@ -1,6 +1,7 @@
 //! Which pool owns a node: of those that select it, the one of the highest priority.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use brupop_api::Item;
 use brupop_api::pool::BottlerocketPoolStatus;
@@ -18,6 +19,17 @@ use crate::window::Span;
 
 /// Why a pool is not heeded before the clock was looked at for it.
 const NOT_LOOKED_AT: &str = "the clock was not looked at yet";
+
+/// So many pools are heeded, the first by name. The others hold the nodes that they own.
+pub(crate) const POOLS_MAX: usize = 128;
+/// Why those beyond are not heeded. The number is [`POOLS_MAX`].
+const TOO_MANY: &str = "there are more than 128 pools, and the first 128 by name are heeded; put nodes that need the same \
+                        into one pool";
+/// At most so many pools have the clock looked at for them without a pause: one with the worst windows takes a
+/// millisecond or two.
+const LOOKS_AT_ONCE: usize = 4;
+/// Nor are more requirements of selectors compared with labels than these, but for at least one node.
+const COMPARED_AT_ONCE: usize = 20_000;
 
 /// Which pool owns a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,12 +95,14 @@ impl WatchedPool {
         self.rules().map_or(&[], |rules| &rules.gates)
     }
 
-    /// Looks at the clock, unless nothing can have changed since the last time.
-    fn look_at_clock(&mut self, now: Timestamp, min_remaining: SignedDuration) {
+    /// May what the clock says have changed since the last time?
+    fn is_due(&self, now: Timestamp) -> bool {
         let holds = |at: &AtTime| at.from <= now && at.until.is_none_or(|until| now < until);
-        if self.at.as_ref().is_some_and(holds) {
-            return;
-        }
+        self.rules().is_some() && !self.at.as_ref().is_some_and(holds)
+    }
+
+    /// Looks at the clock.
+    fn look_at_clock(&mut self, now: Timestamp, min_remaining: SignedDuration) {
         let too_short = match &self.at {
             Some(at) => at.too_short.clone(),
             None => self.rules().and_then(|rules| rules.too_short(min_remaining, now)),
@@ -176,16 +190,29 @@ impl Cluster {
 
     /// Finds the owners of nodes that are new, or whose labels have changed, or of all once a pool has changed; and looks at
     /// the clock for each pool. With less than `min_remaining` of its window left, a pool starts nothing.
-    pub fn prepare_pools(&mut self, now: Timestamp, min_remaining: SignedDuration) {
+    ///
+    /// However many pools there are, and whatever they say, it does a bounded part of this at once. Returns whether all is
+    /// done; until then nothing may be decided.
+    pub fn prepare_pools(&mut self, now: Timestamp, min_remaining: SignedDuration) -> bool {
         let Self { entries, pools, .. } = self;
-        for pool in pools.values_mut() {
+        let mut due = pools.values_mut().take(POOLS_MAX).filter(|pool| pool.is_due(now));
+        for pool in due.by_ref().take(LOOKS_AT_ONCE) {
             pool.look_at_clock(now, min_remaining);
         }
-        for entry in entries.values_mut() {
-            if let (None, Some(node)) = (&entry.owner, &entry.node) {
-                entry.owner = Some(owner(node.all_labels(), pools));
-            }
+        if due.next().is_some() {
+            return false;
         }
+        let requirements = |pool: &WatchedPool| 1 + pool.item.ok().map_or(0, |pool| pool.requirements);
+        let for_each: usize = pools.values().map(requirements).sum();
+        let at_once = COMPARED_AT_ONCE.checked_div(for_each).map_or(usize::MAX, |nodes| nodes.max(1));
+        let mut without = entries.values_mut().filter_map(|entry| match (&entry.owner, &entry.node) {
+            (None, Some(node)) => Some((Arc::clone(node), &mut entry.owner)),
+            _ => None,
+        });
+        for (node, found) in without.by_ref().take(at_once) {
+            *found = Some(owner(node.all_labels(), pools));
+        }
+        without.next().is_none()
     }
 
     /// The pools as decisions see them, sorted by name, and the earliest time at which the clock alone changes one of
@@ -200,15 +227,18 @@ impl Cluster {
             }
         }
         let misplaced = order::misplaced(&self.pools);
-        let facts = self
-            .pools
-            .values()
-            .zip(nodes)
-            .map(|(pool, nodes)| pool.facts(nodes, misplaced.get(pool.item.name()).copied()));
+        let facts = self.pools.values().zip(nodes).enumerate().map(|(nth, (pool, nodes))| {
+            let misplaced = misplaced.get(pool.item.name()).copied();
+            pool.facts(
+                nodes,
+                misplaced.filter(|_| nth < POOLS_MAX).or((nth >= POOLS_MAX).then_some(TOO_MANY)),
+            )
+        });
         let mut all: Vec<_> = facts.collect();
+        let heeded = all.len().min(POOLS_MAX);
         let status = self.status();
-        let by_order = order::apply(&mut all, status.map(|status| &status.versions), now);
-        let by_age = age::apply(&mut all, status.map(|status| &status.seen), now);
+        let by_order = order::apply(&mut all[..heeded], status.map(|status| &status.versions), now);
+        let by_age = age::apply(&mut all[..heeded], status.map(|status| &status.seen), now);
         let by_gates = self.pools.values().filter_map(|pool| pool.at.as_ref()?.until).min();
         Pools { all, next: [by_order, by_age, by_gates].into_iter().flatten().min() }
     }

@@ -45,6 +45,8 @@ pub struct Pool {
     pub selector: Option<Selector>,
     /// Of the pools that select a node, the one of the highest priority owns it.
     pub priority: u64,
+    /// How many requirements the selector has.
+    pub(crate) requirements: usize,
     /// A person paused it, as far as the spec can be read.
     pub paused: bool,
     /// What it says of these nodes; if that cannot be understood, why.
@@ -81,6 +83,9 @@ impl Readable for Pool {
             metadata: metadata.into(),
             stored: status.unwrap_or_default(),
             selector: spec.as_ref().ok().map(|spec| selector(&spec.node_selector)),
+            requirements: spec.as_ref().map_or(0, |spec| {
+                spec.node_selector.match_labels.len() + spec.node_selector.match_expressions.len()
+            }),
             priority: spec.as_ref().map_or(u64::MAX, |spec| spec.priority),
             paused: spec.as_ref().is_ok_and(|spec| spec.paused),
             rules: spec

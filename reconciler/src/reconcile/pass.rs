@@ -88,7 +88,9 @@ impl Reconciler {
         self.fleet_log.resolved();
         let now = Timestamp::now();
         // Whose pods and workloads are watched depends on who owns a node.
-        cluster.prepare_pools(now, self.policy.durations.min_remaining);
+        if !cluster.prepare_pools(now, self.policy.durations.min_remaining) {
+            return Some(self.now());
+        }
         let (around, drainer) = self.around(now);
         drainer.watch(&around, &mut cluster, &mut wake);
         self.note_denials(&mut cluster, &mut wake);

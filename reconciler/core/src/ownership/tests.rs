@@ -29,7 +29,7 @@ fn owner_of(labels: &Value, pools: Vec<Item<Pool>>) -> Option<Owner> {
     let mut cluster = Cluster::default();
     node("n", labels).put(&mut cluster);
     cluster.replace(pools);
-    cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+    while !cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO) {}
     cluster.entries["brs-n"].owner.clone()
 }
 
@@ -91,6 +91,59 @@ fn owners_follow_labels_and_pools() {
     assert_eq!(owner(&|cluster| assert!(node("n", &json!({"tier": "web"})).put(cluster))), Owner::Pool(1));
     assert_eq!(owner(&|cluster| <Item<Pool> as Member>::remove("web", cluster)), Owner::Pool(0), "all");
     assert_eq!(owner(&|cluster| cluster.replace(Vec::<Item<Pool>>::new())), Owner::Nobody);
+}
+
+/// The worst that the schema takes: selectors that differ in the last requirement, windows, pools that go first.
+fn worst(nth: usize) -> Item<Pool> {
+    let labels: serde_json::Map<String, Value> =
+        (0..16).map(|key| (format!("key-{key:02}"), json!("value"))).collect();
+    let values: Vec<String> = (0..32).map(|value| format!("value-{value}")).collect();
+    let not_in = |key: usize| json!({"key": format!("key-{key:02}"), "operator": "NotIn", "values": values});
+    let mut expressions: Vec<Value> = (0..15).map(not_in).collect();
+    expressions.push(json!({"key": "key-15", "operator": "In", "values": values}));
+    let window = |minute: usize| json!({"schedule": format!("{minute}-59/2 * * * *"), "duration": "1m", "timeZone": "Europe/Berlin"});
+    let after: Vec<Value> =
+        (1..9).map(|next| json!({"pool": format!("p{:04}", nth + next), "soak": "1h"})).collect();
+    serde_json::from_value(json!({
+        "metadata": {"name": format!("p{nth:04}"), "uid": nth.to_string(), "generation": 1},
+        "spec": {"nodeSelector": {"matchLabels": labels, "matchExpressions": expressions}, "after": after,
+            "versions": {"minAge": "72h"}, "windows": (0..16).map(|minute| window(minute % 2)).collect::<Vec<_>>()},
+    }))
+    .unwrap()
+}
+
+/// A pass holds the reconciler's thread.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it is about how long a pass takes")]
+fn no_pass_is_held_up_by_many_pools() {
+    let mut cluster = Cluster::default();
+    let labels: serde_json::Map<String, Value> =
+        (0..16).map(|key| (format!("key-{key:02}"), json!("value"))).collect();
+    for number in 0..100 {
+        node(&format!("n{number}"), &json!(labels)).put(&mut cluster);
+    }
+    cluster.replace((0..600).map(worst));
+    let now = "2026-11-21T04:00:00Z".parse().unwrap();
+    let (mut longest, mut parts) = (std::time::Duration::ZERO, 0);
+    let mut take = |part: &mut dyn FnMut() -> bool| {
+        let began = std::time::Instant::now();
+        let done = part();
+        longest = longest.max(began.elapsed());
+        done
+    };
+    while !take(&mut || cluster.prepare_pools(now, SignedDuration::ZERO)) {
+        parts += 1;
+        assert!(parts < 1000, "it comes to an end");
+    }
+    take(&mut || cluster.pools_at(now).next.is_some());
+    // Optimised it is a hundredth of this; what was found out at once took half a minute.
+    assert!(longest.as_secs() < 2, "{longest:?} of {parts} parts");
+    assert!(parts > POOLS_MAX / LOOKS_AT_ONCE, "{parts}");
+    let pools = cluster.pools_at(now);
+    assert_eq!(pools.all[POOLS_MAX].starts, PoolGate::Invalid(TOO_MANY));
+    assert!(pools.all[POOLS_MAX - 1].starts != PoolGate::Invalid(TOO_MANY) && pools.all.len() == 600);
+    assert!(TOO_MANY.contains(&format!(" {POOLS_MAX} ")));
+    assert!(cluster.entries.values().all(|entry| entry.owner == Some(Owner::Nobody)));
 }
 
 #[test]
@@ -232,7 +285,7 @@ proptest! {
         if late {
             node("n", &labels).put(&mut cluster);
         }
-        cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+        while !cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO) {}
         let owner = cluster.entries["brs-n"].owner.clone().unwrap();
         prop_assert_eq!(&owner, &expected);
         let selecting = made.iter().enumerate().filter(|(_, (_, selector))| *selector != 2);

@@ -14,7 +14,7 @@ use super::{Kind, Schedule};
 pub(crate) type Span = (Timestamp, Timestamp);
 
 /// So many runs are put together at most, before and after the time that is asked about.
-const STEPS: usize = 64;
+const STEPS: usize = 36;
 /// Nor is the beginning or the end of a window looked for further away than this.
 const LONGEST_SPAN: SignedDuration = SignedDuration::from_hours(31 * 24);
 const HOURS_PER_DAY: i64 = 24;
@@ -75,9 +75,10 @@ impl Windows {
         // A run may last until the end of its day, and its window for the length after that.
         for _ in 0..self.length.as_hours() / HOURS_PER_DAY + 3 {
             if self.fires_on(date) {
-                let begun = self.runs.partition_point(|run| instant(date, run.first, zone) <= Some(at));
+                let day = Day::of(date, zone);
+                let begun = self.runs.partition_point(|run| day.instant(run.first) <= Some(at));
                 if let Some(run) = begun.checked_sub(1).and_then(|last| self.runs.get(last)) {
-                    return self.span(date, *run, zone).filter(|(_, end)| at < *end);
+                    return self.span(&day, *run).filter(|(_, end)| at < *end);
                 }
             }
             date = date.yesterday().ok()?;
@@ -92,9 +93,10 @@ impl Windows {
         let mut date = before.date().yesterday().ok()?;
         while date <= today {
             if self.fires_on(date) {
-                let closed = |run: &Run| self.span(date, *run, zone).is_some_and(|(_, end)| end < at);
+                let day = Day::of(date, zone);
+                let closed = |run: &Run| self.span(&day, *run).is_some_and(|(_, end)| end < at);
                 let first = self.runs.get(self.runs.partition_point(closed));
-                let opens = first.and_then(|run| instant(date, run.first, zone));
+                let opens = first.and_then(|run| day.instant(run.first));
                 if let Some(opens) = opens.filter(|opens| *opens < at) {
                     return Some(opens);
                 }
@@ -106,29 +108,53 @@ impl Windows {
 
     /// The first window that opens after this time.
     fn after(&self, at: Timestamp, zone: &TimeZone) -> Option<Span> {
-        let today = zone.to_datetime(at).date();
-        if self.fires_on(today) {
-            let begun = self.runs.partition_point(|run| instant(today, run.first, zone) <= Some(at));
+        let today = Day::of(zone.to_datetime(at).date(), zone);
+        if self.fires_on(today.midnight.date()) {
+            let begun = self.runs.partition_point(|run| today.instant(run.first) <= Some(at));
             if let Some(run) = self.runs.get(begun) {
-                return self.span(today, *run, zone);
+                return self.span(&today, *run);
             }
         }
-        let midnight = DateTime::from_parts(today, Time::midnight());
-        let day = self.days.find_next_occurrence(&midnight, false).ok()?;
-        self.span(day.date(), *self.runs.first()?, zone)
+        let next = self.days.find_next_occurrence(&today.midnight, false).ok()?;
+        self.span(&Day::of(next.date(), zone), *self.runs.first()?)
     }
 
-    fn span(&self, date: Date, run: Run, zone: &TimeZone) -> Option<Span> {
-        let closes = instant(date, run.last, zone)?.saturating_add(self.length).ok()?;
-        Some((instant(date, run.first, zone)?, closes))
+    fn span(&self, day: &Day<'_>, run: Run) -> Option<Span> {
+        let closes = day.instant(run.last)?.saturating_add(self.length).ok()?;
+        Some((day.instant(run.first)?, closes))
     }
 }
 
-/// When the clock on the wall shows this; that much later if it skips it, and the first of two times.
-fn instant(date: Date, second: i32, zone: &TimeZone) -> Option<Timestamp> {
-    let midnight = DateTime::from_parts(date, Time::midnight());
-    let shown = midnight.checked_add(SignedDuration::from_secs(second.into())).ok()?;
-    zone.to_ambiguous_timestamp(shown).compatible().ok()
+/// A day in a time zone.
+struct Day<'z> {
+    midnight: DateTime,
+    zone: &'z TimeZone,
+    /// When the day begins, if the clock is not changed on it: the zone need not be asked again.
+    begins: Option<Timestamp>,
+}
+
+impl<'z> Day<'z> {
+    fn of(date: Date, zone: &'z TimeZone) -> Self {
+        let midnight = DateTime::from_parts(date, Time::midnight());
+        let begins = zone.to_ambiguous_timestamp(midnight).compatible().ok();
+        let lasts = SignedDuration::from_hours(HOURS_PER_DAY);
+        let unchanged = |begins: &Timestamp| {
+            let ends = begins.saturating_add(lasts).unwrap_or(Timestamp::MAX);
+            zone.to_datetime(*begins) == midnight && zone.to_offset(*begins) == zone.to_offset(ends)
+        };
+        Self { midnight, zone, begins: begins.filter(unchanged) }
+    }
+
+    /// When the clock on the wall shows this second; that much later if it skips it, and the first of two times.
+    fn instant(&self, second: i32) -> Option<Timestamp> {
+        let second = SignedDuration::from_secs(second.into());
+        match self.begins {
+            Some(begins) => begins.checked_add(second).ok(),
+            None => {
+                self.zone.to_ambiguous_timestamp(self.midnight.checked_add(second).ok()?).compatible().ok()
+            }
+        }
+    }
 }
 
 /// The window that is open at this time, or the first that opens after it.
