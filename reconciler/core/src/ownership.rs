@@ -25,8 +25,8 @@ pub(crate) const POOLS_MAX: usize = 128;
 /// Why those beyond are not heeded. The number is [`POOLS_MAX`].
 const TOO_MANY: &str = "there are more than 128 pools, and the first 128 by name are heeded; put nodes that need the same \
                         into one pool";
-/// At most so many pools have the clock looked at for them without a pause: one with the worst windows takes a
-/// millisecond or two.
+/// At most so many pools have the clock looked at for them without a pause: windows may be many and
+/// their steps, too.
 const LOOKS_AT_ONCE: usize = 4;
 /// Nor are more requirements of selectors compared with labels than these, but for at least one node.
 const COMPARED_AT_ONCE: usize = 20_000;

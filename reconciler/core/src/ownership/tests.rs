@@ -136,7 +136,7 @@ fn no_pass_is_held_up_by_many_pools() {
         assert!(parts < 1000, "it comes to an end");
     }
     take(&mut || cluster.pools_at(now).next.is_some());
-    // Optimised it is a hundredth of this; what was found out at once took half a minute.
+    // Far more than it takes: tests are not optimised, and share the machine. `make bench` has the time itself.
     assert!(longest.as_secs() < 2, "{longest:?} of {parts} parts");
     assert!(parts > POOLS_MAX / LOOKS_AT_ONCE, "{parts}");
     let pools = cluster.pools_at(now);

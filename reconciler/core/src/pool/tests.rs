@@ -198,7 +198,7 @@ fn windows_that_overlap_or_touch_are_one() {
     }
 }
 
-/// A look holds the reconciler's thread. Before windows were bounded, one of these took four seconds, optimised.
+/// A look holds the reconciler's thread. Before windows were bounded, one of these took half a minute here.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "it is about how long a look takes")]
 fn a_look_at_the_worst_windows_takes_no_time() {
