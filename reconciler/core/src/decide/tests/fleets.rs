@@ -42,6 +42,7 @@ pub(super) struct Place {
     agent: Option<AgentPod>,
     plan: Option<DrainPlan>,
     undrainable: bool,
+    crowded: bool,
     /// A budget allows nothing now; for how long, if it does.
     blocked: Option<bool>,
     denied: bool,
@@ -80,6 +81,7 @@ fn place(name: &str, dice: &mut Dice<'_>) -> Place {
             Some(if dice.rarely(2) { full } else { DrainPlan::default() })
         },
         undrainable: dice.rarely(8),
+        crowded: dice.rarely(12),
         blocked: dice.rarely(8).then(|| dice.rarely(2)),
         denied: dice.rarely(12),
         missing: dice.one_of(&[Some((false, false)), Some((true, false)), Some((true, true)), None]),
@@ -267,7 +269,7 @@ impl Fleet {
                 agents: place.agent.clone().map(|agent| ("agent".to_owned(), agent)).into_iter().collect(),
                 drain: place.plan.clone().map(Arc::new),
                 empty_since: None,
-                obstacle: never.or(now),
+                obstacle: place.crowded.then_some(Obstacle::TooManyPods).or(never).or(now),
                 failing: None,
                 denied: place.denied.then(|| "a rule".to_owned()),
                 evicted: place.missing.map(|(missing, changed)| {
