@@ -118,7 +118,10 @@ async fn populate(fleet: &Fleet) -> Result<String> {
         object
     };
     let web: Deployment = from_value(of("web", json!({})))?;
-    let held: Deployment = from_value(of("held", json!({"template": template("held", &[HOLD])})))?;
+    let mut held = template("held", &[HOLD]);
+    // It is no obstacle before it should have ended.
+    held["spec"]["terminationGracePeriodSeconds"] = json!(600);
+    let held: Deployment = from_value(of("held", json!({"template": held})))?;
     let db: StatefulSet = from_value(of("db", json!({"serviceName": "db"})))?;
     let logs: DaemonSet = from_value(of("logs", json!({})))?;
     let mut once = template("once", &[]);
