@@ -80,7 +80,7 @@ impl<'a> StepInput<'_, 'a> {
             .whole(known)
             .or_else(|| self.just_prepared(known))
             .or_else(|| self.predecessors(known))
-            .or_else(|| self.said_to_be_chosen(known))?;
+            .or_else(|| said_to_be_chosen(known))?;
         let version = Some(whole.version.as_str());
         (version == self.shadow.spec.version && version == known.chosen).then_some(whole)
     }
@@ -111,14 +111,6 @@ impl<'a> StepInput<'_, 'a> {
         if self.memory.began == self.shadow.spec.attempt { None } else { last_prepared(known) }
     }
 
-    /// What the host's last command, a prepare that anybody may have asked for, says itself that it wrote, if that is what the
-    /// host chooses.
-    pub(super) fn said_to_be_chosen(&self, known: &UpdateFacts<'_>) -> Option<Staged> {
-        let says = |version: &&str| known.last.is_some_and(|last| last.says_it_prepared(version));
-        known.chosen.filter(says).filter(|chosen| known.staged_version == Some(chosen))?;
-        last_prepared(known)
-    }
-
     /// Upstream's agent, which knows no attempts, reported an image that is activated, and ours has not yet said anything.
     pub(super) fn left_by_upstream(&self) -> bool {
         let status = &self.shadow.status;
@@ -145,4 +137,12 @@ fn last_prepared(known: &UpdateFacts<'_>) -> Option<Staged> {
     let version = known.staged_version.filter(|_| known.state == UpdateState::Staged)?;
     let last = known.last.filter(|last| last.prepared(version))?;
     Some(Staged { version: version.to_owned(), at: last.at.to_string(), prefetched: false })
+}
+
+/// What the host's last command, a prepare that anybody may have asked for, says itself that it wrote, if that is what the
+/// host chooses.
+pub(super) fn said_to_be_chosen(known: &UpdateFacts<'_>) -> Option<Staged> {
+    let says = |version: &&str| known.last.is_some_and(|last| last.says_it_prepared(version));
+    known.chosen.filter(says).filter(|chosen| known.staged_version == Some(chosen))?;
+    last_prepared(known)
 }

@@ -4,6 +4,7 @@
 use brupop_api::Problem;
 use brupop_api::shadow::Staged;
 
+use super::image::said_to_be_chosen;
 use super::input::{Finding, StepInput, failure};
 use super::{Command, Ended, Prefetch, UpdateFacts, UpdateState, Updates};
 
@@ -19,7 +20,7 @@ impl StepInput<'_, '_> {
             Updates::Busy => self.our_image.clone().filter(|staged| staged.prefetched),
             Updates::Known(known) => {
                 let ours = self.whole(&known).or_else(|| self.just_prepared(&known));
-                let waits = ours.or_else(|| self.said_to_be_chosen(&known));
+                let waits = ours.or_else(|| said_to_be_chosen(&known));
                 waits.map(|staged| Staged { prefetched: true, ..staged })
             }
         }
