@@ -106,6 +106,8 @@ pub mod canary {
     pub const POLICY_RULE: &str = "reconciler-node-annotations";
 }
 
+/// Annotation of a pod that the cluster autoscaler shall not evict, if it is `false`.
+pub const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 /// Well-known label of a Node's zone.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// Well-known label of the Nodes of the control plane. No kubelet may set it on its own Node (`NodeRestriction`).

@@ -246,11 +246,18 @@ pub struct Drain {
     /// How long a node is kept out of load balancers before it is cordoned, such as `90s`; `0s` = not at all.
     #[schemars(schema_with = "crate::crds::duration")]
     pub load_balancer_delay: String,
+    /// Are pods respected that ask not to be disrupted (`karpenter.sh/do-not-disrupt: "true"`,
+    /// `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`)? Then no update begins on a node where one is running.
+    pub respect_do_not_disrupt: bool,
 }
 
 impl Default for Drain {
     fn default() -> Self {
-        Self { timeout: "15m".to_owned(), load_balancer_delay: "0s".to_owned() }
+        Self {
+            timeout: "15m".to_owned(),
+            load_balancer_delay: "0s".to_owned(),
+            respect_do_not_disrupt: false,
+        }
     }
 }
 

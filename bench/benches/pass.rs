@@ -67,6 +67,7 @@ fn pod_event(criterion: &mut Criterion) {
         let now = Circumstances {
             time: Timestamp::UNIX_EPOCH,
             deadline: SignedDuration::from_mins(15),
+            respects: true,
             failures: None,
         };
         let obstacle = drain::obstacle(|| pods.iter(), &budgets, |_| false, |_| false, &now);

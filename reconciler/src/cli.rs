@@ -65,6 +65,10 @@ pub struct Settings {
     /// What becomes of a drain that takes too long: `abort` gives the update up; `force` deletes the remaining pods, whatever their budgets say, and needs the component force-drain
     #[arg(long, env = "DRAIN_ON_DEADLINE", default_value = "abort")]
     pub drain_on_deadline: OnDeadline,
+    /// Respect pods that ask not to be disrupted (karpenter.sh/do-not-disrupt: "true", cluster-autoscaler.kubernetes.io/safe-to-evict: "false"): no update begins on a node where one is running
+    #[arg(long, env = "RESPECT_DO_NOT_DISRUPT", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub respect_do_not_disrupt: bool,
     /// Seconds allowed for a reboot, from its grant on
     #[arg(long, env = "REBOOT_DEADLINE_SECONDS", default_value = "1800", value_parser = seconds(1))]
     pub reboot_deadline_seconds: u64,
@@ -136,6 +140,7 @@ impl Settings {
             durations,
             schedule,
             force: self.drain_on_deadline == OnDeadline::Force,
+            respect_do_not_disrupt: self.respect_do_not_disrupt,
             auto_label: self.auto_label,
         })
     }

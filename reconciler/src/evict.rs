@@ -215,7 +215,8 @@ impl Evictions {
     pub fn retain<'p>(&mut self, plans: impl Iterator<Item = &'p DrainPlan>) {
         let removable = |plan: &'p DrainPlan| {
             let unreadable = plan.unreadable.iter().map(|(pod, _)| pod);
-            plan.evict.iter().chain(&plan.unmanaged).chain(unreadable).chain(&plan.last)
+            let undisturbed = plan.undisturbed.iter().map(|(pod, _)| pod);
+            plan.evict.iter().chain(&plan.unmanaged).chain(unreadable).chain(undisturbed).chain(&plan.last)
         };
         let pods: BTreeSet<&PodKey> = plans.flat_map(removable).collect();
         self.tried.retain(|pod, tried| tried.not_before.is_none() || pods.contains(pod));

@@ -235,7 +235,8 @@ async fn look_at_pods(
         let entry = cluster.entry(&shadow);
         let deadline = durations.of(entry.owner.as_ref()).drain;
         let failures = entry.shadow().and_then(|shadow| shadow.spec.failures.as_ref());
-        let now = Circumstances { time, deadline, failures };
+        let respects = entry.respects_pods.unwrap_or(policy.respect_do_not_disrupt);
+        let now = Circumstances { time, deadline, respects, failures };
         entry.obstacle = drain::obstacle(|| pods.iter(), &budgets, ours, orphaned, &now);
         entry.drain = Some(Arc::new(DrainPlan::of(&pods, ours, orphaned, entry.marker(), None)));
     }

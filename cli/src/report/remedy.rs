@@ -91,7 +91,8 @@ remedies! {
         "somebody has to change the budget or delete the pod that the sentence names; the node is then looked at \
          again",
     BudgetAllowsNone =>
-        "the workload under the budget has to become healthy enough, or somebody allows more disruptions",
+        "the workload under the budget has to become healthy enough, or somebody allows more disruptions; a pod that asks \
+         not to be disrupted has to end",
     NodeLeaving => "nothing: the node is about to go",
     NotBottlerocket => "the node has to run Bottlerocket; if it never will, remove the opt-in label",
     NodeChangesDenied =>

@@ -36,6 +36,8 @@ pub struct Entry {
     pub shadow: Option<Arc<Item<BottlerocketShadow>>>,
     /// Which pool owns the Node; `None` = see [`Cluster::prepare_pools`].
     pub owner: Option<Owner>,
+    /// Does its pool respect pods that ask not to be disrupted? `None` = no pool says so, or otherwise.
+    pub respects_pods: Option<bool>,
     /// The pods of its agent, by name.
     pub agents: BTreeMap<String, AgentPod>,
     /// What a drain has to do, while the node's pods are watched and known.

@@ -90,6 +90,8 @@ pub struct DrainPlan {
     pub unmanaged: Vec<PodKey>,
     /// Pods that cannot be read; they hold the drain up, too.
     pub unreadable: Vec<(PodKey, Unreadable)>,
+    /// Pods that ask not to be disrupted, where that is respected, each with the annotation. They are waited for.
+    pub undisturbed: Vec<(PodKey, &'static str)>,
     /// The workloads whose pods are evicted or terminating, as `<apiVersion>/<kind>/<namespace>/<name>`, sorted. The
     /// reconciler keeps only those that are available.
     pub owners: Vec<String>,
@@ -173,7 +175,12 @@ impl DrainPlan {
     /// The pods about which a person has to decide, each as a sentence.
     pub fn for_people(&self) -> impl Iterator<Item = String> {
         let unreadable = self.unreadable.iter().map(|(pod, why)| unreadable(&pod.namespace, &pod.name, *why));
-        self.unmanaged.iter().map(|pod| unmanaged(&pod.namespace, &pod.name)).chain(unreadable)
+        let asking = self.undisturbed.iter().map(|(pod, annotation)| {
+            let asks = asks(&pod.namespace, &pod.name, annotation);
+            format!("{asks} allows no disruption, so the drain waits for the pod's end")
+        });
+        let unmanaged = self.unmanaged.iter().map(|pod| unmanaged(&pod.namespace, &pod.name));
+        unmanaged.chain(unreadable).chain(asking)
     }
 
     /// The same plan, but pods about which a person has to decide are removed, too.
@@ -181,8 +188,26 @@ impl DrainPlan {
     pub fn forced(mut self) -> Self {
         self.evict.append(&mut self.unmanaged);
         self.evict.extend(self.unreadable.drain(..).map(|(pod, _)| pod));
+        self.evict.extend(self.undisturbed.drain(..).map(|(pod, _)| pod));
         self.evict.sort_unstable();
         self
+    }
+
+    /// The same plan, but those of these pods that ask not to be disrupted are not evicted; the operator's own are.
+    pub fn respect<'p>(&mut self, pods: impl IntoIterator<Item = &'p PodItem>) {
+        if self.evict_operator_pods {
+            return;
+        }
+        let asking = pods.into_iter().filter_map(|pod| Some((pod.uid(), pod.ok().and_then(asks_for)?)));
+        let asking: BTreeMap<&str, &'static str> = asking.collect();
+        let Self { evict, undisturbed, .. } = self;
+        evict.retain(|pod| match asking.get(pod.uid.as_str()) {
+            Some(annotation) => {
+                undisturbed.push((pod.clone(), annotation));
+                false
+            }
+            None => true,
+        });
     }
 
     /// The same plan, but these pods (UIDs) are not evicted now.
@@ -204,7 +229,8 @@ impl DrainPlan {
     /// Is nothing left to evict, to wait for, or to ask a person about?
     pub fn is_done(&self) -> bool {
         let pods = [&self.evict, &self.held, &self.last];
-        pods.iter().all(|pods| pods.is_empty()) && self.leaving.is_empty() && self.needs_nobody()
+        let none_left = pods.iter().all(|pods| pods.is_empty()) && self.leaving.is_empty();
+        none_left && self.undisturbed.is_empty() && self.needs_nobody()
     }
 }
 
@@ -275,7 +301,8 @@ pub enum Obstacle {
     },
 }
 
-/// What stands in the way of a drain of these pods of one node, if anything does.
+/// What stands in the way of a drain of these pods of one node, if anything does. If the drain `respects` pods that ask not
+/// to be disrupted, they are like a budget that allows no disruption now.
 pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
     pods: impl Fn() -> P,
     budgets: &[impl AsRef<Item<Budget>>],
@@ -284,7 +311,8 @@ pub fn obstacle<'p, P: Iterator<Item = &'p PodItem>>(
     now: &Circumstances<'_>,
 ) -> Option<Obstacle> {
     let never = undrainable(pods(), budgets, is_operator_pod, orphaned, now.time).map(Obstacle::Never);
-    let blocked = || blocked(pods(), budgets, is_operator_pod);
+    let asking = || undisturbed(pods(), is_operator_pod).filter(|_| now.respects);
+    let blocked = || blocked(pods(), budgets, is_operator_pod).or_else(asking);
     never
         .or_else(|| noted::still(pods(), budgets, now))
         .or_else(|| blocked().map(|budget| Obstacle::Now { budget, for_long: false }))
@@ -354,6 +382,26 @@ fn blocked<'p>(
     });
     let why = allows_none.map(|item| format!("the PodDisruptionBudget {}/{}", item.namespace(), item.name()));
     why.min()
+}
+
+/// The annotation by which this pod, which is running, asks not to be disrupted.
+fn asks_for(pod: &Pod) -> Option<&'static str> {
+    pod.do_not_disrupt.filter(|_| heeds(pod))
+}
+
+fn asks(namespace: &str, name: &str, annotation: &str) -> String {
+    format!("the annotation {annotation} of the pod {namespace}/{name}")
+}
+
+/// Which of these pods of a node asks not to be disrupted, if one does that would have to be evicted.
+fn undisturbed<'p>(
+    pods: impl IntoIterator<Item = &'p PodItem>,
+    is_operator_pod: impl Fn(&PodItem) -> bool,
+) -> Option<String> {
+    let evicted = pods
+        .into_iter()
+        .filter(|item| !is_operator_pod(item) && drain_action(item, false) == DrainAction::Evicted);
+    evicted.filter_map(|item| Some(asks(item.namespace(), item.name(), item.ok().and_then(asks_for)?))).min()
 }
 
 /// The first of these pods that a budget covers, as a sentence, and what makes it anew; `None` if there is none. A budget

@@ -21,6 +21,11 @@ pub use node::WatchedNode;
 
 /// Annotation of mirror pods, which a kubelet runs from its own files.
 const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Annotations by which a pod asks not to be disrupted, and their values.
+const DO_NOT_DISRUPT: [(&str, &str); 2] =
+    [(names::DO_NOT_DISRUPT_ANNOTATION, "true"), (names::SAFE_TO_EVICT_ANNOTATION, "false")];
+/// The annotations of a pod that matter here.
+const POD_ANNOTATIONS: [&str; 3] = [MIRROR_POD_ANNOTATION, DO_NOT_DISRUPT[0].0, DO_NOT_DISRUPT[1].0];
 /// Most bytes of labels. They are needed for the selectors of budgets; a pod of sane size has some hundred bytes.
 const LABELS_MAX: usize = 8 * 1024;
 /// Most labels.
@@ -59,6 +64,8 @@ pub struct Pod {
     pub pending: bool,
     /// Its condition Ready, if it has one.
     pub readiness: Option<Readiness>,
+    /// The annotation by which it asks not to be disrupted, if it does.
+    pub do_not_disrupt: Option<&'static str>,
 }
 
 /// The owner that controls a pod.
@@ -141,7 +148,7 @@ fn pod_labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Err
 }
 
 fn pod_annotations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error> {
-    Keep { keys: Some(&[MIRROR_POD_ANNOTATION]), most_bytes: LABELS_MAX }.read(deserializer)
+    Keep { keys: Some(&POD_ANNOTATIONS), most_bytes: LABELS_MAX }.read(deserializer)
 }
 
 impl Readable for Pod {
@@ -153,11 +160,15 @@ impl Readable for Pod {
             return Err(Unreadable::TooLong("labels"));
         }
         let controller = metadata.owner_references.into_iter().find(|owner| owner.controller);
+        let annotations = metadata.annotations.complete("annotations")?.unwrap_or_default();
+        let asks =
+            DO_NOT_DISRUPT.iter().find(|(key, value)| annotations.get(*key).is_some_and(|it| it == value));
         Ok(Self {
             node: spec.node_name,
             labels: metadata.labels.complete("labels")?.unwrap_or_default(),
             controller: controller.map(Owner::read).transpose()?,
-            is_mirror: metadata.annotations.complete("annotations")?.is_some_and(|kept| !kept.is_empty()),
+            is_mirror: annotations.contains_key(MIRROR_POD_ANNOTATION),
+            do_not_disrupt: asks.map(|(key, _)| *key),
             gone_by: metadata.deletion_timestamp,
             grace_period: spec.termination_grace_period_seconds.unwrap_or(0),
             finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),

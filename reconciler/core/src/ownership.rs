@@ -1,7 +1,6 @@
 //! Which pool owns a node: of those that select it, the one of the highest priority.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use brupop_api::Item;
 use brupop_api::pool::BottlerocketPoolStatus;
@@ -205,12 +204,13 @@ impl Cluster {
         let requirements = |pool: &WatchedPool| 1 + pool.item.ok().map_or(0, |pool| pool.requirements);
         let for_each: usize = pools.values().map(requirements).sum();
         let at_once = COMPARED_AT_ONCE.checked_div(for_each).map_or(usize::MAX, |nodes| nodes.max(1));
-        let mut without = entries.values_mut().filter_map(|entry| match (&entry.owner, &entry.node) {
-            (None, Some(node)) => Some((Arc::clone(node), &mut entry.owner)),
-            _ => None,
-        });
-        for (node, found) in without.by_ref().take(at_once) {
-            *found = Some(owner(node.all_labels(), pools));
+        let mut without = entries.values_mut().filter(|entry| entry.owner.is_none() && entry.node.is_some());
+        for entry in without.by_ref().take(at_once) {
+            let Some(node) = &entry.node else { continue };
+            let owner = owner(node.all_labels(), pools);
+            let pool = if let Owner::Pool(index) = owner { pools.values().nth(index) } else { None };
+            entry.respects_pods = pool.and_then(WatchedPool::rules).map(Rules::respect_do_not_disrupt);
+            entry.owner = Some(owner);
         }
         without.next().is_none()
     }

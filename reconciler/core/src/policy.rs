@@ -19,6 +19,8 @@ pub struct Policy {
     pub schedule: Schedule,
     /// Are pods that are still there at the drain's deadline deleted, whatever their budgets say?
     pub force: bool,
+    /// Are pods respected that ask not to be disrupted, where no pool says anything else?
+    pub respect_do_not_disrupt: bool,
     /// Are nodes that run Bottlerocket and have no label of ours opted in?
     pub auto_label: bool,
 }

@@ -130,6 +130,7 @@ pub struct Rules {
     topology: Topology,
     drain: SignedDuration,
     exclusion: SignedDuration,
+    respect_do_not_disrupt: bool,
     soak: SignedDuration,
     workloads: SignedDuration,
     /// What has to be well.
@@ -186,6 +187,7 @@ impl Rules {
             topology: spec.topology.clone(),
             drain: duration("spec.drain.timeout", &drain.timeout, SignedDuration::from_secs(1), STEP_MAX)?,
             exclusion: step("spec.drain.loadBalancerDelay", &drain.load_balancer_delay)?,
+            respect_do_not_disrupt: drain.respect_do_not_disrupt,
             soak: step("spec.soak.readyFor", &soak.ready_for)?,
             workloads: step("spec.soak.workloadsTimeout", &soak.workloads_timeout)?,
             gates: gates.collect::<Result<_, _>>()?,
@@ -196,6 +198,11 @@ impl Rules {
     pub(crate) fn durations(&self, others: Durations) -> Durations {
         let Self { drain, exclusion, soak, workloads, .. } = *self;
         Durations { exclusion, soak, workloads, drain, ..others }
+    }
+
+    /// Are pods respected that ask not to be disrupted?
+    pub(crate) fn respect_do_not_disrupt(&self) -> bool {
+        self.respect_do_not_disrupt
     }
 
     /// The label that says in which zone a node is, if it is not the well-known one.

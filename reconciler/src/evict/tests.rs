@@ -167,3 +167,15 @@ fn the_wait_that_is_asked_for_is_kept() {
     evictions.answered(&pod("a"), &Answer::Blocked("the budget is being counted".into(), wait), ms(0));
     assert_eq!(evictions.next(&plan, ms(0)), Some(wait));
 }
+
+#[test]
+fn a_deletion_by_force_is_remembered() {
+    let mut evictions = Evictions::default();
+    let plan = DrainPlan { undisturbed: vec![(pod("a"), "b")], ..DrainPlan::default() };
+    let forced = plan.clone().forced();
+    assert_eq!(evictions.due(&forced, ms(0)), [&pod("a")]);
+    evictions.begin(pod("a"));
+    evictions.answered(&pod("a"), &Answer::Accepted, ms(0));
+    evictions.retain([&plan].into_iter());
+    assert!(evictions.due(&forced, ms(1)).is_empty());
+}

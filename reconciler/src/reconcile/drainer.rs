@@ -88,10 +88,12 @@ struct From {
     deadline: SignedDuration,
     /// A drain has taken that long.
     overdue: bool,
+    /// Does the node's drain respect pods that ask not to be disrupted?
+    respects: bool,
 }
 
 impl From {
-    fn of(entry: Option<&Entry>, revisions: [u64; 3], durations: &Durations, time: Timestamp) -> Self {
+    fn of(entry: Option<&Entry>, revisions: [u64; 3], durations: &Durations, around: &Around<'_>) -> Self {
         // Once an update runs, a pod that loses its DaemonSet will be deleted; the drain waits for that.
         let shadow = entry.and_then(Entry::shadow);
         let marker = entry.and_then(Entry::marker);
@@ -101,7 +103,8 @@ impl From {
             idle: shadow.is_none_or(|shadow| shadow.spec.state == State::Idle),
             failures: shadow.and_then(|shadow| shadow.spec.failures.clone()),
             deadline: durations.drain,
-            overdue: marker.is_some_and(|marker| drain_is_overdue(marker, durations, time)),
+            overdue: marker.is_some_and(|marker| drain_is_overdue(marker, durations, around.time)),
+            respects: entry.and_then(|entry| entry.respects_pods).unwrap_or(around.respects),
         }
     }
 }
@@ -158,6 +161,8 @@ pub(super) struct Around<'a> {
     pub(super) now: Duration,
     /// The time at `now`.
     pub(super) time: Timestamp,
+    /// Are pods respected that ask not to be disrupted, where no pool says anything else?
+    pub(super) respects: bool,
 }
 
 impl Drainer {
@@ -259,7 +264,7 @@ impl Drainer {
             let entry = cluster.entries.get(name);
             let durations = durations.of(entry.and_then(|entry| entry.owner.as_ref()));
             let revisions = [*pods, budgets_revision, workloads.revision()];
-            let from = From::of(entry, revisions, durations, around.time);
+            let from = From::of(entry, revisions, durations, around);
             let before = node_pods.get(name);
             if before.is_some_and(|it| it.from == from && it.until.is_none_or(|until| now < until)) {
                 continue;
@@ -391,13 +396,18 @@ impl Look<'_> {
         let marker = from.marker.as_ref();
         let overlooked = (force && from.overdue).then(|| time.checked_sub(LATE).ok()).flatten();
         let mut plan = DrainPlan::of(pods(), ours, orphaned, marker, overlooked);
+        if from.respects {
+            plan.respect(pods());
+        }
         let evicted =
             || pods().filter(|pod| !ours(pod) && drain_action(pod, orphaned(pod)) != DrainAction::Stays);
         let until = leave(&mut plan, returns, name, marker, &evicted, budgets, now);
         if !force {
             plan.put_first(pods(), budgets, from.failures.as_ref());
         }
-        let circumstances = Circumstances { time, deadline: from.deadline, failures: from.failures.as_ref() };
+        let From { deadline, respects, failures, .. } = &from;
+        let circumstances =
+            Circumstances { time, deadline: *deadline, respects: *respects, failures: failures.as_ref() };
         let changes = circumstances.changes_at(pods());
         let changes = changes.map(|at| now + Duration::try_from(at.duration_since(time)).unwrap_or_default());
         let until = until.into_iter().chain(changes).min();

@@ -402,8 +402,10 @@ impl Reconciler {
 
     /// What a drainer needs to know at this time, and the drainer.
     fn around(&mut self, time: Timestamp) -> (Around<'_>, &mut Drainer) {
-        let (now, Policy { durations, force, .. }) = (self.epoch.elapsed(), &self.policy);
-        let around = Around { api: &self.api, watches: &self.watches, durations, force: *force, now, time };
+        let (now, Policy { durations, force, respect_do_not_disrupt, .. }) =
+            (self.epoch.elapsed(), &self.policy);
+        let (api, watches, respects) = (&self.api, &self.watches, *respect_do_not_disrupt);
+        let around = Around { api, watches, durations, force: *force, now, time, respects };
         (around, &mut self.leading.drainer)
     }
 }

@@ -183,6 +183,7 @@ fn waits() -> Vec<Told> {
         ("three days old", age("72h"), Ok(())),
         ("three days old, in days", age("3d"), Err("spec.versions.minAge in body should match")),
         ("a drain of minutes", json!({"drain": {"timeout": "30m", "loadBalancerDelay": "90s"}}), Ok(())),
+        ("a drain that respects pods", json!({"drain": {"respectDoNotDisrupt": true}}), Ok(())),
         ("a drain without unit", json!({"drain": {"timeout": "300"}}), Err("spec.drain.timeout in body")),
         (
             "a delay below zero",
@@ -292,7 +293,7 @@ pub async fn defaults_appear(client: &Client) -> Result<()> {
     let expected = json!({"nodeSelector": {}, "priority": 0, "paused": false, "maxUnavailable": 1,
         "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Spread"},
         "failureThreshold": {"unproven": 1, "proven": 2},
-        "drain": {"timeout": "15m", "loadBalancerDelay": "0s"},
+        "drain": {"timeout": "15m", "loadBalancerDelay": "0s", "respectDoNotDisrupt": false},
         "soak": {"readyFor": "1m", "workloadsTimeout": "15m"}});
     for spec in [
         json!({"nodeSelector": {}}),

@@ -135,8 +135,7 @@ Reason<'a> {
          kubectl get pods -A --field-selector spec.nodeName=NODE names them; it is looked at again every five minutes",
     CannotDrain(why: &'a str) => "no drain could empty the node, so it is skipped: {why}",
     BudgetAllowsNone(budget: &'a str) =>
-        "{budget} allows no disruption now, and covers a pod on the node: the node is not cordoned before that \
-         changes",
+        "{budget} allows no disruption of a pod on the node now: the node is not cordoned before that changes",
     NodeLeaving => "the Node is being deleted, or an autoscaler has tainted it to remove it",
     NotBottlerocket => "the Node's OS image names no version of Bottlerocket",
     NodeChangesDenied(why: &'a str) =>

@@ -25,6 +25,8 @@ pub struct Circumstances<'f> {
     pub time: Timestamp,
     /// How long a drain may take.
     pub deadline: SignedDuration,
+    /// Are pods respected that ask not to be disrupted?
+    pub respects: bool,
     /// Failed attempts since the last success.
     pub failures: Option<&'f Failures>,
 }

@@ -3,6 +3,7 @@
 mod budgets;
 
 use super::*;
+use brupop_api::names::{DO_NOT_DISRUPT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION};
 use serde_json::{Value, json};
 
 fn pod(name: &str, owner: Option<&str>, phase: &str, more: &Value) -> PodItem {
@@ -171,4 +172,71 @@ fn pods_of_workloads_that_are_left_stay() {
     let plan = DrainPlan::of(&pods, |_| false, |_| false, Some(&marker), None);
     assert_eq!(plan.evict.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["b"]);
     assert_eq!((plan.unmanaged.len(), plan.leaving.len()), (0, 1), "what leaves is waited for");
+}
+
+/// One that asks not to be disrupted.
+fn asking(name: &str, phase: &str, annotation: &str, more: &Value) -> PodItem {
+    let mut metadata = more.clone();
+    metadata["annotations"] =
+        json!({annotation: if annotation == SAFE_TO_EVICT_ANNOTATION { "false" } else { "true" }});
+    pod(name, Some("ReplicaSet"), phase, &metadata)
+}
+
+#[test]
+fn pods_that_ask_for_it_are_waited_for() {
+    let none = json!({});
+    let leaving = json!({"deletionTimestamp": "2026-11-21T04:00:00Z"});
+    let pods = [
+        pod("a", Some("ReplicaSet"), "Running", &none),
+        asking("b", "Running", DO_NOT_DISRUPT_ANNOTATION, &none),
+        asking("c", "Running", SAFE_TO_EVICT_ANNOTATION, &none),
+        asking("d", "Pending", DO_NOT_DISRUPT_ANNOTATION, &none),
+        asking("e", "Succeeded", DO_NOT_DISRUPT_ANNOTATION, &none),
+        asking("f", "Running", DO_NOT_DISRUPT_ANNOTATION, &leaving),
+    ];
+    let all = of(&pods, |_| false, &[]);
+    let mut plan = all.clone();
+    plan.respect(&pods);
+    let evicted: Vec<_> = plan.evict.iter().map(|pod| &*pod.name).collect();
+    assert_eq!(evicted, ["a", "d", "e"], "those that do not ask, have not begun, or have ended");
+    let undisturbed: Vec<_> =
+        plan.undisturbed.iter().map(|(pod, annotation)| (&*pod.name, *annotation)).collect();
+    assert_eq!(undisturbed, [("b", DO_NOT_DISRUPT_ANNOTATION), ("c", SAFE_TO_EVICT_ANNOTATION)]);
+    assert!(
+        plan.for_people().any(|says| says.contains("shop/b") && says.contains(DO_NOT_DISRUPT_ANNOTATION))
+    );
+    assert_eq!(plan.forced().evict, all.forced().evict, "force evicts them");
+
+    let mut last = of(&pods[1..2], |_| false, &[]);
+    last.respect(&pods[1..2]);
+    assert!(last.evict.is_empty() && !last.is_done(), "{last:?}");
+    let mut ours = of(&pods[1..2], |_| true, &["b"]);
+    ours.respect(&pods[1..2]);
+    assert_eq!(ours.evict.len(), 1, "the operator's own are not spared");
+}
+
+#[test]
+fn a_pod_that_asks_for_it_is_like_a_budget_that_allows_none() {
+    let none = json!({});
+    let running = asking("a", "Running", SAFE_TO_EVICT_ANNOTATION, &none);
+    let found = |pod: &PodItem, ours: bool, respects: bool| {
+        let no_budgets: [std::sync::Arc<Item<Budget>>; 0] = [];
+        let now = Circumstances {
+            time: Timestamp::UNIX_EPOCH,
+            deadline: jiff::SignedDuration::from_mins(15),
+            respects,
+            failures: None,
+        };
+        obstacle(|| std::iter::once(pod), &no_budgets, |_| ours, |_| false, &now)
+    };
+    let Some(Obstacle::Now { budget, for_long: false }) = found(&running, false, true) else {
+        panic!("{:?}", found(&running, false, true))
+    };
+    assert_eq!(budget, format!("the annotation {SAFE_TO_EVICT_ANNOTATION} of the pod shop/a"));
+    assert_eq!(found(&running, false, false), None, "not respected, as by kubectl drain");
+    assert_eq!(found(&running, true, true), None, "ours");
+    for phase in ["Pending", "Succeeded", "Failed"] {
+        let pod = asking("a", phase, DO_NOT_DISRUPT_ANNOTATION, &none);
+        assert_eq!(found(&pod, false, true), None, "{phase}");
+    }
 }

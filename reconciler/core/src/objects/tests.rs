@@ -97,3 +97,22 @@ fn of_volumes_it_is_kept_whether_there_are_any() {
         assert_eq!(node.facts.volumes_in_use, in_use, "{volumes}");
     }
 }
+
+#[test]
+fn a_pod_asks_not_to_be_disrupted_in_the_words_of_autoscalers() {
+    let (karpenter, autoscaler) = (names::DO_NOT_DISRUPT_ANNOTATION, names::SAFE_TO_EVICT_ANNOTATION);
+    for (annotations, asks) in [
+        (json!(null), None),
+        (json!({"a": "true"}), None),
+        (json!({karpenter: "true"}), Some(karpenter)),
+        (json!({karpenter: "false"}), None),
+        (json!({autoscaler: "false"}), Some(autoscaler)),
+        (json!({autoscaler: "true"}), None),
+        (json!({autoscaler: "false", karpenter: "false"}), Some(autoscaler)),
+    ] {
+        let pod: Item<Pod> =
+            serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
+        let pod = pod.body.unwrap();
+        assert_eq!((pod.do_not_disrupt, pod.is_mirror), (asks, false), "{annotations}");
+    }
+}

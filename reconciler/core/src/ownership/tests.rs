@@ -299,3 +299,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
+    let drain = |respects: Option<bool>| {
+        let mut spec = json!({"nodeSelector": {}});
+        if let Some(respects) = respects {
+            spec["drain"] = json!({"respectDoNotDisrupt": respects});
+        }
+        let pool: Item<Pool> = serde_json::from_value(
+            json!({"metadata": {"name": "a", "uid": "a", "generation": 1}, "spec": spec}),
+        )
+        .unwrap();
+        vec![pool]
+    };
+    for (pools, respects) in [
+        (vec![], None),
+        (drain(None), Some(false)),
+        (drain(Some(false)), Some(false)),
+        (drain(Some(true)), Some(true)),
+    ] {
+        let mut cluster = Cluster::default();
+        node("n", &json!({})).put(&mut cluster);
+        cluster.replace(drain(Some(true)));
+        cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+        cluster.replace(pools);
+        cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO);
+        assert_eq!(cluster.entries["brs-n"].respects_pods, respects);
+    }
+}

@@ -52,7 +52,7 @@ fn noted(kind: ObstacleKind, of: &str) -> Failures {
 }
 
 fn at(time: Timestamp, failures: &Failures) -> Circumstances<'_> {
-    Circumstances { time, deadline: SignedDuration::from_mins(15), failures: Some(failures) }
+    Circumstances { time, deadline: SignedDuration::from_mins(15), respects: false, failures: Some(failures) }
 }
 
 fn stands(
@@ -69,7 +69,12 @@ fn plan(pods: &[&PodItem]) -> DrainPlan {
 
 #[test]
 fn a_pod_that_should_have_ended_is_an_obstacle() {
-    let none = Circumstances { time: now(), deadline: SignedDuration::from_mins(15), failures: None };
+    let none = Circumstances {
+        time: now(),
+        deadline: SignedDuration::from_mins(15),
+        respects: false,
+        failures: None,
+    };
     let mail = plain("mail-0");
     for (seconds_ago, is_one) in [(-3600, false), (0, false), (29, false), (30, true), (3600, true)] {
         let stuck = leaving("cart-0", seconds_ago);
