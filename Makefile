@@ -245,6 +245,7 @@ bench: control-plane build brupop-case ## Measures what a user of the operator p
 	  $(TARGET)/release/brupop-bench-scale --nodes $$nodes $(FIVE_PERCENT) --quiet-seconds 10 \
 	    --to $(FIGURES)/bench-scale-$$nodes.json || failed=1; \
 	done; \
+	$(TARGET)/release/brupop-bench-scale --worst --to $(FIGURES)/bench-scale-worst.json || failed=1; \
 	$(TARGET)/release/brupop-bench --to $(BENCH_TO) --take-over $(FIGURES)/bench-*.json || failed=1; \
 	exit $$failed
 

@@ -13,7 +13,7 @@ use brupop_api::conditions::{ADMISSION_ENFORCED, ConditionStatus, OTHER_OPERATOR
 use brupop_api::crds::{MESSAGE_MAX, NAME_MAX, POOL_NAME_MAX, VERSION_MAX};
 use brupop_api::printable::printable;
 use brupop_api::{BottlerocketShadow, Item, names};
-use brupop_runtime::{ClusterConfig, client::ClientError, list};
+use brupop_runtime::{ClusterConfig, Listing, client::ClientError};
 use clap::{Args, ValueEnum};
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
@@ -26,12 +26,13 @@ use serde::de::DeserializeOwned;
 use crate::gates::Sources;
 use crate::leadership::LeaseRecord;
 use crate::watches::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
-use brupop_core::cluster::Cluster;
+use brupop_core::cluster::{Cluster, Member};
 use brupop_core::decide::{self, FleetDecision, Reason};
-use brupop_core::drain::{self, Circumstances, DrainPlan};
+use brupop_core::drain::{self, Circumstances, DrainPlan, Obstacle};
 use brupop_core::facts::{FleetFacts, NodeView, Steering};
 use brupop_core::gates::answer::Answer;
 use brupop_core::gates::{self, GateState, QUESTIONS_MAX, Question};
+use brupop_core::kept::{KeptBudgets, KeptPods};
 use brupop_core::objects::{Budget, Ledger, PodItem, WatchedNode, is_operator_pod};
 use brupop_core::observe::{self, Leader, Now, Observed};
 use brupop_core::policy::Policy;
@@ -222,14 +223,35 @@ async fn look_at_pods(
     time: Timestamp,
     shadows: Vec<String>,
 ) -> Result<(), PlanError> {
-    let budgets: Vec<Item<Budget>> =
-        all("the PodDisruptionBudgets", &Api::all(client.clone()), ListParams::default()).await?;
-    let budgets: Vec<Arc<Item<Budget>>> = budgets.into_iter().map(Arc::new).collect();
+    let mut budgets = KeptBudgets::default();
+    budgets.list_begins();
+    let every = Api::<Item<Budget>>::all(client.clone());
+    each("the PodDisruptionBudgets", &every, ListParams::default(), |budget| {
+        budgets.listed(budget);
+        true
+    })
+    .await?;
+    budgets.list_ends();
+    let all_budgets = budgets.all();
     for shadow in shadows {
         let Some(node) = names::node_of_shadow(&shadow) else { continue };
-        let pods: Vec<PodItem> = all("the pods", &Api::all(client.clone()), on_node(node)).await?;
+        let mut kept = KeptPods::default();
+        kept.want([(shadow.as_str(), false)]);
+        kept.list_begins(&shadow, &budgets);
+        each("the pods", &Api::<PodItem>::all(client.clone()), on_node(node), |pod| {
+            kept.listed(&shadow, pod, &budgets);
+            !kept.has_dropped()
+        })
+        .await?;
+        kept.list_ends(&shadow);
+        if kept.has_dropped() {
+            cluster.entry(&shadow).obstacle = Some(Obstacle::TooManyPods);
+            continue;
+        }
+        let pods = kept.of(&shadow);
+        let pods = || pods.iter().map(AsRef::as_ref);
+        daemon_sets.find(client, pods()).await?;
         let ours = |pod: &PodItem| is_operator_pod(pod, namespace);
-        daemon_sets.find(client, &pods).await?;
         let orphaned = |pod: &PodItem| daemon_sets.orphaned(pod);
         let durations = cluster.durations(policy.durations);
         let entry = cluster.entry(&shadow);
@@ -237,18 +259,45 @@ async fn look_at_pods(
         let failures = entry.shadow().and_then(|shadow| shadow.spec.failures.as_ref());
         let respects = entry.respects_pods.unwrap_or(policy.respect_do_not_disrupt);
         let now = Circumstances { time, deadline, respects, failures };
-        entry.obstacle = drain::obstacle(|| pods.iter(), &budgets, ours, orphaned, &now);
-        entry.drain = Some(Arc::new(DrainPlan::of(&pods, ours, orphaned, entry.marker(), None)));
+        entry.obstacle = drain::obstacle(pods, &all_budgets, ours, orphaned, &now);
+        entry.drain = Some(Arc::new(DrainPlan::of(pods(), ours, orphaned, entry.marker(), None)));
     }
     Ok(())
 }
 
+/// Lists all, within the bound of their kind.
 async fn all<K>(what: &'static str, api: &Api<K>, params: ListParams) -> Result<Vec<K>, PlanError>
+where
+    K: Member + Resource + Clone + DeserializeOwned,
+{
+    let mut all = vec![];
+    each(what, api, params, |object| {
+        all.push(object);
+        K::bound(&mut all);
+        true
+    })
+    .await?;
+    Ok(all)
+}
+
+/// Lists them, one by one, as long as `go_on` says so.
+async fn each<K>(
+    what: &'static str,
+    api: &Api<K>,
+    params: ListParams,
+    mut go_on: impl FnMut(K) -> bool,
+) -> Result<(), PlanError>
 where
     K: Resource + Clone + DeserializeOwned,
 {
     let failed = |source| PlanError::Read { what, source: Box::new(source) };
-    list(api, &params).await.map_err(failed)
+    let mut listing = Listing::begin(api, &params).await.map_err(failed)?;
+    while let Some(object) = listing.next().await.map_err(failed)? {
+        if !go_on(object) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Looks at the workloads that the leader would wait for, and notes their state in the cluster.
@@ -292,8 +341,12 @@ struct DaemonSets(BTreeMap<String, Found>);
 
 impl DaemonSets {
     /// Looks for those that made these pods and were not looked for before.
-    async fn find(&mut self, client: &Client, pods: &[PodItem]) -> Result<(), PlanError> {
-        for owner in pods.iter().filter_map(owner) {
+    async fn find<'p>(
+        &mut self,
+        client: &Client,
+        pods: impl Iterator<Item = &'p PodItem>,
+    ) -> Result<(), PlanError> {
+        for owner in pods.filter_map(owner) {
             let Some(workload) = Workload::parse(&owner).filter(|it| it.kind == Kind::DaemonSet) else {
                 continue;
             };

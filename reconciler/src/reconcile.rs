@@ -81,6 +81,8 @@ struct Leading {
     memory: Memory,
     /// When nodes may be opted in again, after one could not be.
     opt_in_from: Duration,
+    /// When pools may be listed again because some were given up.
+    pools_again: Duration,
     /// That our admission rules are in force.
     admission: Check,
     /// That no other operator is here.
@@ -107,6 +109,7 @@ impl Leading {
             drainer: Drainer::default(),
             memory: Memory::default(),
             opt_in_from: Duration::ZERO,
+            pools_again: Duration::ZERO,
             admission: Check::new(asking.canary_interval),
             alone: Check::new(asking.canary_interval),
             gates: Asked::new(asking.gate_interval, now),

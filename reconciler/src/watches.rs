@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use brupop_core::cluster::{Cluster, Entry, Member};
 use brupop_core::objects::{Ledger, PodItem, WatchedNode};
 use brupop_core::pool::Pool;
-pub(crate) use drains::{MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
+pub(crate) use drains::{LOOK_AGAIN, MAX_POD_WATCHES, MAX_WORKLOAD_WATCHES, on_node};
 pub use drains::{PodWatches, WantedPods, WorkloadWatches};
 
 /// The watches that keep the cluster up to date.
@@ -62,6 +62,12 @@ impl Watches {
     /// in the second case it may be minutes behind before that is noticed.
     pub fn refresh(&self) {
         self.all.iter().for_each(Watch::refresh);
+    }
+
+    /// Lists the pools again.
+    pub fn refresh_pools(&self) {
+        let [_, _, _, pools, _] = &self.all;
+        pools.refresh();
     }
 
     /// Has each watch listed its objects once?
@@ -140,6 +146,7 @@ impl<K: Member + Send + 'static> Kept<K> for InCluster<K> {
             }
             watcher::Event::InitApply(object) => {
                 self.listed.push(object);
+                K::bound(&mut self.listed);
                 false
             }
             watcher::Event::InitDone => {

@@ -100,6 +100,9 @@ pub trait Member: Sized {
     /// `metadata.name`.
     fn name(&self) -> &str;
 
+    /// Forgets of these, which are being listed, what is beyond a bound of their sum, if there is one.
+    fn bound(_listed: &mut [Self]) {}
+
     /// The names of all that are there.
     fn names(cluster: &Cluster) -> BTreeSet<String>;
 }

@@ -11,6 +11,7 @@ use crate::age;
 use crate::cluster::{Cluster, Member};
 use crate::facts::{PoolFacts, Pools};
 use crate::gates::{Gate, GateState};
+use crate::kept::bound_pools;
 use crate::order;
 use crate::policy::Durations;
 use crate::pool::{Pool, PoolGate, Rules};
@@ -147,12 +148,17 @@ impl WatchedPool {
     }
 }
 
+/// Why it cannot be understood, if so.
+fn why_invalid(item: &Item<Pool>) -> Option<String> {
+    match &item.body {
+        Ok(pool) => pool.rules.as_ref().err().map(ToString::to_string),
+        Err(why) => Some(why.to_string()),
+    }
+}
+
 impl Member for Item<Pool> {
     fn put(self, cluster: &mut Cluster) -> bool {
-        let invalid = match &self.body {
-            Ok(pool) => pool.rules.as_ref().err().map(ToString::to_string),
-            Err(why) => Some(why.to_string()),
-        };
+        let invalid = why_invalid(&self);
         let mut pool = WatchedPool { item: self, invalid, at: None, gate_states: vec![] };
         let before = cluster.pools.remove(pool.item.name());
         let same_spec = |before: &WatchedPool| match (before.item.ok(), pool.item.ok()) {
@@ -165,7 +171,20 @@ impl Member for Item<Pool> {
             None => cluster.forget_owners(),
         }
         cluster.pools.insert(pool.item.name().to_owned(), pool);
+        if bound_pools(cluster.pools.values_mut().filter_map(|pool| pool.item.body.as_mut().ok())) {
+            cluster.forget_owners();
+            for pool in cluster.pools.values_mut() {
+                let invalid = why_invalid(&pool.item);
+                if pool.invalid != invalid {
+                    (pool.invalid, pool.at) = (invalid, None);
+                }
+            }
+        }
         true
+    }
+
+    fn bound(listed: &mut [Self]) {
+        bound_pools(listed.iter_mut().filter_map(|item| item.body.as_mut().ok()));
     }
 
     fn remove(name: &str, cluster: &mut Cluster) {
@@ -183,6 +202,11 @@ impl Member for Item<Pool> {
 }
 
 impl Cluster {
+    /// Is there a pool of which it is forgotten what it says?
+    pub fn has_given_pools_up(&self) -> bool {
+        self.pools.values().any(|pool| pool.item.ok().is_some_and(Pool::is_given_up))
+    }
+
     fn forget_owners(&mut self) {
         self.entries.values_mut().for_each(|entry| entry.owner = None);
     }

@@ -51,9 +51,30 @@ pub struct Pool {
     pub paused: bool,
     /// What it says of these nodes; if that cannot be understood, why.
     pub rules: Result<Rules, Invalid>,
+    /// What it takes in memory, roughly.
+    pub bytes: usize,
+    given_up: bool,
 }
 
+/// What a byte of a pool takes in memory.
+const IN_MEMORY: usize = 4;
+/// Why a pool is given up.
+const TOO_MUCH: &str = "there are more pools than are kept, or larger ones: 32 MiB in memory, and the largest are given up first. \
+                        Nobody knows which nodes it selects, so it holds all of them; delete pools, or make this one smaller. \
+                        They are looked at again every five minutes";
+
 impl Pool {
+    /// Forgets what it says; see [`crate::kept`].
+    pub(crate) fn give_up(&mut self) {
+        (self.selector, self.priority, self.given_up) = (None, u64::MAX, true);
+        self.rules = Err(Invalid::new("spec", TOO_MUCH));
+    }
+
+    /// Is it forgotten what it says?
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up
+    }
+
     /// Is this the same pool, and does it say the same of the same nodes? Its generation does not tell: once etcd was restored
     /// from a snapshot, another spec may have it.
     pub(crate) fn says_the_same(&self, before: &Self) -> bool {
@@ -91,6 +112,8 @@ impl Readable for Pool {
             rules: spec
                 .map_err(|error| Invalid::new("spec", Unreadable::from(error).to_string()))
                 .and_then(|spec| Rules::of(&spec)),
+            bytes: json.len() * IN_MEMORY,
+            given_up: false,
         })
     }
 }

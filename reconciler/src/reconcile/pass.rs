@@ -16,6 +16,7 @@ use super::{Completed, Reconciler};
 use crate::leadership::leads_now;
 use crate::metrics::LastPass;
 use crate::operation::Operation;
+use crate::watches::LOOK_AGAIN;
 use crate::{checks, evict};
 use brupop_core::cluster::Cluster;
 use brupop_core::decide::{self, Decision, Effect, FleetDecision, Reason, Slots};
@@ -91,6 +92,7 @@ impl Reconciler {
         if !cluster.prepare_pools(now, self.policy.durations.min_remaining) {
             return Some(self.now());
         }
+        self.look_again_at_pools(&cluster, &mut wake);
         let (around, drainer) = self.around(now);
         drainer.watch(&around, &mut cluster, &mut wake);
         self.note_denials(&mut cluster, &mut wake);
@@ -112,6 +114,18 @@ impl Reconciler {
             self.opt_in(&mut pass);
         }
         pass.wake.at()
+    }
+
+    /// Lists pools again from time to time, as long as some were given up: nothing else tells that there is room for them.
+    fn look_again_at_pools(&mut self, cluster: &Cluster, wake: &mut Wake) {
+        if !cluster.has_given_pools_up() {
+            self.leading.pools_again = self.now() + LOOK_AGAIN;
+        } else if self.now() >= self.leading.pools_again {
+            self.leading.pools_again = self.now() + LOOK_AGAIN;
+            self.watches.refresh_pools();
+        } else {
+            wake.by(self.leading.pools_again);
+        }
     }
 
     /// Without the fleet nothing may be decided.

@@ -29,8 +29,9 @@ pub(crate) const MAX_POD_WATCHES: usize = 256;
 /// So many lists of these are read at once.
 const LISTS_AT_ONCE: usize = 8;
 
-/// If a namespace has too many budgets, all are listed again after so long: nothing else tells when that has ended.
-const LOOK_AGAIN: Duration = Duration::from_mins(5);
+/// If there are too many budgets in a namespace, or pools, all are listed again after so long: nothing else tells when that has
+/// ended.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_mins(5);
 
 /// Watches of the pods of some nodes, and of all budgets. Nothing is watched while no node is drained, about to be, or
 /// passed over.

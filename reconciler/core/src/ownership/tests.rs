@@ -328,3 +328,44 @@ fn a_pool_says_whether_pods_that_ask_for_it_are_respected() {
         assert_eq!(cluster.entries["brs-n"].respects_pods, respects);
     }
 }
+
+/// Whoever may edit pools can make hundreds of the largest that the schema takes.
+#[test]
+fn pools_are_bounded_in_sum() {
+    let value = |number: usize| format!("{number:x>63}");
+    let values: Vec<String> = (0..32).map(value).collect();
+    let large = |nth: usize| {
+        let expressions: Vec<Value> = (0..16)
+            .map(|number| json!({"key": format!("k-{number}"), "operator": "In", "values": values}))
+            .collect();
+        pool(&format!("large-{nth}"), 9, &json!({"matchExpressions": expressions}))
+    };
+    let small = || pool("small", 3, &json!({"matchLabels": {"tier": "web"}}));
+    let given_up = |cluster: &Cluster| {
+        let all = cluster.pools.values().filter(|pool| pool.item.ok().unwrap().is_given_up());
+        all.map(|pool| (pool.item.name().to_owned(), pool.invalid.clone().unwrap())).collect::<Vec<_>>()
+    };
+    let one = large(0);
+    let named = |nth: usize| {
+        let mut another = one.clone();
+        another.metadata.name = Some(format!("large-{nth:03}"));
+        another.body.as_mut().unwrap().metadata.name = another.metadata.name.clone();
+        another
+    };
+    let mut listed: Vec<_> = std::iter::once(small()).chain((0..600).map(named)).collect();
+    Item::<Pool>::bound(&mut listed);
+    let kept = |item: &Item<Pool>| !item.ok().unwrap().is_given_up();
+    assert!(listed.iter().filter(|item| kept(item)).count() < 300 && kept(&listed[0]));
+    let mut cluster = Cluster::default();
+    cluster.replace(listed);
+    assert!(cluster.has_given_pools_up());
+    let first = given_up(&cluster);
+    assert!(first[0].1.contains("delete pools"), "{first:?}");
+    // Each comes back whole whenever its status is written.
+    for nth in 590..600 {
+        named(nth).put(&mut cluster);
+    }
+    assert_eq!(given_up(&cluster), first, "the same ones");
+    cluster.replace([small(), named(1)]);
+    assert!(!cluster.has_given_pools_up() && given_up(&cluster).is_empty());
+}

@@ -6,6 +6,7 @@ mod process;
 mod report;
 mod tenants;
 mod world;
+mod worst;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -54,6 +55,9 @@ struct Arguments {
     /// Budgets with 1.2 MB of labels each: anybody with a namespace can make them
     #[arg(long, default_value_t = 0)]
     large_budgets: u32,
+    /// Measures only the memory beside the worst that tenants and editors of pools can make
+    #[arg(long)]
+    worst: bool,
     /// kwok renews the nodes' leases
     #[arg(long)]
     kwok: bool,
@@ -83,6 +87,13 @@ fn main() -> ExitCode {
 }
 
 async fn bench(arguments: &Arguments) -> Result<()> {
+    if arguments.worst {
+        let figures = worst::measure().await?;
+        for figure in &figures {
+            println!("{figure:?}");
+        }
+        return arguments.to.as_ref().map_or(Ok(()), |to| hand_over(&figures, to));
+    }
     let measured = measure(arguments).await?;
     println!("{}", report::render(arguments, &measured));
     let figures = report::figures(arguments, &measured);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use brupop_api::BottlerocketPool;
 use brupop_testbed::operator::NAMESPACE;
 use brupop_testbed::{ControlPlane, await_until};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -29,6 +30,8 @@ const DEADLINE: Duration = Duration::from_mins(10);
 const BETWEEN_CHANGES: Duration = Duration::from_millis(10);
 /// Labels of a large budget, of 130 bytes each: 1.2 MB, of the 1.5 that etcd takes.
 const LABELS: usize = 9_000;
+/// Labels of a pod in a crowd, of 60 bytes each: nearly the 8 kB that are read.
+const CROWD_LABELS: usize = 128;
 
 /// Makes pods on each of these nodes: so many as a Deployment has them, which are evicted, the others as kubelets have them
 /// of their own files, which are not.
@@ -178,5 +181,80 @@ async fn make_budget(
     }))?;
     let budgets = Api::namespaced(client.clone(), if labels.is_some() { HOARDER } else { TENANT });
     budgets.create(&PostParams::default(), &budget).await.with_context(|| name)?;
+    Ok(())
+}
+
+/// Makes so many pods on the first node, with as many bytes of labels as are read of a pod. They run nothing.
+///
+/// # Errors
+/// The API server refuses, or etcd does.
+pub async fn make_crowd(control_plane: &ControlPlane, count: usize) -> Result<()> {
+    let client = &control_plane.client();
+    make_namespace(client, TENANT).await?;
+    let labels: BTreeMap<String, String> =
+        (0..CROWD_LABELS).map(|number| (format!("{number:0>30}"), "x".repeat(30))).collect();
+    let (pods, name) = (Api::<Pod>::namespaced(client.clone(), TENANT), pod_name(0, 0));
+    let pod: Pod = from_value(json!({
+        "metadata": {"name": name, "labels": labels,
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "cart-5d8f", "uid": "u",
+                "controller": true}]},
+        "spec": {"nodeName": "node-0", "containers": [{"name": "cart", "image": "example.org/cart:1"}]},
+    }))?;
+    pods.create(&PostParams::default(), &pod).await?;
+    let asked =
+        Request::new(format!("/api/v1/namespaces/{TENANT}/pods")).get(&name, &GetParams::default())?;
+    let first = client.request::<Json>(asked).await?;
+    futures::stream::iter((1..count).map(|number| copy(&first, 0, number)))
+        .chunks(STORED_AT_ONCE)
+        .map(async |pods| control_plane.store(&pods).await)
+        .buffer_unordered(STORES)
+        .try_collect::<()>()
+        .await
+}
+
+/// Makes so many pools that select no node, as large as their schema takes them.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn make_pools(client: &Client, count: usize) -> Result<()> {
+    let values: Vec<String> = (0..32).map(|number| format!("{number:x>63}")).collect();
+    let expressions: Vec<Json> = (0..16)
+        .map(|number| json!({"key": format!("nobody-{number}"), "operator": "In", "values": values}))
+        .collect();
+    let gates: Vec<Json> = (0..4)
+        .map(|number| {
+            let query = format!("up == {}", "1".repeat(1000));
+            json!({"name": format!("g-{number}"), "type": "Prometheus",
+                "prometheus": {"source": "main", "query": query, "requires": query}})
+        })
+        .collect();
+    let windows: Vec<Json> = (0..16)
+        .map(|number| json!({"schedule": format!("{number} 2 * * SAT"), "duration": "1h", "timeZone": "Europe/Berlin"}))
+        .collect();
+    let spec = json!({"nodeSelector": {"matchExpressions": expressions}, "gates": gates, "windows": windows});
+    futures::stream::iter(0..count)
+        .map(async |number| {
+            let name = format!("pool-{number}");
+            let pool: BottlerocketPool = from_value(json!({"metadata": {"name": name}, "spec": spec}))?;
+            let pools = Api::<BottlerocketPool>::namespaced(client.clone(), NAMESPACE);
+            pools.create(&PostParams::default(), &pool).await.with_context(|| name)?;
+            Ok(())
+        })
+        .buffer_unordered(8)
+        .try_collect()
+        .await
+}
+
+/// Changes all large budgets at the same time.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn change_budgets(client: &Client, count: usize) -> Result<()> {
+    let budgets = Api::<PodDisruptionBudget>::namespaced(client.clone(), HOARDER);
+    let change = Patch::Merge(json!({"metadata": {"annotations": {"changed": "true"}}}));
+    let params = PatchParams::default();
+    let changes =
+        (0..count).map(async |number| budgets.patch(&format!("budget-{number}"), &params, &change).await);
+    futures::future::try_join_all(changes).await?;
     Ok(())
 }

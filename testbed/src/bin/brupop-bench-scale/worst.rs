@@ -1,0 +1,60 @@
+//! The worst that tenants and editors of pools may make, and what the reconciler takes of memory beside it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use brupop_testbed::figures::Figure;
+use brupop_testbed::usage::Usage;
+
+use crate::asked::Asked;
+use crate::world::World;
+use crate::{Agents, DEADLINE, start, tenants};
+
+/// What is aimed at, below the limit of 256 MiB.
+const AIM_MIB: f64 = 200.0;
+/// Pods on the node that is next, with all the labels that there can be.
+const PODS: usize = 12_000;
+/// Pools of 49 kB that select nothing.
+const POOLS: usize = 600;
+/// Budgets of 1.2 MB.
+const BUDGETS: usize = 120;
+/// How many nodes there are. All but one have to be updated, whatever stands on that one.
+const NODES: usize = 20;
+/// How long the reconciler is watched once its updates have ended.
+const AFTERWARDS: Duration = Duration::from_secs(30);
+
+/// Measures it.
+///
+/// # Errors
+/// Something does not start, the reconciler is killed or ends, or the other nodes are not updated.
+pub async fn measure() -> Result<Vec<Figure>> {
+    let world = World::start(false).await?;
+    eprintln!("making {NODES} nodes, and what tenants have: {PODS} pods, {POOLS} pools, {BUDGETS} budgets");
+    world.populate(NODES, NODES).await?;
+    tenants::make_budgets(&world.client(), 0, BUDGETS).await?;
+    tenants::make_pools(&world.client(), POOLS).await?;
+    tenants::make_crowd(&world.control_plane, PODS).await?;
+    let _agents = Agents::start(world.client());
+    let mut asked = Asked::from_now(&world.control_plane);
+    let (reconciler, _) = start(&world, "1", &mut asked).await?;
+    let others = |asked: &crate::asked::Counts| asked.begun.len() >= NODES - 1;
+    let updated = asked.until("all other nodes are updated", DEADLINE, others).await;
+    eprintln!("{}", report(&reconciler.usage()?));
+    updated?;
+    tenants::change_budgets(&world.client(), BUDGETS).await?;
+    tokio::time::sleep(AFTERWARDS).await;
+    let usage = reconciler.usage()?;
+    eprintln!("{}", report(&usage));
+    reconciler.end().await?;
+    Ok(vec![
+        Figure::new("reconciler: resident, at most, with the worst tenants", usage.peak, "MiB")
+            .aim(AIM_MIB)
+            .note(format!(
+                "{PODS} pods with all labels on one node, {POOLS} pools of 49 kB, {BUDGETS} budgets of 1.2 MB"
+            )),
+    ])
+}
+
+fn report(usage: &Usage) -> String {
+    format!("resident {:.0} MiB, at most {:.0} MiB", usage.resident, usage.peak)
+}
