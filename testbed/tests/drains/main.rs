@@ -3,6 +3,7 @@
 //! One fleet at a time: each takes both cores of a small machine.
 
 mod administrators;
+mod again;
 mod alone;
 mod answers;
 mod blocked;
