@@ -96,7 +96,9 @@ async fn what_cannot_be_undone_is_told() -> Result<()> {
     // Nobody puts the node back into service before its kubelet has written this time.
     let reconcilers: Vec<_> = fleet.processes("reconciler").into_iter().map(|process| process.pod).collect();
     let signal = |fleet: &Fleet, signal| {
-        reconcilers.iter().for_each(|pod| fleet.kubelets.signal(NAMESPACE, pod, signal));
+        for pod in &reconcilers {
+            fleet.kubelets.signal(NAMESPACE, pod, signal);
+        }
     };
     signal(&fleet, Signal::STOP);
     let nodes = Api::<Node>::all(fleet.client());
