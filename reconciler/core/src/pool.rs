@@ -60,13 +60,13 @@ pub struct Pool {
 const IN_MEMORY: usize = 4;
 /// Why a pool is given up.
 const TOO_MUCH: &str = "there are more pools than are kept, or larger ones: 32 MiB in memory, and the largest are given up first. \
-                        Nobody knows which nodes it selects, so it holds all of them; delete pools, or make this one smaller. \
+                        It holds the nodes that it selects; delete pools, or make this one smaller. \
                         They are looked at again every five minutes";
 
 impl Pool {
-    /// Forgets what it says; see [`crate::kept`].
+    /// Forgets what it says of its nodes; see [`crate::kept`].
     pub(crate) fn give_up(&mut self) {
-        (self.selector, self.priority, self.given_up) = (None, u64::MAX, true);
+        self.given_up = true;
         self.rules = Err(Invalid::new("spec", TOO_MUCH));
     }
 

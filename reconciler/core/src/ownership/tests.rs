@@ -359,6 +359,9 @@ fn pools_are_bounded_in_sum() {
     let mut cluster = Cluster::default();
     cluster.replace(listed);
     assert!(cluster.has_given_pools_up());
+    node("n", &json!({})).put(&mut cluster);
+    while !cluster.prepare_pools(Timestamp::UNIX_EPOCH, SignedDuration::ZERO) {}
+    assert_eq!(cluster.entries["brs-n"].owner, Some(Owner::Nobody), "they hold up no other node");
     let first = given_up(&cluster);
     assert!(first[0].1.contains("delete pools"), "{first:?}");
     // Each comes back whole whenever its status is written.
