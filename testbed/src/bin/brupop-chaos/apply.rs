@@ -155,7 +155,9 @@ impl Maker {
 
     /// Has a person do something, or take it back.
     fn ask_a_person(&mut self, fleet: &Fleet, fault: &Fault, make: bool) {
-        if let Fault::Recreate { node } | Fault::Leave { node, .. } = fault {
+        if let Fault::Recreate { node } | Fault::Leave { node, .. } | Fault::RemovedWhenUpdated { node, .. } =
+            fault
+        {
             self.remade.insert(*node);
         }
         if let Some(does) = asked::of(fleet, &self.refuser, fault, make) {

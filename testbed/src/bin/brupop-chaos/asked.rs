@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 
 use crate::fault::Fault;
 use crate::refuser::Refuser;
-use crate::{people, pools, tenants};
+use crate::{people, pools, tenants, workloads};
 
 /// What somebody does by the API server.
 pub(crate) type Does = BoxFuture<'static, Result<()>>;
@@ -25,8 +25,9 @@ pub(crate) fn of(fleet: &Fleet, refuser: &Refuser, fault: &Fault, make: bool) ->
             };
             again.boxed()
         }
+        Fault::RemovedWhenUpdated { node, .. } if make => people::remove_when_updated(client, node).boxed(),
         Fault::Leave { node, .. } if make => people::remove_node(client, node).boxed(),
-        Fault::Leave { node, .. } | Fault::Join { node } => {
+        Fault::Leave { node, .. } | Fault::RemovedWhenUpdated { node, .. } | Fault::Join { node } => {
             people::add_node(client, node, host(fleet, node)?).boxed()
         }
         Fault::Relabel { node, pool, .. } if make => pools::label(client, node, pool).boxed(),
@@ -59,6 +60,16 @@ pub(crate) fn of(fleet: &Fleet, refuser: &Refuser, fault: &Fault, make: bool) ->
             tenants::another_budget(client, workload, unreadable).boxed()
         }
         Fault::AnotherBudget { workload, .. } => tenants::delete_another_budget(client, workload).boxed(),
+        Fault::Scale { workload, replicas, .. } => {
+            workloads::scale(client, workload, make.then_some(replicas)).boxed()
+        }
+        Fault::BadRollOut { workload, .. } => workloads::roll_out(client, workload, make).boxed(),
+        Fault::Unhealthy { workload, pods, .. } => {
+            workloads::set_ready(client, workload, pods, !make).boxed()
+        }
+        Fault::StuckPod { node, .. } if make => workloads::stuck_pod(client, node).boxed(),
+        Fault::StuckPod { node, .. } => workloads::release_pod(client, node).boxed(),
+        Fault::ClockAhead { node } => people::set_times_ahead(client, node).boxed(),
         Fault::UnmanagedPod { node, .. } if make => tenants::pod(client, node).boxed(),
         Fault::UnmanagedPod { node, .. } => tenants::delete_pod(client, node).boxed(),
         Fault::UnreadableMarker { node, .. } => people::break_marker(client, node, make).boxed(),

@@ -125,6 +125,20 @@ pub(crate) enum Fault {
     CloseBudget { workload: String, ms: u64 },
     /// A workload has one more budget, which may be too long to be read. Kubernetes evicts no pod of two budgets.
     AnotherBudget { workload: String, unreadable: bool, ms: u64 },
+    /// A workload is scaled to as many replicas, and later back.
+    Scale { workload: String, replicas: usize, ms: u64 },
+    /// A workload gets a version whose pods never become Ready, and later its own again.
+    BadRollOut { workload: String, ms: u64 },
+    /// Some pods of a workload with a budget are not Ready.
+    Unhealthy { workload: String, pods: usize, ms: u64 },
+    /// A pod on a node is being deleted, and a finalizer keeps it.
+    StuckPod { node: usize, ms: u64 },
+    /// A host's API takes connections, and answers nothing.
+    ApiHangs { node: usize, ms: u64 },
+    /// A Node is deleted as soon as its update is over, as an autoscaler does with an empty one, and added later.
+    RemovedWhenUpdated { node: usize, ms: u64 },
+    /// Times in the ledger and of a node are an hour ahead, as a leader with such a clock writes them.
+    ClockAhead { node: usize },
     /// A pod without a controller runs on a node.
     UnmanagedPod { node: usize, ms: u64 },
     /// A Node that is not being updated has a marker that nobody can read.
@@ -290,6 +304,12 @@ impl Fault {
             | Self::CloseBudget { ms, .. }
             | Self::AnotherBudget { ms, .. }
             | Self::Relabel { ms, .. }
+            | Self::Scale { ms, .. }
+            | Self::BadRollOut { ms, .. }
+            | Self::Unhealthy { ms, .. }
+            | Self::StuckPod { ms, .. }
+            | Self::ApiHangs { ms, .. }
+            | Self::RemovedWhenUpdated { ms, .. }
             | Self::UnmanagedPod { ms, .. }
             | Self::UnreadableMarker { ms, .. }
             | Self::Rogue { ms, .. } => Some(*ms),
@@ -305,6 +325,7 @@ impl Fault {
             | Self::Uncordon { .. }
             | Self::Acknowledge
             | Self::DeleteFleet
+            | Self::ClockAhead { .. }
             | Self::EditStatus { .. }
             | Self::EditSpec { .. }
             | Self::DeleteShadow { .. } => None,

@@ -7,6 +7,7 @@ use brupop_testbed::Fleet;
 use brupop_testbed::host::{Answer, Call, Command, Faults, Host};
 
 use crate::fault::{Fault, HostAnswer, HostCall};
+use crate::schedule::CALLS;
 
 /// What is wrong with each host for now.
 pub(crate) struct Hosts {
@@ -47,6 +48,15 @@ impl Hosts {
                     }
                 });
             }
+            Fault::ApiHangs { node, .. } => self.change(fleet, *node, |faults| {
+                for call in CALLS {
+                    if made {
+                        faults.answers.insert(call_of(call), Answer::Hang);
+                    } else {
+                        faults.answers.remove(&call_of(call));
+                    }
+                }
+            }),
             Fault::CommandFails { node, call, .. }
             | Fault::CommandHangs { node, call, .. }
             | Fault::CommandLasts { node, call, .. } => {

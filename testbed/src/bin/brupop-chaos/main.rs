@@ -18,6 +18,7 @@ mod schedule;
 mod shrink;
 mod tenants;
 mod watch;
+mod workloads;
 mod world;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! What people do to nodes, and to the operator, by the API server.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use anyhow::{Context as _, Result, ensure};
 use brupop_api::names::{
     self, FLEET, MARKER_ANNOTATION, PAUSE_ANNOTATION, UPDATE_NOW_ANNOTATION, UPDATER_INTERFACE_LABEL,
 };
-use brupop_api::{BottlerocketFleet, BottlerocketShadow};
+use brupop_api::{BottlerocketFleet, BottlerocketShadow, State};
 use brupop_testbed::NewNode;
 use brupop_testbed::host::Host;
 use brupop_testbed::operator::NAMESPACE;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams};
@@ -26,6 +28,8 @@ use crate::world::SHOP;
 pub(crate) const BY_HAND: &str = "example.org/cordoned-by-hand";
 /// Longest that a Node is tried to be made again: the API server may be away.
 const RECREATING: Duration = Duration::from_secs(30);
+/// Longest wait for the end of a node's update.
+const UPDATED_WITHIN: Duration = Duration::from_secs(10);
 /// Pause between two tries.
 const RETRY: Duration = Duration::from_millis(500);
 /// A marker that nobody can read.
@@ -198,6 +202,51 @@ pub(crate) async fn break_marker(client: Client, node: usize, broken: bool) -> R
 /// Deletes a Node.
 pub(crate) async fn remove_node(client: Client, node: usize) -> Result<()> {
     Api::<Node>::all(client).delete(&node_name(node), &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Deletes a Node once its update is over, and it is being watched or runs the last of its attempts; an autoscaler sees it
+/// empty. In vain if that does not happen soon.
+pub(crate) async fn remove_when_updated(client: Client, node: usize) -> Result<()> {
+    let shadows = shadows(client.clone());
+    let soon = timeout(UPDATED_WITHIN, async {
+        loop {
+            let shadow = shadows.get_opt(&shadow_name(node)).await;
+            let state = shadow.ok().flatten().map(|shadow| shadow.spec.state);
+            if state == Some(State::MonitoringUpdate) {
+                return;
+            }
+            sleep(RETRY / 5).await;
+        }
+    });
+    soon.await.context("no update of the node ended")?;
+    remove_node(client, node).await
+}
+
+/// What a leader whose clock is an hour ahead leaves behind: the times of a node's step and failure, and those of the ledger.
+pub(crate) async fn set_times_ahead(client: Client, node: usize) -> Result<()> {
+    let ahead = (Timestamp::now() + SignedDuration::from_hours(1)).to_string();
+    let shadows = shadows(client.clone());
+    let shadow = shadows.get(&shadow_name(node)).await?;
+    let mut spec = json!({"state_transition_timestamp": ahead});
+    if shadow.spec.failures.is_some() {
+        spec["failures"] = json!({"at": ahead});
+    }
+    let patch = Patch::Merge(json!({"metadata": {"uid": shadow.uid()}, "spec": spec}));
+    shadows.patch(&shadow_name(node), &PatchParams::default(), &patch).await?;
+    let fleets = Api::<BottlerocketFleet>::namespaced(client, NAMESPACE);
+    let fleet = fleets.get(FLEET).await?;
+    let status = fleet.status.clone().unwrap_or_default();
+    let slots: BTreeMap<&String, Json> =
+        status.slots.keys().map(|shadow| (shadow, json!({"since": ahead}))).collect();
+    let mut status = json!({"slots": slots});
+    if fleet.status.is_some_and(|status| status.last_finished.is_some()) {
+        status["lastFinished"] = json!(ahead);
+    }
+    // Of the ledger as it was read: a slot that was given back meanwhile must not come back.
+    let metadata = json!({"resourceVersion": fleet.metadata.resource_version});
+    let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
+    fleets.patch_status(FLEET, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 

@@ -21,10 +21,9 @@ use crate::people::{self, node_name};
 use crate::pools::{self, POOLS};
 use crate::prometheus::Prometheus;
 use crate::report::Report;
-use crate::schedule::{BUDGETED_LATER, BUDGETS, LAST};
-use crate::tenants;
+use crate::schedule::{BUDGETED_LATER, BUDGETS, CHANGED, LAST};
 use crate::watch::Watch;
-use crate::world;
+use crate::{tenants, workloads, world};
 
 /// The rule by which the test bed itself fails.
 pub(crate) const TEST_BED: &str = "test bed";
@@ -199,6 +198,13 @@ async fn tidy_up(fleet: &Fleet, settings: &Settings) -> Result<()> {
     for workload in BUDGETED_LATER {
         tenants::delete_another_budget(client.clone(), workload.to_owned()).await?;
     }
+    for workload in CHANGED {
+        workloads::scale(client.clone(), workload.to_owned(), None).await?;
+        workloads::roll_out(client.clone(), workload.to_owned(), false).await?;
+    }
+    for workload in BUDGETS {
+        workloads::set_ready(client.clone(), workload.to_owned(), 0, true).await?;
+    }
     let nodes = fleet.hosts.iter().cloned().enumerate();
     try_join_all(nodes.map(|(node, host)| tidy_up_node(client.clone(), node, host))).await?;
     Ok(())
@@ -212,6 +218,7 @@ async fn tidy_up_node(client: Client, node: usize, host: Host) -> Result<()> {
     pools::label(client.clone(), node, pools::tier(node).to_owned()).await?;
     people::uncordon_own(client.clone(), node).await?;
     tenants::delete_pod(client.clone(), node).await?;
+    workloads::release_pod(client.clone(), node).await?;
     people::break_marker(client, node, false).await
 }
 

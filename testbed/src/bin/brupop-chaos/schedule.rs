@@ -21,6 +21,8 @@ const RESTORED_AFTER: Range<u64> = 2_000..20_000;
 
 /// Deployments and the like with a budget; see `world.rs`.
 pub(crate) const BUDGETS: [&str; 4] = ["cart", "web", "db", "queue"];
+/// Workloads that people scale and roll out while nodes are updated.
+pub(crate) const CHANGED: [&str; 3] = ["cart", "cache", "db"];
 /// Deployments that may get another budget: one that has one, and one that has none.
 pub(crate) const BUDGETED_LATER: [&str; 2] = ["cart", "cache"];
 
@@ -167,7 +169,7 @@ const KINDS: [(u64, Make); 35] = [
 ];
 
 /// The same for the kinds that were thought of later.
-const LATER: [(u64, Make); 7] = [
+const LATER: [(u64, Make); 14] = [
     (2, |random, nodes| Fault::CommandHangs {
         node: node(random, nodes),
         call: *random.one(&COMMANDS),
@@ -198,6 +200,27 @@ const LATER: [(u64, Make); 7] = [
         unreadable: random.within(0..2) == 0,
         ms: random.within(5_000..20_000),
     }),
+    (3, |random, _| Fault::Scale {
+        workload: (*random.one(&CHANGED)).to_owned(),
+        replicas: *random.one(&[2, 6, 20, 40]),
+        ms: random.within(3_000..25_000),
+    }),
+    (2, |random, _| Fault::BadRollOut {
+        workload: (*random.one(&CHANGED)).to_owned(),
+        ms: random.within(5_000..25_000),
+    }),
+    (2, |random, _| Fault::Unhealthy {
+        workload: (*random.one(&BUDGETS)).to_owned(),
+        pods: *random.one(&[1, 2, 4]),
+        ms: random.within(5_000..30_000),
+    }),
+    (2, |random, nodes| Fault::StuckPod { node: node(random, nodes), ms: random.within(5_000..40_000) }),
+    (2, |random, nodes| Fault::ApiHangs { node: node(random, nodes), ms: random.within(3_000..25_000) }),
+    (2, |random, nodes| Fault::RemovedWhenUpdated {
+        node: node(random, nodes),
+        ms: random.within(12_000..25_000),
+    }),
+    (2, |random, nodes| Fault::ClockAhead { node: node(random, nodes) }),
     (1, |random, _| match random.within(0..4) {
         0 => configure("agent", "PREFETCH", "true"),
         1 => configure("agent", "PREFETCH", "false"),
@@ -212,7 +235,7 @@ fn configure(component: &str, setting: &str, value: &str) -> Fault {
 }
 
 const COMMANDS: [HostCall; 3] = [HostCall::Refresh, HostCall::Prepare, HostCall::Activate];
-const CALLS: [HostCall; 6] = [
+pub(crate) const CALLS: [HostCall; 6] = [
     HostCall::Os,
     HostCall::Status,
     HostCall::Refresh,

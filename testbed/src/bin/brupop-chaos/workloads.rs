@@ -1,0 +1,94 @@
+//! What people and controllers do to workloads while nodes are updated, and what becomes of their pods.
+
+use anyhow::{Context as _, Result, bail};
+use brupop_api::names::ZONE_LABEL;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value as Json, from_value, json};
+
+use crate::people::{gone, node_name};
+use crate::world::{SHOP, pod_spec};
+
+/// Keeps a pod that is being deleted.
+const FINALIZER: &str = "example.org/stuck";
+
+/// How many replicas a workload usually has; see `world.rs`.
+fn usual(workload: &str) -> Result<usize> {
+    Ok(match workload {
+        "cart" => 16,
+        "cache" => 5,
+        "db" => 3,
+        other => bail!("{other} is not scaled"),
+    })
+}
+
+/// Scales a workload, or scales it back.
+pub(crate) async fn scale(client: Client, workload: String, replicas: Option<usize>) -> Result<()> {
+    let replicas = replicas.map_or_else(|| usual(&workload), Ok)?;
+    patch(client, &workload, json!({"spec": {"replicas": replicas}})).await
+}
+
+/// Gives a workload a version whose pods no node takes, or the usual one.
+pub(crate) async fn roll_out(client: Client, workload: String, bad: bool) -> Result<()> {
+    let selector = json!({ZONE_LABEL: bad.then_some("nowhere")});
+    patch(client, &workload, json!({"spec": {"template": {"spec": {"nodeSelector": selector}}}})).await
+}
+
+async fn patch(client: Client, workload: &str, patch: Json) -> Result<()> {
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    if workload == "db" {
+        Api::<StatefulSet>::namespaced(client, SHOP).patch(workload, &params, &patch).await?;
+    } else {
+        Api::<Deployment>::namespaced(client, SHOP).patch(workload, &params, &patch).await?;
+    }
+    Ok(())
+}
+
+/// The first pods of a workload are Ready, or not.
+pub(crate) async fn set_ready(client: Client, workload: String, pods: usize, ready: bool) -> Result<()> {
+    let status = if ready { "True" } else { "False" };
+    let all = Api::<Pod>::namespaced(client, SHOP);
+    let of_workload = all.list(&ListParams::default().labels(&format!("app={workload}"))).await?;
+    let running = |pod: &&Pod| {
+        let status = pod.status.as_ref();
+        status.and_then(|status| status.phase.as_deref()) == Some("Running")
+    };
+    // All of them are well again: others may be the first ones by now.
+    let most = if ready { usize::MAX } else { pods };
+    for pod in of_workload.iter().filter(running).take(most) {
+        let conditions =
+            json!([{"type": "Ready", "status": status}, {"type": "ContainersReady", "status": status}]);
+        let patch =
+            Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": conditions}}));
+        // It may be gone by now.
+        let _ = all.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await;
+    }
+    Ok(())
+}
+
+/// A pod on this node that is being deleted, and stays.
+pub(crate) async fn stuck_pod(client: Client, node: usize) -> Result<()> {
+    let mut pod =
+        json!({"metadata": {"name": stuck_name(node), "finalizers": [FINALIZER]}, "spec": pod_spec("c")});
+    pod["spec"]["nodeName"] = json!(node_name(node));
+    let pod: Pod = from_value(pod)?;
+    let pods = Api::<Pod>::namespaced(client, SHOP);
+    pods.create(&PostParams::default(), &pod).await?;
+    pods.delete(&stuck_name(node), &DeleteParams::default().grace_period(1)).await?;
+    Ok(())
+}
+
+pub(crate) async fn release_pod(client: Client, node: usize) -> Result<()> {
+    let pods = Api::<Pod>::namespaced(client, SHOP);
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let released = pods.patch(&stuck_name(node), &PatchParams::default(), &patch).await;
+    gone(released.map(drop))?;
+    let now = DeleteParams::default().grace_period(0);
+    gone(pods.delete(&stuck_name(node), &now).await.map(drop)).context("the stuck pod")
+}
+
+fn stuck_name(node: usize) -> String {
+    format!("stuck-{node}")
+}
