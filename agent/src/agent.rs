@@ -11,7 +11,7 @@ mod reporter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brupop_agent_core::step::{HostFacts, Step, StepMemory, host_trouble, step};
+use brupop_agent_core::step::{HostFacts, Step, StepMemory, host_silence, host_trouble, step};
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{BottlerocketShadow, State, Write};
 use brupop_runtime::Shutdown;
@@ -24,7 +24,7 @@ use crate::host::HostCalls;
 use crate::options::Options;
 use crate::shadow::Seen;
 pub use absence::SocketAbandoned;
-use host_session::HostSession;
+use host_session::{HostSession, now};
 use reporter::Reporter;
 
 /// Looks after one host.
@@ -186,14 +186,16 @@ impl Agent {
         }
     }
 
-    /// Says in the shadow what has been wrong with the host's API for a while.
+    /// Says in the shadow what has been wrong with the host's API for a while, or fails the attempt if that lasts.
     async fn report_host_failure(
         &mut self,
         facts: &ShadowFacts<'_>,
         shadow: &Arc<BottlerocketShadow>,
     ) -> Option<Pause> {
         let (problem, reason) = self.host.lasting_failure()?;
-        let write = host_trouble(facts, problem, reason)?;
+        let now = now();
+        let ends = self.host.silence().and_then(|reason| host_silence(facts, reason, &now));
+        let write = ends.or_else(|| host_trouble(facts, problem, reason, &now))?;
         let (Ok(pause) | Err(pause)) = self.reporter.report(&write, shadow).await;
         Some(pause)
     }

@@ -44,7 +44,7 @@ pub struct Options {
     /// How often to ask again for a reboot that does not happen
     #[arg(long, env = "REBOOT_REPEAT_INTERVAL", default_value = "1m", value_parser = between::<1_000, DAY>)]
     pub reboot_repeat_interval: Duration,
-    /// The update is given up once the host has refused its commands, or to reboot, for this long
+    /// The update is given up once the host has refused its commands, or to reboot, or has not answered, for this long
     #[arg(long, env = "REFUSED_DEADLINE", default_value = "5m", value_parser = between::<0, DAY>)]
     pub refused_deadline: Duration,
     /// Download the chosen update while the node waits for its turn. This makes the turn shorter, and overwrites the old

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 const DELAY_MIN: Duration = Duration::from_millis(500);
 const DELAY_MAX: Duration = Duration::from_secs(30);
 /// A failure that lasts longer is worth telling the cluster.
-const LASTING: Duration = Duration::from_secs(30);
+pub(crate) const LASTING: Duration = Duration::from_secs(30);
 
 /// What is tried again, and how often it has failed since it last worked.
 #[derive(Debug)]
@@ -58,7 +58,12 @@ impl Retry {
 
     /// The reason, if it has failed for a good while.
     pub(crate) fn lasting(&self) -> Option<&str> {
-        self.log.reason().filter(|_| self.since.elapsed() >= LASTING)
+        self.failing_for(LASTING)
+    }
+
+    /// The reason, if it has failed for so long.
+    pub(crate) fn failing_for(&self, duration: Duration) -> Option<&str> {
+        self.log.reason().filter(|_| self.since.elapsed() >= duration)
     }
 }
 

@@ -45,14 +45,14 @@ pub struct StatusFacts<'a> {
     pub staged: Option<&'a Staged>,
     pub reboot_requested: Option<&'a str>,
     pub problem: Option<Problem>,
+    pub problem_since: Option<&'a str>,
     pub message: Option<&'a str>,
 }
 
-impl<'a> StatusFacts<'a> {
-    /// Why the host cannot look for updates, in its agent's words, if it cannot.
-    pub fn refresh_failed(&self) -> Option<&'a str> {
-        let problem = self.problem.filter(|problem| problem.prevents_refresh())?;
-        Some(self.message.unwrap_or(problem.as_str()))
+impl StatusFacts<'_> {
+    /// Does its agent say that the host cannot look for updates?
+    pub fn cannot_refresh(&self) -> bool {
+        self.problem.is_some_and(Problem::prevents_refresh)
     }
 }
 
@@ -85,6 +85,7 @@ impl<'a> ShadowFacts<'a> {
                 staged: status.staged.as_ref(),
                 reboot_requested: status.reboot_requested.as_deref(),
                 problem: status.problem,
+                problem_since: status.problem_since.as_deref(),
                 message: status.message.as_deref(),
             }),
         })
@@ -99,6 +100,12 @@ impl<'a> ShadowFacts<'a> {
     pub fn reports(&self, state: State) -> bool {
         self.status.current_state == Some(state)
             && self.status.attempt.unwrap_or(0) == self.spec.attempt.unwrap_or(0)
+    }
+
+    /// Has the agent claimed the reboot that is granted?
+    pub fn is_claimed(&self) -> bool {
+        self.spec.reboot_from_boot_id.is_some()
+            && self.spec.reboot_from_boot_id == self.status.reboot_requested
     }
 
     /// The version to update to, if there is one.
@@ -169,20 +176,6 @@ mod tests {
         ] {
             let status = StatusFacts { current_version, target_version, ..StatusFacts::default() };
             assert_eq!(facts(SpecFacts::default(), status).update(), update, "{status:?}");
-        }
-    }
-
-    #[test]
-    fn why_there_is_no_refresh_is_said_in_the_agents_words() {
-        for (problem, message, expected) in [
-            (Some(Problem::RefreshFailed), Some("no route"), Some("no route")),
-            (Some(Problem::HostUnreachable), Some("no answer"), Some("no answer")),
-            (Some(Problem::RefreshFailed), None, Some("RefreshFailed")),
-            (Some(Problem::StepFailed), Some("the host fell back"), None),
-            (None, Some("no route"), None),
-        ] {
-            let status = StatusFacts { problem, message, ..StatusFacts::default() };
-            assert_eq!(status.refresh_failed(), expected, "{problem:?}");
         }
     }
 }

@@ -221,6 +221,10 @@ pub struct BottlerocketShadowStatus {
     /// What is wrong, in one word, for decisions; `message` has the sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+    /// Since when the agent has said `problem`, without another word between; kept when the agent starts again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::crds::time_or_null")]
+    pub problem_since: Option<String>,
     /// What a person should know, at most 1 KiB, without line breaks. Nothing is decided on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::crds::message_or_null")]

@@ -64,6 +64,7 @@ pub enum Field<'a> {
     /// The claim.
     StatusRebootRequested,
     StatusProblem,
+    StatusProblemSince,
     StatusMessage,
     /// Node: `spec.unschedulable`.
     Unschedulable,
@@ -280,7 +281,7 @@ impl Write<'_> {
 
 impl Field<'_> {
     /// The fields of a shadow's status that are its agent's.
-    pub const OF_AGENTS: [Field<'static>; 11] = [
+    pub const OF_AGENTS: [Field<'static>; 12] = [
         Field::CurrentVersion,
         Field::TargetVersion,
         Field::CurrentState,
@@ -291,6 +292,7 @@ impl Field<'_> {
         Field::StatusStaged,
         Field::StatusRebootRequested,
         Field::StatusProblem,
+        Field::StatusProblemSince,
         Field::StatusMessage,
     ];
 
@@ -319,6 +321,7 @@ impl Field<'_> {
             Self::StatusStaged => "/status/staged".into(),
             Self::StatusRebootRequested => "/status/reboot_requested".into(),
             Self::StatusProblem => "/status/problem".into(),
+            Self::StatusProblemSince => "/status/problem_since".into(),
             Self::StatusMessage => "/status/message".into(),
             Self::Unschedulable => "/spec/unschedulable".into(),
             Self::ExcludedFromLoadBalancers => leaf("/metadata/labels", names::EXCLUDE_FROM_LB_LABEL),

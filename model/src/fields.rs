@@ -77,7 +77,8 @@ impl Fields for Shadow {
             Field::SpecTransitionTimestamp
             | Field::SpecFailures
             | Field::CrashCount
-            | Field::FailureTimestamp => Value::Absent,
+            | Field::FailureTimestamp
+            | Field::StatusProblemSince => Value::Absent,
             _ => return None,
         })
     }

@@ -61,6 +61,7 @@ pub(crate) fn shadow(shadow: &Shadow) -> ShadowFacts<'static> {
             staged: said_staged(shadow.staged),
             reboot_requested: shadow.claim.map(boot),
             problem: shadow.problem,
+            problem_since: None,
             message: shadow.message,
         },
     }
@@ -189,6 +190,7 @@ pub(crate) fn view(
         busy_zone: None,
         busy_control_plane: None,
         time: TimeFacts {
+            host_silent: false,
             exclude: false,
             exclusion_over: true,
             young: false,

@@ -290,6 +290,7 @@ async fn a_tested_field_that_changed_is_noticed(client: &Client) -> Result<()> {
         ("status", "staged", json!({"version": "1.20.0", "at": time}), Field::StatusStaged),
         ("status", "reboot_requested", json!(boot), Field::StatusRebootRequested),
         ("status", "problem", json!("StepFailed"), Field::StatusProblem),
+        ("status", "problem_since", json!(time), Field::StatusProblemSince),
         ("status", "message", json!("m"), Field::StatusMessage),
     ];
     for field in server.kind.fields() {

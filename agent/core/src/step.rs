@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use memory::Ended;
 pub use memory::{Asked, Prefetch, StepMemory};
 use report::Report;
-pub use report::host_trouble;
+pub use report::{host_silence, host_trouble};
 
 /// The host, as it answers now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub fn step<'a>(
         .filter(|image| !image::is_unfit(image, host, shadow, &memory));
     memory.note_distrust(host, shadow, ended, our_image.as_ref());
     let input = input::StepInput { host, shadow, memory: &memory, ended, our_image };
-    let mut report = Report::of(shadow);
+    let mut report = Report::of(shadow, host.now);
     report.current_version(host.version);
     report.boot_id(host.boot_id);
     if shadow.status.problem.is_some_and(Problem::is_of_host_api) && !input.host_api_fails() {

@@ -14,7 +14,7 @@ use super::refusals::Refusals;
 use crate::host::{Host, HostCalls, HostError, Status, parse_boot_id};
 use crate::options::Options;
 use crate::pace::Pace;
-use crate::retry::Retry;
+use crate::retry::{LASTING, Retry};
 
 /// Speaks to the host, and paces what is asked of it.
 #[derive(Debug)]
@@ -118,9 +118,7 @@ impl HostSession {
         };
         self.running = Some((boot_id.clone(), version.clone()));
         let status = self.host.status().await?;
-        let now = Timestamp::now();
-        let now = now.round(Unit::Second).unwrap_or(now).to_string();
-        Ok(HostAnswers { boot_id, version, status, now })
+        Ok(HostAnswers { boot_id, version, status, now: now() })
     }
 
     /// The error with which to end, once nobody has listened on the socket for too long.
@@ -133,6 +131,15 @@ impl HostSession {
         let HostFailures { questions, calls, call_problem, .. } = &self.failures;
         let unreachable = questions.lasting().map(|reason| (Problem::HostUnreachable, reason));
         unreachable.or_else(|| calls.lasting().map(|reason| (*call_problem, reason)))
+    }
+
+    /// Why the host's API has not answered, if that has been so for long enough to end an attempt.
+    pub(super) fn silence(&self) -> Option<&str> {
+        let HostFailures { questions, calls, call_problem, .. } = &self.failures;
+        let deadline = self.options.refused_deadline.max(LASTING);
+        let silent_calls =
+            || calls.failing_for(deadline).filter(|_| *call_problem == Problem::HostUnreachable);
+        questions.failing_for(deadline).or_else(silent_calls)
     }
 
     /// No call is left to be made. Returns whether one had failed.
@@ -205,6 +212,12 @@ impl HostSession {
             }
         }
     }
+}
+
+/// The time as it is written into the status.
+pub(super) fn now() -> String {
+    let now = Timestamp::now();
+    now.round(Unit::Second).unwrap_or(now).to_string()
 }
 
 /// The version that the host chooses.

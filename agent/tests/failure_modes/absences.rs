@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use brupop_api::State;
-use brupop_testbed::host::{Answer, Call, Durations, Faults};
+use brupop_api::{Problem, State};
+use brupop_testbed::host::{Answer, Call, Command, Durations, Faults};
+use tokio::time::Instant;
 
 use crate::solo::{NEW, Solo};
 
@@ -48,14 +49,89 @@ async fn a_short_absence_ends_nothing() {
     assert_eq!(solo.ends(), 0);
 }
 
+/// Since when the host's API has been said to be silent, if it is said.
+fn silent_since(solo: &Solo) -> Option<String> {
+    let status = solo.status();
+    status.problem_since.filter(|_| status.problem == Some(Problem::HostUnreachable))
+}
+
+async fn until_silent(solo: &Solo) -> String {
+    solo.until("silent", |status| status.problem == Some(Problem::HostUnreachable)).await;
+    silent_since(solo).unwrap()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_silent_host_api_is_waited_for() {
+async fn silence_in_mid_update_ends_the_attempt() {
+    let silent = [Call::Status, Call::Action(Command::Prepare), Call::Action(Command::Activate)];
+    for call in silent {
+        let solo = idle(false).await;
+        solo.faults(Faults::answer(call, Answer::Hang));
+        solo.stage(1);
+        until_silent(&solo).await;
+        let since = Instant::now();
+        let status = solo.until_at(1, State::ErrorReset).await;
+        assert!((3..=6).contains(&(since.elapsed().as_secs() / 60)), "{call:?}: {:?}", since.elapsed());
+        let message = status.message.unwrap();
+        assert!(message.starts_with("the host's API does not answer: "), "{message}");
+        assert_eq!((status.problem, status.crash_count), (Some(Problem::StepFailed), Some(1)));
+        assert_eq!(solo.ends(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_after_staging_ends_the_attempt() {
+    for granted in [false, true] {
+        let solo = idle(false).await;
+        solo.stage(1);
+        solo.until_at(1, STAGED).await;
+        solo.faults(Faults::answer(Call::Status, Answer::Hang));
+        if granted {
+            solo.grant();
+        }
+        let status = solo.until_at(1, State::ErrorReset).await;
+        assert_eq!((status.reboot_requested, solo.count("reboot")), (None, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_after_the_claim_ends_nothing() {
+    let solo = idle(false).await;
+    solo.stage(1);
+    solo.until_at(1, STAGED).await;
+    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
+    solo.grant();
+    solo.until_called("reboot", 0).await;
+    solo.faults(Faults::answer(Call::Status, Answer::Hang));
+    until_silent(&solo).await;
+    solo.never("it fails", || solo.status().current_state == Some(State::ErrorReset)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_of_an_idle_host_is_waited_for() {
     let solo = idle(false).await;
     solo.faults(Faults::answer(Call::Status, Answer::Hang));
-    solo.stage(1);
-    solo.never("it ends", || solo.ends() > 0).await;
+    until_silent(&solo).await;
+    solo.never("it ends", || solo.ends() > 0 || solo.status().crash_count.unwrap_or(0) > 0).await;
     solo.faults(Faults::default());
+    solo.stage(1);
     solo.until_at(1, STAGED).await;
+    assert_eq!((solo.status().problem, solo.status().problem_since), (None, None));
+}
+
+/// The API server has died, and with it one agent after the other: only the status remembers for how long.
+#[tokio::test(start_paused = true)]
+async fn since_when_it_is_silent_survives_agents() {
+    let solo = idle(true).await;
+    solo.faults(Faults {
+        lasting: [(Command::Prepare, Duration::from_hours(1))].into(),
+        ..Faults::default()
+    });
+    solo.stage(1);
+    solo.until_called("prepare-update", 0).await;
+    solo.place.host.restart_api(Duration::from_hours(2));
+    let since = until_silent(&solo).await;
+    solo.never("it changes", || silent_since(&solo) != Some(since.clone())).await;
+    assert!(solo.ends() > 10, "{}", solo.ends());
 }
 
 #[tokio::test(start_paused = true)]

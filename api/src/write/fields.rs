@@ -66,6 +66,7 @@ impl Fields for BottlerocketShadow {
             }
             Field::StatusRebootRequested => text(status.and_then(|status| status.reboot_requested.as_ref())),
             Field::StatusProblem => Value::problem_or_absent(status.and_then(|status| status.problem)),
+            Field::StatusProblemSince => text(status.and_then(|status| status.problem_since.as_ref())),
             Field::StatusMessage => text(status.and_then(|status| status.message.as_ref())),
             _ => return None,
         })
@@ -108,6 +109,7 @@ impl Fields for BottlerocketShadow {
                         status.problem =
                             if let Value::Problem(problem) = value { Some(*problem) } else { None };
                     }
+                    Field::StatusProblemSince => status.problem_since = to_text(value),
                     Field::StatusMessage => status.message = to_text(value),
                     _ => {}
                 }

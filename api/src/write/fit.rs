@@ -90,6 +90,7 @@ impl Field<'_> {
             | Self::StatusStaged
             | Self::StatusRebootRequested
             | Self::StatusProblem
+            | Self::StatusProblemSince
             | Self::StatusMessage => Part::Status,
             Self::Unschedulable
             | Self::ExcludedFromLoadBalancers
@@ -145,6 +146,7 @@ impl Field<'_> {
             | Self::Seen(_)
             | Self::StatusBootId
             | Self::StatusRebootRequested
+            | Self::StatusProblemSince
             | Self::StatusMessage
             | Self::UpdaterInterface
             | Self::OsImage

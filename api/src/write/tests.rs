@@ -62,6 +62,7 @@ fn status_rows() -> Vec<Row> {
         (Field::StatusStaged, staged(true), staged(false)),
         texts(Field::StatusRebootRequested),
         (Field::StatusProblem, Value::Problem(Problem::StepFailed), Value::Problem(Problem::HostUnreachable)),
+        texts(Field::StatusProblemSince),
         texts(Field::StatusMessage),
     ]
 }

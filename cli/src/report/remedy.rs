@@ -29,10 +29,15 @@ remedies! {
         "the host has to find an update: a new release, the host's turn in its update wave, or no version lock \
          (`apiclient update check` and `apiclient get settings.updates` on the host)",
     RefreshFailed =>
-        "the host has to reach its update repository: look at egress, proxy and the host's API server",
+        "the host has to reach its update repository: look at egress and proxy",
     CannotDisarm =>
         "the host has to reach its update repository, without which it cannot undo the activation: look at egress and proxy; \
          or let it boot the update, by a reboot of the drained node",
+    HostUnreachable => "the host's API server (apiserver.service) has to answer: look at the host",
+    CommandRefused => "the host has to take the commands: see what its API says, and what runs on it (`updog`, `thar-be-updates`)",
+    RebootRefused => "what keeps the host from rebooting has to end: see its inhibitors (`systemd-inhibit --list`)",
+    NotNextToBoot =>
+        "somebody has to activate the update on the host again (`apiclient update apply`), or wait until it is given up",
     NodeNotReady => "the node has to become Ready: repair it",
     TooManyLabels => "somebody has to remove labels or annotations of the Node, down to 1,000 of each",
     FleetPaused => "somebody has to resume the fleet (kubectl brupop resume)",
@@ -114,7 +119,7 @@ remedies! {
     RebootGranted => "the agent has to reboot the host",
     Rebooting => "the host has to come back with the new version, and the node has to become Ready",
     RebootOverdue =>
-        "the machine has to come back: look at it, or delete the Node if it never will",
+        "the machine has to reboot and come back: look at it, or delete the Node if it never will",
     ReturningToService => "nothing: the node is uncordoned next",
     Monitoring => "SOAK_SECONDS have to pass while the node stays Ready",
     WorkloadsUnavailable => "the workload that the sentence names has to become available again",

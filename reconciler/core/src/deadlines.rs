@@ -5,7 +5,7 @@ use std::time::Duration;
 use brupop_api::facts::ShadowFacts;
 use brupop_api::fleet::Slot;
 use brupop_api::shadow::Failures;
-use brupop_api::{Marker, State};
+use brupop_api::{Marker, Problem, State};
 use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::cluster::Entry;
@@ -194,8 +194,12 @@ impl Clock {
                 facts.step_overdue =
                     !shadow.reports(State::Idle) && self.passed(transition, durations.settle);
             }
-            State::StagedAndPerformedUpdate => facts.step_overdue = self.staging_overdue(shadow, times),
+            State::StagedAndPerformedUpdate => {
+                facts.step_overdue = self.staging_overdue(shadow, times);
+                facts.host_silent = self.host_silent(shadow, durations);
+            }
             State::RebootedIntoUpdate => {
+                facts.host_silent = !shadow.is_claimed() && self.host_silent(shadow, durations);
                 facts.step_overdue = self.reboot_overdue(shadow, times);
                 facts.not_ready_for_long = times.ready.is_none()
                     && times.not_ready.is_some_and(|since| self.is_older(since, LOST))
@@ -259,6 +263,12 @@ impl Clock {
         let unreachable = not_ready.is_some_and(|since| self.is_older(since, durations.settle))
             && self.passed(transition, durations.settle);
         unreachable || self.passed(transition, wait)
+    }
+
+    /// Agents end such an attempt themselves, unless they, too, come and go with the host's API.
+    fn host_silent(&mut self, shadow: &ShadowFacts<'_>, durations: &Durations) -> bool {
+        shadow.status.problem == Some(Problem::HostUnreachable)
+            && self.passed(shadow.status.problem_since, durations.settle)
     }
 
     fn reboot_overdue(&mut self, shadow: &ShadowFacts<'_>, times: &Times<'_>) -> bool {

@@ -417,7 +417,7 @@ impl EventText {
     /// The Event of a node whose reason becomes this one without a write of ours; `None` for most reasons.
     pub fn of_reason(view: &NodeView<'_>, reason: &Reason<'_>) -> Option<Self> {
         let (word, warning) = match reason {
-            Reason::RebootOverdue => ("RebootOverdue", true),
+            Reason::RebootOverdue(_) => ("RebootOverdue", true),
             _ => return None,
         };
         Some(Self::new(view, word, warning, reason.message().into_owned()))

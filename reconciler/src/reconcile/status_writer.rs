@@ -138,7 +138,7 @@ impl Reconciler {
                 let held_up = || self.leading.drainer.held_up_by(cluster.drain(name)?, now);
                 held_up().or_else(|| left(cluster, name))
             }
-            Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue => left(cluster, name),
+            Reason::RebootGranted | Reason::Rebooting | Reason::RebootOverdue(_) => left(cluster, name),
             Reason::Aborting(Abort::PodsComeBack) => cluster.drain(name)?.needed.clone(),
             Reason::Aborting(Abort::NodeChangesDenied) => cluster.entries.get(name)?.denied.clone(),
             Reason::Aborting(Abort::CannotDrain | Abort::BudgetAllowsNone) => {

@@ -235,6 +235,7 @@ fn shadow() -> impl Strategy<Value = Json> {
         ("staged", or_null(&[json!({"version": VERSIONS[1], "at": "2026-01-01T00:00:00.1Z"})])),
         ("reboot_requested", some_of(&boots)),
         ("problem", some_of(&texts(&Problem::ALL.map(Problem::as_str)))),
+        ("problem_since", or_null(&times)),
         ("message", some_of(&texts(&["", "~/\u{e9}\"", "looked for updates"]))),
         ("conditions", some_of(&conditions)),
     ]);
@@ -335,9 +336,11 @@ fn value(field: Field<'static>) -> BoxedStrategy<Value<'static>> {
         | Field::StatusAttempt
         | Field::Term => (0_u64..6).prop_map(Value::Number).boxed(),
         Field::SpecState | Field::CurrentState => select(&State::ALL[..]).prop_map(Value::State).boxed(),
-        Field::SpecTransitionTimestamp | Field::FailureTimestamp | Field::LastFinished | Field::Seen(_) => {
-            text(&TIMES)
-        }
+        Field::SpecTransitionTimestamp
+        | Field::FailureTimestamp
+        | Field::StatusProblemSince
+        | Field::LastFinished
+        | Field::Seen(_) => text(&TIMES),
         Field::SpecVersion | Field::CurrentVersion | Field::TargetVersion => text(&VERSIONS),
         Field::SpecBaselineBootId
         | Field::SpecRebootFromBootId

@@ -29,7 +29,7 @@ const OF_THE_REQUEST: [&str; 21] = [
 ];
 
 /// Places of an object, as JSON pointers.
-pub const OF_AN_OBJECT: [&str; 53] = [
+pub const OF_AN_OBJECT: [&str; 54] = [
     "/apiVersion",
     "/kind",
     "/metadata",
@@ -78,6 +78,7 @@ pub const OF_AN_OBJECT: [&str; 53] = [
     "/status/staged/unheard-of",
     "/status/reboot_requested",
     "/status/problem",
+    "/status/problem_since",
     "/status/message",
     "/status/conditions",
     "/status/conditions/0/reason",

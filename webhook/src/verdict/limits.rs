@@ -51,7 +51,7 @@ pub(super) fn within(old: &BottlerocketShadowStatus, new: &BottlerocketShadowSta
     Ok(())
 }
 
-fn texts(status: &BottlerocketShadowStatus) -> [Text<'_>; 8] {
+fn texts(status: &BottlerocketShadowStatus) -> [Text<'_>; 9] {
     let staged = status.staged.as_ref();
     let failed_at = status.state_transition_failure_timestamp.as_deref();
     [
@@ -60,6 +60,7 @@ fn texts(status: &BottlerocketShadowStatus) -> [Text<'_>; 8] {
         ("state_transition_failure_timestamp", failed_at, TIME_MAX, is_printable),
         ("boot_id", status.boot_id.as_deref(), BOOT_ID_MAX, is_boot_id),
         ("reboot_requested", status.reboot_requested.as_deref(), BOOT_ID_MAX, is_boot_id),
+        ("problem_since", status.problem_since.as_deref(), TIME_MAX, is_printable),
         ("message", status.message.as_deref(), MESSAGE_MAX, is_printable),
         ("staged.version", staged.map(|staged| staged.version.as_str()), VERSION_MAX, is_printable),
         ("staged.at", staged.map(|staged| staged.at.as_str()), TIME_MAX, is_printable),

@@ -9,21 +9,43 @@ use brupop_api::shadow::Staged;
 use brupop_api::{Field, Object, Problem, State, Value, Write};
 
 /// A write that says in the status what is wrong with the host's API; `None` if it stands there. [`super::step`] takes it back.
-pub fn host_trouble<'a>(shadow: &ShadowFacts<'a>, problem: Problem, reason: &str) -> Option<Write<'a>> {
-    let mut report = Report::of(shadow);
+pub fn host_trouble<'a>(
+    shadow: &ShadowFacts<'a>,
+    problem: Problem,
+    reason: &str,
+    now: &'a str,
+) -> Option<Write<'a>> {
+    let mut report = Report::of(shadow, now);
     report.problem(problem, reason);
+    report.write()
+}
+
+/// A write that ends the attempt, because the host's API has not answered for long; `None` if there is no attempt to end, or
+/// its reboot is claimed, so that the host may be going down.
+pub fn host_silence<'a>(shadow: &ShadowFacts<'a>, reason: &str, now: &'a str) -> Option<Write<'a>> {
+    let ends = match shadow.spec.state {
+        State::StagedAndPerformedUpdate => true,
+        State::RebootedIntoUpdate => !shadow.is_claimed() && !shadow.reached(),
+        State::Idle | State::MonitoringUpdate | State::ErrorReset => false,
+    };
+    let mut report = Report::of(shadow, now);
+    if ends && shadow.spec.attempt.is_some() {
+        report.failure(now, &format!("the host's API does not answer: {reason}"));
+    }
     report.write()
 }
 
 /// Collects what differs.
 pub(super) struct Report<'a> {
     shadow: ShadowFacts<'a>,
+    /// The time as it is written.
+    now: &'a str,
     sets: Vec<(Field<'a>, Value<'a>)>,
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn of(shadow: &ShadowFacts<'a>) -> Self {
-        Self { shadow: *shadow, sets: vec![] }
+    pub(super) fn of(shadow: &ShadowFacts<'a>, now: &'a str) -> Self {
+        Self { shadow: *shadow, now, sets: vec![] }
     }
 
     fn read(&self) -> &StatusFacts<'a> {
@@ -77,20 +99,21 @@ impl<'a> Report<'a> {
 
     /// What is wrong: a word to decide on, and a sentence for people.
     pub(super) fn problem(&mut self, problem: Problem, sentence: &str) {
-        self.set_problem(
-            Value::Problem(problem),
-            Value::Text(Cow::Owned(printable(sentence, MESSAGE_MAX).into_owned())),
-        );
+        let sentence = Value::Text(Cow::Owned(printable(sentence, MESSAGE_MAX).into_owned()));
+        self.set_problem(Some(problem), sentence);
     }
 
     /// Nothing is wrong any more.
     pub(super) fn no_problem(&mut self) {
-        self.set_problem(Value::Absent, Value::Absent);
+        self.set_problem(None, Value::Absent);
     }
 
-    fn set_problem(&mut self, problem: Value<'a>, message: Value<'a>) {
-        let read = Value::problem_or_absent(self.read().problem);
-        self.differ(Field::StatusProblem, &read, problem);
+    fn set_problem(&mut self, problem: Option<Problem>, message: Value<'a>) {
+        let StatusFacts { problem: read, problem_since, .. } = *self.read();
+        let since = if problem == read { problem_since } else { problem.map(|_| self.now) };
+        self.differ(Field::StatusProblem, &Value::problem_or_absent(read), Value::problem_or_absent(problem));
+        let read = Value::text_or_absent(problem_since);
+        self.differ(Field::StatusProblemSince, &read, Value::text_or_absent(since));
         let read = Value::text_or_absent(self.read().message);
         self.differ(Field::StatusMessage, &read, message);
     }

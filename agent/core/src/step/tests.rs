@@ -105,7 +105,9 @@ fn words(step: &Step<'_>) -> String {
         Step::Poll => "poll".to_owned(),
         Step::Wait => "wait".to_owned(),
         Step::Report(write) => {
-            let fields = write.sets.iter().map(|(field, value)| match value {
+            // It goes with the problem.
+            let sets = write.sets.iter().filter(|(field, _)| *field != Field::StatusProblemSince);
+            let fields = sets.map(|(field, value)| match value {
                 Value::Absent => format!("-{field:?}"),
                 Value::State(state) => state.to_string(),
                 Value::Problem(problem) => problem.to_string(),

@@ -75,8 +75,10 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (!node.agent_ready, Reason::AgentSilent),
     ])?;
     // Each update begins with a refresh, which would fail.
-    if let Some(why) = shadow.status.refresh_failed() {
-        return Err(Reason::RefreshFailed(why));
+    if shadow.status.cannot_refresh()
+        && let Some(reason) = Reason::of_status(&shadow.status)
+    {
+        return Err(reason);
     }
     // The Node says which version runs, whatever its agent says: no node is updated to the version that it runs.
     let update = shadow.update().filter(|version| Some(*version) != node.version);

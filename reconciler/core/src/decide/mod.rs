@@ -278,7 +278,7 @@ fn counts<'v, 'a: 'v>(
             continue;
         }
         counts.pending += u64::from(shadow.update().is_some());
-        counts.updated += u64::from(shadow.update().is_none() && shadow.status.refresh_failed().is_none());
+        counts.updated += u64::from(shadow.update().is_none() && !shadow.status.cannot_refresh());
     }
     counts
 }

@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use brupop_api::Problem;
 use brupop_api::conditions::ConditionStatus;
+use brupop_api::facts::StatusFacts;
 
 use crate::facts::Until;
 
@@ -84,6 +86,10 @@ Reason<'a> {
         "the host cannot look for updates (see its network, proxy and update repository): {why}",
     CannotDisarm(why: &'a str) =>
         "the last update was given up, but the host would still boot into it if it rebooted: {why}",
+    HostUnreachable(why: &'a str) => "Bottlerocket's API on the host does not answer: {why}",
+    CommandRefused(why: &'a str) => "Bottlerocket's API on the host refuses the commands of an update: {why}",
+    RebootRefused(why: &'a str) => "the host refuses to reboot: {why}",
+    NotNextToBoot(why: &'a str) => "the host would not boot the update: {why}",
     NodeNotReady => "the node is not Ready",
     TooManyLabels =>
         "the Node has more than 1,000 labels, or more than 1,000 annotations: remove some, so that the API server \
@@ -156,7 +162,7 @@ Reason<'a> {
         "the node is empty; its reboot waits until its volumes are detached (status.volumesInUse), for at most two minutes",
     RebootGranted => "the node is drained; its agent may reboot the host",
     Rebooting => "the host is rebooting",
-    RebootOverdue => "the host has not come back from its reboot in time: look at the machine",
+    RebootOverdue(how: &'a str) => "the host {how}: look at the machine",
     ReturningToService => "the node is being put back into service",
     Monitoring => "the node runs the new version, and is being monitored (SOAK_SECONDS)",
     WorkloadsUnavailable(owner: &'a str) =>
@@ -234,7 +240,24 @@ impl fmt::Display for Abort {
     }
 }
 
-impl Reason<'_> {
+impl<'a> Reason<'a> {
+    /// What is wrong on the host, as its agent says, if that keeps an update from going on.
+    pub(crate) fn of_status(status: &StatusFacts<'a>) -> Option<Self> {
+        let problem = status.problem?;
+        let why = status.message.unwrap_or(problem.as_str());
+        Some(match problem {
+            Problem::HostUnreachable => Self::HostUnreachable(why),
+            Problem::CommandRefused => Self::CommandRefused(why),
+            Problem::RebootRefused => Self::RebootRefused(why),
+            Problem::RefreshFailed => Self::RefreshFailed(why),
+            Problem::NotNextToBoot => Self::NotNextToBoot(why),
+            Problem::NoUpdateChosen
+            | Problem::PrefetchFailed
+            | Problem::PrefetchBlocked
+            | Problem::StepFailed => return None,
+        })
+    }
+
     /// Does a node with an update wait for nothing but its turn or its time? What else holds it back is about the node
     /// itself.
     pub fn waits_for_turn(&self) -> bool {

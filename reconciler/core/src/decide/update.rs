@@ -20,6 +20,11 @@ enum Boot {
     IntoUnknown,
 }
 
+/// How a host is that should have rebooted.
+const NOT_BACK: &str = "has not come back from its reboot in time";
+const STAYED: &str =
+    "was asked to reboot, has not done so in time, and its agent still reports from the same boot";
+
 fn boot(node: &NodeFacts<'_>, shadow: &ShadowFacts<'_>) -> Boot {
     let from = shadow.spec.reboot_from_boot_id.or(shadow.spec.baseline_boot_id);
     match (from == Some(node.boot_id), node.version) {
@@ -58,7 +63,7 @@ impl<'a> Case<'_, 'a> {
     /// has claimed it, or after the host is back.
     fn given_up(self) -> Option<Abort> {
         let Self { view, node, shadow, .. } = self;
-        if shadow.reports(State::ErrorReset) {
+        if shadow.reports(State::ErrorReset) || view.time.host_silent {
             Some(Abort::StepFailed)
         } else if !node.labelled {
             Some(Abort::NotLabelled)
@@ -142,11 +147,8 @@ impl<'a> Case<'_, 'a> {
             if echoed && shadow.status.target_version != shadow.spec.version {
                 return self.abort(Abort::OtherTarget);
             }
-            return Decision::wait(if node.agent_ready {
-                Reason::Staging(version)
-            } else {
-                Reason::AgentSilent
-            });
+            let waits = if node.agent_ready { Reason::Staging(version) } else { Reason::AgentSilent };
+            return Decision::wait(Reason::of_status(&shadow.status).unwrap_or(waits));
         }
         self.empty_then_grant()
     }
@@ -216,16 +218,20 @@ impl<'a> Case<'_, 'a> {
 
     /// The host reboots. If it does not come back, only a person can help.
     fn await_return(self) -> Decision<'a> {
-        if !self.view.time.step_overdue {
-            return Decision::wait(Reason::Rebooting);
+        let Self { view, node, shadow, .. } = self;
+        let in_same_boot = self.boot() == Boot::Same && node.ready && node.agent_ready;
+        if !view.time.step_overdue {
+            let wrong = Reason::of_status(&shadow.status).filter(|_| in_same_boot);
+            // A host that goes down answers nothing, either.
+            let wrong = wrong.filter(|wrong| !matches!(wrong, Reason::HostUnreachable(_)));
+            return Decision::wait(wrong.unwrap_or(Reason::Rebooting));
         }
+        let overdue = Reason::RebootOverdue(if in_same_boot { STAYED } else { NOT_BACK });
         // Who repairs nodes by replacing them may do so from now on.
         let kept = |marker: &&Marker| marker.do_not_disrupt || marker.scale_down_disabled;
-        match self.node.marker.filter(kept) {
-            Some(marker) => {
-                Decision::write(writes::release_to_autoscalers(self.node, marker), Reason::RebootOverdue)
-            }
-            None => Decision::wait(Reason::RebootOverdue),
+        match node.marker.filter(kept) {
+            Some(marker) => Decision::write(writes::release_to_autoscalers(node, marker), overdue),
+            None => Decision::wait(overdue),
         }
     }
 
@@ -253,7 +259,7 @@ impl<'a> Case<'_, 'a> {
         if !drained || !node.unschedulable {
             return Decision::write(writes::withdraw_grant(fleet, shadow), Reason::Draining);
         }
-        Decision::wait(Reason::RebootGranted)
+        Decision::wait(Reason::of_status(&shadow.status).unwrap_or(Reason::RebootGranted))
     }
 
     /// Wanted: the node in service for a while with the new version.

@@ -12,10 +12,11 @@ const CLAIMS: [&str; 4] = [
 ];
 
 /// (own text of the status, most characters)
-const TEXTS: [(&str, usize); 6] = [
+const TEXTS: [(&str, usize); 7] = [
     ("current_version", 64),
     ("target_version", 64),
     ("state_transition_failure_timestamp", 64),
+    ("problem_since", 64),
     ("boot_id", 64),
     ("reboot_requested", 64),
     ("message", 1024),

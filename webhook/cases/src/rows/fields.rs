@@ -41,9 +41,11 @@ pub(super) fn own() -> Vec<Row> {
         "a failure counted": Agent, known(),
             status(json!({"crash_count": 1, "state_transition_failure_timestamp": TIME})) => Allowed;
         "what is wrong, in a word and a sentence": Agent, known(),
-            status(json!({"problem": "RefreshFailed", "message": "refresh failed with exit status 1: no route"})) => Allowed;
-        "nothing wrong any more": Agent, (idle(), at_with(&json!({"problem": "StepFailed", "message": "m"}))),
-            status(json!({"problem": null, "message": null})) => Allowed;
+            status(json!({"problem": "RefreshFailed", "problem_since": TIME,
+                "message": "refresh failed with exit status 1: no route"})) => Allowed;
+        "nothing wrong any more": Agent,
+            (idle(), at_with(&json!({"problem": "StepFailed", "problem_since": TIME, "message": "m"}))),
+            status(json!({"problem": null, "problem_since": null, "message": null})) => Allowed;
         "what is wrong with another node's host": OtherAgent, known(), status(json!({"problem": "RefreshFailed"}))
             => ByBoth("agent-own-node");
         "failures reset": Agent, failed(),
@@ -172,6 +174,8 @@ pub(super) fn limits() -> Vec<Row> {
             => BySchema("should be greater than or equal to 0"), behind(unreadable());
         "a version that is none": Agent, known(), status(json!({"current_version": "latest"}))
             => BySchema("status.current_version"), alone("agent-report");
+        "a problem since no time": Agent, known(), status(json!({"problem": "StepFailed", "problem_since": "now"}))
+            => BySchema("problem_since"), alone("agent-report");
         "a time that is none": Agent, known(), status(json!({"state_transition_failure_timestamp": "now"}))
             => BySchema("state_transition_failure_timestamp"), alone("agent-report");
         "a problem that nobody knows": Agent, known(), status(json!({"problem": "Sulking"}))

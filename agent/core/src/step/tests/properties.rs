@@ -125,6 +125,7 @@ fn any_shadow() -> impl Strategy<Value = BottlerocketShadow> {
                     }),
                     reboot_requested: claim.map(Into::into),
                     problem,
+                    problem_since: problem.map(|_| NOW.into()),
                     message: message.map(Into::into),
                     conditions: vec![],
                 }
@@ -206,10 +207,17 @@ proptest! {
 
     #[test]
     fn problem_and_message_come_and_go_together(host in any_host(), shadow in any_shadow(), memory in any_memory()) {
-        let shadow = with(shadow, |_, status| status.message = status.problem.map(|problem| problem.to_string()));
-        let (stored, _) = reported(&host, shadow, memory);
-        let status = stored.status.unwrap_or_default();
+        let shadow = with(shadow, |_, status| {
+            status.message = status.problem.map(|problem| problem.to_string());
+            status.problem_since = status.problem.map(|_| "before".to_owned());
+        });
+        let (Step::Report(write), _) = step(&host, &facts(&shadow), &memory) else { return Ok(()) };
+        let mut stored = shadow.clone();
+        apply(&write, &mut stored).unwrap();
+        let (before, status) = (facts(&shadow).status.problem, stored.status.unwrap_or_default());
         prop_assert_eq!(status.problem.is_some(), status.message.is_some(), "{:?}", status);
+        let since = status.problem.map(|problem| if Some(problem) == before { "before" } else { NOW });
+        prop_assert_eq!(status.problem_since.as_deref(), since, "{:?}", status);
     }
 
     #[test]

@@ -380,7 +380,7 @@ fn whatever_the_host_says_can_be_reported() {
 #[test]
 fn trouble_with_the_host_is_said_once() {
     let reported = |shadow: &BottlerocketShadow, reason: &str| {
-        let write = host_trouble(&facts(shadow), Problem::HostUnreachable, reason);
+        let write = host_trouble(&facts(shadow), Problem::HostUnreachable, reason, NOW);
         write.map(|write| words(&Step::Report(write)))
     };
     assert_eq!(reported(&shadow(State::Idle), "no socket").as_deref(), Some("HostUnreachable \"no socket\""));

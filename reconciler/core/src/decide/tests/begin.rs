@@ -150,12 +150,12 @@ fn an_idle_node_says_why_it_waits() {
         (
             "cannot ask its host",
             |s| says(s, Problem::HostUnreachable, Some("nobody answers")),
-            Reason::RefreshFailed("nobody answers"),
+            Reason::HostUnreachable("nobody answers"),
         ),
         (
             "its host refuses to look, without a sentence",
             |s| says(s, Problem::CommandRefused, None),
-            Reason::RefreshFailed("CommandRefused"),
+            Reason::CommandRefused("CommandRefused"),
         ),
         ("its Node runs it already", |s| node(s, |n| n.version = Some(NEW)), Reason::NoUpdate),
         ("failed not long ago", |s| s.time.backing_off = true, Reason::BackingOff),

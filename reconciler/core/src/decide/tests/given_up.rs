@@ -1,9 +1,11 @@
 //! Updates that are given up, and what is left of them.
 
+use std::sync::LazyLock;
+
 use brupop_api::State::{
     self, ErrorReset, Idle, MonitoringUpdate, RebootedIntoUpdate, StagedAndPerformedUpdate,
 };
-use brupop_api::{Field, Value};
+use brupop_api::{Field, Marker, Problem, Value};
 
 use super::super::{Abort, Reason, node as decide, slots};
 use super::world::{
@@ -151,4 +153,51 @@ fn another_boot_is_put_back_first() {
         assert_eq!(decision.reason, Reason::ReturningToService, "{state} {version}");
         assert_eq!(sets(write(&decision), Field::Unschedulable), Some(Value::Absent));
     }
+}
+
+/// Granted, and claimed or not.
+fn granted(claimed: bool) -> NodeView<'static> {
+    static DRAINED: LazyLock<Marker> = LazyLock::new(|| marker(1, true));
+    let mut view = updating(RebootedIntoUpdate, StagedAndPerformedUpdate);
+    marked(&mut view, &DRAINED);
+    shadow(&mut view, |shadow| {
+        shadow.spec.reboot_from_boot_id = Some(FIRST_BOOT);
+        shadow.status.reboot_requested = claimed.then_some(FIRST_BOOT);
+    });
+    view
+}
+
+#[test]
+fn silence_of_the_host_ends_what_is_not_claimed() {
+    for (mut view, expected) in [
+        (updating(StagedAndPerformedUpdate, Idle), Some(Abort::StepFailed)),
+        (updating(StagedAndPerformedUpdate, StagedAndPerformedUpdate), Some(Abort::StepFailed)),
+        (granted(false), Some(Abort::StepFailed)),
+        (granted(true), None),
+    ] {
+        assert_eq!(aborts(&view), None, "{:?}", view.shadow);
+        view.time.host_silent = true;
+        assert_eq!(aborts(&view), expected, "{:?}", view.shadow);
+    }
+}
+
+#[test]
+fn what_is_wrong_on_the_host_is_the_reason() {
+    let told = |mut view: NodeView<'static>, problem| {
+        shadow(&mut view, |it| (it.status.problem, it.status.message) = (Some(problem), Some("no answer")));
+        let reason = decide(&fleet(), &view).reason;
+        let is_quoted = reason.message().ends_with(": no answer");
+        (reason.as_str(), is_quoted)
+    };
+    for problem in Problem::ALL {
+        let wrong = Reason::WORDS.contains(&problem.as_str()).then_some((problem.as_str(), true));
+        let staging = told(updating(StagedAndPerformedUpdate, Idle), problem);
+        assert_eq!(staging, wrong.unwrap_or(("Staging", false)), "{problem}");
+        let unclaimed = told(granted(false), problem);
+        assert_eq!(unclaimed, wrong.unwrap_or(("RebootGranted", false)), "{problem}");
+        // A host that goes down answers nothing.
+        let claimed = wrong.filter(|_| problem != Problem::HostUnreachable);
+        assert_eq!(told(granted(true), problem), claimed.unwrap_or(("Rebooting", false)), "{problem}");
+    }
+    assert_eq!(told(updating(StagedAndPerformedUpdate, Idle), Problem::HostUnreachable).0, "HostUnreachable");
 }

@@ -1,6 +1,6 @@
 //! Nodes and shadows in any state, consistent or not, as the API server has them.
 
-use brupop_api::{BottlerocketShadow, Marker, State, names};
+use brupop_api::{BottlerocketShadow, Marker, Problem, State, names};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
@@ -138,8 +138,10 @@ pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
     let reached = dice.one_of(&[state, state, state, State::Idle, states[4], states[1], states[2]]);
     let attempt = dice.one_of(&[Some(1), Some(2), Some(1), None]);
     let echoed = if dice.rarely(5) { dice.one_of(&[Some(1), None]) } else { attempt };
+    let wrong = dice.one_of(&Problem::ALL);
     let mut reported = json!({
-        "current_version": dice.one_of(&[OLD, OLD, NEW]), "problem": dice.one_of(&[None, None, Some("RefreshFailed"), Some("StepFailed")]),
+        "current_version": dice.one_of(&[OLD, OLD, NEW]), "problem": dice.one_of(&[None, None, None, Some(wrong)]),
+        "problem_since": dice.ago(),
         "message": dice.one_of(&[None, Some("no route")]), "target_version": dice.one_of(&[Some(NEW), Some(NEW), Some(NEW), Some("1.21.0"), None]),
         "current_state": reached, "attempt": echoed, "boot_id": dice.boot(), "reboot_requested": null,
     });

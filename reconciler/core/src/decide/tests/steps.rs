@@ -226,7 +226,13 @@ fn after_the_claim_only_the_node_counts() {
     view.time.step_overdue = true;
     node(&mut view, |node| node.paused = true);
     let decision = decide(&fleet(), &view);
-    assert_eq!((decision.effect, decision.reason), (None, Reason::RebootOverdue));
+    let sentence = decision.reason.message();
+    assert_eq!((decision.effect, decision.reason.as_str()), (None, "RebootOverdue"));
+    assert!(sentence.contains("reports from the same boot") && !sentence.contains("come back"), "{sentence}");
+    node(&mut view, |node| node.agent_ready = false);
+    let sentence = decide(&fleet(), &view).reason.message();
+    assert!(sentence.contains("has not come back"), "{sentence}");
+    node(&mut view, |node| node.agent_ready = true);
     view.time.step_overdue = false;
 
     rebooted(&mut view, NEW);

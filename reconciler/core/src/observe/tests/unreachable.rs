@@ -80,3 +80,29 @@ fn an_absence_is_waited_for_once() {
         }
     }
 }
+
+/// Only the agent's own word counts, and only what it has said without another word between.
+#[test]
+fn a_silent_host_is_told_by_its_agent() {
+    let silent_at = |now: &str, state: &str, change: Value| {
+        let spec = json!({"state": state, "state_transition_timestamp": "2026-11-21T03:00:00Z", "attempt": 7,
+            "reboot_from_boot_id": "boot-1"});
+        let mut status = json!({"current_state": "Idle", "attempt": 7, "problem": "HostUnreachable",
+            "problem_since": "2026-11-21T03:30:00Z"});
+        merge(&mut status, change);
+        let cluster = cluster([("n", json!({}))], [("brs-n", spec, status)]);
+        let durations = Durations { stage: SignedDuration::from_hours(4), ..durations() };
+        observe_at(&cluster, &durations, now).views[0].time.host_silent
+    };
+    for (state, change, expected) in [
+        ("StagedAndPerformedUpdate", json!({}), true),
+        ("RebootedIntoUpdate", json!({}), true),
+        ("RebootedIntoUpdate", json!({"reboot_requested": "boot-1"}), false),
+        ("MonitoringUpdate", json!({}), false),
+        ("StagedAndPerformedUpdate", json!({"problem": "RefreshFailed"}), false),
+        ("StagedAndPerformedUpdate", json!({"problem_since": null}), false),
+    ] {
+        assert!(!silent_at("2026-11-21T03:39:59Z", state, change.clone()), "{state} {change}");
+        assert_eq!(silent_at("2026-11-21T03:40:00Z", state, change.clone()), expected, "{state} {change}");
+    }
+}

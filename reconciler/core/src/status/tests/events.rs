@@ -146,6 +146,6 @@ fn a_refused_label_says_what_to_do() {
 #[test]
 fn a_reboot_that_is_overdue_is_a_warning() {
     let of = |reason| EventText::of_reason(&view(), &reason).map(|event| (event.reason, event.warning));
-    assert_eq!(of(Reason::RebootOverdue), Some(("RebootOverdue", true)));
+    assert_eq!(of(Reason::RebootOverdue("")), Some(("RebootOverdue", true)));
     assert_eq!(of(Reason::Rebooting), None, "the grant was told");
 }
