@@ -163,6 +163,10 @@ impl Agent {
                 self.memory = memory;
                 match facts.spec.state {
                     State::Idle => Pause::ShadowOr(self.host.idle_for(host)),
+                    // Somebody may deactivate the image.
+                    _ if facts.reports(State::StagedAndPerformedUpdate) => {
+                        Pause::ShadowOr(self.host.poll_interval())
+                    }
                     _ => Pause::Shadow,
                 }
             }

@@ -26,9 +26,9 @@ use brupop_agent_core::shorten::Shortened;
 use brupop_agent_core::step::{Command, HostCall};
 use calls::Answer;
 
-/// Longest answer that is kept, in bytes, when its long strings are cut. A status document with a hundred versions has a
-/// tenth.
-const BODY_MAX: usize = 256 * 1024;
+/// Longest answer that is kept, in bytes, when its long strings are cut. A status document with 40,000 versions has less
+/// than half of it.
+const BODY_MAX: usize = 2 * 1024 * 1024;
 /// Longest sentence of an error that is kept, in bytes.
 const SENTENCE_MAX: usize = 512;
 

@@ -124,6 +124,14 @@ impl Repeats {
         };
         self.allowed_at = Some(Instant::now() + pause);
     }
+
+    /// The call was made, whatever came of it. While a reboot that was accepted is under way, the host may refuse further
+    /// requests: these wait just as long.
+    pub(crate) fn asked(&mut self, call: HostCall, generation: u64, reboot: Duration) {
+        if call == HostCall::Reboot && self.last == Some((call, generation)) {
+            self.allowed_at = Some(Instant::now() + reboot);
+        }
+    }
 }
 
 /// Downloads ahead of the turn. The first of each version is made at once; if it fails, further ones come ever more rarely.
@@ -224,6 +232,11 @@ mod tests {
         assert_eq!(repeats.wait(prepare, 1), Some(Duration::from_secs(4)));
         repeats.accepted(HostCall::Reboot, 1, reboot);
         assert_eq!(repeats.wait(HostCall::Reboot, 1), Some(reboot));
+        tokio::time::advance(reboot).await;
+        repeats.asked(HostCall::Reboot, 1, reboot);
+        assert_eq!(repeats.wait(HostCall::Reboot, 1), Some(reboot), "also if the host refuses it now");
+        repeats.asked(HostCall::Reboot, 2, reboot);
+        assert_eq!(repeats.wait(HostCall::Reboot, 2), None, "it has accepted nothing yet");
     }
 
     #[tokio::test(start_paused = true)]

@@ -50,9 +50,9 @@ pub struct StatusFacts<'a> {
 }
 
 impl StatusFacts<'_> {
-    /// Does its agent say that the host cannot look for updates?
-    pub fn cannot_refresh(&self) -> bool {
-        self.problem.is_some_and(Problem::prevents_refresh)
+    /// Does its agent say that the host cannot look for updates, or cannot have any?
+    pub fn cannot_update(&self) -> bool {
+        self.problem.is_some_and(Problem::prevents_update)
     }
 }
 

@@ -16,6 +16,8 @@ pub enum Problem {
     RebootRefused,
     /// The host looked for updates in vain, or does not get to it.
     RefreshFailed,
+    /// The host's image has no in-place updates.
+    NoInPlaceUpdates,
     /// A newer version is available, and the host does not choose it.
     NoUpdateChosen,
     /// A download ahead of its turn failed.
@@ -32,11 +34,12 @@ pub enum Problem {
 
 impl Problem {
     /// Every problem.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::HostUnreachable,
         Self::CommandRefused,
         Self::RebootRefused,
         Self::RefreshFailed,
+        Self::NoInPlaceUpdates,
         Self::NoUpdateChosen,
         Self::PrefetchFailed,
         Self::PrefetchBlocked,
@@ -52,6 +55,7 @@ impl Problem {
             Self::CommandRefused => "CommandRefused",
             Self::RebootRefused => "RebootRefused",
             Self::RefreshFailed => "RefreshFailed",
+            Self::NoInPlaceUpdates => "NoInPlaceUpdates",
             Self::NoUpdateChosen => "NoUpdateChosen",
             Self::PrefetchFailed => "PrefetchFailed",
             Self::PrefetchBlocked => "PrefetchBlocked",
@@ -71,9 +75,9 @@ impl Problem {
         matches!(self, Self::StepFailed | Self::NotNextToBoot)
     }
 
-    /// Would an update, which begins with a refresh, fail at once?
-    pub fn prevents_refresh(self) -> bool {
-        self == Self::RefreshFailed || self.is_of_host_api()
+    /// Would an update fail for certain, most often at its first step, a refresh?
+    pub fn prevents_update(self) -> bool {
+        matches!(self, Self::RefreshFailed | Self::NoInPlaceUpdates) || self.is_of_host_api()
     }
 }
 
@@ -98,17 +102,17 @@ mod tests {
     #[test]
     fn what_a_problem_is_about_is_told_by_its_name() {
         use Problem::{
-            CannotDisarm, CommandRefused, HostUnreachable, NoUpdateChosen, NotNextToBoot, PrefetchBlocked,
-            PrefetchFailed, RebootRefused, RefreshFailed, StepFailed,
+            CannotDisarm, CommandRefused, HostUnreachable, NoInPlaceUpdates, NoUpdateChosen, NotNextToBoot,
+            PrefetchBlocked, PrefetchFailed, RebootRefused, RefreshFailed, StepFailed,
         };
         for problem in Problem::ALL {
             let expected = match problem {
                 HostUnreachable | CommandRefused | RebootRefused => (true, false, true),
-                RefreshFailed => (false, false, true),
+                RefreshFailed | NoInPlaceUpdates => (false, false, true),
                 NoUpdateChosen | PrefetchFailed | PrefetchBlocked | CannotDisarm => (false, false, false),
                 NotNextToBoot | StepFailed => (false, true, false),
             };
-            let told = (problem.is_of_host_api(), problem.is_of_attempt(), problem.prevents_refresh());
+            let told = (problem.is_of_host_api(), problem.is_of_attempt(), problem.prevents_update());
             assert_eq!(told, expected, "{problem}");
         }
     }

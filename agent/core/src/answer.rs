@@ -3,12 +3,17 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+use std::fmt;
+
 use brupop_api::crds::{VERSION_MAX, is_boot_id};
 use brupop_api::item::Unreadable;
 use brupop_api::printable::printable;
 use jiff::Timestamp;
 use semver::Version;
 use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::step::{Command, LastCommand, UpdateFacts, UpdateState};
 
@@ -51,10 +56,10 @@ struct OsDocument {
 }
 
 #[derive(Deserialize)]
-struct StatusDocument {
+struct StatusDocument<'a> {
     update_state: StateName,
-    #[serde(default)]
-    available_updates: serde_json::Value,
+    #[serde(borrow, default)]
+    available_updates: Option<&'a RawValue>,
     chosen_update: Option<Image>,
     staging_partition: Option<Partition>,
     most_recent_command: Option<CommandDocument>,
@@ -104,7 +109,7 @@ impl UpdateStatus {
     /// # Errors
     /// It makes no sense: says why.
     pub fn parse(body: &[u8]) -> Result<Self, Nonsense> {
-        let document: StatusDocument = read(body)?;
+        let document: StatusDocument<'_> = read(body)?;
         let image = |image: Option<Image>| image.map(|image| version(image.version)).transpose();
         Ok(Self {
             state: match document.update_state {
@@ -114,7 +119,7 @@ impl UpdateStatus {
                 StateName::Ready => UpdateState::Ready,
             },
             chosen: image(document.chosen_update)?,
-            newest: newest(&document.available_updates),
+            newest: document.available_updates.and_then(newest),
             staged_version: image(document.staging_partition.and_then(|partition| partition.image))?,
             last: document.most_recent_command.map(Last::of).transpose()?,
         })
@@ -175,11 +180,41 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Nonsense> {
 }
 
 /// The newest of a list of versions. What is no version is passed over, for nothing but a message rests on it.
-fn newest(available: &serde_json::Value) -> Option<String> {
-    let texts = available.as_array()?.iter().filter_map(|version| version.as_str());
-    let versions =
-        texts.filter(|text| text.len() <= VERSION_MAX).filter_map(|text| Version::parse(text).ok());
-    versions.max().map(|newest| newest.to_string())
+fn newest(available: &RawValue) -> Option<String> {
+    let Newest(newest) = serde_json::from_str(available.get()).ok()?;
+    newest.map(|newest| newest.to_string())
+}
+
+/// Of a list of versions, which may have many thousands, it keeps one at a time.
+struct Newest(Option<Version>);
+
+impl<'de> Deserialize<'de> for Newest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Newest;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of versions")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Newest, A::Error> {
+                let mut newest = None;
+                while let Some(item) = list.next_element::<&RawValue>()? {
+                    let text: Option<Cow<'_, str>> = serde_json::from_str(item.get()).ok();
+                    newest = newest.max(text.and_then(|text| short_version(&text)));
+                }
+                Ok(Newest(newest))
+            }
+        }
+
+        deserializer.deserialize_seq(List)
+    }
+}
+
+fn short_version(text: &str) -> Option<Version> {
+    Version::parse(text).ok().filter(|_| text.len() <= VERSION_MAX)
 }
 
 /// A version that the shadow's schema takes.

@@ -24,6 +24,7 @@ use memory::Ended;
 pub use memory::{Asked, Prefetch, StepMemory};
 use report::Report;
 pub use report::{host_silence, host_trouble};
+pub use written::has_no_in_place_updates;
 
 /// The host, as it answers now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

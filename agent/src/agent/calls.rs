@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use brupop_agent_core::step::{Asked, Command, HostCall, HostFacts, StepMemory, Updates};
+use brupop_agent_core::step::{
+    Asked, Command, HostCall, HostFacts, StepMemory, Updates, has_no_in_place_updates,
+};
 use brupop_api::facts::ShadowFacts;
 use brupop_api::{Problem, State};
 
@@ -37,6 +39,7 @@ impl HostSession {
             self.pace.prefetches.asked(version, self.options.refresh_interval);
         }
         self.refusals.on_answer(call, &outcome);
+        self.pace.repeats(call).asked(call, facts.generation, self.options.reboot_repeat_interval);
         let may_have_begun = may_have_begun(&outcome);
         if may_have_begun {
             self.pace.command.begun();
@@ -49,8 +52,13 @@ impl HostSession {
             }
             Ok(Outcome::Busy) => self.next_poll(),
             Ok(Outcome::NotFound(sentence) | Outcome::NotAllowed(sentence) | Outcome::Failed(sentence)) => {
+                let problem = if has_no_in_place_updates(&sentence) {
+                    Problem::NoInPlaceUpdates
+                } else {
+                    refused(call)
+                };
                 let sentence = format!("{} was refused: {sentence}", call.name());
-                self.failures.call_failed(refused(call), &sentence, prefetch.is_some())
+                self.failures.call_failed(problem, &sentence, prefetch.is_some())
             }
             Err(error) => {
                 self.failures.call_failed(Problem::HostUnreachable, &error.to_string(), prefetch.is_some())

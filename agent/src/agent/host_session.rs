@@ -192,6 +192,11 @@ impl HostSession {
         self.pace.polls.next(self.options.poll_interval)
     }
 
+    /// How often a host is looked at that is to stay as it is.
+    pub(super) fn poll_interval(&self) -> Duration {
+        self.options.poll_interval
+    }
+
     /// No command is waited for.
     pub(super) fn stop_polling(&mut self) {
         self.pace.polls.reset();

@@ -239,7 +239,7 @@ async fn a_failed_command_ends_the_attempt_quoting_stderr() {
         for (faults, words) in [
             (Faults::failing(command, "no space left\n"), "failed with exit status 1: no space left"),
             (vanishing, "failed with no exit status: "),
-            (killed, "failed with exit status 9: "),
+            (killed, "failed with exit status or signal 9: "),
         ] {
             let solo = idle(Durations::default()).await;
             solo.faults(faults);
@@ -344,5 +344,42 @@ async fn a_failed_undo_is_reported_until_it_works() {
         let status = solo.until_at(1, State::Idle).await;
         assert!(status.staged.is_some_and(|staged| staged.prefetched), "it waits for the next attempt");
         solo.until("no message", |status| status.message.is_none()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_without_dispatcher_has_no_in_place_updates() {
+    let mut solo = Solo::new(Durations::default(), &[]).await;
+    let no_dispatcher = "Unable to start the update dispatcher: No such file or directory (os error 2)";
+    solo.faults(Faults::answer(Call::Action(Command::Refresh), Answer::Refused(no_dispatcher.into())));
+    solo.start();
+    let has_none = |problem| problem == Some(Problem::NoInPlaceUpdates);
+    let status = solo.until("no in-place updates", |status| has_none(status.problem)).await;
+    assert_eq!(status.message, Some(format!("refresh was refused: {no_dispatcher}")));
+    solo.never("another word", || !has_none(solo.status().problem)).await;
+    solo.faults(Faults::default());
+    solo.until_idle_with_update().await;
+    solo.until("all is well", |status| status.problem.is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_with_one_partition_set_has_no_in_place_updates() {
+    for prefetch in [false, true] {
+        let mut solo = Solo::new(Durations::default(), if prefetch { &["--prefetch"] } else { &[] }).await;
+        solo.faults(Faults::failing(Command::Prepare, "Could not find inactive partition set"));
+        solo.start();
+        solo.until_idle_with_update().await;
+        if !prefetch {
+            solo.stage(1);
+            solo.until_at(1, State::ErrorReset).await;
+            solo.spec(&json!({"state": "Idle"}));
+            solo.until_at(1, State::Idle).await;
+        }
+        let has_none = |problem| problem == Some(Problem::NoInPlaceUpdates);
+        let status = solo.until("no in-place updates", |status| has_none(status.problem)).await;
+        assert!(status.message.unwrap().ends_with(": Could not find inactive partition set"));
+        let looked = solo.count("refresh-updates");
+        solo.never("another word", || !has_none(solo.status().problem)).await;
+        assert!(solo.count("refresh-updates") > looked, "although it looks for updates, and finds one");
     }
 }

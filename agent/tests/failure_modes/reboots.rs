@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brupop_api::State;
+use brupop_api::{Problem, State};
 use brupop_testbed::host::{Answer, Call, Command, Durations, Faults};
 use serde_json::json;
 
@@ -135,4 +135,52 @@ async fn a_reactivated_image_is_rebooted_into() {
     solo.faults(Faults::default());
     let status = solo.until_at(1, State::RebootedIntoUpdate).await;
     assert_eq!((status.current_version.as_deref(), status.crash_count.unwrap_or(0)), (Some(NEW), 0));
+}
+
+/// A person deactivates the image while the node is being drained, or before.
+#[tokio::test(start_paused = true)]
+async fn a_deactivated_image_ends_the_attempt_before_its_drain() {
+    let solo = staged().await;
+    let (_, since) = deactivate(&solo);
+    let status = solo.until_at(1, State::ErrorReset).await;
+    assert!(since.elapsed() <= Duration::from_mins(1), "{:?}", since.elapsed());
+    assert_eq!(status.message.as_deref(), Some("1.20.1 is not what the host would boot next"));
+    assert_eq!((status.crash_count, status.problem), (Some(1), Some(Problem::StepFailed)));
+}
+
+/// What was known before the boot is why it came to nothing.
+#[tokio::test(start_paused = true)]
+async fn why_a_host_fell_back_survives_its_boot() {
+    for restarted in [false, true] {
+        let mut solo = staged().await;
+        solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
+        solo.grant();
+        solo.until_called("reboot", 0).await;
+        deactivate(&solo);
+        solo.until("said", |status| status.problem == Some(Problem::NotNextToBoot)).await;
+        let before = solo.place.host.boot_id();
+        solo.place.host.reboot_now();
+        if restarted {
+            solo.until_booted(&before).await;
+            solo.start();
+        }
+        let status = solo.until_at(1, State::ErrorReset).await;
+        let told =
+            "the host fell back to 1.19.4 when it rebooted: 1.20.1 is not what the host would boot next";
+        assert_eq!((status.problem, status.message.as_deref()), (Some(Problem::NotNextToBoot), Some(told)));
+        assert_eq!((status.crash_count, status.boot_id == Some(before)), (Some(1), false));
+    }
+}
+
+/// An inhibitor delays the reboot, and the host refuses further requests meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_delayed_reboot_is_asked_for_again_only_now_and_then() {
+    let solo = staged().await;
+    solo.faults(Faults { reboot_ignored: true, ..Faults::default() });
+    solo.grant();
+    solo.until_called("reboot", 0).await;
+    let (asked, since) = (solo.count("reboot"), tokio::time::Instant::now());
+    solo.faults(Faults::answer(Call::Reboot, Answer::Refused("already in progress".into())));
+    solo.until_called("reboot", asked + 5).await;
+    assert!(since.elapsed() >= Duration::from_mins(3), "{:?}", since.elapsed());
 }

@@ -33,6 +33,8 @@ remedies! {
     CannotDisarm =>
         "the host has to reach its update repository, without which it cannot undo the activation: look at egress and proxy; \
          or let it boot the update, by a reboot of the drained node",
+    NoInPlaceUpdates =>
+        "nothing updates such a host in place: replace the node, and remove the opt-in label from nodes of this image",
     HostUnreachable => "the host's API server (apiserver.service) has to answer: look at the host",
     CommandRefused => "the host has to take the commands: see what its API says, and what runs on it (`updog`, `thar-be-updates`)",
     RebootRefused => "what keeps the host from rebooting has to end: see its inhibitors (`systemd-inhibit --list`)",

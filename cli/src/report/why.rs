@@ -100,7 +100,8 @@ fn of_shadow(shadow: &BottlerocketShadow) -> Why {
         target: status.target_version.as_deref().map(version),
         state: status.current_state.map(State::as_str),
         goal: Some(shadow.spec.state.as_str()),
-        problem: status.problem.map(Problem::as_str),
+        // A version lock is no problem; the sentence is shown all the same.
+        problem: status.problem.filter(|it| *it != Problem::NoUpdateChosen).map(Problem::as_str),
         agent_says: status.message.as_deref().map(sentence),
         last_failure: failure.map(|failed| Failure {
             reason: word(&failed.reason),

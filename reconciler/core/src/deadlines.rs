@@ -366,6 +366,14 @@ pub fn back_off_text(failures: &Failures, base: SignedDuration, uid: &str) -> Op
     ))
 }
 
+/// Why a node waits whose last attempt, begun for this version, has neither failed nor succeeded, and until when, as a part
+/// of a sentence; `None` if the time cannot be read.
+pub fn other_target_text(version: &str, transition: &str) -> Option<String> {
+    let until = times::read(Some(transition))?.checked_add(OTHER_TARGET_BACK_OFF).ok()?;
+    let until = until.round(Unit::Second).unwrap_or(until);
+    Some(format!("the update to {version} ended without a failure, and the node waits until {until}"))
+}
+
 /// What is wanted of one object. It is written only once it has been wanted for a moment, for most reasons last no longer;
 /// or once others have been wanted before it for long enough.
 #[derive(Debug)]
@@ -488,6 +496,13 @@ mod tests {
         let least = "2026-11-21T04:02:00Z".parse().unwrap();
         assert!(end >= least && end <= least + SignedDuration::from_secs(16), "{end}");
         assert!(event(2).unwrap().starts_with("it failed 2 times, "));
+        assert_eq!(
+            other_target_text("1.20.0", "2026-11-21T04:00:00.250Z").as_deref(),
+            Some(
+                "the update to 1.20.0 ended without a failure, and the node waits until 2026-11-21T04:01:00Z"
+            )
+        );
+        assert_eq!(other_target_text("1.20.0", "soon"), None);
         assert_eq!(back_off_text(&Failures::default(), SignedDuration::from_mins(2), ""), None, "no time");
     }
 }

@@ -447,7 +447,11 @@ fn left_behind(shadow: &ShadowFacts<'_>, why: Abort) -> String {
     match spec.version {
         _ if status.attempt != spec.attempt => String::new(),
         // It runs what it booted into, and nothing is undone.
-        _ if why == Abort::FellBack || spec.version == status.current_version => String::new(),
+        _ if matches!(why, Abort::FellBack | Abort::FellBackDeactivated)
+            || spec.version == status.current_version =>
+        {
+            String::new()
+        }
         // The DaemonSet's pod went with the label.
         Some(version) if why == Abort::NotLabelled => format!(
             "; its agent is gone and cannot undo anything: if {version} was activated, it stays so, and the host's next \

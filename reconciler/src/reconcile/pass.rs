@@ -262,6 +262,8 @@ impl Reconciler {
                     && pass.cluster.shadow(view.shadow_name).is_none();
                 last_pass.skip(if of_shadow { "BottlerocketShadow" } else { "Node" });
                 self.leave_alone(pass.cluster, view, why);
+                // Of a shadow that can be read: what stood there before says nothing any more.
+                self.explain(pass, view, &decision.reason);
                 continue;
             }
             self.leading.memory.look_after(view.shadow_name);

@@ -12,7 +12,7 @@ use super::pass::Pass;
 use super::requests::{Context, Key, Request};
 use crate::operation::Operation;
 use brupop_core::cluster::Cluster;
-use brupop_core::deadlines::back_off_text;
+use brupop_core::deadlines::{back_off_text, other_target_text};
 use brupop_core::decide::{Abort, Decision, Reason};
 use brupop_core::drain::Obstacle;
 use brupop_core::facts::NodeView;
@@ -156,8 +156,14 @@ impl Reconciler {
             ) => cluster.entries.get(name)?.evicted.clone().flatten().map(|(owner, _)| owner),
             Reason::BackingOff => {
                 let shadow = cluster.shadow(name)?;
-                let base = self.policy.durations.back_off_base;
-                back_off_text(shadow.spec.failures.as_ref()?, base, shadow.metadata.uid.as_deref()?)
+                let (spec, base) = (&shadow.spec, self.policy.durations.back_off_base);
+                match &spec.failures {
+                    Some(failures) => back_off_text(failures, base, shadow.metadata.uid.as_deref()?),
+                    None => other_target_text(
+                        spec.version.as_deref()?,
+                        spec.state_transition_timestamp.as_deref()?,
+                    ),
+                }
             }
             _ => None,
         }

@@ -42,6 +42,7 @@ impl<'a> StepInput<'_, 'a> {
         }
         if self.fell_back_unreported() {
             report.crash(self.host.now, &self.fell_back());
+            self.keep_cause(report);
         }
         report.state(State::Idle);
         report.staged(self.prefetched());
@@ -84,7 +85,11 @@ impl<'a> StepInput<'_, 'a> {
         let granted = self.shadow.spec.reboot_from_boot_id;
         if claim.is_some_and(|claim| claim != self.host.boot_id && granted == Some(claim)) {
             report.failure(self.host.now, &self.fell_back());
+            self.keep_cause(report);
             return Next::Wait;
+        }
+        if granted.is_none() && self.shadow.reports(State::StagedAndPerformedUpdate) && self.is_disarmed() {
+            report.failure(self.host.now, &self.not_next());
         }
         if granted != Some(self.host.boot_id) {
             return Next::Wait;
@@ -170,7 +175,27 @@ impl<'a> StepInput<'_, 'a> {
     }
 
     fn fell_back(&self) -> String {
-        format!("the host fell back to {} when it rebooted", self.host.version)
+        let fell_back = format!("the host fell back to {} when it rebooted", self.host.version);
+        if self.was_not_next() { format!("{fell_back}: {}", self.not_next()) } else { fell_back }
+    }
+
+    /// Was it said before the reboot that the host would not boot the update?
+    fn was_not_next(&self) -> bool {
+        self.shadow.status.problem == Some(Problem::NotNextToBoot)
+    }
+
+    /// The word that was said before the reboot stays, for it is why the host has come back with the old version.
+    fn keep_cause(&self, report: &mut Report<'a>) {
+        if self.was_not_next() {
+            report.problem(Problem::NotNextToBoot, &self.fell_back());
+        }
+    }
+
+    /// Is the update, which was next to boot, so no more? Somebody has deactivated it, or activated another.
+    pub(super) fn is_disarmed(&self) -> bool {
+        self.host
+            .known()
+            .is_some_and(|known| known.state != UpdateState::Ready || !self.is_ours_and_wanted(&known))
     }
 
     /// With the host's own words, which were said before.
@@ -193,7 +218,7 @@ impl<'a> StepInput<'_, 'a> {
             && !self.shadow.reports(State::ErrorReset)
     }
 
-    fn not_next(&self) -> String {
+    pub(super) fn not_next(&self) -> String {
         let version = self.shadow.spec.version.unwrap_or("the update");
         format!("{version} is not what the host would boot next")
     }

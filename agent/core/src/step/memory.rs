@@ -6,7 +6,7 @@ use brupop_api::shadow::Staged;
 use jiff::Timestamp;
 
 use super::goals::Next;
-use super::written::written_instead;
+use super::written::{has_no_in_place_updates, written_instead};
 use super::{Command, HostCall, HostFacts, LastCommand, Step, Updates};
 
 /// What this process remembers. If it is lost, something may be done twice, and nothing worse.
@@ -25,6 +25,8 @@ pub struct StepMemory {
     pub wrote_instead: Option<u64>,
     /// The attempt in which an activate of ours failed. A prepare that ends, or an activate that succeeds, clears it.
     pub activate_failed: Option<u64>,
+    /// A prepare of ours has failed because there is nowhere to write an update to.
+    pub no_in_place_updates: bool,
     /// When the host's last command ended, the staging partition held an image that we downloaded and do not trust. It may be
     /// overwritten by a download ahead of the turn; somebody else's image may not.
     pub distrusted_at: Option<Timestamp>,
@@ -77,6 +79,13 @@ pub(super) struct Ended<'a> {
     pub(super) last: LastCommand<'a>,
 }
 
+impl Ended<'_> {
+    /// Is it a prepare that failed because there is nowhere to write an update to?
+    pub(super) fn finds_no_partition(self) -> bool {
+        self.command == Command::Prepare && !self.last.success && has_no_in_place_updates(self.last.stderr)
+    }
+}
+
 impl StepMemory {
     /// Notes that the staging partition holds what is not to be trusted, although we downloaded it.
     pub(super) fn note_distrust(
@@ -86,6 +95,7 @@ impl StepMemory {
         ended: Option<Ended<'_>>,
         our_image: Option<&Staged>,
     ) {
+        self.no_in_place_updates |= ended.is_some_and(Ended::finds_no_partition);
         if shadow.status.staged.is_some() && our_image.is_none() {
             self.distrusted_at = host.last().map(|last| last.at);
         }

@@ -68,7 +68,9 @@ impl StepInput<'_, '_> {
         }
         match self.ended {
             Some(Ended { command: Command::Prepare, last, .. }) if !last.success => {
-                return Some((Problem::PrefetchFailed, failure("prefetch", &last)));
+                let nowhere = self.ended.is_some_and(Ended::finds_no_partition);
+                let problem = if nowhere { Problem::NoInPlaceUpdates } else { Problem::PrefetchFailed };
+                return Some((problem, failure("prefetch", &last)));
             }
             _ => {}
         }

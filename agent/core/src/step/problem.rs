@@ -33,6 +33,10 @@ impl StepInput<'_, '_> {
             None => self.shadow.status.problem.is_some() || self.failures_are_over(),
             Some(Problem::HostUnreachable | Problem::CommandRefused | Problem::RebootRefused) => false,
             Some(Problem::RefreshFailed) => self.host.last().is_some(),
+            // A look that ends well shows that there is an updater.
+            Some(Problem::NoInPlaceUpdates) => {
+                !self.memory.no_in_place_updates && self.host.last().is_some_and(LastCommand::found_updates)
+            }
             Some(Problem::NoUpdateChosen) => self.host.last().is_some_and(LastCommand::found_updates),
             Some(Problem::PrefetchFailed) => {
                 self.memory.prefetch == Prefetch::Off

@@ -16,7 +16,10 @@ pub fn host_trouble<'a>(
     now: &'a str,
 ) -> Option<Write<'a>> {
     let mut report = Report::of(shadow, now);
-    report.problem(problem, reason);
+    // A host that goes down answers nothing: why it may come back as it was is worth more.
+    if shadow.status.problem != Some(Problem::NotNextToBoot) {
+        report.problem(problem, reason);
+    }
     report.write()
 }
 

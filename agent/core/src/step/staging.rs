@@ -23,15 +23,26 @@ impl<'a> StepInput<'_, 'a> {
         if self.shadow.status.attempt != self.shadow.spec.attempt {
             return self.begin_attempt(report);
         }
-        if self.shadow.reached() || self.shadow.reports(State::ErrorReset) {
+        if self.shadow.reports(State::ErrorReset) {
             return Next::Wait;
         }
         if self.runs_wanted() {
             report.state(State::StagedAndPerformedUpdate);
             return Next::Wait;
         }
+        if self.shadow.reached() {
+            // A drain would lead nowhere.
+            if self.is_disarmed() {
+                report.failure(self.host.now, &self.not_next());
+            }
+            return Next::Wait;
+        }
         if let Some((command, last)) = self.failed_for_good() {
-            report.failure(self.host.now, &failure(command.name(), &last));
+            let sentence = failure(command.name(), &last);
+            report.failure(self.host.now, &sentence);
+            if self.ended.is_some_and(Ended::finds_no_partition) {
+                report.problem(Problem::NoInPlaceUpdates, &sentence);
+            }
             return Next::Wait;
         }
         let ready =

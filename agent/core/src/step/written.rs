@@ -14,6 +14,15 @@ const STARTING: &str = "Starting update to ";
 /// Stands in the line that says that nothing is written.
 const NOTHING: &str = "No update required";
 
+/// In the API server's sentence if the image has no updater, and in the updater's if the disk has no second partition set.
+const NO_IN_PLACE_UPDATES: [&str; 2] =
+    ["Unable to start the update dispatcher", "Could not find inactive partition set"];
+
+/// Do these words of the host mean that its image has no in-place updates?
+pub fn has_no_in_place_updates(words: &str) -> bool {
+    NO_IN_PLACE_UPDATES.iter().any(|sentence| words.contains(sentence))
+}
+
 /// What was written in place of the image that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Instead {

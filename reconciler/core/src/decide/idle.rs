@@ -75,7 +75,7 @@ fn able<'a>(fleet: &FleetFacts<'a>, view: &NodeView<'a>) -> Result<&'a str, Reas
         (!node.agent_ready, Reason::AgentSilent),
     ])?;
     // Each update begins with a refresh, which would fail.
-    if shadow.status.cannot_refresh()
+    if shadow.status.cannot_update()
         && let Some(reason) = Reason::of_status(&shadow.status)
     {
         return Err(reason);

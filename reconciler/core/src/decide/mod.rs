@@ -158,7 +158,9 @@ pub fn fleet<'o>(observed: &'o Observed<'_>) -> FleetDecision<'o> {
         nodes[at] = Decision::wait(Reason::NotUnderstood(why));
     }
     name_those_behind(fleet, views, &survey, &mut nodes);
-    let counts = Counts { not_opted_in: *not_opted_in, ..counts(fleet, with_slots) };
+    let understood = with_slots.enumerate().filter(|(at, _)| !unreadable.contains_key(at));
+    let counts = counts(fleet, understood.map(|(_, with_slot)| with_slot));
+    let counts = Counts { not_opted_in: *not_opted_in, ..counts };
     FleetDecision { slots, nodes, counts }
 }
 
@@ -262,7 +264,7 @@ fn undo_when_ready<'a>(
 }
 
 /// The counts of the fleet's status, which are columns of `kubectl get brf`. A node that cannot look for updates is
-/// neither up to date nor behind.
+/// neither up to date nor behind, and one that cannot be read is not counted.
 fn counts<'v, 'a: 'v>(
     fleet: &FleetFacts<'_>,
     views: impl Iterator<Item = (&'v NodeView<'a>, Option<&'a Slot>)>,
@@ -278,7 +280,7 @@ fn counts<'v, 'a: 'v>(
             continue;
         }
         counts.pending += u64::from(shadow.update().is_some());
-        counts.updated += u64::from(shadow.update().is_none() && !shadow.status.cannot_refresh());
+        counts.updated += u64::from(shadow.update().is_none() && !shadow.status.cannot_update());
     }
     counts
 }

@@ -86,6 +86,8 @@ Reason<'a> {
         "the host cannot look for updates (see its network, proxy and update repository): {why}",
     CannotDisarm(why: &'a str) =>
         "the last update was given up, but the host would still boot into it if it rebooted: {why}",
+    NoInPlaceUpdates(why: &'a str) =>
+        "the host's image has no in-place updates, so only a new node updates it; remove its opt-in label: {why}",
     HostUnreachable(why: &'a str) => "Bottlerocket's API on the host does not answer: {why}",
     CommandRefused(why: &'a str) => "Bottlerocket's API on the host refuses the commands of an update: {why}",
     RebootRefused(why: &'a str) => "the host refuses to reboot: {why}",
@@ -175,6 +177,7 @@ words! {
 /// Why an update is given up. The texts end a sentence.
 Abort {
     StepFailed => "the agent could not complete the step; status.message says why",
+    NoInPlaceUpdates => "the host's image has no in-place updates",
     DeadlineExceeded => "the step took longer than it may",
     DrainTimedOut => "the node could not be emptied in time",
     TooManyPods => "there are so many pods on the node that they are not looked at any more",
@@ -184,6 +187,9 @@ Abort {
         "pods come back each time they are evicted, and a budget covers them, or they belong to too many workloads",
     NodeChangesDenied => "the API server refuses changes of the Node",
     FellBack => "the host came back with a version other than the wanted one",
+    FellBackDeactivated =>
+        "the host came back with a version other than the wanted one; before its reboot its agent had said that the update \
+         was not what it would boot next, so somebody may have deactivated it",
     NotBottlerocket => "the host came back, and its Node's OS image names no version of Bottlerocket",
     NotReady => "the node was not Ready with the new version",
     WorkloadsUnavailable => "a workload whose pods were evicted did not become available again",
@@ -251,6 +257,8 @@ impl<'a> Reason<'a> {
             Problem::RebootRefused => Self::RebootRefused(why),
             Problem::RefreshFailed => Self::RefreshFailed(why),
             Problem::NotNextToBoot => Self::NotNextToBoot(why),
+            Problem::NoInPlaceUpdates => Self::NoInPlaceUpdates(why),
+            Problem::CannotDisarm => Self::CannotDisarm(why),
             Problem::NoUpdateChosen
             | Problem::PrefetchFailed
             | Problem::PrefetchBlocked
@@ -320,6 +328,7 @@ impl Abort {
         !matches!(
             self,
             Self::OtherTarget
+                | Self::NoInPlaceUpdates
                 | Self::VersionHalted
                 | Self::NodePaused
                 | Self::PoolClosed
@@ -333,7 +342,7 @@ impl Abort {
     /// Was this failure seen on Nodes or workloads, which no agent can write? Only such failures count against a
     /// version.
     pub fn is_corroborated(reason: &str) -> bool {
-        [Self::FellBack, Self::NotReady, Self::WorkloadsUnavailable]
+        [Self::FellBack, Self::FellBackDeactivated, Self::NotReady, Self::WorkloadsUnavailable]
             .iter()
             .any(|seen| reason == seen.as_str())
     }

@@ -2,7 +2,7 @@
 
 use brupop_api::facts::ShadowFacts;
 use brupop_api::shadow::DrainObstacle;
-use brupop_api::{Field, Marker, State, Value};
+use brupop_api::{Field, Marker, Problem, State, Value};
 
 use super::{Abort, Case, Decision, Effect, Milestone, Reason, pool, pool_halts, writes};
 use crate::facts::{Evicted, NodeFacts};
@@ -63,7 +63,10 @@ impl<'a> Case<'_, 'a> {
     /// has claimed it, or after the host is back.
     fn given_up(self) -> Option<Abort> {
         let Self { view, node, shadow, .. } = self;
-        if shadow.reports(State::ErrorReset) || view.time.host_silent {
+        let fails_for_ever = shadow.status.problem == Some(Problem::NoInPlaceUpdates);
+        if shadow.reports(State::ErrorReset) && fails_for_ever {
+            Some(Abort::NoInPlaceUpdates)
+        } else if shadow.reports(State::ErrorReset) || view.time.host_silent {
             Some(Abort::StepFailed)
         } else if !node.labelled {
             Some(Abort::NotLabelled)
@@ -76,6 +79,12 @@ impl<'a> Case<'_, 'a> {
         } else {
             None
         }
+    }
+
+    /// What the agent had said of it does not keep it from being counted: no word of an agent may hide a bad release.
+    fn fell_back(self) -> Abort {
+        let deactivated = self.shadow.status.problem == Some(Problem::NotNextToBoot);
+        if deactivated { Abort::FellBackDeactivated } else { Abort::FellBack }
     }
 
     /// Is the version halted? Then the update is given up, as long as the host does not run it.
@@ -131,7 +140,7 @@ impl<'a> Case<'_, 'a> {
             Boot::IntoUpdate => {
                 return Decision::write(writes::skip_reboot(fleet, shadow), Reason::ReturningToService);
             }
-            Boot::IntoOther if shadow.reached() => return self.abort(Abort::FellBack),
+            Boot::IntoOther if shadow.reached() => return self.abort(self.fell_back()),
             Boot::IntoOther | Boot::IntoUnknown => return self.abort(Abort::RebootedByItself),
             // Upstream's operator had begun, and the host came up with the update before we took it over.
             Boot::Same if node.version.is_some() && node.version == shadow.spec.version => {
@@ -197,7 +206,7 @@ impl<'a> Case<'_, 'a> {
             return undo;
         }
         match boot {
-            Boot::IntoOther => self.abort(Abort::FellBack),
+            Boot::IntoOther => self.abort(self.fell_back()),
             Boot::IntoUnknown => self.abort(Abort::NotBottlerocket),
             Boot::Same | Boot::IntoUpdate => self.watch_it(),
         }

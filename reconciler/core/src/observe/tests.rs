@@ -227,8 +227,8 @@ fn what_cannot_be_read_is_left_alone() {
         [("a", json!({})), ("n", bad), ("o", json!({}))],
         [
             ("brs-a", json!({"state": "Dreaming"}), json!({})),
-            ("brs-n", json!({"state": "Idle", "attempt": 1}), json!({})),
-            ("brs-o", json!({"state": "Idle"}), json!({})),
+            ("brs-n", json!({"state": "Idle", "attempt": 1}), json!({"current_version": "1.19.4"})),
+            ("brs-o", json!({"state": "Idle"}), json!({"current_version": "1.19.4"})),
         ],
     );
     let durations = durations();
@@ -241,7 +241,8 @@ fn what_cannot_be_read_is_left_alone() {
     // The marker that stands for it names nothing, so it would be removed, if not for this.
     let node = |at: usize| decide::node(&observed.fleet, &observed.views[at]).effect;
     assert!(matches!(node(1), Some(Effect::Write(_))), "{:?}", node(1));
-    let decisions = decide::fleet(&observed).nodes;
+    let decide::FleetDecision { nodes: decisions, counts, .. } = decide::fleet(&observed);
+    assert_eq!(counts.updated, 1, "what cannot be read does not count as up to date");
     for left_alone in &decisions[..2] {
         assert!(matches!(left_alone.reason, Reason::NotUnderstood(_)) && left_alone.effect.is_none());
     }

@@ -89,7 +89,9 @@ impl<'a> Tally<'a> {
             let from_to = node.version.zip(reported.and_then(|shadow| shadow.update()));
             let first = Waiting { nodes: 0, reason, from_to };
             self.waiting.entry(reason.as_str()).or_insert(first).nodes += 1;
-        } else if reported.is_none_or(|shadow| shadow.status.cannot_refresh()) {
+        } else if matches!(reason, Reason::NotUnderstood(_))
+            || reported.is_none_or(|shadow| shadow.status.cannot_update())
+        {
             self.unknown += 1;
         } else {
             self.counts.updated_nodes += 1;

@@ -23,11 +23,12 @@ const TEXTS: [(&str, usize); 7] = [
 ];
 
 /// What an agent may say is wrong.
-const PROBLEMS: [&str; 10] = [
+const PROBLEMS: [&str; 11] = [
     "HostUnreachable",
     "CommandRefused",
     "RebootRefused",
     "RefreshFailed",
+    "NoInPlaceUpdates",
     "NoUpdateChosen",
     "PrefetchFailed",
     "PrefetchBlocked",

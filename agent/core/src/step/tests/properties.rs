@@ -162,6 +162,7 @@ fn any_memory() -> impl Strategy<Value = StepMemory> {
                 refreshed,
                 wrote_instead,
                 activate_failed,
+                no_in_place_updates: refused,
                 distrusted_at,
                 refresh_due,
                 prefetch,

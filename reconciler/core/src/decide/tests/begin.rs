@@ -121,7 +121,7 @@ fn says(view: &mut NodeView<'static>, problem: Problem, message: Option<&'static
 
 #[test]
 fn other_problems_hold_no_update_up() {
-    for problem in Problem::ALL.into_iter().filter(|problem| !problem.prevents_refresh()) {
+    for problem in Problem::ALL.into_iter().filter(|problem| !problem.prevents_update()) {
         let mut view = idle();
         // Not even in the words of another problem.
         says(&mut view, problem, Some(ROUTE));

@@ -201,3 +201,32 @@ fn what_is_wrong_on_the_host_is_the_reason() {
     }
     assert_eq!(told(updating(StagedAndPerformedUpdate, Idle), Problem::HostUnreachable).0, "HostUnreachable");
 }
+
+/// A person may lift such a halt at once. But no word of an agent may hide a bad release.
+#[test]
+fn what_the_agent_knew_before_a_fall_back_is_told_and_counts() {
+    let mut view = granted(true);
+    shadow(&mut view, |shadow| shadow.status.problem = Some(Problem::NotNextToBoot));
+    rebooted(&mut view, OLD);
+    node(&mut view, |node| (node.marker, node.unschedulable, node.tainted) = (None, false, false));
+    let decision = decide(&fleet(), &view);
+    assert_eq!(decision.reason, Reason::Aborting(Abort::FellBackDeactivated));
+    assert!(
+        decision.reason.message().contains("not what it would boot next"),
+        "{}",
+        decision.reason.message()
+    );
+    let Some(Value::Failures(failures)) = sets(write(&decision), Field::SpecFailures) else {
+        panic!("no failure")
+    };
+    assert!(Abort::is_corroborated(&failures.reason), "{}", failures.reason);
+}
+
+#[test]
+fn an_image_without_in_place_updates_is_no_failure() {
+    let mut view = updating(StagedAndPerformedUpdate, ErrorReset);
+    shadow(&mut view, |shadow| shadow.status.problem = Some(Problem::NoInPlaceUpdates));
+    let decision = decide(&fleet(), &view);
+    assert_eq!(decision.reason, Reason::Aborting(Abort::NoInPlaceUpdates));
+    assert_eq!((next_state(&decision), sets(write(&decision), Field::SpecFailures)), (Some(Idle), None));
+}

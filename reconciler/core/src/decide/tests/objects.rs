@@ -96,7 +96,7 @@ pub(super) fn node(name: &str, shadow: Option<&BottlerocketShadow>, dice: &mut D
             "creationTimestamp": dice.ago()},
         "spec": {"unschedulable": dice.rarely(3), "taints": taints},
         "status": {
-            "volumesInUse": if dice.rarely(4) { vec!["a"] } else { vec![] },
+            "volumesInUse": if dice.rarely(2) { vec!["a"] } else { vec![] },
             "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": dice.ago()}],
             "nodeInfo": {"bootID": dice.one_of(&[FIRST_BOOT, FIRST_BOOT, SECOND_BOOT]),
                 "osImage": format!("{os_image} {version} ({variant})"),
@@ -138,10 +138,11 @@ pub(super) fn shadow(name: &str, dice: &mut Dice<'_>) -> BottlerocketShadow {
     let reached = dice.one_of(&[state, state, state, State::Idle, states[4], states[1], states[2]]);
     let attempt = dice.one_of(&[Some(1), Some(2), Some(1), None]);
     let echoed = if dice.rarely(5) { dice.one_of(&[Some(1), None]) } else { attempt };
-    let wrong = dice.one_of(&Problem::ALL);
+    let problems = [None; Problem::ALL.len()].into_iter().chain(Problem::ALL.map(Some));
+    let problems: Vec<Option<Problem>> = problems.collect();
     let mut reported = json!({
-        "current_version": dice.one_of(&[OLD, OLD, NEW]), "problem": dice.one_of(&[None, None, None, Some(wrong)]),
-        "problem_since": dice.ago(),
+        "current_version": dice.one_of(&[OLD, OLD, NEW]), "problem": dice.one_of(&problems),
+        "problem_since": "2026-11-21T03:55:00Z",
         "message": dice.one_of(&[None, Some("no route")]), "target_version": dice.one_of(&[Some(NEW), Some(NEW), Some(NEW), Some("1.21.0"), None]),
         "current_state": reached, "attempt": echoed, "boot_id": dice.boot(), "reboot_requested": null,
     });

@@ -90,7 +90,7 @@ fn only_undoes(write: &Write<'_>) -> bool {
 fn random_fleets_get_everywhere() {
     let mut runner = TestRunner::deterministic();
     let mut met = BTreeSet::new();
-    for _ in 0..4096 {
+    for _ in 0..16384 {
         let fleet = fleet().new_tree(&mut runner).unwrap().current();
         let cluster = fleet.cluster();
         let observed = fleet.observe(&cluster);
