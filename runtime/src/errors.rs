@@ -36,12 +36,19 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
     sentence
 }
 
-/// What the API server says in a Status. If the answer was none, and so its message is the whole body, another sentence.
+/// What the API server says in a Status. If the answer was none, and so its message is the whole body, another sentence. An
+/// object that a message quotes, as when the API server cannot take back what it has stored, is left out.
 pub fn status_message(status: &Status) -> Cow<'_, str> {
     if status.reason == MADE_UP {
         return Cow::Owned(format!("the answer has code {} and is not a Status", status.code));
     }
-    Cow::Borrowed(&status.message)
+    let message = &status.message;
+    // As text, and within a text that is quoted.
+    let object = ["{\"", "{\\\""].iter().filter_map(|begins| message.find(begins)).min();
+    match object.map(|at| (at, message.rfind('}').unwrap_or(message.len()).max(at))) {
+        Some((from, to)) => Cow::Owned(format!("{}{{…{}", &message[..from], &message[to..])),
+        None => Cow::Borrowed(message),
+    }
 }
 
 /// What is said of one error of a chain.

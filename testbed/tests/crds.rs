@@ -421,7 +421,7 @@ async fn kubectl_shows_the_columns(control_plane: &ControlPlane) -> Result<()> {
     raw::request(&client, Method::PUT, &format!("{path}/status"), &shadow).await?;
     let (path, mut fleet) = objects.make(FleetSpec, &json!({"paused": true})).await?;
     fleet["status"] = json!({
-        "limit": 4, "counts": {"nodes": 9, "inUse": 2, "updated": 6, "pending": 1}, "halted": "1.20.1",
+        "limit": 4, "counts": {"nodes": 9, "inUse": 2, "updated": 6, "pending": 1, "notOptedIn": 3}, "halted": "1.20.1",
     });
     raw::request(&client, Method::PUT, &format!("{path}/status"), &fleet).await?;
     let expected = [

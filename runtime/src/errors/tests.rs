@@ -70,6 +70,20 @@ async fn a_refusal_keeps_the_servers_words() {
 }
 
 #[test]
+fn an_object_that_a_message_quotes_is_left_out() {
+    let said = |message: &str| {
+        status_message(&Status { message: message.to_owned(), ..Status::default() }).into_owned()
+    };
+    assert_eq!(
+        said(r#"Node "n" is invalid: patch: Invalid value: "{\"a\":{\"b\":\"hunter2\"}}": parsing time"#),
+        r#"Node "n" is invalid: patch: Invalid value: "{…}": parsing time"#
+    );
+    assert_eq!(said(r#"cannot decode {"a":"hunter2"}: parsing time"#), "cannot decode {…}: parsing time");
+    assert_eq!(said(r#"cut off {"a":"hunter2"#), "cut off {…");
+    assert_eq!(said("quota {cpu} is used up"), "quota {cpu} is used up");
+}
+
+#[test]
 fn each_cause_is_said_once() {
     #[derive(Debug, thiserror::Error)]
     #[error("outer")]

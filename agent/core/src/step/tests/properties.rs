@@ -276,7 +276,8 @@ proptest! {
                 let known = host.known().unwrap();
                 prop_assert!(known.chosen.is_some() && known.chosen == seen.status.target_version);
                 let last_at = known.last.map(|last| last.at);
-                if known.state != UpdateState::Available && (last_at.is_none() || memory.distrusted_at != last_at)
+                // The step itself finds out that an image could not be activated.
+                if known.state != UpdateState::Available && (last_at.is_none() || after.distrusted_at != last_at)
                 {
                     let ours = seen.status.staged.unwrap();
                     prop_assert_eq!(known.state, UpdateState::Staged);
