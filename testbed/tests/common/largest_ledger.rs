@@ -95,7 +95,7 @@ impl Texts {
         };
         json!({
             "limit": self.number, "halted": cut(&self.sentence, MESSAGE_MAX), "observedGeneration": self.number,
-            "counts": {"nodes": self.number, "inUse": self.number, "updated": self.number, "pending": self.number},
+            "counts": {"nodes": self.number, "inUse": self.number, "updated": self.number, "pending": self.number, "notOptedIn": self.number},
             "conditions": (0..self.conditions).map(condition).collect::<Vec<_>>(),
         })
     }
